@@ -5,6 +5,7 @@ Knows no adapter: whoever wraps one says what it answers by itself.
 
 import time
 from collections.abc import AsyncGenerator, Callable, Collection, Sequence
+from functools import partial
 from typing import cast
 
 import msgspec
@@ -15,7 +16,12 @@ from backends.endpoints.messages_events import (
     messages_error,
     messages_error_from,
 )
-from backends.endpoints.messages_format import InvalidMessages, UnsayableMessages, chat_body_from_messages
+from backends.endpoints.messages_format import (
+    InvalidMessages,
+    UnsayableMessages,
+    chat_body_from_messages,
+    keeps_reasoning,
+)
 from backends.endpoints.responses_events import ResponsesEventWriter, response_from_answer
 from backends.endpoints.responses_format import chat_body_from_responses
 from backends.endpoints.responses_items import ResponseHead
@@ -130,15 +136,25 @@ class TranslatingBackend:
             error.body = messages_error_from(error.body, error.status or 400, error.message)
             raise
         message_id, model, stops = f"msg_{call.request_id}", call.upstream_model, _stop_sequences(call.body)
+        keeps = partial(keeps_reasoning, call.body)
         if call.is_stream:
             writer = MessagesEventWriter(
-                message_id=message_id, model=model, input_tokens=call.input_tokens, stop_sequences=stops
+                message_id=message_id,
+                model=model,
+                input_tokens=call.input_tokens,
+                stop_sequences=stops,
+                keeps_reasoning=keeps,
             )
             return _WrittenReply(inner, writer.write)
         return _WrittenReply(
             inner,
             lambda chunk: message_from_answer(
-                chunk.payload, chunk.usage, message_id=message_id, model=model, stop_sequences=stops
+                chunk.payload,
+                chunk.usage,
+                message_id=message_id,
+                model=model,
+                stop_sequences=stops,
+                keeps_reasoning=keeps,
             ),
         )
 

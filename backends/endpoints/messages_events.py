@@ -1,7 +1,7 @@
 """A backend's answer, in OpenAI's chunks, as Anthropic's messages and events for a caller who speaks those. Pure."""
 
 import json
-from collections.abc import Collection, Mapping, Sized
+from collections.abc import Callable, Collection, Mapping, Sized
 from typing import Final, Literal
 
 import msgspec
@@ -9,7 +9,7 @@ import msgspec
 from backends.endpoints.chat_text import said_in
 from backends.endpoints.tool_call_deltas import ToolCallNumbers, is_whole
 from backends.formats.json_objects import Fields, decode_object, first_of, objects_of, part_of, text_of
-from backends.formats.past_thinking import UNSIGNED
+from backends.formats.past_thinking import UNSIGNED, details_of
 from backends.protocol import Chunk
 from backends.usage import Usage
 
@@ -59,22 +59,33 @@ def error_event(status: int, message: str) -> bytes:
 
 
 def message_from_answer(
-    body: bytes, usage: Usage | None, *, message_id: str, model: str, stop_sequences: Collection[object] = ()
+    body: bytes,
+    usage: Usage | None,
+    *,
+    message_id: str,
+    model: str,
+    stop_sequences: Collection[object] = (),
+    keeps_reasoning: Callable[[], bool] = lambda: True,
 ) -> bytes:
-    """A whole OpenAI chat answer as a message. `usage` is the metered one; without it the counts are 0."""
+    """A whole OpenAI chat answer as a message. `usage` is the metered one; without it the counts are 0.
+    `keeps_reasoning`: whether the caller is ready for thinking that says nothing, and sends back what its provider
+    encrypted of it; asked where there is any."""
     document = decode_object(body) or {}
     choice = first_of(document.get("choices"))
     message = part_of(choice, "message")
     content: list[Fields] = []
     reasoning, text = said_in(message)
-    if reasoning:
-        content.append({"type": "thinking", "thinking": reasoning, "signature": UNSIGNED})
     if text := text or text_of(message, "refusal") or "":
         content.append({"type": "text", "text": text})
     for call in objects_of(message.get("tool_calls")):
         function = part_of(call, "function")
         tool_input = decode_object((text_of(function, "arguments") or "").encode()) or {}
         content.append({"type": "tool_use", "id": call.get("id"), "name": function.get("name"), "input": tool_input})
+    details = details_of(message)
+    details = details if details and keeps_reasoning() else []
+    for place, signature in details or ([(0, UNSIGNED)] if reasoning else []):
+        content.insert(place, {"type": "thinking", "thinking": reasoning, "signature": signature})
+        reasoning = ""
     stop = _stop(
         _with_calls(choice.get("finish_reason"), objects_of(message.get("tool_calls"))),
         _stop_sequence(choice, stop_sequences),
@@ -127,11 +138,17 @@ class MessagesEventWriter:
     """Turns the chunks of one stream into events. Feed it every chunk in order; the last one brings `message_stop`.
 
     `input_tokens` is the estimate that the first event carries: the true count is only known at the end, and stands in
-    the event before the last.
+    the event before the last. `keeps_reasoning`: as `message_from_answer` has it.
     """
 
     def __init__(
-        self, *, message_id: str, model: str, input_tokens: int, stop_sequences: Collection[object] = ()
+        self,
+        *,
+        message_id: str,
+        model: str,
+        input_tokens: int,
+        stop_sequences: Collection[object] = (),
+        keeps_reasoning: Callable[[], bool] = lambda: True,
     ) -> None:
         self._message_id = message_id
         self._model = model
@@ -139,12 +156,14 @@ class MessagesEventWriter:
         self._is_started = False
         self._open: Literal["text", "thinking", "tool"] | None = None
         self._next_index = 0
+        self._signature = UNSIGNED  # of the thinking that is open
         self._numbers = ToolCallNumbers()
         self._tools: dict[int, int] = {}  # tool call -> content block index
         self._open_tools: dict[int, list[str]] = {}  # content block index -> arguments so far
         self._finish_reason = "stop"
         self._stop_sequences = stop_sequences
         self._stop_sequence: str | None = None
+        self._keeps_reasoning = keeps_reasoning
         self._usage: Usage | None = None
 
     def write(self, chunk: Chunk) -> bytes:
@@ -181,6 +200,11 @@ class MessagesEventWriter:
         if thinking:
             events += self._text("thinking", {"type": "thinking", "thinking": "", "signature": ""})
             events.append(self._said({"type": "thinking_delta", "thinking": thinking}))
+        if (details := details_of(delta)) and self._keeps_reasoning():
+            for _, signature in details:
+                events += self._text("thinking", {"type": "thinking", "thinking": "", "signature": ""})
+                self._signature = signature
+                events += self._close()
         if text := text or text_of(delta, "refusal") or "":
             events += self._text("text", {"type": "text", "text": ""})
             events.append(self._said({"type": "text_delta", "text": text}))
@@ -221,7 +245,9 @@ class MessagesEventWriter:
         signed: list[bytes] = []
         if self._open in ("text", "thinking"):
             ended.append(self._next_index - 1)
-            signed = [self._said({"type": "signature_delta", "signature": UNSIGNED})] * (self._open == "thinking")
+            if self._open == "thinking":
+                signed = [self._said({"type": "signature_delta", "signature": self._signature})]
+                self._signature = UNSIGNED
         self._open = None
         return [*signed, *(_event("content_block_stop", index=index) for index in ended)]
 

@@ -10,7 +10,7 @@ from typing import Final, cast
 import msgspec
 
 from backends.formats.json_objects import Fields, decode_object, number, part_of, text_of
-from backends.formats.past_thinking import THOUGHT, name_thoughts
+from backends.formats.past_thinking import DETAILS, THOUGHT, detail_of, is_carried, name_thoughts
 from backends.formats.schema_subset import is_strict
 
 _CHOICES: Final = {"auto": "auto", "any": "required", "none": "none"}
@@ -98,6 +98,13 @@ def chat_body_from_messages(
     return msgspec.json.encode(chat | _tool_choice(fields) | {name: value for name, value in optional.items() if value})
 
 
+def keeps_reasoning(body: bytes) -> bool:
+    """Whether who asks is ready for thinking that it cannot read, and has a use for it in a later turn: it asks for
+    thinking, or for calls of tools. Others take the first block of an answer for its text."""
+    fields = decode_object(body) or {}
+    return bool(fields.get("tools")) or part_of(fields, "thinking").get("type", "disabled") != "disabled"
+
+
 def _messages(fields: Fields) -> Iterator[Fields]:
     yield from _system(fields)
     messages = _list(fields, "messages")
@@ -142,7 +149,8 @@ def _assistant(blocks: list[Fields], where: str) -> Iterator[Fields]:
     text: list[str] = []
     thought: list[str] = []
     calls: list[Fields] = []
-    for block in blocks:
+    details: list[Fields] = []
+    for place, block in enumerate(blocks):
         kind = block.get("type")
         if kind == "text":
             text.append(text_of(block, "text") or "")
@@ -150,11 +158,15 @@ def _assistant(blocks: list[Fields], where: str) -> Iterator[Fields]:
             arguments = msgspec.json.encode(block.get("input") or {}).decode()
             function = {"name": _named(block, "name", f"{where}.content"), "arguments": arguments}
             calls.append({"id": _named(block, "id", f"{where}.content"), "type": "function", "function": function})
-        elif kind == "thinking":  # without its signature, which means nothing to another provider
+        elif kind == "thinking":  # without its signature, unless we wrote it: it means nothing to another provider
             thought.append(text_of(block, "thinking") or "")
+            if is_carried(signature := block.get("signature")):
+                details.append(detail_of(cast(str, signature), place))
         elif kind != "redacted_thinking":
             raise UnsayableMessages(f"{where}.content", f"a block of type {kind!r} cannot be sent to this model")
-    message: Fields = {"role": "assistant", "content": "".join(text) or None, THOUGHT: "\n\n".join(thought)}
+    thinking = "\n\n".join(filter(None, thought))
+    message: Fields = {"role": "assistant", "content": "".join(text) or None, THOUGHT: thinking}
+    message |= {DETAILS: details} if details else {}
     if calls:
         yield message | {"tool_calls": calls}
     elif text:

@@ -13,8 +13,10 @@ from backends.endpoints.messages_events import (
     message_from_answer,
     messages_error,
 )
+from backends.endpoints.messages_format import chat_body_from_messages, keeps_reasoning
 from backends.formats.chat_chunks import Answer, Head, done_chunk
 from backends.formats.openai import OpenAIStreamReader
+from backends.formats.past_thinking import carry, detail_of
 from backends.http.reply import PlainReply
 from backends.protocol import Call, Chunk, Reply
 from backends.scripted import Outcome, ScriptedBackend, follow
@@ -176,3 +178,70 @@ async def test_what_stopped_an_engine_is_told_to_whoever_asked_for_it(asked: Jso
     reply = await backend.open(Call("messages", "m", json.dumps(LEAST | asked).encode(), False, "r1"))
     (chunk,) = [chunk async for chunk in reply]
     assert json.loads(chunk.payload)["stop_sequence"] == told
+
+
+FIRST, SECOND = carry("one", "openai"), carry("two", "openai")
+CARRYING = [
+    chat_event({"role": "assistant", "content": ""}),
+    chat_event({"reasoning_content": "hm"}),
+    chat_event({"reasoning_details": [detail_of(FIRST, 0)]}),
+    chat_event(call_delta(0, "{}", id="t1", name="f")),
+    chat_event({"reasoning_details": [detail_of(SECOND, 2)]}),
+    chat_event(call_delta(1, "{}", id="t2", name="g")),
+    chat_event({}, "tool_calls"),
+    USAGE_EVENT,
+    b"[DONE]",
+]
+USES: list[Json] = [
+    {"type": "tool_use", "id": "t1", "name": "f", "input": {}},
+    {"type": "tool_use", "id": "t2", "name": "g", "input": {}},
+]
+SEALED: list[Json] = [
+    {"type": "thinking", "thinking": "hm", "signature": FIRST},
+    USES[0],
+    {"type": "thinking", "thinking": "", "signature": SECOND},
+    USES[1],
+]
+PLAIN: list[Json] = [{"type": "thinking", "thinking": "hm", "signature": "breakeven"}, *USES]
+
+
+@pytest.mark.parametrize(("keeps", "expected"), [(True, SEALED), (False, PLAIN)])
+def test_what_its_provider_encrypted_is_the_signature_of_thinking(keeps: bool, expected: list[Json]) -> None:
+    reader = OpenAIStreamReader("b", wants_usage_chunk=False)
+    writer = MessagesEventWriter(message_id="msg_1", model="m", input_tokens=11, keeps_reasoning=lambda: keeps)
+    events = b"".join(writer.write(chunk) for event in CARRYING for chunk in reader.read(event))
+    with (
+        client_for(events, "text/event-stream") as client,
+        client.messages.stream(model="m", max_tokens=9, messages=ASK) as stream,
+    ):
+        assert [block.to_dict() for block in stream.get_final_message().content] == expected
+    answer = Answer(Head("x", "m", 0), reasoning=["hm"], details=[detail_of(FIRST, 0), detail_of(SECOND, 2)])
+    for use in USES:
+        answer.add_tool_call(str(use["id"]), str(use["name"]), "{}")
+    body = message_from_answer(
+        answer.chunk().payload, None, message_id="msg_1", model="m", keeps_reasoning=lambda: keeps
+    )
+    assert json.loads(body)["content"] == expected
+
+
+def test_it_comes_back_where_it_was_thought() -> None:
+    answer: Json = {"role": "assistant", "content": SEALED}
+    asked = LEAST | {"messages": [{"role": "user", "content": "hi"}, answer]}
+    [_, message] = json.loads(chat_body_from_messages(json.dumps(asked).encode()))["messages"]
+    assert message["reasoning_details"] == [detail_of(FIRST, 0), detail_of(SECOND, 2)]
+    assert [call["id"] for call in message["tool_calls"]] == ["t1", "t2"]
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ({}, False),
+        ({"tools": []}, False),
+        ({"tools": [{"name": "f"}]}, True),
+        ({"thinking": {"type": "disabled"}}, False),
+        ({"thinking": {"type": "adaptive"}}, True),
+        ({"thinking": {"type": "enabled", "budget_tokens": 1024}}, True),
+    ],
+)
+def test_who_is_told_of_thinking_that_nobody_can_read(body: Json, expected: bool) -> None:
+    assert keeps_reasoning(json.dumps(LEAST | body).encode()) is expected
