@@ -210,9 +210,9 @@ def measure_everything(run: Run, shapes: list[ModelConfig], sizes: Sizes, device
     device = torch.device(device_name)
     if device.type == "cuda":
         for name, check in checks.CHECKS.items():
-            run.attempt(("kernels_against_references", name), 15, partial(checks.measure, check, device))
+            run.attempt((checks.PART, name), 15, partial(checks.measure, check, device))
     else:
-        run.results["left_out"] = {"kernels_against_references": "the interpreted tests hold them"}
+        run.results["left_out"] = {checks.PART: "the interpreted tests hold them"}
     measure = partial(measure_rates, device, copy_bytes=sizes.copy_bytes, product_side=sizes.product_side)
     rates = run.obtain(("rates",), 5, measure)
     if rates is None:

@@ -58,7 +58,14 @@ class Engine:
 
 
 def build(
-    shape: ModelConfig, weights: WeightSource, *, kind: WeightFormat, blocks: int, max_rows: int, device: torch.device
+    shape: ModelConfig,
+    weights: WeightSource,
+    *,
+    kind: WeightFormat,
+    blocks: int,
+    max_rows: int,
+    device: torch.device,
+    may_overlap: bool = True,
 ) -> Engine:
     plan = GpuPlan(
         weights=kind,
@@ -67,6 +74,7 @@ def build(
         block_size=BLOCK_SIZE,
         context_window=shape.context_window,
         max_rows=max_rows,
+        may_overlap=may_overlap,
     )
     runner = build_gpu_runner(shape, weights, plan, device)
     for cache in runner.caches:

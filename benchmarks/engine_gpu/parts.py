@@ -10,7 +10,7 @@ from typing import Any, Final, Protocol
 
 import torch
 
-from benchmarks.engine_gpu import engine, rivals
+from benchmarks.engine_gpu import checks, engine, rivals
 from benchmarks.engine_gpu.ceilings import DeviceRates, decode_tokens_per_second, prefill_tokens_per_second
 from benchmarks.engine_gpu.device import median_seconds
 from benchmarks.engine_gpu.report import share
@@ -58,8 +58,9 @@ def measure_model(run: Attempts, shape: ModelConfig, rates: DeviceRates, device:
     if rival is None:
         return
     run.attempt((shape.name, "sampling_seconds"), 10, partial(sampling_seconds, shape.vocabulary_size, device, sizes))
+    ground = Ground(shape, rates, device, may_overlap=not has_failed(run, (checks.PART, checks.OVERLAPPING)))
     for kind in sizes.batches:
-        ours = measure_format(run, rival, kind, Ground(shape, rates, device), sizes)
+        ours = measure_format(run, rival, kind, ground, sizes)
         # Our caches are gone by now: transformers has the memory to itself.
         give_memory_back()
         if ours is not None:
@@ -70,11 +71,12 @@ def measure_model(run: Attempts, shape: ModelConfig, rates: DeviceRates, device:
 
 @dataclass(frozen=True, slots=True)
 class Ground:
-    """What a measurement stands on."""
+    """What a measurement stands on. `may_overlap`: whether kernels that overlap were not found to fail."""
 
     shape: ModelConfig
     rates: DeviceRates
     device: torch.device
+    may_overlap: bool = True
 
 
 def measure_format(run: Attempts, rival: Any, kind: WeightFormat, ground: Ground, sizes: Sizes) -> float | None:
@@ -84,7 +86,16 @@ def measure_format(run: Attempts, rival: Any, kind: WeightFormat, ground: Ground
         return run.measured((shape.name, kind, MANY_ANSWERS))
     rows_at_most, blocks = sizes.most_rows, sizes.blocks(engine.BLOCK_SIZE)
     weights = engine.StateDictWeights(rival.state_dict())
-    build = partial(engine.build, shape, weights, kind=kind, blocks=blocks, max_rows=rows_at_most, device=ground.device)
+    build = partial(
+        engine.build,
+        shape,
+        weights,
+        kind=kind,
+        blocks=blocks,
+        max_rows=rows_at_most,
+        device=ground.device,
+        may_overlap=ground.may_overlap,
+    )
     built = run.obtain((shape.name, kind, "load"), 20, build)
     if built is None:
         return None
@@ -119,6 +130,11 @@ def is_measured(run: Attempts, shape: ModelConfig, sizes: Sizes) -> bool:
     )
     formats = all(is_complete(run, shape, kind, sizes) for kind in sizes.batches)
     return formats and is_compared and run.is_settled((shape.name, "sampling_seconds"))
+
+
+def has_failed(run: Attempts, path: tuple[str, ...]) -> bool:
+    """Whether a part was tried and has no figures."""
+    return run.is_settled(path) and run.measured(path) is None
 
 
 def give_memory_back() -> None:
@@ -164,6 +180,7 @@ def decode(built: engine.Engine, rows: int, ceiling: float, sizes: Sizes) -> dic
         "overhead_share": max(0.0, 1 - (rows / bare) / step_seconds),
         "served_step_seconds": step_seconds,
         "fuses_one_row": float(rows == 1 and built.runner.model.fuses_one_row),
+        "overlaps_one_row": float(rows == 1 and built.runner.model.overlaps_one_row),
     }
 
 

@@ -28,9 +28,15 @@ class TritonAttention:
         _scatter(v, v_cache, batch.slot_mapping, self.kv_scales.v)
 
     def attend(
-        self, q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, batch: AttentionBatch
+        self,
+        q: torch.Tensor,
+        k_cache: torch.Tensor,
+        v_cache: torch.Tensor,
+        batch: AttentionBatch,
+        *,
+        overlaps: bool = False,
     ) -> torch.Tensor:
-        """Return [tokens, heads, head_size]; q's rows may be strided."""
+        """Return [tokens, heads, head_size]; q's rows may be strided. Decode rows' kernels may overlap with others."""
         out = torch.empty(q.shape, dtype=q.dtype, device=q.device)
         decodes = leading_ones(batch.query_lengths)
         scale = q.shape[-1] ** -0.5
@@ -46,6 +52,7 @@ class TritonAttention:
                 kv_scales=self.kv_scales,
                 splits=self._splits,
                 out=out[:decodes],
+                overlaps=overlaps,
             )
         if decodes < len(batch.query_lengths):
             paged_extend(

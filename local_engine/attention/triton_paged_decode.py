@@ -21,7 +21,7 @@ from local_engine.attention.triton_tiles import (
     group_rows,
     load_tile,
 )
-from local_engine.kernels.launch import dot_type, next_power_of_2
+from local_engine.kernels.launch import begin, dot_type, next_power_of_2, overlapping
 
 BLOCK_N = 64
 
@@ -53,7 +53,9 @@ def _split_kernel(
     BLOCK_N: tl.constexpr,
     MIN_SPLIT: tl.constexpr,
     COMPUTE: tl.constexpr,
+    OVERLAPS: tl.constexpr,
 ):
+    begin(OVERLAPS)
     kv_head = tl.program_id(0)
     row = tl.program_id(1)
     split = tl.program_id(2)
@@ -61,12 +63,12 @@ def _split_kernel(
     splits = tl.num_programs(2)
 
     length = tl.load(seq_lens_ptr + row)
-    begin = 0
+    oldest = 0
     if WINDOW > 0:
-        begin = tl.maximum(length - WINDOW, 0) // BLOCK_N * BLOCK_N
-    share = tl.maximum(tl.cdiv(length - begin, splits), MIN_SPLIT)
+        oldest = tl.maximum(length - WINDOW, 0) // BLOCK_N * BLOCK_N
+    share = tl.maximum(tl.cdiv(length - oldest, splits), MIN_SPLIT)
     share = tl.cdiv(share, BLOCK_N) * BLOCK_N
-    start = begin + split * share
+    start = oldest + split * share
     end = tl.minimum(start + share, length)
 
     group = tl.arange(0, GROUP_BLOCK)
@@ -113,7 +115,9 @@ def _reduce_kernel(
     HEAD_DIM: tl.constexpr,
     DIM_BLOCK: tl.constexpr,
     SPLIT_BLOCK: tl.constexpr,
+    OVERLAPS: tl.constexpr,
 ):
+    begin(OVERLAPS)
     at = tl.program_id(0).to(tl.int64)
     split = tl.arange(0, SPLIT_BLOCK)
     lane = tl.arange(0, DIM_BLOCK)
@@ -142,6 +146,7 @@ def paged_decode(
     kv_scales: KvScales | None = None,
     splits: int | None = None,
     out: Tensor | None = None,
+    overlaps: bool = False,
 ) -> Tensor:
     """Attention output [batch, heads, dim] of q [batch, heads, dim] (heads and dim contiguous).
 
@@ -184,8 +189,10 @@ def paged_decode(
         BLOCK_N=BLOCK_N,
         MIN_SPLIT=MIN_SPLIT_TOKENS,
         COMPUTE=dot_type(q.dtype),
+        OVERLAPS=overlaps,
         num_warps=4,
         num_stages=3,
+        **overlapping(overlaps),
     )
     if splits > 1:
         _reduce_kernel[(batch * heads,)](
@@ -196,6 +203,8 @@ def paged_decode(
             HEAD_DIM=dim,
             DIM_BLOCK=dim_block,
             SPLIT_BLOCK=next_power_of_2(splits),
+            OVERLAPS=overlaps,
             num_warps=2,
+            **overlapping(overlaps),
         )
     return out

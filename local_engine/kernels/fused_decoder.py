@@ -1,5 +1,6 @@
 """The decoder's forward pass out of fused kernels: six launches and four products a layer, none waiting for the host.
-For one row of dense weights, norms, activation and residual stand inside the products: seven launches a layer in all.
+For one row of dense weights, norms, activation and residual stand inside the products: seven launches a layer in all,
+each of which may begin before the one before it has ended.
 
 The same weights, caches and batches as `DecoderModel`, so a runner can hold either.
 """
@@ -54,8 +55,11 @@ class FusedDecoder(DecoderModel):
         self._kv_scales = attention.kv_scales
         cos, sin = rotation_tables(config, context_window)
         self._cos_sin = (cos.to(self.device), sin.to(self.device))
-        # Whether a step of one row takes the seven launches; who has a device to measure on decides.
+        self._paged_attention = attention
+        # Whether a step of one row takes the seven launches, and whether they overlap; who has a device to measure on
+        # decides.
         self.fuses_one_row = False
+        self.overlaps_one_row = False
         self._head_norms = [_head_norms(layer, config.norm_epsilon) for layer in self._layers]
 
     def forward(
@@ -84,7 +88,7 @@ class FusedDecoder(DecoderModel):
     def head(self, hidden: torch.Tensor) -> torch.Tensor:
         """The same in the model's own type, for the sampling kernel that reads it directly."""
         if self.fuses_one_row and len(hidden) == 1:
-            return _one_row(hidden, self._head)
+            return self._one_row(hidden, self._head)
         return self._head(hidden)
 
     @property
@@ -97,17 +101,25 @@ class FusedDecoder(DecoderModel):
         self, token_ids: torch.Tensor, positions: torch.Tensor, caches: list[KvCache], batch: AttentionBatch
     ) -> torch.Tensor:
         """`forward` for one row."""
-        state, epsilon = F.embedding(token_ids, self._embedding), self.config.norm_epsilon
+        state = F.embedding(token_ids, self._embedding)
+        epsilon, overlaps = self.config.norm_epsilon, self.overlaps_one_row
         for index, layer in enumerate(self._layers):
-            qkv = _one_row(state, layer.qkv, norm=layer.input_norm, eps=epsilon)
-            attended = self._attend_fused(index, qkv, positions, caches[index], batch)
-            state = _one_row(attended, layer.output, residual=state)
-            wide = _one_row(state, layer.gate_up, norm=layer.feed_forward_norm, eps=epsilon, gates=True)
-            state = _one_row(wide, layer.down, residual=state)
-        return rms_norm(state, self._final_norm, epsilon)
+            qkv = self._one_row(state, layer.qkv, norm=layer.input_norm, eps=epsilon)
+            attended = self._attend_fused(index, qkv, positions, caches[index], batch, overlaps=overlaps)
+            state = self._one_row(attended, layer.output, residual=state)
+            wide = self._one_row(state, layer.gate_up, norm=layer.feed_forward_norm, eps=epsilon, gates=True)
+            state = self._one_row(wide, layer.down, residual=state)
+        return rms_norm(state, self._final_norm, epsilon, overlaps=overlaps)
 
     def _attend_fused(
-        self, index: int, qkv: torch.Tensor, positions: torch.Tensor, cache: KvCache, batch: AttentionBatch
+        self,
+        index: int,
+        qkv: torch.Tensor,
+        positions: torch.Tensor,
+        cache: KvCache,
+        batch: AttentionBatch,
+        *,
+        overlaps: bool = False,
     ) -> torch.Tensor:
         config = self.config
         rope_store(
@@ -120,17 +132,20 @@ class FusedDecoder(DecoderModel):
             norms=self._head_norms[index],
             k_scale=self._kv_scales.k,
             v_scale=self._kv_scales.v,
+            overlaps=overlaps,
         )
         rows = len(qkv)
         q = qkv.view(rows, -1, config.head_size)[:, : config.heads]
-        return self._attention.attend(q, cache.keys, cache.values, batch).view(rows, -1)
+        attended = self._paged_attention.attend(q, cache.keys, cache.values, batch, overlaps=overlaps)
+        return attended.view(rows, -1)
 
-
-def _one_row(x: torch.Tensor, linear: Linear, **fused: Any) -> torch.Tensor:
-    if isinstance(linear, Fp8Linear):
-        return gemv(x, linear.weight.values, linear.bias, scales=linear.weight.scales, **fused)
-    assert isinstance(linear, DenseLinear), "ask can_fuse_one_row first"
-    return gemv(x, linear.weight, linear.bias, **fused)
+    def _one_row(self, x: torch.Tensor, linear: Linear, **fused: Any) -> torch.Tensor:
+        overlaps = self.overlaps_one_row
+        if isinstance(linear, Fp8Linear):
+            weight = linear.weight
+            return gemv(x, weight.values, linear.bias, scales=weight.scales, overlaps=overlaps, **fused)
+        assert isinstance(linear, DenseLinear), "ask can_fuse_one_row first"
+        return gemv(x, linear.weight, linear.bias, overlaps=overlaps, **fused)
 
 
 def _head_norms(layer: Layer, epsilon: float) -> HeadNorms | None:

@@ -13,12 +13,26 @@ import triton.language as tl
 from torch import Tensor
 
 from local_engine.kernels.fp8 import E4M3_MAX
-from local_engine.kernels.launch import ceil_divide, next_power_of_2
+from local_engine.kernels.launch import begin, ceil_divide, next_power_of_2, overlapping
 
 MAX_BLOCK = 1024
 MAX_ROWS = 4
 # Programs that a large device runs at once, roughly: fewer would leave part of it idle.
 PROGRAMS = 1024
+LINE_BYTES = tl.constexpr(128)
+
+
+@triton.jit
+def _prefetch(weight_ptr, row, rows, columns, ROWS: tl.constexpr, BLOCK: tl.constexpr):
+    """Asks the second-level cache for these rows of the weight, which no kernel writes."""
+    LINE: tl.constexpr = LINE_BYTES // (weight_ptr.dtype.element_ty.primitive_bitwidth // 8)
+    LINES: tl.constexpr = (BLOCK + LINE - 1) // LINE
+    at = weight_ptr + tl.minimum(row, rows - 1).to(tl.int64)[:, None] * columns
+    for first in range(0, columns, BLOCK):
+        column = tl.minimum(first + tl.arange(0, LINES) * LINE, columns - 1)
+        tl.inline_asm_elementwise(
+            "prefetch.global.L2 [$1]; // $0", "=r,l", [(at + column[None, :]).to(tl.uint64)], tl.int32, False, 1
+        )
 
 
 @triton.jit
@@ -41,9 +55,15 @@ def _gemv_kernel(
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
     LARGEST: tl.constexpr,
+    OVERLAPS: tl.constexpr,
 ):
     kind = x_ptr.dtype.element_ty
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    if OVERLAPS:
+        _prefetch(weight_ptr, row, rows, columns, ROWS, BLOCK)
+        if GATES:
+            _prefetch(weight_ptr, rows + row, 2 * rows, columns, ROWS, BLOCK)
+    begin(OVERLAPS)
     lane = tl.arange(0, BLOCK)
     inverse = 1.0
     scale = 1.0
@@ -117,12 +137,14 @@ def gemv(
     residual: Tensor | None = None,
     gates: bool = False,
     per_program: int | None = None,
+    overlaps: bool = False,
 ) -> Tensor:
     """x [1, columns] @ weight.T + bias as [1, rows], x normed by `norm` before and `residual` added after, if given.
 
     `scales` float32 [weight rows, 1] belong to e4m3 weights; x is then rounded to e4m3 with a scale of its own, as
     `quantise_rows` does. With `gates` the weight is gate and up, [2 * rows, columns], and the result silu(gate) * up.
-    `per_program` outputs are computed by one program; left out, as many as leave the device enough programs.
+    `per_program` outputs are computed by one program; left out, as many as leave the device enough programs. One that
+    `overlaps` fetches its weights while the kernel before it ends.
     """
     assert x.shape[0] == 1, "one row"
     columns = weight.shape[1]
@@ -148,7 +170,9 @@ def gemv(
         ROWS=per_program,
         BLOCK=min(MAX_BLOCK, next_power_of_2(columns)),
         LARGEST=E4M3_MAX,
+        OVERLAPS=overlaps,
         num_warps=4,
+        **overlapping(overlaps),
     )
     return out
 

@@ -30,7 +30,10 @@ KV_TYPES: dict[KvFormat, torch.dtype] = {
 
 @dataclass(frozen=True, slots=True)
 class GpuPlan:
-    """What the engine's configuration says to a GPU. `kv_dtype` may be torch.float8_e4m3fn."""
+    """What the engine's configuration says to a GPU. `kv_dtype` may be torch.float8_e4m3fn.
+
+    `may_overlap` lets kernels begin before the last one has ended, where that is quicker.
+    """
 
     weights: WeightFormat = "bfloat16"
     kv_dtype: torch.dtype = torch.bfloat16
@@ -39,6 +42,7 @@ class GpuPlan:
     context_window: int = 8192
     max_rows: int = 256
     is_deterministic: bool = False
+    may_overlap: bool = True
 
 
 def gpu_plan(config: EngineConfig, blocks: int, context_window: int) -> GpuPlan:
@@ -91,5 +95,5 @@ def build_gpu_runner(
         max_rows=plan.max_rows,
     )
     if not plan.is_deterministic:
-        runner.choose_one_row()
+        runner.choose_one_row(may_overlap=plan.may_overlap)
     return runner

@@ -1,7 +1,8 @@
 """Runs scheduled batches on a GPU: a captured graph for steps of pure decoding, plain launches for all others."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 
 import torch
@@ -10,10 +11,33 @@ from triton.errors import TritonError
 from local_engine.attention.protocol import AttentionBatch
 from local_engine.cuda_graph import DecodeBuffers, DecodeGraphs, DecodeInputs, DecodeRow, bucket_for, bucket_sizes
 from local_engine.kernels.fused_decoder import FusedDecoder
+from local_engine.kernels.launch import can_overlap
 from local_engine.model_runner import ModelRunner, TokenPatch
 from local_engine.scheduler import Batch, Row
 
 log = logging.getLogger(__name__)
+
+# An answer's length while ways through a step are compared.
+TRIED_TOKENS = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class OneRow:
+    """A way through a step of one row; only launches of the fused one overlap."""
+
+    fuses: bool
+    overlaps: bool
+
+
+SEPARATE, FUSED, OVERLAPPING = OneRow(False, False), OneRow(True, False), OneRow(True, True)
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """How long a step took, and what it computed."""
+
+    seconds: float
+    logits: torch.Tensor
 
 
 class GpuRunner(ModelRunner):
@@ -31,6 +55,7 @@ class GpuRunner(ModelRunner):
     ) -> None:
         super().__init__(model, blocks=blocks, block_size=block_size, kv_dtype=kv_dtype)
         self._decoder = model
+        self._window = context_window
         self._sizes = bucket_sizes(max_rows)
         max_blocks = -(-context_window // block_size)
         self._buffers = DecodeBuffers(max_rows, max_blocks, block_size, model.device)
@@ -63,28 +88,49 @@ class GpuRunner(ModelRunner):
                 self._buffers.fill([], bucket)
                 self._graphs.run(bucket)
 
-    def choose_one_row(self) -> None:
-        """Take the quicker way through a step of one row, as this device carries it out; none is quicker everywhere."""
+    def choose_one_row(self, *, may_overlap: bool = True) -> None:
+        """Take the quickest way through a step of one row, as this device carries it out; none is quickest everywhere.
+
+        Before anybody's answer: the step is tried on the cache's first blocks.
+        """
         if self.device.type != "cuda" or not self._decoder.can_fuse_one_row:
             return
-        separate = self._one_row_seconds(fuses=False)
+        tried = {SEPARATE: self._try_one_row(SEPARATE)}
         try:
-            fuses = self._one_row_seconds(fuses=True) < separate
-        except TritonError as error:
-            log.warning("one row at a time keeps its separate kernels, the fused one does not compile here: %s", error)
-            fuses = False
-        self._decoder.fuses_one_row = fuses
+            tried[FUSED] = self._try_one_row(FUSED)
+            if may_overlap and can_overlap(self.device):
+                tried[OVERLAPPING] = self._try_one_row(OVERLAPPING)
+        except (TritonError, RuntimeError) as error:
+            log.warning("one row at a time takes a way that runs here, of %s: %s", list(tried), error)
+        self._take(quickest(tried))
+
+    def _take(self, way: "OneRow") -> None:
+        self._decoder.fuses_one_row, self._decoder.overlaps_one_row = way.fuses, way.overlaps
 
     @torch.inference_mode()
-    def _one_row_seconds(self, *, fuses: bool) -> float:
-        self._decoder.fuses_one_row = fuses
-        self._buffers.fill([], 1)
+    def _try_one_row(self, way: "OneRow") -> "Tried":
+        self._take(way)
         graphs = DecodeGraphs(self._decode, self._buffers)
-        return median_seconds(lambda: graphs.run(1))
+        self._buffers.fill([tried_row(self._window, self._block_size, len(self.caches[0].keys))], 1)
+        return Tried(median_seconds(lambda: graphs.run(1)), graphs.run(1)[:1].clone())
 
     def _decode(self, inputs: DecodeInputs) -> torch.Tensor:
         hidden = self._decoder.forward(inputs.token_ids, inputs.positions, self.caches, attention_batch(inputs))
         return self._logits[: len(hidden)].copy_(self._decoder.head(hidden))
+
+
+def tried_row(window: int, block_size: int, blocks: int) -> DecodeRow:
+    """An answer as it is when ways are compared, in the cache's first blocks."""
+    length = min(TRIED_TOKENS, window, blocks * block_size)
+    return DecodeRow(token_id=0, length=length, block_ids=list(range(-(-length // block_size))))
+
+
+def quickest(tried: Mapping[OneRow, Tried]) -> OneRow:
+    """The way of least time. Kernels that overlap must compute to the bit what they compute one after another."""
+    ways = [way for way in tried if not way.overlaps or torch.equal(tried[way].logits, tried[FUSED].logits)]
+    if len(ways) < len(tried):
+        log.warning("one row at a time has no launches that overlap: on this device they change what is computed")
+    return min(ways, key=lambda way: tried[way].seconds)
 
 
 def median_seconds(step: Callable[[], object], tries: int = 21) -> float:

@@ -7,7 +7,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from local_engine.kernels.launch import next_power_of_2
+from local_engine.kernels.launch import begin, next_power_of_2, overlapping
 
 
 @triton.jit
@@ -21,7 +21,9 @@ def _rms_norm_kernel(
     eps,
     HAS_RESIDUAL: tl.constexpr,
     BLOCK: tl.constexpr,
+    OVERLAPS: tl.constexpr,
 ):
+    begin(OVERLAPS)
     row = tl.program_id(0).to(tl.int64)
     column = tl.arange(0, BLOCK)
     inside = column < columns
@@ -38,17 +40,17 @@ def _rms_norm_kernel(
     tl.store(out_ptr + row * columns + column, (x * inverse * weight).to(out_ptr.dtype.element_ty), mask=inside)
 
 
-def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
+def rms_norm(x: Tensor, weight: Tensor, eps: float, *, overlaps: bool = False) -> Tensor:
     """x [rows, columns], rows contiguous within themselves; returns a contiguous tensor of x's type."""
-    return _launch(x, None, weight, eps)
+    return _launch(x, None, weight, eps, overlaps=overlaps)
 
 
 def add_rms_norm(x: Tensor, residual: Tensor, weight: Tensor, eps: float) -> Tensor:
     """norm(x + residual); `residual` [rows, columns], contiguous, is overwritten with the sum."""
-    return _launch(x, residual, weight, eps)
+    return _launch(x, residual, weight, eps, overlaps=False)
 
 
-def _launch(x: Tensor, residual: Tensor | None, weight: Tensor, eps: float) -> Tensor:
+def _launch(x: Tensor, residual: Tensor | None, weight: Tensor, eps: float, *, overlaps: bool) -> Tensor:
     rows, columns = x.shape
     out = torch.empty((rows, columns), dtype=x.dtype, device=x.device)
     block = next_power_of_2(columns)
@@ -62,6 +64,8 @@ def _launch(x: Tensor, residual: Tensor | None, weight: Tensor, eps: float) -> T
         eps,
         HAS_RESIDUAL=residual is not None,
         BLOCK=block,
+        OVERLAPS=overlaps,
         num_warps=max(1, min(16, block // 256)),
+        **overlapping(overlaps),
     )
     return out

@@ -8,7 +8,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from local_engine.kernels.launch import ceil_divide, next_power_of_2
+from local_engine.kernels.launch import begin, ceil_divide, next_power_of_2, overlapping
 
 HEADS_PER_PROGRAM = 8
 E4M3_MAX = 448.0
@@ -51,7 +51,9 @@ def _rope_store_kernel(
     HAS_NORM: tl.constexpr,
     IS_FP8: tl.constexpr,
     LARGEST: tl.constexpr,
+    OVERLAPS: tl.constexpr,
 ):
+    begin(OVERLAPS)
     HALF: tl.constexpr = HEAD_DIM // 2
     token = tl.program_id(0).to(tl.int64)
     head = tl.program_id(1) * HEADS + tl.arange(0, HEADS)
@@ -117,6 +119,7 @@ def rope_store(
     norms: HeadNorms | None = None,
     k_scale: float = 1.0,
     v_scale: float = 1.0,
+    overlaps: bool = False,
 ) -> None:
     """Norm and rotate the q and k heads of `qkv` in place, and write k and v into the caches.
 
@@ -153,5 +156,7 @@ def rope_store(
         HAS_NORM=norms is not None,
         IS_FP8=k_cache.element_size() == 1,
         LARGEST=E4M3_MAX,
+        OVERLAPS=overlaps,
         num_warps=4,
+        **overlapping(overlaps),
     )

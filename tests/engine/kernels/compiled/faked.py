@@ -27,9 +27,10 @@ PRODUCTS = (torch.ops.aten.linear.default, torch.ops.aten.matmul.default)
 
 @dataclass(slots=True)
 class Noted:
-    """Kernels with all that Triton compiles them for, and torch's operations, in order."""
+    """Kernels with all that Triton compiles them for, which of them begin early, and torch's operations, in order."""
 
     launches: list[tuple[object, ...]] = field(default_factory=list[tuple[object, ...]])
+    early: list[str] = field(default_factory=list[str])
     operations: list[str] = field(default_factory=list[str])
 
     def count(self, *names: str) -> int:
@@ -96,6 +97,10 @@ def noting() -> Generator[Noted]:
 
         def run(*args: object, **options: object) -> None:
             values = (*args, *options.values())
+            begins_early = options.get("launch_pdl", False)
+            assert begins_early == options.get("OVERLAPS", False), f"{kernel.__name__} must wait, and only then"
+            if begins_early:
+                noted.early.append(kernel.__name__)
             noted.launches.append((kernel.__name__, *(_compiled_for(value) for value in values)))
 
         return run

@@ -1,6 +1,8 @@
 """Every kernel, at the shapes of an 8B model, assembles for sm_90 without spilling and uses the instructions it was
 written for."""
 
+import re
+
 import torch
 
 from local_engine.attention.triton_paged_decode import paged_decode
@@ -8,7 +10,7 @@ from local_engine.attention.triton_paged_extend import paged_extend
 from local_engine.kernels.fp8 import quantise_rows
 from local_engine.kernels.gemv import gemv
 from local_engine.kernels.int4 import Int4Weight, dequantise, int4_matmul
-from local_engine.kernels.rms_norm import add_rms_norm
+from local_engine.kernels.rms_norm import add_rms_norm, rms_norm
 from local_engine.kernels.rope_store import HeadNorms, rope_store
 from local_engine.kernels.sampling import SamplingTensors, sample
 from local_engine.kernels.silu_mul import silu_mul
@@ -105,6 +107,30 @@ def test_one_row_of_e4m3() -> None:
         assert "LDG.E.128" in kernel.sass or "LDGSTS.E" in kernel.sass, kernel.name
         assert kernel.registers <= 100, kernel
         assert kernel.shared_bytes <= 40 * 1024, kernel.name
+
+
+def test_a_kernel_that_begins_early_touches_nothing_before_the_last_one_has_ended() -> None:
+    """But the weights, which it asks the cache for. Only then does it let the next one come."""
+    x, tokens = torch.zeros(1, HIDDEN, dtype=BF16), torch.zeros(1, dtype=torch.int32)
+    weight, narrow = torch.zeros(2 * HIDDEN, HIDDEN, dtype=BF16), torch.zeros(2 * HIDDEN, HIDDEN, dtype=FP8)
+    qkv, turns = torch.zeros(1, (HEADS + 2 * KV_HEADS) * DIM, dtype=BF16), torch.zeros(9, DIM // 2)
+    keys, values, table, _ = attention_inputs(BF16)
+    with compiling() as kernels:
+        gemv(x, weight, norm=x[0], eps=1e-5, gates=True, overlaps=True)
+        gemv(x, weight[:HIDDEN], residual=x, overlaps=True)
+        gemv(x, narrow, scales=torch.zeros(2 * HIDDEN, 1), norm=x[0], eps=1e-5, gates=True, overlaps=True)
+        rope_store(qkv, (turns, turns), tokens, tokens, (keys, values), q_heads=HEADS, overlaps=True)
+        paged_decode(
+            qkv.view(1, -1, DIM)[:, :HEADS], keys, values, table[:1], tokens, scale=1.0, splits=4, overlaps=True
+        )
+        rms_norm(x, x[0], 1e-5, overlaps=True)
+    check(kernels, 7)
+    for kernel in kernels:
+        touches = re.findall(r"\b(LDG|STG|LDGSTS|LD|ST|ATOM|RED|CCTL|ACQBULK|PREEXIT)\b", kernel.sass)
+        waits = touches.index("ACQBULK")
+        assert set(touches[:waits]) <= {"CCTL"}, kernel.name
+        assert touches[waits + 1] == "PREEXIT", kernel.name
+        assert ("CCTL" in touches) == (kernel.name == "_gemv_kernel")
 
 
 def test_int4() -> None:

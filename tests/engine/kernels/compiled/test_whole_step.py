@@ -118,6 +118,18 @@ def test_a_step_of_one_answer_takes_seven_launches_a_layer(weights: WeightFormat
 
 
 @pytest.mark.parametrize("weights", ["bfloat16", "fp8"])
+def test_all_kernels_of_one_answers_step_may_overlap_and_none_of_others(weights: WeightFormat) -> None:
+    """Each waits for all of the one before it, so a chain without a gap is as good as one after another."""
+    with faked():
+        model, caches = build(LLAMA_8B, weights, torch.bfloat16)
+        model.fuses_one_row = model.overlaps_one_row = True
+        alone, together = (noted_step(captured_step(model, caches, rows)) for rows in (1, 2))
+    assert len(alone.early) == 7 * LAYERS + 2
+    assert alone.early == [name for name, *_ in alone.launches][: len(alone.early)], "the draw begins when all is there"
+    assert not together.early
+
+
+@pytest.mark.parametrize("weights", ["bfloat16", "fp8"])
 def test_prompts_beside_answers_never_wait_for_the_host(weights: WeightFormat) -> None:
     counts = [1, 1, 500, 37]
     tokens, sequences = sum(counts), len(counts)

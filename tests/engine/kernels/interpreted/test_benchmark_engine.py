@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from benchmarks.engine_gpu import engine, parts, rivals
+from benchmarks.engine_gpu import checks, engine, parts, rivals
 from benchmarks.engine_gpu.ceilings import DeviceRates
 from benchmarks.engine_gpu.run import Run
 from benchmarks.engine_gpu.shapes import LLAMA_8B, QWEN3_600M, SMOKE
@@ -91,6 +91,15 @@ def test_a_rival_that_refuses_is_left_as_it_was() -> None:
     with pytest.raises(RuntimeError, match=r"did not run: .*'defaults': 'ValueError: no room'"):
         rivals.best_effort(model, [[1, 2]], 2, lambda: 60.0, {})
     assert model.config._attn_implementation == "sdpa"
+
+
+def test_models_are_measured_without_what_failed_on_the_device() -> None:
+    """A process that hung in kernels that overlap is ended, and so would be each that builds a model with them."""
+    path = (checks.PART, checks.OVERLAPPING)
+    name = "/".join(path)
+    for results, failed in (({}, False), ({checks.PART: {path[1]: 0.0}}, False), ({"failed": {name: "hung"}}, True)):
+        run = Run(None, deadline=0.0, machine={}, commit="unknown", results=results)
+        assert parts.has_failed(run, path) == failed
 
 
 def test_no_model_is_built_again_for_what_is_measured() -> None:

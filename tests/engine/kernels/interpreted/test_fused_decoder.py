@@ -15,7 +15,17 @@ from local_engine.kernels.advance import advance
 from local_engine.kernels.device_sampler import DeviceSampler, accepted
 from local_engine.kernels.fused_decoder import FusedDecoder
 from local_engine.kernels.gpu_assembly import GpuPlan, build_gpu_runner
-from local_engine.kernels.gpu_runner import GpuRunner, attention_batch
+from local_engine.kernels.gpu_runner import (
+    FUSED,
+    OVERLAPPING,
+    SEPARATE,
+    GpuRunner,
+    OneRow,
+    Tried,
+    attention_batch,
+    quickest,
+    tried_row,
+)
 from local_engine.layers.linear import DenseLinear
 from local_engine.loading.weights import BLOCK, NibbleBlocks
 from local_engine.model import DecoderModel
@@ -107,8 +117,36 @@ def test_the_quicker_way_is_kept_and_one_that_does_not_compile_is_not(
 
     monkeypatch.setattr(GpuRunner, "device", torch.device("cuda"))
     monkeypatch.setattr(gpu_runner, "median_seconds", median_seconds)
-    runner.choose_one_row()
+    runner.choose_one_row(may_overlap=False)
     assert runner.model.fuses_one_row == fuses
+
+
+@pytest.mark.parametrize(
+    ("window", "blocks", "length", "held"), [(4096, 900, 1024, 64), (1000, 900, 1000, 63), (4096, 3, 48, 3)]
+)
+def test_ways_are_compared_within_the_window_and_the_cache(window: int, blocks: int, length: int, held: int) -> None:
+    """A position past the window has no rotation."""
+    row = tried_row(window, 16, blocks)
+    assert (row.length, row.block_ids) == (length, list(range(held)))
+
+
+@pytest.mark.parametrize(
+    ("seconds", "last_logit", "wanted"),
+    [
+        ((3.0, 2.0, 1.0), 5.0, OVERLAPPING),
+        ((3.0, 2.0, 1.0), 5.000001, FUSED),
+        ((1.0, 2.0, 3.0), 5.0, SEPARATE),
+        ((1.0, 2.0), 5.0, SEPARATE),
+    ],
+)
+def test_kernels_overlap_where_that_is_quicker_and_changes_no_bit(
+    seconds: tuple[float, ...], last_logit: float, wanted: OneRow
+) -> None:
+    """The separate kernels sum in another order, and are not compared."""
+    logits = (torch.tensor([4.9]), torch.tensor([5.0]), torch.tensor([last_logit]))
+    ways = (SEPARATE, FUSED, OVERLAPPING)
+    tried = {way: Tried(taken, got) for way, taken, got in zip(ways, seconds, logits, strict=False)}
+    assert quickest(tried) == wanted
 
 
 def test_four_bits_are_not_fused() -> None:
