@@ -15,6 +15,7 @@ from dashboards.destination import sign_in_address
 from dashboards.gateway_client import GatewayClient, GatewayRefused, GatewayUnreachable
 from dashboards.periods import PRESETS, Period, below_ui, link, parse_period, preset
 from dashboards.sessions import Session
+from dashboards.shown_early import shown_early
 
 FIRST_REQUEST = """\
 curl {gateway}/v1/chat/completions \\
@@ -94,7 +95,7 @@ async def show(spec: PageSpec, specs: Sequence[PageSpec], view: View) -> None:
             with ui.element("div").classes("be-who"):
                 html(_who(view.session))
                 _button("Light / dark", TOGGLE_THEME, "be-link")
-        with ui.element("main").classes("be-main").props('id="main"'):
+        with ui.element("main").classes("be-main").props('id="main"') as main:
             html(_head(spec, view))
             if not view.session.may(*spec.permissions):
                 html(
@@ -106,7 +107,8 @@ async def show(spec: PageSpec, specs: Sequence[PageSpec], view: View) -> None:
                     )
                 )
                 return
-            await guarded(spec.build, view)
+            async with shown_early(main):
+                await guarded(spec.build, view)
 
 
 async def guarded(build: Callable[[View], Awaitable[None]], view: View) -> None:

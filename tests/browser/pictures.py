@@ -48,7 +48,7 @@ FLAGS = (
 )
 PATIENCE_SECONDS = 120
 READY = """return document.readyState === 'complete' && window.did_handshake === true
-  && document.querySelector('.be-main') !== null
+  && document.querySelector('.be-main') !== null && document.querySelector('.be-building') === null
   && [...document.querySelectorAll('.be-chart')].every((one) => one.querySelector('canvas') !== null)"""
 
 
@@ -74,7 +74,7 @@ def sign_in(browser: webdriver.Chrome, url: str, key: str) -> None:
 
 
 def wait_for_page(browser: webdriver.Chrome) -> None:
-    """Until the frame stands, every chart is drawn, and what is typed will reach the server."""
+    """Until the page is built, every chart is drawn, and what is typed will reach the server."""
     WebDriverWait(browser, PATIENCE_SECONDS).until(lambda one: one.execute_script(READY))
 
 

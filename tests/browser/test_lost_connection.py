@@ -1,4 +1,4 @@
-"""Pages that lost their session or their gateway: they come back by themselves, with what was typed."""
+"""Pages that lost their session or their gateway, or wait for it: they come by themselves, with what was typed."""
 
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -9,8 +9,9 @@ from selenium import webdriver
 from selenium.webdriver.common.by import By
 
 from dashboards.destination import sign_in_address
-from tests.browser.conftest import Running, child, drain, ui_command
+from tests.browser.conftest import Running, child, console_errors, drain, ui_command
 from tests.browser.pictures import sign_in, wait_for_page
+from tests.browser.slow_gateway import slow_gateway
 from tests.browser.steps import patient, see, set_rules
 from tests.ports import free_port
 
@@ -64,6 +65,33 @@ def test_a_page_comes_once_its_gateway_is_back(chromium: webdriver.Chrome, runni
             back.shutdown()
     chromium.get("about:blank")
     drain(chromium)
+
+
+def test_a_page_whose_gateway_is_slow_shows_its_frame_and_then_the_rest(
+    chromium: webdriver.Chrome, running: Running, tmp_path: Path
+) -> None:
+    """Also what needs scripts of its own: charts, the editor, forms."""
+    url = f"http://127.0.0.1:{(port := free_port())}"
+    chromium.delete_all_cookies()
+    drain(chromium)
+    with (
+        slow_gateway(running.gateway, 2.5) as gateway,
+        child(ui_command(gateway, port), f"{url}/ui/healthz", tmp_path / "ui.log", {}),
+    ):
+        sign_in(chromium, url, running.month.owner_key)
+        for page, whole in (
+            ("/explorer?by=team", ".be-chart canvas"),
+            ("/rules", "[data-completes=yes]"),
+            ("/keys?change=none", "input[aria-label='Tier quotas']"),
+        ):
+            chromium.get(f"{url}/ui{page}")
+            assert chromium.find_elements(By.CLASS_NAME, "be-building"), f"{page} was shown whole, or not at all"
+            assert chromium.find_element(By.LINK_TEXT, "Overview").is_displayed()
+            wait_for_page(chromium)
+            patient(chromium).until(lambda one, whole=whole: one.find_elements(By.CSS_SELECTOR, whole))
+            assert not chromium.find_elements(By.CLASS_NAME, "be-building")
+        chromium.get("about:blank")
+        assert not console_errors(chromium)
 
 
 def sign_in_here(browser: webdriver.Chrome, url: str, running: Running) -> None:

@@ -1,0 +1,35 @@
+"""A page that takes long is shown before it is whole: its frame, a word that more is coming, then the rest. Knows
+nothing of what a page is made of."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+from nicegui import ui
+
+PATIENCE_SECONDS = 1.0
+"""What takes longer is worth a word; what does not comes in one piece."""
+WAITING = (
+    '<p class="be-note be-building" role="status">The gateway is still working on this page. It comes by itself; '
+    "the others can be opened meanwhile.</p>"
+)
+
+
+@asynccontextmanager
+async def shown_early(place: ui.element, patience_seconds: float = PATIENCE_SECONDS) -> AsyncGenerator[None]:
+    """Around what builds the page in `place`."""
+    client, words = ui.context.client, list[ui.element]()
+
+    async def show() -> None:
+        await asyncio.sleep(patience_seconds)
+        with place:
+            words.append(ui.html(WAITING, sanitize=False))
+        await client.connected()  # sends the page as it stands
+
+    showing = asyncio.create_task(show())
+    try:
+        yield
+    finally:
+        showing.cancel()
+        for word in words:
+            word.delete()
