@@ -6,6 +6,8 @@ from typing import Any, cast
 import httpx
 
 ANSWER_SECONDS = 30.0
+QUESTIONS = ("/validate", "/replay", "/route")
+"""Are sent as POST, and change nothing."""
 Json = Any
 
 
@@ -89,7 +91,8 @@ class GatewayClient:
                 method, path, params=_given(query or {}), json=body, headers={**self._headers, **(headers or {})}
             )
         except httpx.HTTPError as error:
-            raise GatewayUnreachable(f"The gateway did not answer ({type(error).__name__}).") from error
+            is_change = method != "GET" and not path.endswith(QUESTIONS)
+            raise GatewayUnreachable(_unanswered(error, is_change=is_change)) from error
         if answer.status_code < 400:
             return answer
         message, code = _refusal(answer)
@@ -107,6 +110,16 @@ def _given(query: Mapping[str, object]) -> httpx.QueryParams:
 def open_gateway(url: str, answer_seconds: float = ANSWER_SECONDS) -> httpx.AsyncClient:
     """The shared pool. Follows no redirect: the key goes to this origin only."""
     return httpx.AsyncClient(base_url=url, timeout=answer_seconds, follow_redirects=False, trust_env=False)
+
+
+def _unanswered(error: httpx.HTTPError, *, is_change: bool) -> str:
+    """Whoever asked for a change wants to know whether to ask again."""
+    said = f"The gateway did not answer ({type(error).__name__})."
+    if not is_change:
+        return said
+    if isinstance(error, (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)):
+        return f"{said} Nothing was sent to it: try again once it runs."
+    return f"{said} It may have done it all the same: look before you try again."
 
 
 def _refusal(answer: httpx.Response) -> tuple[str, str | None]:

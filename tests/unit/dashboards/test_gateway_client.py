@@ -3,9 +3,10 @@
 from typing import Any, cast
 
 import httpx
+import pytest
 
 from dashboards.frame import View
-from dashboards.gateway_client import GatewayClient
+from dashboards.gateway_client import GatewayClient, GatewayUnreachable
 from dashboards.pages import audit, request
 
 
@@ -55,3 +56,27 @@ async def test_pages_ask_for_the_keys_that_they_name_and_no_others() -> None:
     assert await request.key_name(view, "k3") == "name of k3"
     assert await request.key_name(view, "gone") is None
     assert gateway.asked == ["id=k1&id=rules&id=k2", "id=k3", "id=gone"]
+
+
+@pytest.mark.parametrize(
+    ("method", "error", "advice"),
+    [
+        ("get", httpx.ReadTimeout, ""),
+        ("post", httpx.ReadTimeout, ""),
+        ("put", httpx.ConnectError, " Nothing was sent to it: try again once it runs."),
+        ("put", httpx.ReadTimeout, " It may have done it all the same: look before you try again."),
+        ("patch", httpx.ReadError, " It may have done it all the same: look before you try again."),
+    ],
+)
+async def test_who_asked_for_a_change_and_heard_nothing_is_told_whether_to_ask_again(
+    method: str, error: type[httpx.HTTPError], advice: str
+) -> None:
+    def fail(asked: httpx.Request) -> httpx.Response:
+        raise error("")
+
+    http = httpx.AsyncClient(base_url="http://gateway", transport=httpx.MockTransport(fail))
+    gateway = GatewayClient(http, "bk-ui")
+    with pytest.raises(GatewayUnreachable) as heard:
+        path = "/rules/replay" if method == "post" else "/x"
+        await getattr(gateway, method)(path, **({} if method == "get" else {"body": {}}))
+    assert str(heard.value) == f"The gateway did not answer ({error.__name__}).{advice}"
