@@ -1,9 +1,10 @@
 """Pieces of HTML as text. Everything that comes from outside is escaped here; the page's sanitizer is a second net."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from html import escape
+from typing import Literal
 
 from dashboards import display
 
@@ -30,18 +31,23 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A heading; numbers are set right. Cells of dollars are decimal text, which the table writes with equal places."""
+    """A heading; numbers are set right. Cells of dollars are decimal text, which the table writes with equal places.
+
+    `href` leads to the same rows in the order of this column, and `sort` is how they stand if it is this one's already.
+    """
 
     name: str
     is_number: bool = False
     title: str = ""
     is_dollars: bool = False
+    href: str | None = None
+    sort: Literal["ascending", "descending"] | None = None
 
 
 def table(columns: Sequence[Column], rows: Iterable[Sequence[Cell | str | None]], *, caption: str) -> str:
     """A real table: it scrolls sideways by itself on a phone, and its caption is read out."""
     head = "".join(
-        f'<th scope="col" class="{_align(column)}"{_title(column.title)}>{escape(column.name)}</th>'
+        f'<th scope="col" class="{_align(column)}"{_title(column.title)}{_sorted(column)}>{_heading(column)}</th>'
         for column in columns
     )
     cells = [[_as_cell(cell) for cell in row] for row in rows]
@@ -115,6 +121,13 @@ def _fact(value: str | Sequence[Cell]) -> str:
     return _said(unbroken(value)) if isinstance(value, str) else ", ".join(_content(one) for one in value)
 
 
+def downloads(what: str, address: Callable[[str], str]) -> str:
+    """A file in either form; `address` is given csv or parquet."""
+    forms = (("csv", "CSV"), ("parquet", "Parquet"))
+    links = (f'<a href="{escape(address(form))}" download>{label}</a>' for form, label in forms)
+    return f"<span>{escape(what)}: {' or '.join(links)}</span>"
+
+
 def diff(text: str) -> str:
     """A unified diff, its lines coloured and, for those who see no colours, signed; its first two name the versions."""
     tones = {"+": "add", "-": "del", "@": "at"}
@@ -171,6 +184,15 @@ def _content(cell: Cell) -> str:
     if cell.href is not None:
         text = f'<a href="{escape(cell.href)}">{text}</a>'
     return text
+
+
+def _heading(column: Column) -> str:
+    name = escape(column.name)
+    return name if column.href is None else f'<a href="{escape(column.href)}">{name}</a>'
+
+
+def _sorted(column: Column) -> str:
+    return "" if column.sort is None else f' aria-sort="{column.sort}"'
 
 
 def _align(column: Column) -> str:

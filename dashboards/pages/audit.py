@@ -8,6 +8,11 @@ from dashboards.audit_text import change_text
 from dashboards.frame import View, html, panel
 from dashboards.markup import Cell, Column
 
+BOOKS = (
+    "Whether single requests and corrections add up to the sums of the reports, <code>breakeven verify</code> says: it "
+    "reads all of them, so no page does."
+)
+
 
 async def build(view: View) -> None:
     """The chain's verdict, then its links."""
@@ -30,7 +35,7 @@ async def build(view: View) -> None:
 
 def _verdict(checked: dict[str, Any]) -> str:
     if checked["is_intact"]:
-        whole = f"The chain of {checked['records']:,} records is intact, checked just now."
+        whole = f"The chain of {checked['records']:,} records is intact, checked just now. {BOOKS}"
         return f'<div class="be-banner" role="status">{whole}</div>'
     return markup.message(
         "The audit log was altered",

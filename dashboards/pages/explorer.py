@@ -1,5 +1,7 @@
 """Spend by any dimension, compared with the period before, down to the requests behind a row."""
 
+import asyncio
+from dataclasses import replace
 from html import escape
 from typing import Any
 
@@ -7,6 +9,7 @@ from dashboards import certainty, charts, display, markup
 from dashboards.frame import View, chart, html, no_requests, panel
 from dashboards.markup import Cell, Column
 from dashboards.periods import Period, link, time_of
+from dashboards.row_order import Order, in_order, next_order, parse_order
 from dashboards.suggestions import Suggestions, load_suggestions
 
 TIMES = ("hour", "day", "week", "month", "quarter")
@@ -14,6 +17,19 @@ DIMENSIONS = ("model", "team", "project", "key", "backend", "provider", "rule", 
 FILTERS = ("team", "project", "key", "model", "backend", "rule", "tag")
 MOST_ROWS = 500
 """Of the table; files have them all."""
+MOST_BARS = 12
+FIGURE_COLUMNS = (
+    (Column("Spend", is_dollars=True), "spend"),
+    (Column("Change", is_number=True, title="against the period before"), None),
+    (Column("Requests", is_number=True), "requests"),
+    (Column("Input", is_number=True, title="tokens"), "input"),
+    (Column("Cached", is_number=True, title="share of the input"), "cached"),
+    (Column("Output", is_number=True, title="tokens"), "output"),
+    (Column("$ / M input", is_dollars=True), "input-price"),
+    (Column("$ / M output", is_dollars=True), "output-price"),
+    (Column("$ / request", is_dollars=True), "request-price"),
+)
+"""Each with what it is called in the address where rows can be put in its order."""
 LISTABLE = frozenset({"model", "team", "project", "key", "backend", "rule", "status", "tag", *TIMES})
 
 
@@ -21,12 +37,16 @@ async def build(view: View) -> None:
     """A form of plain links and fields; the table equals what it exports."""
     by = view.query("by") or "model"
     then = view.query("then")
+    order = view.query("order")
     given = {name: view.query(name) for name in FILTERS}
     wanted = f"{by},{then}" if then and then != by else by
     as_of = view.query("as_of")
-    html(_form(view, by, then, {**given, "as_of": as_of}, await load_suggestions(view)))
+    html(_form(view, by, then, {**given, "as_of": as_of, "order": order}, await load_suggestions(view)))
     asked = {"by": wanted, "as_of": as_of, **given}
-    found = await view.gateway.get("/admin/v1/reports/costs", **asked, **view.period.bounds())
+    earlier_period = view.period.before()
+    found, before = await asyncio.gather(
+        *(view.gateway.get("/admin/v1/reports/costs", **asked, **one.bounds()) for one in (view.period, earlier_period))
+    )
     if not found["rows"]:
         html(
             markup.message("Nothing matches", "No request in this time has all of these properties.")
@@ -34,20 +54,15 @@ async def build(view: View) -> None:
             else no_requests(view.gateway.url)
         )
         return
-    earlier_period = view.period.before()
-    before = await view.gateway.get("/admin/v1/reports/costs", **asked, **earlier_period.bounds())
     earlier = {tuple(row["group"].values()): row["cost_usd"] for row in before["rows"]}
     gone = [] if set(TIMES) & set(found["by"]) else no_longer(found["rows"], before["rows"])
     key_names = labels({**before["key_names"], **found["key_names"]})
-    with panel(f"Spend by {wanted.replace(',', ' and ')}", f"US dollars, {view.period.phrase}."):
-        top = found["rows"][:12]
-        names = [" · ".join(named(n, v, key_names) for n, v in row["group"].items()) for row in top]
-        values = [float(row["cost_usd"]) for row in top]
-        chart(
-            charts.rows(names, values),
-            "Spend by group; the table below has every number",
-            is_tall=len(top) > 10,
-        )
+    with panel(f"Spend by {wanted.replace(',', ' and ')}", f"US dollars, {view.period.phrase}{_most(found['rows'])}."):
+        said = "Spend by group; the table below has every number"
+        if (over_time := points_over_time(found["rows"], key_names)) is not None:
+            chart(charts.stacked_bars(over_time), said)
+        else:
+            _lying_bars(found["rows"][:MOST_BARS], key_names, said)
     if found["unallocated_share"]:
         html(
             f'<div class="be-banner">{display.share(found["unallocated_share"])} of this spend '
@@ -58,15 +73,43 @@ async def build(view: View) -> None:
     if found["as_of"]:
         html(f'<div class="be-banner">{escape(_closed(found["as_of"]))}</div>')
     with panel("Every group", _note(found["by"], earlier_period, len(gone))):
-        html(_table(view, {**found, "rows": [*found["rows"], *gone]}, earlier, before["total"]["cost_usd"], key_names))
+        rows = [*found["rows"], *gone]
+        if (chosen := parse_order(order, found["by"])) is not None:
+            rows = in_order(rows, chosen, lambda name, value: value if name in TIMES else named(name, value, key_names))
+        html(_table(view, {**found, "rows": rows}, earlier, before["total"]["cost_usd"], key_names))
         html(_downloads(view, wanted, {**given, "as_of": as_of}))
+
+
+def _most(rows: list[dict[str, Any]]) -> str:
+    """That the chart has not all of them."""
+    is_cut = len(rows) > MOST_BARS and not set(TIMES) & set(rows[0]["group"])
+    return f", the {MOST_BARS} largest of {len(rows):,} groups" if is_cut else ""
+
+
+def _lying_bars(rows: list[dict[str, Any]], key_names: dict[str, str], said: str) -> None:
+    names = [" · ".join(named(n, v, key_names) for n, v in row["group"].items()) for row in rows]
+    chart(charts.rows(names, [float(row["cost_usd"]) for row in rows]), said, is_tall=len(rows) > 10)
+
+
+def points_over_time(rows: list[dict[str, Any]], key_names: dict[str, str]) -> list[tuple[str, str, float]] | None:
+    """(start, what of the other dimension, dollars) where the rows are groups of a time; else None."""
+    time = next((name for name in rows[0]["group"] if name in TIMES), None)
+    if time is None:
+        return None
+
+    def point(row: dict[str, Any]) -> tuple[str, str, float]:
+        others = [named(name, value, key_names) for name, value in row["group"].items() if name != time]
+        start = time_of(time, row["group"][time]).since
+        return start.isoformat(), others[0] if others else "spend", float(row["cost_usd"])
+
+    return [point(row) for row in rows]
 
 
 def no_longer(rows: list[dict[str, Any]], before: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Groups of the time before that nobody asked for in this one, as rows of nothing: without them the changes of the
     rows would not make up the change of the total."""
-    present = [row["group"] for row in rows]
-    return [_NOTHING | {"group": row["group"]} for row in before if row["group"] not in present]
+    present = {tuple(row["group"].values()) for row in rows}
+    return [_NOTHING | {"group": row["group"]} for row in before if tuple(row["group"].values()) not in present]
 
 
 _NOTHING: dict[str, Any] = {
@@ -92,20 +135,17 @@ def _note(by: list[str], earlier: Period, gone: int) -> str:
     )
     ceased = f" {markup.counted(gone, 'group')} of then had no request since, and cost nothing." if gone else ""
     against = f"The change is against {display.period(**earlier.bounds())}; pointing at it shows what was spent then."
-    return f"{against}{ceased} A name leads to its requests. {adds_up}"
+    return f"{against}{ceased} A name leads to its requests, a heading to another order. {adds_up}"
 
 
 def _downloads(view: View, by: str, given: dict[str, str | None]) -> str:
-    """Rows as they stand in the table, with every digit; FOCUS is the whole period for finance's own tools."""
+    """The table's rows, all of them with every digit; FOCUS is the whole period for finance's own tools."""
 
-    def links(report: str) -> str:
-        return " or ".join(
-            f'<a href="{escape(view.link(f"/export/{report}.{form}", by=by, **given))}" download>{label}</a>'
-            for form, label in (("csv", "CSV"), ("parquet", "Parquet"))
-        )
+    def links(what: str, report: str) -> str:
+        return markup.downloads(what, lambda form: view.link(f"/export/{report}.{form}", by=by, **given))
 
-    whole = f"<span>FOCUS 1.3 of this time: {links('focus')}</span>" if view.session.may("reports.read") else ""
-    return f'<div class="be-actions be-downloads"><span>These rows: {links("costs")}</span>{whole}</div>'
+    whole = links("FOCUS 1.3 of this time", "focus") if view.session.may("reports.read") else ""
+    return f'<div class="be-actions be-downloads">{links("These rows", "costs")}{whole}</div>'
 
 
 def labels(key_names: dict[str, str]) -> dict[str, str]:
@@ -129,16 +169,8 @@ def _table(
     key_names: dict[str, str],
 ) -> str:
     columns = [
-        *(Column(name.capitalize()) for name in found["by"]),
-        Column("Spend", is_dollars=True),
-        Column("Change", is_number=True, title="against the period before"),
-        Column("Requests", is_number=True),
-        Column("Input", is_number=True, title="tokens"),
-        Column("Cached", is_number=True, title="share of the input"),
-        Column("Output", is_number=True, title="tokens"),
-        Column("$ / M input", is_dollars=True),
-        Column("$ / M output", is_dollars=True),
-        Column("$ / request", is_dollars=True),
+        *(_sortable(view, found["by"], Column(name.capitalize()), name) for name in found["by"]),
+        *(_sortable(view, found["by"], column, name) for column, name in FIGURE_COLUMNS),
     ]
     shown = found["rows"][:MOST_ROWS]
     body = [_row(view, row, earlier.get(tuple(row["group"].values())), key_names) for row in shown]
@@ -149,6 +181,16 @@ def _table(
         said = f"The first {len(shown):,} of {len(found['rows']):,} groups; the total is of all, and so are the files."
         table += f'<p class="be-note be-hint">{said}</p>'
     return table
+
+
+def _sortable(view: View, by: list[str], column: Column, name: str | None) -> Column:
+    """Its heading leads to the same page in its order."""
+    if name is None:
+        return column
+    now = parse_order(view.query("order"), by) or Order(by[0] if set(TIMES) & set(by) else "spend")
+    kept = {one: view.query(one) for one in ("by", "then", "as_of", *FILTERS)}
+    sort = None if now.column != name else "descending" if now.is_falling else "ascending"
+    return replace(column, href=view.link("/explorer", **kept, order=next_order(name, now).address()), sort=sort)
 
 
 def requests_of(period: Period, group: dict[str, str | None], given: dict[str, str | None]) -> str | None:
@@ -214,7 +256,8 @@ def _form(view: View, by: str, then: str | None, given: dict[str, str | None], k
         '<label class="be-field" title="Leaves out corrections booked from 00:00 UTC of that day on">As closed on'
         f'<input type="date" name="as_of" value="{closed}"></label>'
     )
-    kept = "".join(f'<input type="hidden" name="{n}" value="{escape(v)}">' for n, v in view.period.address().items())
+    hidden = view.period.address() | ({"order": given["order"]} if given["order"] else {})
+    kept = "".join(f'<input type="hidden" name="{n}" value="{escape(v)}">' for n, v in hidden.items())
     return (
         f'<form class="be-filters" method="get" action="explorer">{select("by", "Group by", by, empty=None)}'
         f"{select('then', 'and by', then, empty='nothing else')}{fields}{kept}"

@@ -215,7 +215,7 @@ class _Changer:
         labels = {key: f"{one['name']} ({one['role']})" for key, one in self._working.items()}
         self._chosen = ui.select(labels, label="Key", on_change=self._show)
         self._chosen.props("dense outlined").style("min-width: 16rem; max-width: 26rem")
-        with ui.element("div") as self._editor:
+        with ui.element("div").classes("be-editing") as self._editor:
             with grid("be-fields"):
                 self._fields = KeyFields.build(models)
             with grid("be-actions"):

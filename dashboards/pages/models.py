@@ -25,7 +25,7 @@ async def build(view: View) -> None:
     )
     with panel("Prices", note):
         html(
-            '<form class="be-filters" method="get" action="models"><label class="be-field">'
+            '<form class="be-filters" method="get" action="models" role="search"><label class="be-field">'
             f'Provider or model contains<input name="containing" value="{escape(wanted)}" maxlength="120"></label>'
             '<button class="be-button" type="submit">Search</button></form>'
         )

@@ -23,6 +23,8 @@ async def build(view: View) -> None:
         chart(charts.used_and_paid(points, found["break_even_utilisation"]), what, is_tall=True)
     with panel("Busiest hours"):
         html(_busiest(found["hours"], view))
+        every_hour = markup.downloads("Every hour", lambda form: view.link(f"/export/utilisation.{form}"))
+        html(f'<div class="be-actions be-downloads">{every_hour}</div>')
 
 
 def _nothing_paid(*, is_configured: bool) -> str:

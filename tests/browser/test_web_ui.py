@@ -82,6 +82,21 @@ def test_a_day_of_a_key_leads_to_its_requests(browser: webdriver.Chrome, running
     assert all(one.startswith(f"{day.rpartition(' ')[0]} ") for one in times), "the same day, without its year"
 
 
+def test_rows_stand_in_the_order_of_the_heading_that_was_pressed(browser: webdriver.Chrome, running: Running) -> None:
+    go(browser, running, "/explorer?by=key&then=model&period=7d")
+    for expected in ("descending", "ascending"):
+        browser.find_element(By.XPATH, "//th/a[.='Requests']").click()
+        wait_for_page(browser)
+        heading = browser.find_element(By.XPATH, "//th[a='Requests']")
+        assert heading.get_attribute("aria-sort") == expected
+        *rows, total = browser.find_elements(By.CSS_SELECTOR, "tbody tr")
+        counts = [int(row.find_elements(By.TAG_NAME, "td")[4].text.replace(",", "")) for row in rows]
+        assert counts == sorted(counts, reverse=expected == "descending")
+        assert len(set(counts)) > 1
+        assert total.text.startswith("Total"), "which is no group"
+    assert "period=7d" in browser.current_url
+
+
 def test_the_export_equals_the_screen(browser: webdriver.Chrome, running: Running) -> None:
     now = datetime.now(UTC)
     bounds = {

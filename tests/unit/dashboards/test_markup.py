@@ -132,3 +132,16 @@ def test_a_diffs_head_names_the_versions_and_is_no_change() -> None:
 
 def test_a_models_long_name_breaks_after_its_provider() -> None:
     assert "acme/<wbr>large" in markup.tile("Answered by", "acme/large", "")
+
+
+def test_a_heading_that_can_be_ordered_by_says_how_the_rows_stand() -> None:
+    columns = [Column("Team", href="explorer?order=team&x=<"), Column("Spend", href="explorer", sort="descending")]
+    made = markup.table(columns, [["a", "1"]], caption="c")
+    assert '<th scope="col" class=""><a href="explorer?order=team&amp;x=&lt;">Team</a></th>' in made
+    assert '<th scope="col" class="" aria-sort="descending"><a href="explorer">Spend</a></th>' in made
+
+
+def test_a_file_comes_in_two_forms() -> None:
+    made = markup.downloads("These <rows>", lambda form: f"export/costs.{form}?a=1&b=2")
+    assert made.startswith("<span>These &lt;rows&gt;: <a href=")
+    assert '<a href="export/costs.csv?a=1&amp;b=2" download>CSV</a> or <a href="export/costs.parquet?' in made

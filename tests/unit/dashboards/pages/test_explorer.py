@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from dashboards.pages.explorer import change_cell, labels, named, no_longer
+from dashboards.pages.explorer import change_cell, labels, named, no_longer, points_over_time
 
 
 def test_a_name_that_two_keys_have_stands_with_the_id() -> None:
@@ -65,3 +65,20 @@ def test_groups_that_ceased_stand_below_the_others_so_that_changes_add_up() -> N
 )
 def test_a_group_is_called_as_people_call_it(dimension: str, value: str | None, shown: str) -> None:
     assert named(dimension, value, {"key_1": "chat"}) == shown
+
+
+def test_groups_of_a_time_are_drawn_over_all_of_it() -> None:
+    """Of thirty-one days the first twelve were drawn, under a heading that named all."""
+
+    def row(usd: str, **group: str | None) -> dict[str, Any]:
+        return {"group": group, "cost_usd": usd}
+
+    days = [row("1.5", day=f"2026-10-{day:02}", key="key_1") for day in range(1, 32)]
+    points = points_over_time(days, {"key_1": "chat"})
+    assert points is not None
+    assert len(points) == len(days)
+    assert points[0] == ("2026-10-01T00:00:00+00:00", "chat", 1.5)
+    [(start, name, _)] = points_over_time([row("2", team=None, month="2026-11")], {}) or []
+    assert (start, name) == ("2026-11-01T00:00:00+00:00", "none")
+    assert points_over_time([row("2", week="2026-W47")], {}) == [("2026-11-16T00:00:00+00:00", "spend", 2.0)]
+    assert points_over_time([row("2", team="a", model="b")], {}) is None
