@@ -224,12 +224,14 @@ def build_compute(
         runner = build_cpu_runner(loaded, config, blocks, context_window, _layer_progress(progress))
         return Compute(runner, DirectSteps(runner, Sampler(runner.device, constraints)))
     # Imported here: these modules need triton, which only CUDA builds of torch bring.
+    from triton.errors import TritonError
+
     from local_engine.kernels.device_sampler import DeviceSampler
     from local_engine.kernels.gpu_assembly import build_gpu_runner, gpu_plan
     from local_engine.kernels.gpu_steps import GpuSteps
 
     plan, device = gpu_plan(config, blocks, context_window), torch.device(config.device)
-    with preparing(device), on_device(device):
+    with preparing(device, TritonError), on_device(device):
         runner = build_gpu_runner(
             loaded.config, loaded.weights, plan, device, _layer_progress(progress), nibbles=loaded.nibbles
         )

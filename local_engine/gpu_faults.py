@@ -22,8 +22,9 @@ def check_answers(device: torch.device, synchronize: Callable[[torch.device], ob
 
 
 @contextmanager
-def preparing(device: torch.device) -> Generator[None]:
-    """Around loading and capturing: raises DoesNotFit or StepFailed for what torch or Triton refuse."""
+def preparing(device: torch.device, *others: type[Exception]) -> Generator[None]:
+    """Around loading and capturing: raises DoesNotFit or StepFailed for what torch or Triton refuse, whose own errors
+    are to be named: they are there only where Triton is."""
     try:
         yield
     except torch.OutOfMemoryError as error:
@@ -31,7 +32,7 @@ def preparing(device: torch.device) -> Generator[None]:
             f"{device} ran out of memory while the engine was prepared ({_first_line(error)}). Give it a smaller "
             "--context-window, --max-concurrency or weight format, fewer --kv-blocks, or a GPU of its own."
         ) from error
-    except (RuntimeError, CalledProcessError, OSError) as error:
+    except (RuntimeError, CalledProcessError, OSError, *others) as error:
         raise StepFailed(
             f"The engine could not be prepared on {device} ({_first_line(error)}). Its kernels are compiled at start, "
             "which needs a C compiler, Python's headers and a folder to write to (TRITON_CACHE_DIR)."

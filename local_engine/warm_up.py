@@ -15,9 +15,7 @@ def warm_up_lengths(max_tokens: int) -> list[int]:
 def warm_up(core: EngineCore, max_tokens: int) -> None:
     """Compute prompts of all lengths, greedily and alone, then drawn and beside an answer; raises StepFailed.
 
-    Draws with a top_p and without are kernels of their own.
-
-    An answer beside a prompt is attended to outside the captured steps. Cached blocks carry salts of their own and are
+    Draws with a top_p and without are kernels of their own. An answer beside a prompt is attended to outside the captured steps. Cached blocks carry salts of their own and are
     the first to go.
     """
     for length in warm_up_lengths(max_tokens):

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 import torch
+from triton.errors import TritonError
 
 from local_engine.gpu_faults import check_answers
 from local_engine.kernels.device_sampler import DeviceDraw, DeviceSampler
@@ -26,9 +27,15 @@ class GpuSteps:
         self._place: dict[str, int] = {}
 
     def begin(self, batch: Batch) -> "GpuStep | DoneStep":
-        """Launch the batch and its draw. Whatever thread steps, they go to the runner's device."""
-        with on_device(self._runner.device):
-            return self._begin(batch)
+        """Launch the batch and its draw. Whatever thread steps, they go to the runner's device.
+
+        Raises RuntimeError, as torch does, where a kernel does not compile for the device.
+        """
+        try:
+            with on_device(self._runner.device):
+                return self._begin(batch)
+        except TritonError as error:
+            raise RuntimeError(str(error)) from error
 
     def _begin(self, batch: Batch) -> "GpuStep | DoneStep":
         logits = self._runner.run(batch, self._patch(batch.rows))

@@ -47,6 +47,15 @@ def test_what_stops_a_start_is_one_sentence(error: Exception, kind: type[EngineE
         raise error
 
 
+class OutOfResources(Exception):
+    """As Triton's, whose errors are no RuntimeError."""
+
+
+def test_what_does_not_compile_is_told_where_its_error_is_named() -> None:
+    with pytest.raises(StepFailed, match="out of resource: shared memory"), preparing(CUDA, OutOfResources):
+        raise OutOfResources("out of resource: shared memory, Required: 147456, Hardware limit: 101376.")
+
+
 def test_our_own_refusals_pass() -> None:
     with pytest.raises(DoesNotFit, match="too large"), preparing(CUDA):
         raise DoesNotFit("too large")

@@ -1,9 +1,12 @@
 """The engine as a GPU would run it, interpreted: plan, runner, sampler and step loop together, against the CPU's."""
 
+from typing import cast
+
 import pytest
 import torch
 from tokenizers import Tokenizer as FastTokenizer
 from tokenizers.models import WordLevel
+from triton.runtime.errors import OutOfResources
 
 from local_engine.attention.cpu import CpuAttention
 from local_engine.block_pool import BlockPool
@@ -11,15 +14,16 @@ from local_engine.config import EngineConfig
 from local_engine.engine_core import EngineCore
 from local_engine.kernels.device_sampler import DeviceSampler
 from local_engine.kernels.gpu_assembly import build_gpu_runner, gpu_plan
+from local_engine.kernels.gpu_runner import GpuRunner
 from local_engine.kernels.gpu_steps import GpuSteps
 from local_engine.kv_cache_manager import KvCacheManager
 from local_engine.layers.linear import DenseLinear
 from local_engine.model import DecoderModel
-from local_engine.model_runner import ModelRunner
+from local_engine.model_runner import ModelRunner, TokenPatch
 from local_engine.request import Request
 from local_engine.sampling.sampler import Sampler
 from local_engine.sampling.sampling_params import SamplingParams
-from local_engine.scheduler import Scheduler
+from local_engine.scheduler import Batch, Scheduler
 from local_engine.steps import DirectSteps, Steps
 from local_engine.text.tokenizer import Tokenizer
 from tests.engine.kernels.models import make_config, make_weights
@@ -80,6 +84,23 @@ def test_answers_are_those_of_the_cpu_engine(drafts: int, budget: int) -> None:
         assert entry.logprob == pytest.approx(other.logprob, abs=1e-4)
         assert dict(entry.top) == pytest.approx(dict(other.top), abs=1e-4)
     assert drafts == 0 or engine.drafted_tokens > 0
+
+
+class Uncompilable:
+    """A runner whose kernels want more of the device than it has."""
+
+    device = CPU
+
+    def run(self, batch: Batch, patch: TokenPatch | None = None) -> torch.Tensor:
+        raise OutOfResources(147_456, 101_376, "shared memory")
+
+
+def test_a_kernel_that_does_not_compile_ends_its_requests_and_not_the_engine() -> None:
+    steps = GpuSteps(cast("GpuRunner", Uncompilable()), DeviceSampler(CPU))
+    engine, request = core(steps, drafts=0, budget=64), requests()[0]
+    engine.add(request)
+    assert "out of resource: shared memory" in str(engine.step().deltas[0].error)
+    assert not engine.has_work
 
 
 def test_the_plan_is_the_configuration() -> None:
