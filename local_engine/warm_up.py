@@ -15,8 +15,8 @@ def warm_up_lengths(max_tokens: int) -> list[int]:
 def warm_up(core: EngineCore, max_tokens: int) -> None:
     """Compute prompts of all lengths, greedily and alone, then drawn and beside an answer; raises StepFailed.
 
-    Draws with a top_p and without are kernels of their own. An answer beside a prompt is attended to outside the captured steps. Cached blocks carry salts of their own and are
-    the first to go.
+    Draws with a top_p and without are kernels of their own. An answer beside a prompt is attended to outside the
+    captured steps. Cached blocks carry salts of their own and are the first to go.
     """
     for length in warm_up_lengths(max_tokens):
         _run(core, length, SamplingParams(temperature=0.0, max_tokens=2), f"warm-up-{length}")
