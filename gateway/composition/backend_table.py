@@ -166,7 +166,7 @@ def _prompt_cache(block: BackendSettings) -> PromptCache:
 
 
 def _native_to_block(block: BackendSettings) -> Collection[Operation]:
-    if block.has_responses:
+    if block.answers_responses:
         return OPENAI_PATHS
     return () if block.litellm is not None else native_operations(block.wire_format, "")
 
@@ -181,7 +181,7 @@ def _build_block(name: str, block: BackendSettings, provider: str, key: str | No
         block.base_url,
         key,
         provider=provider,
-        paths=OPENAI_PATHS if block.has_responses else DEFAULT_PATHS,
+        paths=OPENAI_PATHS if block.answers_responses else DEFAULT_PATHS,
         dialect=dialect_of(provider) if block.health_from == "models" else PLAIN,  # an engine's is no company's
         health_from=block.health_from,
         max_running=block.max_running,

@@ -3,6 +3,7 @@
 import re
 from urllib.parse import urlsplit
 
+OPENAI = "api.openai.com"
 HTTP = re.compile(r"https?://\S+")
 HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*(%[A-Za-z0-9._-]+)?")
 """A name or an IPv4 address, or an IPv6 address; which of them this machine has is seen where it listens."""
@@ -53,6 +54,12 @@ def parse_http_url(text: str) -> str:
     if text and not names_host:
         raise ValueError("names no host, or a port that there is not; write it as in http://10.0.0.5:8000/v1")
     return text
+
+
+def is_openais(url: str) -> bool:
+    """Whether it is OpenAI's own, of whichever region."""
+    host = urlsplit(url).hostname or ""
+    return host == OPENAI or host.endswith(f".{OPENAI}")
 
 
 def parse_listening_host(text: str) -> str:

@@ -7,6 +7,7 @@ from typing import Annotated, Literal, cast
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from gateway.config.addresses import (
+    is_openais,
     parse_backend_name,
     parse_database_url,
     parse_http_url,
@@ -126,7 +127,8 @@ class BackendSettings(Strict):
     `litellm` in place of a `base_url` is for providers of another kind (Azure, Bedrock, Vertex, ...): litellm's own
     arguments for every call, such as `api_base`, `api_version` or `aws_region_name`.
 
-    `has_responses`: an OpenAI-compatible endpoint that answers `/responses` itself; others are asked a chat instead.
+    `has_responses`: an OpenAI-compatible endpoint that answers `/responses` itself, as OpenAI's own does unless this
+    says otherwise; others are asked a chat instead.
     """
 
     base_url: Annotated[str, AfterValidator(parse_http_url)] = ""
@@ -136,7 +138,7 @@ class BackendSettings(Strict):
     provider: str | None = None
     wire_format: WireFormat = "openai"
     on_disconnect: OnDisconnect = "cancel"
-    has_responses: bool = False
+    has_responses: bool | None = None
     health_from: Literal["models", "engine", "vllm", "sglang"] = "models"
     max_running: int | None = Field(default=None, ge=1)
     gpu_hour_usd: Usd | None = None
@@ -176,6 +178,13 @@ class BackendSettings(Strict):
         if len({key.env for key in self.keys}) != len(self.keys):
             raise ValueError("keys: the same variable is listed twice")
         return self
+
+    @property
+    def answers_responses(self) -> bool:
+        """Whether the endpoint has the Responses API."""
+        if self.has_responses is not None or self.wire_format != "openai":
+            return self.has_responses is True
+        return is_openais(self.base_url)
 
     @property
     def wanted_keys(self) -> list[KeySettings]:

@@ -52,6 +52,24 @@ async def test_a_model_that_answers_no_chats_is_asked_there(
     assert json.loads(chunk.payload)["object"] == "chat.completion"
 
 
+@pytest.mark.parametrize(
+    ("block", "expected"),
+    [
+        ({"base_url": "https://api.openai.com/v1"}, True),
+        ({"base_url": "https://eu.api.openai.com/v1", "provider": "openai"}, True),
+        ({"base_url": "https://API.openai.com"}, True),
+        ({"base_url": "https://api.openai.com/v1", "has_responses": False}, False),
+        ({"base_url": "https://api.openai.com.example/v1", "provider": "openai"}, False),
+        ({"base_url": "https://notapi.openai.com/v1"}, False),
+        ({"base_url": "https://api.openai.com/v1", "wire_format": "anthropic"}, False),
+        ({"base_url": "http://10.0.0.5/v1", "has_responses": True}, True),
+        ({"litellm": {}}, False),
+    ],
+)
+def test_openais_own_address_is_known(block: dict[str, object], expected: bool) -> None:
+    assert BackendSettings.model_validate(block).answers_responses is expected
+
+
 @pytest.mark.parametrize("block", [{"base_url": "http://x/v1", "wire_format": "anthropic"}, {"litellm": {"a": "b"}}])
 def test_other_formats_have_none(block: dict[str, object]) -> None:
     with pytest.raises(ValidationError, match="has_responses"):
