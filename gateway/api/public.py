@@ -15,7 +15,8 @@ from gateway.money import format_usd
 from gateway.pipeline import Pipeline
 from gateway.request.encodings import without_byte_order_mark
 from gateway.request.view import parse_request
-from gateway.routing.decide import AUTO, SIMULATE_TAG, Choice
+from gateway.routing.decide import SIMULATE_TAG, Choice
+from gateway.routing.rules import AUTO
 from gateway.routing.snapshot import Candidate
 
 OWNER = "breakeven"
@@ -112,23 +113,22 @@ def build_public_router(
 
     @router.get("/v1/models", tags=["models"], response_model=ModelList)
     async def models(request: Request, asked: Annotated[PageAsked, Query()]) -> ModelList | Response:  # pyright: ignore[reportUnusedFunction]
-        """The models this key may use; `auto` is the routed one. In Anthropic's shape, and its pages, for its
-        clients; others get all of them."""
+        """The models this key may use; `auto` is routed, and so are names that a rule is for. In Anthropic's shape, and
+        its pages, for its clients; others get all of them."""
         allowed = _allowed(pipeline, request)
         if ANTHROPIC in request.headers:
-            return JSONResponse(anthropic_page([AUTO, *allowed], asked))
-        auto = Model(id=AUTO, owned_by=OWNER)
-        return ModelList(data=[auto, *(_model(candidate) for candidate in allowed.values())])
+            return JSONResponse(anthropic_page(list(allowed), asked))
+        return ModelList(data=[_model(name, candidate) for name, candidate in allowed.items()])
 
     @router.get("/v1/models/{name:path}", tags=["models"], response_model=Model)
     async def model(name: str, request: Request) -> Model | Response:  # pyright: ignore[reportUnusedFunction]
         """One model. In Anthropic's shape for its clients."""
         allowed = _allowed(pipeline, request)
-        if name != AUTO and name not in allowed:
-            raise ModelNotFound(name, list(allowed))
+        if name not in allowed:
+            raise ModelNotFound(name, [one for one in allowed if one != AUTO])
         if ANTHROPIC in request.headers:
             return JSONResponse(anthropic_model(name))
-        return Model(id=AUTO, owned_by=OWNER) if name == AUTO else _model(allowed[name])
+        return _model(name, allowed[name])
 
     @router.post("/v1/route", tags=["models"])
     async def route(request: Request) -> Route:  # pyright: ignore[reportUnusedFunction]
@@ -174,20 +174,26 @@ def explain(choice: Choice) -> Route:
     )
 
 
-def _allowed(pipeline: Pipeline, request: Request) -> dict[str, Candidate]:
+def _allowed(pipeline: Pipeline, request: Request) -> dict[str, Candidate | None]:
+    """What the key may name: `auto` and others that rules route, with None, and models."""
     headers = request.scope["headers"]
     key = pipeline.keys.authenticate(credential_of(headers), pipeline.now_us())
     may_simulate = SIMULATE_TAG in (*key.tags, *parse_tags(headers))
-    return {
+    snapshot = pipeline.snapshot
+    models = {
         name: candidate
-        for name, candidate in sorted(pipeline.snapshot.candidates.items())
+        for name, candidate in sorted(snapshot.candidates.items())
         if (key.allowed_models is None or name in key.allowed_models) and (may_simulate or not candidate.is_simulated)
     }
+    routed = sorted(snapshot.routed_names - snapshot.candidates.keys() - {AUTO})
+    return {AUTO: None, **dict.fromkeys(routed), **models}
 
 
-def _model(candidate: Candidate) -> Model:
+def _model(name: str, candidate: Candidate | None) -> Model:
+    if candidate is None:
+        return Model(id=name, owned_by=OWNER)
     return Model(
-        id=candidate.name,
+        id=name,
         owned_by=candidate.provider,
         context_window=candidate.context_window,
         supports=sorted(candidate.supports),

@@ -15,7 +15,7 @@ from classifier.online.off_policy import Estimate, Logged, doubly_robust
 from gateway.errors import BreakevenError
 from gateway.learning.voices import Stratum, factors, strata
 from gateway.ledger.entry import Entry
-from gateway.routing.decide import AUTO, decide
+from gateway.routing.decide import DIRECT, decide
 from gateway.routing.snapshot import Snapshot, request_facts_of
 from gateway.stores import SHADOW, Feedback, FeedbackSource
 
@@ -146,7 +146,7 @@ def routed(judged: Iterable[Judged]) -> list[Judged]:
     return [
         one
         for one in judged
-        if one.entry.intent.requested_model == AUTO
+        if one.entry.intent.decision.rule != DIRECT
         and (one.of_asked or _is_as_chosen(one.entry))
         and one.entry.intent.decision.facts.difficulty is not None
         and one.entry.intent.decision.model in one.entry.intent.decision.facts.quality

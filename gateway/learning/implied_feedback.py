@@ -15,7 +15,7 @@ from typing import Protocol
 
 from gateway.ledger.entry import ESCALATED, Entry, Status
 from gateway.request.run import Run
-from gateway.routing.decide import AUTO
+from gateway.routing.decide import DIRECT
 from gateway.stores import Feedback
 
 AT_ONCE_SECONDS = 60.0
@@ -73,7 +73,7 @@ class ImpliedFeedback:
                 self._prompts.popitem(last=False)
         if len(times) < 3:
             intent = run.intent
-            is_routed, quality = intent.requested_model == AUTO, intent.decision.facts.quality
+            is_routed, quality = intent.decision.rule != DIRECT, intent.decision.facts.quality
             asked = _Asked(intent.request_id, intent.key_id, is_routed, quality, self._unstepped())
             times.append(asked)
             self._under_way[asked.request_id] = asked

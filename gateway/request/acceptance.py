@@ -21,7 +21,7 @@ from gateway.request.hosted_tools import limit_calls
 from gateway.request.metering import Meter
 from gateway.request.run import Incoming, Run
 from gateway.request.view import RequestView
-from gateway.routing.decide import AUTO, Choice, Escalation
+from gateway.routing.decide import DIRECT, Choice, Escalation
 from gateway.routing.snapshot import Candidate
 
 LIMITS: Mapping[Operation, str] = {"chat.completions": "max_tokens", "responses": "max_output_tokens"}
@@ -64,7 +64,7 @@ class Acceptance(msgspec.Struct):
             try:
                 await self.books.open(run)
             except ModelLimited as error:
-                if view.model != AUTO:
+                if choice.decision.rule == DIRECT:
                     raise
                 limited = error
                 allowed = key.allowed_models if key.allowed_models is not None else self.known_models()

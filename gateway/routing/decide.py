@@ -13,11 +13,11 @@ from gateway.routing.expected_cost import (
     is_slot_free,
 )
 from gateway.routing.refusals import DOWN_BECAUSE, LACKS, NONE_EMBEDS, TOO_LONG, refusal, refusal_without_candidates
-from gateway.routing.rules import CASCADED, EMBEDDINGS, Cascade, Choose, Rule, Verify, When
+from gateway.routing.rules import AUTO, CASCADED, EMBEDDINGS, Cascade, Choose, Rule, Verify, When
 from gateway.routing.snapshot import Candidate, RequestFacts, Snapshot
 
-AUTO = "auto"
 DIRECT = "(direct)"
+"""In place of a rule's name: the request named its model, and no rule is for that name."""
 SIMULATE_TAG = "simulate-hosted"
 UNPRICED = 1 << 62
 """Ranks after every known price: an unknown price is never the cheapest."""
@@ -65,9 +65,9 @@ def deciding_tags(snapshot: Snapshot) -> frozenset[str]:
 
 def decide(request: RequestFacts, snapshot: Snapshot) -> Choice:
     """Choose. Raises ModelNotFound, ContextTooLong or NoEligibleModel; never anything else."""
-    if request.requested_model != AUTO:
+    rule = rule_of(request, snapshot.rules) if request.requested_model in snapshot.routed_names else None
+    if rule is None:
         return _decide_direct(request, snapshot)
-    rule = rule_of(request, snapshot.rules)
     choose = rule.choose
     pool = _pool(choose.from_, request, snapshot)
     weighed = [_weigh(candidate, request) for candidate in pool]
@@ -105,6 +105,7 @@ HOLDS: Final[Mapping[str, Callable[[Any, RequestFacts], bool]]] = {
     "project": lambda given, request: request.project in given,
     "key": lambda given, request: request.key_id in given,
     "operation": lambda given, request: request.operation in given,
+    "model": lambda given, request: request.requested_model in given,
 }
 """Each condition of `When`, and what it means."""
 
@@ -155,8 +156,8 @@ def _escalated_at_once(
 def _decide_direct(request: RequestFacts, snapshot: Snapshot) -> Choice:
     candidate = snapshot.candidates.get(request.requested_model)
     if candidate is None or not _is_allowed(candidate, request):
-        known = [name for name, other in sorted(snapshot.candidates.items()) if _is_allowed(other, request)]
-        raise ModelNotFound(request.requested_model, known)
+        known = {name for name, other in snapshot.candidates.items() if _is_allowed(other, request)}
+        raise ModelNotFound(request.requested_model, sorted(known | snapshot.routed_names - {AUTO}))
     ranked = _weigh(candidate, request)
     if ranked.rejected is not None:
         _refuse(request, DIRECT, [ranked])
@@ -251,12 +252,14 @@ def best_quality(ranked: Iterable[Ranked]) -> float:
     return max((one.quality for one in ranked if one.quality is not None), default=0.0)
 
 
-def rule_of(request: RequestFacts, rules: Iterable[Rule]) -> Rule:
-    """The first whose conditions all hold; the last has none."""
+def rule_of(request: RequestFacts, rules: Iterable[Rule]) -> Rule | None:
+    """The first whose conditions all hold. The last has none, so there is one for every request for `auto`; what names
+    a model is only for rules that name it."""
+    is_auto = request.requested_model == AUTO
     for rule in rules:
-        if matches(rule.when, request):
+        if (is_auto or (rule.when is not None and rule.when.model is not None)) and matches(rule.when, request):
             return rule
-    raise AssertionError("the last rule has no conditions")
+    return None
 
 
 def _dropped(able: list[Ranked], ordered: list[Ranked]) -> list[Ranked]:

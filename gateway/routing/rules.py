@@ -37,7 +37,9 @@ def _unique(values: list[str]) -> list[str]:
     return values
 
 
-ANY_OF = ("key", "team", "project", "operation")
+AUTO = "auto"
+"""What a request names that leaves its model to the rules."""
+ANY_OF = ("key", "team", "project", "operation", "model")
 """Conditions that one of the listed meets."""
 Names = Annotated[list[str], Field(min_length=1), AfterValidator(_unique)]
 
@@ -91,7 +93,11 @@ class CountRange(Range):
 
 
 class When(Strict):
-    """All given conditions must hold; "or" is two rules. Lists of names mean any of them; tags and needs mean all."""
+    """All given conditions must hold; "or" is two rules. Lists of names mean any of them; tags and needs mean all.
+
+    `model` is what the request itself names. Without it a rule takes only requests for `auto`: one that names a model
+    is routed by the rules that name it too, and answered by that model where there is none.
+    """
 
     difficulty: ShareRange | None = None
     uncertainty: ShareRange | None = None
@@ -102,6 +108,7 @@ class When(Strict):
     project: Names | None = None
     key: Names | None = None
     operation: Annotated[list[Operation], Field(min_length=1)] | None = None
+    model: Annotated[list[Name], Field(min_length=1), AfterValidator(_unique)] | None = None
 
     @model_validator(mode="after")
     def _says_something(self) -> "When":
@@ -263,7 +270,7 @@ def _first_of(error: ValidationError) -> Wrong:
 
 def _wrong_in(document: RulesDocument, names: Collection[str]) -> Iterator[Wrong]:
     """What no field by itself shows, in the order of the file."""
-    if "auto" in document.models:
+    if AUTO in document.models:
         yield Wrong('"auto" is the routed name and cannot be a model', ("models", "auto"))
     last = len(document.rules) - 1
     above, used = _Above(), set[str]()
@@ -309,7 +316,7 @@ class _Above:
     def taker(self, when: When) -> str | None:
         """The name of the first that takes every request which `when` takes."""
         places = set(self._others)
-        for field, given in when.conditions.items():
+        for field, given in {"model": [AUTO], **when.conditions}.items():
             if not isinstance(given, Range):
                 places.update(
                     *(self._naming.get((field, one), ()) for one in (given[:1] if field in ANY_OF else given))
@@ -350,7 +357,9 @@ def _cascade_objection(rule: Rule) -> str | None:
 
 def implies(narrow: When, wide: When) -> bool:
     """Whether every request that meets `narrow` meets `wide`."""
-    for field in wide.model_fields_set:
+    if not set(narrow.model or (AUTO,)) <= set(wide.model or (AUTO,)):
+        return False
+    for field in wide.model_fields_set - {"model"}:
         demanded, given = getattr(wide, field), getattr(narrow, field)
         if demanded is None:
             continue

@@ -1,14 +1,14 @@
 """What `decide()` needs to know besides the request: one immutable picture of rules, models and prices."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Literal
 
 import msgspec
 
 from gateway.ledger.entry import Facts, Intent
 from gateway.pricing.catalogue import FOR_EVER_US, ModelPrices
-from gateway.routing.rules import EMBEDDINGS, Rule
+from gateway.routing.rules import AUTO, EMBEDDINGS, Rule
 
 DOWN_SLOTS = -1
 LOADING_SLOTS = -2
@@ -82,6 +82,12 @@ class Snapshot:
     classifier_version: str
     prices_at_us: int = 0
     prices_until_us: int = FOR_EVER_US
+    routed_names: frozenset[str] = field(init=False)
+    """Names that rules route: `auto`, and those that a rule is for."""
+
+    def __post_init__(self) -> None:
+        named = (name for rule in self.rules if rule.when is not None for name in rule.when.model or ())
+        object.__setattr__(self, "routed_names", frozenset((AUTO, *named)))
 
 
 class RequestFacts(msgspec.Struct, frozen=True):

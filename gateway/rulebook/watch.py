@@ -11,7 +11,6 @@ from datetime import datetime
 
 from gateway.instants import DAY_US, moment_of
 from gateway.ledger.entry import Entry, Status
-from gateway.routing.decide import AUTO
 from gateway.routing.quality_target import allowed_loss
 from gateway.routing.rules import Rule
 from gateway.routing.snapshot import Snapshot, request_facts_of
@@ -86,8 +85,7 @@ class RuleWatch:
             request_facts_of(entry.intent)
             async for page in self._pages(RuleEntries(rule.name), RECENT_REQUESTS)
             for entry in page
-            if entry.intent.requested_model == AUTO
-            and entry.intent.decision.classifier_version == snapshot.classifier_version
+            if entry.intent.decision.classifier_version == snapshot.classifier_version
         ]
         return await asyncio.to_thread(allowed_loss, recent, rule, snapshot)
 

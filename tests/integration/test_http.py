@@ -21,11 +21,17 @@ from gateway.kept_answers.memory_idempotency import MemoryIdempotency
 from gateway.ledger.entry import Status
 from gateway.limits.values import parse_limits
 from gateway.telemetry.metrics import Metrics
+from tests.builders import make_snapshot
 from tests.live_server import serving
 from tests.rig import KEY, Rig
 
 pytestmark = pytest.mark.integration
 MESSAGES = [{"role": "user", "content": "hello"}]
+ROUTED = """version: 1
+rules:
+  - {name: named, when: {model: [gpt-4o]}, choose: {from: any}}
+  - {name: default, choose: {from: any}}
+"""
 HEADERS = {"authorization": f"Bearer {KEY}"}
 
 
@@ -123,6 +129,12 @@ async def test_models_route_and_health(service: Service) -> None:
         assert [model["id"] for model in listed["data"]] == ["auto", "a", "b"]
         assert (await client.get("/v1/models/b")).json()["owned_by"] == "openai"
         assert (await client.get("/v1/models/zzz")).status_code == 404
+        service.rig.pipeline.snapshot = make_snapshot(ROUTED, list(service.rig.pipeline.snapshot.candidates.values()))
+        listed = (await client.get("/v1/models")).json()
+        assert [model["id"] for model in listed["data"]] == ["auto", "gpt-4o", "a", "b"]
+        assert (await client.get("/v1/models/gpt-4o")).json()["owned_by"] == "breakeven"
+        routed = (await client.post("/v1/route", json={"model": "gpt-4o", "messages": MESSAGES})).json()
+        assert (routed["model"], routed["rule"]) == ("a", "named")
         route = (await client.post("/v1/route", json={"model": "auto", "messages": MESSAGES})).json()
         assert (route["model"], route["rule"], route["difficulty"]) == ("a", "default", 0.25)
         assert [one["model"] for one in route["candidates"]] == ["a", "b"]

@@ -18,6 +18,7 @@ from gateway.learning.correction import (
     routed,
     word_on,
 )
+from gateway.routing.decide import DIRECT
 from gateway.stores import SHADOW, Feedback
 from tests.builders import make_candidate, make_prices, make_snapshot
 from tests.unit.gateway.ledger.builders import make_decision, make_entry, make_facts, make_intent
@@ -95,10 +96,9 @@ def test_a_cascade_teaches_of_the_model_it_asked_first_and_only_what_was_verifie
 def test_only_routed_requests_that_their_model_answered_teach() -> None:
     fine = judged(1, "small", 1.0, propensity=1.0)
     fell_back = fine._replace(entry=make_entry(2, intent=fine.entry.intent, model="big"))
+    unruled = msgspec.structs.replace(fine.entry.intent.decision, rule=DIRECT)
     direct = fine._replace(
-        entry=make_entry(
-            3, intent=make_intent(3, requested_model="small", decision=fine.entry.intent.decision), model="small"
-        )
+        entry=make_entry(3, intent=make_intent(3, requested_model="small", decision=unruled), model="small")
     )
     assert routed([fine, fell_back, direct]) == [fine]
 

@@ -54,6 +54,7 @@ def test_order(choose: str, expected: list[str]) -> None:
         ("{project: [p]}", {"project": "p"}, {"project": "q"}),
         ("{key: [key-1]}", {"key_id": "key-1"}, {"key_id": "key-2"}),
         ("{operation: [embeddings]}", {"operation": "embeddings"}, {"operation": "completions"}),
+        ("{model: [auto], tags: [a]}", {"tags": ("a",)}, {"tags": ()}),
     ],
 )
 def test_every_condition(when: str, matching: dict[str, object], other: dict[str, object]) -> None:

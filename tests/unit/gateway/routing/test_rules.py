@@ -129,6 +129,7 @@ def _some_conditions(draw: random.Random) -> dict[str, object]:
         "tags": draw.sample(["a", "b", "c"], draw.randrange(1, 4)),
         "team": draw.sample(["x", "y", "z"], draw.randrange(1, 4)),
         "operation": draw.sample(["messages", "responses"], draw.randrange(1, 3)),
+        "model": draw.sample(["auto", "m"], draw.randrange(1, 3)),
         "needs": draw.sample(["tools", "vision"], draw.randrange(1, 3)),
         "difficulty": {"at_most": draw.choice([0.2, 0.5])},
     }

@@ -5,7 +5,7 @@ import pytest
 
 from gateway.instants import DAY_US
 from gateway.ledger.entry import Cost, Entry
-from gateway.routing.decide import AUTO
+from gateway.routing.rules import AUTO
 from gateway.routing.snapshot import Snapshot
 from gateway.rulebook.state import ExplorationSpend, RuleState
 from gateway.rulebook.watch import PAGE, RECENT_REQUESTS, RuleWatch
