@@ -76,7 +76,7 @@ async def test_who_asked_for_a_change_and_heard_nothing_is_told_whether_to_ask_a
 
     http = httpx.AsyncClient(base_url="http://gateway", transport=httpx.MockTransport(fail))
     gateway = GatewayClient(http, "bk-ui")
+    path, given = "/rules/replay" if method == "post" else "/x", {} if method == "get" else {"body": {}}
     with pytest.raises(GatewayUnreachable) as heard:
-        path = "/rules/replay" if method == "post" else "/x"
-        await getattr(gateway, method)(path, **({} if method == "get" else {"body": {}}))
+        await getattr(gateway, method)(path, **given)
     assert str(heard.value) == f"The gateway did not answer ({error.__name__}).{advice}"
