@@ -14,7 +14,7 @@ from typing import Any
 
 from benchmarks.engine_gpu.report import render
 from benchmarks.engine_gpu.run import AnotherDevice, Run, conclude, is_under_way, leave_out_of_time, unlimited
-from benchmarks.engine_gpu.shapes import SHAPES, SMOKE, Sizes, tiny
+from benchmarks.engine_gpu.shapes import SHAPES, SMOKE, Sizes, in_order, tiny
 from benchmarks.engine_gpu.supervision import (
     CANNOT,
     DONE,
@@ -219,8 +219,8 @@ def measure_everything(run: Run, shapes: list[ModelConfig], sizes: Sizes, device
         return
     run.results["copy_bytes_per_second"] = rates.copy_bytes_per_second
     run.results["bf16_flops_per_second"] = rates.bf16_flops_per_second
-    for shape in shapes:
-        parts.measure_model(run, shape, rates, device, sizes)
+    for shape, some in in_order(shapes, sizes):
+        parts.measure_model(run, shape, rates, device, some)
         parts.give_memory_back()
 
 

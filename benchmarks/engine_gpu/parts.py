@@ -14,14 +14,12 @@ from benchmarks.engine_gpu import checks, engine, rivals
 from benchmarks.engine_gpu.ceilings import DeviceRates, decode_tokens_per_second, prefill_tokens_per_second
 from benchmarks.engine_gpu.device import median_seconds
 from benchmarks.engine_gpu.report import share
-from benchmarks.engine_gpu.shapes import Sizes
+from benchmarks.engine_gpu.shapes import COMPARED, Sizes
 from local_engine.config import ModelConfig, WeightFormat
 from local_engine.kernels.sampling import sample
 
 # For all of transformers' configurations together: what comes after must find time too.
 COMPARISON_SECONDS = 150.0
-# The format in which transformers answers the same workload.
-COMPARED: Final[WeightFormat] = "bfloat16"
 MANY_ANSWERS: Final = "many_answers"
 
 

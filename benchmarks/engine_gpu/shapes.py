@@ -3,7 +3,7 @@
 No weights, no device.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -39,6 +39,8 @@ LLAMA_8B: Final = ModelConfig(
     rope_theta=500_000.0,
     norm_epsilon=1e-5,
 )
+# The format that has bars, and in which transformers answers the same workload.
+COMPARED: Final[WeightFormat] = "bfloat16"
 SHAPES: Final = {shape.name: shape for shape in (QWEN3_600M, LLAMA_8B)}
 
 
@@ -68,9 +70,21 @@ class Sizes:
         """The largest batch that is decoded."""
         return max(max(rows) for rows in self.batches.values())
 
+    def only(self, kind: WeightFormat) -> "Sizes":
+        """The same of one weight format."""
+        return replace(self, batches={kind: self.batches[kind]})
+
     def blocks(self, block_size: int) -> int:
         """KV-cache blocks that hold the largest batch, its answers, and some to spare."""
         return self.most_rows * (self.context + 2 * self.decode_steps) // block_size + 64
+
+
+def in_order(shapes: Sequence[ModelConfig], sizes: Sizes) -> list[tuple[ModelConfig, Sizes]]:
+    """All models in the format that has bars, then everything of each: a budget that is spent costs no bar.
+
+    A model is built twice for that, which takes seconds; what is measured already is not measured again.
+    """
+    return [(shape, some) for some in (sizes.only(COMPARED), sizes) for shape in shapes]
 
 
 # Enough to go through every part once where a CPU interprets the kernels; its figures mean nothing.

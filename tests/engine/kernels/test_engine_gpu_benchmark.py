@@ -23,7 +23,7 @@ from benchmarks.engine_gpu.ceilings import (
 )
 from benchmarks.engine_gpu.report import build_bars, build_report, render
 from benchmarks.engine_gpu.run import AnotherDevice, Run, conclude, is_under_way, leave_out_of_time
-from benchmarks.engine_gpu.shapes import LLAMA_8B, QWEN3_600M, SHAPES, Sizes
+from benchmarks.engine_gpu.shapes import LLAMA_8B, QWEN3_600M, SHAPES, Sizes, in_order
 from benchmarks.engine_gpu.supervision import (
     CANNOT,
     DONE,
@@ -48,6 +48,17 @@ def test_weights_add_up_to_the_models_names() -> None:
     assert matrix_weights(LLAMA_8B) + 2 * head_weights(LLAMA_8B) == LLAMA_8B.parameters
     assert LLAMA_8B.parameters == pytest.approx(8.03e9, rel=0.001)
     assert LLAMA_8B.kv_bytes_per_token(2) == 131_072
+
+
+def test_what_has_a_bar_is_measured_first_of_all_models() -> None:
+    order = in_order([LLAMA_8B, QWEN3_600M], Sizes())
+    assert [(shape.name, list(sizes.batches)) for shape, sizes in order] == [
+        ("llama-3.1-8b", ["bfloat16"]),
+        ("qwen3-0.6b", ["bfloat16"]),
+        ("llama-3.1-8b", ["bfloat16", "fp8", "int4"]),
+        ("qwen3-0.6b", ["bfloat16", "fp8", "int4"]),
+    ]
+    assert {sizes.blocks(BLOCK_SIZE) for _, sizes in order} == {Sizes().blocks(BLOCK_SIZE)}
 
 
 @pytest.mark.parametrize(
