@@ -181,6 +181,8 @@ class PatientProtocol(HttpToolsProtocol):
         if self._head_of_rest:
             return
         super().on_message_complete()
+        if not self.pipeline:  # a long body held reading back, and who leaves is heard by reading on
+            self.flow.resume_reading()
         self._told["is_whole"] = True
         self._whole_at = self.loop.time()
 

@@ -47,8 +47,8 @@ def adapter(name: str, provider: ScriptedProvider, key: str | None = None) -> Op
     return OpenAICompatibleBackend(name, provider.base_url, key)
 
 
-def ask(url: str, *, stream: bool) -> httpx.Request:
-    body = {"model": "auto", "messages": [{"role": "user", "content": "hello"}], "stream": stream}
+def ask(url: str, *, stream: bool, prompt: str = "hello") -> httpx.Request:
+    body = {"model": "auto", "messages": [{"role": "user", "content": prompt}], "stream": stream}
     headers = {"authorization": f"Bearer {KEY}"}
     return httpx.Request("POST", f"{url}/v1/chat/completions", json=body, headers=headers)
 
@@ -186,6 +186,26 @@ async def test_a_caller_that_hangs_up_closes_the_upstream_or_lets_it_finish(drai
                 assert rig.entry.output_tokens == 4, "the provider's usage"
             else:
                 await until(lambda: provider.cut_by_client == 1)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("characters", [5, 300_000])
+async def test_who_hangs_up_before_the_first_token_is_noticed_however_long_the_prompt(
+    stream: bool, characters: int
+) -> None:
+    """A long one came while reading was held back, and nobody read on: the answer was bought for who had left."""
+    silent = Outcome(first_piece_delay_seconds=4 * PATIENCE_SECONDS)
+    async with ScriptedProvider(silent) as provider, gateway(adapter("one", provider)) as (rig, url):
+        request = ask(url, stream=stream, prompt="x" * characters)
+        host, port = request.url.host, request.url.port
+        _, writer = await asyncio.open_connection(host, port)
+        head = f"POST {request.url.path} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {KEY}\r\n"
+        writer.write(f"{head}content-length: {len(request.content)}\r\n\r\n".encode() + request.content)
+        await until(lambda: bool(provider.received))
+        writer.close()
+        await until(lambda: bool(rig.ledger.entries))
+        assert rig.entry.status is Status.cancelled
+        await until(lambda: provider.cut_by_client == 1)
 
 
 async def test_a_body_that_never_ends_is_cut_at_the_limit_and_a_compressed_one_is_refused() -> None:
