@@ -44,7 +44,7 @@ _STORED_TIMEOUTS: Final = Timeouts(first_byte_seconds=30.0, idle_seconds=30.0)
 _ASK_THERE: Final = re.compile(rb"(?:use|only supported in|try) (?:the )?/?v1/responses\b", re.IGNORECASE)
 """How OpenAI, and Azure, refuse a chat that can be had over the Responses API."""
 _NO_PAST: Final = re.compile(rb"encrypted[_ ]content|required following item", re.IGNORECASE)
-"""How it refuses what was thought before: by another account's model, or without what it led to."""
+"""How it refuses what was thought before: by another account's model, or without what it led to; or to encrypt any."""
 
 _ESCAPE: Final = b"\\u00"
 """May spell any letter of a member's name."""
@@ -94,6 +94,7 @@ class OpenAICompatibleBackend(HttpBackend):
         self._max_running = max_running
         self._answer_no_chats: set[str] = set()  # models, as they said of themselves
         self._tell_no_summary: set[str] = set()
+        self._encrypt_nothing: set[str] = set()
 
     async def open(self, call: Call) -> Reply:
         if call.operation != "chat.completions" or "responses" not in self._urls:
@@ -115,6 +116,7 @@ class OpenAICompatibleBackend(HttpBackend):
         """A chat, asked over the Responses API. A provider may refuse to sum up what its models think (to
         organisations that it has not verified), or what another account's model thought: then it is asked without."""
         tells_summary = call.upstream_model not in self._tell_no_summary
+        keeps_past = keeps_past and call.upstream_model not in self._encrypt_nothing
         thinks = self._dialect.models_think
         exchange = Exchange(
             url=self._urls["responses"],
@@ -133,6 +135,8 @@ class OpenAICompatibleBackend(HttpBackend):
                 self._tell_no_summary.add(call.upstream_model)
             elif keeps_past and _NO_PAST.search(refusal.body):
                 keeps_past = False
+                if _refused_field(refusal) == "include":
+                    self._encrypt_nothing.add(call.upstream_model)
             else:
                 raise
         return await self._open_as_response(call, keeps_past=keeps_past)

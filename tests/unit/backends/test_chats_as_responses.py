@@ -148,6 +148,16 @@ async def test_what_another_account_encrypted_is_left_out() -> None:
     assert kinds == [whole, [kind for kind in whole if kind != "reasoning"], whole]
 
 
+NOTHING_ENCRYPTED = refusal("Encrypted content is not supported with this model.", param="include")
+
+
+async def test_a_model_that_encrypts_nothing_is_asked_for_none_again() -> None:
+    async with ScriptedProvider(NOTHING_ENCRYPTED, Outcome()) as provider:
+        call = make_call("gpt-5-pro")
+        assert await asked(provider, make_backend(provider), call, call) == [RESPONSE] * 3
+        assert ["include" in received.json for received in provider.received] == [True, False, False]
+
+
 async def test_it_is_not_asked_for_ever() -> None:
     async with ScriptedProvider(NO_SUMMARY, UNREADABLE, UNREADABLE) as provider:
         with pytest.raises(UpstreamRejected):
