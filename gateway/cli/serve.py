@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 
 from gateway.api.assemble import build_app
-from gateway.cli.address import remember_address
+from gateway.cli.address import remember_address, running_url
 from gateway.cli.first_curve import first_curve
 from gateway.cli.known_keys import remember_key_names
 from gateway.cli.serve_children import Addresses, fetch_weights, has_engine_package, plan_children
@@ -64,10 +64,10 @@ def _start(host: str, port: int, workers: int, *, with_ui: bool) -> None:
     workers = workers or settings.server.workers
     require_redis(settings, workers, home)
     take_port = bind if workers == 1 else reserve
-    with take_port(host or settings.server.host, port) as listener, _alone(home):
+    with _alone(home), take_port(host or settings.server.host, port) as listener:
+        remember_address(home, *listener.getsockname()[:2])
         if settings.engine.is_enabled:
             fetch_weights(home, settings)
-        remember_address(home, *listener.getsockname()[:2])
         remember_key_names(home, settings)
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
             if workers == 1:
@@ -78,10 +78,13 @@ def _start(host: str, port: int, workers: int, *, with_ui: bool) -> None:
 
 
 def _alone(home: Home) -> AbstractContextManager[None]:
-    """Two would count budgets and rates each for itself, and take turns at one web UI and one address."""
-    return sole_use(
-        home.lock_file, of=str(home.root), advice="stop that one, or give this one a BREAKEVEN_HOME of its own"
-    )
+    """Two would count budgets and rates each for itself, and take turns at one web UI and one address.
+
+    Asked before the port is: whoever starts it a second time hears where it runs, not of a port to take instead.
+    """
+    where = f"open {running_url(home)}, where it was last started, or " if home.address_file.exists() else ""
+    advice = f"{where}stop that one, or give this one a BREAKEVEN_HOME of its own"
+    return sole_use(home.lock_file, of=str(home.root), advice=advice)
 
 
 async def _serve(home: Home, listener: socket.socket, console: Console, *, with_ui: bool) -> None:

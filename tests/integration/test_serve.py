@@ -258,22 +258,33 @@ def _is_shipped(served: Served) -> bool:
     return "breakeven_ledger_unshipped_entries 0.0" in text and "breakeven_ledger_open_intents 0.0" in text
 
 
-def test_a_taken_port_is_one_sentence(home: Path, served: Served) -> None:
+def _refused(home: Path, port: int) -> str:
+    """What a start that cannot be says."""
+    done = subprocess.run(
+        [sys.executable, "-m", "gateway", "serve", "--port", str(port)],
+        env={**_clean_environment(), "BREAKEVEN_HOME": str(home)},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_SECONDS,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    return done.stderr
+
+
+def test_a_taken_port_is_one_sentence(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        done = subprocess.run(
-            [sys.executable, "-m", "gateway", "serve", "--port", str(port)],
-            env={**_clean_environment(), "BREAKEVEN_HOME": str(home)},
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE_SECONDS,
-            check=False,
-        )
-    assert done.returncode == 1
-    assert f"cannot listen on 127.0.0.1:{port}: Address already in use" in done.stderr
-    assert "Traceback" not in done.stderr
+        assert f"cannot listen on 127.0.0.1:{port}: Address already in use" in _refused(tmp_path / "home", port)
+
+
+def test_a_second_start_says_where_the_first_one_runs(home: Path, served: Served) -> None:
+    said = _refused(home, int(served.url.rpartition(":")[2]))
+    assert f"{home} is in use by process {served.process.pid}; open {served.url}, where it was last started" in said
+    assert "cannot listen" not in said
 
 
 def test_it_stops_in_order_and_a_second_start_makes_no_new_keys(home: Path, tmp_path: Path) -> None:

@@ -118,7 +118,8 @@ def test_a_closed_terminal_ends_it_in_order_and_meanwhile_it_is_alone_in_its_hom
             timeout=PATIENCE_SECONDS,
         )
         assert second.returncode == 1
-        assert f"{home} is in use by process {serving.pid}; stop that one, or give" in second.stderr
+        assert f"{home} is in use by process {serving.pid}; open http://127.0.0.1:{port}, where" in second.stderr
+        assert "or stop that one, or give this one a BREAKEVEN_HOME of its own" in second.stderr
         os.close(reading)
         asked = {"model": "auto", "stream": True, "messages": [{"role": "user", "content": "Hi"}]}
         headers, url = {"authorization": f"Bearer {key[1]}"}, f"http://127.0.0.1:{port}/v1/chat/completions"
