@@ -1,5 +1,6 @@
 """`breakeven verify` as a user types it, over the demonstration's month and one that somebody changed."""
 
+import contextlib
 import json
 import shutil
 import sqlite3
@@ -20,7 +21,7 @@ def own_month(written_month: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def write(home: Path, statement: str) -> None:
-    with sqlite3.connect(home / "breakeven.db") as connection:
+    with contextlib.closing(sqlite3.connect(home / "breakeven.db")) as connection, connection:
         connection.execute(statement)
 
 
