@@ -5,6 +5,7 @@ BIN := .venv/bin
 # What is never imported need not be compiled; what is, Python compiles when it first is.
 INSTALL := -m pip install --quiet --disable-pip-version-check --no-compile
 PIP := $(BIN)/python $(INSTALL) -c constraints.txt
+NOT_INSTALLED = { echo "pip could not install it and says why above. It needs PyPI, or a mirror in PIP_INDEX_URL, and 2 GB of disk (6 GB with PyTorch for CUDA), of which some in /tmp or TMPDIR. Then run make again: what is done is kept"; exit 1; }
 TESTS ?= tests
 # Many tests wait for a process or a browser: one worker more than there are cores.
 WORKERS ?= $(shell expr `getconf _NPROCESSORS_ONLN` + 1)
@@ -70,12 +71,12 @@ clean:
 
 .venv/bin/python:
 	@echo "Creating .venv"
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Breakeven needs Python 3.11 or newer: set PYTHON=/path/to/python3.11"; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 15))' || { echo "This needs Python 3.11 to 3.14, for which the pinned PyTorch has wheels: make PYTHON=/path/to/python3.14 serve"; exit 1; }
 	@$(PYTHON) -m venv .venv
 
 # The pip that comes with Python 3.11 takes twice as long as newer ones.
 .venv/.pip: .venv/bin/python
-	@$(BIN)/python $(INSTALL) 'pip>=25.1'
+	@$(BIN)/python $(INSTALL) 'pip>=25.1' || $(NOT_INSTALLED)
 	@touch $@
 
 .venv-clients/.installed: .venv/bin/python tests/clients/constraints.txt tests/clients/node/package-lock.json
@@ -88,10 +89,10 @@ clean:
 
 .venv/.serve: .venv/.pip pyproject.toml constraints.txt
 	@echo "Installing Breakeven and its engine into .venv (once; a few minutes)"
-	@$(PIP) -e '.[engine,reports,ui]'
+	@$(PIP) -e '.[engine,reports,ui]' || $(NOT_INSTALLED)
 	@touch $@
 
 .venv/.dev: .venv/.pip pyproject.toml constraints.txt
 	@echo "Installing Breakeven with everything its tests need into .venv (once; a few minutes)"
-	@$(PIP) -e '.[engine,train,postgres,redis,reports,litellm,ui,otel]' --group dev
+	@$(PIP) -e '.[engine,train,postgres,redis,reports,litellm,ui,otel]' --group dev || $(NOT_INSTALLED)
 	@touch $@ .venv/.serve
