@@ -47,7 +47,10 @@ EXTRAS = {
 }
 DRIFT, ALARMS = "breakeven_classifier_drift", "breakeven_classifier_alarms"
 PROXIES = ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy")
-NOT_READY = "wait for an engine that is loading, engine.log says how far it is; of all else the gateway's log says why"
+NOT_READY = (
+    "without a model, do that and start again; wait for an engine that is loading, engine.log says how far it is; "
+    "of all else the gateway's log says why"
+)
 DIRECTLY = "providers and engines are called directly, at each backend's `base_url` (docs/backends.md)"
 
 

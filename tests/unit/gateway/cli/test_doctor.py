@@ -308,6 +308,7 @@ def test_a_gateway_that_is_not_ready_is_not_to_be_started_again(home: Home, monk
     assert "is not ready: no backend is up" in checks["gateway"].detail
     assert "start it" not in str(checks["gateway"].fix)
     assert "engine.log" in str(checks["gateway"].fix), "most often it is the engine's first minute, which wants waiting"
+    assert "without a model" in str(checks["gateway"].fix), "else the newcomer who has no key yet waits for an engine"
 
 
 @pytest.mark.parametrize(
