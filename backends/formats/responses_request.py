@@ -50,7 +50,7 @@ def is_asked_as_response(call: Call, *, models_think: bool) -> bool:
     model = call.upstream_model
     if answers_responses_alone(model):
         return True
-    if not models_think or _FUNCTION not in call.body or calls_functions_in_chats(model, "high"):
+    if not models_think or calls_functions_in_chats(model, "high") or _FUNCTION not in call.body:
         return False
     fields = decode_object(call.body) or {}
     if not any(tool.get("type") == "function" for tool in objects_of(fields.get("tools"))):
