@@ -21,6 +21,7 @@ from backends.formats.json_objects import Fields, decode_object, objects_of
 from backends.formats.json_splice import NotAnObject, splice
 from backends.protocol import Chunk
 from gateway.errors import BodyTooLarge, InvalidRequest, Overloaded, StoreDown
+from gateway.request.many_values import require_bearable
 from gateway.request.run import Caller, Incoming
 
 log = logging.getLogger(__name__)
@@ -119,6 +120,7 @@ class Conversations:
         Raises InvalidRequest where the beginning of its conversation is gone, BodyTooLarge, and Overloaded while the
         store cannot be asked.
         """
+        require_bearable(incoming.body)
         try:
             asked = _ASKED.decode(incoming.body)
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
@@ -200,8 +202,10 @@ class Conversations:
         return found[::-1]
 
     async def _with_references(self, tenant: str, items: bytes) -> bytes:
-        """Those items of kept responses that are referred to, in place of the references."""
+        """Those items of kept responses that are referred to, in place of the references. A reference is short and what
+        it stands for long, and it may stand many times: the sum is bounded before it is made."""
         found: list[msgspec.Raw] = []
+        size = 0
         outputs: dict[str, dict[object, msgspec.Raw]] = {}
         for item in _RAW_ITEMS.decode(items):
             fields = decode_object(bytes(item)) or {}
@@ -213,6 +217,9 @@ class Conversations:
             if response_id not in outputs:
                 outputs[response_id] = await self._output_of(tenant, response_id)
             found.append(outputs[response_id].get(named, item))
+            size += len(memoryview(found[-1]))
+            if size > self._most_bytes:
+                raise _too_long(self._most_bytes)
         return msgspec.json.encode(found)
 
     async def _output_of(self, tenant: str, response_id: str) -> dict[object, msgspec.Raw]:

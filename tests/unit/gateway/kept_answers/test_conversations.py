@@ -1,6 +1,7 @@
 """Responses that the gateway keeps: what goes on from them, whose they are, and for how long."""
 
 import json
+import tracemalloc
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,6 +14,7 @@ from gateway.errors import BodyTooLarge, InvalidRequest, Overloaded, StoreDown, 
 from gateway.kept_answers.conversations import REST_SECONDS, Conversations, TurnStore
 from gateway.kept_answers.memory_turns import MemoryTurns
 from gateway.ledger.entry import tenant_of
+from gateway.request.many_values import MOST_CONTAINERS
 from gateway.request.run import Incoming
 from tests.hand_clock import HandClock
 from tests.rig import KEY, RecordingCaller, Rig
@@ -201,6 +203,28 @@ async def test_what_is_too_large_is_not_kept_and_says_so() -> None:
     answer = await talk.say("x" * 1000)
     assert answer["store"] is False
     assert not store.asked
+
+
+async def test_references_to_one_long_answer_are_bounded_before_they_are_made_whole() -> None:
+    """Of 100 KB each, 100,000 of them were 10 GB of memory for a request of 8 MB."""
+    talk = Talk([Outcome(pieces=("x" * 100_000,))] * 2)
+    first = await talk.say("first")
+    reference = {"type": "item_reference", "id": first["output"][0]["id"]}
+    tracemalloc.start()
+    try:
+        with pytest.raises(BodyTooLarge, match="begin a new conversation"):
+            await talk.say([reference] * 2000)
+        assert tracemalloc.get_traced_memory()[1] < 50 << 20
+    finally:
+        tracemalloc.stop()
+    await talk.say([reference] * 2, store=False)
+    assert len(talk.messages) == 2
+
+
+async def test_a_body_of_too_many_values_is_refused_before_its_references_are_looked_for() -> None:
+    talk = Talk()
+    with pytest.raises(InvalidRequest, match="too many values"):
+        await talk.say([{"type": "item_reference"}, *([{}] * MOST_CONTAINERS)])
 
 
 async def test_a_conversation_that_is_too_long_is_refused() -> None:
