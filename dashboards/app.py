@@ -80,6 +80,7 @@ def build_app(settings: UiSettings) -> ASGIApp:
     nicegui_app.colors(
         primary="#0f6b62", positive="#14713b", negative="#b3261e", warning="#8a5a00", dark_page="#131415"
     )
+    nicegui_app.config.quasar_config["loadingBar"]["skipHijack"] = True  # a bar without a name, for no request of ours
     nicegui_app.add_exception_handler(404, no_such_page)
     build_pages(http, sessions, answer_seconds=settings.answer_seconds)
     ui.run_with(

@@ -86,7 +86,9 @@ async def show(spec: PageSpec, specs: Sequence[PageSpec], view: View) -> None:
     if theme in ("dark", "light"):
         ui.add_head_html(f"<script>document.documentElement.classList.add('be-{theme}')</script>")
     ui.page_title(f"{spec.title} · Breakeven")
-    ui.query("main.q-page").props("role=presentation")  # the framework's own: ours is the main part
+    around = ui.context.client.content.parent_slot
+    assert around is not None
+    around.parent.tag = "div"  # the framework's own main part: ours is below
     with ui.element("div").classes("be-shell"):
         with ui.element("nav").classes("be-side").props('aria-label="Pages"'):
             html(BRAND)

@@ -30,6 +30,10 @@ gateway started for the first time; <code>breakeven keys create --role viewer --
 <input id="key" name="key" type="password" required autofocus maxlength="200" placeholder="bk-…" spellcheck="false">
 <button type="submit">Sign in</button></form></main></body></html>"""
 NO_GATEWAY = "The gateway does not answer. Is it running? `breakeven serve` starts both."
+ON_THE_WAY = (
+    '<p role="status">You are not signed in, or not any more: a session ends after 8 idle hours. The page that you '
+    "wanted comes next.</p>"
+)
 COMPANY = '<a class="be-company" href="{start}">Sign in with {name}</a><p>Or with a key:</p>'
 
 
@@ -139,6 +143,8 @@ class SignInForm:
         """`wanted` is the page to show afterwards."""
         nonce = secrets.token_urlsafe(16)
         shown = f'<p class="be-problem" role="alert">{escape(problem)}</p>' if problem else ""
+        if not problem and destination_of(wanted) != HOME:
+            shown = ON_THE_WAY
         text = PAGE.format(
             problem=shown,
             company=self._link(wanted),
