@@ -1,6 +1,7 @@
 """ECharts options as plain values. Colours are readable on both grounds; every axis says its unit."""
 
 from collections.abc import Sequence
+from datetime import datetime, timedelta
 from typing import Any
 
 COLOURS = ("#2a9d8f", "#e0a030", "#5b7fc7", "#c9647a", "#8a6fb8", "#6f9a3e", "#b07d4f", "#7d8a94")
@@ -8,6 +9,7 @@ INK = "#7e7d78"
 FAINT = "rgba(136,136,130,0.22)"
 BAND = "rgba(224,160,48,0.4)"
 """An interval around the second colour's line, so that a legend does not show the two alike."""
+HOUR_MS = 3_600_000
 PHONE_PIXELS = 420
 LEGEND_LINE_PIXELS = 20
 MOST_LEGEND_LINES = 4
@@ -93,7 +95,7 @@ def in_dollars(options: Options, *, axis: str = "yAxis") -> Options:
     return options
 
 
-def stacked_bars(points: Sequence[tuple[str, str, float]]) -> Options:
+def stacked_bars(points: Sequence[tuple[str, str, float]], *, is_by_hour: bool = False) -> Options:
     """`points` are (start, name, dollars); one bar a start, stacked by name, the largest name at the bottom.
 
     Of more names than there are colours the smaller ones are one series, in the last colour, on top.
@@ -111,6 +113,7 @@ def stacked_bars(points: Sequence[tuple[str, str, float]]) -> Options:
         shown = name if name in ordered else ordered[-1]
         values[start, shown] = values.get((start, shown), 0.0) + value
     options = in_dollars(base(is_time=True))
+    options["xAxis"]["minInterval"] = HOUR_MS if is_by_hour else 24 * HOUR_MS  # a single day has no hours
     options["series"] = [
         {
             "name": name,
@@ -143,7 +146,12 @@ def used_and_paid(points: Sequence[tuple[str, float, float]], break_even: float 
     """GPU utilisation by the hour in per cent: used, the idle rest, and the line above which owning pays."""
     options = base(unit="% of paid GPU time", is_time=True)
     options["tooltip"][":valueFormatter"] = PER_CENT
-    used = [[start, round(100 * used / paid, 2) if paid else 0.0] for start, used, paid in points]
+    used: list[tuple[str, float]] = [
+        (start, round(100 * used / paid, 2) if paid else 0.0) for start, used, paid in points
+    ]
+    if used:
+        last, share = used[-1]
+        used.append(((datetime.fromisoformat(last) + timedelta(hours=1)).isoformat(), share))  # it lasts to its end
     series: Options = {
         "name": "used",
         "type": "line",

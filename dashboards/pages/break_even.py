@@ -168,11 +168,15 @@ def _staircase(rows: list[dict[str, Any]]) -> str:
     )
 
 
+def _length(seen: dict[str, Any]) -> str:
+    return f"{markup.counted(seen['hours'], 'hour')}, {markup.counted(seen['days'], 'day')}"
+
+
 def _observed(report: dict[str, Any]) -> str:
     seen, unit, owned = report["observed"], report["unit"], report["owned"]
     return markup.facts(
         [
-            ("Period", f"{display.period(seen['start'], seen['end'])} ({seen['hours']:,} hours, {seen['days']} days)"),
+            ("Period", f"{display.period(seen['start'], seen['end'])} ({_length(seen)})"),
             ("Requests", f"{seen['requests']:,} ({seen['requests_per_day']:,.0f} a day)"),
             (
                 "Mean request",

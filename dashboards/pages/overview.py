@@ -41,7 +41,10 @@ async def build(view: View) -> None:
     _notes(found, view)
     with panel(f"Spend per {found['bucket']} by model", f"US dollars, {view.period.phrase}, UTC."):
         points = [(p["start"], p["model"], float(p["cost_usd"])) for p in found["spend"]]
-        chart(charts.stacked_bars(points), "Spend over time by model; the table below has the sums")
+        chart(
+            charts.stacked_bars(points, is_by_hour=found["bucket"] == "hour"),
+            "Spend over time by model; the table below has the sums",
+        )
     with panel("Models"):
         html(_models(found["models"], view))
     with grid("be-two"):

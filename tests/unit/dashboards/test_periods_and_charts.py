@@ -200,8 +200,26 @@ def test_dollars_are_written_as_dollars(options: charts.Options, axis: str) -> N
 
 
 def test_break_even_above_everything_draws_no_line() -> None:
-    assert "markLine" not in charts.used_and_paid([("a", 1, 2)], 1.5)["series"][0]
-    assert charts.used_and_paid([("a", 1, 2)], 0.5)["series"][0]["markLine"]["data"] == [{"yAxis": 50.0}]
+    hour = ("2026-11-25T19:00:00+00:00", 1, 2)
+    assert "markLine" not in charts.used_and_paid([hour], 1.5)["series"][0]
+    assert charts.used_and_paid([hour], 0.5)["series"][0]["markLine"]["data"] == [{"yAxis": 50.0}]
+
+
+def test_the_last_hour_of_utilisation_is_as_wide_as_the_others() -> None:
+    """It was no wider than a point: a first hour could not be seen at all."""
+    hour = ("2026-11-25T23:00:00+00:00", 900, 3600)
+    assert charts.used_and_paid([hour], None)["series"][0]["data"] == [
+        (hour[0], 25.0),
+        ("2026-11-26T00:00:00+00:00", 25.0),
+    ]
+    assert charts.used_and_paid([], None)["series"][0]["data"] == []
+
+
+def test_the_ticks_of_days_are_days() -> None:
+    """Under a first day's bar stood the hours around its midnight."""
+    point = ("2026-11-25", "a", 1.0)
+    assert charts.stacked_bars([point])["xAxis"]["minInterval"] == 86_400_000
+    assert charts.stacked_bars([point], is_by_hour=True)["xAxis"]["minInterval"] == 3_600_000
 
 
 def test_days_of_a_forecast_begin_at_midnight_utc_wherever_they_are_looked_at() -> None:
