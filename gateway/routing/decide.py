@@ -1,12 +1,14 @@
 """The decision: a request and a snapshot in, an order of models with the reasons out. Same in, same out, always."""
 
 from collections.abc import Callable, Iterable, Mapping
+from itertools import takewhile
 from typing import Any, Final, NoReturn
 
 import msgspec
 
 from gateway.errors import ModelNotFound, NoCapableModel
 from gateway.ledger.entry import Decision, Facts
+from gateway.routing.equals import share_load
 from gateway.routing.expected_cost import (
     expected_cost_pico_usd,
     expected_time_to_first_token_seconds,
@@ -81,10 +83,11 @@ def decide(request: RequestFacts, snapshot: Snapshot) -> Choice:
     kept = _apply_quality_shares(able, _apply_limits(able, choose), rule, request.facts)
     if not kept and choose.if_none == "refuse":
         _refuse(request, rule.name, [_with_limit_reason(ranked, choose) for ranked in weighed])
-    ordered = _order(kept, choose, request) if kept else _beyond_limits(able, choose)
+    ordered, equals = _share_load(_order(kept, choose, request), choose, request.facts) if kept else ([], 1)
+    ordered = ordered or _beyond_limits(able, choose)
     spare = _beyond_limits(_dropped(able, ordered), choose)
     preferred = ordered[0]
-    chosen, ordered, propensity = _explore(ordered, rule, request.facts) if kept else (preferred, ordered, 1.0)
+    chosen, ordered, propensity = _explore(ordered, equals, rule, request.facts) if kept else (preferred, ordered, 1.0)
     choice = _choice(request, snapshot, rule.name, chosen, [*ordered, *spare], weighed, propensity)
     if chosen is not preferred and chosen.expected_cost_pico_usd is not None:
         more = msgspec.structs.replace(choice.decision, exploration_pico_usd=_extra_cost(chosen, preferred))
@@ -315,23 +318,43 @@ def _order(kept: list[Ranked], choose: Choose, request: RequestFacts) -> list[Ra
     return sorted(kept, key=lambda one: (must_wait(one), _cost_of(one), -_quality_of(one), one.candidate.name))
 
 
-def _explore(ordered: list[Ranked], rule: Rule, facts: Facts) -> tuple[Ranked, list[Ranked], float]:
+def _share_load(ordered: list[Ranked], choose: Choose, facts: Facts) -> tuple[list[Ranked], int]:
+    """Those that are as good as the first in `share_load`'s order, and how many of them are first by chance alone."""
+    first = ordered[0]
+    if choose.by == "order" or len(ordered) == 1 or not _is_as_good(ordered[1], first, facts):
+        return ordered, 1
+    by_name = {one.candidate.name: one for one in takewhile(lambda one: _is_as_good(one, first, facts), ordered)}
+    names, equals = share_load(list(by_name), facts)
+    return [*(by_name[name] for name in names), *ordered[len(names) :]], equals
+
+
+def _is_as_good(one: Ranked, other: Ranked, facts: Facts) -> bool:
+    """Of models that nothing is predicted of (embeddings are compared with each other) only the same one elsewhere."""
+    return (
+        one.expected_cost_pico_usd == other.expected_cost_pico_usd
+        and one.quality == other.quality
+        and (one.quality is not None or one.candidate.upstream_model == other.candidate.upstream_model)
+        and is_slot_free(facts, one.candidate.name) == is_slot_free(facts, other.candidate.name)
+    )
+
+
+def _explore(ordered: list[Ranked], equals: int, rule: Rule, facts: Facts) -> tuple[Ranked, list[Ranked], float]:
     """With probability `explore` pick uniformly among the kept that today's money for it reaches for, the preferred one
-    included; the propensity of what was picked is returned."""
+    included, which chance has put before its `equals`; the propensity of what was picked is returned."""
     explore = rule.choose.explore
     if not explore:
-        return ordered[0], ordered, 1.0
+        return ordered[0], ordered, 1.0 / equals
     open_to, cap = ordered, rule.choose.explore_pico_usd_per_day
     if cap is not None:
         room = cap - facts.explored_pico_usd.get(rule.name, 0)
         open_to = [ordered[0], *(one for one in ordered[1:] if _extra_cost(one, ordered[0]) <= room)]
     share = explore / len(open_to)
-    best_propensity = 1.0 - explore + share
+    best_propensity = (1.0 - explore) / equals + share
     if facts.draw >= explore:
         return ordered[0], ordered, best_propensity
     picked = open_to[min(int(facts.draw / share), len(open_to) - 1)]
     rest = [ranked for ranked in ordered if ranked is not picked]
-    return picked, [picked, *rest], best_propensity if picked is ordered[0] else share
+    return picked, [picked, *rest], best_propensity if picked in ordered[:equals] else share
 
 
 def _extra_cost(tried: Ranked, preferred: Ranked) -> int:
