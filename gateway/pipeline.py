@@ -91,7 +91,24 @@ class Pipeline:
         """Serve one request to its end. Raises RequestError or LedgerUnavailable only before anything was sent."""
         started_at = self.monotonic()
         key = self._authenticate(incoming)
-        asked, incoming, resumed = incoming, *await self._resumed(incoming, key)
+        whole, resumed = await self._resumed(incoming, key)
+        if whole is incoming or self.conversations is None:
+            await self._answer(incoming, caller, key, started_at, asked=incoming, resumed=resumed)
+            return
+        with self.conversations.room(len(whole.body) - len(incoming.body)):
+            await self._answer(whole, caller, key, started_at, asked=incoming, resumed=resumed)
+
+    async def _answer(
+        self,
+        incoming: Incoming,
+        caller: Caller,
+        key: KeyRecord,
+        started_at: float,
+        *,
+        asked: Incoming,
+        resumed: Resumed | None,
+    ) -> None:
+        """`incoming` is what was `asked`, with what it refers to in place of the references."""
         view = parse_request(incoming.operation, incoming.body)
         rate_headers = await self.admission.admit(key.id, team=key.team, tokens=view.input_tokens)
         books = Bookkeeper(self.ledger, self.admission, self.observer, self.monotonic)

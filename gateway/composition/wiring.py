@@ -108,6 +108,7 @@ def _put_together(
             key_ring.conversation_secret,
             seconds=kept.turn_seconds,
             most_bytes=settings.server.max_body_megabytes << 20,
+            most_added_bytes=settings.server.max_buffered_megabytes << 20,
         ),
         bodies=bodies,
         warm=MemoryWarmPrefixes() if sharing.prefixes is None else SharedWarmPrefixes(sharing.prefixes),

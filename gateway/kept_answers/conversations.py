@@ -9,7 +9,8 @@ import hashlib
 import logging
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final, Protocol, cast
 
@@ -94,7 +95,8 @@ _ENDED: Final = msgspec.json.Decoder(_Ended)
 
 class Conversations:
     """Of one worker process, over a store that may be shared. `secret` tells a tenant's 32 bytes; `most_bytes` is what
-    a request may be, with all that it refers to; with no `seconds` nothing is kept."""
+    a request may be, with all that it refers to, and `most_added_bytes` what all that are under way may have been made
+    longer by; with no `seconds` nothing is kept."""
 
     def __init__(
         self,
@@ -103,6 +105,7 @@ class Conversations:
         *,
         seconds: float = DAY_SECONDS,
         most_bytes: int = 32 << 20,
+        most_added_bytes: int = 512 << 20,
         largest_turn_bytes: int = LARGEST_TURN_BYTES,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -110,6 +113,8 @@ class Conversations:
         self._secret = secret
         self._seconds = seconds
         self._most_bytes = most_bytes
+        self._most_added_bytes = most_added_bytes
+        self._added_bytes = 0
         self._largest_turn_bytes = largest_turn_bytes
         self._monotonic = monotonic
         self._resting_until = 0.0
@@ -148,6 +153,22 @@ class Conversations:
         return msgspec.structs.replace(
             incoming, body=self._replaced(incoming.body, whole, is_resumed=bool(turns))
         ), resumed
+
+    @contextmanager
+    def room(self, added_bytes: int) -> Generator[None]:
+        """For a request that was made longer by so much, while it is under way: hundreds of short ones may each stand
+        for megabytes, and only what came was counted. Raises Overloaded."""
+        if self._added_bytes + added_bytes > self._most_added_bytes:
+            raise Overloaded(
+                "This gateway takes no more requests for now: the conversations that those under way go on from hold "
+                f"{self._most_added_bytes >> 20:,} MB. Try again in a moment.",
+                retry_after_seconds=1.0,
+            )
+        self._added_bytes += added_bytes
+        try:
+            yield
+        finally:
+            self._added_bytes -= added_bytes
 
     def listen(self, caller: Caller, resumed: Resumed | None, request_id: str) -> Caller:
         """The same caller, whose answer is kept before its last byte leaves: what refers to it may come at once."""

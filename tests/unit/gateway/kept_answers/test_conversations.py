@@ -1,5 +1,6 @@
 """Responses that the gateway keeps: what goes on from them, whose they are, and for how long."""
 
+import asyncio
 import json
 import tracemalloc
 from collections.abc import Sequence
@@ -219,6 +220,18 @@ async def test_references_to_one_long_answer_are_bounded_before_they_are_made_wh
         tracemalloc.stop()
     await talk.say([reference] * 2, store=False)
     assert len(talk.messages) == 2
+
+
+async def test_what_requests_under_way_go_on_from_has_a_bound_in_all() -> None:
+    """Each of a few bytes may stand for megabytes, which no limit of what came has seen."""
+    talk = Talk([Outcome()] * 9, most_added_bytes=5000)
+    first = await talk.say("x" * 2000)
+    asked = [talk.say("on", previous_response_id=first["id"], store=False) for _ in range(5)]
+    answers = await asyncio.gather(*asked, return_exceptions=True)
+    refused = [one for one in answers if isinstance(one, BaseException)]
+    assert len(refused) == 3
+    assert all(isinstance(one, Overloaded) and "under way" in one.message for one in refused)
+    assert (await talk.say("on", previous_response_id=first["id"]))["status"] == "completed", "there is room again"
 
 
 async def test_a_body_of_too_many_values_is_refused_before_its_references_are_looked_for() -> None:
