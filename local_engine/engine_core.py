@@ -175,9 +175,10 @@ class EngineCore:
 
     def _charge(self, batch: Batch, live: list[Row], seconds: float) -> None:
         """Split the step's duration over all its rows by tokens computed; what nobody waited for is nobody's."""
+        a_token = seconds / batch.tokens
         for row in live:
             timings = row.request.timings
-            timings.device_seconds += seconds * row.count / batch.tokens
+            timings.device_seconds += a_token * row.count
             timings.steps += 1
             timings.batched_requests += len(batch.rows)
 

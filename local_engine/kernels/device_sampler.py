@@ -31,9 +31,23 @@ class DeviceDraw:
         drawn: list[Drawn] = []
         for request, matcher in zip(self.requests, self.matchers, strict=True):
             end = start + len(request.draft_token_ids) + 1
-            drawn.append(_drawn(self.logits[start:end], ids[start:end], request, matcher))
+            drawn.append(self._drawn(start, accepted(ids[start:end], request.draft_token_ids), request, matcher))
             start = end
         return drawn
+
+    def _drawn(self, first: int, taken: list[int], request: Request, matcher: Matcher | None) -> Drawn:
+        """What one request got, whose rows of logits begin at `first`: only who asks for them pays for a row's view."""
+        wanted = request.params.logprobs
+        told = (
+            []
+            if wanted is None
+            else [token_logprobs(self.logits[row], token, wanted) for row, token in enumerate(taken, first)]
+        )
+        if matcher is None:
+            return Drawn(taken, told)
+        for token in taken:
+            matcher.consume(token)
+        return Drawn(taken, told, is_complete=matcher.is_complete, failure=matcher.failure)
 
 
 class DeviceSampler(Sampler):
@@ -87,13 +101,3 @@ def accepted(ids: list[int], drafts: list[int]) -> list[int]:
         if ids[at] != draft:
             return ids[: at + 1]
     return ids
-
-
-def _drawn(logits: torch.Tensor, ids: list[int], request: Request, matcher: Matcher | None) -> Drawn:
-    taken, wanted = accepted(ids, request.draft_token_ids), request.params.logprobs
-    told = [token_logprobs(row, token, wanted) for row, token in zip(logits, taken, strict=False) if wanted is not None]
-    if matcher is None:
-        return Drawn(taken, told)
-    for token in taken:
-        matcher.consume(token)
-    return Drawn(taken, told, is_complete=matcher.is_complete, failure=matcher.failure)

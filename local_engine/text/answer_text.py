@@ -29,6 +29,8 @@ class AnswerText:
         return text
 
     def _release(self, text: str) -> str:
+        if not self._stop:
+            return text
         held = self._held + text
         found = [(at, at + len(stop), stop) for stop in self._stop if (at := held.find(stop)) >= 0]
         if found:

@@ -1,6 +1,7 @@
 """The fused forward pass against the plain one: prompts, cached prefixes and decode rows, for every kind of layer."""
 
 from dataclasses import replace
+from typing import cast
 
 import pytest
 import torch
@@ -12,7 +13,7 @@ from local_engine.config import ModelConfig, WeightFormat
 from local_engine.cuda_graph import DecodeBuffers, DecodeRow
 from local_engine.kernels import gpu_runner
 from local_engine.kernels.advance import advance
-from local_engine.kernels.device_sampler import DeviceSampler, accepted
+from local_engine.kernels.device_sampler import DeviceDraw, DeviceSampler, accepted
 from local_engine.kernels.fused_decoder import FusedDecoder
 from local_engine.kernels.gpu_assembly import GpuPlan, build_gpu_runner
 from local_engine.kernels.gpu_runner import (
@@ -33,6 +34,7 @@ from local_engine.model_runner import ModelRunner
 from local_engine.sampling.constraints import ConstraintCompiler
 from local_engine.sampling.sampling_params import Constraint, SamplingParams
 from local_engine.text.tokenizer import Tokenizer
+from local_engine.transfer import fetch
 from tests.engine.kernels.builders import relative_error
 from tests.engine.kernels.models import make_batch, make_config, make_request, make_weights
 from tests.unit.local_engine.tiny_models import byte_level
@@ -291,6 +293,15 @@ def test_device_sampler_verifies_drafts_and_reports_logprobs() -> None:
     assert [entry.token_id for entry in first.logprobs] == [5, 6]
     assert first.logprobs[1].top[0][0] == 6
     assert second.token_ids == [8]
+
+
+def test_logits_are_not_touched_for_who_asks_for_no_logprobs() -> None:
+    """A view of each of 256 rows took longer than all else that the host does between two steps."""
+    ids = torch.tensor([5, 6])
+    requests = [make_request(name, [1], [0]) for name in ("a", "b")]
+    nothing = cast(torch.Tensor, None)
+    draw = DeviceDraw(requests, [None, None], nothing, ids, fetch(ids))
+    assert [drawn.token_ids for drawn in draw.wait()] == [[5], [6]]
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
