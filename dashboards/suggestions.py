@@ -10,6 +10,8 @@ from dashboards.frame import View
 
 MOST = 300
 LONGEST = 120
+NEWEST_KEYS = 1000
+"""So many are looked at, as many as the gateway tells at once: of all, no field would show more than MOST names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +36,7 @@ class Suggestions:
 async def load_suggestions(view: View) -> Suggestions:
     """From the catalogue and the keys, as far as the role may see them."""
     models, keys = await asyncio.gather(
-        _listed(view, "models", "catalogue.read"), _listed(view, "keys", "keys.read", "team.read")
+        _listed(view, "models", "catalogue.read"), _listed(view, "keys", "keys.read", "team.read", limit=NEWEST_KEYS)
     )
     return suggested(models, keys)
 
@@ -59,5 +61,7 @@ def _plain(values: Iterable[str | None]) -> Mapping[str, str]:
     return dict.fromkeys(sorted({value for value in values if value})[:MOST], "")
 
 
-async def _listed(view: View, name: str, *permissions: str) -> list[Mapping[str, Any]]:
-    return (await view.gateway.get(f"/admin/v1/{name}"))[name] if view.session.may(*permissions) else []
+async def _listed(view: View, name: str, *permissions: str, limit: int | None = None) -> list[Mapping[str, Any]]:
+    if not view.session.may(*permissions):
+        return []
+    return (await view.gateway.get(f"/admin/v1/{name}", limit=limit))[name]

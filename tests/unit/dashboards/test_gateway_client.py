@@ -8,6 +8,7 @@ import pytest
 from dashboards.frame import View
 from dashboards.gateway_client import GatewayClient, GatewayUnreachable
 from dashboards.pages import audit, request
+from dashboards.suggestions import NEWEST_KEYS, load_suggestions
 
 
 class Gateway:
@@ -15,12 +16,14 @@ class Gateway:
 
     def __init__(self) -> None:
         self.asked: list[str] = []
+        self.paths: list[str] = []
 
     def answer(self, asked: httpx.Request) -> httpx.Response:
         self.asked.append(asked.url.query.decode())
+        self.paths.append(asked.url.path)
         ids = asked.url.params.get_list("id")
         return httpx.Response(
-            200, json={"keys": [{"id": one, "name": f"name of {one}"} for one in ids if one[0] == "k"]}
+            200, json={"models": [], "keys": [{"id": one, "name": f"name of {one}"} for one in ids if one[0] == "k"]}
         )
 
     def client(self) -> GatewayClient:
@@ -56,6 +59,15 @@ async def test_pages_ask_for_the_keys_that_they_name_and_no_others() -> None:
     assert await request.key_name(view, "k3") == "name of k3"
     assert await request.key_name(view, "gone") is None
     assert gateway.asked == ["id=k1&id=rules&id=k2", "id=k3", "id=gone"]
+
+
+async def test_a_form_does_not_ask_for_every_key_to_suggest_some() -> None:
+    gateway = Gateway()
+    await load_suggestions(cast(View, Shown(gateway.client())))
+    assert dict(zip(gateway.paths, gateway.asked, strict=True)) == {
+        "/admin/v1/models": "",
+        "/admin/v1/keys": f"limit={NEWEST_KEYS}",
+    }
 
 
 @pytest.mark.parametrize(
