@@ -12,6 +12,7 @@ from dashboards import charts, display, markup
 from dashboards.frame import View, chart, confirm, grid, html, panel
 from dashboards.gateway_client import GatewayRefused, GatewayUnreachable
 from dashboards.markup import Cell, Column
+from dashboards.one_press import on_press
 from dashboards.typed_amounts import typed_usd
 
 BUDGETS = "/admin/v1/budgets"
@@ -219,8 +220,7 @@ async def _setter(view: View, budgets: list[dict[str, Any]], stopping: set[tuple
 
     for element in (scope, name):
         element.on_value_change(keep_stopping)
-    button.on_click(set_budget)
-    amount.on("keydown.enter", set_budget)
+    amount.on("keydown.enter", on_press(button, set_budget))
     remove.on_click(ask_first)
 
 

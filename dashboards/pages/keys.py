@@ -15,6 +15,7 @@ from dashboards.key_fields import KeyFields
 from dashboards.key_list import KeyList, page_number, pages_of, query_of
 from dashboards.limit_words import limits_text
 from dashboards.markup import Cell, Column
+from dashboards.one_press import on_press
 from dashboards.secret_words import is_used, old_secrets_text
 
 KEYS = "/admin/v1/keys"
@@ -112,7 +113,7 @@ def _creator(view: View, models: Sequence[str]) -> None:
             f'again.</p><code class="be-secret">{escape(made["key"])}</code>'
         )
 
-    button.on_click(create)
+    on_press(button, create)
 
 
 def _problem(error: Exception) -> str:
@@ -219,12 +220,12 @@ class _Changer:
             with grid("be-fields"):
                 self._fields = KeyFields.build(models)
             with grid("be-actions"):
-                ui.button("Save", on_click=self._save).props("no-caps unelevated")
+                on_press(ui.button("Save").props("no-caps unelevated"), self._save)
                 ui.button("Revoke", on_click=self._ask_first).props("no-caps outline color=negative")
             with grid("be-filters"):
                 self._overlap = ui.select(OVERLAPS, value=DAY_SECONDS, label="The old secret works for")
                 self._overlap.props("dense outlined").classes("be-short")
-                ui.button("New secret", on_click=self._rotate).props("no-caps outline")
+                on_press(ui.button("New secret").props("no-caps outline"), self._rotate)
                 self._end = ui.button("End the old secret now", on_click=self._ask_to_end)
                 self._end.props("no-caps outline color=negative")
             self._old = html("")

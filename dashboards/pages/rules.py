@@ -9,6 +9,7 @@ from dashboards import display, markup
 from dashboards.frame import View, grid, html, panel
 from dashboards.gateway_client import GatewayRefused, GatewayUnreachable
 from dashboards.markup import Cell, Column
+from dashboards.one_press import on_press
 from dashboards.pages.rule_editor import RULES, build_editor
 
 
@@ -84,4 +85,4 @@ def _change(view: View, label: str, path: str, expected: str | None) -> None:
             return
         ui.navigate.to("/rules?done=changed")
 
-    ui.button(label, on_click=pressed).props("no-caps outline")
+    on_press(ui.button(label).props("no-caps outline"), pressed)

@@ -9,6 +9,7 @@ from dashboards import display, markup
 from dashboards.frame import View, grid, html, panel
 from dashboards.gateway_client import GatewayRefused, GatewayUnreachable
 from dashboards.markup import Cell, Column
+from dashboards.one_press import on_press
 
 LONGEST_PROMPT = 100_000
 
@@ -39,7 +40,7 @@ async def build(view: View) -> None:
             with panel("The decision"):
                 html(_decision(found))
 
-    button.on_click(explain)
+    on_press(button, explain)
 
 
 def _header(tags: str) -> str:

@@ -7,12 +7,13 @@ from pathlib import Path
 import pytest
 from selenium import webdriver
 from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
 
 from dashboards.destination import sign_in_address
 from tests.browser.conftest import Running, child, console_errors, drain, ui_command
 from tests.browser.pictures import sign_in, wait_for_page
 from tests.browser.slow_gateway import slow_gateway
-from tests.browser.steps import patient, see, set_rules
+from tests.browser.steps import button, patient, see, set_rules
 from tests.ports import free_port
 
 pytestmark = [pytest.mark.browser, pytest.mark.integration]
@@ -90,8 +91,20 @@ def test_a_page_whose_gateway_is_slow_shows_its_frame_and_then_the_rest(
             wait_for_page(chromium)
             patient(chromium).until(lambda one, whole=whole: one.find_elements(By.CSS_SELECTOR, whole))
             assert not chromium.find_elements(By.CLASS_NAME, "be-building")
+        _make_a_key_impatiently(chromium, running)
         chromium.get("about:blank")
         assert not console_errors(chromium)
+
+
+def _make_a_key_impatiently(browser: webdriver.Chrome, running: Running) -> None:
+    """Who saw nothing happen pressed again, and had two."""
+    browser.find_element(By.CSS_SELECTOR, "input[aria-label='Name']").send_keys("made once" + Keys.TAB)
+    create = button(browser, "Create")
+    browser.execute_script("arguments[0].click(); arguments[0].click()", create)
+    patient(browser).until(lambda _: not create.is_enabled(), "nothing shows that it is under way")
+    patient(browser).until(lambda one: one.find_element(By.CLASS_NAME, "be-secret"))
+    assert create.is_enabled()
+    assert len(running.ask("/admin/v1/keys?find=made+once")["keys"]) == 1
 
 
 def sign_in_here(browser: webdriver.Chrome, url: str, running: Running) -> None:
