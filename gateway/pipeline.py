@@ -111,7 +111,7 @@ class Pipeline:
         """`incoming` is what was `asked`, with what it refers to in place of the references."""
         view = parse_request(incoming.operation, incoming.body)
         rate_headers = await self.admission.admit(key.id, team=key.team, tokens=view.input_tokens)
-        books = Bookkeeper(self.ledger, self.admission, self.observer, self.monotonic)
+        books = Bookkeeper(self.ledger, self.admission, self.observer, self.monotonic, self.upstreams.speeds)
         known = self._known_models
         acceptance = Acceptance(self.decide, known, self._tags_to_book, self.admission, books, self.now_us)
         try:
@@ -137,7 +137,7 @@ class Pipeline:
 
     async def serve_apart(self, run: Run, caller: Caller) -> None:
         """A request of our own, beside the callers': booked like any other, on nobody's budget."""
-        books = Bookkeeper(self.ledger, Admission(), self.observer, self.monotonic)
+        books = Bookkeeper(self.ledger, Admission(), self.observer, self.monotonic, self.upstreams.speeds)
         await books.open(run)
         await self._booked(run, books, self._serve(run, books, caller))
 

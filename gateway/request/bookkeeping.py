@@ -7,12 +7,14 @@ import msgspec
 
 from gateway.ledger.entry import Entry, Ledger, Status
 from gateway.limits.admission import Admission
-from gateway.request.cost_bounds import cascade_bound_pico_usd, increment_pico_usd
+from gateway.request.cost_bounds import REASONING, cascade_bound_pico_usd, increment_pico_usd, unseen_tokens
 from gateway.request.run import Observer, Run
 from gateway.request.settlement import Outcome, checkpoint_of, settle_entry
 from gateway.routing.snapshot import Candidate
+from gateway.upstreams.generation_speeds import GenerationSpeeds
 
 CANCELLED = Status.cancelled
+BROKEN_OFF = (CANCELLED, Status.partial)
 
 
 class Bookkeeper(msgspec.Struct):
@@ -25,6 +27,7 @@ class Bookkeeper(msgspec.Struct):
     admission: Admission
     observer: Observer
     monotonic: Callable[[], float]
+    speeds: GenerationSpeeds = msgspec.field(default_factory=GenerationSpeeds)
 
     async def open(self, run: Run) -> None:
         """Hold its money, then write its intent. Raises what `reserve` does, or LedgerUnavailable."""
@@ -71,14 +74,16 @@ class Bookkeeper(msgspec.Struct):
         """Book it, once: whoever comes second finds the entry already made."""
         if run.entry is not None:
             return run.entry
+        ended_at = self.monotonic()
         outcome = Outcome(
             status=status,
             http_status=http_status,
             candidate=run.candidate,
             attempts=tuple(run.attempts),
-            ended_at=self.monotonic(),
+            ended_at=ended_at,
             error=error,
             may_have_been_billed=status is CANCELLED,
+            unseen_tokens=self._unseen(run, status, ended_at),
             extra=run.extra,
         )
         return await self.book(run, settle_entry(run.intent, run.meter, outcome))
@@ -95,6 +100,20 @@ class Bookkeeper(msgspec.Struct):
             raise
         self.observer.settled(entry)
         return entry
+
+    def _unseen(self, run: Run, status: Status, ended_at: float) -> int:
+        """Of a stream that came to no usage; one that did tells how quick its model is."""
+        meter, view = run.meter, run.view
+        if not view.is_stream:
+            return 0
+        if meter.usage is None:
+            speed = self.speeds.tokens_per_second(run.candidate)
+            return unseen_tokens(run.candidate, view, meter, ended_at, speed) if status in BROKEN_OFF else 0
+        if meter.sent_at is not None and meter.last_output_at is not None and REASONING in run.candidate.supports:
+            self.speeds.note(
+                run.candidate, meter.usage.output_tokens / view.choices, meter.last_output_at - meter.sent_at
+            )
+        return 0
 
     def has_budget(self, run: Run) -> bool:
         """Whether money is counted for whoever asked."""

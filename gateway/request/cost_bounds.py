@@ -2,7 +2,7 @@
 
 from gateway.ledger.entry import Cost
 from gateway.pricing.price import UnknownServiceTier, UnknownToolPrice, price_bound, price_compute
-from gateway.request.metering import CHARACTERS_PER_TOKEN
+from gateway.request.metering import CHARACTERS_PER_TOKEN, Meter
 from gateway.request.view import RequestView
 from gateway.routing.decide import Choice
 from gateway.routing.snapshot import Candidate, EngineSpeed
@@ -51,6 +51,21 @@ def longest_output(view: RequestView) -> int:
         return 0
     limit = OUTPUT_BOUND_TOKENS if view.max_output_tokens is None else view.max_output_tokens
     return limit * view.choices
+
+
+def unseen_tokens(
+    candidate: Candidate, view: RequestView, meter: Meter, ended_at: float, tokens_per_second: float
+) -> int:
+    """What a provider's model may have thought, and will bill, before the first word of an answer whose usage nobody
+    reported: by how long it was silent, at its speed for one choice, within the caller's own limit."""
+    if candidate.speed is not None or REASONING not in candidate.supports or meter.sent_at is None:
+        return 0
+    spoke_at = ended_at if meter.first_output_at is None else meter.first_output_at
+    thought = round(max(0.0, spoke_at - meter.sent_at) * tokens_per_second * view.choices)
+    if view.max_output_tokens is None:
+        return thought
+    said = round(meter.output_characters / CHARACTERS_PER_TOKEN)
+    return max(0, min(thought, longest_output(view) - said))
 
 
 def _longest_input(candidate: Candidate, view: RequestView) -> int:

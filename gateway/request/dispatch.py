@@ -143,7 +143,7 @@ class Dispatcher(msgspec.Struct):
 
     def _start(self, run: Run, step: Try) -> _Attempt:
         now = self.monotonic()
-        attempt = _Attempt(step, Meter(run.meter.started_at), now)
+        attempt = _Attempt(step, Meter(run.meter.started_at, sent_at=now), now)
         run.candidate, run.key, run.meter = step.candidate, step.key, attempt.meter
         self.upstreams.started(step.candidate, step.key, now)
         return attempt

@@ -13,7 +13,8 @@ older, smaller window. A count beyond is a fault of whoever sent it."""
 
 
 class Meter(msgspec.Struct):
-    """Times are seconds of one monotonic clock. `started_at` is when the request was accepted."""
+    """Times are seconds of one monotonic clock. `started_at` is when the request was accepted, `sent_at` when this
+    attempt at it was made."""
 
     started_at: float
     first_output_at: float | None = None
@@ -22,6 +23,7 @@ class Meter(msgspec.Struct):
     finish_reason: str | None = None
     usage: Usage | None = None
     timings: EngineTimings | None = None
+    sent_at: float | None = None
 
     def observe(self, chunk: Chunk, now: float) -> None:
         """Take note of one chunk that arrived at `now`."""

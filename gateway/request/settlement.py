@@ -58,6 +58,8 @@ class Outcome(msgspec.Struct, frozen=True):
     ended_at: float
     error: str | None = None
     may_have_been_billed: bool = False
+    unseen_tokens: int = 0
+    """Thoughts that nobody saw or counted, by an estimate."""
     extra: ExtraCost = NO_EXTRA
 
 
@@ -171,10 +173,17 @@ def _media(usage: Usage) -> MediaTokens:
 def _usage(intent: Intent, meter: Meter, outcome: Outcome) -> Usage:
     if meter.usage is not None or meter.first_output_at is not None:
         usage = meter.final_usage(intent.decision.facts.input_tokens, outcome.candidate.context_window)
-        return replace(usage, is_estimated=True) if _contradicts_itself(usage) else usage
+        if _contradicts_itself(usage):
+            return replace(usage, is_estimated=True)
+        return _with_thoughts(usage, outcome.unseen_tokens) if meter.usage is None else usage
     if outcome.may_have_been_billed:
-        return Usage(input_tokens=intent.decision.facts.input_tokens, is_estimated=True)
+        usage = Usage(input_tokens=intent.decision.facts.input_tokens, is_estimated=True)
+        return _with_thoughts(usage, outcome.unseen_tokens)
     return NOTHING
+
+
+def _with_thoughts(usage: Usage, tokens: int) -> Usage:
+    return replace(usage, output_tokens=usage.output_tokens + tokens, reasoning_tokens=tokens) if tokens else usage
 
 
 def _contradicts_itself(usage: Usage) -> bool:
@@ -215,7 +224,8 @@ def _bounds(intent: Intent, candidate: Candidate, usage: Usage, cost: Cost | Non
     if not usage.is_estimated:
         known = _without_unpriced_tools(candidate, usage) if exact is None else None
         return (exact if known is None else known), exact
-    halved = replace(usage, output_tokens=usage.output_tokens // 2, reasoning_tokens=0, cached_input_tokens=0)
+    said = max(0, usage.output_tokens - usage.reasoning_tokens)
+    halved = replace(usage, output_tokens=said // 2, reasoning_tokens=0, cached_input_tokens=0)
     least = _cost(candidate, replace(halved, input_tokens=halved.input_tokens // 2), None)
     bound = intent.cost_bound_pico_usd
     upper = bound if exact is None or bound is None else max(exact, bound)

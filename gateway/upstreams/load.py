@@ -17,6 +17,7 @@ from backends.protocol import BackendHealth
 from gateway.routing.circuit_breaker import CircuitBreaker, RetryBudget
 from gateway.routing.first_token_times import FirstTokenTimes
 from gateway.routing.snapshot import DOWN_SLOTS, LOADING_SLOTS, PAUSED_SLOTS, REFUSED_SLOTS, Candidate
+from gateway.upstreams.generation_speeds import GenerationSpeeds
 from gateway.upstreams.starting import Starting
 
 DOWN, LOADING, REFUSED, PAUSED = (DOWN_SLOTS, 0.0), (LOADING_SLOTS, 0.0), (REFUSED_SLOTS, 0.0), (PAUSED_SLOTS, 0.0)
@@ -63,6 +64,7 @@ class Upstreams:
         default_factory=dict[tuple[str, str], dict[str, int | None]]
     )
     """By (backend, upstream model), the keys that the provider refused when they were last tried, with its status."""
+    speeds: GenerationSpeeds = field(default_factory=GenerationSpeeds)
 
     def state(self, candidates: Iterable[Candidate], now: float) -> dict[str, tuple[int, float]]:
         """(free slots, queue seconds) of each model that has something to say; hosted ones only when they are down or

@@ -10,10 +10,14 @@ import pytest
 
 from backends.protocol import Call, Reply
 from backends.scripted import Outcome, ScriptedBackend, follow
+from backends.usage import Usage
 from gateway.ledger.entry import Entry, Status
+from gateway.limits.admission import Admission, parse_limits
 from gateway.routing.fallback import RetryPolicy
+from tests.builders import make_candidate, make_prices, make_snapshot
 from tests.faults.upstream.service import call, timed_rig
 from tests.memory_ledger import MemoryLedger
+from tests.rig import Rig
 from tests.virtual_time import now, run
 
 pytestmark = pytest.mark.faults
@@ -95,6 +99,49 @@ def test_leaving_at_any_stage(stage: Stage, drains: bool) -> None:
             assert entry.cost_upper_pico_usd is not None
             assert entry.cost_lower_pico_usd <= entry.cost.total_pico_usd <= entry.cost_upper_pico_usd
             assert now() - began <= stage.leaves_at + 1.0, "nothing but the books kept us"
+
+    run(go)
+
+
+def thinking_rig(*outcomes: Outcome) -> Rig:
+    """Under a budget of ten cents, at four dollars a million tokens."""
+    limits = {"key-1": parse_limits({"budget_usd": "0.10"})}
+    rig = timed_rig(follow(outcomes), admission=Admission(limits=limits, wait_seconds=0.0))
+    thinker = make_candidate(
+        "a", backend="one", prices=make_prices(1.0, 4.0), supports=frozenset({"streaming", "reasoning"})
+    )
+    rig.pipeline.snapshot = make_snapshot("version: 1\nrules: [{name: r, choose: {from: [a]}}]", [thinker])
+    return rig
+
+
+def test_who_always_leaves_before_the_first_word_has_a_budget_too() -> None:
+    """Its prompts alone were charged, whatever the model had thought by then and was paid for."""
+
+    async def go() -> None:
+        rig = thinking_rig(SILENT)
+        heard = [await call(rig.pipeline, stream=True, max_tokens=10_000, leaves_at=now() + 60.0) for _ in range(10)]
+        assert [one.status for one in heard] == [None] * 3 + [429] * 7
+        entries = rig.ledger.entries
+        assert [entry.reasoning_tokens for entry in entries] == [6000] * 3, "at what is assumed, 100 a second"
+        for entry in entries:
+            assert entry.status is Status.cancelled
+            assert entry.cost is not None
+            assert entry.cost_lower_pico_usd is not None
+            assert entry.cost_upper_pico_usd is not None
+            assert entry.cost_lower_pico_usd < 10**7 < entry.cost.total_pico_usd <= entry.cost_upper_pico_usd
+
+    run(go)
+
+
+def test_what_was_thought_unseen_is_reckoned_at_the_models_own_speed() -> None:
+    async def go() -> None:
+        usage = Usage(input_tokens=12, output_tokens=800, reasoning_tokens=796)
+        rig = thinking_rig(Outcome(first_piece_delay_seconds=40.0, usage=usage), SILENT)
+        await call(rig.pipeline, stream=True, max_tokens=10_000)
+        await call(rig.pipeline, stream=True, max_tokens=10_000, leaves_at=now() + 30.0)
+        heard, left = rig.ledger.entries
+        assert (heard.reasoning_tokens, left.reasoning_tokens) == (796, 600)
+        assert (heard.is_usage_estimated, left.is_usage_estimated) == (False, True)
 
     run(go)
 

@@ -6,9 +6,16 @@ from typing import Any
 import pytest
 
 from gateway.pricing.catalogue import Ladder, ModelPrices, Rates, Service
-from gateway.request.cost_bounds import INCREMENT_TOKENS, OUTPUT_BOUND_TOKENS, bound_pico_usd, increment_pico_usd
+from gateway.request.cost_bounds import (
+    INCREMENT_TOKENS,
+    OUTPUT_BOUND_TOKENS,
+    bound_pico_usd,
+    increment_pico_usd,
+    unseen_tokens,
+)
+from gateway.request.metering import Meter
 from gateway.request.view import RequestView, parse_request
-from gateway.routing.snapshot import CacheWrites
+from gateway.routing.snapshot import CacheWrites, Candidate
 from tests.builders import make_candidate, make_local
 
 PLAIN, WRITE, IMAGE = 1, 2, 8
@@ -61,6 +68,39 @@ def test_what_is_written_to_a_cache_unasked_is_held(asked: RequestView, writes: 
     bound = bound_pico_usd(make_candidate(prices=ModelPrices(Ladder(WRITTEN), 0, "test"), cache_writes=writes), asked)
     assert bound is not None
     assert bound // max(2 * asked.input_tokens, round(asked.body_bytes / 2)) == rate
+
+
+def meter(*, sent_at: float | None = 10.0, first_output_at: float | None = None, characters: int = 0) -> Meter:
+    return Meter(0.0, first_output_at=first_output_at, output_characters=characters, sent_at=sent_at)
+
+
+THINKER = make_candidate(supports=frozenset({"streaming", "reasoning"}))
+
+
+@pytest.mark.parametrize(
+    ("candidate", "asked", "measured", "tokens"),
+    [
+        (THINKER, view(stream=True), meter(), 1000),
+        (THINKER, view(stream=True), meter(first_output_at=12.0, characters=4000), 100),
+        (THINKER, view(stream=True, n=3), meter(), 3000),
+        (THINKER, view(stream=True, max_tokens=700), meter(), 700),
+        (THINKER, view(stream=True, max_tokens=700), meter(first_output_at=29.0, characters=2400), 100),
+        (THINKER, view(stream=True, max_tokens=700), meter(first_output_at=29.0, characters=4000), 0),
+        (THINKER, view(stream=True), meter(sent_at=None), 0),
+        (THINKER, view(stream=True), meter(sent_at=40.0), 0),
+        (make_candidate(), view(stream=True), meter(), 0),
+        (make_local(supports=frozenset({"streaming", "reasoning"})), view(stream=True), meter(), 0),
+    ],
+    ids=[
+        *("silent", "silent first", "choices", "limited", "limited with what was said", "more said than that"),
+        *("not sent", "clock put back", "no thinker", "our own engine"),
+    ],
+)
+def test_what_may_have_been_thought_unseen(
+    candidate: Candidate, asked: RequestView, measured: Meter, tokens: int
+) -> None:
+    """It ended at second 30, at 50 tokens a second."""
+    assert unseen_tokens(candidate, asked, measured, 30.0, 50.0) == tokens
 
 
 def test_an_escaped_field_name_is_still_that_field() -> None:
