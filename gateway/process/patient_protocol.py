@@ -1,13 +1,14 @@
 """One HTTP/1.1 connection of ours: uvicorn's, which here waits for no client for ever and tells who left."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sized
 from typing import cast
 from urllib.parse import unquote
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser, parse_url
 from httptools.parser.url_parser import URL
 from uvicorn._types import ASGI3Application
+from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from gateway.process.answer_head import AnswerCycle
@@ -25,6 +26,8 @@ LAST_WORD_SECONDS = 0.5
 """After its last request so soon, the end of what a client sends is no more than that. Later it is the client's end."""
 LONGEST_HEAD_BYTES = 1 << 16
 """Beyond what comes with its first bytes. The parser itself keeps whatever comes, for anybody."""
+MOST_PIPELINED = 100
+"""Requests that wait for the answers to those before them. Each takes 2 KB, and one read may hold thousands."""
 CONNECTION = "breakeven.connection"
 """The ASGI extension of our own server. `listeners` are called when the connection is lost: a task that waits for
 `http.disconnect` costs each request more than its parsing. `is_whole` is there once the request has come whole."""
@@ -39,6 +42,18 @@ def patient_protocol(
     crowd = Crowd(connections_within(open_files()) if most is None else most)
     of_this_server = {"patience_seconds": seconds, "last_word_seconds": last_word_seconds, "crowd": crowd}
     return type("PatientProtocol", (PatientProtocol,), of_this_server)
+
+
+class _InTurn(FlowControl):
+    """Reads no more while requests wait: every answer, and whoever asks for a body that is there, let thousands in."""
+
+    def __init__(self, transport: asyncio.Transport, waiting: Sized) -> None:
+        super().__init__(transport)
+        self._waiting = waiting
+
+    def resume_reading(self) -> None:
+        if not self._waiting:
+            super().resume_reading()
 
 
 class PatientProtocol(HttpToolsProtocol):
@@ -75,6 +90,7 @@ class PatientProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         self._corked = CorkedTransport(transport, last_seconds=LAST_PATIENCES * self.patience_seconds)
         super().connection_made(self._corked)
+        self.flow = _InTurn(self._corked, self.pipeline)
         self._leaving: set[Callable[[], None]] = set()
         self._silent_since = self.loop.time()
         self._keep_alive = self.loop.call_later(self.timeout_keep_alive, self._end_silence)
@@ -146,6 +162,8 @@ class PatientProtocol(HttpToolsProtocol):
 
     def _begin_cycle(self, parser: HttpRequestParser, version: str, target: URL) -> None:
         """In place of uvicorn's, whose cycles are of its own class. We upgrade to nothing, and shed load elsewhere."""
+        if len(self.pipeline) >= MOST_PIPELINED:
+            raise HttpParserError
         raw_path = target.path or b"/"  # `GET http://host` has none
         path = raw_path.decode("ascii")
         self.scope["method"] = parser.get_method().decode("ascii")
@@ -181,8 +199,7 @@ class PatientProtocol(HttpToolsProtocol):
         if self._head_of_rest:
             return
         super().on_message_complete()
-        if not self.pipeline:  # a long body held reading back, and who leaves is heard by reading on
-            self.flow.resume_reading()
+        self.flow.resume_reading()  # a long body held it back, and who leaves is heard by reading on
         self._told["is_whole"] = True
         self._whole_at = self.loop.time()
 
@@ -191,9 +208,9 @@ class PatientProtocol(HttpToolsProtocol):
         self.server_state.total_requests += 1
         self._silent_since = self.loop.time()
         if not self.transport.is_closing():
-            self.flow.resume_reading()
             if self.pipeline:
                 self._start_asgi_task(*self.pipeline.pop())
+            self.flow.resume_reading()
         self._is_waiting = self.cycle.response_complete
         if self._is_waiting:
             if self._has_ended:
