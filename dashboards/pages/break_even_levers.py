@@ -64,7 +64,7 @@ class Levers:
         with grid("be-filters"):
             names: list[str] = found["hosted_models"]
             model = ui.select(names, value=self._inputs.get("hosted_model"), label="Compared with")
-            model.props("dense outlined").style("min-width: 16rem")
+            model.props("dense outlined").style("min-width: min(16rem, 100%)")
             buy = ui.number("Or buy the GPUs for, $", value=_number(self._moved.get("purchase_usd")), min=1)
             buy.props("dense outlined debounce=600").classes("be-rule-name")
             reset = ui.button("Reset").props("no-caps outline")

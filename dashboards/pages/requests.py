@@ -78,6 +78,8 @@ def requests_table(entries: list[dict[str, Any]], *, order: str = "newest") -> s
         Column("Time"),
         Column("Model"),
         Column("Team"),
+        Column("Cost", is_dollars=True),
+        *([Column("Corrected", is_dollars=True, title="the cost with its corrections")] if is_any_corrected else []),
         Column("Rule"),
         Column("Status"),
         Column("Difficulty", is_number=True, title="0 easy, 1 hard"),
@@ -86,8 +88,6 @@ def requests_table(entries: list[dict[str, Any]], *, order: str = "newest") -> s
         Column("First token, s", is_number=True),
         *([Column("In all, s", is_number=True, title="from its arrival to its last byte")] if is_by_total else []),
         Column("Tok/s", is_number=True, title="decode: tokens per second of this stream"),
-        Column("Cost", is_dollars=True),
-        *([Column("Corrected", is_dollars=True, title="the cost with its corrections")] if is_any_corrected else []),
     ]
     return markup.table(
         columns,
@@ -100,6 +100,8 @@ def requests_table(entries: list[dict[str, Any]], *, order: str = "newest") -> s
                 ),
                 clipped(one["model"], note=_simulated(one), tone="muted" if one["is_simulated"] else ""),
                 one["team"] or "none",
+                one["cost_usd"] or "unknown",
+                *([one["corrected_cost_usd"] or "unknown" if _is_corrected(one) else ""] if is_any_corrected else []),
                 clipped(one["rule"]),
                 Cell(one["status"], tone=TONES[one["status"]]),
                 display.UNKNOWN if one["difficulty"] is None else f"{one['difficulty']:.2f}",
@@ -108,8 +110,6 @@ def requests_table(entries: list[dict[str, Any]], *, order: str = "newest") -> s
                 display.bare_seconds(one["time_to_first_token_seconds"]),
                 *([display.bare_seconds(one["total_seconds"])] if is_by_total else []),
                 display.speed(one["decode_tokens_per_second"]).removesuffix(" tok/s"),
-                one["cost_usd"] or "unknown",
-                *([one["corrected_cost_usd"] or "unknown" if _is_corrected(one) else ""] if is_any_corrected else []),
             ]
             for one in entries
         ],

@@ -174,6 +174,20 @@ def test_every_page_stands_on_a_phone_without_sideways_scrolling(browser: webdri
         browser.set_window_size(size["width"], size["height"])
 
 
+@pytest.mark.parametrize("width", [1024, 1130])
+def test_the_sliders_of_break_even_stay_in_the_window_of_a_tablet(
+    browser: webdriver.Chrome, running: Running, width: int
+) -> None:
+    metrics = {"width": width, "height": 768, "deviceScaleFactor": 1, "mobile": False}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    try:
+        go(browser, running, "/break-even")
+        patient(browser).until(lambda one: one.find_element(By.CLASS_NAME, "be-lever"))
+        assert browser.execute_script("return document.documentElement.scrollWidth") == width
+    finally:
+        browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
 def test_a_long_name_stays_in_its_column_on_a_phone(browser: webdriver.Chrome, running: Running) -> None:
     browser.execute_cdp_cmd(
         "Emulation.setDeviceMetricsOverride", {"width": 360, "height": 800, "deviceScaleFactor": 1, "mobile": True}
