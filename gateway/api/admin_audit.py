@@ -6,6 +6,9 @@ from pydantic import BaseModel
 from gateway.api.admin_guard import needs
 from gateway.stores import AuditLog, AuditRecord, Verified
 
+MOST_RECORDS = 2**63 - 1
+"""What databases count to."""
+
 
 class AuditPage(BaseModel):
     """Newest first; `next_before` asks for the page after this one."""
@@ -19,7 +22,9 @@ def build_audit_router(audit: AuditLog) -> APIRouter:
     router = APIRouter(prefix="/audit", tags=["admin: audit"])
 
     @router.get("", openapi_extra=needs("audit.read"))
-    async def page(before: int | None = Query(None, ge=0), limit: int = Query(50, ge=1, le=500)) -> AuditPage:  # pyright: ignore[reportUnusedFunction]
+    async def page(
+        before: int | None = Query(None, ge=0, le=MOST_RECORDS), limit: int = Query(50, ge=1, le=500)
+    ) -> AuditPage:  # pyright: ignore[reportUnusedFunction]
         """Who changed what, newest first."""
         records = list(await audit.page(before=before, limit=limit))
         return AuditPage(records=records, next_before=records[-1].sequence if len(records) == limit else None)

@@ -71,7 +71,7 @@ class Books:
         """The asked period, or the last 30 days to the end of this hour. Raises InvalidRequest for an empty one."""
         since, until = query.bounds()
         until_us = until if until is not None else (self.now_us() // HOUR_US + 1) * HOUR_US
-        since_us = since if since is not None else until_us - DEFAULT_DAYS * 24 * HOUR_US
+        since_us = since if since is not None else max(0, until_us - DEFAULT_DAYS * 24 * HOUR_US)  # no year before 1
         if since_us >= until_us:
             raise InvalidRequest("`since` must be before `until`.", param="since")
         return Bounds(since_us, until_us)

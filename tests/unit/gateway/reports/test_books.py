@@ -40,6 +40,12 @@ async def test_costs_by_team_are_the_entries_own_sums(month: Month) -> None:
     assert table.total.requests == len(month.entries)
 
 
+async def test_a_period_that_ends_before_there_were_any_books_is_refused_in_words(month: Month) -> None:
+    """Thirty days before the first one of the calendar are none."""
+    with pytest.raises(InvalidRequest, match="must be before"):
+        await month.books.costs(CostQuery(by="team", until=datetime(1, 1, 1, tzinfo=UTC)))
+
+
 async def test_a_cost_table_says_what_nobody_owns_and_what_was_saved(month: Month) -> None:
     table = await month.books.costs(CostQuery(by="team", until=END))
     teamless = sum(e.cost.total_pico_usd for e in month.entries if e.cost is not None and e.intent.team is None)
