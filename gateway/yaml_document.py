@@ -39,6 +39,8 @@ PROBLEMS = {
     "list_type": "must be a list, as in [one, two]",
     "tuple_type": "must be a list, as in [one, two]",
     "string_type": "must be text",
+    "string_too_short": "is too short: its least length is {min_length}",
+    "string_too_long": "is too long: its greatest length is {max_length}",
     "literal_error": "must be {expected}",
     "enum": "must be {expected}",
     "too_short": "names too few: at least {min_length}",

@@ -9,6 +9,7 @@ from urllib.parse import urlencode
 from nicegui import ui
 
 from dashboards import charts, display, markup
+from dashboards.form_problem import form_problem
 from dashboards.frame import View, chart, confirm, grid, html, panel
 from dashboards.gateway_client import GatewayRefused, GatewayUnreachable
 from dashboards.markup import Cell, Column
@@ -183,7 +184,7 @@ async def _setter(view: View, budgets: list[dict[str, Any]], stopping: set[tuple
         try:
             await change
         except (GatewayRefused, GatewayUnreachable) as error:
-            problem.set_content(f'<p class="be-problem" role="alert">{escape(str(error))}</p>')
+            problem.set_content(form_problem(error))
             return
         ui.navigate.to("/budgets")
 
@@ -192,7 +193,7 @@ async def _setter(view: View, budgets: list[dict[str, Any]], stopping: set[tuple
         try:
             usd = typed_usd(amount.value)
         except ValueError as error:
-            problem.set_content(f'<p class="be-problem" role="alert">{escape(str(error))}</p>')
+            problem.set_content(form_problem(error))
             return
         budget = {"scope": scope.value, "name": whose, "month_usd": usd, "stops": bool(stops.value)}
         await attempt(view.gateway.put(BUDGETS, budget))
@@ -203,6 +204,7 @@ async def _setter(view: View, budgets: list[dict[str, Any]], stopping: set[tuple
 
     def ask_first() -> None:
         if gone.value is None:
+            problem.set_content(form_problem(ValueError("Choose the budget to remove.")))
             return
         ends = next(one["stops"] for one in budgets if f"{one['scope']} {one['name']}" == gone.value)
         then = "Requests are no longer refused for it" if ends else "Nothing warns of it any more"

@@ -9,6 +9,7 @@ from urllib.parse import urlencode
 from nicegui import ui
 
 from dashboards import display, key_form, markup
+from dashboards.form_problem import form_problem
 from dashboards.frame import View, confirm, grid, html, panel
 from dashboards.gateway_client import GatewayRefused, GatewayUnreachable
 from dashboards.key_fields import KeyFields
@@ -106,7 +107,7 @@ def _creator(view: View, models: Sequence[str]) -> None:
         try:
             made = await view.gateway.post(KEYS, {"role": role.value, **fields.read()})
         except (ValueError, GatewayRefused, GatewayUnreachable) as error:
-            result.set_content(_problem(error))
+            result.set_content(form_problem(error))
             return
         result.set_content(
             f'<p class="be-fine" role="status">{escape(made["name"])} may start now. Copy the key: it is not shown '
@@ -114,10 +115,6 @@ def _creator(view: View, models: Sequence[str]) -> None:
         )
 
     on_press(button, create)
-
-
-def _problem(error: Exception) -> str:
-    return f'<p class="be-problem" role="alert">{escape(str(error))}</p>'
 
 
 def _search(keys: KeyList, find: str) -> str:
@@ -263,7 +260,7 @@ class _Changer:
         try:
             made = await self._view.gateway.post(f"{self._path}/rotate", {"overlap_seconds": self._overlap.value})
         except (GatewayRefused, GatewayUnreachable) as error:
-            self._problem.set_content(_problem(error))
+            self._problem.set_content(form_problem(error))
             return
         self._working[made["id"]] = {name: value for name, value in made.items() if name != "key"}
         self._show_old()
@@ -289,7 +286,7 @@ class _Changer:
                 now = next(one["limits"] for one in listed if one["id"] == self._chosen.value)
                 change["limits"] = key_form.merged(self._shown["limits"], change["limits"], now)
         except (ValueError, GatewayRefused, GatewayUnreachable) as error:
-            self._problem.set_content(_problem(error))
+            self._problem.set_content(form_problem(error))
             return
         if change:
             await self._attempt(self._view.gateway.patch(self._path, change, limit=0))
@@ -308,6 +305,6 @@ class _Changer:
         try:
             await change
         except (GatewayRefused, GatewayUnreachable) as error:
-            self._problem.set_content(_problem(error))
+            self._problem.set_content(form_problem(error))
             return
         ui.navigate.to(self._afterwards)

@@ -138,6 +138,10 @@ def test_the_form_edits_the_text(browser: webdriver.Chrome, running: Running) ->
 def test_finance_sets_a_budget_and_sees_it_used(browser: webdriver.Chrome, running: Running) -> None:
     go(browser, running, "/budgets")
     see(browser, "Chance of exceeding")
+    button(browser, "Set budget").click()
+    see(browser, "Dollars a month: is not an amount of dollars")
+    button(browser, "Remove").click()
+    see(browser, "Choose the budget to remove.")
     browser.find_element(By.CSS_SELECTOR, "input[aria-label='Name']").send_keys("search" + Keys.TAB)
     browser.find_element(By.CSS_SELECTOR, "input[aria-label='Dollars a month']").send_keys("$1,234.50" + Keys.TAB)
     browser.find_element(By.CLASS_NAME, "q-checkbox").click()

@@ -129,3 +129,19 @@ def test_a_misspelt_field_is_told_which_is_meant(text: str, said: str) -> None:
     with pytest.raises(ConfigurationError, match="is not a known field") as caught:
         validate_yaml(Outer, text, "f")
     assert next(line for line in str(caught.value).splitlines() if "not a known" in line).endswith(said)
+
+
+class Named(BaseModel):
+    name: str = Field(min_length=1, max_length=3)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("name: ''", "name: is too short: its least length is 1"),
+        ("name: abcd", "name: is too long: its greatest length is 3"),
+    ],
+)
+def test_a_text_of_a_wrong_length_is_told_the_right_one(text: str, said: str) -> None:
+    with pytest.raises(ConfigurationError, match=said):
+        validate_yaml(Named, text, "f")
