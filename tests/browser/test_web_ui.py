@@ -188,6 +188,17 @@ def test_the_sliders_of_break_even_stay_in_the_window_of_a_tablet(
         browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
 
+def test_all_of_the_keys_table_is_in_the_window_of_a_laptop(browser: webdriver.Chrome, running: Running) -> None:
+    metrics = {"width": 1280, "height": 860, "deviceScaleFactor": 1, "mobile": False}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    try:
+        go(browser, running, "/keys")
+        table = browser.find_element(By.CLASS_NAME, "be-scroll")
+        assert browser.execute_script("return arguments[0].scrollWidth - arguments[0].clientWidth", table) == 0
+    finally:
+        browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
 def test_a_long_name_stays_in_its_column_on_a_phone(browser: webdriver.Chrome, running: Running) -> None:
     browser.execute_cdp_cmd(
         "Emulation.setDeviceMetricsOverride", {"width": 360, "height": 800, "deviceScaleFactor": 1, "mobile": True}
