@@ -35,6 +35,8 @@ class Shedding:
     """Wraps the application. Health, metrics and administration are never refused for what others do: they say what is
     going on. `bound` says how long each body may be.
 
+    A request takes a place once its body is there, or its key is known: strangers could take them all and send no more.
+
     A refusal is raised from `receive`, so that each endpoint tells it in its own error format.
     """
 
@@ -64,32 +66,41 @@ class Shedding:
             return
         load = self._load
         body_bytes, most, is_read = 0, UNASKED_BYTES, False
-        is_whole = _is_whole(scope)
+        is_whole = is_counted = _is_whole(scope)
         began = 0.0 if is_whole else asyncio.get_running_loop().time()
 
         async def counted() -> Message:
-            nonlocal body_bytes, most, is_read
+            nonlocal body_bytes, most, is_read, is_counted
             if is_read:
                 return await receive()
-            if load.requests > self._max_requests:
-                raise self._refusal(f"{self._max_requests:,} requests are under way here")
+            if is_counted:
+                self._require_place()
             message = await (receive() if is_whole else self._in_time(scope, receive, began, body_bytes))
             size = len(message.get("body", b""))
             body_bytes += size
             load.buffered_bytes += size
             is_read = not message.get("more_body", False)
-            if body_bytes > most:
+            if body_bytes > most or not (is_read or is_counted):
                 most = self._bound(scope, body_bytes)
+            if not is_counted:
+                load.requests += 1
+                is_counted = True
+                self._require_place()
             if load.buffered_bytes > self._max_buffered_bytes:
                 raise self._refusal(f"the requests under way hold {self._max_buffered_bytes >> 20:,} MB")
             return message
 
-        load.requests += 1
+        load.requests += is_counted
         try:
             await self._app(scope, counted, send)
         finally:
-            load.requests -= 1
+            load.requests -= is_counted
             load.buffered_bytes -= body_bytes
+
+    def _require_place(self) -> None:
+        """Raises Overloaded."""
+        if self._load.requests > self._max_requests:
+            raise self._refusal(f"{self._max_requests:,} requests are under way here")
 
     def _bounded(self, scope: Scope, receive: Receive) -> Receive:
         """Of one that is never refused for what others do."""

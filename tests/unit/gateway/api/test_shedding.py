@@ -88,6 +88,33 @@ async def test_more_requests_than_allowed_are_refused_and_room_is_made_again() -
     assert endpoint.bodies == [5, 5, 5]
 
 
+@pytest.mark.parametrize("begun", [(), (1, 1, 1)], ids=["a head alone", "a part of a body"])
+async def test_a_stranger_takes_no_place_while_its_body_does_not_come(begun: tuple[int, ...]) -> None:
+    """As many of them as there are places, a byte each, kept everybody else out for a minute."""
+
+    def bound(scope: Scope, came: int) -> int:
+        if scope.get("headers"):
+            return 1 << 20
+        raise Overloaded("Who are you?", retry_after_seconds=1.0)
+
+    endpoint, load = Endpoint(), Load()
+    shedding = Shedding(endpoint, load, bound, max_requests=2, max_buffered_bytes=1000)
+    strangers = [asyncio.ensure_future(call(shedding, parts(*begun))) for _ in range(9)]
+    callers = [asyncio.ensure_future(call(shedding, parts(5))) for _ in range(2)]
+    await all_started(load, 2)
+    assert endpoint.bodies == [5, 5]
+    assert [str(one) for one in endpoint.refused] == ["Who are you?"] * 9 * bool(begun)
+    scope = {"type": "http", "method": "POST", "path": "/v1/chat/completions", "headers": [(b"x", b"y")]}
+    await shedding(scope, parts(1, 1), nowhere)
+    assert "2 requests are under way" in str(endpoint.refused[-1]), "a known one has to find a place as well"
+    endpoint.go.set()
+    await asyncio.gather(*callers)
+    for one in strangers:
+        one.cancel()
+    await asyncio.gather(*strangers, return_exceptions=True)
+    assert (load.requests, load.buffered_bytes) == (0, 0)
+
+
 async def test_bodies_are_bounded_all_together() -> None:
     endpoint, load = Endpoint(), Load()
     shedding = Shedding(endpoint, load, known, max_requests=100, max_buffered_bytes=3 << 20)
@@ -169,5 +196,6 @@ async def test_whose_a_long_body_is_is_asked_once_and_before_the_rest_of_it(path
     assert [str(error) for error in endpoint.refused] == ["Who are you?"]
     scope = {"type": "http", "method": method, "path": path, "headers": [(b"authorization", b"Bearer k")]}
     await shedding(scope, parts(UNASKED_BYTES, 1, 100), nowhere)
-    assert asked == [UNASKED_BYTES + 1, UNASKED_BYTES + 1]
+    came = UNASKED_BYTES + (path != "/v1/chat/completions")  # where there are places to take: of the first part
+    assert asked == [came, came]
     assert endpoint.bodies == [UNASKED_BYTES, UNASKED_BYTES + 101]
