@@ -16,6 +16,7 @@ from joserfc.jwk import OctKey, RSAKey
 from dashboards.gateway_client import GatewayClient
 from dashboards.oidc import OidcProvider, OidcSettings
 from dashboards.oidc_sign_in import CONFIGURATION, OWN_KEY, build_oidc, read_oidc
+from dashboards.path_prefix import Prefixed
 from dashboards.security import COOKIE
 from dashboards.sessions import Sessions, SignInLimit
 from dashboards.sign_in import build_sign_in
@@ -68,6 +69,16 @@ def test_a_person_gets_a_session_and_a_key_of_their_own_for_a_day() -> None:
     [made] = rig.gateway.made
     assert (made["name"], made["role"], made["tags"]) == ("ann@corp.example", "finance", ["web-ui"])
     assert made["expires_at_us"] == (NOW + 24 * 3600) * 1_000_000
+
+
+def test_under_a_path_a_person_comes_back_to_it_and_their_cookies_go_nowhere_else() -> None:
+    rig = Rig()
+    browser = TestClient(Prefixed(rig.app, "/breakeven"), base_url="http://127.0.0.1:8081", follow_redirects=False)
+    answer = rig.provider.agree(browser.get("/breakeven/ui/oidc/start").headers["location"])
+    assert [one.path for one in browser.cookies.jar] == ["/breakeven/ui/oidc"]
+    back = browser.get("/breakeven/ui/oidc/callback", params=answer)
+    assert back.headers["location"] == "/breakeven/ui/"
+    assert {one.name: one.path for one in browser.cookies.jar} == {COOKIE: "/breakeven/ui"}
 
 
 def test_who_was_on_the_way_to_a_page_comes_to_it() -> None:
