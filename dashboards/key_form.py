@@ -32,6 +32,12 @@ def expires_at_us(day: str | None) -> int | None:
     return (datetime(last.year, last.month, last.day, tzinfo=UTC) + timedelta(days=1) - EPOCH) // MICROSECOND
 
 
+def require_to_come(expires_at_us: int | None, now_us: int) -> None:
+    """Raises ValueError, in a sentence, where a key would have ended already."""
+    if expires_at_us is not None and expires_at_us <= now_us:
+        raise ValueError(f"The last day {last_day(expires_at_us)} is past. To end a key now, revoke it.")
+
+
 def quotas_text(quotas: Mapping[str, Mapping[str, Any]]) -> str:
     """`premium=100/day`, as the command line takes it."""
     return ", ".join(f"{tier}={quota['requests']}/{quota.get('window', 'day')}" for tier, quota in quotas.items())

@@ -105,7 +105,9 @@ def _creator(view: View, models: Sequence[str]) -> None:
 
     async def create() -> None:
         try:
-            made = await view.gateway.post(KEYS, {"role": role.value, **fields.read()})
+            asked = fields.read()
+            key_form.require_to_come(asked["expires_at_us"], time.time_ns() // 1000)
+            made = await view.gateway.post(KEYS, {"role": role.value, **asked})
         except (ValueError, GatewayRefused, GatewayUnreachable) as error:
             result.set_content(form_problem(error))
             return
@@ -281,6 +283,7 @@ class _Changer:
     async def _save(self) -> None:
         try:
             change = key_form.changed(self._shown, self._fields.read())
+            key_form.require_to_come(change.get("expires_at_us"), time.time_ns() // 1000)
             if "limits" in change:
                 listed = (await self._view.gateway.get(KEYS, find=self._chosen.value))["keys"]
                 now = next(one["limits"] for one in listed if one["id"] == self._chosen.value)

@@ -5,7 +5,16 @@ from typing import Any
 
 import pytest
 
-from dashboards.key_form import changed, expires_at_us, last_day, merged, quotas, quotas_text, words
+from dashboards.key_form import (
+    changed,
+    expires_at_us,
+    last_day,
+    merged,
+    quotas,
+    quotas_text,
+    require_to_come,
+    words,
+)
 from gateway.instants import DAY_US
 
 
@@ -68,3 +77,12 @@ def test_a_limit_that_someone_else_set_meanwhile_stays() -> None:
     without_rate = {"budget_usd": "100", "budget_window": "month"}
     assert merged(before, without_rate, lowered) == {"budget_usd": "20", "tokens_per_minute": 9}
     assert merged({}, without_rate, {"tokens_per_minute": 9}) == {**without_rate, "tokens_per_minute": 9}
+
+
+def test_a_key_that_would_have_ended_already_is_told_its_day_and_not_a_count_of_microseconds() -> None:
+    end = expires_at_us("2026-11-24")
+    assert end is not None
+    require_to_come(end, end - 1)
+    require_to_come(None, end)
+    with pytest.raises(ValueError, match="The last day 2026-11-24 is past"):
+        require_to_come(end, end)
