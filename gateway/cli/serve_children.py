@@ -42,7 +42,7 @@ def plan_children(home: Home, settings: Settings, *, host: str, port: int, with_
     """Where everything will listen; nothing is started yet."""
     url, ui_port = local_url(host, port), free_port(prefer=port + 1)
     engine_url = f"http://127.0.0.1:{free_port()}/v1" if settings.engine.is_enabled else None
-    prefix, withheld = settings.server.ui_path_prefix, secrets_in(settings)
+    prefix, withheld = settings.ui_path_prefix, secrets_in(settings)
     ui = ui_supervisor(home, gateway_url=url, port=ui_port, path_prefix=prefix, withheld=withheld) if with_ui else None
     supervisors = [ui.supervisor] if ui else []
     if engine_url is not None:

@@ -41,7 +41,7 @@ def ui_supervisor(
         command += ["--path-prefix", path_prefix]
     environment = {"PYTHONUNBUFFERED": "1"}
     child = Supervisor("web UI", command, home.ui_log, environment, withheld=withheld)
-    return WebUi(child, f"http://127.0.0.1:{port}/ui")
+    return WebUi(child, f"http://127.0.0.1:{port}{path_prefix}/ui")
 
 
 async def allow_company_sign_in(ui: WebUi | None, oidc: OidcSignIn | None, home: Home, keys: KeyStore) -> None:

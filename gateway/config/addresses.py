@@ -72,9 +72,7 @@ def parse_listening_host(text: str) -> str:
 def parse_path_prefix(text: str) -> str:
     """What a proxy has put before /ui; "" where it has not."""
     if not PATH_PREFIX.fullmatch(text) or f"{text}/".startswith("/ui/"):
-        raise ValueError(
-            "must be a path as in /breakeven, which the proxy has put before /ui and which /ui cannot begin"
-        )
+        raise ValueError("must be a path as in /breakeven, which the proxy has put before /ui, and /ui cannot begin it")
     return text.rstrip("/")
 
 

@@ -3,6 +3,7 @@
 from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Literal, cast
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
@@ -255,6 +256,19 @@ class Settings(Strict):
     shadow_calls: ShadowSettings = ShadowSettings()
     notices: NoticeSettings = NoticeSettings()
     sign_in: SignInSettings = SignInSettings()
+
+    @property
+    def ui_path_prefix(self) -> str:
+        """As said, or as in the address at which people come back from signing in."""
+        oidc = self.sign_in.oidc
+        return self.server.ui_path_prefix or (urlsplit(oidc.public_url).path.rstrip("/") if oidc else "")
+
+    @model_validator(mode="after")
+    def _one_path_of_the_ui(self) -> "Settings":
+        oidc = self.sign_in.oidc
+        if oidc is not None and urlsplit(oidc.public_url).path.rstrip("/") != self.ui_path_prefix:
+            raise ValueError("the path of sign_in.oidc.public_url must be server.ui_path_prefix, or leave that out")
+        return self
 
 
 def load_settings(home: Home) -> Settings:

@@ -60,6 +60,7 @@ def test_the_web_ui_is_told_under_which_path_it_is(tmp_path: Path, prefix: str, 
     assert ui is not None
     command = ui.supervisor.command
     assert command[command.index("--exit-with-parent") + 2 :] == told
+    assert ui.url == f"http://127.0.0.1:2{prefix}/ui", "its cookies go nowhere else, at its own machine too"
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,10 @@ def test_the_path_before_the_web_ui(given: str, taken: str) -> None:
 
 @pytest.mark.parametrize("given", ["breakeven", "https://intranet/breakeven", "//x", "/a/../b", "/a b", "/ui", "/ui/x"])
 def test_what_is_no_path_before_the_web_ui(given: str) -> None:
-    with pytest.raises(ValueError, match="must be a path as in /breakeven"):
+    with pytest.raises(
+        ValueError,
+        match="must be a path as in /breakeven",
+    ):
         parse_path_prefix(given)
 
 

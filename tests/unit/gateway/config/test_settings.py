@@ -131,3 +131,29 @@ def test_a_missing_provider_key_and_a_missing_file_are_named(home: Home) -> None
     home.config_file.unlink()
     with pytest.raises(ConfigurationError, match="`breakeven serve` writes a first one"):
         load_settings(home)
+
+
+def with_ui_at(public_url: str | None, prefix: str) -> Settings:
+    oidc = f"{{issuer: 'https://id.example', client_id: x, client_secret_env: X, public_url: '{public_url}'}}"
+    sign_in = f"sign_in: {{oidc: {oidc}}}\n" if public_url is not None else ""
+    return validate_yaml(Settings, f"{sign_in}server: {{ui_path_prefix: '{prefix}'}}\n", "f")
+
+
+@pytest.mark.parametrize(
+    ("public_url", "prefix", "expected"),
+    [
+        (None, "", ""),
+        (None, "/breakeven/", "/breakeven"),
+        ("https://intranet.example/breakeven/", "", "/breakeven"),
+        ("https://intranet.example/breakeven", "/breakeven", "/breakeven"),
+        ("https://llm.example", "", ""),
+    ],
+)
+def test_the_path_of_the_web_ui_is_said_once(public_url: str | None, prefix: str, expected: str) -> None:
+    assert with_ui_at(public_url, prefix).ui_path_prefix == expected
+
+
+def test_people_come_back_from_signing_in_to_where_the_pages_are() -> None:
+    for public_url in ("https://llm.example", "https://intranet.example/other"):
+        with pytest.raises(ConfigurationError, match=r"must be server\.ui_path_prefix, or leave that out"):
+            with_ui_at(public_url, "/breakeven")
