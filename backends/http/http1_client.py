@@ -25,6 +25,8 @@ LOCAL_KEEP_ALIVE_SECONDS: Final = 4.0
 then would be lost."""
 UNKNOWN_ISSUER: Final = (18, 19, 20, 21)
 """OpenSSL's numbers of a certificate that it cannot lead back to anybody whom this machine trusts."""
+AGAINST_RFC_5280: Final = range(80, 95)
+"""OpenSSL's numbers of what a certificate, or its CA's, lacks of that; Python asks for it since 3.13."""
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 
 
@@ -145,11 +147,18 @@ def _why(error: BaseException) -> str:
     """Callers hear it too: it names no host."""
     if isinstance(error, ssl.SSLCertVerificationError):
         reason = error.verify_message.partition(",")[0]  # the name that was expected follows
-        own = "; SSL_CERT_FILE can name your own CA's file" if error.verify_code in UNKNOWN_ISSUER else ""
-        return f"its certificate is refused: {reason}{own}"
+        return f"its certificate is refused: {reason}{_remedy(error.verify_code)}"
     if isinstance(error, socket.gaierror):
         return f"its host name is not resolved: {error.strerror}"
     return type(error).__name__
+
+
+def _remedy(verify_code: int) -> str:
+    if verify_code in UNKNOWN_ISSUER:
+        return "; SSL_CERT_FILE can name your own CA's file"
+    if verify_code in AGAINST_RFC_5280:
+        return "; from Python 3.13 on it has to keep to RFC 5280, as has its CA's: make them anew"
+    return ""
 
 
 def _request_head(method: str, target: _Target, headers: Mapping[str, str], body: bytes | None) -> bytes:

@@ -15,6 +15,9 @@ from backends.errors import ConnectFailed
 from backends.protocol import Timeouts
 from tests.unit.backends.http.test_http1_client import OK, client, fetch, says, server
 
+LOOPBACK = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
+CA = x509.BasicConstraints(ca=True, path_length=None)
+
 
 async def test_a_certificate_nobody_vouches_for_is_refused_before_anything_is_sent(tmp_path: Path) -> None:
     seen: list[bytes] = []
@@ -43,22 +46,62 @@ async def test_tls_to_whom_we_trust(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         assert await fetch(made, url) == (200, b"ok")
 
 
+async def test_what_a_ca_of_old_left_out_is_told_with_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python 3.13 and later are as strict by themselves: what was called from 3.12 is not after an upgrade."""
+    tls = issued_by_an_own_ca(tmp_path)
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))
+    create = ssl.create_default_context
+
+    def strict() -> ssl.SSLContext:
+        context = create()
+        context.verify_flags |= ssl.VERIFY_X509_STRICT
+        return context
+
+    monkeypatch.setattr(ssl, "create_default_context", strict)
+    async with server(says(OK), tls) as url, client() as made:
+        with pytest.raises(ConnectFailed, match=r"refused: Missing Authority Key Identifier; from Python 3\.13 on"):
+            await fetch(made, url)
+
+
 def self_signed(folder: Path) -> ssl.SSLContext:
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "test")])
-    now = datetime.datetime.now(datetime.UTC)
+    key, name = ec.generate_private_key(ec.SECP256R1()), named("test")
     certificate = (
-        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(days=1))
-        .not_valid_after(now + datetime.timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .sign(key, hashes.SHA256())
-    )
+        unsigned(name, name, key).add_extension(LOOPBACK, critical=False).add_extension(CA, critical=True)
+    ).sign(key, hashes.SHA256())
+    return serving(folder, key, certificate)
+
+
+def issued_by_an_own_ca(folder: Path) -> ssl.SSLContext:
+    """As short guides make them: it does not name the key that signed it, nor its CA's what that key is for."""
+    key, authority_key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
+    name = named("authority")
+    authority = unsigned(name, name, authority_key).add_extension(CA, critical=True)
+    certificate = unsigned(name, named("test"), key).add_extension(LOOPBACK, critical=False)
+    (folder / "ca.pem").write_bytes(pem(authority.sign(authority_key, hashes.SHA256())))
+    return serving(folder, key, certificate.sign(authority_key, hashes.SHA256()))
+
+
+def named(name: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
+
+
+def unsigned(issuer: x509.Name, subject: x509.Name, key: ec.EllipticCurvePrivateKey) -> x509.CertificateBuilder:
+    now, day = datetime.datetime.now(datetime.UTC), datetime.timedelta(days=1)
+    made = x509.CertificateBuilder(issuer, subject, key.public_key(), x509.random_serial_number())
+    return made.not_valid_before(now - day).not_valid_after(now + day)
+
+
+def pem(certificate: x509.Certificate) -> bytes:
+    return certificate.public_bytes(serialization.Encoding.PEM)
+
+
+def serving(folder: Path, key: ec.EllipticCurvePrivateKey, certificate: x509.Certificate) -> ssl.SSLContext:
     plain = serialization.NoEncryption()
-    pem = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, plain)
-    (folder / "key.pem").write_bytes(pem)
-    (folder / "certificate.pem").write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+    written = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, plain)
+    (folder / "key.pem").write_bytes(written)
+    (folder / "certificate.pem").write_bytes(pem(certificate))
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(folder / "certificate.pem", folder / "key.pem")
     return context
