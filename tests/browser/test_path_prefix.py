@@ -72,6 +72,7 @@ def test_no_page_asks_for_anything_outside_the_path(
     _follow_links(chromium)
     _sliders_and_editor(chromium, shared_host)
     button(chromium, "Light / dark").click()
+    patient(chromium).until(lambda browser: browser.get_cookie("breakeven_theme") is not None)
     theme = chromium.get_cookie("breakeven_theme")
     assert theme is not None
     assert theme["path"] == f"{PREFIX}/ui"
