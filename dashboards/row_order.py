@@ -61,6 +61,6 @@ def in_order(rows: Sequence[Row], order: Order, name_of: Callable[[str, str], st
         value = row["group"][order.column]
         return name_of(order.column, value).casefold() if value else None
 
-    known = [(value, row) for row in rows if (value := value_of(row)) is not None]
-    known.sort(key=lambda one: one[0], reverse=order.is_falling)  # type: ignore[arg-type,return-value]
+    known: list[tuple[Any, Row]] = [(value, row) for row in rows if (value := value_of(row)) is not None]
+    known.sort(key=lambda one: one[0], reverse=order.is_falling)
     return [*(row for _, row in known), *(row for row in rows if value_of(row) is None)]

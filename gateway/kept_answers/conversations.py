@@ -11,7 +11,7 @@ import os
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final, Protocol, cast
 
 import msgspec
@@ -282,7 +282,6 @@ class _Keeping:
     resumed: Resumed
     response_id: str
     content_type: str = ""
-    ending: bytes = field(default=b"")
 
     @property
     def is_gone(self) -> bool:
