@@ -1,4 +1,4 @@
-"""Everything the gateway refuses or fails at, as one tree. The HTTP status of each is chosen in api/openai_errors.py.
+"""Everything the gateway refuses or fails at, as one tree. The HTTP status of each is chosen in openai_errors.py.
 
 BreakevenError
 ├── ConfigurationError       file, line and field of what is wrong; stops the start

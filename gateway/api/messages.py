@@ -5,9 +5,9 @@ from starlette.types import Send
 from backends.endpoints.messages_events import OpenBlock, messages_error
 from backends.protocol import Chunk, Operation
 from gateway.api.asgi_caller import AsgiCaller
-from gateway.api.openai_errors import status_of
 from gateway.api.token_path import TokenPath
 from gateway.errors import BreakevenError, UpstreamFailed
+from gateway.openai_errors import status_of
 
 ENDPOINTS: dict[str, Operation] = {
     "/v1/messages": "messages",

@@ -10,12 +10,12 @@ from starlette.types import Receive, Scope, Send
 from backends.protocol import TRACE_HEADERS, VENDOR_HEADERS, Operation
 from gateway.api.asgi_caller import AsgiCaller, while_connected
 from gateway.api.once import KEY_HEADER, SendSink, as_send, idempotency_key
-from gateway.api.openai_errors import body_of, headers_of, status_of
 from gateway.api.unpacking import Unpacker
 from gateway.errors import BodyTooLarge, BreakevenError, InvalidRequest
 from gateway.ids import new_request_id
 from gateway.kept_answers.idempotency import Idempotency, Sink
 from gateway.kept_answers.response_cache import DEFAULT_SECONDS, vendor_text
+from gateway.openai_errors import body_of, headers_of, status_of
 from gateway.pipeline import Caller, Incoming
 from gateway.request.answer_parts import id_header
 from gateway.request.encodings import without_byte_order_mark
