@@ -3,26 +3,20 @@
 The request's id is authenticated with its text: a row that is moved to another request does not open.
 """
 
-import os
-import zlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
-from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from gateway.clock import now_us
-from gateway.errors import StateError
 from gateway.kept_answers.body_keeper import Bodies
 from gateway.storage.database import writing
 from gateway.storage.rows.interned import insert_or_ignore
 from gateway.storage.sql.audit import append_audit
+from gateway.storage.sql.sealed import Seal
 from gateway.storage.tables import request_bodies
-
-NONCE_BYTES = 12
 
 
 class SqlBodies:
@@ -30,7 +24,7 @@ class SqlBodies:
 
     def __init__(self, engine: AsyncEngine, key: bytes, *, now_us: Callable[[], int] = now_us) -> None:
         self._engine = engine
-        self._cipher = AESGCM(key)
+        self._seal = Seal(key, "bodies-key")
         self._now_us = now_us
 
     async def put(self, batch: Sequence[Bodies]) -> None:
@@ -50,15 +44,8 @@ class SqlBodies:
             row = (await connection.execute(query.where(request_bodies.c.request_id == number))).first()
         if row is None:
             return None
-        sealed = bytes(row.sealed)
-        try:
-            plain = self._cipher.decrypt(sealed[:NONCE_BYTES], sealed[NONCE_BYTES:], number)
-        except InvalidTag as error:
-            raise StateError(
-                f"the stored text of request {request_id} does not open with this deployment's bodies-key; "
-                "restore that file from the machine that stored it"
-            ) from error
-        request, answer = msgspec.msgpack.decode(zlib.decompress(plain), type=tuple[bytes, bytes])
+        plain = self._seal.open(number, bytes(row.sealed), f"the stored text of request {request_id}")
+        request, answer = msgspec.msgpack.decode(plain, type=tuple[bytes, bytes])
         return Bodies(request_id, row.key_id, request, answer)
 
     async def read(self, request_id: str, *, reader: str) -> Bodies | None:
@@ -72,11 +59,10 @@ class SqlBodies:
         return found
 
     def _sealed(self, bodies: Bodies) -> dict[str, Any]:
-        number, nonce = bytes.fromhex(bodies.request_id), os.urandom(NONCE_BYTES)
-        plain = zlib.compress(msgspec.msgpack.encode((bodies.request, bodies.answer)))
+        number = bytes.fromhex(bodies.request_id)
         return {
             "request_id": number,
             "stored_at_us": self._now_us(),
             "key_id": bodies.key_id,
-            "sealed": nonce + self._cipher.encrypt(nonce, plain, number),
+            "sealed": self._seal.close(number, msgspec.msgpack.encode((bodies.request, bodies.answer))),
         }
