@@ -216,6 +216,19 @@ class KeptAnswerSettings(Strict):
     response_hours: float | None = Field(default=None, ge=0, le=24 * 30)
 
 
+class BatchSettings(Strict):
+    """Requests that can wait, sent as a file. `at_once` of them are asked at a time by each worker (0: there are no
+    batches), and they leave `leave_free_slots` of an engine to others. Files are kept for `keep_days`, up to
+    `max_stored_megabytes` of each team."""
+
+    at_once: int = Field(default=8, ge=0, le=1000)
+    leave_free_slots: int = Field(default=1, ge=0)
+    max_requests: int = Field(default=50_000, ge=1, le=1_000_000)
+    max_file_megabytes: int = Field(default=100, ge=1, le=1024)
+    max_stored_megabytes: int = Field(default=1024, ge=1)
+    keep_days: int = Field(default=30, ge=8, le=MOST_DAYS)
+
+
 class TelemetrySettings(Strict):
     """OpenTelemetry over OTLP/HTTP to a collector, as in http://collector:4318; needs the otel extra."""
 
@@ -249,6 +262,7 @@ class Settings(Strict):
     limits: LimitSettings = LimitSettings()
     tiers: dict[str, list[str]] = Field(default_factory=dict[str, list[str]])
     kept_answers: KeptAnswerSettings = KeptAnswerSettings()
+    batches: BatchSettings = BatchSettings()
     telemetry: TelemetrySettings = TelemetrySettings()
     price_overrides: list[str] = Field(default_factory=list[str])
     simulated_hosted: Literal["when_no_key", "never"] = "when_no_key"

@@ -368,6 +368,53 @@ request_bodies = Table(
     Index("ix_request_bodies_stored_at_us", "stored_at_us"),
 )
 
+# Files of callers and of their batches. One without a size has not come whole yet.
+files = Table(
+    "files",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("tenant", Text, nullable=False),
+    Column("purpose", Text, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("size_bytes", BigInteger),
+    Column("created_at_us", BigInteger, nullable=False),
+    Column("expires_at_us", BigInteger, nullable=False),
+    Index("ix_files_tenant", "tenant", "id"),
+    Index("ix_files_expires_at_us", "expires_at_us"),
+)
+
+# Encrypted. Of an upload pieces of its bytes; of what a batch writes the results of its lines, by their places.
+file_parts = Table(
+    "file_parts",
+    metadata,
+    Column("file_id", Text, primary_key=True),
+    Column("place", Integer, primary_key=True, autoincrement=False),
+    Column("sealed", LargeBinary, nullable=False),
+)
+
+batches = Table(
+    "batches",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("tenant", Text, nullable=False),
+    Column("key_id", Text, nullable=False),
+    Column("status", Text, nullable=False),
+    Column("created_at_us", BigInteger, nullable=False),
+    Column("deadline_us", BigInteger, nullable=False),
+    Column("keep_us", BigInteger, nullable=False),
+    Column("input_file_id", Text, nullable=False),
+    Column("output_file_id", Text, nullable=False),
+    Column("error_file_id", Text, nullable=False),
+    Column("asked", Text, nullable=False),
+    Column("progress", Text, nullable=False),
+    Column("problems", Text, nullable=False),
+    Column("times_us", Text, nullable=False),
+    Column("runner", Text),  # who works on it, until when
+    Column("leased_until_us", BigInteger, nullable=False),
+    Index("ix_batches_tenant", "tenant", "id"),
+    Index("ix_batches_status", "status"),
+)
+
 state = Table(
     "state",
     metadata,

@@ -1,21 +1,26 @@
 """Every store that one process opens on its database."""
 
+import hashlib
+import hmac
 from dataclasses import dataclass
 
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from gateway.config.home import Home
 from gateway.storage.sql.audit import SqlAuditLog
+from gateway.storage.sql.batches import SqlBatches
 from gateway.storage.sql.bodies import SqlBodies
 from gateway.storage.sql.budgets import SqlBudgets
 from gateway.storage.sql.entries import SqlEntries
 from gateway.storage.sql.feedback import SqlFeedback
+from gateway.storage.sql.files import SqlFiles
 from gateway.storage.sql.keys import SqlKeyStore
 from gateway.storage.sql.ledger import SqlLedger
 from gateway.storage.sql.notices import SqlNotices
 from gateway.storage.sql.rents import SqlRents
 from gateway.storage.sql.reports import SqlReports
 from gateway.storage.sql.rules import SqlRulesStore
+from gateway.storage.sql.sealed import Seal
 from gateway.storage.sql.secrets import SqlSecrets
 
 
@@ -24,10 +29,12 @@ class SqlStores:
     """What each of them does is said by the protocol it fulfils."""
 
     audit: SqlAuditLog
+    batches: SqlBatches
     bodies: SqlBodies
     budgets: SqlBudgets
     entries: SqlEntries
     feedback: SqlFeedback
+    files: SqlFiles
     keys: SqlKeyStore
     ledger: SqlLedger
     notices: SqlNotices
@@ -39,17 +46,21 @@ class SqlStores:
 
 def open_stores(database: AsyncEngine, home: Home) -> SqlStores:
     """Nothing is read yet but the home's two secrets."""
+    pepper = home.pepper()
+    files = SqlFiles(database, Seal(hmac.digest(pepper, b"stored files", hashlib.sha256), "pepper"))
     return SqlStores(
         audit=SqlAuditLog(database),
+        batches=SqlBatches(database, files),
         bodies=SqlBodies(database, home.bodies_key()),
         budgets=SqlBudgets(database),
         entries=SqlEntries(database),
         feedback=SqlFeedback(database),
-        keys=SqlKeyStore(database, home.pepper()),
+        files=files,
+        keys=SqlKeyStore(database, pepper),
         ledger=SqlLedger(database),
         notices=SqlNotices(database),
         rents=SqlRents(database),
         reports=SqlReports(database),
         rules=SqlRulesStore(database),
-        secrets=SqlSecrets(database, home.pepper()),
+        secrets=SqlSecrets(database, pepper),
     )

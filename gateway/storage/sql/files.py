@@ -1,0 +1,164 @@
+"""Files that callers uploaded and batches wrote: sealed, in parts, each of one tenant."""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+from sqlalchemy import ColumnElement, Select, delete, func, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+
+from gateway.batches.values import UNDER_WAY, Page, StoredFile
+from gateway.clock import now_us
+from gateway.errors import BodyTooLarge, Conflict
+from gateway.storage.database import writing
+from gateway.storage.sql.sealed import Seal
+from gateway.storage.tables import batches, file_parts, files
+
+READ_BYTES = 4 << 20
+"""Of parts that are fetched at a time, as they are stored."""
+
+
+class SqlFiles:
+    """See gateway.batches.values.FileStore."""
+
+    def __init__(self, engine: AsyncEngine, seal: Seal, *, now_us: Callable[[], int] = now_us) -> None:
+        self._engine = engine
+        self._seal = seal
+        self._now_us = now_us
+
+    async def stored_bytes(self, tenant: str) -> int:
+        query = select(func.coalesce(func.sum(files.c.size_bytes), 0)).where(files.c.tenant == tenant)
+        async with self._engine.connect() as connection:
+            return int((await connection.execute(query)).scalar_one())
+
+    async def write(self, file: StoredFile, parts: AsyncIterator[bytes], *, most_bytes: int) -> StoredFile:
+        async with writing(self._engine) as connection:
+            await connection.execute(
+                files.insert().values(
+                    id=file.id,
+                    tenant=file.tenant,
+                    purpose=file.purpose,
+                    name=file.name,
+                    created_at_us=file.created_at_us,
+                    expires_at_us=file.expires_at_us,
+                )
+            )
+        try:
+            size = await self._write_parts(file.id, parts, most_bytes)
+            async with writing(self._engine) as connection:
+                await connection.execute(update(files).where(files.c.id == file.id).values(size_bytes=size))
+        except BaseException:
+            await asyncio.shield(self._drop(file.id))
+            raise
+        return StoredFile(file.id, file.tenant, file.purpose, file.name, size, file.created_at_us, file.expires_at_us)
+
+    async def get(self, tenant: str, file_id: str) -> StoredFile | None:
+        async with self._engine.connect() as connection:
+            row = (await connection.execute(_whole(tenant).where(files.c.id == file_id))).mappings().first()
+        return None if row is None else StoredFile(**row)
+
+    async def list(self, tenant: str, page: Page, *, purpose: str | None) -> tuple[Sequence[StoredFile], bool]:
+        query = _whole(tenant)
+        if purpose is not None:
+            query = query.where(files.c.purpose == purpose)
+        async with self._engine.connect() as connection:
+            rows = (await connection.execute(paged(query, files.c.id, page))).mappings().all()
+        return [StoredFile(**row) for row in rows[: page.limit]], len(rows) > page.limit
+
+    async def delete(self, tenant: str, file_id: str) -> bool:
+        async with writing(self._engine) as connection:
+            there = await connection.execute(_whole(tenant).where(files.c.id == file_id))
+            if there.first() is None:
+                return False
+            needed = select(batches.c.id).where(batches.c.input_file_id == file_id, batches.c.status.in_(UNDER_WAY))
+            if (batch := (await connection.execute(needed.limit(1))).scalar()) is not None:
+                raise Conflict(
+                    f"The batch {batch} still reads this file: cancel it first, or wait.", code="file_in_use"
+                )
+            await drop_files(connection, [file_id])
+        return True
+
+    async def read(self, file_id: str) -> AsyncGenerator[bytes]:
+        query = select(file_parts.c.place, func.length(file_parts.c.sealed).label("size")).where(
+            file_parts.c.file_id == file_id
+        )
+        async with self._engine.connect() as connection:
+            sizes = (await connection.execute(query.order_by(file_parts.c.place))).all()
+        for first, last in _ranges([(row.place, row.size) for row in sizes]):
+            for place, sealed in await self._fetch(file_id, first, last):
+                yield await asyncio.to_thread(self._seal.open, _place(file_id, place), sealed, f"the file {file_id}")
+
+    def row(self, file_id: str, place: int, text: bytes) -> dict[str, object]:
+        """A part as it is stored."""
+        return {"file_id": file_id, "place": place, "sealed": self._seal.close(_place(file_id, place), text)}
+
+    async def _write_parts(self, file_id: str, parts: AsyncIterator[bytes], most_bytes: int) -> int:
+        size = place = 0
+        async for part in parts:
+            size += len(part)
+            if size > most_bytes:
+                raise BodyTooLarge(
+                    f"The file is larger than {most_bytes:,} bytes. Send it in several, or raise "
+                    "batches.max_file_megabytes or batches.max_stored_megabytes in breakeven.yaml.",
+                    code="file_too_large",
+                )
+            row = await asyncio.to_thread(self.row, file_id, place, part)
+            async with writing(self._engine) as connection:
+                await connection.execute(file_parts.insert().values(row))
+            place += 1
+        return size
+
+    async def _drop(self, file_id: str) -> None:
+        async with writing(self._engine) as connection:
+            await drop_files(connection, [file_id])
+
+    async def _fetch(self, file_id: str, first: int, last: int) -> Sequence[tuple[int, bytes]]:
+        query = select(file_parts.c.place, file_parts.c.sealed).where(
+            file_parts.c.file_id == file_id, file_parts.c.place.between(first, last)
+        )
+        async with self._engine.connect() as connection:
+            rows = (await connection.execute(query.order_by(file_parts.c.place))).all()
+        return [(row.place, bytes(row.sealed)) for row in rows]
+
+
+def _place(file_id: str, place: int) -> bytes:
+    return f"{file_id}:{place}".encode()
+
+
+def _whole(tenant: str) -> Select[*tuple[Any, ...]]:
+    columns = (
+        files.c.id,
+        files.c.tenant,
+        files.c.purpose,
+        files.c.name,
+        files.c.size_bytes,
+        files.c.created_at_us,
+        files.c.expires_at_us,
+    )
+    return select(*columns).where(files.c.tenant == tenant, files.c.size_bytes.is_not(None))
+
+
+def paged(query: Select[*tuple[Any, ...]], column: ColumnElement[str], page: Page) -> Select[*tuple[Any, ...]]:
+    """One row more than the page has, so that it shows whether there is more. Names sort by time."""
+    if page.after is not None:
+        query = query.where(column > page.after if page.is_oldest_first else column < page.after)
+    return query.order_by(column if page.is_oldest_first else column.desc()).limit(page.limit + 1)
+
+
+def _ranges(sizes: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """First and last places of parts that together have READ_BYTES, or of one that has more."""
+    first = last = None
+    held = 0
+    for place, size in sizes:
+        if first is not None and last is not None and held + size > READ_BYTES:
+            yield first, last
+            first, held = None, 0
+        first, last, held = place if first is None else first, place, held + size
+    if first is not None and last is not None:
+        yield first, last
+
+
+async def drop_files(connection: AsyncConnection, ids: Sequence[str]) -> None:
+    """With their parts."""
+    await connection.execute(delete(file_parts).where(file_parts.c.file_id.in_(ids)))
+    await connection.execute(delete(files).where(files.c.id.in_(ids)))

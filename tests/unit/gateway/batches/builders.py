@@ -1,0 +1,91 @@
+"""Batches with valid defaults, and stores in memory."""
+
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from typing import Any
+
+import msgspec
+
+from gateway.batches.values import Asked, Batch, LineResult, Page, StoredFile
+
+CHATS = "/v1/chat/completions"
+
+
+def make_batch(**changes: Any) -> Batch:
+    batch = Batch(
+        id="batch_1",
+        tenant="team red",
+        key_id="key-1",
+        status="validating",
+        created_at_us=0,
+        deadline_us=86_400_000_000,
+        keep_us=1,
+        input_file_id="file-in",
+        output_file_id="file-out",
+        error_file_id="file-err",
+        asked=Asked(CHATS, "24h"),
+    )
+    return msgspec.structs.replace(batch, **changes)
+
+
+class MemoryFiles:
+    """One file."""
+
+    def __init__(self, content: bytes) -> None:
+        self.content = content
+
+    async def stored_bytes(self, tenant: str) -> int:
+        return len(self.content)
+
+    async def write(self, file: StoredFile, parts: AsyncIterator[bytes], *, most_bytes: int) -> StoredFile:
+        raise NotImplementedError
+
+    async def get(self, tenant: str, file_id: str) -> StoredFile | None:
+        raise NotImplementedError
+
+    async def list(self, tenant: str, page: Page, *, purpose: str | None) -> tuple[Sequence[StoredFile], bool]:
+        raise NotImplementedError
+
+    async def delete(self, tenant: str, file_id: str) -> bool:
+        raise NotImplementedError
+
+    async def read(self, file_id: str) -> AsyncGenerator[bytes]:
+        for start in range(0, len(self.content), 100):
+            yield self.content[start : start + 100]
+
+
+class MemoryBatches:
+    """Keeps what is saved."""
+
+    def __init__(self) -> None:
+        self.saved: Batch = make_batch()
+        self.results: dict[int, LineResult] = {}
+        self.released = 0
+
+    async def create(self, batch: Batch, *, most_under_way: int) -> bool:
+        raise NotImplementedError
+
+    async def get(self, tenant: str, batch_id: str) -> Batch | None:
+        raise NotImplementedError
+
+    async def list(self, tenant: str, page: Page) -> tuple[Sequence[Batch], bool]:
+        raise NotImplementedError
+
+    async def cancel(self, tenant: str, batch_id: str) -> Batch | None:
+        raise NotImplementedError
+
+    async def claim(self, runner: str, *, seconds: float, most: int) -> Sequence[Batch]:
+        raise NotImplementedError
+
+    async def done_lines(self, batch: Batch) -> set[int]:
+        return set(self.results)
+
+    async def save(self, batch: Batch, results: Sequence[LineResult], *, runner: str, seconds: float) -> Batch | None:
+        self.saved = batch
+        self.results |= {one.line: one for one in results}
+        return batch
+
+    async def release(self, runner: str) -> None:
+        self.released += 1
+
+    async def forget(self, keep_us: int) -> int:
+        raise NotImplementedError
