@@ -87,10 +87,13 @@ class Pipeline:
     draw: Callable[[], float] = random.random
     snapshot_at: Callable[[int], Snapshot] | None = None  # of a moment: prices change by date
 
-    async def answer(self, incoming: Incoming, caller: Caller) -> None:
-        """Serve one request to its end. Raises RequestError or LedgerUnavailable only before anything was sent."""
+    async def answer(self, incoming: Incoming, caller: Caller, known_key: KeyRecord | None = None) -> None:
+        """Serve one request to its end. Raises RequestError or LedgerUnavailable only before anything was sent.
+
+        `known_key` is whose it is where that was found out before, as of a batch's requests.
+        """
         started_at = self.monotonic()
-        key = self._authenticate(incoming)
+        key = self._authenticate(incoming) if known_key is None else known_key
         whole, resumed = await self._resumed(incoming, key)
         if whole is incoming or self.conversations is None:
             await self._answer(incoming, caller, key, started_at, asked=incoming, resumed=resumed)

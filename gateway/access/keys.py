@@ -65,6 +65,7 @@ class KeyRing:
         self._rotated: Mapping[str, KeyRecord] = {}
         self._deadlines: Mapping[bytes, float] = {}
         self._used: dict[bytes, float] = {}
+        self._by_id: dict[str, KeyRecord] = {}
 
     def cache_salt(self, tenant: str) -> str:
         """What separates a tenant's prompt cache from all others': nobody outside can compute or choose it."""
@@ -88,6 +89,7 @@ class KeyRing:
         self._rotated = {one.id: one for one in records.values() if one.id in ids} if ids else {}
         self._replaced = replaced
         self._records = records
+        self._by_id = {}
 
     def _deadline(self, key_hash: bytes, one: ReplacedSecret, now: float) -> float:
         """By a clock that nobody sets, from when its end was first heard of: no step of another moves it."""
@@ -137,12 +139,19 @@ class KeyRing:
             record = self._rotated.get(replaced.key_id)
         if record is None:
             raise Unauthenticated("This API key is not known here. Check it, or make one: `breakeven keys create`.")
-        if record.revoked_at_us is not None:  # whatever the clock here says: it may be behind, or be put back
-            raise Unauthenticated(f"The API key {record.name!r} was revoked.")
-        if _has_expired(record, now_us):
-            raise Unauthenticated(f"The API key {record.name!r} has expired.")
+        _require_valid(record, now_us)
         if replaced is not None:
             self._use(key_hash, replaced, record)
+        return record
+
+    def of_id(self, key_id: str, now_us: int) -> KeyRecord:
+        """A key that was let in before, for work that goes on without its secret. Raises Unauthenticated."""
+        if not self._by_id:
+            self._by_id = {record.id: record for record in self._records.values()}
+        record = self._by_id.get(key_id)
+        if record is None:
+            raise Unauthenticated("The API key of this request is not known here any more.")
+        _require_valid(record, now_us)
         return record
 
     def _use(self, key_hash: bytes, replaced: ReplacedSecret, record: KeyRecord) -> None:
@@ -165,6 +174,13 @@ class KeyRing:
 
 def _has_expired(record: KeyRecord, now_us: int) -> bool:
     return record.expires_at_us is not None and record.expires_at_us <= now_us
+
+
+def _require_valid(record: KeyRecord, now_us: int) -> None:
+    if record.revoked_at_us is not None:  # whatever the clock here says: it may be behind, or be put back
+        raise Unauthenticated(f"The API key {record.name!r} was revoked.")
+    if _has_expired(record, now_us):
+        raise Unauthenticated(f"The API key {record.name!r} has expired.")
 
 
 def require_model_access(key: KeyRecord) -> None:

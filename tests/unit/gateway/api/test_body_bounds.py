@@ -46,7 +46,7 @@ def scope_of(path: str, role: str | None) -> dict[str, Any]:
     ],
 )
 def test_who_may_send_a_long_body_where(path: str, role: str | None, expected: int | type[RequestError]) -> None:
-    bound = build_bound(key_ring(), lambda: 0, LONGEST)
+    bound = build_bound(key_ring(), lambda: 0, LONGEST, LONGEST)
     came = UNASKED_BYTES + 1
     if isinstance(expected, int):
         assert bound(scope_of(path, role), came) == expected
@@ -55,6 +55,14 @@ def test_who_may_send_a_long_body_where(path: str, role: str | None, expected: i
         return
     with pytest.raises(expected):
         bound(scope_of(path, role), came)
+
+
+def test_a_file_may_be_longer() -> None:
+    bound = build_bound(key_ring(), lambda: 0, LONGEST, 3 * LONGEST)
+    most = 3 * LONGEST + UNASKED_BYTES
+    assert bound(scope_of("/v1/files", "app"), LONGEST + 1) == most
+    with pytest.raises(BodyTooLarge, match=r"larger than 3,211,264 bytes.*batches\.max_file_megabytes"):
+        bound(scope_of("/v1/files/", "app"), most + 1)
 
 
 class Asked(BaseModel):
@@ -82,7 +90,7 @@ async def test_a_framework_that_reads_bodies_first_stops_reading_and_says_why(
     application = build_fastapi()
     application.include_router(admin)
     shedding = Shedding(
-        application, Load(), build_bound(ring, lambda: 0, LONGEST), max_requests=9, max_buffered_bytes=9 << 20
+        application, Load(), build_bound(ring, lambda: 0, LONGEST, LONGEST), max_requests=9, max_buffered_bytes=9 << 20
     )
     sent = 0
 

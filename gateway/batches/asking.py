@@ -1,0 +1,125 @@
+"""One line of a batch, asked of the pipeline as its caller would ask, and again while only time is missing."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final
+
+import msgspec
+
+from backends.protocol import Chunk
+from gateway.access.keys import KeyRecord
+from gateway.batches.lines import Line, answered
+from gateway.batches.values import ENDPOINTS, Batch, LineResult
+from gateway.errors import (
+    BreakevenError,
+    DatabaseDown,
+    LedgerUnavailable,
+    ModelsPaused,
+    NoCapableModel,
+    NoEligibleModel,
+    Overloaded,
+    RateLimitExceeded,
+    RequestError,
+    UpstreamFailed,
+)
+from gateway.ids import new_request_id
+from gateway.money import parse_usd
+from gateway.request.run import Caller, Incoming
+
+log = logging.getLogger(__name__)
+BATCH_TAG: Final = "batch"
+"""Every request of a batch has it, so that rules and reports can tell them from others."""
+LATER = (RateLimitExceeded, ModelsPaused, Overloaded, NoEligibleModel, LedgerUnavailable, DatabaseDown)
+"""Nothing was asked: asking later may help, however often."""
+MOST_FAILURES: Final = 5
+"""Of upstreams, each of which may have cost money."""
+SHORTEST_SECONDS, LONGEST_SECONDS = 1.0, 60.0
+SERVER_ERROR, TOO_MANY_REQUESTS = 500, 429
+COST_HEADER, ID_HEADER = "x-breakeven-cost-usd", "x-breakeven-request-id"
+
+Answer = Callable[[Incoming, Caller, KeyRecord], Awaitable[None]]
+Refusal = Callable[[BreakevenError], tuple[int, bytes]]
+"""The status and body that a caller over HTTP is told."""
+
+
+class Asking(msgspec.Struct):
+    """`key_of` raises RequestError where a batch's key may ask nothing any more; of `slots` there are as many as lines
+    are asked at a time. One that waits to be asked again holds none."""
+
+    answer: Answer
+    key_of: Callable[[str], KeyRecord]
+    refusal: Refusal
+    slots: asyncio.Semaphore
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+
+    async def ask(self, batch: Batch, line: Line) -> LineResult:
+        """Its result, however it went; cancelled, it has none and is asked again by whoever goes on."""
+        waits = failures = 0
+        while True:
+            sink = _Sink()
+            try:
+                async with self.slots:
+                    await self.answer(incoming(batch, line), sink, self.key_of(batch.key_id))
+            except BreakevenError as error:
+                failures += isinstance(error, UpstreamFailed)
+                if not _may_pass(error, failures):
+                    return self._refused(line, error)
+                await self.sleep(_wait_seconds(error, waits))
+                waits += 1
+            except Exception as error:
+                log.exception("line %d of %s failed", line.number, batch.id)
+                return self._refused(line, BreakevenError(type(error).__name__))
+            else:
+                return sink.result(line)
+
+    def _refused(self, line: Line, error: BreakevenError) -> LineResult:
+        status, body = self.refusal(error)
+        return answered(line, status, error.request_id or new_request_id(), body, cost_pico_usd=None)
+
+
+def incoming(batch: Batch, line: Line) -> Incoming:
+    """A line as a request."""
+    return Incoming(ENDPOINTS[batch.asked.endpoint], None, line.body, (*batch.asked.tags, BATCH_TAG))
+
+
+def _may_pass(error: BreakevenError, failures: int) -> bool:
+    if isinstance(error, UpstreamFailed):
+        return failures < MOST_FAILURES and (error.status >= SERVER_ERROR or error.status == TOO_MANY_REQUESTS)
+    return isinstance(error, LATER) and not isinstance(error, NoCapableModel)
+
+
+def _wait_seconds(error: BreakevenError, waits: int) -> float:
+    """As long as was asked for, else longer each time."""
+    asked = error.retry_after_seconds if isinstance(error, RequestError) else None
+    seconds = SHORTEST_SECONDS * 2 ** min(waits, 10) if asked is None else asked
+    return min(max(seconds, SHORTEST_SECONDS), LONGEST_SECONDS)
+
+
+class _Sink:
+    """The caller of a line: keeps the answer."""
+
+    is_gone = False
+
+    def __init__(self) -> None:
+        self._status = 0
+        self._headers: Mapping[str, str] = {}
+        self._body = b""
+
+    def outlive(self, seconds: float | None = None) -> None: ...
+
+    async def start(self, *, status: int, content_type: str, headers: Mapping[str, str]) -> None:
+        self._status, self._headers = status, headers
+
+    async def send(self, payload: bytes, *, chunk: Chunk | None = None, is_last: bool = False) -> None:
+        self._body += payload
+
+    def result(self, line: Line) -> LineResult:
+        cost = self._headers.get(COST_HEADER)
+        return answered(
+            line,
+            self._status,
+            self._headers[ID_HEADER],
+            self._body,
+            cost_pico_usd=None if cost is None else parse_usd(cost),
+        )

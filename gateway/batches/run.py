@@ -1,0 +1,254 @@
+"""One batch from where it is to its end: its file looked through, its lines asked, their results stored as they come.
+
+Whoever runs it may die at any moment: what is stored is not asked again, and what was being asked is. Only a line that
+was answered in the instant before can be asked (and booked) twice.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
+from functools import reduce
+from typing import Any, Final
+
+import msgspec
+
+from gateway.batches.lines import Check, Line, Lines, LineTooLong, parse_line, unanswered
+from gateway.batches.values import Batch, BatchStore, FileStore, LineProblem, LineResult, Progress, Status, Tokens
+from gateway.errors import StateError
+from gateway.process.tasks import end_tasks
+
+log = logging.getLogger(__name__)
+LEASE_SECONDS: Final = 30.0
+"""For how long a batch is its runner's after it was last heard of."""
+STORE_SECONDS: Final = 1.0
+"""Results are stored together, this often."""
+LOOK_SECONDS: Final = 0.5
+"""How often a line that waits for a busy model looks again."""
+ON_TIME: Final = 0.8
+"""The share of its window in which a batch wants to be done: until a line's turn in it, it waits for a busy model."""
+RETRY_SECONDS: Final = 5.0
+STORED_AT_ONCE: Final = 100
+BREATH: Final = 100
+"""Lines that are looked at without letting others run."""
+EXPIRED: Final = "The batch's completion window was over before this request was asked or answered."
+
+
+class Lost(Exception):
+    """Another runner has the batch."""
+
+
+class BatchRun:
+    """`run` it once. `ask` asks one line, however long it takes; `awaits` says whether one that can wait should."""
+
+    def __init__(
+        self,
+        batch: Batch,
+        files: FileStore,
+        batches: BatchStore,
+        *,
+        runner: str,
+        ask: Callable[[Batch, Line], Coroutine[Any, Any, LineResult]],
+        awaits: Callable[[Batch, Line], bool],
+        now_us: Callable[[], int],
+        most_at_once: int,
+        most_lines: int,
+        most_line_bytes: int,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._batch = batch
+        self._files = files
+        self._batches = batches
+        self._runner = runner
+        self._ask = ask
+        self._awaits = awaits
+        self._now_us = now_us
+        self._sleep = sleep
+        self._most_lines = most_lines
+        self._most_line_bytes = most_line_bytes
+        self._room = asyncio.Semaphore(most_at_once)
+        self._asked: set[asyncio.Task[None]] = set()
+        self._results: list[LineResult] = []
+        self._storing = asyncio.Lock()
+        self._is_stopping = self._is_unstored = self._is_expired = False
+
+    async def run(self) -> None:
+        """To its end, or until it is cancelled, wound down or another runner's. What was answered is stored anyhow."""
+        storing = asyncio.create_task(self._store_for_ever(), name="results of a batch")
+        working = asyncio.create_task(self._work(), name="lines of a batch")
+        try:
+            await asyncio.wait((storing, working), return_when=asyncio.FIRST_COMPLETED)
+            await (storing if storing.done() else working)
+        except Lost:
+            log.warning("%s is another's now: this process was not heard of for %.0f s", self._batch.id, LEASE_SECONDS)
+            self._results.clear()
+        finally:
+            await end_tasks((storing, working, *self._asked))
+            if self._results:
+                with contextlib.suppress(Lost):
+                    await self._store()
+
+    def wind_down(self) -> None:
+        """Begin no more lines: `run` ends when those under way have."""
+        self._is_stopping = True
+
+    @property
+    def _is_cancelled(self) -> bool:
+        return self._batch.status == "cancelling"
+
+    def _is_late(self) -> bool:
+        return self._now_us() >= self._batch.deadline_us
+
+    async def _work(self) -> None:
+        if self._batch.status == "validating":
+            await self._validate()
+        if self._batch.status == "in_progress":
+            await self._ask_all()
+        if self._is_stopping or self._batch.status == "failed":
+            return
+        if self._is_cancelled:
+            await self._store("cancelled")
+        elif self._is_expired:
+            await self._store("expired")
+        else:
+            await self._store("completed")
+
+    async def _validate(self) -> None:
+        check = Check(self._batch.asked.endpoint, most_lines=self._most_lines)
+        problems: tuple[LineProblem, ...] = ()
+        try:
+            async with contextlib.aclosing(self._lines()) as lines:
+                async for number, text in lines:
+                    check.look(number, text)
+                    if check.total % BREATH == 0:
+                        await self._sleep(0)
+            problems = check.end()
+        except LineTooLong as error:
+            problems = (error.problem,)
+        if problems:
+            await self._store("failed", problems=problems)
+        else:
+            await self._store("in_progress", progress=Progress(total=check.total))
+
+    async def _ask_all(self) -> None:
+        """Every line that has no result yet, in order, until it is cancelled or stopped."""
+        done = await self._batches.done_lines(self._batch)
+        place = 0
+        async with contextlib.aclosing(self._lines()) as lines:
+            async for number, text in lines:
+                place += 1
+                if number in done:
+                    continue
+                line = parse_line(number, text, self._batch.asked.endpoint)
+                assert isinstance(line, Line)  # it was looked at before
+                await self._room.acquire()
+                if not await self._begin(line, place):
+                    break
+        if self._asked:
+            await asyncio.wait(self._asked)
+
+    async def _begin(self, line: Line, place: int) -> bool:
+        """When it is its turn. False: it has none any more, nor have those behind it."""
+        while not (self._is_cancelled or self._is_stopping):
+            if self._is_late():
+                self._expire(line)
+                self._room.release()
+                await self._sleep(0)
+                return True
+            if not self._is_unstored and (self._is_due(place) or not self._awaits(self._batch, line)):
+                task = asyncio.create_task(self._serve(line), name="line of a batch")
+                self._asked.add(task)
+                task.add_done_callback(self._asked.discard)
+                return True
+            await self._sleep(LOOK_SECONDS)
+        self._room.release()
+        return False
+
+    def _is_due(self, place: int) -> bool:
+        """Whether it is behind an even pace, so that it waits for nobody any more."""
+        batch = self._batch
+        window_us = batch.deadline_us - batch.created_at_us
+        return self._now_us() >= batch.created_at_us + ON_TIME * window_us * place / batch.progress.total
+
+    async def _serve(self, line: Line) -> None:
+        try:
+            self._results.append(await self._ask(self._batch, line))
+        except asyncio.CancelledError:
+            if self._is_late():
+                self._expire(line)
+            raise
+        finally:
+            self._room.release()
+
+    def _expire(self, line: Line) -> None:
+        self._is_expired = True
+        self._results.append(unanswered(line, "batch_expired", EXPIRED))
+
+    async def _store_for_ever(self) -> None:
+        """And hear whether it is to be cancelled, and end what is under way when it is too late. Raises Lost."""
+        while True:
+            await self._sleep(STORE_SECONDS)
+            await self._store()
+            if self._is_late():
+                for task in self._asked:
+                    task.cancel()
+
+    async def _store(self, status: Status | None = None, **found: object) -> None:
+        """All results that are there; with the last of them its new status, and what was `found` out. Raises Lost.
+
+        The batch changes nowhere else: two who store take turns, and neither forgets what the other said.
+        """
+        async with self._storing:
+            is_last = False
+            while not is_last:
+                some = self._results[:STORED_AT_ONCE]
+                is_last = len(some) == len(self._results)
+                batch = msgspec.structs.replace(self._batch, **found)
+                batch = msgspec.structs.replace(
+                    batch,
+                    progress=_with(batch.progress, some),
+                    status=status if status is not None and is_last else batch.status,
+                )
+                now = await self._saved(batch, some)
+                del self._results[: len(some)]
+                # Whoever reads it sees what is stored, and we whether somebody cancels it.
+                self._batch = msgspec.structs.replace(batch, status=now.status, times_us=now.times_us)
+
+    async def _saved(self, batch: Batch, results: Sequence[LineResult]) -> Batch:
+        """Tried until the database takes it. Raises Lost."""
+        while True:
+            try:
+                now = await self._batches.save(batch, results, runner=self._runner, seconds=LEASE_SECONDS)
+            except StateError as error:
+                self._is_unstored = True  # nothing is begun meanwhile
+                log.warning("results of %s cannot be stored (%s); tried again", batch.id, error)
+                await self._sleep(RETRY_SECONDS)
+            else:
+                self._is_unstored = False
+                if now is None:
+                    raise Lost
+                return now
+
+    async def _lines(self) -> AsyncGenerator[tuple[int, bytes]]:
+        lines = Lines(most_bytes=self._most_line_bytes)
+        async for part in self._files.read(self._batch.input_file_id):
+            for one in lines.feed(part):
+                yield one
+        for one in lines.end():
+            yield one
+
+
+def _with(said: Progress, results: Sequence[LineResult]) -> Progress:
+    """Pure sums: what of them is stored is never counted twice."""
+    answers = [one for one in results if not one.is_error]
+    errors = [one for one in results if one.is_error]
+    return msgspec.structs.replace(
+        said,
+        completed=said.completed + len(answers),
+        failed=said.failed + len(errors),
+        output_bytes=said.output_bytes + sum(len(one.text) for one in answers),
+        error_bytes=said.error_bytes + sum(len(one.text) for one in errors),
+        tokens=reduce(Tokens.plus, (one.tokens for one in answers), said.tokens),
+        cost_pico_usd=said.cost_pico_usd + sum(one.cost_pico_usd or 0 for one in answers),
+        unpriced=said.unpriced + sum(one.cost_pico_usd is None for one in answers),
+    )

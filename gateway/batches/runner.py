@@ -1,0 +1,86 @@
+"""Looks for batches that nobody works on, and works on them beside the requests of callers who wait."""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from gateway.batches.run import LEASE_SECONDS, BatchRun
+from gateway.batches.values import Batch, BatchStore
+from gateway.errors import StateError
+from gateway.process.tasks import end_tasks
+
+log = logging.getLogger(__name__)
+LOOK_SECONDS: Final = 2.0
+MOST_BATCHES: Final = 4
+"""At a time in one process; the rest is for others, or waits."""
+
+
+class BatchRunner:
+    """`run` until cancelled, then `stop`. `open_run` makes what works on one batch. `name` is nobody else's while this
+    process lives, and its successor's when it has died: that one need not wait until the lease is over."""
+
+    def __init__(self, batches: BatchStore, open_run: Callable[[Batch], BatchRun], *, name: str) -> None:
+        self._batches = batches
+        self._open_run = open_run
+        self._name = name
+        self._news = asyncio.Event()
+        self._runs: dict[asyncio.Task[None], tuple[Batch, BatchRun]] = {}
+
+    def wake(self) -> None:
+        """There is a new batch."""
+        self._news.set()
+
+    async def run(self) -> None:
+        """For ever."""
+        await self._release()
+        while True:
+            await self._look()
+            self._news.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_SECONDS):
+                    await self._news.wait()
+
+    async def stop(self, seconds: float) -> None:
+        """Let the lines under way end, and others have the batches."""
+        for _, run in self._runs.values():
+            run.wind_down()
+        taken = dict(self._runs)
+        if taken:
+            await asyncio.wait(taken, timeout=seconds)
+        await end_tasks(taken)
+        await self._release()
+
+    async def _release(self) -> None:
+        try:
+            await self._batches.release(self._name)
+        except StateError as error:
+            log.warning("the batches of this process are free in %.0f s only (%s)", LEASE_SECONDS, error)
+
+    async def _look(self) -> None:
+        room = MOST_BATCHES - len(self._runs)
+        if room <= 0:
+            return
+        try:
+            found = await self._batches.claim(self._name, seconds=LEASE_SECONDS, most=room)
+        except StateError as error:
+            log.warning("batches cannot be looked for (%s); tried again", error)
+            return
+        mine = {batch.id for batch, _ in self._runs.values()}
+        for batch in found:
+            if batch.id in mine:  # this process stood still for longer than its lease; now it has it again
+                continue
+            run = self._open_run(batch)
+            task = asyncio.create_task(self._guarded(batch, run), name=f"batch {batch.id}")
+            self._runs[task] = (batch, run)
+            task.add_done_callback(self._forget)
+
+    def _forget(self, task: "asyncio.Task[None]") -> None:
+        self._runs.pop(task, None)
+
+    async def _guarded(self, batch: Batch, run: BatchRun) -> None:
+        try:
+            await run.run()
+        except Exception:
+            log.exception("%s broke off; it is gone on with in %.0f s", batch.id, LEASE_SECONDS)

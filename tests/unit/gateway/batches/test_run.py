@@ -1,0 +1,123 @@
+"""What is stored of a batch when its store is away or it is another's; the rest is in tests/integration."""
+
+import asyncio
+import json
+from collections.abc import Sequence
+
+import pytest
+
+from gateway.batches.lines import Line, answered
+from gateway.batches.run import BatchRun
+from gateway.batches.values import Batch, LineResult, Progress
+from gateway.errors import DatabaseDown
+from tests.unit.gateway.batches.builders import CHATS, MemoryBatches, MemoryFiles, make_batch
+
+COUNT = 30
+
+
+def content() -> bytes:
+    return b"\n".join(
+        json.dumps({"custom_id": f"{n}", "method": "POST", "url": CHATS, "body": {"model": "auto"}}).encode()
+        for n in range(COUNT)
+    )
+
+
+def open_run(store: MemoryBatches, asked: list[int], **changes: object) -> BatchRun:
+    async def ask(batch: Batch, line: Line) -> LineResult:
+        asked.append(line.number)
+        await asyncio.sleep(0)
+        return answered(line, 200, "0", b"{}", cost_pico_usd=3)
+
+    async def briefly(seconds: float) -> None:
+        await asyncio.sleep(seconds / 1000)
+
+    return BatchRun(
+        make_batch(**changes),
+        MemoryFiles(content()),
+        store,
+        runner="me",
+        ask=ask,
+        awaits=lambda batch, line: False,
+        now_us=lambda: 0,
+        most_at_once=4,
+        most_lines=COUNT,
+        most_line_bytes=1000,
+        sleep=briefly,
+    )
+
+
+class Away(MemoryBatches):
+    """Every other call finds no database; what it was told then is not stored."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls = 0
+
+    async def save(self, batch: Batch, results: Sequence[LineResult], *, runner: str, seconds: float) -> Batch | None:
+        self.calls += 1
+        await asyncio.sleep(0.001)
+        if self.calls % 2:
+            raise DatabaseDown("it is away")
+        return await super().save(batch, results, runner=runner, seconds=seconds)
+
+
+async def test_while_the_database_is_away_nothing_is_lost_or_asked_twice() -> None:
+    store, asked = Away(), list[int]()
+    await open_run(store, asked).run()
+    assert (store.saved.status, sorted(store.results)) == ("completed", list(range(1, COUNT + 1)))
+    assert sorted(asked) == list(range(1, COUNT + 1))
+    said = store.saved.progress
+    assert (said.total, said.completed, said.cost_pico_usd) == (COUNT, COUNT, 3 * COUNT)
+    assert said.output_bytes == sum(len(one.text) for one in store.results.values())
+
+
+class Others(MemoryBatches):
+    """Another runner's from the second save on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls = 0
+
+    async def save(self, batch: Batch, results: Sequence[LineResult], *, runner: str, seconds: float) -> Batch | None:
+        self.calls += 1
+        return None if self.calls > 1 else await super().save(batch, results, runner=runner, seconds=seconds)
+
+
+async def test_whoever_lost_it_stores_no_more(caplog: pytest.LogCaptureFixture) -> None:
+    store = Others()
+    await open_run(store, []).run()
+    assert store.calls == 2
+    assert store.saved.status != "completed"
+    assert "batch_1 is another's now" in caplog.text
+
+
+async def test_wound_down_it_stores_what_it_has_and_says_no_end() -> None:
+    store, asked = MemoryBatches(), list[int]()
+    run = open_run(store, asked)
+    task = asyncio.create_task(run.run())
+    while len(asked) < 8:
+        await asyncio.sleep(0)
+    run.wind_down()
+    await task
+    assert store.saved.status == "in_progress"
+    assert sorted(store.results) == sorted(asked)
+    assert len(asked) < COUNT
+
+
+async def test_cancelled_it_stores_what_it_has() -> None:
+    store, asked = MemoryBatches(), list[int]()
+    task = asyncio.create_task(open_run(store, asked).run())
+    while len(asked) < 8:
+        await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert set(store.results) <= set(asked)
+    assert len(store.results) >= 4
+
+
+async def test_what_has_results_is_not_asked() -> None:
+    store, asked = MemoryBatches(), list[int]()
+    store.results = {1: answered(Line(1, "0", b""), 200, "0", b"{}", cost_pico_usd=None)}
+    await open_run(store, asked, status="in_progress", progress=Progress(COUNT, 1)).run()
+    assert sorted(asked) == list(range(2, COUNT + 1))

@@ -1,0 +1,70 @@
+"""Who works on which batch, over a store that hands out what it is told to."""
+
+import asyncio
+from collections.abc import Sequence
+
+from gateway.batches.run import BatchRun
+from gateway.batches.runner import BatchRunner
+from gateway.batches.values import Batch
+from gateway.errors import DatabaseDown
+from tests.unit.gateway.batches.builders import MemoryBatches, make_batch
+
+
+class Offering(MemoryBatches):
+    """Offers a batch at every look, and fails at the first ones."""
+
+    def __init__(self, *, failures: int = 0) -> None:
+        super().__init__()
+        self.looks = 0
+        self._failures = failures
+
+    async def claim(self, runner: str, *, seconds: float, most: int) -> Sequence[Batch]:
+        self.looks += 1
+        if self.looks <= self._failures:
+            raise DatabaseDown("it is away")
+        return [make_batch()]
+
+
+class Endless(BatchRun):
+    """Works for ever."""
+
+    began = 0
+
+    def __init__(self) -> None:  # nothing of it is used
+        self.is_wound_down = asyncio.Event()
+
+    async def run(self) -> None:
+        Endless.began += 1
+        await self.is_wound_down.wait()
+
+    def wind_down(self) -> None:
+        self.is_wound_down.set()
+
+
+async def looked(store: Offering, times: int) -> BatchRunner:
+    runner = BatchRunner(store, lambda batch: Endless(), name="me")
+    task = asyncio.create_task(runner.run())
+    async with asyncio.timeout(30):
+        while store.looks < times:
+            runner.wake()
+            await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    return runner
+
+
+async def test_a_batch_that_is_offered_again_is_worked_on_once() -> None:
+    """Its lease ran out while this process stood still."""
+    Endless.began = 0
+    store = Offering()
+    runner = await looked(store, 5)
+    assert Endless.began == 1
+    await runner.stop(1.0)
+    assert store.released == 2, "before the first look, and at the end"
+
+
+async def test_while_the_database_is_away_it_is_looked_again() -> None:
+    Endless.began = 0
+    runner = await looked(Offering(failures=3), 5)
+    assert Endless.began == 1
+    await runner.stop(1.0)
