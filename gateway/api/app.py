@@ -18,7 +18,6 @@ from gateway.api.addresses import advice, is_elsewhere, is_ollamas
 from gateway.api.documentation import build_documentation_router
 from gateway.api.messages import ENDPOINTS as MESSAGES
 from gateway.api.messages import MessagesPath
-from gateway.api.openai_errors import body_of, headers_of, status_of
 from gateway.api.openapi_hot import complete_document
 from gateway.api.public import ANTHROPIC
 from gateway.api.shedding import Load
@@ -27,13 +26,14 @@ from gateway.api.unpacking import Unpacker
 from gateway.errors import BreakevenError, InvalidRequest, NotFound, RequestError
 from gateway.ids import new_request_id
 from gateway.kept_answers.idempotency import Idempotency
+from gateway.openai_errors import body_of, headers_of, status_of
 from gateway.pipeline import Pipeline
 from gateway.token_counting import TokenCounter
 from gateway.yaml_document import problem_of
 
 log = logging.getLogger(__name__)
 POSTED = ENDPOINTS.keys() | MESSAGES.keys()
-KNOWN = POSTED | {"/v1/models"}
+KNOWN = POSTED | {"/v1/models", "/v1/files", "/v1/batches"}
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 SEND_A_POST = "Send a POST; see /docs."
 NO_SOCKETS = "WebSockets are not answered here: send a POST, with `stream: true` for events as they come."

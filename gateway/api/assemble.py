@@ -13,12 +13,15 @@ from gateway.api.admin import PREFIX
 from gateway.api.admin_entries import build_own_requests_router
 from gateway.api.admin_wiring import build_admin
 from gateway.api.app import Root, build_fastapi
+from gateway.api.batches import build_batches_router
 from gateway.api.body_bounds import build_bound
 from gateway.api.feedback import build_feedback_router
+from gateway.api.files import build_files_router
 from gateway.api.public import build_public_router
 from gateway.api.shedding import Load, Shedding
 from gateway.api.stored_responses import build_stored_responses_router
 from gateway.api.way_to_web_ui import build_way_to_web_ui
+from gateway.composition.batches import bounds_of
 from gateway.composition.running import Gateway
 from gateway.process.open_files import calls_within, open_files
 
@@ -31,6 +34,10 @@ def build_app(gateway: Gateway, *, ui_url: str | None = None) -> ASGIApp:
     rest = build_fastapi()
     rest.include_router(build_public_router(gateway.pipeline, gateway.exposition, gateway.problems, gateway.warnings))
     rest.include_router(build_stored_responses_router(gateway.pipeline))
+    stores, batches, batch_bounds = gateway.stores, gateway.batches, bounds_of(gateway.deployment.settings)
+    rest.include_router(build_files_router(gateway.pipeline, stores.files, batch_bounds))
+    wake = batches.wake if batches is not None else _nobody_to_wake
+    rest.include_router(build_batches_router(gateway.pipeline, stores.files, stores.batches, batch_bounds, wake))
     rest.include_router(build_feedback_router(gateway.pipeline, gateway.stores.entries, gateway.stores.feedback))
     rest.include_router(build_admin(gateway), prefix=PREFIX)
     keys, now_us = gateway.pipeline.keys, lambda: gateway.pipeline.now_us()
@@ -53,11 +60,15 @@ def build_app(gateway: Gateway, *, ui_url: str | None = None) -> ASGIApp:
     app: ASGIApp = Shedding(
         root,
         load,
-        build_bound(pipeline.keys, lambda: pipeline.now_us(), longest),
+        build_bound(pipeline.keys, lambda: pipeline.now_us(), longest, batch_bounds.most_file_bytes),
         max_requests=_most_requests(settings.max_requests_in_flight, open_files()),
         max_buffered_bytes=settings.max_buffered_megabytes * MEGABYTE,
     )
     return for_browsers(app, settings.allowed_origins) if settings.allowed_origins else app
+
+
+def _nobody_to_wake() -> None:
+    """Where there are no batches."""
 
 
 def _most_requests(wanted: int, files: int) -> int:

@@ -8,7 +8,7 @@ from starlette.types import Scope
 from gateway.access.keys import KeyRing
 from gateway.access.roles import PERMISSIONS
 from gateway.api.messages import ENDPOINTS as MESSAGES
-from gateway.api.shedding import UNASKED_BYTES, Bound
+from gateway.api.shedding import FILES, UNASKED_BYTES, Bound
 from gateway.api.token_path import ENDPOINTS, credential_of
 from gateway.errors import BodyTooLarge, Forbidden
 
@@ -16,7 +16,7 @@ PROMPTS: Final = ENDPOINTS.keys() | MESSAGES.keys() | {"/v1/route"}
 ADMIN: Final = "/admin/v1/"
 
 
-def build_bound(keys: KeyRing, now_us: Callable[[], int], max_bytes: int) -> Bound:
+def build_bound(keys: KeyRing, now_us: Callable[[], int], max_bytes: int, max_file_bytes: int) -> Bound:
     """Beyond UNASKED_BYTES a key is asked for, and one that has a use for so long a body there.
 
     The frameworks behind read a body to its end, and parse it, before they ask who sent it.
@@ -31,13 +31,16 @@ def build_bound(keys: KeyRing, now_us: Callable[[], int], max_bytes: int) -> Bou
                 code="role_not_allowed",
             )
         most = max_bytes if path in PROMPTS or path.startswith(ADMIN) else UNASKED_BYTES
+        setting = "server.max_body_megabytes"
+        if path == FILES:
+            most, setting = max_file_bytes + UNASKED_BYTES, "batches.max_file_megabytes"  # with the form around it
         if came > most:
-            raise too_large(most)
+            raise too_large(most, setting)
         return most
 
     return bound
 
 
-def too_large(most: int) -> BodyTooLarge:
-    more = "" if most == UNASKED_BYTES else ", or raise server.max_body_megabytes in breakeven.yaml"
+def too_large(most: int, setting: str) -> BodyTooLarge:
+    more = "" if most == UNASKED_BYTES else f", or raise {setting} in breakeven.yaml"
     return BodyTooLarge(f"The body is larger than {most:,} bytes. Send less{more}.", code="body_too_large")

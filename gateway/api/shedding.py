@@ -15,6 +15,8 @@ LEAST_BYTES_PER_SECOND = 500
 """Of a body on the whole, beyond those seconds: a byte now and then would hold its place for days."""
 RETRY_SECONDS = 1.0
 API = "/v1/"
+FILES = "/v1/files"
+"""Where bodies pass on to the disk as they come: of each no more than one part is held."""
 UNASKED_BYTES = 1 << 16
 """Of a body, taken of anybody: what comes in one piece is not worth asking whose it is."""
 Bound = Callable[[Scope, int], int]
@@ -67,6 +69,7 @@ class Shedding:
         load = self._load
         body_bytes, most, is_read = 0, UNASKED_BYTES, False
         is_whole = is_counted = _is_whole(scope)
+        is_passed_on = scope["path"].rstrip("/") == FILES
         began = 0.0 if is_whole else asyncio.get_running_loop().time()
 
         async def counted() -> Message:
@@ -78,7 +81,8 @@ class Shedding:
             message = await (receive() if is_whole else self._in_time(scope, receive, began, body_bytes))
             size = len(message.get("body", b""))
             body_bytes += size
-            load.buffered_bytes += size
+            if not is_passed_on:
+                load.buffered_bytes += size
             is_read = not message.get("more_body", False)
             if body_bytes > most or not (is_read or is_counted):
                 most = self._bound(scope, body_bytes)
@@ -95,7 +99,7 @@ class Shedding:
             await self._app(scope, counted, send)
         finally:
             load.requests -= is_counted
-            load.buffered_bytes -= body_bytes
+            load.buffered_bytes -= 0 if is_passed_on else body_bytes
 
     def _require_place(self) -> None:
         """Raises Overloaded."""

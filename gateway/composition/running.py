@@ -17,6 +17,7 @@ from backends.protocol import Backend
 from classifier.protocol import Classifier
 from gateway.access.keys import KeyRing
 from gateway.access.rotation import Overlaps
+from gateway.batches.runner import BatchRunner
 from gateway.clock import PatientClock, now_us
 from gateway.composition.chores import Chore, lasting
 from gateway.composition.deployment import Deployment
@@ -29,7 +30,7 @@ from gateway.config.engine_curve import MeasuredEngine, load_engine_curve
 from gateway.config.rents import present_rents
 from gateway.config.settings import LOCAL_BACKEND
 from gateway.errors import BreakevenError
-from gateway.instants import HOUR_US
+from gateway.instants import DAY_US, HOUR_US
 from gateway.kept_answers.body_keeper import BodyKeeper
 from gateway.kept_answers.idempotency import Idempotency
 from gateway.learning.classifier_versions import ClassifierVersions
@@ -66,6 +67,7 @@ RULES_SECONDS = 30.0
 NOTICES_SECONDS = 30.0
 OVERLAPS_SECONDS = 10.0
 SHADOWS_AT_STOP_SECONDS = 10.0
+BATCHES_AT_STOP_SECONDS = 10.0
 BODIES_AT_STOP_SECONDS = 5.0
 BLIND = "keys and rules cannot be read from the database, the last known ones stay in force; the log says why"
 UNSHARED = (
@@ -88,6 +90,7 @@ class Gateway:
     sink: RemoteSink
     shipper: Shipper
     bodies: BodyKeeper
+    batches: BatchRunner | None
     pipeline: Pipeline
     metrics: Metrics
     claim: Claim
@@ -129,6 +132,8 @@ class Gateway:
     async def stop(self) -> None:
         """Ship what is settled and close everything; what could not be shipped is shipped at the next start."""
         await self.idempotency.aclose()
+        if self.batches is not None:
+            await self.batches.stop(BATCHES_AT_STOP_SECONDS)
         if self.pipeline.shadows is not None:
             await self.pipeline.shadows.drain(SHADOWS_AT_STOP_SECONDS)
         await end_tasks(self.tasks)
@@ -191,6 +196,7 @@ class Gateway:
             bodies_days=kept.bodies_days,
             now_us=self.retention_clock(),
         )
+        await self.stores.batches.forget(self.deployment.settings.batches.keep_days * DAY_US)
 
     def problems(self) -> list[str]:
         """What keeps this process from serving, in sentences; empty when nothing does."""
@@ -240,6 +246,8 @@ class Gateway:
             "health": lambda: watch_health(self._monitored(), self.pipeline.upstreams),
             **{chore.name: chore.run for chore in chores},
         }
+        if self.batches is not None:
+            work["batches"] = self.batches.run
         if self.notices is not None:
             work["notices"] = Chore("telling of budgets", NOTICES_SECONDS, self.notices.look).run
         if isinstance(self.pipeline.warm, SharedWarmPrefixes):

@@ -10,6 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from classifier.protocol import Classifier
 from gateway.access.keys import KeyRing
 from gateway.clock import now_us, unstepped_seconds
+from gateway.composition.batches import bounds_of, open_batches
 from gateway.composition.child_secrets import writer_environment
 from gateway.composition.deployment import Deployment
 from gateway.composition.kept_answers import open_kept_answers
@@ -116,6 +117,7 @@ def _put_together(
     pipeline.exploration = exploration = _exploration(pipeline, metrics, workers=workers)
     pipeline.implied = implied = _implied_feedback(stores, metrics)
     pipeline.shadows = _shadows(settings.shadow_calls, pipeline, stores.feedback, workers=workers)
+    bounds, worker = bounds_of(settings), f"{home.replica_id()}/{claim.path.name}"
     gateway = Gateway(
         deployment=deployment,
         database=database,
@@ -126,6 +128,7 @@ def _put_together(
         sink=sink,
         shipper=Shipper(journal, CountingSink(sink, admission)),
         bodies=bodies,
+        batches=open_batches(pipeline, stores, bounds, name=worker) if bounds.at_once else None,
         pipeline=pipeline,
         metrics=metrics,
         claim=claim,

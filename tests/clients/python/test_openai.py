@@ -1,6 +1,7 @@
 """The official OpenAI client."""
 
 import json
+import time
 from collections.abc import Iterator
 from typing import Any, cast
 
@@ -167,3 +168,26 @@ def test_what_the_provider_refuses(client: openai.OpenAI, gateway: Gateway) -> N
 def test_a_body_that_is_wrong(client: openai.OpenAI, gateway: Gateway) -> None:
     with pytest.raises(openai.BadRequestError, match="messages"):
         client.chat.completions.create(model=gateway.model, messages=[])
+
+
+def test_a_batch(client: openai.OpenAI, gateway: Gateway) -> None:
+    line = {
+        "custom_id": "mine",
+        "method": "POST",
+        "url": "/v1/chat/completions",
+        "body": {"model": gateway.model, "messages": MESSAGES},
+    }
+    file = client.files.create(file=("in.jsonl", json.dumps(line).encode()), purpose="batch")
+    assert client.files.wait_for_processing(file.id).status == "processed"
+    batch = client.batches.create(
+        input_file_id=file.id, endpoint="/v1/chat/completions", completion_window="24h", metadata={"job": "nightly"}
+    )
+    while (done := client.batches.retrieve(batch.id)).status not in ("completed", "failed", "expired"):
+        time.sleep(0.1)
+    assert done.output_file_id is not None
+    answer = json.loads(client.files.content(done.output_file_id).text)
+    assert answer["custom_id"] == "mine"
+    assert answer["response"]["body"]["choices"][0]["message"]["content"] == TEXT
+    assert done.id in [one.id for one in client.batches.list(limit=1)]
+    for name in (done.input_file_id, done.output_file_id):
+        assert client.files.delete(name).deleted

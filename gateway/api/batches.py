@@ -1,0 +1,152 @@
+"""`/v1/batches`: requests that can wait, in a file. A team's keys share theirs."""
+
+import re
+from collections.abc import Callable
+from typing import Annotated, Any, Final
+
+from fastapi import APIRouter, Path, Query, Request
+from pydantic import BaseModel, Field
+
+from gateway.api.callers_key import key_of_caller
+from gateway.api.listed import NAME, After, Listed, listed, page_of
+from gateway.api.token_path import parse_tags
+from gateway.batches.bounds import BatchBounds
+from gateway.batches.values import ENDPOINTS, INPUT, Asked, Batch, BatchStore, FileStore
+from gateway.errors import InvalidRequest, NotFound, RateLimitExceeded
+from gateway.ids import new_request_id
+from gateway.instants import DAY_US, HOUR_US
+from gateway.ledger.entry import tenant_of
+from gateway.money import format_usd
+from gateway.pipeline import Pipeline
+
+SECOND_US: Final = 1_000_000
+WINDOW: Final = re.compile(r"([1-9][0-9]{0,2})h")
+MOST_HOURS: Final = 168
+MOST_UNDER_WAY: Final = 100
+"""Of one team."""
+RETRY_SECONDS: Final = 60.0
+MOMENTS: Final = ("in_progress", "finalizing", "completed", "failed", "expired", "cancelling", "cancelled")
+BatchId = Annotated[str, Path(pattern=NAME)]
+Text = Annotated[str, Field(max_length=512)]
+
+
+class NewBatch(BaseModel):
+    """What makes a batch. `completion_window` is 24h as at OpenAI, or another number of hours (1h to 168h)."""
+
+    input_file_id: str
+    endpoint: str
+    completion_window: str = "24h"
+    metadata: Annotated[dict[Annotated[str, Field(max_length=64)], Text], Field(max_length=16)] | None = None
+
+
+def build_batches_router(
+    pipeline: Pipeline, files: FileStore, batches: BatchStore, bounds: BatchBounds, wake: Callable[[], None]
+) -> APIRouter:
+    """`wake` tells whoever works on batches that there is a new one."""
+    router = APIRouter(prefix="/v1/batches", tags=["batches"])
+
+    async def tenant(request: Request) -> str:
+        key = await key_of_caller(pipeline, request)
+        return tenant_of(key.team, key.id)
+
+    @router.post("")
+    async def create(asked: NewBatch, request: Request) -> dict[str, Any]:  # pyright: ignore[reportUnusedFunction]
+        """Ask every line of an uploaded file when there is room, within the completion window."""
+        key = await key_of_caller(pipeline, request)
+        bounds.require_open()
+        owner, now_us = tenant_of(key.team, key.id), pipeline.now_us()
+        file = await files.get(owner, asked.input_file_id)
+        if file is None or file.purpose != INPUT:
+            why = f"There is no such file of this key's team with the purpose {INPUT!r}: upload one to /v1/files."
+            raise InvalidRequest(f"input_file_id: {why}", param="input_file_id", code="file_not_found")
+        if asked.endpoint not in ENDPOINTS:
+            raise InvalidRequest(f"endpoint: must be one of {', '.join(ENDPOINTS)}.", param="endpoint")
+        batch = Batch(
+            id=f"batch_{new_request_id()}",
+            tenant=owner,
+            key_id=key.id,
+            status="validating",
+            created_at_us=now_us,
+            deadline_us=now_us + _hours(asked.completion_window) * HOUR_US,
+            keep_us=bounds.keep_days * DAY_US,
+            input_file_id=file.id,
+            output_file_id=f"file-{new_request_id()}",
+            error_file_id=f"file-{new_request_id()}",
+            asked=Asked(asked.endpoint, asked.completion_window, asked.metadata, parse_tags(request.scope["headers"])),
+        )
+        if not await batches.create(batch, most_under_way=MOST_UNDER_WAY):
+            raise RateLimitExceeded(
+                f"This key's team has {MOST_UNDER_WAY} batches under way: wait until one has ended, or cancel one.",
+                retry_after_seconds=RETRY_SECONDS,
+            )
+        wake()
+        return shown(batch)
+
+    @router.get("")
+    async def index(  # pyright: ignore[reportUnusedFunction]
+        request: Request, limit: Annotated[int, Query(ge=1, le=100)] = 20, after: After = None
+    ) -> Listed:
+        """Batches, the newest first."""
+        rows, has_more = await batches.list(await tenant(request), page_of(limit, after))
+        return listed([shown(one) for one in rows], has_more=has_more)
+
+    @router.get("/{batch_id}")
+    async def retrieve(batch_id: BatchId, request: Request) -> dict[str, Any]:  # pyright: ignore[reportUnusedFunction]
+        """How far a batch is, and where its answers are."""
+        return _found(await batches.get(await tenant(request), batch_id))
+
+    @router.post("/{batch_id}/cancel")
+    async def cancel(batch_id: BatchId, request: Request) -> dict[str, Any]:  # pyright: ignore[reportUnusedFunction]
+        """Ask no more lines; what was answered stays in the output file."""
+        return _found(await batches.cancel(await tenant(request), batch_id))
+
+    return router
+
+
+def shown(batch: Batch) -> dict[str, Any]:
+    """As OpenAI shows it, with what the answers cost."""
+    said, times = batch.progress, batch.times_us
+    is_over = any(one in times for one in ("completed", "expired", "cancelled"))
+    problems = [{"code": p.code, "message": p.message, "param": p.param, "line": p.line} for p in batch.problems]
+    return {
+        "id": batch.id,
+        "object": "batch",
+        "endpoint": batch.asked.endpoint,
+        "errors": {"object": "list", "data": problems} if problems else None,
+        "input_file_id": batch.input_file_id,
+        "completion_window": batch.asked.completion_window,
+        "status": batch.status,
+        "output_file_id": batch.output_file_id if is_over and said.completed else None,
+        "error_file_id": batch.error_file_id if is_over and said.failed else None,
+        "created_at": batch.created_at_us // SECOND_US,
+        "expires_at": batch.deadline_us // SECOND_US,
+        **{f"{one}_at": times[one] // SECOND_US if one in times else None for one in MOMENTS},
+        "request_counts": {"total": said.total, "completed": said.completed, "failed": said.failed},
+        "usage": {
+            "input_tokens": said.tokens.input_tokens,
+            "input_tokens_details": {"cached_tokens": said.tokens.cached_input_tokens},
+            "output_tokens": said.tokens.output_tokens,
+            "output_tokens_details": {"reasoning_tokens": said.tokens.reasoning_tokens},
+            "total_tokens": said.tokens.input_tokens + said.tokens.output_tokens,
+        },
+        "metadata": batch.asked.metadata,
+        "x_breakeven": {"cost_usd": format_usd(said.cost_pico_usd), "answers_without_price": said.unpriced},
+    }
+
+
+def _found(batch: Batch | None) -> dict[str, Any]:
+    if batch is None:
+        raise NotFound(
+            "There is no such batch of this key's team; GET /v1/batches lists them.", param="batch_id", code="not_found"
+        )
+    return shown(batch)
+
+
+def _hours(window: str) -> int:
+    found = WINDOW.fullmatch(window)
+    if found is None or int(found[1]) > MOST_HOURS:
+        raise InvalidRequest(
+            f"completion_window: must be 24h, or another number of hours up to {MOST_HOURS}h.",
+            param="completion_window",
+        )
+    return int(found[1])

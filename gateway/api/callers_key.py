@@ -1,0 +1,15 @@
+"""Whose a call beside the token path is, before its body is looked at."""
+
+from fastapi import Request
+
+from gateway.access.keys import KeyRecord, require_model_access
+from gateway.api.token_path import credential_of
+from gateway.pipeline import Pipeline
+
+
+async def key_of_caller(pipeline: Pipeline, request: Request) -> KeyRecord:
+    """One that may call models, within its rates. Raises Unauthenticated, Forbidden or RateLimitExceeded."""
+    key = pipeline.keys.authenticate(credential_of(request.scope["headers"]), pipeline.now_us())
+    require_model_access(key)
+    await pipeline.admission.admit(key.id, team=key.team, tokens=0)
+    return key

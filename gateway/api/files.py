@@ -1,0 +1,166 @@
+"""`/v1/files`: what callers upload for a batch, and what their batches wrote. A team's keys share theirs."""
+
+from collections.abc import AsyncIterator
+from typing import Annotated, Any, Final, Literal
+
+from fastapi import APIRouter, Path, Query, Request
+from fastapi.responses import StreamingResponse
+from starlette.datastructures import FormData, UploadFile
+
+from gateway.api.callers_key import key_of_caller
+from gateway.api.listed import NAME, After, Listed, listed, page_of
+from gateway.batches.bounds import BatchBounds
+from gateway.batches.values import INPUT, FileStore, StoredFile
+from gateway.errors import InvalidRequest, NotFound
+from gateway.ids import new_request_id
+from gateway.instants import DAY_US
+from gateway.ledger.entry import tenant_of
+from gateway.pipeline import Pipeline
+
+PART_BYTES: Final = 1 << 20
+SECOND_US: Final = 1_000_000
+LEAST_SECONDS, MOST_SECONDS = 3600, 2_592_000
+MOST_NAME: Final = 255
+UPLOAD: Final[dict[str, Any]] = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            "multipart/form-data": {
+                "schema": {
+                    "type": "object",
+                    "required": ["file", "purpose"],
+                    "properties": {
+                        "file": {"type": "string", "format": "binary"},
+                        "purpose": {"const": INPUT},
+                        "expires_after[anchor]": {"const": "created_at"},
+                        "expires_after[seconds]": {
+                            "type": "integer",
+                            "minimum": LEAST_SECONDS,
+                            "maximum": MOST_SECONDS,
+                        },
+                    },
+                }
+            }
+        },
+    }
+}
+FileId = Annotated[str, Path(pattern=NAME)]
+
+
+def build_files_router(pipeline: Pipeline, files: FileStore, bounds: BatchBounds) -> APIRouter:
+    """Uploads pass to the store in parts; a body that breaks off leaves nothing."""
+    router = APIRouter(prefix="/v1/files", tags=["batches"])
+
+    async def tenant(request: Request) -> str:
+        key = await key_of_caller(pipeline, request)
+        return tenant_of(key.team, key.id)
+
+    async def found(request: Request, file_id: str) -> StoredFile:
+        file = await files.get(await tenant(request), file_id)
+        if file is None:
+            raise _not_found()
+        return file
+
+    @router.post("", openapi_extra=UPLOAD)
+    async def upload(request: Request) -> dict[str, Any]:  # pyright: ignore[reportUnusedFunction]
+        """Store a JSONL file of requests, for `/v1/batches`."""
+        owner = await tenant(request)
+        bounds.require_open()
+        form = await request.form(max_files=1, max_fields=10)
+        try:
+            file = _asked(form, owner, pipeline.now_us(), bounds)
+            left = bounds.most_stored_bytes - await files.stored_bytes(owner)
+            content = form["file"]
+            assert isinstance(content, UploadFile)
+            return shown(await files.write(file, _parts(content), most_bytes=min(left, bounds.most_file_bytes)))
+        finally:
+            await form.close()
+
+    @router.get("")
+    async def index(  # pyright: ignore[reportUnusedFunction]
+        request: Request,
+        limit: Annotated[int, Query(ge=1, le=10_000)] = 1000,
+        after: After = None,
+        order: Literal["asc", "desc"] = "desc",
+        purpose: str | None = None,
+    ) -> Listed:
+        """Files, the newest first."""
+        page = page_of(limit, after, is_oldest_first=order == "asc")
+        rows, has_more = await files.list(await tenant(request), page, purpose=purpose)
+        return listed([shown(one) for one in rows], has_more=has_more)
+
+    @router.get("/{file_id}")
+    async def retrieve(file_id: FileId, request: Request) -> dict[str, Any]:  # pyright: ignore[reportUnusedFunction]
+        """What is known of a file."""
+        return shown(await found(request, file_id))
+
+    @router.delete("/{file_id}")
+    async def delete(file_id: FileId, request: Request) -> dict[str, Any]:  # pyright: ignore[reportUnusedFunction]
+        """Forget a file. One that a batch still reads is kept: 409."""
+        if not await files.delete(await tenant(request), file_id):
+            raise _not_found()
+        return {"id": file_id, "object": "file", "deleted": True}
+
+    @router.get("/{file_id}/content", response_class=StreamingResponse)
+    async def content(file_id: FileId, request: Request) -> StreamingResponse:  # pyright: ignore[reportUnusedFunction]
+        """A file's bytes."""
+        file = await found(request, file_id)
+        headers = {"content-length": str(file.size_bytes)}
+        return StreamingResponse(files.read(file.id), media_type="application/octet-stream", headers=headers)
+
+    return router
+
+
+def shown(file: StoredFile) -> dict[str, Any]:
+    """As OpenAI shows it."""
+    return {
+        "id": file.id,
+        "object": "file",
+        "bytes": file.size_bytes,
+        "created_at": file.created_at_us // SECOND_US,
+        "expires_at": file.expires_at_us // SECOND_US,
+        "filename": file.name,
+        "purpose": file.purpose,
+        "status": "processed",
+        "status_details": None,
+    }
+
+
+def _asked(form: FormData, tenant: str, now_us: int, bounds: BatchBounds) -> StoredFile:
+    """What an upload says of itself. Raises InvalidRequest."""
+    file, purpose = form.get("file"), form.get("purpose")
+    if not isinstance(file, UploadFile):
+        raise InvalidRequest("file: send the file's bytes in a part of this name.", param="file")
+    if purpose != INPUT:
+        raise InvalidRequest(
+            f"purpose: only {INPUT!r} is taken. Pictures and documents go into the request that asks about them.",
+            param="purpose",
+        )
+    lasts_us = bounds.keep_days * DAY_US
+    if (seconds := form.get("expires_after[seconds]")) is not None:
+        lasts_us = min(lasts_us, _seconds(seconds) * SECOND_US)
+    name = (file.filename or "batch.jsonl")[:MOST_NAME]
+    return StoredFile(f"file-{new_request_id()}", tenant, INPUT, name, 0, now_us, now_us + lasts_us)
+
+
+def _seconds(given: object) -> int:
+    text = given if isinstance(given, str) else ""
+    seconds = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
+    if not LEAST_SECONDS <= seconds <= MOST_SECONDS:
+        raise InvalidRequest(
+            f"expires_after: seconds must be {LEAST_SECONDS:,} to {MOST_SECONDS:,}.", param="expires_after"
+        )
+    return seconds
+
+
+async def _parts(file: UploadFile) -> AsyncIterator[bytes]:
+    while part := await file.read(PART_BYTES):
+        yield part
+
+
+def _not_found() -> NotFound:
+    return NotFound(
+        "There is no such file of this key's team, or it is not kept any more; GET /v1/files lists those that are.",
+        param="file_id",
+        code="not_found",
+    )

@@ -1,0 +1,85 @@
+"""The part of the composition root that puts together what works on batches."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+from gateway.access.keys import KeyRecord, require_model_access
+from gateway.batches.asking import Asking
+from gateway.batches.bounds import BatchBounds
+from gateway.batches.run import BatchRun
+from gateway.batches.runner import BatchRunner
+from gateway.batches.values import Batch, BatchStore, FileStore
+from gateway.batches.waiting import Waiting
+from gateway.config.settings import Settings
+from gateway.errors import BreakevenError
+from gateway.openai_errors import body_of, status_of
+from gateway.pipeline import Pipeline
+
+MEGABYTE = 1 << 20
+
+
+def bounds_of(settings: Settings) -> BatchBounds:
+    """As breakeven.yaml says."""
+    said = settings.batches
+    return BatchBounds(
+        at_once=said.at_once,
+        leave_free=said.leave_free_slots,
+        most_lines=said.max_requests,
+        most_line_bytes=settings.server.max_body_megabytes * MEGABYTE,
+        most_file_bytes=said.max_file_megabytes * MEGABYTE,
+        most_stored_bytes=said.max_stored_megabytes * MEGABYTE,
+        keep_days=said.keep_days,
+    )
+
+
+class Stores(Protocol):
+    """Where files and batches are."""
+
+    @property
+    def files(self) -> FileStore: ...
+    @property
+    def batches(self) -> BatchStore: ...
+
+
+def open_batches(
+    pipeline: Pipeline,
+    stores: Stores,
+    bounds: BatchBounds,
+    *,
+    name: str,
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+) -> BatchRunner:
+    """What asks their lines, of this process, which has this name among all who share the database."""
+
+    def key_of(key_id: str) -> KeyRecord:
+        key = pipeline.keys.of_id(key_id, pipeline.now_us())
+        require_model_access(key)
+        return key
+
+    asking = Asking(pipeline.answer, key_of, _refusal, asyncio.Semaphore(bounds.at_once), sleep)
+    waiting = Waiting(
+        pipeline.decide, lambda: pipeline.snapshot, key_of, leave_free=bounds.leave_free, monotonic=time.monotonic
+    )
+
+    def open_run(batch: Batch) -> BatchRun:
+        return BatchRun(
+            batch,
+            stores.files,
+            stores.batches,
+            runner=name,
+            ask=asking.ask,
+            awaits=waiting.should_wait,
+            now_us=lambda: pipeline.now_us(),
+            most_at_once=bounds.at_once,
+            most_lines=bounds.most_lines,
+            most_line_bytes=bounds.most_line_bytes,
+            sleep=sleep,
+        )
+
+    return BatchRunner(stores.batches, open_run, name=name)
+
+
+def _refusal(error: BreakevenError) -> tuple[int, bytes]:
+    return status_of(error), body_of(error)

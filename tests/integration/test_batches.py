@@ -1,0 +1,495 @@
+"""Files and batches through the official client: a whole gateway's parts over SQLite, in front of scripted backends."""
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import httpx
+import msgspec
+import openai
+import pytest
+from openai.types import Batch
+from sqlalchemy import update
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from backends.protocol import BackendHealth, Call, Reply
+from backends.scripted import Outcome, Script, ScriptedBackend, follow
+from backends.translating import TranslatingBackend
+from gateway.access.keys import KeyRecord
+from gateway.api.batches import build_batches_router
+from gateway.api.files import build_files_router
+from gateway.batches.asking import MOST_FAILURES
+from gateway.batches.bounds import BatchBounds
+from gateway.composition.batches import open_batches
+from gateway.instants import DAY_US, HOUR_US
+from gateway.routing.fallback import RetryPolicy
+from gateway.storage.database import open_database
+from gateway.storage.sql.batches import SqlBatches
+from gateway.storage.sql.files import SqlFiles
+from gateway.storage.sql.sealed import Seal
+from gateway.storage.tables import batches as table
+from tests.integration.test_http import Service
+from tests.live_server import serving
+from tests.newest_schema import make_newest
+from tests.rig import KEY, Rig
+
+pytestmark = pytest.mark.integration
+CHATS = "/v1/chat/completions"
+BOUNDS = BatchBounds(
+    at_once=4,
+    leave_free=1,
+    most_lines=200,
+    most_line_bytes=10_000,
+    most_file_bytes=100_000,
+    most_stored_bytes=150_000,
+    keep_days=30,
+)
+
+
+async def briefly(seconds: float) -> None:
+    await asyncio.sleep(min(seconds, 0.02))
+
+
+class Stores:
+    """The two that batches need."""
+
+    def __init__(self, database: AsyncEngine, now_us: Callable[[], int]) -> None:
+        self.files = SqlFiles(database, Seal(bytes(32), "pepper"), now_us=now_us)
+        self.batches = SqlBatches(database, self.files, now_us=now_us)
+
+
+class Batches:
+    """A service with files and batches. What works on them is begun by `working`."""
+
+    def __init__(self, rig: Rig, database: AsyncEngine, bounds: BatchBounds) -> None:
+        self.rig, self.database = rig, database
+        self._later_us = 0
+        self.stores = Stores(database, self._now_us)
+        rig.pipeline.now_us = self._now_us
+        rig.add_key("bk-mate", KeyRecord("key-3", "mate", "app", team="red"))
+        rig.add_key("bk-other", KeyRecord("key-4", "other", "app", team="blue"))
+        self.service = Service(rig)
+        self.runner = open_batches(rig.pipeline, self.stores, bounds, name="first", sleep=briefly)
+        rest, (files, batches) = self.service.rest, (self.stores.files, self.stores.batches)
+        rest.include_router(build_files_router(rig.pipeline, files, bounds))
+        rest.include_router(build_batches_router(rig.pipeline, files, batches, bounds, lambda: self.runner.wake()))
+        self.url = ""
+
+    def _now_us(self) -> int:
+        return time.time_ns() // 1000 + self._later_us
+
+    def hours_later(self, hours: int) -> None:
+        self._later_us += hours * HOUR_US
+
+    def client(self, key: str = KEY) -> openai.AsyncOpenAI:
+        return openai.AsyncOpenAI(api_key=key, base_url=f"{self.url}/v1", max_retries=0)
+
+    @asynccontextmanager
+    async def working(self) -> AsyncGenerator[None]:
+        task = asyncio.create_task(self.runner.run())
+        try:
+            yield
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            await self.runner.stop(10.0)
+
+
+@asynccontextmanager
+async def opened(directory: Path, one: Script | None = None, bounds: BatchBounds = BOUNDS) -> AsyncGenerator[Batches]:
+    url = f"sqlite+aiosqlite:///{directory / 'test.db'}"
+    await make_newest(url)
+    database = open_database(url)
+    batches = Batches(Rig(one), database, bounds)
+    async with serving(batches.service.app) as batches.url:
+        yield batches
+    await database.dispose()
+
+
+@pytest.fixture
+async def batches(tmp_path: Path) -> AsyncGenerator[Batches]:
+    async with opened(tmp_path) as made:
+        yield made
+
+
+def request(number: int, **changes: Any) -> dict[str, Any]:
+    body = {"model": "a", "messages": [{"role": "user", "content": f"hello {number}"}]}
+    return {"custom_id": f"request-{number}", "method": "POST", "url": CHATS, "body": body | changes}
+
+
+def jsonl(*requests: dict[str, Any]) -> bytes:
+    return b"".join(json.dumps(one).encode() + b"\n" for one in requests)
+
+
+async def begun(client: openai.AsyncOpenAI, *requests: dict[str, Any], **said: Any) -> Batch:
+    file = await client.files.create(file=("in.jsonl", jsonl(*requests)), purpose="batch")
+    asked: dict[str, Any] = {"endpoint": CHATS, "completion_window": "24h"} | said
+    return await client.batches.create(input_file_id=file.id, **asked)
+
+
+async def until(
+    client: openai.AsyncOpenAI, batch: Batch, holds: Callable[[Batch], bool] = lambda one: one.completed_at is not None
+) -> Batch:
+    async with asyncio.timeout(60):
+        while not holds(found := await client.batches.retrieve(batch.id)):
+            await asyncio.sleep(0.05)
+    return found
+
+
+async def lines(client: openai.AsyncOpenAI, file_id: str | None) -> list[dict[str, Any]]:
+    assert file_id is not None
+    text = (await client.files.content(file_id)).text
+    return [json.loads(line) for line in text.splitlines()]
+
+
+async def test_a_file_of_requests_is_answered_in_a_file(batches: Batches) -> None:
+    async with batches.client() as client, batches.working():
+        batch = await begun(client, *(request(n) for n in range(1, 21)), metadata={"job": "nightly"})
+        assert (batch.status, batch.endpoint, batch.completion_window) == ("validating", CHATS, "24h")
+        done = await until(client, batch)
+        answers = await lines(client, done.output_file_id)
+        written = await client.files.retrieve(done.output_file_id or "")
+        content = (await client.files.content(written.id)).content
+
+    assert (done.status, done.metadata, done.error_file_id, done.errors) == (
+        "completed",
+        {"job": "nightly"},
+        None,
+        None,
+    )
+    assert counts(done) == (20, 20, 0)
+    assert [one["custom_id"] for one in answers] == [f"request-{n}" for n in range(1, 21)], "in the order of the file"
+    assert {one["response"]["body"]["choices"][0]["message"]["content"] for one in answers} == {"Hello, world."}
+    assert (written.bytes, written.purpose, written.filename) == (
+        len(content),
+        "batch_output",
+        f"{done.id}_output.jsonl",
+    )
+
+    entries = batches.rig.ledger.entries
+    assert {one["response"]["request_id"] for one in answers} == {one.intent.request_id for one in entries}
+    assert {one.intent.tags for one in entries} == {("base", "batch")}
+    assert {(one.intent.key_id, one.intent.team) for one in entries} == {("key-1", "red")}
+    usage = done.to_dict()["usage"]
+    assert usage == {
+        "input_tokens": 20 * 12,
+        "input_tokens_details": {"cached_tokens": 0},
+        "output_tokens": 20 * 4,
+        "output_tokens_details": {"reasoning_tokens": 0},
+        "total_tokens": 20 * 16,
+    }
+    cost = sum(one.cost.total_pico_usd for one in entries if one.cost is not None)
+    told = done.to_dict()["x_breakeven"]
+    assert told == {"cost_usd": f"{cost / 1e12:.12f}", "answers_without_price": 0}
+
+
+async def test_what_failed_is_in_a_file_of_its_own(tmp_path: Path) -> None:
+    def answer(call: Call) -> Outcome:
+        return Outcome(fault="rejected") if b"hello 2" in call.body else Outcome()
+
+    async with opened(tmp_path, answer) as batches, batches.client() as client, batches.working():
+        batch = await begun(client, request(1), request(2), request(3, model="nobody"), request(4))
+        done = await until(client, batch)
+        good, bad = await lines(client, done.output_file_id), await lines(client, done.error_file_id)
+    assert counts(done) == (4, 2, 2)
+    assert [one["custom_id"] for one in good] == ["request-1", "request-4"]
+    assert [(one["custom_id"], one["response"]["status_code"]) for one in bad] == [
+        ("request-2", 400),
+        ("request-3", 404),
+    ]
+    assert "does not exist" in bad[1]["response"]["body"]["error"]["message"]
+
+
+async def test_what_only_time_can_mend_is_asked_again(tmp_path: Path) -> None:
+    """An upstream that fails, and a rate of the key."""
+    script = follow([Outcome(fault="unavailable")] * 4 + [Outcome()])
+    async with opened(tmp_path, script) as batches:
+        batches.rig.pipeline.retry_policy = RetryPolicy(max_attempts=1)
+        async with batches.client() as client, batches.working():
+            done = await until(client, await begun(client, request(1)))
+            [answer] = await lines(client, done.output_file_id)
+    assert counts(done) == (1, 1, 0)
+    assert answer["response"]["status_code"] == 200
+
+
+async def test_an_upstream_that_goes_on_failing_is_told(tmp_path: Path) -> None:
+    async with opened(tmp_path, follow([Outcome(fault="unavailable")])) as batches:
+        batches.rig.pipeline.retry_policy = RetryPolicy(max_attempts=1)
+        async with batches.client() as client, batches.working():
+            done = await until(client, await begun(client, request(1)))
+            [failed] = await lines(client, done.error_file_id)
+    assert failed["response"]["status_code"] == 502
+    assert len(batches.rig.ledger.entries) == MOST_FAILURES
+
+
+async def test_a_file_that_is_no_batch_fails_and_says_where(batches: Batches) -> None:
+    async with batches.client() as client, batches.working():
+        batch = await begun(client, request(1), request(1), request(2) | {"url": "/v1/embeddings"})
+        failed = await until(client, batch, lambda one: one.status == "failed")
+    assert failed.errors is not None
+    assert [(one.line, one.code) for one in failed.errors.data or []] == [
+        (2, "duplicate_custom_id"),
+        (3, "invalid_url"),
+    ]
+    assert not batches.rig.ledger.entries
+    assert (failed.output_file_id, failed.failed_at is not None) == (None, True)
+
+
+class Held(ScriptedBackend):
+    """Answers so many calls, and keeps the others waiting until `goes_on`."""
+
+    def __init__(self, answers: int) -> None:
+        super().__init__("one", follow([Outcome()]))
+        self.goes_on = asyncio.Event()
+        self.waiting = 0
+        self._left = answers
+
+    async def open(self, call: Call) -> Reply:
+        self._left -= 1
+        if self._left < 0:
+            self.waiting += 1
+            await self.goes_on.wait()
+        return await super().open(call)
+
+
+def hold(batches: Batches, answers: int) -> Held:
+    held = Held(answers)
+    batches.rig.pipeline.backends = {**batches.rig.pipeline.backends, "one": TranslatingBackend(held)}
+    return held
+
+
+async def test_a_cancelled_batch_keeps_what_was_answered(batches: Batches) -> None:
+    held = hold(batches, 8)
+    async with batches.client() as client, batches.working():
+        batch = await begun(client, *(request(n) for n in range(1, 51)))
+        await until(client, batch, lambda one: counts(one) == (50, 8, 0) and held.waiting == BOUNDS.at_once)
+        with pytest.raises(openai.ConflictError, match="still reads this file"):
+            await client.files.delete(batch.input_file_id)
+        assert (await client.batches.cancel(batch.id)).status == "cancelling"
+        await asyncio.sleep(0.3)
+        held.goes_on.set()
+        done = await until(client, batch, lambda one: one.cancelled_at is not None)
+        assert done.status == (await client.batches.cancel(batch.id)).status == "cancelled"
+        assert len(await lines(client, done.output_file_id)) == 8 + BOUNDS.at_once, "those under way were let end"
+        await client.files.delete(batch.input_file_id)
+    assert len(batches.rig.ledger.entries) == 8 + BOUNDS.at_once
+
+
+async def test_another_process_goes_on_where_one_stopped(batches: Batches) -> None:
+    held = hold(batches, 8)
+    async with batches.client() as client:
+        async with batches.working():
+            batch = await begun(client, *(request(n) for n in range(1, 21)))
+            await until(client, batch, lambda one: counts(one) == (20, 8, 0) and held.waiting == BOUNDS.at_once)
+            asyncio.get_running_loop().call_later(0.2, held.goes_on.set)
+        stopped = await client.batches.retrieve(batch.id)
+        assert (stopped.status, *counts(stopped)) == ("in_progress", 20, 12, 0)
+        batches.runner = open_batches(batches.rig.pipeline, batches.stores, BOUNDS, name="second", sleep=briefly)
+        async with batches.working():
+            done = await until(client, batch)
+            answers = await lines(client, done.output_file_id)
+    assert counts(done) == (20, 20, 0)
+    assert [one["custom_id"] for one in answers] == [f"request-{n}" for n in range(1, 21)]
+    assert len(batches.rig.ledger.entries) == 20, "none was asked twice"
+
+
+async def test_whoever_was_not_heard_of_stops_and_what_it_had_stored_stays(batches: Batches) -> None:
+    held = hold(batches, 8)
+    async with batches.client() as client:
+        batch = await begun(client, *(request(n) for n in range(1, 21)))
+        async with batches.working():
+            await until(client, batch, lambda one: counts(one) == (20, 8, 0) and held.waiting == BOUNDS.at_once)
+            unheard = batches.runner
+            batches.runner = open_batches(batches.rig.pipeline, batches.stores, BOUNDS, name="second", sleep=briefly)
+            await lapse(batches)
+            async with batches.working():
+                await until(client, batch, lambda one: held.waiting > BOUNDS.at_once)
+                held.goes_on.set()
+                done = await until(client, batch)
+            await unheard.stop(10.0)
+        answers = await lines(client, done.output_file_id)
+    assert counts(done) == (20, 20, 0)
+    assert [one["custom_id"] for one in answers] == [f"request-{n}" for n in range(1, 21)]
+
+
+async def lapse(batches: Batches) -> None:
+    """As if nobody had heard of whoever has them."""
+    async with batches.database.begin() as connection:
+        await connection.execute(update(table).values(runner=None, leased_until_us=0))
+
+
+async def test_what_is_not_answered_in_time_expires(batches: Batches) -> None:
+    held = hold(batches, 6)
+    async with batches.client() as client, batches.working():
+        batch = await begun(client, *(request(n) for n in range(1, 16)), completion_window="1h")
+        await until(client, batch, lambda one: counts(one) == (15, 6, 0) and held.waiting == BOUNDS.at_once)
+        batches.hours_later(1)
+        done = await until(client, batch, lambda one: one.expired_at is not None)
+        good, late = await lines(client, done.output_file_id), await lines(client, done.error_file_id)
+    assert counts(done) == (15, 6, 9)
+    assert len(good) == 6
+    assert {one["error"]["code"] for one in late} == {"batch_expired"}
+    assert sorted(one["custom_id"] for one in good + late) == sorted(f"request-{n}" for n in range(1, 16))
+    assert not batches.rig.ledger.open, "what was under way is booked"
+
+
+async def test_another_team_finds_nothing(batches: Batches) -> None:
+    async with batches.client() as client, batches.client("bk-mate") as mate, batches.client("bk-other") as other:
+        async with batches.working():
+            done = await until(client, await begun(client, request(1)))
+        assert (await mate.batches.retrieve(done.id)).id == done.id
+        assert [one.id async for one in mate.batches.list()] == [done.id]
+        assert await lines(mate, done.output_file_id)
+        assert not [one async for one in other.batches.list()]
+        assert not [one async for one in other.files.list()]
+        for refused in (other.batches.retrieve, other.batches.cancel):
+            with pytest.raises(openai.NotFoundError, match="no such batch"):
+                await refused(done.id)
+        for wanted in (other.files.retrieve, other.files.delete, other.files.content):
+            with pytest.raises(openai.NotFoundError, match="no such file"):
+                await wanted(done.input_file_id)
+        with pytest.raises(openai.BadRequestError, match="no such file"):
+            await other.batches.create(input_file_id=done.input_file_id, endpoint=CHATS, completion_window="24h")
+
+
+async def test_a_key_that_is_revoked_meanwhile_asks_no_more(batches: Batches) -> None:
+    held = hold(batches, 4)
+    rig = batches.rig
+    async with batches.client() as client, batches.client("bk-mate") as mate, batches.working():
+        batch = await begun(client, *(request(n) for n in range(1, 11)))
+        await until(client, batch, lambda one: counts(one) == (10, 4, 0) and held.waiting == BOUNDS.at_once)
+        rig.records = {
+            key: replace(one, revoked_at_us=1) if one.id == "key-1" else one for key, one in rig.records.items()
+        }
+        rig.pipeline.keys.replace(rig.records)
+        held.goes_on.set()
+        done = await until(mate, batch)
+        failed = await lines(mate, done.error_file_id)
+    assert counts(done) == (10, 8, 2)
+    assert {one["response"]["status_code"] for one in failed} == {401}
+
+
+async def test_lists_come_in_pages(batches: Batches) -> None:
+    async with batches.client() as client:
+        made = [await begun(client, request(number)) for number in range(5)]
+        assert [one.id async for one in client.batches.list(limit=2)] == [one.id for one in reversed(made)]
+        files = [one.input_file_id for one in made]
+        assert [one.id async for one in client.files.list(limit=2, order="asc")] == files
+        assert [one.id async for one in client.files.list(limit=2)] == files[::-1]
+        assert not [one async for one in client.files.list(purpose="batch_output")]
+        page = await client.batches.list(limit=2)
+        assert page.has_more
+
+
+async def test_files_are_kept_as_they_came_and_forgotten_when_told(batches: Batches) -> None:
+    content = bytes(range(256)) * 300
+    async with batches.client() as client:
+        file = await client.files.create(
+            file=("any.bin", content), purpose="batch", expires_after={"anchor": "created_at", "seconds": 3600}
+        )
+        assert (file.bytes, file.filename, file.purpose, file.status) == (len(content), "any.bin", "batch", "processed")
+        assert file.expires_at == file.created_at + 3600
+        assert (await client.files.content(file.id)).content == content
+        assert (await client.files.delete(file.id)).deleted
+        with pytest.raises(openai.NotFoundError):
+            await client.files.retrieve(file.id)
+        kept = await client.files.create(file=("any.bin", content), purpose="batch")
+        batches.hours_later(24 * 31)
+        assert await batches.stores.batches.forget(30 * DAY_US) == 1
+        with pytest.raises(openai.NotFoundError):
+            await client.files.content(kept.id)
+
+
+async def test_how_much_is_stored_is_bounded(batches: Batches) -> None:
+    async with batches.client() as client:
+        with pytest.raises(openai.APIStatusError, match=r"larger than 100,000 bytes.*max_file_megabytes") as caught:
+            await client.files.create(file=("a", b"x" * 100_001), purpose="batch")
+        assert caught.value.status_code == 413
+        await client.files.create(file=("a", b"x" * 100_000), purpose="batch")
+        with pytest.raises(openai.APIStatusError, match=r"larger than 50,000 bytes.*max_stored_megabytes"):
+            await client.files.create(file=("a", b"x" * 50_001), purpose="batch")
+        assert len([one async for one in client.files.list()]) == 1, "a refused one leaves nothing"
+
+
+@pytest.mark.parametrize(
+    ("said", "says"),
+    [
+        ({"endpoint": "/v1/messages"}, "endpoint: must be one of /v1/chat/completions"),
+        ({"completion_window": "1d"}, "completion_window: must be 24h"),
+        ({"completion_window": "169h"}, "up to 168h"),
+        ({"metadata": {"a": 1}}, "metadata"),
+        ({"metadata": {str(n): "x" for n in range(17)}}, "metadata"),
+        ({"extra_headers": {"x-breakeven-tags": "a" * 65}}, "x-breakeven-tags"),
+    ],
+)
+async def test_a_batch_that_cannot_be_is_refused(batches: Batches, said: dict[str, Any], says: str) -> None:
+    async with batches.client() as client:
+        with pytest.raises(openai.BadRequestError, match=says):
+            await begun(client, request(1), **said)
+
+
+async def test_an_upload_that_is_none_is_refused(batches: Batches) -> None:
+    headers = {"authorization": f"Bearer {KEY}"}
+    async with httpx.AsyncClient(base_url=batches.url, headers=headers) as client:
+        sent: dict[str, Any]
+        for sent, status, says in (
+            ({"data": {"purpose": "batch"}}, 400, "file: send the file's bytes"),
+            ({"files": {"file": b"x"}, "data": {"purpose": "assistants"}}, 400, "purpose: only 'batch'"),
+            ({"files": {"file": b"x"}, "data": {"purpose": "batch", "expires_after[seconds]": "1"}}, 400, "3,600"),
+            ({"content": b"no form", "headers": {"content-type": "multipart/form-data"}}, 400, "boundary"),
+            ({"json": {"purpose": "batch"}}, 400, "file: send"),
+        ):
+            answer = await client.post("/v1/files", **sent)
+            assert (answer.status_code, says in answer.json()["error"]["message"]) == (status, True), answer.text
+        assert (await client.get("/v1/files", headers={"authorization": "Bearer bk-wrong"})).status_code == 401
+        assert (await client.get("/v1/files", headers={"authorization": "Bearer bk-viewer"})).status_code == 403
+
+
+async def test_where_batches_are_off_it_is_said(tmp_path: Path) -> None:
+    off = msgspec.structs.replace(BOUNDS, at_once=0)
+    async with opened(tmp_path, bounds=off) as batches, batches.client() as client:
+        with pytest.raises(openai.PermissionDeniedError, match=r"batches\.at_once is 0"):
+            await client.files.create(file=("a", b"x"), purpose="batch")
+
+
+async def test_requests_that_can_wait_leave_slots_to_others(batches: Batches) -> None:
+    """An engine with three free slots is given two lines: the third would leave none. A dearer model is not asked."""
+    rig, held = batches.rig, hold(batches, 0)
+    rig.pipeline.upstreams.note_health("one", BackendHealth(True, free_slots=3, running_requests=0))
+    async with batches.client() as client, batches.working():
+        batch = await begun(client, *(request(n, model="auto") for n in range(1, 5)))
+        await until(client, batch, lambda one: held.waiting == 2)
+        await asyncio.sleep(0.3)
+        assert (held.waiting, rig.two.calls) == (2, [])
+        rig.pipeline.upstreams.note_health("one", BackendHealth(True, free_slots=10, running_requests=2))
+        held.goes_on.set()
+        done = await until(client, batch)
+    assert counts(done) == (4, 4, 0)
+    assert rig.two.calls == []
+
+
+async def test_a_batch_behind_its_pace_waits_no_longer(batches: Batches) -> None:
+    rig = batches.rig
+    rig.pipeline.upstreams.note_health("one", BackendHealth(True, free_slots=0, running_requests=3))
+    async with batches.client() as client, batches.working():
+        batch = await begun(client, *(request(n, model="auto") for n in range(1, 5)))
+        await until(client, batch, lambda one: one.status == "in_progress")
+        await asyncio.sleep(0.3)
+        assert not rig.ledger.entries
+        batches.hours_later(10)  # of four lines two should have been asked by then
+        await until(client, batch, lambda one: counts(one) == (4, 2, 0))
+        await asyncio.sleep(0.3)
+        assert len(rig.ledger.entries) == 2
+        batches.hours_later(10)
+        assert counts(await until(client, batch)) == (4, 4, 0)
+
+
+def counts(batch: Batch) -> tuple[int, int, int]:
+    said = batch.request_counts
+    assert said is not None
+    return said.total, said.completed, said.failed
