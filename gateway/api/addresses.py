@@ -59,6 +59,9 @@ def advice(path: str, known: Container[str]) -> str:
         return f"did you mean /v1{path}? An OpenAI client's base_url ends in /v1"
     if (meant := SLASHES.sub("/", path)) != path and meant in known:
         return f"did you mean {meant}? The base_url ends without a slash"
+    for prefix, why in ELSEWHERE.items():
+        if path == prefix or path.startswith(f"{prefix}/"):
+            return why
     if (meant := _behind_another(path, known)) is not None:
         return f"did you mean {meant}? An OpenAI client's base_url ends in /v1, and Anthropic's before it"
     before, _, rest = path.rpartition("/v1/")
@@ -66,9 +69,6 @@ def advice(path: str, known: Container[str]) -> str:
         if before == "/v1":
             return f"did you mean {meant}? This client adds /v1 itself: its base_url ends before it"
         return f"did you mean {meant}? Nothing stands before /v1 in the base_url"
-    for prefix, why in ELSEWHERE.items():
-        if path == prefix or path.startswith(f"{prefix}/"):
-            return why
     others = GEMINI if path.endswith(GEMINI_CALLS) else next((why for at, why in OTHERS if path.startswith(at)), None)
     if others is None:
         return "see /docs"
