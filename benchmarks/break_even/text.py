@@ -58,7 +58,7 @@ night of the 22nd. A *replica* is one running copy of the model on a GPU; each g
 
 The second line is the figure that sales pages show. The third is what the books will show: the rent is due whether
 requests come or not. The fourth is why a GPU that is already paid should be kept busy: one more request costs only
-electricity. Of {_cents(owned.rent_usd)} rent, {_cents(owned.idle_usd)} would buy hours in which nothing was asked. That
+electricity. Of {_cents(owned.rent_usd)} rent, {_cents(owned.idle_usd)} would pay for hours in which nothing was asked. That
 idle line is booked on its own and never hidden in the price of a request.
 
 ## How busy must it be?
@@ -98,23 +98,22 @@ free keeps {overflow_share:.0%}. That is what having the router and the GPU in o
 {_cents(Decimal(study.overflow_saving_usd - study.queue_saving_usd))} a month, on one GPU.
 
 The overflow bar is a formula. The black dot is a simulation that shares no code with it: every one of the month's
-arrivals one at a time, through {study.engine.concurrency} slots. On the arrivals it happened to draw, the two differ by
-{apart:.1%}.
+arrivals one at a time, through {study.engine.concurrency} slots. On the arrivals that it drew, the two differ by {apart:.1%}.
 
 ## At what volume does it turn?
 
 ![Monthly bill against requests a day](images/break-even-volume.png)
 
 At this mix of requests the lines cross at **{report.volume.hybrid.requests_per_day:,.0f} requests a day**, which is
-{_cents(report.volume.hybrid.hosted_usd_per_month)} of hosted calls a month. Dollars travel better than requests: with
-shorter requests or a dearer model the same dollars are another number of requests. {_self_hosted(study)}
+{_cents(report.volume.hybrid.hosted_usd_per_month)} of hosted calls a month. The dollars apply more widely than the
+requests: with shorter requests or a dearer model, the same dollars are a different number of requests. {_self_hosted(study)}
 
 ## How sure is this?
 
-Days differ, and hours of the same day share its luck, so the interval comes from drawing whole days again
+Days differ, and the hours of one day are alike, so the interval comes from drawing whole days again
 ({odds.resamples:,} times): the month's saving lies between {_cents(odds.saving_low_usd)} and
 {_cents(odds.saving_high_usd)} in nine draws of ten, and owning was cheaper in {odds.probability_owning_is_cheaper:.1%}
-of all draws. That covers the luck of the days, not a wrong price or a wrong speed. For those:
+of all draws. That covers chance, not a wrong price or a wrong speed. For those:
 
 ![The saving with each input a quarter lower and higher](images/break-even-tornado.png)
 
@@ -132,8 +131,8 @@ replaces {_cents(Decimal(study.replaced_usd_per_month))} of hosted calls a month
 ## Quality
 
 The hosted model scores {HOSTED.quality} on this traffic's evaluation set and the model on the GPU
-{PLAN.quality} (both made up here). A bill that falls because answers got worse is no saving: the number belongs beside
-every comparison, and the router's rules set the floor.
+{PLAN.quality} (both made up here). A bill that falls because answers got worse is no saving, so every comparison should
+show both numbers. The router's rules set the floor.
 
 ## What this report cannot promise
 
@@ -181,8 +180,8 @@ def _tornado(study: Study) -> str:
         f" {_cents(first.saving_at_minus_25_percent_usd)} and {_cents(first.saving_at_plus_25_percent_usd)}."
     )
     if turns:
-        return f"{text} A quarter off would turn the answer round for: {', '.join(turns)}."
-    return f"{text} No single input, a quarter off, turns the answer round."
+        return f"{text} If off by a quarter, these would change the answer: {', '.join(turns)}."
+    return f"{text} No single input, if off by a quarter, changes the answer."
 
 
 def _paybacks(paybacks: dict[str, Payback]) -> str:
