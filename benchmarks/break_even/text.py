@@ -58,8 +58,8 @@ night of the 22nd. A *replica* is one running copy of the model on a GPU; each g
 
 The second line is the figure that sales pages show. The third is what the books will show: the rent is due whether
 requests come or not. The fourth is why a GPU that is already paid should be kept busy: one more request costs only
-electricity. Of {_cents(owned.rent_usd)} rent, {_cents(owned.idle_usd)} would pay for hours in which nothing was asked. That
-idle line is booked on its own and never hidden in the price of a request.
+electricity. Of {_cents(owned.rent_usd)} rent, {_cents(owned.idle_usd)} would pay for hours in which nothing was asked.
+That idle line is booked on its own and never hidden in the price of a request.
 
 ## How busy must it be?
 
@@ -98,7 +98,8 @@ free keeps {overflow_share:.0%}. That is what having the router and the GPU in o
 {_cents(Decimal(study.overflow_saving_usd - study.queue_saving_usd))} a month, on one GPU.
 
 The overflow bar is a formula. The black dot is a simulation that shares no code with it: every one of the month's
-arrivals one at a time, through {study.engine.concurrency} slots. On the arrivals that it drew, the two differ by {apart:.1%}.
+arrivals one at a time, through {study.engine.concurrency} slots. On the arrivals that it drew, the two differ by
+{apart:.1%}.
 
 ## At what volume does it turn?
 
@@ -106,7 +107,8 @@ arrivals one at a time, through {study.engine.concurrency} slots. On the arrival
 
 At this mix of requests the lines cross at **{report.volume.hybrid.requests_per_day:,.0f} requests a day**, which is
 {_cents(report.volume.hybrid.hosted_usd_per_month)} of hosted calls a month. The dollars apply more widely than the
-requests: with shorter requests or a dearer model, the same dollars are a different number of requests. {_self_hosted(study)}
+requests: with shorter requests or a dearer model, the same dollars are a different number of requests.
+{_self_hosted(study)}
 
 ## How sure is this?
 
