@@ -4,6 +4,8 @@ from typing import Any
 
 from dashboards import display
 
+ADDS_UP = "Rows add up to the total, but each figure is rounded for itself; pointing at a spend shows every digit."
+
 
 def simulated(total: dict[str, Any]) -> str:
     """Empty where every answer was real. `total` is a row of a cost report."""

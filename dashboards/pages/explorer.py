@@ -131,7 +131,7 @@ def _note(by: list[str], earlier: Period, gone: int) -> str:
     adds_up = (
         "A request with several tags is in the row of each, so that the rows come to more than the total."
         if "tag" in by
-        else "Rows add up to the total, but each figure is rounded for itself; pointing at a spend shows every digit."
+        else certainty.ADDS_UP
     )
     ceased = f" {markup.counted(gone, 'group')} of then had no request since, and cost nothing." if gone else ""
     against = f"The change is against {display.period(**earlier.bounds())}; pointing at it shows what was spent then."

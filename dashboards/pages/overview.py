@@ -45,8 +45,8 @@ async def build(view: View) -> None:
             charts.stacked_bars(points, is_by_hour=found["bucket"] == "hour"),
             "Spend over time by model; the table below has the sums",
         )
-    with panel("Models"):
-        html(_models(found["models"], view))
+    with panel("Models", certainty.ADDS_UP):
+        html(models_table(found["models"], total, view))
     with grid("be-two"):
         with panel("Token mix", "A blended price hides its mix: input tokens are many and cheap, output few and dear."):
             html(_mix(total))
@@ -57,7 +57,7 @@ async def build(view: View) -> None:
 def _tiles(found: dict[str, Any], before: dict[str, Any], view: View) -> list[str]:
     total = found["total"]
     return [
-        *_volume(found, before, view),
+        *volume_tiles(found, before, view),
         *_prices(total, view),
         *_speeds(total),
         *saved_tiles(found["savings"]),
@@ -65,17 +65,18 @@ def _tiles(found: dict[str, Any], before: dict[str, Any], view: View) -> list[st
     ]
 
 
-def _volume(found: dict[str, Any], before: dict[str, Any], view: View) -> list[str]:
+def volume_tiles(found: dict[str, Any], before: dict[str, Any], view: View) -> list[str]:
     """What was spent on how much, and against the time before."""
     total, label = found["total"], view.period.label
+    is_known = display.cost(total) == total["cost_usd"]
     requests = view.link("/requests") if view.session.may("entries.read") else None
     return [
         markup.tile(
             "Spend",
-            display.dollars(total["cost_usd"]),
+            display.spend(total),
             (label if found["idle"] is None else f"{label}, without idle GPU rent")
             + against(total["cost_usd"], before["cost_usd"], view.period),
-            title=display.exact_dollars(total["cost_usd"]),
+            title=display.exact_dollars(total["cost_usd"]) if is_known else "",
             href=view.link("/explorer", by="team", then="model"),
         ),
         markup.tile(
@@ -193,7 +194,8 @@ def _notes(found: dict[str, Any], view: View) -> None:
         )
 
 
-def _models(rows: list[dict[str, Any]], view: View) -> str:
+def models_table(rows: list[dict[str, Any]], total: dict[str, Any], view: View) -> str:
+    """Its last row is what stands above it: `total` is all of the time's, and no sum of what was rounded."""
     columns = [
         Column("Model"),
         Column("Requests", is_number=True),
@@ -205,29 +207,27 @@ def _models(rows: list[dict[str, Any]], view: View) -> str:
         Column("First token p50 / p95, s", is_number=True, title="Streams only"),
         Column("Tok/s, p50", is_number=True, title="decode: tokens per second of one stream"),
     ]
-    return markup.table(
-        columns,
-        [
-            [
-                Cell(
-                    row["group"]["model"] or "none",
-                    href=view.link("/requests", model=row["group"]["model"]),
-                    tone="be-name",
-                ),
-                display.count(row["requests"]),
-                display.cost(row),
-                row["input_usd_per_mtok"],
-                row["output_usd_per_mtok"],
-                row["blended_usd_per_mtok"],
-                row["cost_per_request_usd"],
-                f"{display.bare_seconds(row['time_to_first_token_p50_seconds'])} / "
-                f"{display.bare_seconds(row['time_to_first_token_p95_seconds'])}",
-                display.speed(row["decode_tokens_per_second_p50"]).removesuffix(" tok/s"),
-            ]
-            for row in rows
-        ],
-        caption="Cost and speed by model",
-    )
+    body: list[list[Cell | str | None]] = [[_model(row["group"]["model"], view), *_figures(row)] for row in rows]
+    return markup.table(columns, [*body, [Cell("Total"), *_figures(total)]], caption="Cost and speed by model")
+
+
+def _model(name: str | None, view: View) -> Cell:
+    href = view.link("/requests", model=name) if view.session.may("entries.read") else None
+    return Cell(name or "none", href=href, tone="be-name")
+
+
+def _figures(row: dict[str, Any]) -> list[Cell | str | None]:
+    return [
+        display.count(row["requests"]),
+        display.cost(row),
+        row["input_usd_per_mtok"],
+        row["output_usd_per_mtok"],
+        row["blended_usd_per_mtok"],
+        row["cost_per_request_usd"],
+        f"{display.bare_seconds(row['time_to_first_token_p50_seconds'])} / "
+        f"{display.bare_seconds(row['time_to_first_token_p95_seconds'])}",
+        display.speed(row["decode_tokens_per_second_p50"]).removesuffix(" tok/s"),
+    ]
 
 
 def _mix(total: dict[str, Any]) -> str:

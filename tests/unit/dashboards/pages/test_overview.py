@@ -1,12 +1,19 @@
 """The month's tiles are the forecast's own figures, with a budget beside them or without one."""
 
+import re
 from datetime import UTC, datetime
+from html import unescape
 from typing import Any
 
+import httpx
 import pytest
+from starlette.requests import Request
 
-from dashboards.pages.overview import against, beside, month_tiles, saved_tiles
+from dashboards.frame import View
+from dashboards.gateway_client import GatewayClient
+from dashboards.pages.overview import against, beside, models_table, month_tiles, saved_tiles, volume_tiles
 from dashboards.periods import Period, preset
+from dashboards.sessions import Session
 
 MONTH: dict[str, Any] = {"spent_usd": "11.5", "low_usd": "20", "expected_usd": "30.25", "high_usd": "41"}
 
@@ -86,3 +93,59 @@ def test_a_budget_stands_beside_the_same_forecast(amount: str, chance: float, to
     assert [spent, ahead] == month_tiles(MONTH, None)[:2]
     assert f'class="be-tile {tone}"' in beside
     assert f"{used}\N{NO-BREAK SPACE}%" in beside
+
+
+def make_view(*permissions: str) -> View:
+    session = Session("bk-1", "ann", "viewer", frozenset(permissions), "csrf", 0, 0)
+    gateway = GatewayClient(httpx.AsyncClient(), "bk-1")
+    request = Request({"type": "http", "headers": [], "query_string": b""})
+    return View(gateway, session, request, preset("30d", datetime(2026, 3, 5, tzinfo=UTC)))
+
+
+def make_figures(cost_usd: str, *, requests: int = 2, unpriced_requests: int = 0) -> dict[str, Any]:
+    return {
+        "requests": requests,
+        "unpriced_requests": unpriced_requests,
+        "cost_usd": cost_usd,
+        "input_usd_per_mtok": "1",
+        "output_usd_per_mtok": None,
+        "blended_usd_per_mtok": "2",
+        "cost_per_request_usd": None,
+        "time_to_first_token_p50_seconds": 0.5,
+        "time_to_first_token_p95_seconds": None,
+        "decode_tokens_per_second_p50": 40.0,
+    }
+
+
+def cells_of(table: str) -> list[list[str]]:
+    return [
+        [unescape(re.sub("<[^>]+>", "", cell)) for cell in re.findall("<td.*?</td>", row)]
+        for row in re.findall("<tr>(.*?)</tr>", table.partition("<tbody>")[2])
+    ]
+
+
+def test_the_last_row_of_the_models_is_the_total_above_and_no_sum_of_what_is_shown() -> None:
+    rows = [{"group": {"model": name}, **make_figures("0.005")} for name in ("a", "b", "c")]
+    rows.append({"group": {"model": "d"}, **make_figures("0", unpriced_requests=2)})
+    total = make_figures("1000.015", requests=8, unpriced_requests=2)
+    cells = cells_of(models_table(rows, total, make_view()))
+    assert [row[:3] for row in cells] == [
+        *([name, "2", "<$0.01"] for name in "abc"),
+        ["d", "2", "unknown"],
+        ["Total", "8", "$1,000.02"],
+    ]
+
+
+def test_what_has_no_price_at_all_is_unknown_in_the_total_and_above_it() -> None:
+    total = make_figures("0", unpriced_requests=2)
+    assert cells_of(models_table([], total, make_view()))[0][2] == "unknown"
+    found = {"total": {**total, "successful_requests": 2}, "idle": None}
+    tile, _ = volume_tiles(found, {"cost_usd": "0", "requests": 0}, make_view())
+    assert ">unknown<" in tile
+    assert "$0.00" not in tile
+
+
+def test_a_model_leads_to_its_requests_only_who_may_see_them() -> None:
+    rows = [{"group": {"model": "a"}, **make_figures("1")}]
+    assert "requests?" not in models_table(rows, make_figures("1"), make_view("reports.read"))
+    assert "requests?" in models_table(rows, make_figures("1"), make_view("entries.read"))
