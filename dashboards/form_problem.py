@@ -21,6 +21,11 @@ def form_problem(error: Exception) -> str:
     return f'<p class="be-problem" role="alert">{escape(in_form_words(str(error)))}</p>'
 
 
+def form_word(said: str) -> str:
+    """What is no problem, read out when nothing else is."""
+    return f'<p class="be-note be-hint" role="status">{escape(said)}</p>'
+
+
 def in_form_words(said: str) -> str:
     """Of the gateway's `FIELD: what is wrong`; what has no such field is left as it is."""
     field, is_of_field, wrong = said.partition(": ")

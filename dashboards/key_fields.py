@@ -1,10 +1,11 @@
 """The fields of a key on a page: what it is, whose cost, and what it may use. Shown from a key, read back as one."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from nicegui import ui
+from nicegui.elements.mixins.value_element import ValueElement
 
 from dashboards import key_form
 from dashboards.limit_words import WINDOWS
@@ -49,6 +50,9 @@ class KeyFields:
             .props("dense outlined maxlength=400 stack-label")
             .tooltip(QUOTA),
         )
+
+    def by_name(self) -> dict[str, ValueElement[Any]]:
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
     def show(self, key: Mapping[str, Any]) -> None:
         """A key as it is listed."""

@@ -9,9 +9,10 @@ from urllib.parse import urlencode
 from nicegui import ui
 
 from dashboards import charts, display, markup
-from dashboards.form_problem import form_problem
+from dashboards.form_problem import form_problem, form_word
 from dashboards.frame import View, chart, confirm, grid, html, panel
 from dashboards.gateway_client import GatewayRefused, GatewayUnreachable
+from dashboards.kept_form import KeptForm
 from dashboards.markup import Cell, Column
 from dashboards.one_press import on_press
 from dashboards.typed_amounts import typed_usd
@@ -222,6 +223,8 @@ async def _setter(view: View, budgets: list[dict[str, Any]], stopping: set[tuple
 
     for element in (scope, name):
         element.on_value_change(keep_stopping)
+    fields = {"scope": scope, "name": name, "amount": amount, "stops": stops}
+    KeptForm("budget", fields, lambda said: problem.set_content(form_word(said)))
     amount.on("keydown.enter", on_press(button, set_budget))
     remove.on_click(ask_first)
 

@@ -9,9 +9,10 @@ from urllib.parse import urlencode
 from nicegui import ui
 
 from dashboards import display, key_form, markup
-from dashboards.form_problem import form_problem
+from dashboards.form_problem import form_problem, form_word
 from dashboards.frame import View, confirm, grid, html, panel
 from dashboards.gateway_client import GatewayRefused, GatewayUnreachable
+from dashboards.kept_form import KeptForm
 from dashboards.key_fields import KeyFields
 from dashboards.key_list import KeyList, page_number, pages_of, query_of
 from dashboards.limit_words import limits_text
@@ -102,6 +103,7 @@ def _creator(view: View, models: Sequence[str]) -> None:
         fields = KeyFields.build(models)
         button = ui.button("Create").props("no-caps unelevated")
     result = html("")
+    kept = KeptForm("new key", {"role": role, **fields.by_name()}, lambda said: result.set_content(form_word(said)))
 
     async def create() -> None:
         try:
@@ -111,6 +113,7 @@ def _creator(view: View, models: Sequence[str]) -> None:
         except (ValueError, GatewayRefused, GatewayUnreachable) as error:
             result.set_content(form_problem(error))
             return
+        kept.opened()
         result.set_content(
             f'<p class="be-fine" role="status">{escape(made["name"])} may start now. Copy the key: it is not shown '
             f'again.</p><code class="be-secret">{escape(made["key"])}</code>'
@@ -230,6 +233,7 @@ class _Changer:
             self._old = html("")
         self._problem = html("")
         self._editor.set_visibility(False)
+        self._kept = KeptForm("key", self._fields.by_name(), self._say, of=self._chosen)
         if wanted in self._working:
             self._chosen.set_value(wanted)
 
@@ -240,6 +244,7 @@ class _Changer:
     def _show(self) -> None:
         self._fields.show(self._working[self._chosen.value])
         self._shown = self._fields.read()
+        self._kept.opened()
         self._problem.set_content("")
         self._show_old()
         self._editor.set_visibility(True)
@@ -294,7 +299,10 @@ class _Changer:
         if change:
             await self._attempt(self._view.gateway.patch(self._path, change, limit=0))
         else:
-            self._problem.set_content('<p class="be-note be-hint" role="status">Nothing was changed.</p>')
+            self._say("Nothing was changed.")
+
+    def _say(self, said: str) -> None:
+        self._problem.set_content(form_word(said))
 
     def _ask_first(self) -> None:
         name = self._working[self._chosen.value]["name"]

@@ -4,16 +4,19 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+import httpx
 import pytest
 from selenium import webdriver
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.remote.webelement import WebElement
 
 from dashboards.destination import sign_in_address
+from dashboards.security import COOKIE
 from tests.browser.conftest import Running, child, console_errors, drain, ui_command
 from tests.browser.pictures import sign_in, wait_for_page
 from tests.browser.slow_gateway import slow_gateway
-from tests.browser.steps import button, patient, see, set_rules
+from tests.browser.steps import button, go, patient, see, set_rules
 from tests.ports import free_port
 
 pytestmark = [pytest.mark.browser, pytest.mark.integration]
@@ -34,6 +37,68 @@ def test_an_edit_outlives_the_session(chromium: webdriver.Chrome, running: Runni
         chromium.execute_script("window.onbeforeunload = null")
     chromium.get("about:blank")
     drain(chromium)
+
+
+def test_a_form_outlives_the_session_and_is_sent_only_by_who_presses_again(
+    browser: webdriver.Chrome, running: Running
+) -> None:
+    go(browser, running, "/keys")
+    field(browser, "Name").send_keys("typed before")
+    field(browser, "Budget, $").send_keys("12.50")
+    field(browser, "Requests a minute").send_keys("77")
+    choose(browser, "Role", "lead: reads")
+    end_session(browser, running)
+    button(browser, "Create").click()
+    sign_in_again(browser, running.ui, "/ui/keys", running)
+    see(browser, "What you had typed is here again")
+    shown = [field(browser, name).get_attribute("value") for name in ("Name", "Budget, $", "Requests a minute")]
+    assert shown == ["typed before", "12.50", "77"]
+    assert not running.ask("/admin/v1/keys?find=typed+before")["keys"], "sent without anybody pressing"
+    field(browser, "Team").send_keys("search" + Keys.TAB)
+    button(browser, "Create").click()
+    see(browser, "typed before may start now")
+    [key] = running.ask("/admin/v1/keys?find=typed+before")["keys"]
+    assert (key["role"], key["limits"]["requests_per_minute"]) == ("lead", 77)
+    end_session(browser, running)
+    sign_in_again(browser, running.ui, "/ui/keys", running)
+    see(browser, "typed before")
+    assert field(browser, "Name").get_attribute("value") == "", "what was sent is offered to be sent again"
+    drain(browser)
+
+
+def test_an_edit_of_a_key_comes_back_over_what_others_changed(browser: webdriver.Chrome, running: Running) -> None:
+    [key] = running.ask("/admin/v1/keys?find=support-bot")["keys"]
+    go(browser, running, "/keys")
+    choose(browser, "Key", "support-bot (app)")
+    patient(browser).until(lambda one: field(one, "Budget, $", of=1).get_attribute("value") == "40")
+    field(browser, "Team", of=1).send_keys("-emea")
+    path = f"/admin/v1/keys/{key['id']}/limits"
+    running.put(path, limits={**key["limits"], "budget_usd": "41"})
+    try:
+        end_session(browser, running)
+        sign_in_again(browser, running.ui, "/ui/keys", running)
+        see(browser, "What you had typed is here again")
+        shown = [field(browser, name, of=1).get_attribute("value") for name in ("Name", "Team", "Budget, $")]
+        assert shown == ["support-bot", f"{key['team']}-emea", "41"]
+    finally:
+        running.put(path, limits=key["limits"])
+        drain(browser)
+
+
+def test_a_budget_that_was_typed_outlives_the_session(browser: webdriver.Chrome, running: Running) -> None:
+    go(browser, running, "/budgets")
+    choose(browser, "Budget of", "A project")
+    field(browser, "Name").send_keys("atlas")
+    field(browser, "Dollars a month").send_keys("1,250")
+    browser.find_element(By.CSS_SELECTOR, "[role=checkbox]").click()
+    end_session(browser, running)
+    sign_in_again(browser, running.ui, "/ui/budgets", running)
+    see(browser, "What you had typed is here again")
+    assert [field(browser, name).get_attribute("value") for name in ("Name", "Dollars a month")] == ["atlas", "1,250"]
+    assert field(browser, "Budget of").get_attribute("value") == "A project"
+    assert browser.find_element(By.CSS_SELECTOR, "[role=checkbox]").get_attribute("aria-checked") == "true"
+    assert "atlas" not in {one["name"] for one in running.ask("/admin/v1/budgets")["budgets"]}
+    drain(browser)
 
 
 class EmptyAnswers(BaseHTTPRequestHandler):
@@ -107,14 +172,39 @@ def _make_a_key_impatiently(browser: webdriver.Chrome, running: Running) -> None
     assert len(running.ask("/admin/v1/keys?find=made+once")["keys"]) == 1
 
 
+def field(browser: webdriver.Chrome, label: str, *, of: int = 0) -> WebElement:
+    """Of the first form on the page, or of a later one."""
+    return browser.find_elements(By.CSS_SELECTOR, f"input[aria-label='{label}']")[of]
+
+
+def choose(browser: webdriver.Chrome, label: str, option: str) -> None:
+    """Until the server has heard of it."""
+    field(browser, label).click()
+    find = f"//*[@role='option'][contains(., '{option}')]"
+    patient(browser).until(lambda one: one.find_element(By.XPATH, find)).click()
+    patient(browser).until(lambda one: option in (field(one, label).get_attribute("value") or ""))
+
+
+def end_session(browser: webdriver.Chrome, running: Running) -> None:
+    """Without the page, as time does."""
+    csrf = browser.find_element(By.CSS_SELECTOR, "input[name=csrf]").get_attribute("value") or ""
+    cookie = browser.get_cookie(COOKIE) or {}
+    cookies = {COOKIE: cookie["value"]}
+    httpx.post(f"{running.ui}/ui/sign-out", data={"csrf": csrf}, cookies=cookies, timeout=60, trust_env=False)
+
+
 def sign_in_here(browser: webdriver.Chrome, url: str, running: Running) -> None:
-    """Once the browser has come to the sign-in; until the page that was wanted is there."""
-    patient(browser).until(lambda one: one.current_url == f"{url}{sign_in_address(WANTED)}", "never asked to sign in")
+    sign_in_again(browser, url, WANTED, running)
+    patient(browser).until(lambda one: one.find_elements(By.CSS_SELECTOR, "[data-completes=yes]"), "no editor")
+
+
+def sign_in_again(browser: webdriver.Chrome, url: str, wanted: str, running: Running) -> None:
+    """Once the browser has come to the sign-in by itself; until the page that was wanted is there."""
+    patient(browser).until(lambda one: one.current_url == f"{url}{sign_in_address(wanted)}", "never asked to sign in")
     patient(browser).until(lambda one: one.find_element(By.ID, "key")).send_keys(running.month.owner_key)
     browser.find_element(By.CSS_SELECTOR, "button[type=submit]").click()
-    patient(browser).until(lambda one: one.current_url == f"{url}{WANTED}", "signed in, and somewhere else")
+    patient(browser).until(lambda one: one.current_url == f"{url}{wanted}", "signed in, and somewhere else")
     wait_for_page(browser)
-    patient(browser).until(lambda one: one.find_elements(By.CSS_SELECTOR, "[data-completes=yes]"), "no editor")
 
 
 def edited(browser: webdriver.Chrome) -> str:
