@@ -5,7 +5,7 @@ from pathlib import Path
 from backends.dialects import DIALECTS, PLAIN, Dialect, dialect_of
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "backends.md"
-HEAD = "| provider | is told | is not told | is not told in messages |"
+HEAD = "| provider | sent instead | left out | left out of messages |"
 
 
 def rows() -> list[list[str]]:
