@@ -136,11 +136,16 @@ class Sums:
         """None of these had a known price when booked: a correction gave them a sum, but none of any token class."""
         return bool(self.unpriced_requests) and self.unpriced_requests == self.requests
 
+    @property
+    def still_unpriced_requests(self) -> int:
+        """Of these no price is known to this day."""
+        return max(0, self.unpriced_requests - self.priced_later_requests)
+
     def priced(self, count: int, *, as_booked: bool = False) -> int:
         """Of a count of all these requests, what is of those whose cost is known, by now or `as_booked`: where it is
         known of some alone, one request is taken to be like another."""
-        unknown = self.unpriced_requests - (0 if as_booked else self.priced_later_requests)
-        return count - count * max(0, unknown) // self.requests if self.requests else count
+        unknown = self.unpriced_requests if as_booked else self.still_unpriced_requests
+        return count - count * unknown // self.requests if self.requests else count
 
     @property
     def gpu_seconds(self) -> float:

@@ -92,8 +92,8 @@ def shown(table: CostTable) -> Table:
         for count, what in (
             (
                 table.total.unpriced_requests,
-                "without a known price when booked (`breakeven prices reprice` adds them as corrections, but for those "
-                "that a process left behind when it died)",
+                "without a known price (`breakeven prices reprice` adds them as corrections once it is known, but for "
+                "those that a process left behind when it died)",
             ),
             (table.total.estimated_requests, "with estimated usage"),
             (

@@ -228,7 +228,7 @@ def cost_row(sums: Sums, priced: Sums | None, by_token: Sums | None, simulated_p
         cost_per_request_usd=_each(cost, known.requests),
         cost_per_successful_request_usd=_each(cost, known.successful_requests),
         corrections_usd=format_usd(sums.adjustment_pico_usd),
-        unpriced_requests=sums.unpriced_requests,
+        unpriced_requests=sums.still_unpriced_requests,
         estimated_requests=sums.estimated_requests,
         simulated_requests=sums.simulated_requests,
         simulated_usd=format_usd(simulated_pico_usd),

@@ -136,7 +136,7 @@ def _day(day: date, model: str, rows: Sequence[Sums]) -> Ours:
         cost_pico_usd=sum(row.corrected_cost_pico_usd for row in rows),
         lower_pico_usd=sum(row.lower_pico_usd for row in rows) + corrections,
         upper_pico_usd=sum(row.upper_pico_usd for row in rows) + corrections if is_bounded else None,
-        unpriced_requests=sum(row.unpriced_requests for row in rows),
+        unpriced_requests=sum(row.still_unpriced_requests for row in rows),
         estimated_requests=sum(row.estimated_requests for row in rows),
         web_searches=sum(row.web_searches for row in rows),
         file_searches=sum(row.file_searches for row in rows),

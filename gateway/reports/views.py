@@ -91,9 +91,10 @@ class CostQuery(BooksQuery):
 class CostRow(BaseModel):
     """One group. Dollars are exact decimal text; per-token prices are None where there were no tokens to divide by.
 
-    `unpriced_requests` have no known price and are in no sum of dollars but the bounds: `cost_lower_usd` is the least
-    that all requests were when they were booked, corrections left out, and `cost_upper_usd` the most, None where one of
-    them has no bound. `simulated_usd` is the part of the cost that no provider will ever bill.
+    `unpriced_requests` have no known price, by a correction either, and are in no sum of dollars but the bounds:
+    `cost_lower_usd` is the least that all requests were when they were booked, corrections left out, and
+    `cost_upper_usd` the most, None where one of them has no bound. `simulated_usd` is the part of the cost that no
+    provider will ever bill.
     """
 
     group: dict[str, str | None]

@@ -11,6 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from gateway.cli.costs import sentences
 from gateway.economics.rent import RentHistory
+from gateway.instants import moment_of
 from gateway.ledger.entry import Attempt, Cost, Entry, PaidTo, Status
 from gateway.money import format_usd
 from gateway.reports.books import Books, BooksOf
@@ -88,6 +89,18 @@ async def test_once_corrected_they_count(database: AsyncEngine, books: Books) ->
     row = await row_of(books, "unheard-of")
     assert (row.cost_usd, row.blended_usd_per_mtok) == (format_usd(8_000_000), format_usd(10_000_000_000))
     assert (await books.costs(BY_MODEL)).savings[0].covered_requests == 15
+
+
+async def test_once_corrected_they_are_no_longer_told_as_unknown(database: AsyncEngine, books: Books) -> None:
+    """The banner above the sums went on saying that they are in none of them."""
+    await SqlLedger(database).insert([unpriced(100), unpriced(101)])
+    correction = Adjustment(request_id(100), "reprice", "r", 8_000_000, "known now")
+    assert await SqlAdjustments(database).book([correction], author="test") == 1
+    assert (await row_of(books, "unheard-of")).unpriced_requests == 1
+    found = await books.costs(BY_MODEL)
+    assert found.total.unpriced_requests == 1
+    closed = await books.costs(BY_MODEL.model_copy(update={"as_of": moment_of(0)}))
+    assert closed.total.unpriced_requests == 2, "as it was told when the month was closed"
 
 
 async def test_a_correction_is_of_no_token_class(database: AsyncEngine, books: Books) -> None:
