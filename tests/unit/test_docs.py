@@ -23,6 +23,8 @@ COMMAND_LINE = re.compile(r"^(?: {4}|\$ )?(breakeven [a-z].*|python -m .*)$", re
 OPTION = re.compile(r"(?<!\S)--[a-z][a-z-]*")
 FILE = re.compile(r"(?:[\w-]+/)+[\w.-]+\.(?:py|md|yaml|yml|json|png|cpp)")
 LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
+ANCHOR = re.compile(r"\]\(([^)#:]*)#([^)]+)\)")
+HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
 MADE_BY_RUNNING = ("benchmarks/results/", "dist/", ".breakeven/")
 SOURCES = ("", "gateway", "docs", "local_engine", "classifier")
 """Rooms whose own page or table names files without saying the room."""
@@ -99,6 +101,20 @@ def test_every_file_and_picture_that_is_named_exists(page: Path) -> None:
     assert not wrong + links
 
 
+def anchors_of(page: Path) -> set[str]:
+    """What GitHub calls the headings of a page."""
+    headings = HEADING.findall(FENCED.sub("", text_of(page)))
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=ids)
+def test_every_heading_that_is_linked_exists(page: Path) -> None:
+    links = ANCHOR.findall(FENCED.sub("", text_of(page)))
+    assert not [
+        f"{path}#{anchor}" for path, anchor in links if anchor not in anchors_of(page.parent / path if path else page)
+    ]
+
+
 def settings_and_rules(page: Path) -> Iterator[str]:
     """The YAML of a page, and one-line settings in its sentences."""
     text = text_of(page)
@@ -143,12 +159,13 @@ def test_the_checks_see_what_is_wrong(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text(
         "`breakeven costs --bye model` `breakeven nothing` `make nothing` `python -m benchmarks.nothing`\n"
-        "`gateway/nothing.py` [page](nothing.md)\n\n```yaml\nserver: {prot: 1}\n```\n"
+        "`gateway/nothing.py` [page](nothing.md) [heading](#nothing)\n\n```yaml\nserver: {prot: 1}\n```\n"
     )
     for check in (
         test_every_command_and_option_exists,
         test_every_module_and_make_target_exists,
         test_every_file_and_picture_that_is_named_exists,
+        test_every_heading_that_is_linked_exists,
     ):
         with pytest.raises(AssertionError):
             check(page)
