@@ -5,6 +5,7 @@ from http import HTTPStatus
 
 import msgspec
 
+from backends.endpoints.messages_events import messages_error
 from gateway.errors import (
     BodyTooLarge,
     BodyTooSlow,
@@ -80,6 +81,13 @@ def body_of(error: BreakevenError) -> bytes:
         message = "Something failed inside the gateway; its log says what."
         fields = {"message": message, "type": "server_error", "param": None, "code": "internal_error"}
     return msgspec.json.encode({"error": fields})
+
+
+def messages_body_of(error: BreakevenError, request_id: str) -> bytes:
+    """The same in Anthropic's shape."""
+    if isinstance(error, UpstreamFailed) and error.body:
+        return error.body
+    return messages_error(status_of(error), str(error), request_id=request_id)
 
 
 def headers_of(error: BreakevenError) -> dict[str, str]:

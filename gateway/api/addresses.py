@@ -20,7 +20,6 @@ ELSEWHERE = {
     "/v1/conversations": "make the conversation at its provider; its id may then stand in a request to /v1/responses",
     "/v1/responses/compact": "conversations are not compacted here; ask the provider for it",
     "/v1/responses/input_tokens": "ask /v1/messages/count_tokens how many tokens a request has",
-    "/v1/messages/batches": "batches are made at /v1/batches, of chats; or ask the provider",
     "/v1/audio": "speech is not offered here; ask the provider for it",
     "/v1/images": "images are not drawn here; ask the provider for them",
     "/v1/moderations": "moderation is not offered here; ask the provider for it",

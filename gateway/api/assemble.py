@@ -17,6 +17,7 @@ from gateway.api.batches import build_batches_router
 from gateway.api.body_bounds import build_bound
 from gateway.api.feedback import build_feedback_router
 from gateway.api.files import build_files_router
+from gateway.api.message_batches import build_message_batches_router
 from gateway.api.public import build_public_router
 from gateway.api.shedding import Load, Shedding
 from gateway.api.stored_responses import build_stored_responses_router
@@ -37,7 +38,8 @@ def build_app(gateway: Gateway, *, ui_url: str | None = None) -> ASGIApp:
     stores, batches, batch_bounds = gateway.stores, gateway.batches, bounds_of(gateway.deployment.settings)
     rest.include_router(build_files_router(gateway.pipeline, stores.files, batch_bounds))
     wake = batches.wake if batches is not None else _nobody_to_wake
-    rest.include_router(build_batches_router(gateway.pipeline, stores.files, stores.batches, batch_bounds, wake))
+    for build in (build_batches_router, build_message_batches_router):
+        rest.include_router(build(gateway.pipeline, stores.files, stores.batches, batch_bounds, wake))
     rest.include_router(build_feedback_router(gateway.pipeline, gateway.stores.entries, gateway.stores.feedback))
     rest.include_router(build_admin(gateway), prefix=PREFIX)
     keys, now_us = gateway.pipeline.keys, lambda: gateway.pipeline.now_us()

@@ -11,20 +11,19 @@ from gateway.api.callers_key import key_of_caller
 from gateway.api.listed import NAME, After, Listed, listed, page_of
 from gateway.api.token_path import parse_tags
 from gateway.batches.bounds import BatchBounds
-from gateway.batches.values import ENDPOINTS, INPUT, Asked, Batch, BatchStore, FileStore
+from gateway.batches.values import ENDPOINTS, INPUT, MESSAGES, MOST_UNDER_WAY, Asked, Batch, BatchStore, FileStore
 from gateway.errors import InvalidRequest, NotFound, RateLimitExceeded
 from gateway.ids import new_request_id
 from gateway.instants import DAY_US, HOUR_US
 from gateway.ledger.entry import tenant_of
-from gateway.money import format_usd
 from gateway.pipeline import Pipeline
 
 SECOND_US: Final = 1_000_000
 WINDOW: Final = re.compile(r"([1-9][0-9]{0,2})h")
 MOST_HOURS: Final = 168
-MOST_UNDER_WAY: Final = 100
-"""Of one team."""
+PREFIX: Final = "batch_"
 RETRY_SECONDS: Final = 60.0
+OFFERED: Final = tuple(one for one in ENDPOINTS if one != MESSAGES)
 MOMENTS: Final = ("in_progress", "finalizing", "completed", "failed", "expired", "cancelling", "cancelled")
 BatchId = Annotated[str, Path(pattern=NAME)]
 Text = Annotated[str, Field(max_length=512)]
@@ -59,10 +58,10 @@ def build_batches_router(
         if file is None or file.purpose != INPUT:
             why = f"There is no such file of this key's team with the purpose {INPUT!r}: upload one to /v1/files."
             raise InvalidRequest(f"input_file_id: {why}", param="input_file_id", code="file_not_found")
-        if asked.endpoint not in ENDPOINTS:
-            raise InvalidRequest(f"endpoint: must be one of {', '.join(ENDPOINTS)}.", param="endpoint")
+        if asked.endpoint not in OFFERED:
+            raise InvalidRequest(f"endpoint: must be one of {', '.join(OFFERED)}.", param="endpoint")
         batch = Batch(
-            id=f"batch_{new_request_id()}",
+            id=f"{PREFIX}{new_request_id()}",
             tenant=owner,
             key_id=key.id,
             status="validating",
@@ -74,11 +73,7 @@ def build_batches_router(
             error_file_id=f"file-{new_request_id()}",
             asked=Asked(asked.endpoint, asked.completion_window, asked.metadata, parse_tags(request.scope["headers"])),
         )
-        if not await batches.create(batch, most_under_way=MOST_UNDER_WAY):
-            raise RateLimitExceeded(
-                f"This key's team has {MOST_UNDER_WAY} batches under way: wait until one has ended, or cancel one.",
-                retry_after_seconds=RETRY_SECONDS,
-            )
+        require_room(await batches.create(batch))
         wake()
         return shown(batch)
 
@@ -87,20 +82,29 @@ def build_batches_router(
         request: Request, limit: Annotated[int, Query(ge=1, le=100)] = 20, after: After = None
     ) -> Listed:
         """Batches, the newest first."""
-        rows, has_more = await batches.list(await tenant(request), page_of(limit, after))
+        rows, has_more = await batches.list(await tenant(request), page_of(limit, after), prefix=PREFIX)
         return listed([shown(one) for one in rows], has_more=has_more)
 
     @router.get("/{batch_id}")
     async def retrieve(batch_id: BatchId, request: Request) -> dict[str, Any]:  # pyright: ignore[reportUnusedFunction]
         """How far a batch is, and where its answers are."""
-        return _found(await batches.get(await tenant(request), batch_id))
+        return _found(await batches.get(await tenant(request), _ours(batch_id)))
 
     @router.post("/{batch_id}/cancel")
     async def cancel(batch_id: BatchId, request: Request) -> dict[str, Any]:  # pyright: ignore[reportUnusedFunction]
         """Ask no more lines; what was answered stays in the output file."""
-        return _found(await batches.cancel(await tenant(request), batch_id))
+        return _found(await batches.cancel(await tenant(request), _ours(batch_id)))
 
     return router
+
+
+def require_room(is_made: bool) -> None:
+    """Raises RateLimitExceeded where a batch was one too many."""
+    if not is_made:
+        raise RateLimitExceeded(
+            f"This key's team has {MOST_UNDER_WAY} batches under way: wait until one has ended, or cancel one.",
+            retry_after_seconds=RETRY_SECONDS,
+        )
 
 
 def shown(batch: Batch) -> dict[str, Any]:
@@ -130,16 +134,27 @@ def shown(batch: Batch) -> dict[str, Any]:
             "total_tokens": said.tokens.input_tokens + said.tokens.output_tokens,
         },
         "metadata": batch.asked.metadata,
-        "x_breakeven": {"cost_usd": format_usd(said.cost_pico_usd), "answers_without_price": said.unpriced},
+        "x_breakeven": said.costs(),
     }
 
 
 def _found(batch: Batch | None) -> dict[str, Any]:
     if batch is None:
-        raise NotFound(
-            "There is no such batch of this key's team; GET /v1/batches lists them.", param="batch_id", code="not_found"
-        )
+        raise _not_found()
     return shown(batch)
+
+
+def _ours(batch_id: str) -> str:
+    """Raises NotFound for one that was made elsewhere."""
+    if not batch_id.startswith(PREFIX):
+        raise _not_found()
+    return batch_id
+
+
+def _not_found() -> NotFound:
+    return NotFound(
+        "There is no such batch of this key's team; GET /v1/batches lists them.", param="batch_id", code="not_found"
+    )
 
 
 def _hours(window: str) -> int:

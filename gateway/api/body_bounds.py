@@ -12,7 +12,7 @@ from gateway.api.shedding import FILES, UNASKED_BYTES, Bound
 from gateway.api.token_path import ENDPOINTS, credential_of
 from gateway.errors import BodyTooLarge, Forbidden
 
-PROMPTS: Final = ENDPOINTS.keys() | MESSAGES.keys() | {"/v1/route"}
+PROMPTS: Final = ENDPOINTS.keys() | MESSAGES.keys() | {"/v1/route", "/v1/messages/batches"}
 ADMIN: Final = "/admin/v1/"
 
 

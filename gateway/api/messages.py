@@ -2,12 +2,12 @@
 
 from starlette.types import Send
 
-from backends.endpoints.messages_events import OpenBlock, messages_error
+from backends.endpoints.messages_events import OpenBlock
 from backends.protocol import Chunk, Operation
 from gateway.api.asgi_caller import AsgiCaller
 from gateway.api.token_path import TokenPath
-from gateway.errors import BreakevenError, UpstreamFailed
-from gateway.openai_errors import status_of
+from gateway.errors import BreakevenError
+from gateway.openai_errors import messages_body_of
 
 ENDPOINTS: dict[str, Operation] = {
     "/v1/messages": "messages",
@@ -40,6 +40,4 @@ class MessagesPath(TokenPath):
         return ENDPOINTS[path]
 
     def _error(self, error: BreakevenError, request_id: str) -> bytes:
-        if isinstance(error, UpstreamFailed) and error.body:
-            return error.body
-        return messages_error(status_of(error), str(error), request_id=request_id)
+        return messages_body_of(error, request_id)

@@ -39,8 +39,8 @@ SERVER_ERROR, TOO_MANY_REQUESTS = 500, 429
 COST_HEADER, ID_HEADER = "x-breakeven-cost-usd", "x-breakeven-request-id"
 
 Answer = Callable[[Incoming, Caller, KeyRecord], Awaitable[None]]
-Refusal = Callable[[BreakevenError], tuple[int, bytes]]
-"""The status and body that a caller over HTTP is told."""
+Refusal = Callable[[BreakevenError, str, str], tuple[int, bytes]]
+"""The status and body that a caller of an endpoint is told over HTTP, with the request's name."""
 
 
 class Asking(msgspec.Struct):
@@ -64,23 +64,25 @@ class Asking(msgspec.Struct):
             except BreakevenError as error:
                 failures += isinstance(error, UpstreamFailed)
                 if not _may_pass(error, failures):
-                    return self._refused(line, error)
+                    return self._refused(batch, line, error)
                 await self.sleep(_wait_seconds(error, waits))
                 waits += 1
             except Exception as error:
                 log.exception("line %d of %s failed", line.number, batch.id)
-                return self._refused(line, BreakevenError(type(error).__name__))
+                return self._refused(batch, line, BreakevenError(type(error).__name__))
             else:
                 return sink.result(line)
 
-    def _refused(self, line: Line, error: BreakevenError) -> LineResult:
-        status, body = self.refusal(error)
-        return answered(line, status, error.request_id or new_request_id(), body, cost_pico_usd=None)
+    def _refused(self, batch: Batch, line: Line, error: BreakevenError) -> LineResult:
+        request_id = error.request_id or new_request_id()
+        status, body = self.refusal(error, batch.asked.endpoint, request_id)
+        return answered(line, status, request_id, body, cost_pico_usd=None)
 
 
 def incoming(batch: Batch, line: Line) -> Incoming:
     """A line as a request."""
-    return Incoming(ENDPOINTS[batch.asked.endpoint], None, line.body, (*batch.asked.tags, BATCH_TAG))
+    asked = batch.asked
+    return Incoming(ENDPOINTS[asked.endpoint], None, line.body, (*asked.tags, BATCH_TAG), headers=asked.headers)
 
 
 def _may_pass(error: BreakevenError, failures: int) -> bool:

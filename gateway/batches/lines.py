@@ -8,6 +8,8 @@ import msgspec
 from backends.formats.json_objects import Fields, decode_object, part_of
 from gateway.batches.values import LineProblem, LineResult, Tokens
 
+EXPIRED_CODE: Final = "batch_expired"
+EXPIRED: Final = "The batch's completion window was over before this request was asked or answered."
 NO_TOKENS: Final = Tokens()
 MOST_PROBLEMS: Final = 20
 """That are told of one file."""
@@ -142,9 +144,10 @@ def answered(line: Line, status: int, request_id: str, body: bytes, *, cost_pico
     return _result(line, response, None, is_error=is_error, tokens=tokens, cost_pico_usd=cost_pico_usd)
 
 
-def unanswered(line: Line, code: str, message: str) -> LineResult:
-    """Of a line that was not asked."""
-    return _result(line, None, {"code": code, "message": message}, is_error=True)
+def expired(line: Line) -> LineResult:
+    """Of a line that was not asked, or not answered, in time."""
+    result = _result(line, None, {"code": EXPIRED_CODE, "message": EXPIRED}, is_error=True)
+    return msgspec.structs.replace(result, is_expired=True)
 
 
 def _result(

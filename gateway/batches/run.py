@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from gateway.batches.lines import Check, Line, Lines, LineTooLong, parse_line, unanswered
+from gateway.batches.lines import Check, Line, Lines, LineTooLong, expired, parse_line
 from gateway.batches.values import Batch, BatchStore, FileStore, LineProblem, LineResult, Progress, Status, Tokens
 from gateway.errors import StateError
 from gateway.process.tasks import end_tasks
@@ -31,7 +31,6 @@ RETRY_SECONDS: Final = 5.0
 STORED_AT_ONCE: Final = 100
 BREATH: Final = 100
 """Lines that are looked at without letting others run."""
-EXPIRED: Final = "The batch's completion window was over before this request was asked or answered."
 
 
 class Lost(Exception):
@@ -182,7 +181,7 @@ class BatchRun:
 
     def _expire(self, line: Line) -> None:
         self._is_expired = True
-        self._results.append(unanswered(line, "batch_expired", EXPIRED))
+        self._results.append(expired(line))
 
     async def _store_for_ever(self) -> None:
         """And hear whether it is to be cancelled, and end what is under way when it is too late. Raises Lost."""
@@ -250,5 +249,6 @@ def _with(said: Progress, results: Sequence[LineResult]) -> Progress:
         error_bytes=said.error_bytes + sum(len(one.text) for one in errors),
         tokens=reduce(Tokens.plus, (one.tokens for one in answers), said.tokens),
         cost_pico_usd=said.cost_pico_usd + sum(one.cost_pico_usd or 0 for one in answers),
+        expired=said.expired + sum(one.is_expired for one in errors),
         unpriced=said.unpriced + sum(one.cost_pico_usd is None for one in answers),
     )

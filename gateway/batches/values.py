@@ -6,12 +6,16 @@ from typing import Final, Literal, Protocol
 import msgspec
 
 from backends.protocol import Operation
+from gateway.money import format_usd
 
+MESSAGES: Final = "/v1/messages"
+"""Batches of these are made at an endpoint of their own."""
 ENDPOINTS: Final[dict[str, Operation]] = {
     "/v1/chat/completions": "chat.completions",
     "/v1/completions": "completions",
     "/v1/embeddings": "embeddings",
     "/v1/responses": "responses",
+    MESSAGES: "messages",
 }
 """What a batch may ask."""
 
@@ -20,6 +24,8 @@ Status = Literal["validating", "failed", "in_progress", "finalizing", "completed
 UNDER_WAY: Final[tuple[Status, ...]] = ("validating", "in_progress", "cancelling")
 """The states in which somebody has work to do."""
 
+MOST_UNDER_WAY: Final = 100
+"""Batches of one tenant."""
 INPUT: Final = "batch"
 OUTPUT: Final = "batch_output"
 
@@ -63,7 +69,8 @@ class Tokens(msgspec.Struct, frozen=True):
 
 
 class Progress(msgspec.Struct, frozen=True):
-    """What has come of a batch's lines. `cost_pico_usd` is of answers whose price is known; `unpriced` have none."""
+    """What has come of a batch's lines. `cost_pico_usd` is of answers whose price is known, `unpriced` have none;
+    `expired` are those of the failed ones that were not answered in time."""
 
     total: int = 0
     completed: int = 0
@@ -73,15 +80,21 @@ class Progress(msgspec.Struct, frozen=True):
     tokens: Tokens = Tokens()
     cost_pico_usd: int = 0
     unpriced: int = 0
+    expired: int = 0
+
+    def costs(self) -> dict[str, str | int]:
+        """As callers are told."""
+        return {"cost_usd": format_usd(self.cost_pico_usd), "answers_without_price": self.unpriced}
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """What whoever made the batch said."""
+    """What whoever made the batch said. `headers` are those that go upstream with each request."""
 
     endpoint: str
     completion_window: str
     metadata: dict[str, str] | None = None
     tags: tuple[str, ...] = ()
+    headers: dict[str, str] = {}
 
 
 class Batch(msgspec.Struct, frozen=True):
@@ -112,6 +125,7 @@ class LineResult(msgspec.Struct, frozen=True):
     is_error: bool
     tokens: Tokens = Tokens()
     cost_pico_usd: int | None = None
+    is_expired: bool = False
 
 
 class Page(msgspec.Struct, frozen=True):
@@ -149,18 +163,22 @@ class FileStore(Protocol):
 class BatchStore(Protocol):
     """One runner at a time has a batch, for as long as it goes on saying so."""
 
-    async def create(self, batch: Batch, *, most_under_way: int) -> bool:
+    async def create(self, batch: Batch, *, most_under_way: int = MOST_UNDER_WAY) -> bool:
         """False, and none made, where its tenant has so many under way."""
         ...
 
     async def get(self, tenant: str, batch_id: str) -> Batch | None: ...
 
-    async def list(self, tenant: str, page: Page) -> tuple[Sequence[Batch], bool]:
-        """A page, and whether there is more."""
+    async def list(self, tenant: str, page: Page, *, prefix: str) -> tuple[Sequence[Batch], bool]:
+        """A page of those whose names begin so, and whether there is more."""
         ...
 
     async def cancel(self, tenant: str, batch_id: str) -> Batch | None:
         """As it is now: `cancelling` if it was under way, else as it was. None when there is none."""
+        ...
+
+    async def delete(self, batch: Batch) -> None:
+        """With its files. Raises Conflict while it is under way."""
         ...
 
     async def claim(self, runner: str, *, seconds: float, most: int) -> Sequence[Batch]:

@@ -10,11 +10,11 @@ from gateway.batches.asking import Asking
 from gateway.batches.bounds import BatchBounds
 from gateway.batches.run import BatchRun
 from gateway.batches.runner import BatchRunner
-from gateway.batches.values import Batch, BatchStore, FileStore
+from gateway.batches.values import MESSAGES, Batch, BatchStore, FileStore
 from gateway.batches.waiting import Waiting
 from gateway.config.settings import Settings
 from gateway.errors import BreakevenError
-from gateway.openai_errors import body_of, status_of
+from gateway.openai_errors import body_of, messages_body_of, status_of
 from gateway.pipeline import Pipeline
 
 MEGABYTE = 1 << 20
@@ -81,5 +81,5 @@ def open_batches(
     return BatchRunner(stores.batches, open_run, name=name)
 
 
-def _refusal(error: BreakevenError) -> tuple[int, bytes]:
-    return status_of(error), body_of(error)
+def _refusal(error: BreakevenError, endpoint: str, request_id: str) -> tuple[int, bytes]:
+    return status_of(error), messages_body_of(error, request_id) if endpoint == MESSAGES else body_of(error)

@@ -7,8 +7,20 @@ import msgspec
 from sqlalchemy import Row, delete, func, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from gateway.batches.values import OUTPUT, UNDER_WAY, Asked, Batch, LineProblem, LineResult, Page, Progress, Status
+from gateway.batches.values import (
+    MOST_UNDER_WAY,
+    OUTPUT,
+    UNDER_WAY,
+    Asked,
+    Batch,
+    LineProblem,
+    LineResult,
+    Page,
+    Progress,
+    Status,
+)
 from gateway.clock import now_us
+from gateway.errors import Conflict
 from gateway.instants import DAY_US
 from gateway.storage.database import shared_now_us, writing
 from gateway.storage.rows.interned import insert_or_ignore
@@ -26,7 +38,7 @@ class SqlBatches:
         self._stored = stored
         self._now_us = now_us
 
-    async def create(self, batch: Batch, *, most_under_way: int) -> bool:
+    async def create(self, batch: Batch, *, most_under_way: int = MOST_UNDER_WAY) -> bool:
         mine = select(func.count()).where(batches.c.tenant == batch.tenant, batches.c.status.in_(UNDER_WAY))
         async with writing(self._engine) as connection:
             if (await connection.execute(mine)).scalar_one() >= most_under_way:
@@ -40,8 +52,9 @@ class SqlBatches:
             row = (await connection.execute(query)).first()
         return None if row is None else _batch(row)
 
-    async def list(self, tenant: str, page: Page) -> tuple[Sequence[Batch], bool]:
-        query = paged(select(batches).where(batches.c.tenant == tenant), batches.c.id, page)
+    async def list(self, tenant: str, page: Page, *, prefix: str) -> tuple[Sequence[Batch], bool]:
+        named = batches.c.id.startswith(prefix, autoescape=True)
+        query = paged(select(batches).where(batches.c.tenant == tenant, named), batches.c.id, page)
         async with self._engine.connect() as connection:
             rows = (await connection.execute(query)).all()
         return [_batch(row) for row in rows[: page.limit]], len(rows) > page.limit
@@ -56,6 +69,14 @@ class SqlBatches:
                 batch = await self._moved(connection, batch, "cancelling")
                 await connection.execute(update(batches).where(batches.c.id == batch.id).values(_row(batch)))
         return batch
+
+    async def delete(self, batch: Batch) -> None:
+        async with writing(self._engine) as connection:
+            found = await _locked(connection, batch.id)
+            if found is not None and found.status in UNDER_WAY:
+                raise Conflict(f"{batch.id} is under way: cancel it first, or wait until it has ended.")
+            await drop_files(connection, [batch.input_file_id, batch.output_file_id, batch.error_file_id])
+            await connection.execute(delete(batches).where(batches.c.id == batch.id))
 
     async def claim(self, runner: str, *, seconds: float, most: int) -> Sequence[Batch]:
         async with writing(self._engine) as connection:

@@ -201,7 +201,7 @@ async def test_what_is_old_is_forgotten_but_what_is_needed(engine: AsyncEngine) 
     assert await store.forget(30 * DAY_US) == 152
     left, _ = await stored.list(TENANT, NEWEST_FIRST, purpose=None)
     assert [one.id for one in left] == ["new", "needed"]
-    kept, _ = await store.list(TENANT, NEWEST_FIRST)
+    kept, _ = await store.list(TENANT, NEWEST_FIRST, prefix="batch_")
     assert [one.id for one in kept] == ["batch_c", "batch_a"]
 
 
@@ -219,9 +219,11 @@ async def test_pages_follow_one_another(engine: AsyncEngine) -> None:
     assert ([one.id for one in page], has_more) == (["file-2", "file-1", "file-0"], False)
     page, has_more = await stored.list(TENANT, Page(2, "file-1", is_oldest_first=True), purpose=None)
     assert ([one.id for one in page], has_more) == (["file-2", "file-3"], True)
-    listed, has_more = await store.list(TENANT, Page(4, "batch_4"))
+    listed, has_more = await store.list(TENANT, Page(4, "batch_4"), prefix="batch_")
     assert ([one.id for one in listed], has_more) == (["batch_3", "batch_2", "batch_1", "batch_0"], False)
-    assert await store.list("team blue", Page(4)) == ([], False)
+    assert await store.list("team blue", Page(4), prefix="batch_") == ([], False)
+    assert await store.list(TENANT, Page(4), prefix="batch_4_") == ([], False)
+    assert await store.list(TENANT, Page(4), prefix="batchx4") == ([], False), "no letter of it stands for others"
 
 
 async def test_a_released_batch_is_anybodys(engine: AsyncEngine) -> None:

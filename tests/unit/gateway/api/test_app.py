@@ -62,7 +62,6 @@ def test_elsewhere_there_is_nothing() -> None:
         ("/v1/v1/messages", "did you mean /v1/messages? This client adds /v1 itself"),
         ("/v1/conversations", "make the conversation at its provider; its id may then stand in a request to /v1/resp"),
         ("/v1/conversations/conv_1/items", "make the conversation at its provider"),
-        ("/v1/messages/batches", "batches are made at /v1/batches"),
         ("/v1/filesystem", "see /docs"),
         ("/v1beta/models/m:generateContent", "Gemini's API is not offered here: use an OpenAI client"),
         ("/openai/deployments/m/chat/completions", "Azure's addresses are not offered"),

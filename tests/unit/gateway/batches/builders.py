@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from gateway.batches.values import Asked, Batch, LineResult, Page, StoredFile
+from gateway.batches.values import MOST_UNDER_WAY, Asked, Batch, LineResult, Page, StoredFile
 
 CHATS = "/v1/chat/completions"
 
@@ -61,16 +61,19 @@ class MemoryBatches:
         self.results: dict[int, LineResult] = {}
         self.released = 0
 
-    async def create(self, batch: Batch, *, most_under_way: int) -> bool:
+    async def create(self, batch: Batch, *, most_under_way: int = MOST_UNDER_WAY) -> bool:
         raise NotImplementedError
 
     async def get(self, tenant: str, batch_id: str) -> Batch | None:
         raise NotImplementedError
 
-    async def list(self, tenant: str, page: Page) -> tuple[Sequence[Batch], bool]:
+    async def list(self, tenant: str, page: Page, *, prefix: str) -> tuple[Sequence[Batch], bool]:
         raise NotImplementedError
 
     async def cancel(self, tenant: str, batch_id: str) -> Batch | None:
+        raise NotImplementedError
+
+    async def delete(self, batch: Batch) -> None:
         raise NotImplementedError
 
     async def claim(self, runner: str, *, seconds: float, most: int) -> Sequence[Batch]:

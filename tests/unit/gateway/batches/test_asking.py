@@ -47,6 +47,10 @@ class Pipeline:
         await caller.send(b'{"usage": {"prompt_tokens": 3}}', is_last=True)
 
 
+def _refusal(error: BreakevenError, endpoint: str, request_id: str) -> tuple[int, bytes]:
+    return status_of(error), body_of(error)
+
+
 async def asked(pipeline: Pipeline, slots: asyncio.Semaphore | None = None) -> tuple[dict[str, Any], list[float], Any]:
     waited: list[float] = []
     free = slots or asyncio.Semaphore(1)
@@ -55,7 +59,7 @@ async def asked(pipeline: Pipeline, slots: asyncio.Semaphore | None = None) -> t
         assert not free.locked(), "who waits holds no slot"
         waited.append(seconds)
 
-    asking = Asking(pipeline.answer, lambda key_id: KEY, lambda error: (status_of(error), body_of(error)), free, sleep)
+    asking = Asking(pipeline.answer, lambda key_id: KEY, _refusal, free, sleep)
     result = await asking.ask(make_batch(), LINE)
     return json.loads(result.text), waited, result
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.batches.lines import Check, Line, Lines, LineTooLong, answered, parse_line, tokens_of, unanswered
+from gateway.batches.lines import Check, Line, Lines, LineTooLong, answered, expired, parse_line, tokens_of
 from gateway.batches.values import LineProblem, Tokens
 
 CHATS = "/v1/chat/completions"
@@ -135,10 +135,11 @@ def test_a_refusal_and_a_line_that_was_not_asked_are_errors() -> None:
     refused = answered(LINE, 404, "0123", b'{"error": {"message": "no"}}', cost_pico_usd=None)
     assert refused.is_error
     assert json.loads(refused.text)["response"]["status_code"] == 404
-    late = unanswered(LINE, "batch_expired", "Too late.")
+    late = expired(LINE)
+    assert late.is_expired
     assert late.is_error
     assert json.loads(late.text)["response"] is None
-    assert json.loads(late.text)["error"] == {"code": "batch_expired", "message": "Too late."}
+    assert json.loads(late.text)["error"]["code"] == "batch_expired"
 
 
 @pytest.mark.parametrize(
