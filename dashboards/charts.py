@@ -10,6 +10,9 @@ FAINT = "rgba(136,136,130,0.22)"
 BAND = "rgba(224,160,48,0.4)"
 """An interval around the second colour's line, so that a legend does not show the two alike."""
 HOUR_MS = 3_600_000
+DAY_MS = 24 * HOUR_MS
+LEAST_TICK_MS = {"hour": HOUR_MS, "month": 32 * DAY_MS, "quarter": 96 * DAY_MS}
+"""Longer than the longest of them, or ECharts takes the next shorter unit; a week's start is a day."""
 PHONE_PIXELS = 420
 LEGEND_LINE_PIXELS = 20
 MOST_LEGEND_LINES = 4
@@ -95,8 +98,9 @@ def in_dollars(options: Options, *, axis: str = "yAxis") -> Options:
     return options
 
 
-def stacked_bars(points: Sequence[tuple[str, str, float]], *, is_by_hour: bool = False) -> Options:
-    """`points` are (start, name, dollars); one bar a start, stacked by name, the largest name at the bottom.
+def stacked_bars(points: Sequence[tuple[str, str, float]], *, each: str = "day") -> Options:
+    """`points` are (start, name, dollars); one bar a start, stacked by name, the largest name at the bottom. `each` is
+    how long a bar's time is: no tick under it says less.
 
     Of more names than there are colours the smaller ones are one series, in the last colour, on top.
     """
@@ -113,7 +117,7 @@ def stacked_bars(points: Sequence[tuple[str, str, float]], *, is_by_hour: bool =
         shown = name if name in ordered else ordered[-1]
         values[start, shown] = values.get((start, shown), 0.0) + value
     options = in_dollars(base(is_time=True))
-    options["xAxis"]["minInterval"] = HOUR_MS if is_by_hour else 24 * HOUR_MS  # a single day has no hours
+    options["xAxis"]["minInterval"] = LEAST_TICK_MS.get(each, DAY_MS)  # a single day has no hours
     options["series"] = [
         {
             "name": name,

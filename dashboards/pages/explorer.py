@@ -60,7 +60,7 @@ async def build(view: View) -> None:
     with panel(f"Spend by {wanted.replace(',', ' and ')}", f"US dollars, {view.period.phrase}{_most(found['rows'])}."):
         said = "Spend by group; the table below has every number"
         if (over_time := points_over_time(found["rows"], key_names)) is not None:
-            chart(charts.stacked_bars(over_time, is_by_hour="hour" in found["by"]), said)
+            chart(charts.stacked_bars(over_time, each=next(one for one in found["by"] if one in TIMES)), said)
         else:
             _lying_bars(found["rows"][:MOST_BARS], key_names, said)
     if found["unallocated_share"]:

@@ -42,7 +42,7 @@ async def build(view: View) -> None:
     with panel(f"Spend per {found['bucket']} by model", f"US dollars, {view.period.phrase}, UTC."):
         points = [(p["start"], p["model"], float(p["cost_usd"])) for p in found["spend"]]
         chart(
-            charts.stacked_bars(points, is_by_hour=found["bucket"] == "hour"),
+            charts.stacked_bars(points, each=found["bucket"]),
             "Spend over time by model; the table below has the sums",
         )
     with panel("Models", certainty.ADDS_UP):

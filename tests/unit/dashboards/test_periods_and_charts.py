@@ -219,7 +219,14 @@ def test_the_ticks_of_days_are_days() -> None:
     """Under a first day's bar stood the hours around its midnight."""
     point = ("2026-11-25", "a", 1.0)
     assert charts.stacked_bars([point])["xAxis"]["minInterval"] == 86_400_000
-    assert charts.stacked_bars([point], is_by_hour=True)["xAxis"]["minInterval"] == 3_600_000
+    assert charts.stacked_bars([point], each="hour")["xAxis"]["minInterval"] == 3_600_000
+
+
+@pytest.mark.parametrize(("each", "longest_days"), [("month", 31), ("quarter", 92)])
+def test_no_tick_under_a_month_is_a_day_of_it(each: str, longest_days: int) -> None:
+    """Between the bars of months stood the days of each, and the last bar had no name."""
+    least = charts.stacked_bars([("2026-11-01", "a", 1.0)], each=each)["xAxis"]["minInterval"]
+    assert least > longest_days * 86_400_000
 
 
 def test_days_of_a_forecast_begin_at_midnight_utc_wherever_they_are_looked_at() -> None:
