@@ -92,6 +92,7 @@ class SqlReports:
                 dimensions.c.model,
                 *(func.sum(hourly.c[name]).label(name) for name in TRAFFIC),
                 func.sum(cost).label("cost"),
+                func.sum(hourly.c.unpriced_requests - hourly.c.priced_later_requests).label("still_unpriced_requests"),
                 func.sum(case((aborted, hourly.c.requests), else_=0)).label("aborted"),
             )
             .join(dimensions, dimensions.c.id == hourly.c.dimension_id)
@@ -116,7 +117,7 @@ class SqlReports:
                 gpu_seconds=int(row["gpu_us"]) / 1e6,
                 cost_pico_usd=int(row["cost"]),
                 list_cost_pico_usd=int(row["list_pico_usd"]),
-                unpriced_requests=int(row["unpriced_requests"]),
+                unpriced_requests=int(row["still_unpriced_requests"]),
                 estimated_requests=int(row["estimated_requests"]),
                 aborted_requests=int(row["aborted"]),
             )
@@ -159,7 +160,6 @@ TRAFFIC = (
     "output_tokens",
     "gpu_us",
     "list_pico_usd",
-    "unpriced_requests",
     "estimated_requests",
 )
 
