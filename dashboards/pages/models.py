@@ -20,8 +20,8 @@ async def build(view: View) -> None:
     wanted = view.query("containing") or ""
     prices = await view.gateway.get("/admin/v1/prices", containing=wanted, limit=PRICES)
     note = (
-        f"Catalogue version {prices['version']}. {listed(len(prices['models']), prices['total'])} A price is never "
-        "overwritten: a new one is added with its date."
+        f"Catalogue version {prices['version']}. {listed(len(prices['models']), prices['total'], wanted)} "
+        "A price is never overwritten: a new one is added with its date."
     )
     with panel("Prices", note):
         html(
@@ -32,11 +32,12 @@ async def build(view: View) -> None:
         html(_prices(prices["models"]) if prices["models"] else markup.message("No such model", "Try a shorter name."))
 
 
-def listed(shown: int, total: int) -> str:
-    """How many there are, and where the rest is."""
+def listed(shown: int, total: int, wanted: str = "") -> str:
+    """How many there are with `wanted` in their name, and where the rest is."""
+    there_are = markup.counted(total, "model") + (f" with {wanted!r} in provider or name" if wanted else "")
     if shown == total:
-        return f"{markup.counted(total, 'model')} in all."
-    return f"The first {shown:,} of {total:,} models; a search finds the others."
+        return f"{there_are}." if wanted else f"{there_are} in all."
+    return f"The first {shown:,} of {there_are}; a search finds the others."
 
 
 def _models(models: list[dict[str, Any]]) -> str:

@@ -17,6 +17,14 @@ def test_a_list_cut_short_says_so(shown: int, total: int, said: str) -> None:
     assert listed(shown, total) == said
 
 
+def test_what_a_search_found_is_not_told_as_all_there_is() -> None:
+    assert listed(0, 0, "zzz") == "0 models with 'zzz' in provider or name."
+    assert listed(1, 1, "gpt-5") == "1 model with 'gpt-5' in provider or name."
+    assert listed(100, 120, "gpt") == (
+        "The first 100 of 120 models with 'gpt' in provider or name; a search finds the others."
+    )
+
+
 def test_a_cited_page_is_told_by_its_site() -> None:
     assert cited("a 1.0, citing https://prices.example.com/docs/en/overview") == "a 1.0, citing prices.example.com"
     assert cited("a 1.0") == "a 1.0"
