@@ -173,23 +173,24 @@ def _load_once_back(view: View) -> None:
     timer = ui.timer(AWAY_SECONDS, look)
 
 
-def no_requests(gateway: str) -> str:
-    """Where the ledger has nothing to show for a time: how something comes into it. `gateway` is its address."""
+def no_requests(view: View) -> str:
+    """Where the ledger has nothing to show for a time: how something comes into it."""
     return markup.message(
         "No requests in this time",
         "Point an OpenAI client at the gateway and its cost appears here within seconds. Or choose a longer "
         "time range above; `breakeven demo --month` fills a separate database with an example month.",
-    ) + first_request(gateway)
+    ) + first_request(view)
 
 
-def first_request(gateway: str) -> str:
-    """A command to paste."""
+def first_request(view: View) -> str:
+    """A command to paste, and where its key is from: a page only for who may make one there."""
+    makes = 'the page <a href="keys">Keys</a> makes' if view.session.may("keys.write") else "an owner makes"
     return (
         '<section class="be-panel"><h2>A first request</h2><p class="be-note">Put the app\'s key that the first start '
-        'printed, or one that the page <a href="keys">Keys</a> makes, in place of <code>$KEY</code>. The address '
+        f"printed, or one that {makes}, in place of <code>$KEY</code>. The address "
         "is the gateway's as this web UI reaches it. For <code>auto</code> Breakeven chooses the model; the page "
         '<a href="try">Try it</a> shows its choice without calling one.</p>'
-        f'<pre class="be-secret" tabindex="0">{escape(FIRST_REQUEST.format(gateway=gateway))}</pre></section>'
+        f'<pre class="be-secret" tabindex="0">{escape(FIRST_REQUEST.format(gateway=view.gateway.url))}</pre></section>'
     )
 
 

@@ -25,7 +25,7 @@ async def build(view: View) -> None:
     except GatewayRefused as refused:
         if refused.status != 400 or any(given.values()):
             raise
-        html(markup.message("Nothing to compare yet", refused.message) + first_request(view.gateway.url))
+        html(markup.message("Nothing to compare yet", refused.message) + first_request(view))
         return
     answer = ui.element("div").props('aria-live="polite"')
     with grid("be-wide"):

@@ -51,7 +51,7 @@ async def build(view: View) -> None:
         html(
             markup.message("Nothing matches", "No request in this time has all of these properties.")
             if any(given.values())
-            else no_requests(view.gateway.url)
+            else no_requests(view)
         )
         return
     earlier = {tuple(row["group"].values()): row["cost_usd"] for row in before["rows"]}
@@ -72,7 +72,7 @@ async def build(view: View) -> None:
         html(said)
     if found["as_of"]:
         html(f'<div class="be-banner">{escape(_closed(found["as_of"]))}</div>')
-    with panel("Every group", _note(found["by"], earlier_period, len(gone))):
+    with panel("Every group", table_note(view, found["by"], earlier_period, len(gone))):
         rows = [*found["rows"], *gone]
         if (chosen := parse_order(order, found["by"])) is not None:
             rows = in_order(rows, chosen, lambda name, value: value if name in TIMES else named(name, value, key_names))
@@ -126,7 +126,7 @@ def _closed(as_of: str) -> str:
     )
 
 
-def _note(by: list[str], earlier: Period, gone: int) -> str:
+def table_note(view: View, by: list[str], earlier: Period, gone: int) -> str:
     """How the table's figures add up, and what they are compared with."""
     adds_up = (
         "A request with several tags is in the row of each, so that the rows come to more than the total."
@@ -135,7 +135,12 @@ def _note(by: list[str], earlier: Period, gone: int) -> str:
     )
     ceased = f" {markup.counted(gone, 'group')} of then had no request since, and cost nothing." if gone else ""
     against = f"The change is against {display.period(**earlier.bounds())}; pointing at it shows what was spent then."
-    return f"{against}{ceased} A name leads to its requests, a heading to another order. {adds_up}"
+    leads = "A name leads to its requests, a heading" if _may_list(view) else "A heading leads"
+    return f"{against}{ceased} {leads} to another order. {adds_up}"
+
+
+def _may_list(view: View) -> bool:
+    return view.session.may("entries.read", "team.read")
 
 
 def _downloads(view: View, by: str, given: dict[str, str | None]) -> str:
@@ -209,7 +214,7 @@ def requests_of(period: Period, group: dict[str, str | None], given: dict[str, s
 def _row(view: View, row: dict[str, Any], before: str | None, key_names: dict[str, str]) -> list[Cell | str | None]:
     group: dict[str, str | None] = row["group"]
     given = {name: view.query(name) for name in FILTERS}
-    may_see = row["requests"] and view.session.may("entries.read", "team.read")
+    may_see = row["requests"] and _may_list(view)
     href = requests_of(view.period, group, given) if may_see else None
     cached = row["cached_input_tokens"] / row["input_tokens"] if row["input_tokens"] else None
     is_time = not set(TIMES).isdisjoint(group)

@@ -64,9 +64,8 @@ async def build(view: View) -> None:
     chosen = view.query("change") if may_write else None
     if chosen is not None:
         _change_panel(view, keys, models, chosen)
-    with panel(
-        "Keys", "Times in UTC. A name leads to what may be changed of its key, Spend to what it spent this month."
-    ):
+    change = "A name leads to what may be changed of its key, Spend" if may_write else "Spend leads"
+    with panel("Keys", f"Times in UTC. {change} to what it spent this month."):
         if find or keys.pages > 1:
             html(_search(keys, find))
         html(

@@ -31,7 +31,7 @@ async def build(view: View) -> None:
     )
     total = found["total"]
     if not total["requests"]:
-        html(no_requests(view.gateway.url))
+        html(no_requests(view))
         return
     if said := certainty.simulated(total):
         html(said)

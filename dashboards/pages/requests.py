@@ -35,7 +35,7 @@ async def build_list(view: View) -> None:
         html(
             markup.message("No requests", "None in this time has all of these properties.")
             if any(given.values())
-            else no_requests(view.gateway.url)
+            else no_requests(view)
         )
         return
     total = None if given["status"] else await _total(view, given)

@@ -6,6 +6,7 @@ import pytest
 
 from dashboards import frame
 from dashboards.frame import View, guarded, no_requests
+from tests.unit.dashboards.views import make_view
 
 
 async def test_an_answer_that_a_page_cannot_read_is_a_sentence_and_its_reason_is_logged(
@@ -25,6 +26,12 @@ async def test_an_answer_that_a_page_cannot_read_is_a_sentence_and_its_reason_is
 
 
 def test_an_empty_ledger_shows_a_request_to_copy() -> None:
-    assert "curl http://127.0.0.1:8080/v1/chat/completions" in no_requests("http://127.0.0.1:8080")
-    assert '<pre class="be-secret" tabindex="0">' in no_requests("http://127.0.0.1:8080"), "the keyboard scrolls it"
-    assert "<script" not in no_requests("http://<script>")
+    assert "curl http://127.0.0.1:8080/v1/chat/completions" in no_requests(make_view())
+    assert '<pre class="be-secret" tabindex="0">' in no_requests(make_view()), "the keyboard scrolls it"
+    assert "<script" not in no_requests(make_view(url="http://<script>"))
+
+
+def test_only_who_may_make_a_key_is_sent_to_where_one_is_made() -> None:
+    assert 'href="keys"' in no_requests(make_view("keys.write"))
+    assert 'href="keys"' not in no_requests(make_view("reports.read"))
+    assert "one that an owner makes" in no_requests(make_view("reports.read"))

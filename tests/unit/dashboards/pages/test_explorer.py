@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from dashboards.pages.explorer import change_cell, labels, named, no_longer, points_over_time
+from dashboards.pages.explorer import change_cell, labels, named, no_longer, points_over_time, table_note
+from tests.unit.dashboards.views import make_view
 
 
 def test_a_name_that_two_keys_have_stands_with_the_id() -> None:
@@ -82,3 +83,11 @@ def test_groups_of_a_time_are_drawn_over_all_of_it() -> None:
     assert (start, name) == ("2026-11-01T00:00:00+00:00", "none")
     assert points_over_time([row("2", week="2026-W47")], {}) == [("2026-11-16T00:00:00+00:00", "spend", 2.0)]
     assert points_over_time([row("2", team="a", model="b")], {}) is None
+
+
+def test_names_that_lead_nowhere_are_not_said_to_lead_to_requests() -> None:
+    for permission, leads in (("reports.read", False), ("entries.read", True), ("team.read", True)):
+        view = make_view(permission)
+        said = table_note(view, ["model"], view.period.before(), 0)
+        assert ("A name leads to its requests" in said) is leads
+        assert "to another order" in said

@@ -5,15 +5,11 @@ from datetime import UTC, datetime
 from html import unescape
 from typing import Any
 
-import httpx
 import pytest
-from starlette.requests import Request
 
-from dashboards.frame import View
-from dashboards.gateway_client import GatewayClient
 from dashboards.pages.overview import against, beside, models_table, month_tiles, saved_tiles, volume_tiles
 from dashboards.periods import Period, preset
-from dashboards.sessions import Session
+from tests.unit.dashboards.views import make_view
 
 MONTH: dict[str, Any] = {"spent_usd": "11.5", "low_usd": "20", "expected_usd": "30.25", "high_usd": "41"}
 
@@ -93,13 +89,6 @@ def test_a_budget_stands_beside_the_same_forecast(amount: str, chance: float, to
     assert [spent, ahead] == month_tiles(MONTH, None)[:2]
     assert f'class="be-tile {tone}"' in beside
     assert f"{used}\N{NO-BREAK SPACE}%" in beside
-
-
-def make_view(*permissions: str) -> View:
-    session = Session("bk-1", "ann", "viewer", frozenset(permissions), "csrf", 0, 0)
-    gateway = GatewayClient(httpx.AsyncClient(), "bk-1")
-    request = Request({"type": "http", "headers": [], "query_string": b""})
-    return View(gateway, session, request, preset("30d", datetime(2026, 3, 5, tzinfo=UTC)))
 
 
 def make_figures(cost_usd: str, *, requests: int = 2, unpriced_requests: int = 0) -> dict[str, Any]:

@@ -1,0 +1,29 @@
+"""A view of a page without its process: who looks, and at what time."""
+
+from datetime import UTC, datetime
+
+import httpx
+from starlette.requests import Request
+
+from dashboards.frame import View
+from dashboards.gateway_client import GatewayClient
+from dashboards.periods import preset
+from dashboards.sessions import Session
+
+
+class NamedGateway(GatewayClient):
+    """Asked nothing; its address may be one that no client would take."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(httpx.AsyncClient(), "bk-1")
+        self._url = url
+
+    @property
+    def url(self) -> str:
+        return self._url
+
+
+def make_view(*permissions: str, url: str = "http://127.0.0.1:8080") -> View:
+    session = Session("bk-1", "ann", "viewer", frozenset(permissions), "csrf", 0, 0)
+    request = Request({"type": "http", "headers": [], "query_string": b""})
+    return View(NamedGateway(url), session, request, preset("30d", datetime(2026, 3, 5, tzinfo=UTC)))
