@@ -20,6 +20,8 @@ BEFORE = {
     "last-month": "the month before",
 }
 DEFAULT = "30d"
+EARLIEST, LATEST = datetime(1970, 1, 1, tzinfo=UTC), datetime(2100, 1, 1, tzinfo=UTC)
+"""What lies beyond is mistyped and holds no request; as long a time before it would be beyond all calendars."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,14 +68,16 @@ class Period:
 def parse_period(query: Mapping[str, str], now: datetime) -> Period:
     """From `?period=`, `?since=&until=` or `?since=&last=`; anything unreadable is the default, which the page shows.
 
-    `until` is exclusive, as in the API; `last` is the last day of the period, as people choose it.
+    `until` is exclusive, as in the API; `last` is the last day of the period, as people choose it, in either order.
     """
     try:
-        since = _moment(query["since"])
-        until = _moment(query["last"]) + timedelta(days=1) if "last" in query else _moment(query["until"])
+        since, end = _moment(query["since"]), _moment(query["last"] if "last" in query else query["until"])
+        if "last" in query:
+            since, end = min(since, end), min(max(since, end), LATEST) + timedelta(days=1)
+        since, until = max(since, EARLIEST), min(end, LATEST)
         if since < until:
             return Period("", since, until)
-    except (KeyError, ValueError):
+    except (KeyError, ValueError, OverflowError):
         pass
     return preset(query.get("period", DEFAULT), now)
 

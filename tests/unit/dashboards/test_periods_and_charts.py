@@ -7,9 +7,10 @@ import pytest
 
 from dashboards import charts
 from dashboards.pages.explorer import requests_of
-from dashboards.periods import Period, link, parse_period, time_of
+from dashboards.periods import EARLIEST, LATEST, Period, link, parse_period, time_of
 
 NOW = datetime(2026, 3, 5, 14, 20, tzinfo=UTC)
+DEFAULT_BOUNDS = (datetime(2026, 2, 3, 15, tzinfo=UTC), datetime(2026, 3, 5, 15, tzinfo=UTC))
 
 
 @pytest.mark.parametrize(
@@ -60,6 +61,29 @@ def test_the_last_day_that_a_person_chooses_is_included() -> None:
     period = parse_period({"since": "2026-01-01", "last": "2026-01-31"}, NOW)
     assert (period.name, period.until) == ("", datetime(2026, 2, 1, tzinfo=UTC))
     assert period.phrase == "1 Jan 2026 – 31 Jan 2026"
+
+
+def test_two_days_are_a_time_whichever_was_typed_first() -> None:
+    """The page showed the last 30 days instead, without a word."""
+    period = parse_period({"since": "2026-01-31", "last": "2026-01-01"}, NOW)
+    assert (period.since, period.until) == (datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 2, 1, tzinfo=UTC))
+
+
+@pytest.mark.parametrize(
+    ("query", "since", "until"),
+    [
+        ({"since": "2026-01-01", "last": "9999-12-31"}, datetime(2026, 1, 1, tzinfo=UTC), LATEST),
+        ({"since": "0202-01-01", "last": "2026-01-01"}, EARLIEST, datetime(2026, 1, 2, tzinfo=UTC)),
+        ({"since": "0001-01-01", "until": "9999-12-31"}, EARLIEST, LATEST),
+        ({"since": "0001-01-01T00:00:00+05:00", "until": "2026-01-01"}, *DEFAULT_BOUNDS),
+        ({"since": "2100-02-01", "last": "9999-12-31"}, *DEFAULT_BOUNDS),
+    ],
+)
+def test_a_mistyped_year_is_no_error_of_the_page(query: dict[str, str], since: datetime, until: datetime) -> None:
+    """Such an address was an internal error with a traceback in the log."""
+    period = parse_period(query, NOW)
+    assert (period.since, period.until) == (since, until)
+    assert period.before().until <= period.since
 
 
 @pytest.mark.parametrize(
