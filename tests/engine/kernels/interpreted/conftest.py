@@ -1,8 +1,8 @@
 # pyright: reportPrivateUsage=false
-"""Triton's interpreter puts its language in place anew at every launch and every call of a device function, and looks
-through all that the language has for it: a third of these tests' time. Nothing is compiled in this process, so once is
-enough."""
+"""What Triton's interpreter does anew at every launch, or for every value of a kernel, is here done once: it was more
+than half of these tests' time. Nothing is compiled in this process, and there are a few dozen types and shapes."""
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +13,8 @@ from triton.runtime import interpreter
 
 @pytest.fixture(scope="session", autouse=True)
 def language_put_in_place_once() -> None:
+    """It is otherwise put in place at every launch and every call of a device function, and all that it has looked
+    through for that."""
     put_in_place: Callable[[Any], Any] = interpreter._patch_lang
     known: set[tuple[int, ...]] = set()
 
@@ -24,3 +26,48 @@ def language_put_in_place_once() -> None:
         return interpreter._LangPatchScope()
 
     interpreter._patch_lang = once
+
+
+@pytest.fixture(scope="session", autouse=True)
+def numpys_types_known() -> None:
+    """By their names, which say all of a type: for each question the interpreter builds a table of twenty."""
+    ask: Callable[[Any], Any] = interpreter._get_np_dtype
+    known: dict[str, Any] = {}
+
+    def once(of: Any) -> Any:
+        found = known.get(of.name)
+        if found is None:
+            found = known[of.name] = ask(of)
+        return found
+
+    interpreter._get_np_dtype = once
+
+
+@pytest.fixture(scope="session", autouse=True)
+def shapes_made_once() -> None:
+    """The language's own objects for a shape. One that it refuses is refused each time."""
+    core: Any = tl.core
+    of_types: dict[object, Any] = {}
+    of_values: dict[object, Any] = {}
+    make_type = core.block_type.__init__
+
+    def begin_type(self: Any, element_ty: Any, shape: Any) -> None:
+        sizes = tuple([size.value if type(size) is core.constexpr else size for size in shape])
+        asked = (type(shape), sizes, tuple(map(type, sizes)))
+        if asked not in of_types:
+            make_type(self, element_ty, shape)
+            of_types[asked] = (self.shape, self.numel)
+            return
+        self.element_ty = element_ty
+        self.shape, self.numel = of_types[asked]
+        self.name = f"<{self.shape}, {element_ty}>"
+
+    def begin_value(self: Any, handle: Any, of: Any) -> None:
+        sizes = tuple(of.shape) if of.is_block() else ()
+        if sizes not in of_values:
+            of_values[sizes] = (core.constexpr(math.prod(sizes)), core.tuple([core.constexpr(size) for size in sizes]))
+        self.handle, self.type, self.dtype = handle, of, of.scalar
+        self.numel, self.shape = of_values[sizes]
+
+    core.block_type.__init__ = begin_type
+    core.tensor.__init__ = begin_value
