@@ -6,11 +6,11 @@ from gateway.errors import Forbidden
 
 
 class BatchBounds(msgspec.Struct, frozen=True):
-    """`at_once` lines are asked at a time, by each process; `leave_free` is how many slots of an engine they leave to
-    others. `most_stored_bytes` are of the files of one team, or of a key without one."""
+    """`at_once` lines are asked at a time, by each process; `leave_free_share` of an engine's slots is left to others.
+    `most_stored_bytes` are of the files of one team, or of a key without one."""
 
     at_once: int
-    leave_free: int
+    leave_free_share: float
     most_lines: int
     most_line_bytes: int
     most_file_bytes: int

@@ -14,6 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from gateway.batches.lines import Check, Line, Lines, LineTooLong, expired, parse_line
+from gateway.batches.pace import Pace
 from gateway.batches.values import Batch, BatchStore, FileStore, LineProblem, LineResult, Progress, Status, Tokens
 from gateway.errors import StateError
 from gateway.process.tasks import end_tasks
@@ -25,8 +26,6 @@ STORE_SECONDS: Final = 1.0
 """Results are stored together, this often."""
 LOOK_SECONDS: Final = 0.5
 """How often a line that waits for a busy model looks again."""
-ON_TIME: Final = 0.8
-"""The share of its window in which a batch wants to be done: until a line's turn in it, it waits for a busy model."""
 RETRY_SECONDS: Final = 5.0
 STORED_AT_ONCE: Final = 100
 BREATH: Final = 100
@@ -50,6 +49,7 @@ class BatchRun:
         ask: Callable[[Batch, Line], Coroutine[Any, Any, LineResult]],
         awaits: Callable[[Batch, Line], bool],
         now_us: Callable[[], int],
+        monotonic: Callable[[], float],
         most_at_once: int,
         most_lines: int,
         most_line_bytes: int,
@@ -66,6 +66,8 @@ class BatchRun:
         self._most_lines = most_lines
         self._most_line_bytes = most_line_bytes
         self._room = asyncio.Semaphore(most_at_once)
+        self._pace = Pace(most_at_once)
+        self._monotonic = monotonic
         self._asked: set[asyncio.Task[None]] = set()
         self._results: list[LineResult] = []
         self._storing = asyncio.Lock()
@@ -154,7 +156,7 @@ class BatchRun:
                 self._room.release()
                 await self._sleep(0)
                 return True
-            if not self._is_unstored and (self._is_due(place) or not self._awaits(self._batch, line)):
+            if not self._is_unstored and (self._must_hurry(place) or not self._awaits(self._batch, line)):
                 task = asyncio.create_task(self._serve(line), name="line of a batch")
                 self._asked.add(task)
                 task.add_done_callback(self._asked.discard)
@@ -163,15 +165,20 @@ class BatchRun:
         self._room.release()
         return False
 
-    def _is_due(self, place: int) -> bool:
-        """Whether it is behind an even pace, so that it waits for nobody any more."""
+    def _must_hurry(self, place: int) -> bool:
         batch = self._batch
-        window_us = batch.deadline_us - batch.created_at_us
-        return self._now_us() >= batch.created_at_us + ON_TIME * window_us * place / batch.progress.total
+        return self._pace.must_hurry(
+            self._now_us(),
+            created_at_us=batch.created_at_us,
+            deadline_us=batch.deadline_us,
+            lines_left=batch.progress.total - place + 1,
+        )
 
     async def _serve(self, line: Line) -> None:
+        began = self._monotonic()
         try:
             self._results.append(await self._ask(self._batch, line))
+            self._pace.note(self._monotonic() - began)
         except asyncio.CancelledError:
             if self._is_late():
                 self._expire(line)

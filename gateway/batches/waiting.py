@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable
+from math import ceil
 from typing import Final
 
 from gateway.access.keys import KeyRecord
@@ -21,21 +22,24 @@ UNSEEN_SECONDS: Final = 1.0
 
 class Waiting:
     """So that requests that can wait neither take the last free slots of an engine from those who cannot, nor go to a
-    dearer place because others have them. `leave_free` is how many slots are left."""
+    dearer place because others have them. A line keeps its slot until it is answered, so a share of all slots is left:
+    at an engine that is as good as full now and then one is free for a moment, and the next caller wants it."""
 
     def __init__(
         self,
         decide: Callable[[RequestView, KeyRecord, tuple[str, ...]], Choice],
         snapshot: Callable[[], Snapshot],
         key_of: Callable[[str], KeyRecord],
+        slots: Callable[[str], int | None],
         *,
-        leave_free: int,
+        leave_free_share: float,
         monotonic: Callable[[], float],
     ) -> None:
         self._decide = decide
         self._snapshot = snapshot
         self._key_of = key_of
-        self._leave_free = leave_free
+        self._slots = slots
+        self._leave_free_share = leave_free_share
         self._monotonic = monotonic
         self._begun: deque[float] = deque()
 
@@ -56,6 +60,17 @@ class Waiting:
             view = parse_request(asked.operation, asked.body)
             facts = self._decide(view, key, asked.tags).decision.facts
             request = request_facts(view, key, asked.tags, facts)
-            return awaits_a_busy_model(request, self._snapshot(), leave_free=self._leave_free + len(self._begun))
+            return awaits_a_busy_model(request, self._snapshot(), self._left_free)
         except RequestError:
             return False  # it is told so when it is asked
+
+    def _left_free(self, model: str) -> int:
+        """With those that this process has begun to fill and that do not show yet."""
+        candidate = self._snapshot().candidates.get(model)
+        slots = None if candidate is None else self._slots(candidate.backend)
+        return (0 if slots is None else left_free(slots, self._leave_free_share)) + len(self._begun)
+
+
+def left_free(slots: int, share: float) -> int:
+    """Of so many slots."""
+    return ceil(slots * share)

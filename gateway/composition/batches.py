@@ -25,7 +25,7 @@ def bounds_of(settings: Settings) -> BatchBounds:
     said = settings.batches
     return BatchBounds(
         at_once=said.at_once,
-        leave_free=said.leave_free_slots,
+        leave_free_share=said.leave_free_share,
         most_lines=said.max_requests,
         most_line_bytes=settings.server.max_body_megabytes * MEGABYTE,
         most_file_bytes=said.max_file_megabytes * MEGABYTE,
@@ -60,7 +60,12 @@ def open_batches(
 
     asking = Asking(pipeline.answer, key_of, _refusal, asyncio.Semaphore(bounds.at_once), sleep)
     waiting = Waiting(
-        pipeline.decide, lambda: pipeline.snapshot, key_of, leave_free=bounds.leave_free, monotonic=time.monotonic
+        pipeline.decide,
+        lambda: pipeline.snapshot,
+        key_of,
+        pipeline.upstreams.slots,
+        leave_free_share=bounds.leave_free_share,
+        monotonic=time.monotonic,
     )
 
     def open_run(batch: Batch) -> BatchRun:
@@ -72,6 +77,7 @@ def open_batches(
             ask=asking.ask,
             awaits=waiting.should_wait,
             now_us=lambda: pipeline.now_us(),
+            monotonic=time.monotonic,
             most_at_once=bounds.at_once,
             most_lines=bounds.most_lines,
             most_line_bytes=bounds.most_line_bytes,

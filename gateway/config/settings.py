@@ -218,11 +218,11 @@ class KeptAnswerSettings(Strict):
 
 class BatchSettings(Strict):
     """Requests that can wait, sent as a file. `at_once` of them are asked at a time by each worker (0: there are no
-    batches), and they leave `leave_free_slots` of an engine to others. Files are kept for `keep_days`, up to
+    batches), and they leave `leave_free_share` of an engine's slots to others. Files are kept for `keep_days`, up to
     `max_stored_megabytes` of each team."""
 
     at_once: int = Field(default=8, ge=0, le=1000)
-    leave_free_slots: int = Field(default=1, ge=0)
+    leave_free_share: float = Field(default=0.25, ge=0, lt=1)
     max_requests: int = Field(default=50_000, ge=1, le=1_000_000)
     max_file_megabytes: int = Field(default=100, ge=1, le=1024)
     max_stored_megabytes: int = Field(default=1024, ge=1)

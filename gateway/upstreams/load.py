@@ -94,6 +94,13 @@ class Upstreams:
             self.starting.came_up(backend)
         self.running_then[backend] = self.running.get(backend, 0)
 
+    def slots(self, backend: str) -> int | None:
+        """How many a backend has, busy ones included; None where it does not say."""
+        health = self.health.get(backend)
+        if health is None or health.free_slots is None or health.running_requests is None:
+            return None
+        return health.free_slots + health.running_requests
+
     def _free_slots(self, backend: str, health: BackendHealth) -> int:
         """What the engine reported, corrected by what this process has sent and got back since.
 

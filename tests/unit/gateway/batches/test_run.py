@@ -39,6 +39,7 @@ def open_run(store: MemoryBatches, asked: list[int], **changes: object) -> Batch
         ask=ask,
         awaits=lambda batch, line: False,
         now_us=lambda: 0,
+        monotonic=lambda: 0.0,
         most_at_once=4,
         most_lines=COUNT,
         most_line_bytes=1000,

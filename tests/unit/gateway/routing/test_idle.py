@@ -24,10 +24,10 @@ SNAPSHOT = make_snapshot(candidates=[CHEAP, DEAR])
 )
 def test_a_request_waits_for_whom_it_should_go_to(state: dict[str, tuple[int, float]], expected: bool) -> None:
     request = make_request(backend_state=state)
-    assert awaits_a_busy_model(request, SNAPSHOT, leave_free=1) is expected
+    assert awaits_a_busy_model(request, SNAPSHOT, lambda model: 1) is expected
 
 
 def test_where_nobody_can_serve_it_is_said() -> None:
     request = make_request(backend_state={"cheap": (0, 0.0)}, needs=("vision",))
     with pytest.raises(NoEligibleModel):
-        awaits_a_busy_model(request, SNAPSHOT, leave_free=1)
+        awaits_a_busy_model(request, SNAPSHOT, lambda model: 1)
