@@ -12,6 +12,7 @@ from starlette.requests import Request
 from dashboards import markup
 from dashboards.charts import Options
 from dashboards.destination import sign_in_address
+from dashboards.form_problem import form_problem
 from dashboards.gateway_client import GatewayClient, GatewayRefused, GatewayUnreachable
 from dashboards.periods import PRESETS, Period, below_ui, link, parse_period, preset
 from dashboards.sessions import Session
@@ -124,8 +125,7 @@ async def guarded(build: Callable[[View], Awaitable[None]], view: View) -> None:
                 "Nothing to show" if refused.status == 400 else "The gateway says no", str(refused), tone=tone
             )
         )
-        if refused.status == 401:
-            html(_sign_in_again(view))
+        html(way_on(view, refused))
     except GatewayUnreachable as error:
         html(
             markup.message(
@@ -148,8 +148,15 @@ async def guarded(build: Callable[[View], Awaitable[None]], view: View) -> None:
         )
 
 
-def _sign_in_again(view: View) -> str:
-    """The session goes on, but its key was revoked, replaced or has expired."""
+def refusal(view: View, error: Exception) -> str:
+    """Over a form's fields: what is wrong, and the way on where there is one."""
+    return form_problem(error) + way_on(view, error)
+
+
+def way_on(view: View, error: Exception) -> str:
+    """To the sign-in where the session goes on, but its key was revoked, replaced or has expired; else nowhere."""
+    if not isinstance(error, GatewayRefused) or error.status != 401:
+        return ""
     wanted = f"{view.request.url.path}?{view.request.url.query}".removesuffix("?")
     address = escape(sign_in_address(wanted, path=below_ui("/sign-in")))
     return f'<p class="be-note"><a href="{address}">Sign in with another key</a></p>'

@@ -10,7 +10,7 @@ from nicegui import ui
 
 from dashboards import charts, display, markup
 from dashboards.form_problem import form_problem, form_word
-from dashboards.frame import View, chart, confirm, grid, html, panel
+from dashboards.frame import View, chart, confirm, grid, html, panel, refusal
 from dashboards.gateway_client import GatewayRefused, GatewayUnreachable
 from dashboards.kept_form import KeptForm
 from dashboards.markup import Cell, Column
@@ -185,7 +185,7 @@ async def _setter(view: View, budgets: list[dict[str, Any]], stopping: set[tuple
         try:
             await change
         except (GatewayRefused, GatewayUnreachable) as error:
-            problem.set_content(form_problem(error))
+            problem.set_content(refusal(view, error))
             return
         ui.navigate.to("/budgets")
 

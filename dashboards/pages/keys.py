@@ -9,8 +9,8 @@ from urllib.parse import urlencode
 from nicegui import ui
 
 from dashboards import display, key_form, markup
-from dashboards.form_problem import form_problem, form_word
-from dashboards.frame import View, confirm, grid, html, panel
+from dashboards.form_problem import form_word
+from dashboards.frame import View, confirm, grid, html, panel, refusal
 from dashboards.gateway_client import GatewayRefused, GatewayUnreachable
 from dashboards.kept_form import KeptForm
 from dashboards.key_fields import KeyFields
@@ -110,7 +110,7 @@ def _creator(view: View, models: Sequence[str]) -> None:
             key_form.require_to_come(asked["expires_at_us"], time.time_ns() // 1000)
             made = await view.gateway.post(KEYS, {"role": role.value, **asked})
         except (ValueError, GatewayRefused, GatewayUnreachable) as error:
-            result.set_content(form_problem(error))
+            result.set_content(refusal(view, error))
             return
         kept.opened()
         result.set_content(
@@ -266,7 +266,7 @@ class _Changer:
         try:
             made = await self._view.gateway.post(f"{self._path}/rotate", {"overlap_seconds": self._overlap.value})
         except (GatewayRefused, GatewayUnreachable) as error:
-            self._problem.set_content(form_problem(error))
+            self._problem.set_content(refusal(self._view, error))
             return
         self._working[made["id"]] = {name: value for name, value in made.items() if name != "key"}
         self._show_old()
@@ -293,7 +293,7 @@ class _Changer:
                 now = next(one["limits"] for one in listed if one["id"] == self._chosen.value)
                 change["limits"] = key_form.merged(self._shown["limits"], change["limits"], now)
         except (ValueError, GatewayRefused, GatewayUnreachable) as error:
-            self._problem.set_content(form_problem(error))
+            self._problem.set_content(refusal(self._view, error))
             return
         if change:
             await self._attempt(self._view.gateway.patch(self._path, change, limit=0))
@@ -315,6 +315,6 @@ class _Changer:
         try:
             await change
         except (GatewayRefused, GatewayUnreachable) as error:
-            self._problem.set_content(form_problem(error))
+            self._problem.set_content(refusal(self._view, error))
             return
         ui.navigate.to(self._afterwards)

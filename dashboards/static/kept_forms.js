@@ -14,6 +14,7 @@ function keep() {
 }
 
 window.addEventListener("pagehide", keep);
+document.addEventListener("click", ({ target }) => (isLost ||= target.closest("a[href^=sign-in]") !== null));
 window.socket.on("disconnect", () => (isLost = true));
 window.socket.on("connect", () => setTimeout(() => (isLost = window.socket.disconnected), SETTLED_MS));
 

@@ -66,6 +66,26 @@ def test_a_form_outlives_the_session_and_is_sent_only_by_who_presses_again(
     drain(browser)
 
 
+def test_a_form_whose_key_was_revoked_leads_to_the_sign_in_and_back(
+    chromium: webdriver.Chrome, running: Running
+) -> None:
+    headers = {"authorization": f"Bearer {running.month.owner_key}"}
+    with httpx.Client(base_url=running.gateway, headers=headers, timeout=120, trust_env=False) as owner:
+        made = owner.post("/admin/v1/keys", json={"name": "an owner for a while", "role": "owner"}).json()
+        chromium.delete_all_cookies()
+        sign_in(chromium, running.ui, made["key"])
+        go(chromium, running, "/keys")
+        field(chromium, "Name").send_keys("typed meanwhile")
+        owner.post(f"/admin/v1/keys/{made['id']}/revoke").raise_for_status()
+    button(chromium, "Create").click()
+    see(chromium, "'an owner for a while' was revoked")
+    chromium.find_element(By.LINK_TEXT, "Sign in with another key").click()
+    sign_in_again(chromium, running.ui, "/ui/keys", running)
+    patient(chromium).until(lambda one: field(one, "Name").get_attribute("value") == "typed meanwhile")
+    assert not running.ask("/admin/v1/keys?find=typed+meanwhile")["keys"]
+    drain(chromium)
+
+
 def test_an_edit_of_a_key_comes_back_over_what_others_changed(browser: webdriver.Chrome, running: Running) -> None:
     [key] = running.ask("/admin/v1/keys?find=support-bot")["keys"]
     go(browser, running, "/keys")

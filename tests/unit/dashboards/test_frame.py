@@ -5,7 +5,8 @@ import logging
 import pytest
 
 from dashboards import frame
-from dashboards.frame import View, guarded, no_requests
+from dashboards.frame import View, guarded, no_requests, refusal
+from dashboards.gateway_client import GatewayRefused
 from tests.unit.dashboards.views import make_view
 
 
@@ -35,3 +36,11 @@ def test_only_who_may_make_a_key_is_sent_to_where_one_is_made() -> None:
     assert 'href="keys"' in no_requests(make_view("keys.write"))
     assert 'href="keys"' not in no_requests(make_view("reports.read"))
     assert "one that an owner makes" in no_requests(make_view("reports.read"))
+
+
+def test_over_the_fields_of_a_form_stands_the_way_on_for_whom_no_other_press_helps() -> None:
+    revoked = refusal(make_view(), GatewayRefused(401, "The key 'ann' was revoked.", None))
+    assert "was revoked." in revoked
+    assert 'href="sign-in?next=%2Fui%2Fkeys%3Ffind%3Da"' in revoked
+    for error in (GatewayRefused(400, "name: is empty.", None), ValueError("12,50 is no amount.")):
+        assert "sign-in" not in refusal(make_view(), error)

@@ -25,5 +25,6 @@ class NamedGateway(GatewayClient):
 
 def make_view(*permissions: str, url: str = "http://127.0.0.1:8080") -> View:
     session = Session("bk-1", "ann", "viewer", frozenset(permissions), "csrf", 0, 0)
-    request = Request({"type": "http", "headers": [], "query_string": b""})
+    scope = {"type": "http", "scheme": "http", "server": ("127.0.0.1", 8081), "path": "/ui/keys"}
+    request = Request({**scope, "headers": [], "query_string": b"find=a"})
     return View(NamedGateway(url), session, request, preset("30d", datetime(2026, 3, 5, tzinfo=UTC)))
