@@ -58,6 +58,9 @@ def build_app(gateway: Gateway, *, ui_url: str | None = None) -> ASGIApp:
     )
     gateway.metrics.watch("requests_in_flight", "Calls of models under way.", lambda: load.requests)
     gateway.metrics.watch("buffered_bytes", "Of bodies of calls under way.", lambda: load.buffered_bytes)
+    if batches is not None:
+        gateway.metrics.watch("batches_in_flight", "Batches that are worked on.", lambda: batches.batches_under_way)
+        gateway.metrics.watch("batch_lines_in_flight", "Lines of them under way.", lambda: batches.lines_under_way)
     gateway.metrics.watch("shed_requests", "Refused because too much was under way.", lambda: load.shed)
     app: ASGIApp = Shedding(
         root,

@@ -71,7 +71,7 @@ class BatchRun:
         self._asked: set[asyncio.Task[None]] = set()
         self._results: list[LineResult] = []
         self._storing = asyncio.Lock()
-        self._is_stopping = self._is_unstored = self._is_expired = False
+        self._is_stopping = self._is_unstored = self._is_expired = self._is_lost = False
 
     async def run(self) -> None:
         """To its end, or until it is cancelled, wound down or another runner's. What was answered is stored anyhow."""
@@ -88,6 +88,10 @@ class BatchRun:
             if self._results:
                 with contextlib.suppress(Lost):
                     await self._store()
+
+    @property
+    def lines_under_way(self) -> int:
+        return len(self._asked)
 
     def wind_down(self) -> None:
         """Begin no more lines: `run` ends when those under way have."""
@@ -205,6 +209,8 @@ class BatchRun:
         The batch changes nowhere else: two who store take turns, and neither forgets what the other said.
         """
         async with self._storing:
+            if self._is_lost:
+                raise Lost
             is_last = False
             while not is_last:
                 some = self._results[:STORED_AT_ONCE]
@@ -232,6 +238,7 @@ class BatchRun:
             else:
                 self._is_unstored = False
                 if now is None:
+                    self._is_lost = True
                     raise Lost
                 return now
 

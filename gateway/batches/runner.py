@@ -28,6 +28,14 @@ class BatchRunner:
         self._news = asyncio.Event()
         self._runs: dict[asyncio.Task[None], tuple[Batch, BatchRun]] = {}
 
+    @property
+    def batches_under_way(self) -> int:
+        return len(self._runs)
+
+    @property
+    def lines_under_way(self) -> int:
+        return sum(run.lines_under_way for _, run in self._runs.values())
+
     def wake(self) -> None:
         """There is a new batch."""
         self._news.set()

@@ -473,6 +473,7 @@ async def test_requests_that_can_wait_leave_slots_to_others(batches: Batches) ->
         await until(client, batch, lambda one: held.waiting == 2)
         await asyncio.sleep(0.3)
         assert (held.waiting, rig.two.calls) == (2, [])
+        assert (batches.runner.batches_under_way, batches.runner.lines_under_way) == (1, 2)
         rig.pipeline.upstreams.note_health("one", BackendHealth(True, free_slots=10, running_requests=2))
         held.goes_on.set()
         done = await until(client, batch)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
-from sqlalchemy import Row, delete, func, select, update
+from sqlalchemy import ColumnElement, Row, delete, func, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from gateway.batches.values import (
@@ -79,16 +79,14 @@ class SqlBatches:
             await connection.execute(delete(batches).where(batches.c.id == batch.id))
 
     async def claim(self, runner: str, *, seconds: float, most: int) -> Sequence[Batch]:
+        async with self._engine.connect() as connection:  # nearly always there is none, and nobody's writing is held up
+            some = select(batches.c.id).where(await self._is_free(connection)).limit(1)
+            if (await connection.execute(some)).first() is None:
+                return []
         async with writing(self._engine) as connection:
             now = await shared_now_us(connection, self._now_us)
-            free = (
-                select(batches)
-                .where(batches.c.status.in_(UNDER_WAY), batches.c.leased_until_us < now)
-                .order_by(batches.c.id)
-                .limit(most)
-                .with_for_update(skip_locked=True)
-            )
-            rows = (await connection.execute(free)).all()
+            free = select(batches).where(await self._is_free(connection)).order_by(batches.c.id).limit(most)
+            rows = (await connection.execute(free.with_for_update(skip_locked=True))).all()
             if rows:
                 taken = update(batches).where(batches.c.id.in_([row.id for row in rows]))
                 await connection.execute(taken.values(runner=runner, leased_until_us=now + _us(seconds)))
@@ -138,6 +136,10 @@ class SqlBatches:
         ended = delete(batches).where(batches.c.created_at_us < now - keep_us, batches.c.status.not_in(UNDER_WAY))
         async with writing(self._engine) as connection:
             return forgotten + (await connection.execute(ended)).rowcount
+
+    async def _is_free(self, connection: AsyncConnection) -> ColumnElement[bool]:
+        now = await shared_now_us(connection, self._now_us)
+        return batches.c.status.in_(UNDER_WAY) & (batches.c.leased_until_us < now)
 
     async def _moved(self, connection: AsyncConnection, batch: Batch, status: Status) -> Batch:
         times = batch.times_us
