@@ -9,10 +9,14 @@ from local_engine.native.build import load_decoder
 from tests.engine.conftest import EngineBuilder, greedy, run
 from tests.engine.prompts import CHATS
 
-pytestmark = [
-    pytest.mark.engine,
-    pytest.mark.skipif(load_decoder() is None, reason="needs a C++ compiler and AVX2: install g++ on x86-64"),
-]
+pytestmark = pytest.mark.engine
+
+
+# No mark, which would compile it while the tests are collected.
+@pytest.fixture(scope="module", autouse=True)
+def _decoder() -> None:
+    if load_decoder() is None:
+        pytest.skip("needs a C++ compiler and AVX2: install g++ on x86-64")
 
 
 def test_the_answer_is_still_right(build: EngineBuilder, loaded: LoadedFile) -> None:

@@ -1,5 +1,6 @@
-"""A tiny random model, and a client of its server in this process."""
+"""A tiny random model, a client of its server in this process, and the native decoder."""
 
+import ctypes
 from collections.abc import AsyncIterator
 
 import httpx
@@ -8,6 +9,7 @@ import pytest
 from local_engine.assembly import Engine, assemble
 from local_engine.config import EngineConfig
 from local_engine.loading.safetensors_loader import load_safetensors
+from local_engine.native.build import compile_decoder, load_decoder
 from tests.unit.local_engine.asking import served
 from tests.unit.local_engine.tiny_models import make_model, write_folder
 
@@ -23,3 +25,19 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Engine:
 async def client(engine: Engine) -> AsyncIterator[httpx.AsyncClient]:
     async with served(engine) as (_, made):
         yield made
+
+
+# A fixture, as it takes half a minute where it was not compiled yet: no other test process is to wait for that until it
+# has collected its tests.
+@pytest.fixture(scope="session")
+def decoder() -> ctypes.CDLL:
+    found = load_decoder()
+    return found or pytest.skip("needs a C++ compiler and AVX2: install g++ on x86-64")
+
+
+@pytest.fixture
+def library(request: pytest.FixtureRequest, decoder: ctypes.CDLL) -> ctypes.CDLL:
+    """The decoder in the instructions that the test is parametrised with."""
+    found = compile_decoder(request.param)
+    assert found is not None
+    return found

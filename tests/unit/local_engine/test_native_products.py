@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from local_engine.loading.weights import BLOCK, NibbleBlocks, ScaledBlocks
-from local_engine.native.build import compile_decoder, load_decoder, runnable_sets
+from local_engine.native.build import runnable_sets
 from local_engine.native.packed import (
     BRAINS,
     FLOATS,
@@ -22,11 +22,9 @@ from local_engine.native.packed import (
     quantise_blocks,
 )
 
-LIBRARIES = {instructions.name: compile_decoder(instructions) for instructions in runnable_sets()}
-pytestmark = [
-    pytest.mark.skipif(load_decoder() is None, reason="needs a C++ compiler and AVX2: install g++ on x86-64"),
-    pytest.mark.parametrize("library", LIBRARIES.values(), ids=LIBRARIES.keys()),
-]
+pytestmark = pytest.mark.parametrize(
+    "library", runnable_sets(), ids=lambda instructions: instructions.name, indirect=True
+)
 # Prompts of more rows have their nibbles unpacked first.
 FEW, MANY = 5, 29
 
