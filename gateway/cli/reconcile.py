@@ -14,7 +14,7 @@ from gateway.cli.show_table import show_table
 from gateway.cli.state import open_state
 from gateway.errors import ConfigurationError
 from gateway.reports.reconcile_service import book_differences, unbookable, view_of
-from gateway.reports.reconcile_views import ReconciliationView
+from gateway.reports.reconcile_views import ReconciledRow, ReconciliationView
 from gateway.reports.reconciliation import Why
 from gateway.storage.sql.adjustments import SqlAdjustments
 
@@ -92,7 +92,8 @@ def show(view: ReconciliationView, console: Console) -> None:
         table.add_row(
             str(row.day),
             row.model or "(none)",
-            *cells(row.our_usd, row.their_usd, row.difference_usd),
+            our_cell(row),
+            *cells(row.their_usd, row.difference_usd),
             row.likely_reason,
         )
     show_table(table)
@@ -105,6 +106,12 @@ def show(view: ReconciliationView, console: Console) -> None:
         f"{view.provider}, {view.first_day} to {view.last_day}: ours ${view.our_usd}, theirs ${view.their_usd}, "
         f"difference ${view.difference_usd}{share}: {verdict}."
     )
+
+
+def our_cell(row: ReconciledRow) -> str:
+    """What no request of that day and model has a price for is unknown, and not $0."""
+    is_unknown = row.our_unpriced_requests and row.our_unpriced_requests == row.our_requests
+    return "unknown" if is_unknown and not Decimal(row.our_usd) else cells(row.our_usd)[0]
 
 
 def cells(*texts: str | None) -> list[str]:

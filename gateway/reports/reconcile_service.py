@@ -149,6 +149,7 @@ def _row(row: Reconciled) -> ReconciledRow:
         day=row.ours.day,
         model=row.ours.model,
         our_requests=row.ours.requests,
+        our_unpriced_requests=row.ours.unpriced_requests,
         their_requests=row.theirs.requests,
         our_input_tokens=row.ours.input_tokens,
         their_input_tokens=row.theirs.input_tokens,

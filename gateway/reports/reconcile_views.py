@@ -24,11 +24,13 @@ class ReconcileBody(BaseModel):
 
 
 class ReconciledRow(BaseModel):
-    """One UTC day and model. None: their export does not say. `difference_usd` is theirs less ours."""
+    """One UTC day and model. None: their export does not say. `difference_usd` is theirs less ours, which holds nothing
+    of the `our_unpriced_requests`."""
 
     day: date
     model: str
     our_requests: int
+    our_unpriced_requests: int
     their_requests: int | None
     our_input_tokens: int
     their_input_tokens: int | None

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+from datetime import date
 from decimal import Decimal
 from pathlib import Path
 
@@ -10,8 +11,9 @@ import pytest
 from typer.testing import CliRunner
 
 from gateway.cli import build
-from gateway.cli.reconcile import Booked, cells, said_of
+from gateway.cli.reconcile import Booked, cells, our_cell, said_of
 from gateway.errors import ConfigurationError, InvalidRequest, StateError
+from gateway.reports.reconcile_views import ReconciledRow
 
 PERIOD = ("--from", "2026-10-20", "--to", "2026-11-20")
 
@@ -156,6 +158,31 @@ def test_what_remains_of_an_invoice_is_booked_under_another_number() -> None:
     said = said_of(Booked(1, 2, 0), "INV-1")
     assert said.startswith("1 differences booked under 'INV-1'. 2 were booked under it before")
     assert said.endswith("such as INV-1-2.")
+
+
+@pytest.mark.parametrize(
+    ("requests", "unpriced", "usd", "said"),
+    [(3, 3, "0", "unknown"), (3, 2, "0", "0.000000"), (3, 3, "0.5", "0.500000"), (0, 0, "0", "0.000000")],
+)
+def test_what_no_price_is_known_of_is_not_nothing_beside_an_invoice(
+    requests: int, unpriced: int, usd: str, said: str
+) -> None:
+    row = ReconciledRow(
+        day=date(2026, 1, 1),
+        model="m",
+        our_requests=requests,
+        our_unpriced_requests=unpriced,
+        their_requests=None,
+        our_input_tokens=0,
+        their_input_tokens=None,
+        our_output_tokens=0,
+        their_output_tokens=None,
+        our_usd=usd,
+        their_usd="1",
+        difference_usd="1",
+        likely_reason="",
+    )
+    assert our_cell(row) == said
 
 
 def test_reconcile_reads_a_file(tmp_path: Path) -> None:
