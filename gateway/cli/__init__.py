@@ -39,6 +39,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
     },
     "Single requests": {
         "logs": ("gateway.cli.logs", "Show ledger entries."),
+        "batches": ("gateway.cli.batches", "List the batches of requests that can wait, or cancel one."),
         "retention": ("gateway.cli.retention", "Forget single requests and stored texts that are old enough."),
     },
     "Classifier and engine": {

@@ -59,6 +59,20 @@ class SqlBatches:
             rows = (await connection.execute(query)).all()
         return [_batch(row) for row in rows[: page.limit]], len(rows) > page.limit
 
+    async def recent(self, limit: int, statuses: Sequence[Status] | None = None) -> Sequence[Batch]:
+        """Of every tenant, the newest first; only those in these states where any are given."""
+        query = select(batches).order_by(batches.c.created_at_us.desc(), batches.c.id).limit(limit)
+        if statuses is not None:
+            query = query.where(batches.c.status.in_(statuses))
+        async with self._engine.connect() as connection:
+            return [_batch(row) for row in (await connection.execute(query)).all()]
+
+    async def tenant_of(self, batch_id: str) -> str | None:
+        """Whose it is; None when there is none."""
+        query = select(batches.c.tenant).where(batches.c.id == batch_id)
+        async with self._engine.connect() as connection:
+            return (await connection.execute(query)).scalar()
+
     async def cancel(self, tenant: str, batch_id: str) -> Batch | None:
         async with writing(self._engine) as connection:
             found = await _locked(connection, batch_id)

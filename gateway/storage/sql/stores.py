@@ -44,10 +44,15 @@ class SqlStores:
     secrets: SqlSecrets
 
 
+def open_files(database: AsyncEngine, home: Home) -> SqlFiles:
+    """Sealed under a secret that every replica can make from the pepper."""
+    return SqlFiles(database, Seal(hmac.digest(home.pepper(), b"stored files", hashlib.sha256), "pepper"))
+
+
 def open_stores(database: AsyncEngine, home: Home) -> SqlStores:
     """Nothing is read yet but the home's two secrets."""
     pepper = home.pepper()
-    files = SqlFiles(database, Seal(hmac.digest(pepper, b"stored files", hashlib.sha256), "pepper"))
+    files = open_files(database, home)
     return SqlStores(
         audit=SqlAuditLog(database),
         batches=SqlBatches(database, files),

@@ -1,0 +1,107 @@
+"""`breakeven batches`: which there are, how far they are, what they cost; cancel one."""
+
+import asyncio
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import typer
+from rich.table import Column, Table
+
+from gateway.batches.values import UNDER_WAY, Batch
+from gateway.cli.show_table import show_table
+from gateway.cli.state import State, open_state
+from gateway.clock import now_us
+from gateway.errors import NotFound
+from gateway.instants import moment_of
+from gateway.storage.sql.audit import SqlAuditLog
+from gateway.storage.sql.batches import SqlBatches
+from gateway.storage.sql.stores import open_files
+
+app = typer.Typer(help="Requests that can wait, of every team (see docs/api.md).", no_args_is_help=True)
+AUTHOR = "command line"
+
+
+@app.command("list")
+def list_batches(
+    limit: int = typer.Option(50, min=1, max=1000, help="How many at most, the newest first."),
+    under_way: bool = typer.Option(False, "--under-way", help="Only those that have not ended."),
+    as_json: bool = typer.Option(False, "--json", help="One JSON object a line."),
+) -> None:
+    """Batches, the newest first. Their costs are those of the answers so far."""
+    found = asyncio.run(_recent(limit, is_under_way=under_way))
+    if as_json:
+        for one in found:
+            print(json.dumps(_fields(one)))
+    elif found:
+        show_table(_table(found))
+    else:
+        print("No batches.")
+
+
+@app.command()
+def cancel(batch_id: str, as_json: bool = typer.Option(False, "--json", help="One JSON object.")) -> None:
+    """Ask no more of a batch's requests. What was answered stays in its output file."""
+    batch = asyncio.run(_cancel(batch_id))
+    print(json.dumps(_fields(batch)) if as_json else f"{batch.id} is {batch.status}.")
+
+
+def _store(state: State) -> SqlBatches:
+    return SqlBatches(state.database, open_files(state.database, state.deployment.home))
+
+
+async def _recent(limit: int, *, is_under_way: bool) -> Sequence[Batch]:
+    async with open_state() as state:
+        return await _store(state).recent(limit, UNDER_WAY if is_under_way else None)
+
+
+async def _cancel(batch_id: str) -> Batch:
+    """Raises NotFound."""
+    async with open_state() as state:
+        store = _store(state)
+        tenant = await store.tenant_of(batch_id)
+        batch = None if tenant is None else await store.cancel(tenant, batch_id)
+        if batch is None:
+            raise NotFound(f"There is no batch {batch_id}; `breakeven batches list` shows them.")
+        await SqlAuditLog(state.database).append(
+            at_us=now_us(), actor=AUTHOR, action="batch.cancel", subject=batch_id, reason=""
+        )
+        return batch
+
+
+def _fields(batch: Batch) -> dict[str, Any]:
+    said = batch.progress
+    return {
+        "id": batch.id,
+        "owner": batch.tenant,
+        "key_id": batch.key_id,
+        "endpoint": batch.asked.endpoint,
+        "status": batch.status,
+        "total": said.total,
+        "completed": said.completed,
+        "failed": said.failed,
+        **said.costs(),
+        "created_at": moment_of(batch.created_at_us).isoformat(),
+        "expires_at": moment_of(batch.deadline_us).isoformat(),
+    }
+
+
+def _table(found: Sequence[Batch]) -> Table:
+    table = Table(Column("batch", no_wrap=True), "of", "endpoint", "status", box=None)
+    for name in ("requests", "answered", "failed", "cost $"):
+        table.add_column(name, justify="right")
+    table.add_column("until (UTC)", no_wrap=True)
+    for one in found:
+        said = one.progress
+        table.add_row(
+            one.id,
+            one.tenant,
+            one.asked.endpoint,
+            one.status,
+            f"{said.total:,}",
+            f"{said.completed:,}",
+            f"{said.failed:,}",
+            f"{said.costs()['cost_usd']}".rstrip("0").rstrip(".") + (" and more" if said.unpriced else ""),
+            moment_of(one.deadline_us).strftime("%m-%d %H:%M"),
+        )
+    return table
