@@ -81,3 +81,21 @@ test("a spent budget is told once and not retried", async () => {
   await assert.rejects(poor.chat.completions.create({ model, messages }), { code: "insufficient_quota" });
   assert.equal(sent, 1);
 });
+
+test("a batch", async () => {
+  const line = { custom_id: "mine", method: "POST", url: "/v1/chat/completions", body: { model, messages } };
+  const upload = await OpenAI.toFile(Buffer.from(JSON.stringify(line)), "in.jsonl");
+  const file = await client.files.create({ file: upload, purpose: "batch" });
+  let batch = await client.batches.create({
+    input_file_id: file.id,
+    endpoint: "/v1/chat/completions",
+    completion_window: "24h",
+  });
+  while (!["completed", "failed", "expired"].includes(batch.status)) {
+    await new Promise((resolve) => setTimeout(resolve, 100));
+    batch = await client.batches.retrieve(batch.id);
+  }
+  const answer = JSON.parse(await (await client.files.content(batch.output_file_id)).text());
+  assert.equal(answer.custom_id, "mine");
+  assert.equal(answer.response.body.choices[0].message.content, TEXT);
+});

@@ -1,5 +1,6 @@
 """The official Anthropic client, in front of a model that speaks OpenAI's format."""
 
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -109,3 +110,16 @@ def test_a_spent_budget_is_told_once_and_not_retried(gateway: Gateway) -> None:
         client.messages.create(model=gateway.model, max_tokens=10, messages=ASKED)
     assert caught.value.response.headers["x-should-retry"] == "false"
     assert caught.value.request.headers["x-stainless-retry-count"] == "0"
+
+
+def test_a_batch(client: anthropic.Anthropic, gateway: Gateway) -> None:
+    asked: Any = {"model": gateway.model, "max_tokens": 100, "messages": ASKED}
+    batch = client.messages.batches.create(requests=[{"custom_id": "mine", "params": asked}])
+    while client.messages.batches.retrieve(batch.id).processing_status != "ended":
+        time.sleep(0.1)
+    [answer] = client.messages.batches.results(batch.id)
+    assert answer.custom_id == "mine"
+    assert answer.result.type == "succeeded"
+    assert answer.result.message.content[0].type == "text"
+    assert answer.result.message.content[0].text == TEXT
+    assert client.messages.batches.delete(batch.id).id == batch.id
