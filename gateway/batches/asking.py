@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -52,6 +52,11 @@ class Asking(msgspec.Struct):
     refusal: Refusal
     slots: asyncio.Semaphore
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    _asking: set["asyncio.Task[Any] | None"] = msgspec.field(default_factory=set)
+
+    def is_asking(self, task: "asyncio.Task[Any]") -> bool:
+        """Whether a task's line is with the pipeline now. One that is not waits, and costs nothing to give up."""
+        return task in self._asking
 
     async def ask(self, batch: Batch, line: Line) -> LineResult:
         """Its result, however it went; cancelled, it has none and is asked again by whoever goes on."""
@@ -60,7 +65,7 @@ class Asking(msgspec.Struct):
             sink = _Sink()
             try:
                 async with self.slots:
-                    await self.answer(incoming(batch, line), sink, self.key_of(batch.key_id))
+                    await self._answer(batch, line, sink)
             except BreakevenError as error:
                 failures += isinstance(error, UpstreamFailed)
                 if not _may_pass(error, failures):
@@ -72,6 +77,14 @@ class Asking(msgspec.Struct):
                 return self._refused(batch, line, BreakevenError(type(error).__name__))
             else:
                 return sink.result(line)
+
+    async def _answer(self, batch: Batch, line: Line, sink: "_Sink") -> None:
+        task = asyncio.current_task()
+        self._asking.add(task)
+        try:
+            await self.answer(incoming(batch, line), sink, self.key_of(batch.key_id))
+        finally:
+            self._asking.discard(task)
 
     def _refused(self, batch: Batch, line: Line, error: BreakevenError) -> LineResult:
         request_id = error.request_id or new_request_id()

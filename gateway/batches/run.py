@@ -37,7 +37,8 @@ class Lost(Exception):
 
 
 class BatchRun:
-    """`run` it once. `ask` asks one line, however long it takes; `awaits` says whether one that can wait should."""
+    """`run` it once. `ask` asks one line, however long it takes, and `is_asking` says whether a task that does is not
+    just waiting to; `awaits` says whether one that can wait should."""
 
     def __init__(
         self,
@@ -47,6 +48,7 @@ class BatchRun:
         *,
         runner: str,
         ask: Callable[[Batch, Line], Coroutine[Any, Any, LineResult]],
+        is_asking: Callable[["asyncio.Task[None]"], bool],
         awaits: Callable[[Batch, Line], bool],
         now_us: Callable[[], int],
         monotonic: Callable[[], float],
@@ -60,6 +62,7 @@ class BatchRun:
         self._batches = batches
         self._runner = runner
         self._ask = ask
+        self._is_asking = is_asking
         self._awaits = awaits
         self._now_us = now_us
         self._sleep = sleep
@@ -71,7 +74,8 @@ class BatchRun:
         self._asked: set[asyncio.Task[None]] = set()
         self._results: list[LineResult] = []
         self._storing = asyncio.Lock()
-        self._is_stopping = self._is_unstored = self._is_expired = self._is_lost = False
+        self._is_stopping = self._is_unstored = self._is_lost = False
+        self._is_expired = batch.progress.expired > 0
 
     async def run(self) -> None:
         """To its end, or until it is cancelled, wound down or another runner's. What was answered is stored anyhow."""
@@ -96,6 +100,13 @@ class BatchRun:
     def wind_down(self) -> None:
         """Begin no more lines: `run` ends when those under way have."""
         self._is_stopping = True
+        self._give_up_waiting()
+
+    def _give_up_waiting(self) -> None:
+        """Lines that wait to be asked again would hold up the end for as long as what they wait for."""
+        for task in self._asked:
+            if not self._is_asking(task):
+                task.cancel()
 
     @property
     def _is_cancelled(self) -> bool:
@@ -199,6 +210,8 @@ class BatchRun:
         while True:
             await self._sleep(STORE_SECONDS)
             await self._store()
+            if self._is_cancelled or self._is_stopping:
+                self._give_up_waiting()
             if self._is_late():
                 for task in self._asked:
                     task.cancel()

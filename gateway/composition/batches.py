@@ -75,6 +75,7 @@ def open_batches(
             stores.batches,
             runner=name,
             ask=asking.ask,
+            is_asking=asking.is_asking,
             awaits=waiting.should_wait,
             now_us=lambda: pipeline.now_us(),
             monotonic=time.monotonic,

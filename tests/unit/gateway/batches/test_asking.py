@@ -57,10 +57,16 @@ async def asked(pipeline: Pipeline, slots: asyncio.Semaphore | None = None) -> t
 
     async def sleep(seconds: float) -> None:
         assert not free.locked(), "who waits holds no slot"
+        assert not asking.is_asking(task), "and may be given up"
         waited.append(seconds)
 
-    asking = Asking(pipeline.answer, lambda key_id: KEY, _refusal, free, sleep)
-    result = await asking.ask(make_batch(), LINE)
+    async def answer(incoming: Incoming, caller: Caller, key: KeyRecord) -> None:
+        assert asking.is_asking(task)
+        await pipeline.answer(incoming, caller, key)
+
+    asking = Asking(answer, lambda key_id: KEY, _refusal, free, sleep)
+    task = asyncio.create_task(asking.ask(make_batch(), LINE))
+    result = await task
     return json.loads(result.text), waited, result
 
 

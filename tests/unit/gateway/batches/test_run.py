@@ -2,11 +2,13 @@
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
 
+import msgspec
 import pytest
 
-from gateway.batches.lines import Line, answered
+from gateway.batches.lines import Line, answered, expired
 from gateway.batches.run import BatchRun
 from gateway.batches.values import Batch, LineResult, Progress
 from gateway.errors import DatabaseDown
@@ -22,7 +24,12 @@ def content() -> bytes:
     )
 
 
-def open_run(store: MemoryBatches, asked: list[int], **changes: object) -> BatchRun:
+Ask = Callable[[Batch, Line], Coroutine[Any, Any, LineResult]]
+
+
+def open_run(store: MemoryBatches, asked: list[int], waits: Ask | None = None, **changes: object) -> BatchRun:
+    """Where `waits` is given, lines wait in it and are never asked."""
+
     async def ask(batch: Batch, line: Line) -> LineResult:
         asked.append(line.number)
         await asyncio.sleep(0)
@@ -36,7 +43,8 @@ def open_run(store: MemoryBatches, asked: list[int], **changes: object) -> Batch
         MemoryFiles(content()),
         store,
         runner="me",
-        ask=ask,
+        ask=waits or ask,
+        is_asking=lambda task: waits is None,
         awaits=lambda batch, line: False,
         now_us=lambda: 0,
         monotonic=lambda: 0.0,
@@ -122,3 +130,53 @@ async def test_what_has_results_is_not_asked() -> None:
     store.results = {1: answered(Line(1, "0", b""), 200, "0", b"{}", cost_pico_usd=None)}
     await open_run(store, asked, status="in_progress", progress=Progress(COUNT, 1)).run()
     assert sorted(asked) == list(range(2, COUNT + 1))
+
+
+async def test_where_a_runner_before_let_lines_expire_the_batch_is_expired() -> None:
+    """It died between its last result and the end."""
+    store = MemoryBatches()
+    store.results = {n: expired(Line(n, f"{n}", b"")) for n in range(1, COUNT + 1)}
+    said = Progress(COUNT, failed=COUNT, expired=COUNT)
+    await open_run(store, [], status="in_progress", progress=said).run()
+    assert (store.saved.status, store.saved.progress) == ("expired", said)
+
+
+class Cancelling(MemoryBatches):
+    """Somebody cancels it once it is in progress."""
+
+    async def save(self, batch: Batch, results: Sequence[LineResult], *, runner: str, seconds: float) -> Batch | None:
+        now = await super().save(batch, results, runner=runner, seconds=seconds)
+        if now is not None and now.status == "in_progress" and not results:
+            return msgspec.structs.replace(now, status="cancelling")
+        return now
+
+
+@pytest.mark.parametrize(
+    ("store", "is_stopped", "ends"),
+    [
+        (Cancelling(), False, "cancelled"),
+        (MemoryBatches(), True, "in_progress"),
+    ],
+)
+async def test_lines_that_wait_to_be_asked_again_do_not_hold_up_the_end(
+    store: MemoryBatches, is_stopped: bool, ends: str
+) -> None:
+    """Their model may be down for days."""
+    waiting = 0
+
+    async def wait(batch: Batch, line: Line) -> LineResult:
+        nonlocal waiting
+        waiting += 1
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    store.saved = make_batch(status="in_progress")
+    run = open_run(store, [], wait, status="in_progress", progress=Progress(COUNT))
+    task = asyncio.create_task(run.run())
+    async with asyncio.timeout(30):
+        while waiting < 4:
+            await asyncio.sleep(0)
+        if is_stopped:
+            run.wind_down()
+        await task
+    assert (store.saved.status, waiting) == (ends, 4)
