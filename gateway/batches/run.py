@@ -243,7 +243,7 @@ class BatchRun:
         """Tried until the database takes it. Raises Lost."""
         while True:
             try:
-                now = await self._batches.save(batch, results, runner=self._runner, seconds=LEASE_SECONDS)
+                now = await _to_its_end(self._batches.save(batch, results, runner=self._runner, seconds=LEASE_SECONDS))
             except StateError as error:
                 self._is_unstored = True  # nothing is begun meanwhile
                 log.warning("results of %s cannot be stored (%s); tried again", batch.id, error)
@@ -262,6 +262,17 @@ class BatchRun:
                 yield one
         for one in lines.end():
             yield one
+
+
+async def _to_its_end(saving: Coroutine[Any, Any, Batch | None]) -> Batch | None:
+    """Cancelled once, it ends first: SQLite stays locked for a while by a transaction that is broken off, so that what
+    there was to store at the end was lost. A second cancellation breaks it off."""
+    task = asyncio.create_task(saving)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.gather(task, return_exceptions=True)
+        raise
 
 
 def _with(said: Progress, results: Sequence[LineResult]) -> Progress:

@@ -180,3 +180,30 @@ async def test_lines_that_wait_to_be_asked_again_do_not_hold_up_the_end(
             run.wind_down()
         await task
     assert (store.saved.status, waiting) == (ends, 4)
+
+
+class Slow(MemoryBatches):
+    """Takes a while for each save, and notes those that were broken off."""
+
+    broken_off = 0
+
+    async def save(self, batch: Batch, results: Sequence[LineResult], *, runner: str, seconds: float) -> Batch | None:
+        try:
+            await asyncio.sleep(0.05)
+        except asyncio.CancelledError:
+            self.broken_off += 1
+            raise
+        return await super().save(batch, results, runner=runner, seconds=seconds)
+
+
+async def test_no_save_is_broken_off_by_the_end_of_a_run() -> None:
+    """A transaction that is broken off keeps SQLite locked for the one behind it."""
+    store, asked = Slow(), list[int]()
+    run = open_run(store, asked, status="in_progress", progress=Progress(COUNT))
+    task = asyncio.create_task(run.run())
+    while len(asked) < 8:
+        await asyncio.sleep(0)
+    await asyncio.sleep(0.01)
+    run.wind_down()
+    await task
+    assert (store.broken_off, sorted(store.results)) == (0, sorted(asked))
