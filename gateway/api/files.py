@@ -45,6 +45,7 @@ UPLOAD: Final[dict[str, Any]] = {
     }
 }
 FileId = Annotated[str, Path(pattern=NAME)]
+Purpose = Annotated[str | None, Query(pattern=NAME)]
 
 
 def build_files_router(pipeline: Pipeline, files: FileStore, bounds: BatchBounds) -> APIRouter:
@@ -69,7 +70,7 @@ def build_files_router(pipeline: Pipeline, files: FileStore, bounds: BatchBounds
         form = await request.form(max_files=1, max_fields=10)
         try:
             file = _asked(form, owner, pipeline.now_us(), bounds)
-            left = bounds.most_stored_bytes - await files.stored_bytes(owner)
+            left = max(0, bounds.most_stored_bytes - await files.stored_bytes(owner))
             content = form["file"]
             assert isinstance(content, UploadFile)
             return shown(await files.write(file, _parts(content), most_bytes=min(left, bounds.most_file_bytes)))
@@ -82,7 +83,7 @@ def build_files_router(pipeline: Pipeline, files: FileStore, bounds: BatchBounds
         limit: Annotated[int, Query(ge=1, le=10_000)] = 1000,
         after: After = None,
         order: Literal["asc", "desc"] = "desc",
-        purpose: str | None = None,
+        purpose: Purpose = None,
     ) -> Listed:
         """Files, the newest first."""
         page = page_of(limit, after, is_oldest_first=order == "asc")
@@ -139,7 +140,7 @@ def _asked(form: FormData, tenant: str, now_us: int, bounds: BatchBounds) -> Sto
     lasts_us = bounds.keep_days * DAY_US
     if (seconds := form.get("expires_after[seconds]")) is not None:
         lasts_us = min(lasts_us, _seconds(seconds) * SECOND_US)
-    name = (file.filename or "batch.jsonl")[:MOST_NAME]
+    name = "".join(filter(str.isprintable, file.filename or ""))[:MOST_NAME] or "batch.jsonl"  # PostgreSQL takes no NUL
     return StoredFile(f"file-{new_request_id()}", tenant, INPUT, name, 0, now_us, now_us + lasts_us)
 
 

@@ -93,7 +93,7 @@ def build_message_batches_router(
         asked = _parse(without_byte_order_mark(await request.body()), bounds.most_lines)
         owner, now_us = tenant_of(key.team, key.id), pipeline.now_us()
         name, kept_until_us = f"{PREFIX}{new_request_id()}", now_us + bounds.keep_days * DAY_US
-        left = bounds.most_stored_bytes - await files.stored_bytes(owner)
+        left = max(0, bounds.most_stored_bytes - await files.stored_bytes(owner))
         file = File(f"file-{new_request_id()}", owner, INPUT, f"{name}.jsonl", 0, now_us, kept_until_us)
         headers = request.scope["headers"]
         passed_on = {header: text for header, text in parse_passed_on(headers).items() if header in VENDOR_HEADERS}
@@ -112,7 +112,13 @@ def build_message_batches_router(
             progress=Progress(total=len(asked)),
         )
         await files.write(file, _written(asked), most_bytes=left)
-        require_room(await batches.create(batch))
+        is_made = False
+        try:
+            is_made = await batches.create(batch)
+            require_room(is_made)
+        finally:
+            if not is_made:
+                await files.delete(owner, file.id)  # nobody knows of it
         wake()
         return shown(batch, str(request.base_url))
 

@@ -116,6 +116,8 @@ class Check:
         if self.total == self._most_lines + 1:
             why = f"A batch has at most {self._most_lines:,} requests; batches.max_requests in breakeven.yaml says so."
             self._note(LineProblem("too_many_requests", why, number))
+        if self.total > self._most_lines:
+            return  # not kept in memory either
         found = parse_line(number, text, self._endpoint)
         if isinstance(found, LineProblem):
             self._note(found)

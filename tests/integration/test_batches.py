@@ -28,6 +28,7 @@ from gateway.api.files import build_files_router
 from gateway.api.message_batches import build_message_batches_router
 from gateway.batches.asking import MOST_FAILURES
 from gateway.batches.bounds import BatchBounds
+from gateway.batches.values import MOST_UNDER_WAY
 from gateway.composition.batches import open_batches
 from gateway.instants import DAY_US, HOUR_US
 from gateway.routing.fallback import RetryPolicy
@@ -412,6 +413,21 @@ async def test_files_are_kept_as_they_came_and_forgotten_when_told(batches: Batc
             await client.files.content(kept.id)
 
 
+async def test_a_files_name_is_what_can_be_shown(batches: Batches) -> None:
+    """PostgreSQL would take no NUL, a terminal obeys an escape."""
+    part = b'--x\r\nContent-Disposition: form-data; name="'
+    form = b'purpose"\r\n\r\nbatch\r\n%bfile"; filename="a\x00\x1b[31mb"\r\n\r\nhi\r\n--x--\r\n' % part
+    async with httpx.AsyncClient(base_url=batches.url, headers={"authorization": f"Bearer {KEY}"}) as client:
+        headers = {"content-type": "multipart/form-data; boundary=x"}
+        assert (await client.post("/v1/files", content=part + form, headers=headers)).json()["filename"] == "a[31mb"
+        assert (await client.get("/v1/files?purpose=%00")).status_code == 400
+
+
+async def more_than_there_may_be(tenant: str) -> int:
+    """What batches write counts too, and is not refused."""
+    return BOUNDS.most_stored_bytes + 1
+
+
 async def test_how_much_is_stored_is_bounded(batches: Batches) -> None:
     async with batches.client() as client:
         with pytest.raises(openai.APIStatusError, match=r"larger than 100,000 bytes.*max_file_megabytes") as caught:
@@ -421,6 +437,9 @@ async def test_how_much_is_stored_is_bounded(batches: Batches) -> None:
         with pytest.raises(openai.APIStatusError, match=r"larger than 50,000 bytes.*max_stored_megabytes"):
             await client.files.create(file=("a", b"x" * 50_001), purpose="batch")
         assert len([one async for one in client.files.list()]) == 1, "a refused one leaves nothing"
+        batches.stores.files.stored_bytes = more_than_there_may_be
+        with pytest.raises(openai.APIStatusError, match="larger than 0 bytes"):
+            await client.files.create(file=("a", b"x"), purpose="batch")
 
 
 @pytest.mark.parametrize(
@@ -594,6 +613,15 @@ async def test_a_batch_of_messages_that_cannot_be_is_refused(batches: Batches, r
         assert isinstance(caught.value.body, dict)
         assert caught.value.body["type"] == "error"
         assert not [one async for one in client.messages.batches.list()]
+
+
+async def test_one_batch_of_messages_too_many_leaves_no_file(batches: Batches) -> None:
+    async with batches.anthropic() as client, batches.client() as openais:
+        for _ in range(MOST_UNDER_WAY):
+            await client.messages.batches.create(requests=[message(1)])
+        with pytest.raises(anthropic.RateLimitError, match="100 batches under way"):
+            await client.messages.batches.create(requests=[message(1)])
+        assert len((await openais.files.list()).data) == MOST_UNDER_WAY
 
 
 async def test_each_client_lists_its_own_batches(batches: Batches) -> None:

@@ -87,14 +87,14 @@ def test_what_is_no_request_is_said(text: bytes, code: str, says: str) -> None:
 
 def test_a_file_is_looked_through_whole() -> None:
     check = Check(CHATS, most_lines=3)
-    for number, text in enumerate([written(), written(), b"{", written(custom_id="two")], 1):
+    for number, text in enumerate([written(), written(), b"{", written(custom_id="two"), b"{"], 1):
         check.look(number, text)
     assert [(one.line, one.code) for one in check.end()] == [
         (2, "duplicate_custom_id"),
         (3, "invalid_json_line"),
         (4, "too_many_requests"),
     ]
-    assert check.total == 4
+    assert check.total == 5
 
 
 def test_an_empty_file_is_no_batch() -> None:
