@@ -18,14 +18,16 @@ MOST_BATCHES: Final = 4
 
 
 class BatchRunner:
-    """`run` until cancelled, then `stop`. `open_run` makes what works on one batch. `name` is nobody else's while this
-    process lives, and its successor's when it has died: that one need not wait until the lease is over."""
+    """`run` until cancelled; `stop` before or after that. `open_run` makes what works on one batch. `name` is nobody
+    else's while this process lives, and its successor's when it has died: that one need not wait until the lease is
+    over."""
 
     def __init__(self, batches: BatchStore, open_run: Callable[[Batch], BatchRun], *, name: str) -> None:
         self._batches = batches
         self._open_run = open_run
         self._name = name
         self._news = asyncio.Event()
+        self._is_stopping = False
         self._runs: dict[asyncio.Task[None], tuple[Batch, BatchRun]] = {}
 
     @property
@@ -52,6 +54,7 @@ class BatchRunner:
 
     async def stop(self, seconds: float) -> None:
         """Let the lines under way end, and others have the batches."""
+        self._is_stopping = True
         for _, run in self._runs.values():
             run.wind_down()
         taken = dict(self._runs)
@@ -68,12 +71,14 @@ class BatchRunner:
 
     async def _look(self) -> None:
         room = MOST_BATCHES - len(self._runs)
-        if room <= 0:
+        if room <= 0 or self._is_stopping:
             return
         try:
             found = await self._batches.claim(self._name, seconds=LEASE_SECONDS, most=room)
         except StateError as error:
             log.warning("batches cannot be looked for (%s); tried again", error)
+            return
+        if self._is_stopping:
             return
         mine = {batch.id for batch, _ in self._runs.values()}
         for batch in found:

@@ -68,3 +68,21 @@ async def test_while_the_database_is_away_it_is_looked_again() -> None:
     runner = await looked(Offering(failures=3), 5)
     assert Endless.began == 1
     await runner.stop(1.0)
+
+
+async def test_once_it_stops_it_takes_none_that_nobody_would_end() -> None:
+    """It is stopped while it still looks, so that others do not wait for what it has."""
+    Endless.began = 0
+    store = Offering()
+    runner = BatchRunner(store, lambda batch: Endless(), name="me")
+    task = asyncio.create_task(runner.run())
+    async with asyncio.timeout(30):
+        while not Endless.began:
+            await asyncio.sleep(0)
+    await runner.stop(1.0)
+    for _ in range(10):
+        runner.wake()
+        await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert (Endless.began, runner.batches_under_way) == (1, 0)
