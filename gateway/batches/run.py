@@ -26,6 +26,8 @@ STORE_SECONDS: Final = 1.0
 """Results are stored together, this often."""
 LOOK_SECONDS: Final = 0.5
 """How often a line that waits for a busy model looks again."""
+LOOKED_AT_BYTES: Final = 1 << 16
+"""That often a line of so many bytes; a longer one less often, since one of 30 MB takes a third of a second."""
 RETRY_SECONDS: Final = 5.0
 STORED_AT_ONCE: Final = 100
 BREATH: Final = 100
@@ -176,7 +178,7 @@ class BatchRun:
                 self._asked.add(task)
                 task.add_done_callback(self._asked.discard)
                 return True
-            await self._sleep(LOOK_SECONDS)
+            await self._sleep(LOOK_SECONDS * (1 + len(line.body) // LOOKED_AT_BYTES))
         self._room.release()
         return False
 

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import logging
+from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
@@ -13,8 +14,8 @@ from gateway.process.tasks import end_tasks
 
 log = logging.getLogger(__name__)
 LOOK_SECONDS: Final = 2.0
-MOST_BATCHES: Final = 4
-"""At a time in one process; the rest is for others, or waits."""
+MOST_BATCHES, MOST_OF_ONE = 32, 4
+"""At a time in one process, and of one tenant; the rest is for others, or waits."""
 
 
 class BatchRunner:
@@ -70,24 +71,27 @@ class BatchRunner:
             log.warning("the batches of this process are free in %.0f s only (%s)", LEASE_SECONDS, error)
 
     async def _look(self) -> None:
-        room = MOST_BATCHES - len(self._runs)
-        if room <= 0 or self._is_stopping:
-            return
-        try:
-            found = await self._batches.claim(self._name, seconds=LEASE_SECONDS, most=room)
-        except StateError as error:
-            log.warning("batches cannot be looked for (%s); tried again", error)
-            return
-        if self._is_stopping:
-            return
-        mine = {batch.id for batch, _ in self._runs.values()}
-        for batch in found:
-            if batch.id in mine:  # this process stood still for longer than its lease; now it has it again
-                continue
-            run = self._open_run(batch)
-            task = asyncio.create_task(self._guarded(batch, run), name=f"batch {batch.id}")
-            self._runs[task] = (batch, run)
-            task.add_done_callback(self._forget)
+        """Take one after the other, so that no tenant has more than its share."""
+        while len(self._runs) < MOST_BATCHES and not self._is_stopping:
+            mine = {batch.id for batch, _ in self._runs.values()}
+            counted = Counter(batch.tenant for batch, _ in self._runs.values())
+            full = [tenant for tenant, count in counted.items() if count >= MOST_OF_ONE]
+            try:
+                found = await self._batches.claim(self._name, seconds=LEASE_SECONDS, most=1, besides=full)
+            except StateError as error:
+                log.warning("batches cannot be looked for (%s); tried again", error)
+                return
+            if not found or self._is_stopping:
+                return
+            if found[0].id in mine:  # this process stood still for longer than its lease; now it has it again
+                return
+            self._begin(found[0])
+
+    def _begin(self, batch: Batch) -> None:
+        run = self._open_run(batch)
+        task = asyncio.create_task(self._guarded(batch, run), name=f"batch {batch.id}")
+        self._runs[task] = (batch, run)
+        task.add_done_callback(self._forget)
 
     def _forget(self, task: "asyncio.Task[None]") -> None:
         self._runs.pop(task, None)

@@ -1,6 +1,6 @@
 """Files and batches as they are stored, and what is asked of whoever stores them. Knows no technology."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from typing import Final, Literal, Protocol
 
 import msgspec
@@ -181,8 +181,8 @@ class BatchStore(Protocol):
         """With its files. Raises Conflict while it is under way."""
         ...
 
-    async def claim(self, runner: str, *, seconds: float, most: int) -> Sequence[Batch]:
-        """Take up to so many that nobody has, the oldest first, for so many seconds."""
+    async def claim(self, runner: str, *, seconds: float, most: int, besides: Collection[str] = ()) -> Sequence[Batch]:
+        """Take up to so many that nobody has, the oldest first, for so many seconds; none of the tenants `besides`."""
         ...
 
     async def done_lines(self, batch: Batch) -> set[int]:

@@ -1,6 +1,6 @@
 """Batches, and who works on them: a lease that whoever has it renews with every result that it stores."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import msgspec
@@ -92,14 +92,14 @@ class SqlBatches:
             await drop_files(connection, [batch.input_file_id, batch.output_file_id, batch.error_file_id])
             await connection.execute(delete(batches).where(batches.c.id == batch.id))
 
-    async def claim(self, runner: str, *, seconds: float, most: int) -> Sequence[Batch]:
+    async def claim(self, runner: str, *, seconds: float, most: int, besides: Collection[str] = ()) -> Sequence[Batch]:
         async with self._engine.connect() as connection:  # nearly always there is none, and nobody's writing is held up
-            some = select(batches.c.id).where(await self._is_free(connection)).limit(1)
+            some = select(batches.c.id).where(await self._is_free(connection, besides)).limit(1)
             if (await connection.execute(some)).first() is None:
                 return []
         async with writing(self._engine) as connection:
             now = await shared_now_us(connection, self._now_us)
-            free = select(batches).where(await self._is_free(connection)).order_by(batches.c.id).limit(most)
+            free = select(batches).where(await self._is_free(connection, besides)).order_by(batches.c.id).limit(most)
             rows = (await connection.execute(free.with_for_update(skip_locked=True))).all()
             if rows:
                 taken = update(batches).where(batches.c.id.in_([row.id for row in rows]))
@@ -151,9 +151,10 @@ class SqlBatches:
         async with writing(self._engine) as connection:
             return forgotten + (await connection.execute(ended)).rowcount
 
-    async def _is_free(self, connection: AsyncConnection) -> ColumnElement[bool]:
+    async def _is_free(self, connection: AsyncConnection, besides: Collection[str]) -> ColumnElement[bool]:
         now = await shared_now_us(connection, self._now_us)
-        return batches.c.status.in_(UNDER_WAY) & (batches.c.leased_until_us < now)
+        is_open = batches.c.status.in_(UNDER_WAY) & batches.c.tenant.not_in(besides)
+        return is_open & (batches.c.leased_until_us < now)
 
     async def _moved(self, connection: AsyncConnection, batch: Batch, status: Status) -> Batch:
         times = batch.times_us

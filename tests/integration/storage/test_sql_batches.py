@@ -114,6 +114,15 @@ async def test_one_runner_at_a_time_has_a_batch(engine: AsyncEngine) -> None:
         assert len(await store.claim("late", seconds=30, most=10)) == 6
 
 
+async def test_whose_share_is_taken_waits_and_others_do_not(engine: AsyncEngine) -> None:
+    _, store = stores(engine)
+    for number, tenant in enumerate(("team red", "team red", "team blue")):
+        await store.create(make_batch(id=f"batch_{number}", tenant=tenant), most_under_way=9)
+    found = await store.claim("me", seconds=30, most=9, besides=["team red"])
+    assert [one.id for one in found] == ["batch_2"]
+    assert [one.id for one in await store.claim("me", seconds=30, most=9)] == ["batch_0", "batch_1"]
+
+
 async def test_results_are_stored_once_with_what_has_come_of_the_batch(engine: AsyncEngine) -> None:
     stored, store = stores(engine)
     await store.create(make_batch(), most_under_way=1)

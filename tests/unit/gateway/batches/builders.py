@@ -1,6 +1,6 @@
 """Batches with valid defaults, and stores in memory."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Sequence
 from typing import Any
 
 import msgspec
@@ -76,7 +76,7 @@ class MemoryBatches:
     async def delete(self, batch: Batch) -> None:
         raise NotImplementedError
 
-    async def claim(self, runner: str, *, seconds: float, most: int) -> Sequence[Batch]:
+    async def claim(self, runner: str, *, seconds: float, most: int, besides: Collection[str] = ()) -> Sequence[Batch]:
         raise NotImplementedError
 
     async def done_lines(self, batch: Batch) -> set[int]:

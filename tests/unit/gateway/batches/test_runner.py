@@ -1,7 +1,7 @@
 """Who works on which batch, over a store that hands out what it is told to."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from gateway.batches.run import BatchRun
 from gateway.batches.runner import BatchRunner
@@ -18,7 +18,7 @@ class Offering(MemoryBatches):
         self.looks = 0
         self._failures = failures
 
-    async def claim(self, runner: str, *, seconds: float, most: int) -> Sequence[Batch]:
+    async def claim(self, runner: str, *, seconds: float, most: int, besides: Collection[str] = ()) -> Sequence[Batch]:
         self.looks += 1
         if self.looks <= self._failures:
             raise DatabaseDown("it is away")
@@ -68,6 +68,38 @@ async def test_while_the_database_is_away_it_is_looked_again() -> None:
     runner = await looked(Offering(failures=3), 5)
     assert Endless.began == 1
     await runner.stop(1.0)
+
+
+class Waiting(MemoryBatches):
+    """Has ten batches of one team, and then one of another's."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.left = [make_batch(id=f"batch_{number:02d}") for number in range(10)]
+        self.left.append(make_batch(id="batch_blue", tenant="team blue"))
+
+    async def claim(self, runner: str, *, seconds: float, most: int, besides: Collection[str] = ()) -> Sequence[Batch]:
+        found = [batch for batch in self.left if batch.tenant not in besides][:most]
+        self.left = [batch for batch in self.left if batch not in found]
+        return found
+
+
+async def test_no_team_keeps_all_others_waiting() -> None:
+    begun: list[str] = []
+
+    def open_run(batch: Batch) -> BatchRun:
+        begun.append(batch.id)
+        return Endless()
+
+    runner = BatchRunner(Waiting(), open_run, name="me")
+    task = asyncio.create_task(runner.run())
+    async with asyncio.timeout(30):
+        while "batch_blue" not in begun:
+            await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    await runner.stop(1.0)
+    assert begun == ["batch_00", "batch_01", "batch_02", "batch_03", "batch_blue"]
 
 
 async def test_once_it_stops_it_takes_none_that_nobody_would_end() -> None:
