@@ -136,7 +136,15 @@ class Page(msgspec.Struct, frozen=True):
     is_oldest_first: bool = False
 
 
-class FileStore(Protocol):
+class FileReader(Protocol):
+    """What whoever works on a batch needs of its file."""
+
+    def read(self, file_id: str) -> AsyncIterator[bytes]:
+        """Its bytes, in order, in parts of any size."""
+        ...
+
+
+class FileStore(FileReader, Protocol):
     """What callers uploaded, and what batches wrote. Nobody finds another tenant's."""
 
     async def stored_bytes(self, tenant: str) -> int: ...
@@ -155,13 +163,35 @@ class FileStore(Protocol):
         """False when there is none. Raises Conflict while a batch needs it."""
         ...
 
-    def read(self, file_id: str) -> AsyncIterator[bytes]:
-        """Its bytes, in order, in parts of any size."""
+
+class Leases(Protocol):
+    """One runner at a time has a batch, for as long as it goes on saying so."""
+
+    async def claim(self, runner: str, *, seconds: float, most: int, besides: Collection[str] = ()) -> Sequence[Batch]:
+        """Take up to so many that nobody has, the oldest first, for so many seconds; none of the tenants `besides`."""
+        ...
+
+    async def release(self, runner: str) -> None:
+        """Let anybody have at once what this one has, or had before it died."""
         ...
 
 
-class BatchStore(Protocol):
-    """One runner at a time has a batch, for as long as it goes on saying so."""
+class Results(Protocol):
+    """What whoever has a batch stores of it."""
+
+    async def done_lines(self, batch: Batch) -> set[int]:
+        """Whose results are stored."""
+        ...
+
+    async def save(self, batch: Batch, results: Sequence[LineResult], *, runner: str, seconds: float) -> Batch | None:
+        """Store results with what has come of the batch, and keep it for so many seconds more; with a state in which
+        nothing is left to do its files are there. The batch as it is now: somebody may be cancelling it. None, with
+        nothing stored, where another runner has it."""
+        ...
+
+
+class BatchStore(Leases, Results, Protocol):
+    """All batches. Nobody finds another tenant's."""
 
     async def create(self, batch: Batch, *, most_under_way: int = MOST_UNDER_WAY) -> bool:
         """False, and none made, where its tenant has so many under way."""
@@ -181,24 +211,6 @@ class BatchStore(Protocol):
         """With its files. Raises Conflict while it is under way."""
         ...
 
-    async def claim(self, runner: str, *, seconds: float, most: int, besides: Collection[str] = ()) -> Sequence[Batch]:
-        """Take up to so many that nobody has, the oldest first, for so many seconds; none of the tenants `besides`."""
-        ...
-
-    async def done_lines(self, batch: Batch) -> set[int]:
-        """Whose results are stored."""
-        ...
-
-    async def save(self, batch: Batch, results: Sequence[LineResult], *, runner: str, seconds: float) -> Batch | None:
-        """Store results with what has come of the batch, and keep it for so many seconds more; with a state in which
-        nothing is left to do its files are there. The batch as it is now: somebody may be cancelling it. None, with
-        nothing stored, where another runner has it."""
-        ...
-
-    async def release(self, runner: str) -> None:
-        """Let anybody have at once what this one has, or had before it died."""
-        ...
-
-    async def forget(self, keep_us: int) -> int:
-        """Delete files that have expired, batches older than that, and uploads that broke off; how many."""
+    async def forget(self, now_us: int, keep_us: int) -> int:
+        """By then, delete files that have expired, batches older than that, and uploads that broke off; how many."""
         ...

@@ -11,10 +11,8 @@ from rich.table import Column, Table
 from gateway.batches.values import UNDER_WAY, Batch
 from gateway.cli.show_table import show_table
 from gateway.cli.state import State, open_state
-from gateway.clock import now_us
 from gateway.errors import NotFound
 from gateway.instants import moment_of
-from gateway.storage.sql.audit import SqlAuditLog
 from gateway.storage.sql.batches import SqlBatches
 from gateway.storage.sql.stores import open_files
 
@@ -58,15 +56,10 @@ async def _recent(limit: int, *, is_under_way: bool) -> Sequence[Batch]:
 async def _cancel(batch_id: str) -> Batch:
     """Raises NotFound."""
     async with open_state() as state:
-        store = _store(state)
-        tenant = await store.tenant_of(batch_id)
-        batch = None if tenant is None else await store.cancel(tenant, batch_id)
-        if batch is None:
-            raise NotFound(f"There is no batch {batch_id}; `breakeven batches list` shows them.")
-        await SqlAuditLog(state.database).append(
-            at_us=now_us(), actor=AUTHOR, action="batch.cancel", subject=batch_id, reason=""
-        )
-        return batch
+        batch = await _store(state).stop(batch_id, author=AUTHOR)
+    if batch is None:
+        raise NotFound(f"There is no batch {batch_id}; `breakeven batches list` shows them.")
+    return batch
 
 
 def _fields(batch: Batch) -> dict[str, Any]:

@@ -189,14 +189,14 @@ class Gateway:
 
     async def forget(self) -> None:
         """What `retention` says is old enough."""
-        kept = self.deployment.settings.retention
+        kept, now = self.deployment.settings.retention, self.retention_clock()
         await apply_retention(
             self.database,
             requests_days=kept.requests_days,
             bodies_days=kept.bodies_days,
-            now_us=self.retention_clock(),
+            now_us=now,
         )
-        await self.stores.batches.forget(self.deployment.settings.batches.keep_days * DAY_US)
+        await self.stores.batches.forget(now, self.deployment.settings.batches.keep_days * DAY_US)
 
     def problems(self) -> list[str]:
         """What keeps this process from serving, in sentences; empty when nothing does."""

@@ -408,7 +408,7 @@ async def test_files_are_kept_as_they_came_and_forgotten_when_told(batches: Batc
             await client.files.retrieve(file.id)
         kept = await client.files.create(file=("any.bin", content), purpose="batch")
         batches.hours_later(24 * 31)
-        assert await batches.stores.batches.forget(30 * DAY_US) == 1
+        assert await batches.stores.batches.forget(batches.rig.pipeline.now_us(), 30 * DAY_US) == 1
         with pytest.raises(openai.NotFoundError):
             await client.files.content(kept.id)
 

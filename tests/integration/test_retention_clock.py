@@ -1,9 +1,11 @@
 """A gateway whose clock jumps forgets nothing that is not old enough."""
 
+from collections.abc import AsyncGenerator
 from pathlib import Path
 
 import pytest
 
+from gateway.batches.values import StoredFile
 from gateway.clock import PatientClock, now_us
 from gateway.composition.deployment import load_deployment
 from gateway.composition.wiring import open_gateway
@@ -14,6 +16,10 @@ from gateway.ledger.batch import Batch
 from tests.unit.gateway.ledger.builders import make_entry, make_intent
 
 pytestmark = pytest.mark.integration
+
+
+async def _parts() -> AsyncGenerator[bytes]:
+    yield b"{}"
 
 
 async def test_a_clock_that_is_months_ahead_for_an_hour_forgets_nothing(tmp_path: Path) -> None:
@@ -29,11 +35,14 @@ async def test_a_clock_that_is_months_ahead_for_an_hour_forgets_nothing(tmp_path
             make_intent(number, accepted_at_us=now_us() - days * DAY_US) for number, days in ((1, 200), (2, 91))
         )
         await gateway.sink.insert(Batch.of([make_entry(1, intent=old), make_entry(2, intent=young)]))
+        file = StoredFile("file-1", "team red", "batch", "in.jsonl", 0, now_us(), now_us() - DAY_US)
+        await gateway.stores.files.write(file, _parts(), most_bytes=10)
         steps_us = iter([now_us() - 90 * DAY_US, now_us()])
         gateway.retention_clock = PatientClock(
             lambda: next(steps_us)
         )  # ours is 90 days ahead of what it was told first
         await gateway.forget()
+        assert await gateway.stores.files.get("team red", "file-1") is not None
         assert await gateway.stores.ledger.get(young.request_id) is not None
         assert await gateway.stores.ledger.get(old.request_id) is None
     finally:

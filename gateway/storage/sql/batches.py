@@ -24,6 +24,7 @@ from gateway.errors import Conflict
 from gateway.instants import DAY_US
 from gateway.storage.database import shared_now_us, writing
 from gateway.storage.rows.interned import insert_or_ignore
+from gateway.storage.sql.audit import append_audit
 from gateway.storage.sql.files import SqlFiles, drop_files, paged
 from gateway.storage.tables import batches, file_parts, files
 
@@ -67,21 +68,29 @@ class SqlBatches:
         async with self._engine.connect() as connection:
             return [_batch(row) for row in (await connection.execute(query)).all()]
 
-    async def tenant_of(self, batch_id: str) -> str | None:
-        """Whose it is; None when there is none."""
-        query = select(batches.c.tenant).where(batches.c.id == batch_id)
-        async with self._engine.connect() as connection:
-            return (await connection.execute(query)).scalar()
-
     async def cancel(self, tenant: str, batch_id: str) -> Batch | None:
         async with writing(self._engine) as connection:
             found = await _locked(connection, batch_id)
             if found is None or found.tenant != tenant:
                 return None
-            batch = _batch(found)
-            if batch.status in UNDER_WAY and batch.status != "cancelling":
-                batch = await self._moved(connection, batch, "cancelling")
-                await connection.execute(update(batches).where(batches.c.id == batch.id).values(_row(batch)))
+            return await self._cancelled(connection, _batch(found))
+
+    async def stop(self, batch_id: str, *, author: str) -> Batch | None:
+        """As `cancel`, of whichever tenant; audited where it was under way."""
+        async with writing(self._engine) as connection:
+            found = await _locked(connection, batch_id)
+            if found is None:
+                return None
+            batch = await self._cancelled(connection, _batch(found))
+            if batch.status != found.status:
+                at_us = self._now_us()
+                await append_audit(connection, at_us=at_us, actor=author, action="batch.cancel", subject=batch_id)
+            return batch
+
+    async def _cancelled(self, connection: AsyncConnection, batch: Batch) -> Batch:
+        if batch.status in UNDER_WAY and batch.status != "cancelling":
+            batch = await self._moved(connection, batch, "cancelling")
+            await connection.execute(update(batches).where(batches.c.id == batch.id).values(_row(batch)))
         return batch
 
     async def delete(self, batch: Batch) -> None:
@@ -135,11 +144,11 @@ class SqlBatches:
         async with writing(self._engine) as connection:
             await connection.execute(update(batches).where(mine).values(runner=None, leased_until_us=0))
 
-    async def forget(self, keep_us: int) -> int:
-        now, forgotten = self._now_us(), 0
+    async def forget(self, now_us: int, keep_us: int) -> int:
+        forgotten = 0
         needed = select(batches.c.input_file_id).where(batches.c.status.in_(UNDER_WAY))
-        is_broken_off = files.c.size_bytes.is_(None) & (files.c.created_at_us < now - DAY_US)
-        old = select(files.c.id).where((files.c.expires_at_us < now) | is_broken_off, files.c.id.not_in(needed))
+        is_broken_off = files.c.size_bytes.is_(None) & (files.c.created_at_us < now_us - DAY_US)
+        old = select(files.c.id).where((files.c.expires_at_us < now_us) | is_broken_off, files.c.id.not_in(needed))
         while True:
             async with writing(self._engine) as connection:
                 ids = (await connection.execute(old.limit(FORGET_AT_ONCE))).scalars().all()
@@ -147,7 +156,7 @@ class SqlBatches:
             forgotten += len(ids)
             if len(ids) < FORGET_AT_ONCE:
                 break
-        ended = delete(batches).where(batches.c.created_at_us < now - keep_us, batches.c.status.not_in(UNDER_WAY))
+        ended = delete(batches).where(batches.c.created_at_us < now_us - keep_us, batches.c.status.not_in(UNDER_WAY))
         async with writing(self._engine) as connection:
             return forgotten + (await connection.execute(ended)).rowcount
 

@@ -207,7 +207,7 @@ async def test_what_is_old_is_forgotten_but_what_is_needed(engine: AsyncEngine) 
         over = update(batches).where(batches.c.id != "batch_a").values(status="completed")
         await connection.execute(over)
         await connection.execute(files.insert().values({**BROKEN_OFF, "created_at_us": 38 * DAY_US}))
-    assert await store.forget(30 * DAY_US) == 152
+    assert await store.forget(clock.now_us, 30 * DAY_US) == 152
     left, _ = await stored.list(TENANT, NEWEST_FIRST, purpose=None)
     assert [one.id for one in left] == ["new", "needed"]
     kept, _ = await store.list(TENANT, NEWEST_FIRST, prefix="batch_")

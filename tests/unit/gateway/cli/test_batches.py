@@ -54,5 +54,6 @@ def test_batches_of_every_team_are_listed_and_one_is_cancelled(month: Path) -> N
     assert said("cancel", "batch_a") == "batch_a is cancelling.\n"
     assert asyncio.run(audited()) == [("batch.cancel", "batch_a")]
     assert json.loads(said("cancel", "batch_c", "--json"))["status"] == "completed", "what is over stays as it ended"
+    assert asyncio.run(audited()) == [("batch.cancel", "batch_a")], "nothing was changed"
     with pytest.raises(NotFound, match="There is no batch batch_x"):
         said("cancel", "batch_x")
