@@ -3,7 +3,8 @@
 from datetime import UTC, date, datetime, timedelta
 from typing import overload
 
-MINUTE_US = 60_000_000
+SECOND_US = 1_000_000
+MINUTE_US = 60 * SECOND_US
 HOUR_US = 60 * MINUTE_US
 DAY_US = 24 * HOUR_US
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -8,17 +8,16 @@ from fastapi import APIRouter, Path, Query, Request
 from pydantic import BaseModel, Field
 
 from gateway.api.callers_key import key_of_caller
-from gateway.api.listed import NAME, After, Listed, listed, page_of
+from gateway.api.listed import NAME, After, Listed, listed
 from gateway.api.token_path import parse_tags
 from gateway.batches.bounds import BatchBounds
-from gateway.batches.values import ENDPOINTS, INPUT, MESSAGES, MOST_UNDER_WAY, Asked, Batch, BatchStore, FileStore
+from gateway.batches.values import ENDPOINTS, INPUT, MESSAGES, MOST_UNDER_WAY, Asked, Batch, BatchStore, FileStore, Page
 from gateway.errors import InvalidRequest, NotFound, RateLimitExceeded
 from gateway.ids import new_request_id
-from gateway.instants import DAY_US, HOUR_US
+from gateway.instants import DAY_US, HOUR_US, SECOND_US
 from gateway.ledger.entry import tenant_of
 from gateway.pipeline import Pipeline
 
-SECOND_US: Final = 1_000_000
 WINDOW: Final = re.compile(r"([1-9][0-9]{0,2})h")
 MOST_HOURS: Final = 168
 PREFIX: Final = "batch_"
@@ -82,7 +81,7 @@ def build_batches_router(
         request: Request, limit: Annotated[int, Query(ge=1, le=100)] = 20, after: After = None
     ) -> Listed:
         """Batches, the newest first."""
-        rows, has_more = await batches.list(await tenant(request), page_of(limit, after), prefix=PREFIX)
+        rows, has_more = await batches.list(await tenant(request), Page(limit, after), prefix=PREFIX)
         return listed([shown(one) for one in rows], has_more=has_more)
 
     @router.get("/{batch_id}")

@@ -8,17 +8,16 @@ from fastapi.responses import StreamingResponse
 from starlette.datastructures import FormData, UploadFile
 
 from gateway.api.callers_key import key_of_caller
-from gateway.api.listed import NAME, After, Listed, listed, page_of
+from gateway.api.listed import NAME, After, Listed, listed
 from gateway.batches.bounds import BatchBounds
-from gateway.batches.values import INPUT, FileStore, StoredFile
+from gateway.batches.values import INPUT, FileStore, Page, StoredFile
 from gateway.errors import InvalidRequest, NotFound
 from gateway.ids import new_request_id
-from gateway.instants import DAY_US
+from gateway.instants import DAY_US, SECOND_US
 from gateway.ledger.entry import tenant_of
 from gateway.pipeline import Pipeline
 
 PART_BYTES: Final = 1 << 20
-SECOND_US: Final = 1_000_000
 LEAST_SECONDS, MOST_SECONDS = 3600, 2_592_000
 MOST_NAME: Final = 255
 UPLOAD: Final[dict[str, Any]] = {
@@ -86,7 +85,7 @@ def build_files_router(pipeline: Pipeline, files: FileStore, bounds: BatchBounds
         purpose: Purpose = None,
     ) -> Listed:
         """Files, the newest first."""
-        page = page_of(limit, after, is_oldest_first=order == "asc")
+        page = Page(limit, after, is_oldest_first=order == "asc")
         rows, has_more = await files.list(await tenant(request), page, purpose=purpose)
         return listed([shown(one) for one in rows], has_more=has_more)
 

@@ -6,8 +6,6 @@ from typing import Annotated, Any, Literal
 from fastapi import Query
 from pydantic import BaseModel
 
-from gateway.batches.values import Page
-
 NAME = r"^[A-Za-z0-9_-]{1,64}$"
 
 
@@ -30,7 +28,3 @@ def listed(rows: Sequence[dict[str, Any]], *, has_more: bool) -> Listed:
 
 
 After = Annotated[str | None, Query(pattern=NAME, description="The last id of the page before.")]
-
-
-def page_of(limit: int, after: str | None, *, is_oldest_first: bool = False) -> Page:
-    return Page(limit, after, is_oldest_first)

@@ -15,7 +15,7 @@ import msgspec
 
 from gateway.batches.lines import Check, Line, Lines, LineTooLong, expired, parse_line
 from gateway.batches.pace import Pace
-from gateway.batches.values import Batch, BatchStore, FileStore, LineProblem, LineResult, Progress, Status, Tokens
+from gateway.batches.values import Batch, FileReader, LineProblem, LineResult, Progress, Results, Status, Tokens
 from gateway.errors import StateError
 from gateway.process.tasks import end_tasks
 
@@ -45,8 +45,8 @@ class BatchRun:
     def __init__(
         self,
         batch: Batch,
-        files: FileStore,
-        batches: BatchStore,
+        files: FileReader,
+        batches: Results,
         *,
         runner: str,
         ask: Callable[[Batch, Line], Coroutine[Any, Any, LineResult]],

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Final
 
 from gateway.batches.run import LEASE_SECONDS, BatchRun
-from gateway.batches.values import Batch, BatchStore
+from gateway.batches.values import Batch, Leases
 from gateway.errors import StateError
 from gateway.process.tasks import end_tasks
 
@@ -23,7 +23,7 @@ class BatchRunner:
     else's while this process lives, and its successor's when it has died: that one need not wait until the lease is
     over."""
 
-    def __init__(self, batches: BatchStore, open_run: Callable[[Batch], BatchRun], *, name: str) -> None:
+    def __init__(self, batches: Leases, open_run: Callable[[Batch], BatchRun], *, name: str) -> None:
         self._batches = batches
         self._open_run = open_run
         self._name = name

@@ -1,11 +1,11 @@
 """Batches with valid defaults, and stores in memory."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Collection, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from typing import Any
 
 import msgspec
 
-from gateway.batches.values import MOST_UNDER_WAY, Asked, Batch, LineResult, Page, StoredFile
+from gateway.batches.values import Asked, Batch, LineResult
 
 CHATS = "/v1/chat/completions"
 
@@ -33,21 +33,6 @@ class MemoryFiles:
     def __init__(self, content: bytes) -> None:
         self.content = content
 
-    async def stored_bytes(self, tenant: str) -> int:
-        return len(self.content)
-
-    async def write(self, file: StoredFile, parts: AsyncIterator[bytes], *, most_bytes: int) -> StoredFile:
-        raise NotImplementedError
-
-    async def get(self, tenant: str, file_id: str) -> StoredFile | None:
-        raise NotImplementedError
-
-    async def list(self, tenant: str, page: Page, *, purpose: str | None) -> tuple[Sequence[StoredFile], bool]:
-        raise NotImplementedError
-
-    async def delete(self, tenant: str, file_id: str) -> bool:
-        raise NotImplementedError
-
     async def read(self, file_id: str) -> AsyncGenerator[bytes]:
         for start in range(0, len(self.content), 100):
             yield self.content[start : start + 100]
@@ -61,24 +46,6 @@ class MemoryBatches:
         self.results: dict[int, LineResult] = {}
         self.released = 0
 
-    async def create(self, batch: Batch, *, most_under_way: int = MOST_UNDER_WAY) -> bool:
-        raise NotImplementedError
-
-    async def get(self, tenant: str, batch_id: str) -> Batch | None:
-        raise NotImplementedError
-
-    async def list(self, tenant: str, page: Page, *, prefix: str) -> tuple[Sequence[Batch], bool]:
-        raise NotImplementedError
-
-    async def cancel(self, tenant: str, batch_id: str) -> Batch | None:
-        raise NotImplementedError
-
-    async def delete(self, batch: Batch) -> None:
-        raise NotImplementedError
-
-    async def claim(self, runner: str, *, seconds: float, most: int, besides: Collection[str] = ()) -> Sequence[Batch]:
-        raise NotImplementedError
-
     async def done_lines(self, batch: Batch) -> set[int]:
         return set(self.results)
 
@@ -89,6 +56,3 @@ class MemoryBatches:
 
     async def release(self, runner: str) -> None:
         self.released += 1
-
-    async def forget(self, keep_us: int) -> int:
-        raise NotImplementedError
