@@ -1,158 +1,46 @@
 """Files and batches through the official client: a whole gateway's parts over SQLite, in front of scripted backends."""
 
 import asyncio
-import json
-import time
-from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import anthropic
 import httpx
 import msgspec
 import openai
 import pytest
-from anthropic.types.messages import MessageBatch
-from openai.types import Batch
-from sqlalchemy import update
-from sqlalchemy.ext.asyncio import AsyncEngine
 
-from backends.protocol import BackendHealth, Call, Reply
-from backends.scripted import Outcome, Script, ScriptedBackend, follow
-from backends.translating import TranslatingBackend
-from gateway.access.keys import KeyRecord
-from gateway.api.batches import build_batches_router
-from gateway.api.files import build_files_router
-from gateway.api.message_batches import build_message_batches_router
+from backends.protocol import BackendHealth, Call
+from backends.scripted import Outcome, follow
 from gateway.batches.asking import MOST_FAILURES
-from gateway.batches.bounds import BatchBounds
-from gateway.batches.values import MOST_UNDER_WAY
 from gateway.composition.batches import open_batches
-from gateway.instants import DAY_US, HOUR_US
+from gateway.instants import DAY_US
 from gateway.routing.fallback import RetryPolicy
-from gateway.storage.database import open_database
-from gateway.storage.sql.batches import SqlBatches
-from gateway.storage.sql.files import SqlFiles
-from gateway.storage.sql.sealed import Seal
-from gateway.storage.tables import batches as table
-from tests.integration.test_http import Service
-from tests.live_server import serving
-from tests.newest_schema import make_newest
-from tests.rig import KEY, Rig
+from tests.integration.batch_service import (
+    BOUNDS,
+    CHATS,
+    Batches,
+    begun,
+    briefly,
+    counts,
+    hold,
+    lapse,
+    lines,
+    more_than_there_may_be,
+    opened,
+    request,
+    until,
+)
+from tests.rig import KEY
 
 pytestmark = pytest.mark.integration
-CHATS = "/v1/chat/completions"
-BOUNDS = BatchBounds(
-    at_once=4,
-    leave_free_share=0.3,
-    most_lines=200,
-    most_line_bytes=10_000,
-    most_file_bytes=100_000,
-    most_stored_bytes=150_000,
-    keep_days=30,
-)
-
-
-async def briefly(seconds: float) -> None:
-    await asyncio.sleep(min(seconds, 0.02))
-
-
-class Stores:
-    """The two that batches need."""
-
-    def __init__(self, database: AsyncEngine, now_us: Callable[[], int]) -> None:
-        self.files = SqlFiles(database, Seal(bytes(32), "pepper"), now_us=now_us)
-        self.batches = SqlBatches(database, self.files, now_us=now_us)
-
-
-class Batches:
-    """A service with files and batches. What works on them is begun by `working`."""
-
-    def __init__(self, rig: Rig, database: AsyncEngine, bounds: BatchBounds) -> None:
-        self.rig, self.database = rig, database
-        self._later_us = 0
-        self.stores = Stores(database, self._now_us)
-        rig.pipeline.now_us = self._now_us
-        rig.add_key("bk-mate", KeyRecord("key-3", "mate", "app", team="red"))
-        rig.add_key("bk-other", KeyRecord("key-4", "other", "app", team="blue"))
-        self.service = Service(rig)
-        self.runner = open_batches(rig.pipeline, self.stores, bounds, name="first", sleep=briefly)
-        rest, (files, batches) = self.service.rest, (self.stores.files, self.stores.batches)
-        rest.include_router(build_files_router(rig.pipeline, files, bounds))
-        for build in (build_batches_router, build_message_batches_router):
-            rest.include_router(build(rig.pipeline, files, batches, bounds, lambda: self.runner.wake()))
-        self.url = ""
-
-    def _now_us(self) -> int:
-        return time.time_ns() // 1000 + self._later_us
-
-    def hours_later(self, hours: int) -> None:
-        self._later_us += hours * HOUR_US
-
-    def client(self, key: str = KEY) -> openai.AsyncOpenAI:
-        return openai.AsyncOpenAI(api_key=key, base_url=f"{self.url}/v1", max_retries=0)
-
-    def anthropic(self, key: str = KEY) -> anthropic.AsyncAnthropic:
-        return anthropic.AsyncAnthropic(api_key=key, base_url=self.url, max_retries=0)
-
-    @asynccontextmanager
-    async def working(self) -> AsyncGenerator[None]:
-        task = asyncio.create_task(self.runner.run())
-        try:
-            yield
-        finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
-            await self.runner.stop(10.0)
-
-
-@asynccontextmanager
-async def opened(directory: Path, one: Script | None = None, bounds: BatchBounds = BOUNDS) -> AsyncGenerator[Batches]:
-    url = f"sqlite+aiosqlite:///{directory / 'test.db'}"
-    await make_newest(url)
-    database = open_database(url)
-    batches = Batches(Rig(one), database, bounds)
-    async with serving(batches.service.app) as batches.url:
-        yield batches
-    await database.dispose()
 
 
 @pytest.fixture
 async def batches(tmp_path: Path) -> AsyncGenerator[Batches]:
     async with opened(tmp_path) as made:
         yield made
-
-
-def request(number: int, **changes: Any) -> dict[str, Any]:
-    body = {"model": "a", "messages": [{"role": "user", "content": f"hello {number}"}]}
-    return {"custom_id": f"request-{number}", "method": "POST", "url": CHATS, "body": body | changes}
-
-
-def jsonl(*requests: dict[str, Any]) -> bytes:
-    return b"".join(json.dumps(one).encode() + b"\n" for one in requests)
-
-
-async def begun(client: openai.AsyncOpenAI, *requests: dict[str, Any], **said: Any) -> Batch:
-    file = await client.files.create(file=("in.jsonl", jsonl(*requests)), purpose="batch")
-    asked: dict[str, Any] = {"endpoint": CHATS, "completion_window": "24h"} | said
-    return await client.batches.create(input_file_id=file.id, **asked)
-
-
-async def until(
-    client: openai.AsyncOpenAI, batch: Batch, holds: Callable[[Batch], bool] = lambda one: one.completed_at is not None
-) -> Batch:
-    async with asyncio.timeout(60):
-        while not holds(found := await client.batches.retrieve(batch.id)):
-            await asyncio.sleep(0.05)
-    return found
-
-
-async def lines(client: openai.AsyncOpenAI, file_id: str | None) -> list[dict[str, Any]]:
-    assert file_id is not None
-    text = (await client.files.content(file_id)).text
-    return [json.loads(line) for line in text.splitlines()]
 
 
 async def test_a_file_of_requests_is_answered_in_a_file(batches: Batches) -> None:
@@ -248,29 +136,6 @@ async def test_a_file_that_is_no_batch_fails_and_says_where(batches: Batches) ->
     assert (failed.output_file_id, failed.failed_at is not None) == (None, True)
 
 
-class Held(ScriptedBackend):
-    """Answers so many calls, and keeps the others waiting until `goes_on`."""
-
-    def __init__(self, answers: int) -> None:
-        super().__init__("one", follow([Outcome()]))
-        self.goes_on = asyncio.Event()
-        self.waiting = 0
-        self._left = answers
-
-    async def open(self, call: Call) -> Reply:
-        self._left -= 1
-        if self._left < 0:
-            self.waiting += 1
-            await self.goes_on.wait()
-        return await super().open(call)
-
-
-def hold(batches: Batches, answers: int) -> Held:
-    held = Held(answers)
-    batches.rig.pipeline.backends = {**batches.rig.pipeline.backends, "one": TranslatingBackend(held)}
-    return held
-
-
 async def test_a_cancelled_batch_keeps_what_was_answered(batches: Batches) -> None:
     held = hold(batches, 8)
     async with batches.client() as client, batches.working():
@@ -323,12 +188,6 @@ async def test_whoever_was_not_heard_of_stops_and_what_it_had_stored_stays(batch
         answers = await lines(client, done.output_file_id)
     assert counts(done) == (20, 20, 0)
     assert [one["custom_id"] for one in answers] == [f"request-{n}" for n in range(1, 21)]
-
-
-async def lapse(batches: Batches) -> None:
-    """As if nobody had heard of whoever has them."""
-    async with batches.database.begin() as connection:
-        await connection.execute(update(table).values(runner=None, leased_until_us=0))
 
 
 async def test_what_is_not_answered_in_time_expires(batches: Batches) -> None:
@@ -423,11 +282,6 @@ async def test_a_files_name_is_what_can_be_shown(batches: Batches) -> None:
         assert (await client.get("/v1/files?purpose=%00")).status_code == 400
 
 
-async def more_than_there_may_be(tenant: str) -> int:
-    """What batches write counts too, and is not refused."""
-    return BOUNDS.most_stored_bytes + 1
-
-
 async def test_how_much_is_stored_is_bounded(batches: Batches) -> None:
     async with batches.client() as client:
         with pytest.raises(openai.APIStatusError, match=r"larger than 100,000 bytes.*max_file_megabytes") as caught:
@@ -513,134 +367,3 @@ async def test_a_batch_waits_no_longer_than_it_has_time(batches: Batches) -> Non
         assert not rig.ledger.entries
         batches.hours_later(1)  # the last tenth of the window has begun
         assert counts(await until(client, batch)) == (4, 4, 0)
-
-
-def message(number: int, **changes: Any) -> Any:
-    params = {"model": "a", "max_tokens": 9, "messages": [{"role": "user", "content": f"hello {number}"}]} | changes
-    return {"custom_id": f"request-{number}", "params": params}
-
-
-async def ended(client: anthropic.AsyncAnthropic, batch_id: str) -> MessageBatch:
-    async with asyncio.timeout(60):
-        while (found := await client.messages.batches.retrieve(batch_id)).processing_status != "ended":
-            await asyncio.sleep(0.05)
-    return found
-
-
-async def results(client: anthropic.AsyncAnthropic, batch_id: str) -> dict[str, Any]:
-    return {one.custom_id: one.result async for one in await client.messages.batches.results(batch_id)}
-
-
-async def test_anthropics_client_has_its_batches(batches: Batches) -> None:
-    async with batches.anthropic() as client, batches.working():
-        batch = await client.messages.batches.create(
-            requests=[message(1), message(2, model="nobody"), message(3, max_tokens=None)]
-        )
-        assert (batch.processing_status, batch.request_counts.processing) == ("in_progress", 3)
-        assert (batch.ended_at, batch.results_url) == (None, None)
-        done = await ended(client, batch.id)
-        found = await results(client, batch.id)
-        assert done.request_counts.to_dict() == {
-            "processing": 0, "succeeded": 1, "errored": 2, "canceled": 0, "expired": 0,
-        }  # fmt: skip
-        assert found["request-1"].message.content[0].text == "Hello, world."
-        assert found["request-2"].error.error.type == "not_found_error"
-        assert found["request-3"].error.error.type == "invalid_request_error"
-        assert "nobody" in found["request-2"].error.error.message
-        assert done.to_dict()["x_breakeven"] == {"cost_usd": "0.000028000000", "answers_without_price": 0}
-        assert [one.id async for one in client.messages.batches.list()] == [batch.id]
-        deleted = await client.messages.batches.delete(batch.id)
-        assert (deleted.id, deleted.type) == (batch.id, "message_batch_deleted")
-        with pytest.raises(anthropic.NotFoundError, match="no such batch"):
-            await client.messages.batches.retrieve(batch.id)
-    async with batches.client() as other:
-        assert not [one async for one in other.files.list()], "its files are gone with it"
-    assert {one.intent.operation for one in batches.rig.ledger.entries} == {"messages"}
-
-
-async def test_what_a_cancelled_batch_of_messages_did_not_ask_is_told_too(batches: Batches) -> None:
-    held = hold(batches, 2)
-    async with batches.anthropic() as client, batches.working():
-        batch = await client.messages.batches.create(requests=[message(number) for number in range(1, 11)])
-        async with asyncio.timeout(60):
-            while held.waiting < BOUNDS.at_once:
-                await asyncio.sleep(0.05)
-        with pytest.raises(anthropic.ConflictError, match="is under way"):
-            await client.messages.batches.delete(batch.id)
-        with pytest.raises(anthropic.AnthropicError, match="results_url"):
-            await results(client, batch.id)
-        assert (await client.messages.batches.cancel(batch.id)).processing_status == "canceling"
-        await asyncio.sleep(0.3)
-        held.goes_on.set()
-        done = await ended(client, batch.id)
-        found = await results(client, batch.id)
-    said = done.request_counts
-    assert (said.succeeded, said.canceled, said.errored, said.expired) == (6, 4, 0, 0)
-    assert done.cancel_initiated_at is not None
-    assert sorted(found) == sorted(f"request-{number}" for number in range(1, 11))
-    assert [found[f"request-{number}"].type for number in range(7, 11)] == ["canceled"] * 4
-
-
-async def test_messages_that_were_late_are_told_so(batches: Batches) -> None:
-    hold(batches, 1)
-    async with batches.anthropic() as client, batches.working():
-        batch = await client.messages.batches.create(requests=[message(number) for number in range(1, 4)])
-        async with asyncio.timeout(60):
-            while not batches.rig.ledger.entries:
-                await asyncio.sleep(0.05)
-        batches.hours_later(24)
-        done = await ended(client, batch.id)
-        found = await results(client, batch.id)
-    assert (done.request_counts.succeeded, done.request_counts.expired, done.request_counts.errored) == (1, 2, 0)
-    assert sorted(one.type for one in found.values()) == ["expired", "expired", "succeeded"]
-
-
-@pytest.mark.parametrize(
-    ("requests", "says"),
-    [
-        ([], "1 to 200"),
-        ([message(1), message(1)], "requests.1.custom_id: 'request-1' stands before"),
-        ([message(1) | {"custom_id": ""}], "requests.0.custom_id: must have 1 to 64"),
-        ([message(1), {"custom_id": "x", "params": {}}], "requests.1.params: .*model"),
-        ([message(1, stream=True)], "leave out stream"),
-        ([{"custom_id": "x"}], "params"),
-    ],
-)
-async def test_a_batch_of_messages_that_cannot_be_is_refused(batches: Batches, requests: Any, says: str) -> None:
-    async with batches.anthropic() as client:
-        with pytest.raises(anthropic.BadRequestError, match=says) as caught:
-            await client.messages.batches.create(requests=requests)
-        assert isinstance(caught.value.body, dict)
-        assert caught.value.body["type"] == "error"
-        assert not [one async for one in client.messages.batches.list()]
-
-
-async def test_one_batch_of_messages_too_many_leaves_no_file(batches: Batches) -> None:
-    async with batches.anthropic() as client, batches.client() as openais:
-        for _ in range(MOST_UNDER_WAY):
-            await client.messages.batches.create(requests=[message(1)])
-        with pytest.raises(anthropic.RateLimitError, match="100 batches under way"):
-            await client.messages.batches.create(requests=[message(1)])
-        assert len((await openais.files.list()).data) == MOST_UNDER_WAY
-
-
-async def test_each_client_lists_its_own_batches(batches: Batches) -> None:
-    async with batches.client() as openais, batches.anthropic() as anthropics, batches.anthropic("bk-other") as other:
-        first = await begun(openais, request(1))
-        made = [await anthropics.messages.batches.create(requests=[message(1)]) for _ in range(4)]
-        ids = [one.id for one in reversed(made)]
-        assert [one.id async for one in openais.batches.list()] == [first.id]
-        assert [one.id async for one in anthropics.messages.batches.list(limit=3)] == ids
-        page = await anthropics.messages.batches.list(limit=2, before_id=ids[3])
-        assert ([one.id for one in page.data], page.has_more) == (ids[1:3], True)
-        with pytest.raises(openai.NotFoundError):
-            await openais.batches.retrieve(ids[0])
-        for refused in (anthropics.messages.batches.retrieve(first.id), other.messages.batches.retrieve(ids[0])):
-            with pytest.raises(anthropic.NotFoundError):
-                await refused
-
-
-def counts(batch: Batch) -> tuple[int, int, int]:
-    said = batch.request_counts
-    assert said is not None
-    return said.total, said.completed, said.failed

@@ -1,0 +1,182 @@
+"""Files and batches behind HTTP over SQLite, in front of scripted backends: what their tests share."""
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anthropic
+import openai
+from openai.types import Batch
+from sqlalchemy import update
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from backends.protocol import Call, Reply
+from backends.scripted import Outcome, Script, ScriptedBackend, follow
+from backends.translating import TranslatingBackend
+from gateway.access.keys import KeyRecord
+from gateway.api.batches import build_batches_router
+from gateway.api.files import build_files_router
+from gateway.api.message_batches import build_message_batches_router
+from gateway.batches.bounds import BatchBounds
+from gateway.composition.batches import open_batches
+from gateway.instants import HOUR_US
+from gateway.storage.database import open_database
+from gateway.storage.sql.batches import SqlBatches
+from gateway.storage.sql.files import SqlFiles
+from gateway.storage.sql.sealed import Seal
+from gateway.storage.tables import batches as table
+from tests.integration.test_http import Service
+from tests.live_server import serving
+from tests.newest_schema import make_newest
+from tests.rig import KEY, Rig
+
+CHATS = "/v1/chat/completions"
+
+
+BOUNDS = BatchBounds(
+    at_once=4,
+    leave_free_share=0.3,
+    most_lines=200,
+    most_line_bytes=10_000,
+    most_file_bytes=100_000,
+    most_stored_bytes=150_000,
+    keep_days=30,
+)
+
+
+async def briefly(seconds: float) -> None:
+    await asyncio.sleep(min(seconds, 0.02))
+
+
+class Stores:
+    """The two that batches need."""
+
+    def __init__(self, database: AsyncEngine, now_us: Callable[[], int]) -> None:
+        self.files = SqlFiles(database, Seal(bytes(32), "pepper"), now_us=now_us)
+        self.batches = SqlBatches(database, self.files, now_us=now_us)
+
+
+class Batches:
+    """A service with files and batches. What works on them is begun by `working`."""
+
+    def __init__(self, rig: Rig, database: AsyncEngine, bounds: BatchBounds) -> None:
+        self.rig, self.database = rig, database
+        self._later_us = 0
+        self.stores = Stores(database, self._now_us)
+        rig.pipeline.now_us = self._now_us
+        rig.add_key("bk-mate", KeyRecord("key-3", "mate", "app", team="red"))
+        rig.add_key("bk-other", KeyRecord("key-4", "other", "app", team="blue"))
+        self.service = Service(rig)
+        self.runner = open_batches(rig.pipeline, self.stores, bounds, name="first", sleep=briefly)
+        rest, (files, batches) = self.service.rest, (self.stores.files, self.stores.batches)
+        rest.include_router(build_files_router(rig.pipeline, files, bounds))
+        for build in (build_batches_router, build_message_batches_router):
+            rest.include_router(build(rig.pipeline, files, batches, bounds, lambda: self.runner.wake()))
+        self.url = ""
+
+    def _now_us(self) -> int:
+        return time.time_ns() // 1000 + self._later_us
+
+    def hours_later(self, hours: int) -> None:
+        self._later_us += hours * HOUR_US
+
+    def client(self, key: str = KEY) -> openai.AsyncOpenAI:
+        return openai.AsyncOpenAI(api_key=key, base_url=f"{self.url}/v1", max_retries=0)
+
+    def anthropic(self, key: str = KEY) -> anthropic.AsyncAnthropic:
+        return anthropic.AsyncAnthropic(api_key=key, base_url=self.url, max_retries=0)
+
+    @asynccontextmanager
+    async def working(self) -> AsyncGenerator[None]:
+        task = asyncio.create_task(self.runner.run())
+        try:
+            yield
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            await self.runner.stop(10.0)
+
+
+@asynccontextmanager
+async def opened(directory: Path, one: Script | None = None, bounds: BatchBounds = BOUNDS) -> AsyncGenerator[Batches]:
+    url = f"sqlite+aiosqlite:///{directory / 'test.db'}"
+    await make_newest(url)
+    database = open_database(url)
+    batches = Batches(Rig(one), database, bounds)
+    async with serving(batches.service.app) as batches.url:
+        yield batches
+    await database.dispose()
+
+
+def request(number: int, **changes: Any) -> dict[str, Any]:
+    body = {"model": "a", "messages": [{"role": "user", "content": f"hello {number}"}]}
+    return {"custom_id": f"request-{number}", "method": "POST", "url": CHATS, "body": body | changes}
+
+
+def jsonl(*requests: dict[str, Any]) -> bytes:
+    return b"".join(json.dumps(one).encode() + b"\n" for one in requests)
+
+
+async def begun(client: openai.AsyncOpenAI, *requests: dict[str, Any], **said: Any) -> Batch:
+    file = await client.files.create(file=("in.jsonl", jsonl(*requests)), purpose="batch")
+    asked: dict[str, Any] = {"endpoint": CHATS, "completion_window": "24h"} | said
+    return await client.batches.create(input_file_id=file.id, **asked)
+
+
+async def until(
+    client: openai.AsyncOpenAI, batch: Batch, holds: Callable[[Batch], bool] = lambda one: one.completed_at is not None
+) -> Batch:
+    async with asyncio.timeout(60):
+        while not holds(found := await client.batches.retrieve(batch.id)):
+            await asyncio.sleep(0.05)
+    return found
+
+
+async def lines(client: openai.AsyncOpenAI, file_id: str | None) -> list[dict[str, Any]]:
+    assert file_id is not None
+    text = (await client.files.content(file_id)).text
+    return [json.loads(line) for line in text.splitlines()]
+
+
+class Held(ScriptedBackend):
+    """Answers so many calls, and keeps the others waiting until `goes_on`."""
+
+    def __init__(self, answers: int) -> None:
+        super().__init__("one", follow([Outcome()]))
+        self.goes_on = asyncio.Event()
+        self.waiting = 0
+        self._left = answers
+
+    async def open(self, call: Call) -> Reply:
+        self._left -= 1
+        if self._left < 0:
+            self.waiting += 1
+            await self.goes_on.wait()
+        return await super().open(call)
+
+
+def hold(batches: Batches, answers: int) -> Held:
+    held = Held(answers)
+    batches.rig.pipeline.backends = {**batches.rig.pipeline.backends, "one": TranslatingBackend(held)}
+    return held
+
+
+async def lapse(batches: Batches) -> None:
+    """As if nobody had heard of whoever has them."""
+    async with batches.database.begin() as connection:
+        await connection.execute(update(table).values(runner=None, leased_until_us=0))
+
+
+async def more_than_there_may_be(tenant: str) -> int:
+    """What batches write counts too, and is not refused."""
+    return BOUNDS.most_stored_bytes + 1
+
+
+def counts(batch: Batch) -> tuple[int, int, int]:
+    said = batch.request_counts
+    assert said is not None
+    return said.total, said.completed, said.failed
