@@ -16,7 +16,7 @@ import msgspec
 from gateway.batches.lines import Check, Line, Lines, LineTooLong, expired, parse_line
 from gateway.batches.pace import Pace
 from gateway.batches.values import Batch, FileReader, LineProblem, LineResult, Progress, Results, Status, Tokens
-from gateway.errors import StateError
+from gateway.errors import DatabaseDown, NotFound, StateError
 from gateway.process.tasks import end_tasks
 
 log = logging.getLogger(__name__)
@@ -118,10 +118,14 @@ class BatchRun:
         return self._now_us() >= self._batch.deadline_us
 
     async def _work(self) -> None:
-        if self._batch.status == "validating":
-            await self._validate()
-        if self._batch.status == "in_progress":
-            await self._ask_all()
+        try:
+            if self._batch.status == "validating":
+                await self._validate()
+            if self._batch.status == "in_progress":
+                await self._ask_all()
+        except NotFound as error:  # it was deleted in the moment in which the batch was made
+            await self._end_lines()
+            await self._store("failed", problems=(LineProblem("file_not_found", str(error), param="input_file_id"),))
         if self._is_stopping or self._batch.status == "failed":
             return
         if self._is_cancelled:
@@ -150,7 +154,7 @@ class BatchRun:
 
     async def _ask_all(self) -> None:
         """Every line that has no result yet, in order, until it is cancelled or stopped."""
-        done = await self._batches.done_lines(self._batch)
+        done = await self._done_lines()
         place = 0
         async with contextlib.aclosing(self._lines()) as lines:
             async for number, text in lines:
@@ -162,6 +166,9 @@ class BatchRun:
                 await self._room.acquire()
                 if not await self._begin(line, place):
                     break
+        await self._end_lines()
+
+    async def _end_lines(self) -> None:
         if self._asked:
             await asyncio.wait(self._asked)
 
@@ -259,11 +266,39 @@ class BatchRun:
 
     async def _lines(self) -> AsyncGenerator[tuple[int, bytes]]:
         lines = Lines(most_bytes=self._most_line_bytes)
-        async for part in self._files.read(self._batch.input_file_id):
-            for one in lines.feed(part):
-                yield one
+        async with contextlib.aclosing(self._parts()) as parts:
+            async for part in parts:
+                for one in lines.feed(part):
+                    yield one
         for one in lines.end():
             yield one
+
+    async def _parts(self) -> AsyncGenerator[bytes]:
+        """Of its file, once each: where the database is away, it is read again up to where it was."""
+        told = 0
+        while True:
+            seen = 0
+            try:
+                async for part in self._files.read(self._batch.input_file_id):
+                    seen += len(part)
+                    if seen > told:
+                        new, told = part[told - seen :], seen
+                        yield new
+                return
+            except DatabaseDown as error:
+                await self._wait_for_database(error)
+
+    async def _done_lines(self) -> set[int]:
+        while True:
+            try:
+                return await self._batches.done_lines(self._batch)
+            except DatabaseDown as error:
+                await self._wait_for_database(error)
+
+    async def _wait_for_database(self, error: DatabaseDown) -> None:
+        """What broke off would be gone on with when the lease is over only, and its lines asked twice."""
+        log.warning("%s cannot be read (%s); tried again", self._batch.id, error)
+        await self._sleep(RETRY_SECONDS)
 
 
 async def _to_its_end(saving: Coroutine[Any, Any, Batch | None]) -> Batch | None:

@@ -140,7 +140,8 @@ class FileReader(Protocol):
     """What whoever works on a batch needs of its file."""
 
     def read(self, file_id: str) -> AsyncIterator[bytes]:
-        """Its bytes, in order, in parts of any size."""
+        """Its bytes, in order, in parts of any size. Raises NotFound, after some of them where it is deleted meanwhile:
+        what ends without is whole."""
         ...
 
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from typing import Any
 
 import msgspec
@@ -10,8 +10,8 @@ import pytest
 
 from gateway.batches.lines import Line, answered, expired
 from gateway.batches.run import BatchRun
-from gateway.batches.values import Batch, LineResult, Progress
-from gateway.errors import DatabaseDown
+from gateway.batches.values import Batch, FileReader, LineResult, Progress
+from gateway.errors import DatabaseDown, NotFound
 from tests.unit.gateway.batches.builders import CHATS, MemoryBatches, MemoryFiles, make_batch
 
 COUNT = 30
@@ -27,7 +27,9 @@ def content() -> bytes:
 Ask = Callable[[Batch, Line], Coroutine[Any, Any, LineResult]]
 
 
-def open_run(store: MemoryBatches, asked: list[int], waits: Ask | None = None, **changes: object) -> BatchRun:
+def open_run(
+    store: MemoryBatches, asked: list[int], waits: Ask | None = None, files: FileReader | None = None, **changes: object
+) -> BatchRun:
     """Where `waits` is given, lines wait in it and are never asked."""
 
     async def ask(batch: Batch, line: Line) -> LineResult:
@@ -40,7 +42,7 @@ def open_run(store: MemoryBatches, asked: list[int], waits: Ask | None = None, *
 
     return BatchRun(
         make_batch(**changes),
-        MemoryFiles(content()),
+        files or MemoryFiles(content()),
         store,
         runner="me",
         ask=waits or ask,
@@ -78,6 +80,66 @@ async def test_while_the_database_is_away_nothing_is_lost_or_asked_twice() -> No
     said = store.saved.progress
     assert (said.total, said.completed, said.cost_pico_usd) == (COUNT, COUNT, 3 * COUNT)
     assert said.output_bytes == sum(len(one.text) for one in store.results.values())
+
+
+class Unread(Away):
+    """Does not say at first what it has."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.looks = 0
+
+    async def done_lines(self, batch: Batch) -> set[int]:
+        self.looks += 1
+        if self.looks == 1:
+            raise DatabaseDown("it is away")
+        return await super().done_lines(batch)
+
+
+class AwayFiles(MemoryFiles):
+    """Breaks off after a part more each time."""
+
+    reads = 0
+
+    async def read(self, file_id: str) -> AsyncGenerator[bytes]:
+        self.reads += 1
+        given = 0
+        async for part in super().read(file_id):
+            given += 1
+            if given == self.reads:
+                raise DatabaseDown("it is away")
+            yield part
+
+
+async def test_a_file_is_read_again_where_the_database_was_away() -> None:
+    store, asked, files = Unread(), list[int](), AwayFiles(content())
+    await open_run(store, asked, files=files).run()
+    assert (store.saved.status, sorted(store.results)) == ("completed", list(range(1, COUNT + 1)))
+    assert sorted(asked) == list(range(1, COUNT + 1))
+    assert (files.reads > 2, store.looks) == (True, 2)
+
+
+class GoneFiles(MemoryFiles):
+    """Is deleted while it is read for the second time."""
+
+    reads = 0
+
+    async def read(self, file_id: str) -> AsyncGenerator[bytes]:
+        self.reads += 1
+        async for part in super().read(file_id):
+            yield part
+            if self.reads == 2:
+                raise NotFound("it is not kept any more")
+
+
+async def test_a_batch_whose_file_is_gone_ends_and_says_so() -> None:
+    """With what was answered until then."""
+    store, asked = MemoryBatches(), list[int]()
+    await open_run(store, asked, files=GoneFiles(content())).run()
+    [problem] = store.saved.problems
+    assert (store.saved.status, problem.code) == ("failed", "file_not_found")
+    assert problem.message == "it is not kept any more"
+    assert sorted(store.results) == sorted(asked) == [1]
 
 
 class Others(MemoryBatches):
