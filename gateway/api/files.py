@@ -7,6 +7,7 @@ from fastapi import APIRouter, Path, Query, Request
 from fastapi.responses import StreamingResponse
 from starlette.datastructures import FormData, UploadFile
 
+from gateway.api.begun import begun
 from gateway.api.callers_key import key_of_caller
 from gateway.api.listed import NAME, After, Listed, listed
 from gateway.batches.bounds import BatchBounds
@@ -106,7 +107,8 @@ def build_files_router(pipeline: Pipeline, files: FileStore, bounds: BatchBounds
         """A file's bytes."""
         file = await found(request, file_id)
         headers = {"content-length": str(file.size_bytes)}
-        return StreamingResponse(files.read(file.id), media_type="application/octet-stream", headers=headers)
+        content = await begun(files.read(file.id))
+        return StreamingResponse(content, media_type="application/octet-stream", headers=headers)
 
     return router
 

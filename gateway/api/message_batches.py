@@ -11,6 +11,7 @@ from backends.endpoints.messages_events import messages_error
 from backends.formats.json_objects import Fields, decode_object, part_of
 from backends.protocol import VENDOR_HEADERS
 from gateway.api.batches import BatchId, require_room
+from gateway.api.begun import begun
 from gateway.api.callers_key import key_of_caller
 from gateway.api.listed import NAME
 from gateway.api.token_path import parse_passed_on, parse_tags
@@ -164,7 +165,7 @@ def build_message_batches_router(
             raise NotFound(f"{batch.id} has not ended yet, so it has no results.", code="not_found")
         done = await batches.done_lines(batch)
         lines = _results(files, batch, done, most_line_bytes=bounds.most_line_bytes)
-        return StreamingResponse(lines, media_type="application/x-jsonl")
+        return StreamingResponse(await begun(lines), media_type="application/x-jsonl")
 
     return router
 
@@ -242,13 +243,15 @@ async def _written(requests: Sequence[_Request]) -> AsyncIterator[bytes]:
 
 
 async def _results(files: FileStore, batch: Batch, done: set[int], *, most_line_bytes: int) -> AsyncGenerator[bytes]:
-    for file_id in (batch.output_file_id, batch.error_file_id):
+    said = batch.progress
+    written = ((batch.output_file_id, said.completed), (batch.error_file_id, said.failed))
+    for file_id in [file_id for file_id, count in written if count]:
         async for part in files.read(file_id):
             lines = Lines(most_bytes=len(part))
             for _, text in (*lines.feed(part), *lines.end()):
                 stored = decode_object(text) or {}
                 yield _line(stored.get("custom_id"), _result(stored))
-    if len(done) < batch.progress.total:
+    if len(done) < said.total:
         lines = Lines(most_bytes=most_line_bytes + PART_BYTES)
         async for part in files.read(batch.input_file_id):
             for number, text in lines.feed(part):

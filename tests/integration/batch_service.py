@@ -2,16 +2,18 @@
 
 import asyncio
 import json
+import os
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import anthropic
+import httpx
 import openai
 from openai.types import Batch
-from sqlalchemy import update
+from sqlalchemy import delete, update
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from backends.protocol import Call, Reply
@@ -29,6 +31,7 @@ from gateway.storage.sql.batches import SqlBatches
 from gateway.storage.sql.files import SqlFiles
 from gateway.storage.sql.sealed import Seal
 from gateway.storage.tables import batches as table
+from gateway.storage.tables import file_parts
 from tests.integration.test_http import Service
 from tests.live_server import serving
 from tests.newest_schema import make_newest
@@ -169,6 +172,29 @@ async def lapse(batches: Batches) -> None:
     """As if nobody had heard of whoever has them."""
     async with batches.database.begin() as connection:
         await connection.execute(update(table).values(runner=None, leased_until_us=0))
+
+
+async def large_parts() -> AsyncGenerator[bytes]:
+    """More than is read at a time and than a connection holds, and cannot be compressed."""
+    for _ in range(24):
+        yield os.urandom(1 << 20)
+
+
+async def download(url: str, key: str, meanwhile: Callable[[], Awaitable[object]]) -> None:
+    """By somebody who takes a part, and lets something happen before the next."""
+    async with (
+        httpx.AsyncClient(headers={"authorization": f"Bearer {key}"}) as client,
+        client.stream("GET", url) as answer,
+    ):
+        assert answer.status_code == 200
+        async for _ in answer.aiter_raw():
+            await meanwhile()
+
+
+async def lose_parts(batches: Batches) -> None:
+    """As if files had been forgotten the moment after they were found."""
+    async with batches.database.begin() as connection:
+        await connection.execute(delete(file_parts))
 
 
 async def more_than_there_may_be(tenant: str) -> int:

@@ -14,6 +14,7 @@ import pytest
 from backends.protocol import BackendHealth, Call
 from backends.scripted import Outcome, follow
 from gateway.batches.asking import MOST_FAILURES
+from gateway.batches.values import StoredFile
 from gateway.composition.batches import open_batches
 from gateway.instants import DAY_US
 from gateway.routing.fallback import RetryPolicy
@@ -24,9 +25,12 @@ from tests.integration.batch_service import (
     begun,
     briefly,
     counts,
+    download,
     hold,
     lapse,
+    large_parts,
     lines,
+    lose_parts,
     more_than_there_may_be,
     opened,
     request,
@@ -270,6 +274,21 @@ async def test_files_are_kept_as_they_came_and_forgotten_when_told(batches: Batc
         assert await batches.stores.batches.forget(batches.rig.pipeline.now_us(), 30 * DAY_US) == 1
         with pytest.raises(openai.NotFoundError):
             await client.files.content(kept.id)
+
+
+async def test_a_file_that_is_forgotten_while_it_is_downloaded_is_not_taken_for_whole(batches: Batches) -> None:
+    """Nor for an empty one, where it was found the moment before."""
+    path = "/v1/files/file-1/content"
+    file = StoredFile("file-1", "team red", "batch", "a", 0, 1, 2)
+    await batches.stores.files.write(file, large_parts(), most_bytes=1 << 30)
+    async with httpx.AsyncClient(base_url=batches.url, headers={"authorization": f"Bearer {KEY}"}) as client:
+        with pytest.raises(httpx.RemoteProtocolError, match="without sending complete message body"):
+            await download(batches.url + path, KEY, lambda: batches.stores.batches.forget(3, DAY_US))
+        assert (await client.get("/v1/files")).json()["data"] == []
+        await batches.stores.files.write(file, large_parts(), most_bytes=1 << 30)
+        await lose_parts(batches)
+        answer = await client.get(path)
+        assert (answer.status_code, "is not kept any more" in answer.text) == (404, True)
 
 
 async def test_a_files_name_is_what_can_be_shown(batches: Batches) -> None:

@@ -1,24 +1,29 @@
 """Batches of messages through Anthropic's client: made, cancelled, late, refused, listed, deleted."""
 
 import asyncio
+import os
 from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
 
 import anthropic
+import httpx
 import openai
 import pytest
 from anthropic.types.messages import MessageBatch
 
+from backends.scripted import Outcome, follow
 from gateway.batches.values import MOST_UNDER_WAY
 from tests.integration.batch_service import (
     BOUNDS,
     Batches,
     begun,
+    download,
     hold,
     opened,
     request,
 )
+from tests.rig import KEY
 
 pytestmark = pytest.mark.integration
 
@@ -93,6 +98,19 @@ async def test_what_a_cancelled_batch_of_messages_did_not_ask_is_told_too(batche
     assert done.cancel_initiated_at is not None
     assert sorted(found) == sorted(f"request-{number}" for number in range(1, 11))
     assert [found[f"request-{number}"].type for number in range(7, 11)] == ["canceled"] * 4
+
+
+async def test_results_that_are_forgotten_while_they_are_downloaded_are_not_taken_for_whole(tmp_path: Path) -> None:
+    """Their length is not told before."""
+    answer = Outcome(pieces=(os.urandom(1_500_000).hex(),))
+    async with opened(tmp_path, follow([answer])) as batches, batches.anthropic() as client, batches.working():
+        batch = await client.messages.batches.create(requests=[message(number) for number in range(8)])
+        done = await ended(client, batch.id)
+        assert done.results_url is not None
+        with pytest.raises(httpx.RemoteProtocolError, match="incomplete chunked read"):
+            await download(done.results_url, KEY, lambda: batches.stores.batches.forget(1 << 62, 1 << 62))
+        with pytest.raises(anthropic.NotFoundError, match="is not kept any more"):
+            await results(client, batch.id)
 
 
 async def test_messages_that_were_late_are_told_so(batches: Batches) -> None:

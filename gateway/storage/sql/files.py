@@ -9,7 +9,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from gateway.batches.values import UNDER_WAY, Page, StoredFile
 from gateway.clock import now_us
-from gateway.errors import BodyTooLarge, Conflict
+from gateway.errors import BodyTooLarge, Conflict, NotFound
 from gateway.storage.database import writing
 from gateway.storage.sql.sealed import Seal
 from gateway.storage.tables import batches, file_parts, files
@@ -83,10 +83,17 @@ class SqlFiles:
             file_parts.c.file_id == file_id
         )
         async with self._engine.connect() as connection:
+            left = (await connection.execute(select(files.c.size_bytes).where(files.c.id == file_id))).scalar()
             sizes = (await connection.execute(query.order_by(file_parts.c.place))).all()
+        if left is None:
+            raise _gone(file_id)
         for first, last in _ranges([(row.place, row.size) for row in sizes]):
             for place, sealed in await self._fetch(file_id, first, last):
-                yield await asyncio.to_thread(self._seal.open, _place(file_id, place), sealed, f"the file {file_id}")
+                text = await asyncio.to_thread(self._seal.open, _place(file_id, place), sealed, f"the file {file_id}")
+                left -= len(text)
+                yield text
+        if left:
+            raise _gone(file_id)
 
     def row(self, file_id: str, place: int, text: bytes) -> dict[str, object]:
         """A part as it is stored."""
@@ -119,6 +126,10 @@ class SqlFiles:
         async with self._engine.connect() as connection:
             rows = (await connection.execute(query.order_by(file_parts.c.place))).all()
         return [(row.place, bytes(row.sealed)) for row in rows]
+
+
+def _gone(file_id: str) -> NotFound:
+    return NotFound(f"The file {file_id} is not kept any more; GET /v1/files lists those that are.", code="not_found")
 
 
 def _place(file_id: str, place: int) -> bytes:

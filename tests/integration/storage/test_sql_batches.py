@@ -1,6 +1,7 @@
 """Files and batches in both databases: whole or not there, sealed, one runner's at a time, forgotten in the end."""
 
 import asyncio
+import os
 from collections.abc import AsyncGenerator
 
 import msgspec
@@ -10,10 +11,10 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from gateway.batches.lines import Line, answered
 from gateway.batches.values import INPUT, OUTPUT, Batch, LineResult, Page, Progress, StoredFile, Tokens
-from gateway.errors import BodyTooLarge, Conflict, StateError
+from gateway.errors import BodyTooLarge, Conflict, NotFound, StateError
 from gateway.instants import DAY_US
 from gateway.storage.sql.batches import SqlBatches
-from gateway.storage.sql.files import SqlFiles
+from gateway.storage.sql.files import READ_BYTES, SqlFiles
 from gateway.storage.sql.sealed import Seal
 from gateway.storage.tables import batches, file_parts, files
 from tests.unit.gateway.batches.builders import make_batch
@@ -76,6 +77,18 @@ async def test_a_file_comes_back_as_it_came(engine: AsyncEngine) -> None:
         await whole(stranger, file.id)
 
 
+async def test_a_file_that_is_forgotten_while_it_is_read_does_not_end_as_if_it_were_whole(engine: AsyncEngine) -> None:
+    store, made = stores(engine)
+    await store.write(make_file(expires_at_us=1), parts(os.urandom(READ_BYTES), b"end"), most_bytes=1 << 30)
+    reading = store.read("file-1")
+    assert len(await anext(reading)) == READ_BYTES
+    assert await made.forget(2, DAY_US) == 1
+    with pytest.raises(NotFound, match="file-1 is not kept any more"):
+        await anext(reading)
+    with pytest.raises(NotFound):
+        await whole(store, "file-1")
+
+
 async def test_a_part_moved_to_another_place_does_not_open(engine: AsyncEngine) -> None:
     store, _ = stores(engine)
     await store.write(make_file(), parts(b"one"), most_bytes=10)
@@ -127,9 +140,10 @@ async def test_results_are_stored_once_with_what_has_come_of_the_batch(engine: A
     stored, store = stores(engine)
     await store.create(make_batch(), most_under_way=1)
     [batch] = await store.claim("me", seconds=30, most=1)
-    told = Progress(3, 2, 1, 10, 5, Tokens(1, 2, 3, 4), 7, 1)
-    batch = msgspec.structs.replace(batch, status="in_progress", progress=told)
     found = [result(3), result(1), result(2, is_error=True)]
+    sizes = [len(one.text) for one in found]
+    told = Progress(3, 2, 1, sizes[0] + sizes[1], sizes[2], Tokens(1, 2, 3, 4), 7, 1)
+    batch = msgspec.structs.replace(batch, status="in_progress", progress=told)
     kept = await store.save(batch, found, runner="me", seconds=30)
     assert await store.save(batch, found, runner="me", seconds=30) == kept  # nobody knew that the first came through
     assert kept is not None
@@ -146,7 +160,7 @@ async def test_results_are_stored_once_with_what_has_come_of_the_batch(engine: A
     assert done is not None
     output = await stored.get(TENANT, batch.output_file_id)
     assert output is not None
-    assert (output.purpose, output.size_bytes, output.name) == (OUTPUT, 10, "batch_1_output.jsonl")
+    assert (output.purpose, output.size_bytes, output.name) == (OUTPUT, told.output_bytes, "batch_1_output.jsonl")
     assert await whole(stored, output.id) == result(1).text + result(3).text, "in the order of the lines"
     assert await whole(stored, batch.error_file_id) == result(2, is_error=True).text
     assert not await store.claim("me", seconds=30, most=1), "nothing is left to do"
