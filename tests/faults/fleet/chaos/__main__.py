@@ -36,8 +36,9 @@ def main() -> None:
             (root / "redis").mkdir()
             with RedisServer(root / "redis") as redis:
                 budgets = 4 + int(wanted.seconds / SECONDS_OF_A_BUDGET)
+                postgres = next(servers).directory
                 chaos = run_chaos(
-                    root, next(servers), redis, seed=wanted.seed, seconds=wanted.seconds, budgets=budgets, say=say
+                    root, postgres, redis, seed=wanted.seed, seconds=wanted.seconds, budgets=budgets, say=say
                 )
                 verdict = asyncio.run(chaos)
     finally:

@@ -1,0 +1,160 @@
+"""Batches at workers that share a real PostgreSQL and Redis: whatever stops meanwhile, every line is in its file once,
+and in the books once."""
+
+import asyncio
+import json
+import time
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import asyncpg
+import httpx
+import openai
+import pytest
+from openai.types import Batch
+
+from tests.faults.fleet.replica import Replica, until
+from tests.postgres_server import PostgresServer, empty_postgres
+from tests.redis_server import RedisServer
+from tests.scripted_provider.process import provider_process
+
+pytestmark = [pytest.mark.faults, pytest.mark.integration, pytest.mark.timeout(600)]
+CHATS = "/v1/chat/completions"
+WORKERS = 2
+COUNT = 40
+DOWN_SECONDS = 2.0
+CONFIGURATION = """\
+engine: {{is_enabled: false}}
+simulated_hosted: never
+backends: {{provider: {{base_url: {provider}, provider: openai}}}}
+"""
+
+
+class Fleet:
+    """One gateway of two workers, and its callers."""
+
+    def __init__(self, replica: Replica, postgres: PostgresServer) -> None:
+        self.replica, self.postgres = replica, postgres
+        self.start()
+        self._owner = replica.owner_key()
+
+    def start(self) -> None:
+        self.replica.start()
+        self.replica.wait_until_ready()
+
+    def client(self, team: str) -> openai.OpenAI:
+        """With a new key of this team, known to every worker."""
+        headers = {"authorization": f"Bearer {self._owner}"}
+        made = httpx.post(f"{self.replica.url}/admin/v1/keys", headers=headers, json={"name": team, "team": team})
+        return openai.OpenAI(base_url=f"{self.replica.url}/v1", api_key=made.json()["key"], max_retries=9)
+
+    def rows(self, query: str, *values: object) -> list[asyncpg.Record]:
+        async def fetch() -> list[asyncpg.Record]:
+            connection = await asyncpg.connect(host=self.postgres.directory, user="postgres", database="postgres")
+            try:
+                return await connection.fetch(query, *values)
+            finally:
+                await connection.close()
+
+        return asyncio.run(fetch())
+
+    def booked(self) -> Counter[str]:
+        return Counter(row["request_id"].hex() for row in self.rows("select request_id from entries"))
+
+
+@pytest.fixture(scope="module")
+def fleet(
+    running_postgres: PostgresServer, running_redis: RedisServer, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Fleet]:
+    """At its provider an answer takes 0.4 s."""
+    running_redis.flush()
+    database = asyncio.run(empty_postgres(running_postgres.directory))
+    with provider_process("--first-delay", "0.4") as provider:
+        replica = Replica(
+            tmp_path_factory.mktemp("fleet") / "home",
+            provider=provider,
+            database=database,
+            redis=running_redis.url,
+            workers=WORKERS,
+            configuration=CONFIGURATION,
+        )
+        try:
+            yield Fleet(replica, running_postgres)
+        finally:
+            replica.terminate()
+            replica.wait()
+
+
+def line(number: int) -> dict[str, Any]:
+    body = {"model": "auto", "messages": [{"role": "user", "content": f"hello {number}"}]}
+    return {"custom_id": f"{number}", "method": "POST", "url": CHATS, "body": body}
+
+
+def begun(client: openai.OpenAI, count: int = COUNT) -> Batch:
+    content = b"".join(json.dumps(line(number)).encode() + b"\n" for number in range(count))
+    file = client.files.create(file=("in.jsonl", content), purpose="batch")
+    return client.batches.create(input_file_id=file.id, endpoint=CHATS, completion_window="24h")
+
+
+def completed(client: openai.OpenAI, batch: Batch) -> int:
+    said = client.batches.retrieve(batch.id).request_counts
+    return 0 if said is None else said.completed
+
+
+def answered(client: openai.OpenAI, batch: Batch, count: int = COUNT) -> list[str]:
+    """The requests that its lines were, once it is done: each line is there once, and in its place."""
+    until(lambda: client.batches.retrieve(batch.id).status == "completed", f"{batch.id} is not done")
+    done = client.batches.retrieve(batch.id)
+    assert done.output_file_id is not None
+    answers = [json.loads(one) for one in client.files.content(done.output_file_id).text.splitlines()]
+    assert [one["custom_id"] for one in answers] == [f"{number}" for number in range(count)]
+    assert {one["response"]["status_code"] for one in answers} == {200}
+    assert completed(client, done) == count
+    return [one["response"]["request_id"] for one in answers]
+
+
+def until_booked(fleet: Fleet, before: Counter[str], requests: list[str]) -> None:
+    """Each of them once, and nothing else."""
+    until(lambda: (fleet.booked() - before).total() >= len(requests), "not all are booked")
+    assert fleet.booked() - before == Counter(requests)
+
+
+def test_several_batches_of_two_teams_are_worked_on_by_two_workers(fleet: Fleet) -> None:
+    """There are more of one team than one worker takes on."""
+    red, blue = fleet.client("red"), fleet.client("blue")
+    batches = [(client, begun(client, 12)) for client in (red, red, blue, red, blue, red, red, red)]
+    requests = [one for client, batch in batches for one in answered(client, batch, 12)]
+    until_booked(fleet, Counter(), requests)
+    by_team = "select d.team, count(*) as count from entries e join dimensions d on d.id = e.dimension_id group by 1"
+    assert {row["team"]: row["count"] for row in fleet.rows(by_team)} == {"red": 6 * 12, "blue": 2 * 12}
+    assert len(fleet.rows("select distinct runner from batches")) == WORKERS
+    assert {one.id for one in blue.batches.list()} == {batch.id for client, batch in batches if client is blue}
+
+
+def test_sigterm_lets_lines_end_and_the_next_process_asks_the_others(fleet: Fleet) -> None:
+    client, before = fleet.client("red"), fleet.booked()
+    batch = begun(client)
+    until(lambda: completed(client, batch) >= 10, "lines are answered")
+    fleet.replica.terminate()
+    assert fleet.replica.wait() == 0
+    assert fleet.replica.output.rstrip().endswith("Stopped.")
+    [left] = fleet.rows("select status, runner from batches where id = $1", batch.id)
+    assert tuple(left) == ("in_progress", None)
+    fleet.start()
+    until_booked(fleet, before, answered(client, batch))
+
+
+@pytest.mark.parametrize("least", [0, 10])
+def test_a_database_that_stops_for_a_while_loses_no_line(fleet: Fleet, least: int) -> None:
+    """Before the first line, and in the middle."""
+    client, before = fleet.client("red"), fleet.booked()
+    batch = begun(client)
+    until(lambda: completed(client, batch) >= least, "lines are answered")
+    fleet.postgres.stop()
+    try:
+        time.sleep(DOWN_SECONDS)
+    finally:
+        fleet.postgres.start()
+    until_booked(fleet, before, answered(client, batch))
+    assert "Traceback" not in fleet.replica.output
