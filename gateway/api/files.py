@@ -12,7 +12,7 @@ from gateway.api.callers_key import key_of_caller
 from gateway.api.listed import NAME, After, Listed, listed
 from gateway.batches.bounds import BatchBounds
 from gateway.batches.values import INPUT, FileStore, Page, StoredFile
-from gateway.errors import InvalidRequest, NotFound
+from gateway.errors import BodyTooLarge, InvalidRequest, NotFound
 from gateway.ids import new_request_id
 from gateway.instants import DAY_US, SECOND_US
 from gateway.ledger.entry import tenant_of
@@ -70,10 +70,10 @@ def build_files_router(pipeline: Pipeline, files: FileStore, bounds: BatchBounds
         form = await request.form(max_files=1, max_fields=10)
         try:
             file = _asked(form, owner, pipeline.now_us(), bounds)
-            left = max(0, bounds.most_stored_bytes - await files.stored_bytes(owner))
             content = form["file"]
             assert isinstance(content, UploadFile)
-            return shown(await files.write(file, _parts(content), most_bytes=min(left, bounds.most_file_bytes)))
+            await files.write(file, _parts(content), most_bytes=bounds.most_stored_bytes)
+            return shown(file)
         finally:
             await form.close()
 
@@ -129,7 +129,7 @@ def shown(file: StoredFile) -> dict[str, Any]:
 
 
 def _asked(form: FormData, tenant: str, now_us: int, bounds: BatchBounds) -> StoredFile:
-    """What an upload says of itself. Raises InvalidRequest."""
+    """What an upload says of itself. Raises InvalidRequest, or BodyTooLarge."""
     file, purpose = form.get("file"), form.get("purpose")
     if not isinstance(file, UploadFile):
         raise InvalidRequest("file: send the file's bytes in a part of this name.", param="file")
@@ -142,7 +142,14 @@ def _asked(form: FormData, tenant: str, now_us: int, bounds: BatchBounds) -> Sto
     if (seconds := form.get("expires_after[seconds]")) is not None:
         lasts_us = min(lasts_us, _seconds(seconds) * SECOND_US)
     name = "".join(filter(str.isprintable, file.filename or ""))[:MOST_NAME] or "batch.jsonl"  # PostgreSQL takes no NUL
-    return StoredFile(f"file-{new_request_id()}", tenant, INPUT, name, 0, now_us, now_us + lasts_us)
+    size = file.size or 0
+    if size > bounds.most_file_bytes:
+        raise BodyTooLarge(
+            f"The file is larger than {bounds.most_file_bytes:,} bytes. Send it in several, or raise "
+            "batches.max_file_megabytes in breakeven.yaml.",
+            code="file_too_large",
+        )
+    return StoredFile(f"file-{new_request_id()}", tenant, INPUT, name, size, now_us, now_us + lasts_us)
 
 
 def _seconds(given: object) -> int:

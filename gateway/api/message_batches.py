@@ -1,6 +1,6 @@
 """`/v1/messages/batches`: Anthropic's batches as its clients ask them, kept and worked on as those of `/v1/batches`."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -94,8 +94,8 @@ def build_message_batches_router(
         asked = _parse(without_byte_order_mark(await request.body()), bounds.most_lines)
         owner, now_us = tenant_of(key.team, key.id), pipeline.now_us()
         name, kept_until_us = f"{PREFIX}{new_request_id()}", now_us + bounds.keep_days * DAY_US
-        left = max(0, bounds.most_stored_bytes - await files.stored_bytes(owner))
-        file = File(f"file-{new_request_id()}", owner, INPUT, f"{name}.jsonl", 0, now_us, kept_until_us)
+        size = sum(map(len, _parts(asked)))
+        file = File(f"file-{new_request_id()}", owner, INPUT, f"{name}.jsonl", size, now_us, kept_until_us)
         headers = request.scope["headers"]
         passed_on = {header: text for header, text in parse_passed_on(headers).items() if header in VENDOR_HEADERS}
         batch = Batch(
@@ -112,7 +112,7 @@ def build_message_batches_router(
             asked=Asked(MESSAGES, "24h", None, parse_tags(headers), passed_on),
             progress=Progress(total=len(asked)),
         )
-        await files.write(file, _written(asked), most_bytes=left)
+        await files.write(file, _one_by_one(_parts(asked)), most_bytes=bounds.most_stored_bytes)
         is_made = False
         try:
             is_made = await batches.create(batch)
@@ -229,7 +229,12 @@ def _require_valid(one: _Request, where: str) -> None:
         raise InvalidRequest(f"{where}.params: a batch's answers come whole; leave out stream.", param="requests")
 
 
-async def _written(requests: Sequence[_Request]) -> AsyncIterator[bytes]:
+async def _one_by_one(parts: Iterator[bytes]) -> AsyncIterator[bytes]:
+    for part in parts:
+        yield part
+
+
+def _parts(requests: Sequence[_Request]) -> Iterator[bytes]:
     """As `/v1/batches` has them in a file."""
     part = bytearray()
     for one in requests:

@@ -148,10 +148,9 @@ class FileReader(Protocol):
 class FileStore(FileReader, Protocol):
     """What callers uploaded, and what batches wrote. Nobody finds another tenant's."""
 
-    async def stored_bytes(self, tenant: str) -> int: ...
-
-    async def write(self, file: StoredFile, parts: AsyncIterator[bytes], *, most_bytes: int) -> StoredFile:
-        """Store it whole or not at all; its size is what came. Raises BodyTooLarge beyond `most_bytes`."""
+    async def write(self, file: StoredFile, parts: AsyncIterator[bytes], *, most_bytes: int) -> None:
+        """Store it whole or not at all; `parts` are as long as it says. Raises BodyTooLarge, before the first of them,
+        where its tenant would have more than `most_bytes`, with what it uploads meanwhile."""
         ...
 
     async def get(self, tenant: str, file_id: str) -> StoredFile | None: ...

@@ -379,6 +379,7 @@ files = Table(
     Column("size_bytes", BigInteger),
     Column("created_at_us", BigInteger, nullable=False),
     Column("expires_at_us", BigInteger, nullable=False),
+    Column("reserved_bytes", BigInteger),  # of an upload; until it is whole it has no size
     Index("ix_files_tenant", "tenant", "id"),
     Index("ix_files_expires_at_us", "expires_at_us"),
 )

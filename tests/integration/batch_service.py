@@ -174,9 +174,12 @@ async def lapse(batches: Batches) -> None:
         await connection.execute(update(table).values(runner=None, leased_until_us=0))
 
 
+LARGE = 24 << 20
+
+
 async def large_parts() -> AsyncGenerator[bytes]:
     """More than is read at a time and than a connection holds, and cannot be compressed."""
-    for _ in range(24):
+    for _ in range(LARGE >> 20):
         yield os.urandom(1 << 20)
 
 
@@ -195,11 +198,6 @@ async def lose_parts(batches: Batches) -> None:
     """As if files had been forgotten the moment after they were found."""
     async with batches.database.begin() as connection:
         await connection.execute(delete(file_parts))
-
-
-async def more_than_there_may_be(tenant: str) -> int:
-    """What batches write counts too, and is not refused."""
-    return BOUNDS.most_stored_bytes + 1
 
 
 def counts(batch: Batch) -> tuple[int, int, int]:

@@ -21,6 +21,7 @@ from gateway.routing.fallback import RetryPolicy
 from tests.integration.batch_service import (
     BOUNDS,
     CHATS,
+    LARGE,
     Batches,
     begun,
     briefly,
@@ -31,7 +32,6 @@ from tests.integration.batch_service import (
     large_parts,
     lines,
     lose_parts,
-    more_than_there_may_be,
     opened,
     request,
     until,
@@ -279,7 +279,7 @@ async def test_files_are_kept_as_they_came_and_forgotten_when_told(batches: Batc
 async def test_a_file_that_is_forgotten_while_it_is_downloaded_is_not_taken_for_whole(batches: Batches) -> None:
     """Nor for an empty one, where it was found the moment before."""
     path = "/v1/files/file-1/content"
-    file = StoredFile("file-1", "team red", "batch", "a", 0, 1, 2)
+    file = StoredFile("file-1", "team red", "batch", "a", LARGE, 1, 2)
     await batches.stores.files.write(file, large_parts(), most_bytes=1 << 30)
     async with httpx.AsyncClient(base_url=batches.url, headers={"authorization": f"Bearer {KEY}"}) as client:
         with pytest.raises(httpx.RemoteProtocolError, match="without sending complete message body"):
@@ -307,11 +307,23 @@ async def test_how_much_is_stored_is_bounded(batches: Batches) -> None:
             await client.files.create(file=("a", b"x" * 100_001), purpose="batch")
         assert caught.value.status_code == 413
         await client.files.create(file=("a", b"x" * 100_000), purpose="batch")
-        with pytest.raises(openai.APIStatusError, match=r"larger than 50,000 bytes.*max_stored_megabytes"):
+        with pytest.raises(openai.APIStatusError, match=r"room for 50,000: .*max_stored_megabytes") as caught:
             await client.files.create(file=("a", b"x" * 50_001), purpose="batch")
+        assert (caught.value.status_code, caught.value.code) == (413, "files_full")
         assert len([one async for one in client.files.list()]) == 1, "a refused one leaves nothing"
-        batches.stores.files.stored_bytes = more_than_there_may_be
-        with pytest.raises(openai.APIStatusError, match="larger than 0 bytes"):
+
+
+async def test_what_a_batch_writes_takes_room_and_is_not_refused(batches: Batches) -> None:
+    async with batches.client() as client:
+        batch = await begun(client, request(1))
+        left = BOUNDS.most_stored_bytes - (await client.files.retrieve(batch.input_file_id)).bytes
+        for size in (BOUNDS.most_file_bytes, left - BOUNDS.most_file_bytes):
+            await client.files.create(file=("a", b"x" * size), purpose="batch")
+        async with batches.working():
+            done = await until(client, batch)
+        assert counts(done) == (1, 1, 0)
+        assert len(await lines(client, done.output_file_id)) == 1
+        with pytest.raises(openai.APIStatusError, match="room for 0: "):
             await client.files.create(file=("a", b"x"), purpose="batch")
 
 

@@ -35,7 +35,7 @@ async def test_a_clock_that_is_months_ahead_for_an_hour_forgets_nothing(tmp_path
             make_intent(number, accepted_at_us=now_us() - days * DAY_US) for number, days in ((1, 200), (2, 91))
         )
         await gateway.sink.insert(Batch.of([make_entry(1, intent=old), make_entry(2, intent=young)]))
-        file = StoredFile("file-1", "team red", "batch", "in.jsonl", 0, now_us(), now_us() - DAY_US)
+        file = StoredFile("file-1", "team red", "batch", "in.jsonl", 2, now_us(), now_us() - DAY_US)
         await gateway.stores.files.write(file, _parts(), most_bytes=10)
         steps_us = iter([now_us() - 90 * DAY_US, now_us()])
         gateway.retention_clock = PatientClock(

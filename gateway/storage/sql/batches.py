@@ -21,8 +21,8 @@ from gateway.batches.values import (
 )
 from gateway.clock import now_us
 from gateway.errors import Conflict
-from gateway.instants import DAY_US
-from gateway.storage.database import shared_now_us, writing
+from gateway.instants import HOUR_US
+from gateway.storage.database import BATCHES_LOCK, lock, shared_now_us, writing
 from gateway.storage.rows.interned import insert_or_ignore
 from gateway.storage.sql.audit import append_audit
 from gateway.storage.sql.files import SqlFiles, drop_files, paged
@@ -42,6 +42,7 @@ class SqlBatches:
     async def create(self, batch: Batch, *, most_under_way: int = MOST_UNDER_WAY) -> bool:
         mine = select(func.count()).where(batches.c.tenant == batch.tenant, batches.c.status.in_(UNDER_WAY))
         async with writing(self._engine) as connection:
+            await lock(connection, BATCHES_LOCK)  # two who count at once would both find room for one
             if (await connection.execute(mine)).scalar_one() >= most_under_way:
                 return False
             await connection.execute(batches.insert().values(_row(batch) | {"leased_until_us": 0}))
@@ -147,7 +148,7 @@ class SqlBatches:
     async def forget(self, now_us: int, keep_us: int) -> int:
         forgotten = 0
         needed = select(batches.c.input_file_id).where(batches.c.status.in_(UNDER_WAY))
-        is_broken_off = files.c.size_bytes.is_(None) & (files.c.created_at_us < now_us - DAY_US)
+        is_broken_off = files.c.size_bytes.is_(None) & (files.c.created_at_us < now_us - HOUR_US)
         old = select(files.c.id).where((files.c.expires_at_us < now_us) | is_broken_off, files.c.id.not_in(needed))
         while True:
             async with writing(self._engine) as connection:

@@ -10,7 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from gateway.batches.values import UNDER_WAY, Page, StoredFile
 from gateway.clock import now_us
 from gateway.errors import BodyTooLarge, Conflict, NotFound
-from gateway.storage.database import writing
+from gateway.storage.database import BATCHES_LOCK, lock, writing
 from gateway.storage.sql.sealed import Seal
 from gateway.storage.tables import batches, file_parts, files
 
@@ -26,31 +26,18 @@ class SqlFiles:
         self._seal = seal
         self._now_us = now_us
 
-    async def stored_bytes(self, tenant: str) -> int:
-        query = select(func.coalesce(func.sum(files.c.size_bytes), 0)).where(files.c.tenant == tenant)
-        async with self._engine.connect() as connection:
-            return int((await connection.execute(query)).scalar_one())
-
-    async def write(self, file: StoredFile, parts: AsyncIterator[bytes], *, most_bytes: int) -> StoredFile:
-        async with writing(self._engine) as connection:
-            await connection.execute(
-                files.insert().values(
-                    id=file.id,
-                    tenant=file.tenant,
-                    purpose=file.purpose,
-                    name=file.name,
-                    created_at_us=file.created_at_us,
-                    expires_at_us=file.expires_at_us,
-                )
-            )
+    async def write(self, file: StoredFile, parts: AsyncIterator[bytes], *, most_bytes: int) -> None:
+        await self._reserve(file, most_bytes)
         try:
-            size = await self._write_parts(file.id, parts, most_bytes)
+            size = await self._write_parts(file.id, parts)
+            assert size == file.size_bytes
+            whole = update(files).where(files.c.id == file.id).values(size_bytes=size)
             async with writing(self._engine) as connection:
-                await connection.execute(update(files).where(files.c.id == file.id).values(size_bytes=size))
+                if not (await connection.execute(whole)).rowcount:
+                    raise _gone(file.id)
         except BaseException:
             await asyncio.shield(self._drop(file.id))
             raise
-        return StoredFile(file.id, file.tenant, file.purpose, file.name, size, file.created_at_us, file.expires_at_us)
 
     async def get(self, tenant: str, file_id: str) -> StoredFile | None:
         async with self._engine.connect() as connection:
@@ -99,16 +86,35 @@ class SqlFiles:
         """A part as it is stored."""
         return {"file_id": file_id, "place": place, "sealed": self._seal.close(_place(file_id, place), text)}
 
-    async def _write_parts(self, file_id: str, parts: AsyncIterator[bytes], most_bytes: int) -> int:
+    async def _reserve(self, file: StoredFile, most_bytes: int) -> None:
+        """Its row, which says what it takes before it is whole: uploads that come at once share what is left."""
+        taken = func.sum(func.coalesce(files.c.size_bytes, files.c.reserved_bytes, 0))
+        stored = select(func.coalesce(taken, 0)).where(files.c.tenant == file.tenant)
+        async with writing(self._engine) as connection:
+            await lock(connection, BATCHES_LOCK)
+            left = max(0, most_bytes - int((await connection.execute(stored)).scalar_one()))
+            if file.size_bytes > left:
+                raise BodyTooLarge(
+                    f"This file has {file.size_bytes:,} bytes, and this key's team has room for {left:,}: delete files "
+                    "of it that are not needed any more, or raise batches.max_stored_megabytes in breakeven.yaml.",
+                    code="files_full",
+                )
+            await connection.execute(
+                files.insert().values(
+                    id=file.id,
+                    tenant=file.tenant,
+                    purpose=file.purpose,
+                    name=file.name,
+                    created_at_us=file.created_at_us,
+                    expires_at_us=file.expires_at_us,
+                    reserved_bytes=file.size_bytes,
+                )
+            )
+
+    async def _write_parts(self, file_id: str, parts: AsyncIterator[bytes]) -> int:
         size = place = 0
         async for part in parts:
             size += len(part)
-            if size > most_bytes:
-                raise BodyTooLarge(
-                    f"The file is larger than {most_bytes:,} bytes. Send it in several, or raise "
-                    "batches.max_file_megabytes or batches.max_stored_megabytes in breakeven.yaml.",
-                    code="file_too_large",
-                )
             row = await asyncio.to_thread(self.row, file_id, place, part)
             async with writing(self._engine) as connection:
                 await connection.execute(file_parts.insert().values(row))

@@ -12,7 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from gateway.batches.lines import Line, answered
 from gateway.batches.values import INPUT, OUTPUT, Batch, LineResult, Page, Progress, StoredFile, Tokens
 from gateway.errors import BodyTooLarge, Conflict, NotFound, StateError
-from gateway.instants import DAY_US
+from gateway.instants import DAY_US, HOUR_US
 from gateway.storage.sql.batches import SqlBatches
 from gateway.storage.sql.files import READ_BYTES, SqlFiles
 from gateway.storage.sql.sealed import Seal
@@ -38,8 +38,10 @@ def stores(engine: AsyncEngine, clock: Clock | None = None, secret: bytes = byte
     return made, SqlBatches(engine, made, now_us=now_us)
 
 
-def make_file(name: str = "file-1", *, expires_at_us: int = 1 << 62) -> StoredFile:
-    return StoredFile(name, TENANT, INPUT, "in.jsonl", 0, 1, expires_at_us)
+def make_file(
+    name: str = "file-1", *, size_bytes: int = 3, expires_at_us: int = 1 << 62, tenant: str = TENANT
+) -> StoredFile:
+    return StoredFile(name, tenant, INPUT, "in.jsonl", size_bytes, 1, expires_at_us)
 
 
 async def parts(*given: bytes) -> AsyncGenerator[bytes]:
@@ -63,12 +65,11 @@ async def count(engine: AsyncEngine, column: object) -> int:
 async def test_a_file_comes_back_as_it_came(engine: AsyncEngine) -> None:
     store, _ = stores(engine)
     given = [b"a canary sings " * 100_000, b"", bytes(range(256)) * 9000, b"end"]
-    file = await store.write(make_file(), parts(*given), most_bytes=1 << 30)
-    assert file.size_bytes == len(b"".join(given))
+    file = make_file(size_bytes=len(b"".join(given)))
+    await store.write(file, parts(*given), most_bytes=1 << 30)
     assert await store.get(TENANT, file.id) == file
     assert await store.get("team blue", file.id) is None
     assert await whole(store, file.id) == b"".join(given)
-    assert await store.stored_bytes(TENANT) == file.size_bytes
     async with engine.connect() as connection:
         sealed = (await connection.execute(select(file_parts.c.sealed))).scalars().all()
     assert not any(b"canary" in bytes(one) for one in sealed)
@@ -79,7 +80,8 @@ async def test_a_file_comes_back_as_it_came(engine: AsyncEngine) -> None:
 
 async def test_a_file_that_is_forgotten_while_it_is_read_does_not_end_as_if_it_were_whole(engine: AsyncEngine) -> None:
     store, made = stores(engine)
-    await store.write(make_file(expires_at_us=1), parts(os.urandom(READ_BYTES), b"end"), most_bytes=1 << 30)
+    file = make_file(size_bytes=READ_BYTES + 3, expires_at_us=1)
+    await store.write(file, parts(os.urandom(READ_BYTES), b"end"), most_bytes=1 << 30)
     reading = store.read("file-1")
     assert len(await anext(reading)) == READ_BYTES
     assert await made.forget(2, DAY_US) == 1
@@ -98,7 +100,7 @@ async def test_a_part_moved_to_another_place_does_not_open(engine: AsyncEngine) 
         await whole(store, "file-1")
 
 
-async def test_what_breaks_off_or_is_too_large_leaves_nothing(engine: AsyncEngine) -> None:
+async def test_what_breaks_off_leaves_nothing(engine: AsyncEngine) -> None:
     store, _ = stores(engine)
 
     async def broken() -> AsyncGenerator[bytes]:
@@ -108,9 +110,42 @@ async def test_what_breaks_off_or_is_too_large_leaves_nothing(engine: AsyncEngin
 
     with pytest.raises(ConnectionResetError):
         await store.write(make_file(), broken(), most_bytes=10)
-    with pytest.raises(BodyTooLarge, match="larger than 10 bytes"):
-        await store.write(make_file(), parts(b"12345", b"678901"), most_bytes=10)
     assert (await count(engine, files.c.id), await count(engine, file_parts.c.file_id)) == (0, 0)
+    await store.write(make_file(size_bytes=10), parts(b"1234567890"), most_bytes=10)  # nor does it take room
+
+
+async def test_uploads_that_come_at_once_share_what_there_is_room_for(engine: AsyncEngine) -> None:
+    store, _ = stores(engine)
+    begun, goes_on = asyncio.Event(), asyncio.Event()
+
+    async def slowly() -> AsyncGenerator[bytes]:
+        begun.set()
+        await goes_on.wait()
+        yield b"1234"
+
+    uploading = asyncio.create_task(store.write(make_file("slow", size_bytes=4), slowly(), most_bytes=10))
+    await begun.wait()
+    with pytest.raises(BodyTooLarge, match=r"has 7 bytes, and this key's team has room for 6: .*max_stored_megabytes"):
+        await store.write(make_file(size_bytes=7), parts(b"1234567"), most_bytes=10)
+    await store.write(make_file("blue", tenant="team blue", size_bytes=10), parts(b"1234567890"), most_bytes=10)
+    others = (store.write(make_file(f"file-{n}"), parts(b"one"), most_bytes=10) for n in range(8))
+    refused = [one for one in await asyncio.gather(*others, return_exceptions=True) if one is not None]
+    assert [type(one) for one in refused] == [BodyTooLarge] * 6
+    goes_on.set()
+    await uploading
+    assert len((await store.list(TENANT, NEWEST_FIRST, purpose=None))[0]) == 3
+
+
+async def test_an_upload_that_was_given_up_for_broken_off_is_not_there(engine: AsyncEngine) -> None:
+    store, made = stores(engine)
+
+    async def for_hours() -> AsyncGenerator[bytes]:
+        yield b"one"
+        assert await made.forget(2 * HOUR_US, DAY_US) == 1
+
+    with pytest.raises(NotFound, match="file-1 is not kept"):
+        await store.write(make_file(), for_hours(), most_bytes=10)
+    assert await count(engine, file_parts.c.file_id) == 0
 
 
 async def test_one_runner_at_a_time_has_a_batch(engine: AsyncEngine) -> None:
@@ -193,9 +228,16 @@ async def test_how_many_are_under_way_is_bounded_by_team(engine: AsyncEngine) ->
     assert await store.create(make_batch(id="batch_2"), most_under_way=2)
 
 
+async def test_of_batches_that_are_made_at_once_no_more_are_under_way(engine: AsyncEngine) -> None:
+    _, store = stores(engine)
+    made = await asyncio.gather(*(store.create(make_batch(id=f"batch_{n}"), most_under_way=3) for n in range(10)))
+    assert sorted(made) == [False] * 7 + [True] * 3
+
+
 async def test_what_a_batch_still_reads_is_not_deleted(engine: AsyncEngine) -> None:
     stored, store = stores(engine)
-    file = await stored.write(make_file(), parts(b"one"), most_bytes=10)
+    file = make_file()
+    await stored.write(file, parts(b"one"), most_bytes=10)
     await store.create(make_batch(input_file_id=file.id), most_under_way=1)
     with pytest.raises(Conflict, match="batch_1 still reads this file"):
         await stored.delete(TENANT, file.id)
@@ -211,9 +253,9 @@ async def test_what_is_old_is_forgotten_but_what_is_needed(engine: AsyncEngine) 
     stored, store = stores(engine, clock)
     clock.now_us = 40 * DAY_US
     for number in range(150):  # more than are deleted at a time
-        await stored.write(make_file(f"old-{number}", expires_at_us=39 * DAY_US), parts(b"one"), most_bytes=10)
-    await stored.write(make_file("needed", expires_at_us=39 * DAY_US), parts(b"one"), most_bytes=10)
-    await stored.write(make_file("new", expires_at_us=41 * DAY_US), parts(b"one"), most_bytes=10)
+        await stored.write(make_file(f"old-{number}", expires_at_us=39 * DAY_US), parts(b"one"), most_bytes=1000)
+    await stored.write(make_file("needed", expires_at_us=39 * DAY_US), parts(b"one"), most_bytes=1000)
+    await stored.write(make_file("new", expires_at_us=41 * DAY_US), parts(b"one"), most_bytes=1000)
     await store.create(make_batch(id="batch_a", input_file_id="needed"), most_under_way=9)
     await store.create(make_batch(id="batch_b", created_at_us=9 * DAY_US), most_under_way=9)
     await store.create(make_batch(id="batch_c", created_at_us=11 * DAY_US), most_under_way=9)
@@ -234,7 +276,7 @@ BROKEN_OFF = {"id": "half", "tenant": TENANT, "purpose": INPUT, "name": "x", "ex
 async def test_pages_follow_one_another(engine: AsyncEngine) -> None:
     stored, store = stores(engine)
     for number in range(5):
-        await stored.write(make_file(f"file-{number}"), parts(b"one"), most_bytes=10)
+        await stored.write(make_file(f"file-{number}"), parts(b"one"), most_bytes=1000)
         await store.create(make_batch(id=f"batch_{number}"), most_under_way=9)
     page, has_more = await stored.list(TENANT, Page(2), purpose=None)
     assert ([one.id for one in page], has_more) == (["file-4", "file-3"], True)
