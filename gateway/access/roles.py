@@ -18,6 +18,7 @@ Permission = Literal[
     "audit.read",
     "budgets.write",  # monthly budgets, which warn and stop nothing
     "rules.write",  # put, activate, roll back
+    "batches.write",  # cancel those of whichever team
     "keys.write",  # create, change and revoke
     "bodies.read",  # the stored text of single requests
 ]
@@ -27,7 +28,7 @@ VIEWER: frozenset[Permission] = frozenset(
     {"self.read", "reports.read", "catalogue.read", "operations.read", "rules.read"}
 )
 FINANCE = VIEWER | frozenset[Permission]({"entries.read", "keys.read", "audit.read", "budgets.write"})
-EDITOR = FINANCE | frozenset[Permission]({"rules.write"})
+EDITOR = FINANCE | frozenset[Permission]({"rules.write", "batches.write"})
 OWNER = EDITOR | frozenset[Permission]({"keys.write", "bodies.read"})
 
 PERMISSIONS: Mapping[Role, frozenset[Permission]] = {

@@ -6,6 +6,7 @@ from typing import Any
 from fastapi import APIRouter, Depends
 
 from gateway.api.admin_audit import build_audit_router
+from gateway.api.admin_batches import KeyNames, build_all_batches_router
 from gateway.api.admin_bodies import build_bodies_router
 from gateway.api.admin_budgets import KeysSpent, build_budgets_router
 from gateway.api.admin_entries import build_entries_router
@@ -15,6 +16,7 @@ from gateway.api.admin_notices import NoticeService, build_notices_router
 from gateway.api.admin_operations import OwnEngine, build_operations_router
 from gateway.api.admin_reports import build_reports_router
 from gateway.api.admin_rules import build_rules_router
+from gateway.batches.values import AllBatches
 from gateway.kept_answers.body_keeper import BodyReader
 from gateway.pipeline import Pipeline
 from gateway.pricing.catalogue import PriceBook
@@ -39,6 +41,8 @@ def build_admin_router(
     finance: Sequence[APIRouter],
     entries: EntryStore,
     bodies: BodyReader,
+    batches: AllBatches,
+    key_names: KeyNames,
     budgets: BudgetsService,
     keys_spent: KeysSpent,
     notices: NoticeService,
@@ -55,6 +59,7 @@ def build_admin_router(
         *finance,
         build_entries_router(entries),
         build_bodies_router(bodies),
+        build_all_batches_router(batches, key_names),
         build_rules_router(rules, replay),
         build_keys_router(keys),
         build_budgets_router(budgets, lambda: pipeline.now_us(), keys_spent, pipeline.keys),

@@ -64,6 +64,8 @@ def build_admin(gateway: Gateway) -> APIRouter:
             build_what_if_router(services.what_ifs),
         ),
         bodies=stores.bodies,
+        batches=stores.batches,
+        key_names=stores.reports.key_names,
         entries=stores.entries,
         budgets=standings,
         keys_spent=lambda: spent_by_keys(stores.keys, stores.reports, gateway.pipeline.admission.limits, now_us()),

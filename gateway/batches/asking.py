@@ -36,7 +36,7 @@ MOST_FAILURES: Final = 5
 """Of upstreams, each of which may have cost money."""
 SHORTEST_SECONDS, LONGEST_SECONDS = 1.0, 60.0
 SERVER_ERROR, TOO_MANY_REQUESTS = 500, 429
-COST_HEADER, ID_HEADER = "x-breakeven-cost-usd", "x-breakeven-request-id"
+COST_HEADER, ID_HEADER, MODEL_HEADER = "x-breakeven-cost-usd", "x-breakeven-request-id", "x-breakeven-model"
 
 Answer = Callable[[Incoming, Caller, KeyRecord], Awaitable[None]]
 Refusal = Callable[[BreakevenError, str, str], tuple[int, bytes]]
@@ -137,4 +137,5 @@ class _Sink:
             self._headers[ID_HEADER],
             self._body,
             cost_pico_usd=None if cost is None else parse_usd(cost),
+            model=self._headers.get(MODEL_HEADER),
         )

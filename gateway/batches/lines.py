@@ -138,12 +138,15 @@ class Check:
             self._problems.append(problem)
 
 
-def answered(line: Line, status: int, request_id: str, body: bytes, *, cost_pico_usd: int | None) -> LineResult:
+def answered(
+    line: Line, status: int, request_id: str, body: bytes, *, cost_pico_usd: int | None, model: str | None = None
+) -> LineResult:
     """What came of a line that was asked; `body` is an error's unless the status is 200."""
     response = {"status_code": status, "request_id": request_id, "body": _told(body)}
     is_error = status >= 300
     tokens = NO_TOKENS if is_error else tokens_of(decode_object(body) or {})
-    return _result(line, response, None, is_error=is_error, tokens=tokens, cost_pico_usd=cost_pico_usd)
+    result = _result(line, response, None, is_error=is_error, tokens=tokens, cost_pico_usd=cost_pico_usd)
+    return msgspec.structs.replace(result, model=model)
 
 
 def expired(line: Line) -> LineResult:

@@ -326,4 +326,5 @@ def _with(said: Progress, results: Sequence[LineResult]) -> Progress:
         cost_pico_usd=said.cost_pico_usd + sum(one.cost_pico_usd or 0 for one in answers),
         expired=said.expired + sum(one.is_expired for one in errors),
         unpriced=said.unpriced + sum(one.cost_pico_usd is None for one in answers),
+        models=tuple(sorted({*said.models, *(one.model for one in answers if one.model)})),
     )

@@ -23,6 +23,7 @@ Status = Literal["validating", "failed", "in_progress", "finalizing", "completed
 """OpenAI's. A file is put together line by line here, so that nothing is ever seen `finalizing`."""
 UNDER_WAY: Final[tuple[Status, ...]] = ("validating", "in_progress", "cancelling")
 """The states in which somebody has work to do."""
+ENDED: Final[tuple[Status, ...]] = ("failed", "completed", "expired", "cancelled")
 
 MOST_UNDER_WAY: Final = 100
 """Batches of one tenant."""
@@ -70,7 +71,8 @@ class Tokens(msgspec.Struct, frozen=True):
 
 class Progress(msgspec.Struct, frozen=True):
     """What has come of a batch's lines. `cost_pico_usd` is of answers whose price is known, `unpriced` have none;
-    `expired` are those of the failed ones that were not answered in time."""
+    `expired` are those of the failed ones that were not answered in time. `models` answered, in the order of their
+    names."""
 
     total: int = 0
     completed: int = 0
@@ -81,6 +83,7 @@ class Progress(msgspec.Struct, frozen=True):
     cost_pico_usd: int = 0
     unpriced: int = 0
     expired: int = 0
+    models: tuple[str, ...] = ()
 
     def costs(self) -> dict[str, str | int]:
         """As callers are told."""
@@ -126,6 +129,7 @@ class LineResult(msgspec.Struct, frozen=True):
     tokens: Tokens = Tokens()
     cost_pico_usd: int | None = None
     is_expired: bool = False
+    model: str | None = None
 
 
 class Page(msgspec.Struct, frozen=True):
@@ -187,6 +191,20 @@ class Results(Protocol):
         """Store results with what has come of the batch, and keep it for so many seconds more; with a state in which
         nothing is left to do its files are there. The batch as it is now: somebody may be cancelling it. None, with
         nothing stored, where another runner has it."""
+        ...
+
+
+class AllBatches(Protocol):
+    """Every tenant's, for those who run the gateway."""
+
+    async def recent(
+        self, limit: int, statuses: Sequence[Status] | None = None, *, tenant: str | None = None
+    ) -> Sequence[Batch]:
+        """The newest first; only those in these states, or of this tenant, where any is given."""
+        ...
+
+    async def stop(self, batch_id: str, *, author: str) -> Batch | None:
+        """As `cancel`, of whichever tenant; audited where it was under way."""
         ...
 
 

@@ -96,6 +96,9 @@ async def test_what_failed_is_in_a_file_of_its_own(tmp_path: Path) -> None:
         batch = await begun(client, request(1), request(2), request(3, model="nobody"), request(4))
         done = await until(client, batch)
         good, bad = await lines(client, done.output_file_id), await lines(client, done.error_file_id)
+        [kept] = await batches.stores.batches.recent(9, tenant="team red")
+        assert not await batches.stores.batches.recent(9, tenant="team blue")
+    assert kept.progress.models == ("a",), "that answered"
     assert counts(done) == (4, 2, 2)
     assert [one["custom_id"] for one in good] == ["request-1", "request-4"]
     assert [(one["custom_id"], one["response"]["status_code"]) for one in bad] == [

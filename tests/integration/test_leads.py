@@ -15,6 +15,7 @@ from gateway.config.first_files import write_first_files
 from gateway.config.home import Home, create_home
 from gateway.storage.sql.ledger import SqlLedger
 from gateway.stores import Budget, NewKey
+from tests.unit.gateway.batches.builders import make_batch
 from tests.unit.gateway.ledger.builders import make_entry, make_intent, request_id
 
 pytestmark = pytest.mark.integration
@@ -55,6 +56,8 @@ async def two_teams(tmp_path: Path) -> AsyncGenerator[TwoTeams]:
             await SqlLedger(gateway.database).insert([make_entry(number, intent=intent)])
             _, keys[team] = await stores.keys.create(NewKey(lead, role="lead", team=name), author="test")
             await stores.budgets.set(Budget("team", name, 10**12, "test", 0))
+            batch = make_batch(id=f"batch_{name}", tenant=f"team {name}", key_id=used.record.id, status="completed")
+            await stores.batches.create(batch)
             await stores.budgets.set(Budget("project", project, 10**12, "test", 0))
         _, keys["owner"] = await stores.keys.create(NewKey("all", role="owner"), author="test")
         await gateway.refresh()
@@ -107,6 +110,12 @@ async def test_the_figures_are_those_of_the_team(two_teams: TwoTeams) -> None:
     assert costs["total"]["requests"] == 1
     budgets = (await two_teams.ask("red", "/admin/v1/budgets")).json()["budgets"]
     assert [(one["scope"], one["name"]) for one in budgets] == [("team", "red-team")]
+
+
+async def test_the_batches_are_those_of_the_team(two_teams: TwoTeams) -> None:
+    for whose, ids in (("red", ["batch_red-team"]), ("owner", ["batch_blue-team", "batch_red-team"])):
+        found = (await two_teams.ask(whose, "/admin/v1/batches")).json()["batches"]
+        assert sorted(one["id"] for one in found) == ids
 
 
 async def test_another_teams_request_looks_like_none_and_its_name_is_refused(two_teams: TwoTeams) -> None:

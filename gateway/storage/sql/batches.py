@@ -32,7 +32,7 @@ FORGET_AT_ONCE = 100
 
 
 class SqlBatches:
-    """See gateway.batches.values.BatchStore."""
+    """See gateway.batches.values.BatchStore and AllBatches."""
 
     def __init__(self, engine: AsyncEngine, stored: SqlFiles, *, now_us: Callable[[], int] = now_us) -> None:
         self._engine = engine
@@ -61,11 +61,14 @@ class SqlBatches:
             rows = (await connection.execute(query)).all()
         return [_batch(row) for row in rows[: page.limit]], len(rows) > page.limit
 
-    async def recent(self, limit: int, statuses: Sequence[Status] | None = None) -> Sequence[Batch]:
-        """Of every tenant, the newest first; only those in these states where any are given."""
+    async def recent(
+        self, limit: int, statuses: Sequence[Status] | None = None, *, tenant: str | None = None
+    ) -> Sequence[Batch]:
         query = select(batches).order_by(batches.c.created_at_us.desc(), batches.c.id).limit(limit)
         if statuses is not None:
             query = query.where(batches.c.status.in_(statuses))
+        if tenant is not None:
+            query = query.where(batches.c.tenant == tenant)
         async with self._engine.connect() as connection:
             return [_batch(row) for row in (await connection.execute(query)).all()]
 
@@ -77,7 +80,6 @@ class SqlBatches:
             return await self._cancelled(connection, _batch(found))
 
     async def stop(self, batch_id: str, *, author: str) -> Batch | None:
-        """As `cancel`, of whichever tenant; audited where it was under way."""
         async with writing(self._engine) as connection:
             found = await _locked(connection, batch_id)
             if found is None:

@@ -1,6 +1,6 @@
 """The real routers over stores in memory, for tests of the admin API."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection, Mapping
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
@@ -43,6 +43,7 @@ from tests.memory_ledger import MemoryLedger
 from tests.unit.gateway.api.memory_stores import (
     NOW_US,
     PEPPER,
+    MemoryAllBatches,
     MemoryAudit,
     MemoryBodies,
     MemoryBudgets,
@@ -124,6 +125,7 @@ class AdminRig:
         self.rules_store = MemoryRules()
         self.entries = MemoryEntries()
         self.bodies = MemoryBodies()
+        self.batches = MemoryAllBatches()
         self.applied: list[tuple[RulesDocument, str]] = []
         self.ring = KeyRing(PEPPER)
         self.replayed: list[RulesDocument] = []
@@ -162,6 +164,8 @@ class AdminRig:
                 ),
                 entries=self.entries,
                 bodies=self.bodies,
+                batches=self.batches,
+                key_names=self._key_names,
                 budgets=BudgetsService(MemoryBudgets(), OneSum(), _no_outlook, self._refresh, now_us=lambda: NOW_US),
                 keys_spent=self._keys_spent,
                 notices=NoticeService(self._notices, has_webhook=True, shares_per_mille=(800, 1000), forecast=True),
@@ -182,6 +186,9 @@ class AdminRig:
 
     async def _notices(self) -> NoticeState:
         return self.told
+
+    async def _key_names(self, key_ids: Collection[str]) -> Mapping[str, str]:
+        return {one.record.id: one.record.name for one in self.keys.listed if one.record.id in key_ids}
 
     async def _keys_spent(self) -> list[KeySpent]:
         return self.spent_by_key

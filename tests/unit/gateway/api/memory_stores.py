@@ -4,8 +4,11 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import msgspec
+
 from gateway.access.keys import KeyRecord, ReplacedSecret, hash_key
 from gateway.access.rotation import NewSecret, OldSecret, Rotation
+from gateway.batches.values import Batch, Status
 from gateway.economics.traffic import HourlyTraffic
 from gateway.errors import Conflict
 from gateway.instants import moment_of
@@ -203,6 +206,25 @@ class MemoryBodies:
     async def read(self, request_id: str, *, reader: str) -> Bodies | None:
         self.readers.append(reader)
         return self.stored.get(request_id)
+
+
+class MemoryAllBatches:
+    """AllBatches, and who stopped which."""
+
+    def __init__(self) -> None:
+        self.batches: list[Batch] = []
+        self.stopped: list[tuple[str, str]] = []
+
+    async def recent(
+        self, limit: int, statuses: Sequence[Status] | None = None, *, tenant: str | None = None
+    ) -> Sequence[Batch]:
+        found = [one for one in self.batches if statuses is None or one.status in statuses]
+        return [one for one in found if tenant in (None, one.tenant)][:limit]
+
+    async def stop(self, batch_id: str, *, author: str) -> Batch | None:
+        self.stopped.append((batch_id, author))
+        found = next((one for one in self.batches if one.id == batch_id), None)
+        return None if found is None else msgspec.structs.replace(found, status="cancelling")
 
 
 class MemoryAudit:

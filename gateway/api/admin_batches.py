@@ -1,0 +1,105 @@
+"""`/admin/v1/batches`: every team's requests that can wait, how far they are, what they cost; one is cancelled."""
+
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Path, Query
+from pydantic import BaseModel
+
+from gateway.api.admin_guard import Caller, OnlyTeam, needs
+from gateway.api.listed import NAME
+from gateway.batches.values import ENDED, UNDER_WAY, AllBatches, Batch, LineProblem, Status
+from gateway.errors import NotFound
+from gateway.ledger.entry import tenant_of
+from gateway.money import format_usd
+
+KeyNames = Callable[[Collection[str]], Awaitable[Mapping[str, str]]]
+State = Literal["under_way", "ended"]
+STATUSES: Mapping[State | None, tuple[Status, ...] | None] = {None: None, "under_way": UNDER_WAY, "ended": ENDED}
+TEAM = tenant_of("", "")
+
+
+class BatchRow(BaseModel):
+    """One batch now. `cost_usd` is of its answers so far, without the `answers_without_price`; `models` gave them.
+    `key` made it, and belonged to `team` then. `ended_at_us` is null while it is under way; `problem` is the first that
+    its file has, where it failed for that."""
+
+    id: str
+    status: Status
+    endpoint: str
+    team: str | None
+    key_id: str
+    key: str | None
+    total: int
+    completed: int
+    failed: int
+    models: list[str]
+    cost_usd: str
+    answers_without_price: int
+    created_at_us: int
+    deadline_us: int
+    ended_at_us: int | None
+    problem: str | None
+
+
+class BatchRows(BaseModel):
+    batches: list[BatchRow]
+
+
+def build_all_batches_router(batches: AllBatches, key_names: KeyNames) -> APIRouter:
+    """The paths below `/batches`."""
+    router = APIRouter(prefix="/batches", tags=["admin: batches"])
+
+    async def shown(*found: Batch) -> list[BatchRow]:
+        names = await key_names({one.key_id for one in found})
+        return [_row(one, names.get(one.key_id)) for one in found]
+
+    @router.get("", openapi_extra=needs("entries.read", or_lead=True))
+    async def list_batches(  # pyright: ignore[reportUnusedFunction]
+        only_team: OnlyTeam,
+        state: Annotated[State | None, Query()] = None,
+        limit: Annotated[int, Query(ge=1, le=1000)] = 50,
+    ) -> BatchRows:
+        """Batches, the newest first."""
+        tenant = None if only_team is None else tenant_of(only_team, "")
+        return BatchRows(batches=await shown(*await batches.recent(limit, STATUSES[state], tenant=tenant)))
+
+    @router.post("/{batch_id}/cancel", openapi_extra=needs("batches.write"))
+    async def cancel(  # pyright: ignore[reportUnusedFunction]
+        batch_id: Annotated[str, Path(pattern=NAME)], caller: Caller
+    ) -> BatchRow:
+        """Ask no more of a batch's requests. What was answered stays in its output file."""
+        batch = await batches.stop(batch_id, author=caller.name)
+        if batch is None:
+            raise NotFound(f"There is no batch {batch_id!r}.", code="batch_not_found")
+        [row] = await shown(batch)
+        return row
+
+    return router
+
+
+def _row(batch: Batch, key: str | None) -> BatchRow:
+    said = batch.progress
+    return BatchRow(
+        id=batch.id,
+        status=batch.status,
+        endpoint=batch.asked.endpoint,
+        team=batch.tenant.removeprefix(TEAM) if batch.tenant.startswith(TEAM) else None,
+        key_id=batch.key_id,
+        key=key,
+        total=said.total,
+        completed=said.completed,
+        failed=said.failed,
+        models=list(said.models),
+        cost_usd=format_usd(said.cost_pico_usd),
+        answers_without_price=said.unpriced,
+        created_at_us=batch.created_at_us,
+        deadline_us=batch.deadline_us,
+        ended_at_us=batch.times_us.get(batch.status) if batch.status in ENDED else None,
+        problem=_problem(batch.problems[0]) if batch.problems else None,
+    )
+
+
+def _problem(problem: LineProblem) -> str:
+    """Not its sentence: that quotes the file."""
+    return problem.code if problem.line is None else f"{problem.code} in line {problem.line}"
