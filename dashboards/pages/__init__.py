@@ -11,6 +11,7 @@ from dashboards.gateway_client import GatewayClient
 from dashboards.pages import (
     audit,
     backends,
+    batches,
     break_even,
     budgets,
     explorer,
@@ -39,6 +40,7 @@ PAGES = (
     PageSpec("/budgets", "Budgets", "Finance", ("reports.read", TEAM), budgets.build),
     PageSpec("/requests", "Requests", "Finance", ("entries.read", TEAM), requests.build_list, has_period=True),
     PageSpec("/request", "One request", "", ("entries.read", TEAM), request.build_one),
+    PageSpec("/batches", "Batches", "Finance", ("entries.read", TEAM), batches.build),
     PageSpec("/rules", "Routing rules", "Routing", ("rules.read",), rules.build),
     PageSpec("/try", "Try it", "Routing", ("rules.read",), try_it.build),
     PageSpec("/models", "Models and prices", "Routing", ("catalogue.read",), models.build),

@@ -23,6 +23,7 @@ PAGES = {
     "budgets": "/budgets",
     "requests": "/requests",
     "request": "/requests?status=completed",
+    "batches": "/batches",
     "rules": "/rules",
     "rules-form": "/rules?view=form",
     "models": "/models",

@@ -1,5 +1,6 @@
 """What admins and finance change in a real Chromium: rules as text and as a form, budgets, keys, what-ifs."""
 
+import json
 from decimal import Decimal
 
 import httpx
@@ -171,6 +172,50 @@ def test_a_budget_is_removed_only_once_that_was_confirmed(browser: webdriver.Chr
     assert "to be removed" in names(), "asked, not done"
     button(browser, "Remove it").click()
     patient(browser).until(lambda _: "to be removed" not in names())
+
+
+def test_a_batch_is_cancelled_only_once_that_was_confirmed(browser: webdriver.Chrome, running: Running) -> None:
+    go(browser, running, "/batches")
+    see(browser, "A first batch")
+    batch = begin_batch(running, "cancel <me>")
+
+    def status() -> str:
+        return running.ask(f"/v1/batches/{batch}", running.month.app_key)["status"]
+
+    patient(browser).until(lambda _: status() == "in_progress")
+    go(browser, running, "/batches")
+    row = browser.find_element(By.CSS_SELECTOR, "tbody tr").text
+    assert all(said in row for said in (batch, "in progress", "0 of 1"))
+    button(browser, "Cancel").click()
+    see(browser, "Choose the batch to cancel.")
+    browser.find_element(By.CSS_SELECTOR, "input[aria-label='Batch to cancel']").send_keys(batch)
+    patient(browser).until(lambda one: one.find_element(By.CSS_SELECTOR, "[role=option]")).click()
+    button(browser, "Cancel").click()
+    see(browser, "its answers so far are kept")
+    assert status() == "in_progress", "asked, not done"
+    button(browser, "Cancel the batch").click()
+    patient(browser).until(lambda _: status() == "cancelled")
+    go(browser, running, "/batches")
+    see(browser, "No batch is under way")
+    assert "cancelled" in browser.find_element(By.CSS_SELECTOR, "tbody tr").text
+    go(browser, running, "/audit")
+    record = browser.find_element(By.CSS_SELECTOR, "tbody tr").text
+    assert all(said in record for said in ("demo-owner", "batch.cancel", batch))
+
+
+def begin_batch(running: Running, said: str) -> str:
+    """Its name. There is no model here that could answer it."""
+    body = {"model": "auto", "messages": [{"role": "user", "content": said}]}
+    line = {"custom_id": "1", "method": "POST", "url": "/v1/chat/completions", "body": body}
+    with httpx.Client(
+        base_url=f"{running.gateway}/v1",
+        headers={"authorization": f"Bearer {running.month.app_key}"},
+        timeout=120,
+        trust_env=False,
+    ) as client:
+        file = client.post("/files", files={"file": json.dumps(line).encode()}, data={"purpose": "batch"}).json()
+        asked = {"input_file_id": file["id"], "endpoint": line["url"]}
+        return client.post("/batches", json=asked).raise_for_status().json()["id"]
 
 
 @pytest.mark.parametrize("path", ["/budgets", "/budgets?find=research"])

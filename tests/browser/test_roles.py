@@ -58,7 +58,7 @@ def test_a_lead_walks_through_the_books_of_its_team(chromium: webdriver.Chrome, 
     see(chromium, "Every group")
     assert urlsplit(chromium.current_url).path == "/ui/explorer", "what it may not see it is not led to"
     pages = [one.text for one in chromium.find_elements(By.CSS_SELECTOR, "a.be-nav")]
-    assert pages == ["Explorer", "Budgets", "Requests", "Models and prices", "Keys"]
+    assert pages == ["Explorer", "Budgets", "Requests", "Batches", "Models and prices", "Keys"]
     go(chromium, running, "/explorer?by=team")
     groups = [one.text for one in chromium.find_elements(By.CSS_SELECTOR, "tbody tr td:first-child")]
     assert groups == ["research", "Total"]
@@ -66,6 +66,7 @@ def test_a_lead_walks_through_the_books_of_its_team(chromium: webdriver.Chrome, 
     for path, said in (
         ("/budgets", "your team"),
         ("/requests", "Prompts and answers are not stored"),
+        ("/batches", "No batches yet"),
         ("/keys", "the lead"),
     ):
         go(chromium, running, path)

@@ -1,0 +1,171 @@
+"""Requests that can wait: how far each batch is, what it costs so far, and for whom it may be cancelled."""
+
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import Any
+
+from nicegui import ui
+
+from dashboards import display, markup
+from dashboards.form_problem import form_problem
+from dashboards.frame import View, confirm, grid, html, panel, refusal
+from dashboards.gateway_client import GatewayRefused, GatewayUnreachable
+from dashboards.markup import Cell, Column
+
+BATCHES = "/admin/v1/batches"
+DAYS = 30
+"""What a report is about where it is asked of no other time."""
+MOST_UNDER_WAY, MOST_ENDED = 200, 50
+TONES = {"completed": "good", "failed": "bad", "expired": "bad", "cancelled": "muted", "cancelling": "warn"}
+FIRST_BATCH = """\
+# requests.jsonl, a request on each line:
+{{"custom_id": "1", "method": "POST", "url": "/v1/chat/completions", "body": \
+{{"model": "auto", "messages": [{{"role": "user", "content": "Say hello."}}]}}}}
+
+curl {gateway}/v1/files -H "Authorization: Bearer $KEY" -F purpose=batch -F file=@requests.jsonl
+curl {gateway}/v1/batches -H "Authorization: Bearer $KEY" -H "Content-Type: application/json" \\
+  -d '{{"input_file_id": "FILE", "endpoint": "/v1/chat/completions", "completion_window": "24h"}}'"""
+COLUMNS = (
+    Column("Batch"),
+    Column("Status"),
+    Column("Done", title="answered or failed, of all of its requests"),
+    Column("Failed", is_number=True),
+    Column("Models", title="that gave its answers so far"),
+    Column("Team"),
+    Column("Key", title="that made it, and whose budget and rates apply"),
+    Column("Cost", is_dollars=True, title="of its answers so far"),
+    Column("Started"),
+)
+
+
+async def build(view: View) -> None:
+    """Those that somebody waits for, then those that are over, and what all of them cost."""
+    under_way = (await view.gateway.get(BATCHES, state="under_way", limit=MOST_UNDER_WAY))["batches"]
+    ended = (await view.gateway.get(BATCHES, state="ended", limit=MOST_ENDED))["batches"]
+    if not under_way and not ended:
+        html(no_batches(view))
+        return
+    total = (await view.gateway.get("/admin/v1/reports/costs", by="model", tag="batch"))["total"]
+    with panel("Under way", "Newest first, times in UTC. Costs are of the answers so far."):
+        if total["requests"]:
+            html(spent(total))
+        html(batch_table(under_way) if under_way else markup.message("No batch is under way", "All have ended."))
+        if view.session.may("batches.write"):
+            _canceller(view, under_way)
+    if ended:
+        with panel("Ended", "Newest first, times in UTC. Their answers are in files, which the key's team can read."):
+            html(batch_table(ended))
+            if len(ended) == MOST_ENDED:
+                html(f'<p class="be-note be-hint">The newest {MOST_ENDED}.</p>')
+
+
+def no_batches(view: View) -> str:
+    """How one is sent."""
+    return markup.message(
+        "No batches yet",
+        "Requests that nobody waits for can be sent in a file. They are asked when the model that they should go to "
+        "has room, and cost less where that is your own engine.",
+    ) + (
+        '<section class="be-panel"><h2>A first batch</h2><p class="be-note">Put an app\'s key in place of '
+        "<code>$KEY</code>, and the <code>id</code> that the first command answers in place of <code>FILE</code>. The "
+        "clients of OpenAI and Anthropic have batches too, and work as they are.</p>"
+        f'<pre class="be-secret" tabindex="0">{escape(FIRST_BATCH.format(gateway=view.gateway.url))}</pre></section>'
+    )
+
+
+def spent(total: Mapping[str, Any]) -> str:
+    """Of all batches, as the ledger has it: with what was asked again, and what nobody got an answer to."""
+    said = f"{markup.counted(total['requests'], 'request')} of batches in {DAYS} days: {display.spend(total)}"
+    without = total["unpriced_requests"]
+    said += f", without {without:,} whose price is unknown" if without else ""
+    href = f"explorer?by=model&tag=batch&period={DAYS}d"
+    return f'<p class="be-sum">{escape(markup.unbroken(said))}. <a href="{escape(href)}">By model</a></p>'
+
+
+def batch_table(rows: Sequence[Mapping[str, Any]]) -> str:
+    """All of them under way, or all ended."""
+    is_ended = rows[0]["ended_at_us"] is not None
+    last = Column("Ended") if is_ended else Column("Ends by", title="what is not answered until then has expired")
+    cells = [
+        [
+            Cell(one["id"], tone="be-clip", title=f"{one['id']}: {one['endpoint']}"),
+            _status(one),
+            done(one),
+            Cell(display.count(one["failed"]), tone="bad" if one["failed"] else ""),
+            ", ".join(one["models"]) or display.UNKNOWN,
+            one["team"] or "none",
+            Cell(one["key"] or one["key_id"], title=one["key_id"]),
+            cost(one),
+            _moment(one["created_at_us"]),
+            _moment(one["ended_at_us"] if is_ended else one["deadline_us"]),
+        ]
+        for one in rows
+    ]
+    caption = "Batches that have ended" if is_ended else "Batches under way"
+    return markup.table([*COLUMNS, last], cells, caption=caption)
+
+
+def _status(one: Mapping[str, Any]) -> Cell:
+    tone = f"be-nowrap {TONES.get(one['status'], '')}".strip()
+    return Cell(one["status"].replace("_", " "), tone=tone, title=one["problem"] or "")
+
+
+def done(one: Mapping[str, Any]) -> Cell:
+    """A bar and its numbers; before its file was looked through nobody knows of how many."""
+    if not one["total"]:
+        return Cell(display.UNKNOWN, tone="muted")
+    count, tone = one["completed"] + one["failed"], "warn" if one["failed"] else "good"
+    share = count / one["total"]
+    title = f"{display.share(share, places=0)}: {one['completed']:,} answered, {one['failed']:,} failed"
+    return Cell(f"{count:,} of {one['total']:,}", tone=tone, title=title, bar=share)
+
+
+def cost(one: Mapping[str, Any]) -> Cell:
+    """What no answer of it has a price for is not $0."""
+    without = one["answers_without_price"]
+    if not without:
+        return Cell(one["cost_usd"])
+    title = f"without {markup.counted(without, 'answer')} whose price is unknown"
+    return Cell("unknown" if without == one["completed"] else one["cost_usd"], tone="warn", title=title)
+
+
+def _moment(at_us: int) -> Cell:
+    """To the minute; the whole of it to whoever points at it."""
+    return Cell(_minute(at_us), tone="be-nowrap", title=display.moment(at_us))
+
+
+def _canceller(view: View, under_way: Sequence[Mapping[str, Any]]) -> None:
+    """Choose one, confirm, and no more of it is asked."""
+    listed = {one["id"]: _label(one) for one in under_way if one["status"] != "cancelling"}
+    if not listed:
+        return
+    problem = html("")
+    with grid("be-filters"):
+        chosen = ui.select(listed, label="Batch to cancel", with_input=True).props("dense outlined")
+        chosen.style("min-width: 15rem")
+        button = ui.button("Cancel").props("no-caps outline color=negative")
+
+    async def cancel() -> None:
+        try:
+            await view.gateway.post(f"{BATCHES}/{chosen.value}/cancel")
+        except (GatewayRefused, GatewayUnreachable) as error:
+            problem.set_content(refusal(view, error))
+            return
+        ui.navigate.to("/batches")
+
+    def ask_first() -> None:
+        if chosen.value is None:
+            problem.set_content(form_problem(ValueError("Choose the batch to cancel.")))
+            return
+        asked = f"Cancel {listed[str(chosen.value)]}? No more of its requests are asked; its answers so far are kept."
+        confirm(asked, "Cancel the batch", cancel)
+
+    button.on_click(ask_first)
+
+
+def _label(one: Mapping[str, Any]) -> str:
+    return f"{one['key'] or one['key_id']}, {_minute(one['created_at_us'])}: {one['id']}"
+
+
+def _minute(at_us: int) -> str:
+    return display.short_moment(at_us).rpartition(":")[0]
