@@ -42,7 +42,8 @@ async def build_list(view: View) -> None:
     with panel(
         "Requests",
         f"Times in UTC, {ORDERS[order]} first. Prompts and answers are not stored. Grey models are simulated. "
-        "Costs are as booked at settlement; one that was corrected since stands beside it.",
+        "Costs are as booked at settlement; one that was corrected since stands beside it"
+        + (", and decides which is dearest." if order == "cost" else "."),
     ):
         if total is not None:
             html(f'<p class="be-sum">{escape(markup.unbroken(in_all(total)))}</p>')

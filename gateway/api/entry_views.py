@@ -27,7 +27,7 @@ class EntryFilter(BaseModel):
     tag: str | None = Field(default=None, max_length=64)
     status: Status | None = None
     order: EntryOrder = Field(
-        default="newest", description="All but the newest: the largest first, by the cost as booked at settlement"
+        default="newest", description="All but the newest: the largest first; by cost, as it is with its corrections"
     )
     before: str | None = Field(default=None, max_length=64, description="Request id of the last row of the page before")
     limit: int = Field(default=50, ge=1, le=500)

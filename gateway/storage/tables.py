@@ -141,6 +141,8 @@ def _rollup(name: str, unit: str) -> Table:
 
     Costs leave out `unpriced_requests`; lower bounds are complete, upper bounds leave out `unbounded_requests`. Of the
     unpriced ones `priced_later_requests` got a price by a correction. The two sketches are histograms: see sketch.py.
+    Of none of the row's requests is a figure above the `largest` one, corrections included, as long as they take all of
+    them into account: `ranked` is how many requests and corrections do.
     """
     return Table(
         name,
@@ -176,6 +178,10 @@ def _rollup(name: str, unit: str) -> Table:
         Column("file_searches", BigInteger, nullable=False, server_default="0"),
         Column("other_tool_calls", BigInteger, nullable=False, server_default="0"),
         Column("priced_later_requests", BigInteger, nullable=False, server_default="0"),
+        Column("largest_pico_usd", BigInteger, nullable=False, server_default="0"),
+        Column("largest_total_us", BigInteger, nullable=False, server_default="0"),
+        Column("largest_first_token_us", BigInteger, nullable=False, server_default="0"),
+        Column("ranked", BigInteger, nullable=False, server_default="0"),
         sqlite_with_rowid=False,
     )
 

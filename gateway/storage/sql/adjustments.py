@@ -4,6 +4,7 @@ import operator
 import time
 from collections.abc import Callable, Mapping, Sequence, Set
 from itertools import accumulate, pairwise
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from sqlalchemy import func, select
@@ -15,7 +16,8 @@ from gateway.storage.rows.entry_rows import COST_FIELDS
 from gateway.storage.rows.interned import insert_or_ignore
 from gateway.storage.sql.audit import append_audit
 from gateway.storage.sums.add_to_rollups import add_to_rollups
-from gateway.storage.sums.rollup import HOUR_US, SKETCHES, SUMS
+from gateway.storage.sums.corrections import CORRECTED_COST
+from gateway.storage.sums.rollup import HOUR_US, LARGEST, RANKED, SKETCHES, SUMS
 from gateway.storage.tables import adjustments, dimensions, entries, hourly
 from gateway.stores import Adjustment, Difference
 
@@ -41,7 +43,7 @@ class SqlAdjustments:
                 chunk = batch[start : start + CHUNK]
                 places = await _places(connection, {bytes.fromhex(one.request_id) for one in chunk})
                 rows = _rows(chunk, places, at_us, author)
-                new = await _insert_new(connection, rows, {key for key, place in places.items() if place.is_unpriced})
+                new = await _insert_new(connection, rows, places)
                 booked += len(new)
                 amount += sum(row["amount_pico_usd"] for row in new)
             if booked:
@@ -111,13 +113,14 @@ class SqlAdjustments:
 
 
 class _Place(NamedTuple):
-    """Where a request stands in the sums, and how often its price was corrected. `is_unpriced`: it has none yet, by a
-    correction either."""
+    """Where a request stands in the sums, how often its price was corrected, what it costs by now. `is_unpriced`: it
+    has no price yet, by a correction either."""
 
     hour: int
     dimension_id: int
     corrections: int
     is_unpriced: bool
+    cost_pico_usd: int
 
 
 async def _places(connection: AsyncConnection, numbers: Set[bytes]) -> dict[bytes, _Place]:
@@ -129,10 +132,10 @@ async def _places(connection: AsyncConnection, numbers: Set[bytes]) -> dict[byte
     )
     is_unpriced = entries.c.list_pico_usd.is_(None)
     columns = (entries.c.request_id, entries.c.accepted_at_us, entries.c.dimension_id, corrections, is_unpriced)
-    found = await connection.execute(select(*columns).where(entries.c.request_id.in_(numbers)))
+    found = await connection.execute(select(*columns, CORRECTED_COST).where(entries.c.request_id.in_(numbers)))
     return {
-        bytes(number): _Place(at_us // HOUR_US, dimension_id, count, bool(unpriced) and not count)
-        for number, at_us, dimension_id, count, unpriced in found
+        bytes(number): _Place(at_us // HOUR_US, dimension_id, count, bool(unpriced) and not count, int(cost))
+        for number, at_us, dimension_id, count, unpriced, cost in found
     }
 
 
@@ -167,7 +170,7 @@ def _identity(row: Mapping[str, Any]) -> tuple[bytes, str, str]:
 
 
 async def _insert_new(
-    connection: AsyncConnection, rows: Sequence[dict[str, Any]], unpriced: Set[bytes]
+    connection: AsyncConnection, rows: Sequence[dict[str, Any]], places: Mapping[bytes, _Place]
 ) -> list[dict[str, Any]]:
     """Those that were not booked before; they are in the sums then."""
     if not rows:
@@ -177,7 +180,7 @@ async def _insert_new(
     inserted = await connection.execute(insert.returning(*booked), rows)
     identities = {(bytes(row["request_id"]), row["kind"], row["reference"]) for row in inserted.mappings()}
     new = [row for row in rows if _identity(row) in identities]
-    await connection.run_sync(add_to_rollups, _sums(new, unpriced))
+    await connection.run_sync(add_to_rollups, _sums(new, places))
     return new
 
 
@@ -226,15 +229,24 @@ def _shares(amount_pico_usd: int, groups: Sequence[_Group]) -> dict[tuple[int, i
     return {place: share for place, share in shares.items() if share}
 
 
-def _sums(rows: Sequence[dict[str, Any]], unpriced: Set[bytes] = frozenset()) -> dict[tuple[int, int], dict[str, Any]]:
+def _sums(
+    rows: Sequence[dict[str, Any]], places: Mapping[bytes, _Place] = MappingProxyType({})
+) -> dict[tuple[int, int], dict[str, Any]]:
+    """What the rows add, where the requests among them stood in `places`."""
     sums: dict[tuple[int, int], dict[str, Any]] = {}
-    without_price = set(unpriced)
+    without_price = {number for number, place in places.items() if place.is_unpriced}
+    costs = {number: place.cost_pico_usd for number, place in places.items()}
     for row in rows:
-        nothing = {**dict.fromkeys(SUMS, 0), **dict.fromkeys(SKETCHES, b"")}
+        nothing = {**dict.fromkeys((*SUMS, *LARGEST, RANKED), 0), **dict.fromkeys(SKETCHES, b"")}
         one = sums.setdefault((row["hour"], row["dimension_id"]), nothing)
         one["adjusted_requests"] += 1
-        if row["kind"] == "reprice" and row["request_id"] in without_price:
-            one["priced_later_requests"] += 1
-            without_price.remove(row["request_id"])
+        one[RANKED] += 1
         one["adjustment_pico_usd"] += row["amount_pico_usd"]
+        if (number := row.get("request_id")) is None:
+            continue
+        if row["kind"] == "reprice" and number in without_price:
+            one["priced_later_requests"] += 1
+            without_price.remove(number)
+        costs[number] += row["amount_pico_usd"]
+        one["largest_pico_usd"] = max(one["largest_pico_usd"], costs[number])
     return {key: sums[key] for key in sorted(sums)}

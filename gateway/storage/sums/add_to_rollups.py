@@ -6,12 +6,12 @@ from itertools import chain
 from operator import itemgetter
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, CursorResult, Dialect, Table, bindparam
+from sqlalchemy import Connection, CursorResult, Dialect, Table, bindparam, func
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.dialects.postgresql import asyncpg
 from sqlalchemy.dialects.sqlite import pysqlite
 
-from gateway.storage.sums.rollup import SKETCHES, SUMS, Rows, by_day
+from gateway.storage.sums.rollup import LARGEST, RANKED, SKETCHES, SUMS, Rows, by_day
 from gateway.storage.sums.sketch import merged
 from gateway.storage.tables import daily, hourly
 
@@ -84,7 +84,9 @@ def _statements_of(table: Table, dialect_name: str) -> _Statements:
     dialect: Dialect = asyncpg.dialect() if dialect_name == "postgresql" else pysqlite.dialect()
     insert: Any = (postgresql if dialect_name == "postgresql" else sqlite).insert(table)
     unit = table.columns[0]
-    sums = {name: table.c[name] + insert.excluded[name] for name in SUMS}
+    larger = func.greatest if dialect_name == "postgresql" else func.max
+    sums = {name: table.c[name] + insert.excluded[name] for name in (*SUMS, RANKED)}
+    sums |= {name: larger(table.c[name], insert.excluded[name]) for name in LARGEST}
     place = (unit == bindparam("at"), table.c.dimension_id == bindparam("of"))
     return _Statements(
         _raw(insert.on_conflict_do_update(index_elements=[unit.name, "dimension_id"], set_=sums), dialect),

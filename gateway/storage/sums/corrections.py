@@ -6,6 +6,7 @@ from sqlalchemy import BigInteger, ColumnElement, Subquery, and_, case, exists, 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway.instants import HOUR_US
+from gateway.storage.rows.entry_rows import COST_COLUMNS
 from gateway.storage.sums.filters import conditions
 from gateway.storage.sums.periods import Cut
 from gateway.storage.sums.rollup import SUMS
@@ -26,6 +27,10 @@ IS_FIRST_PRICE: ColumnElement[bool] = and_(
     ),
 )
 """Of a correction beside its request: it gave a price to what had none."""
+_amounts = select(func.sum(_earlier.c.amount_pico_usd)).where(_earlier.c.request_id == entries.c.request_id)
+_paid = [func.coalesce(entries.c[name], 0) for name in COST_COLUMNS if name != "list_pico_usd"]
+CORRECTED_COST: ColumnElement[int] = sum(_paid, func.coalesce(_amounts.scalar_subquery(), literal(0, BigInteger)))
+"""Of a request, with all that was booked since; of one whose price is not known to this day 0."""
 FIGURES: dict[str, ColumnElement[Any]] = {
     "adjusted_requests": literal(1),
     "priced_later_requests": case((IS_FIRST_PRICE, 1), else_=0),

@@ -7,7 +7,7 @@ from typing import Any
 
 from gateway.instants import HOUR_US
 from gateway.ledger.entry import Entry
-from gateway.storage.rows.bounded import finite, money
+from gateway.storage.rows.bounded import finite, micros, money
 from gateway.storage.rows.dimension import Dimension
 from gateway.storage.rows.entry_rows import COST_COLUMNS, FIGURES, TOKEN_FIELDS, TOOL_FIELDS, EntryRows, Figures
 from gateway.storage.rows.paid_parts import PaidPart
@@ -30,6 +30,11 @@ SUMS = (
     "priced_later_requests",
     "adjustment_pico_usd",
 )
+LARGEST = ("largest_pico_usd", "largest_total_us", "largest_first_token_us")
+"""What no single request is above, corrections included; RANKED is how many requests and corrections they know of."""
+RANKED = "ranked"
+PAID = slice(FIGURES.index(COST_COLUMNS[0]), FIGURES.index("list_pico_usd"))
+TOTAL_US = FIGURES.index("total_us")
 SKETCHES = ("time_to_first_token_sketch", "decode_sketch")
 
 
@@ -37,15 +42,20 @@ SKETCHES = ("time_to_first_token_sketch", "decode_sketch")
 class Rollup:
     """The sums of one hour and dimension, growing."""
 
-    sums: dict[str, int] = field(default_factory=lambda: dict.fromkeys(SUMS, 0))
+    sums: dict[str, int] = field(default_factory=lambda: dict.fromkeys((*SUMS, RANKED), 0))
+    largest_pico_usd: int = 0
+    largest_total_us: int = 0
     first_token_seconds: list[float] = field(default_factory=list[float])
     decode_speeds: list[float] = field(default_factory=list[float])
 
-    def add(self, entries: Sequence[Entry], figures: Iterable[Figures]) -> None:
+    def add(self, entries: Sequence[Entry], figures: Sequence[Figures]) -> None:
         """Entries, and each one's figures as `figures_of` tells them."""
         for name, total in zip(FIGURES, map(_sum, zip(*figures, strict=True)), strict=True):
             self.sums[name] += total
         self.sums["requests"] += len(entries)
+        self.sums[RANKED] += len(entries)
+        self.largest_pico_usd = max(self.largest_pico_usd, *[_sum(one[PAID]) for one in figures])
+        self.largest_total_us = max(self.largest_total_us, *[one[TOTAL_US] or 0 for one in figures])
         for entry in entries:
             self._add_bounds(entry)
             if (first := finite(entry.time_to_first_token_seconds)) is not None:
@@ -80,6 +90,9 @@ class Rollup:
     def row(self) -> dict[str, Any]:
         return {
             **self.sums,
+            "largest_pico_usd": self.largest_pico_usd,
+            "largest_total_us": self.largest_total_us,
+            "largest_first_token_us": micros(max(self.first_token_seconds, default=0.0)),
             "time_to_first_token_sketch": sketch(self.first_token_seconds),
             "decode_sketch": sketch(self.decode_speeds),
         }
@@ -114,5 +127,8 @@ def by_day(hours: Rows) -> Rows:
     for (hour, dimension_id), row in hours.items():
         day = days.setdefault((hour // DAY_HOURS, dimension_id), {})
         for name, value in row.items():
-            day[name] = day[name] + value if name in day else value
+            if name not in day:
+                day[name] = value
+            else:
+                day[name] = max(day[name], value) if name in LARGEST else day[name] + value
     return {key: days[key] for key in sorted(days)}

@@ -7,16 +7,17 @@ from typing import Any
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from sqlalchemy import Connection, inspect
+from sqlalchemy import Connection, Row, inspect, select
 
 from gateway.errors import StateError
+from gateway.ledger.entry import Cost
 from gateway.reports.reprice_service import REASONS
 from gateway.storage.database import migrate, open_database
 from gateway.storage.schema import present_revision
 from gateway.storage.sql.adjustments import SqlAdjustments
 from gateway.storage.sql.ledger import SqlLedger
 from gateway.storage.sql.reports import SqlReports
-from gateway.storage.tables import metadata
+from gateway.storage.tables import daily, hourly, metadata
 from gateway.stores import Adjustment
 from gateway.sums import Dimension, SumsQuery
 from tests.unit.gateway.ledger.builders import make_entry, make_intent
@@ -124,4 +125,32 @@ async def test_first_prices_of_an_older_database_are_counted(database_url: str) 
     await migrate(database_url)
     assert [await SqlReports(engine).sums(query) for query in queries] == before
     assert [sum(row.priced_later_requests for row in rows) for rows in before] == [7, 7, 7]
+    await engine.dispose()
+
+
+async def test_the_largest_figures_of_an_older_database_are_found(database_url: str) -> None:
+    """Corrections included, as the ledger keeps them itself."""
+    await migrate(database_url)
+    engine = open_database(database_url)
+    numbers = range(0, 100_000, 10_000)
+    made = [
+        make_entry(
+            n, intent=make_intent(n * 1_000_000), cost=Cost(input_pico_usd=n, output_pico_usd=7, list_pico_usd=9)
+        )
+        for n in numbers
+    ]
+    await SqlLedger(engine).insert([*made, make_entry(5, intent=make_intent(5), cost=None)])
+    batch = [Adjustment(one.intent.request_id, "refund", "credit-7", 10**9, "late") for one in made[:3]]
+    assert await SqlAdjustments(engine).book(batch, author="ada") == len(batch)
+
+    async def rows() -> list[Row[Any]]:
+        async with engine.connect() as connection:
+            found = [await connection.execute(select(one).order_by(*one.primary_key)) for one in (hourly, daily)]
+            return [row for one in found for row in one]
+
+    before = await rows()
+    await migrate(database_url, "0018")
+    await migrate(database_url)
+    assert await rows() == before
+    assert {row.largest_pico_usd for row in before} >= {10**9 + 20_007, 90_007}
     await engine.dispose()

@@ -3,12 +3,13 @@
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 import pytest
+from sqlalchemy import delete, update
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from gateway.instants import microseconds as us
@@ -20,6 +21,7 @@ from gateway.storage.sql.audit import SqlAuditLog
 from gateway.storage.sql.entries import SqlEntries
 from gateway.storage.sql.ledger import SqlLedger
 from gateway.storage.sql.reports import SqlReports
+from gateway.storage.tables import daily, entries, hourly
 from gateway.stores import Adjustment, AdjustmentKind, EntryOrder, EntryStore
 from gateway.sums import Dimension, ReportStore, SumsQuery
 from tests.unit.gateway.ledger.builders import make_entry, make_intent, make_local_entry, request_id
@@ -415,3 +417,61 @@ async def test_the_largest_come_first_and_those_without_the_figure_last(
     assert figures == sorted((figure(one) for one in [*stored, without] if one.intent.team == "ads"), reverse=True)
     few = await SqlEntries(engine).find(Wanted(team="ads", order=order, limit=3))
     assert [figure(one) for one in few] == figures[:3]
+
+
+def dearest_first(entries: list[Entry], corrections: Mapping[str, int]) -> list[str]:
+    """By what each costs with its corrections; of equals, and of those that cost nothing, the newest first."""
+
+    def key(entry: Entry) -> tuple[int, int, str]:
+        number = entry.intent.request_id
+        cost = (entry.cost.total_pico_usd if entry.cost is not None else 0) + corrections.get(number, 0)
+        return max(cost, 0), entry.intent.accepted_at_us, number
+
+    return [entry.intent.request_id for entry in sorted(entries, key=key, reverse=True)]
+
+
+@pytest.mark.parametrize("team", ["ads", None])
+@pytest.mark.parametrize("limit", [1, 10, 500])
+async def test_the_dearest_are_those_with_their_corrections(
+    engine: AsyncEngine, stored: list[Entry], team: str | None, limit: int
+) -> None:
+    """One that a correction made cheaper gives way to others; one that got its first price later is among them."""
+    asked = [entry for entry in stored if team in (None, entry.intent.team)]
+    [first, second, *_] = dearest_first(asked, {})
+    unpriced = [entry.intent.request_id for entry in asked if entry.cost is None]
+    batch = [
+        Adjustment(first, "refund", "credit-7", -(10**12), "outage"),
+        Adjustment(second, "reprice", "v2", 1, "known"),
+        Adjustment(second, "reprice", "v3", 10**12, "known"),
+        *(Adjustment(number, "reprice", "v2", 10**9 * (at + 1), "known") for at, number in enumerate(unpriced)),
+    ]
+    assert await SqlAdjustments(engine).book(batch, author="ada") == len(batch)
+    corrections: dict[str, int] = {}
+    for one in batch:
+        corrections[one.request_id] = corrections.get(one.request_id, 0) + one.amount_pico_usd
+    found = await SqlEntries(engine).find(Wanted(team=team, order="cost", limit=limit))
+    assert [one.intent.request_id for one in found] == dearest_first(asked, corrections)[:limit]
+
+
+async def test_the_dearest_are_found_though_a_replica_of_an_older_version_wrote_them(
+    engine: AsyncEngine, stored: list[Entry]
+) -> None:
+    """Which knows nothing of the largest figures of an hour: those stay as they were, or nothing."""
+    async with engine.begin() as connection:
+        for table in (hourly, daily):
+            await connection.execute(update(table).values(largest_pico_usd=0, ranked=0))
+    found = await SqlEntries(engine).find(Wanted(order="cost", limit=20))
+    assert [one.intent.request_id for one in found] == dearest_first(stored, {})[:20]
+
+
+async def test_the_dearest_of_a_period_are_of_it_alone(engine: AsyncEngine, stored: list[Entry]) -> None:
+    since, until = START + timedelta(hours=20, minutes=30), START + timedelta(days=2, minutes=10)
+    inside = [entry for entry in stored if us(since) <= entry.intent.accepted_at_us < us(until)]
+    found = await SqlEntries(engine).find(Wanted(since=since, until=until, order="cost", limit=500))
+    assert [one.intent.request_id for one in found] == dearest_first(inside, {})
+
+
+async def test_hours_whose_requests_are_forgotten_are_not_looked_into(engine: AsyncEngine, stored: list[Entry]) -> None:
+    async with engine.begin() as connection:
+        await connection.execute(delete(entries))
+    assert await SqlEntries(engine).find(Wanted(order="cost")) == []
