@@ -5,9 +5,9 @@ from collections.abc import AsyncIterator
 from typing import Annotated, Any, Protocol
 
 from fastapi import APIRouter, Query, Response
-from fastapi.responses import StreamingResponse
 
 from gateway.api.admin_guard import OnlyTeam, narrowed, needs
+from gateway.api.begun import Streamed
 from gateway.errors import InvalidRequest, StateError
 from gateway.reports.forecast_views import DailyQuery, ForecastQuery
 from gateway.reports.tables import MEDIA_TYPES, Format, PagedTable, ReportTable, encode, file_of
@@ -131,7 +131,7 @@ async def paged(name: str, table: PagedTable, form: Format) -> Response:
             yield await asyncio.to_thread(file.page, page)
         yield await asyncio.to_thread(file.end)
 
-    return StreamingResponse(pieces(), media_type=MEDIA_TYPES[form], headers=_named(name, form))
+    return Streamed(pieces(), media_type=MEDIA_TYPES[form], headers=_named(name, form))
 
 
 def _named(name: str, form: Format) -> dict[str, str]:

@@ -1,11 +1,28 @@
-"""An answer that is never held whole."""
+"""Answers that are never held whole: what fails before their first byte can be told, and what fails later shows."""
 
+import logging
 from collections.abc import AsyncIterator
+
+from fastapi.responses import StreamingResponse
+from starlette.types import Send
+
+from gateway.errors import BreakevenError
+
+log = logging.getLogger(__name__)
+
+
+class Streamed(StreamingResponse):
+    """Where it breaks off, its connection is closed before its end, so that nobody takes it for whole."""
+
+    async def stream_response(self, send: Send) -> None:
+        try:
+            await super().stream_response(send)
+        except BreakevenError as error:
+            log.warning("an answer that had begun was cut off: %s", error)
 
 
 async def begun(parts: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """The same parts. What fails before the first is raised here, and can be told as an error; what fails later cuts
-    the answer off, which shows: its end is missing."""
+    """The same parts. What fails before the first is raised here."""
     first = await anext(parts, None)
 
     async def all_of_it() -> AsyncIterator[bytes]:

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Path, Query, Request
 from fastapi.responses import StreamingResponse
 from starlette.datastructures import FormData, UploadFile
 
-from gateway.api.begun import begun
+from gateway.api.begun import Streamed, begun
 from gateway.api.callers_key import key_of_caller
 from gateway.api.listed import NAME, After, Listed, listed
 from gateway.batches.bounds import BatchBounds
@@ -108,7 +108,7 @@ def build_files_router(pipeline: Pipeline, files: FileStore, bounds: BatchBounds
         file = await found(request, file_id)
         headers = {"content-length": str(file.size_bytes)}
         content = await begun(files.read(file.id))
-        return StreamingResponse(content, media_type="application/octet-stream", headers=headers)
+        return Streamed(content, media_type="application/octet-stream", headers=headers)
 
     return router
 

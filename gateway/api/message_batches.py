@@ -11,7 +11,7 @@ from backends.endpoints.messages_events import messages_error
 from backends.formats.json_objects import Fields, decode_object, part_of
 from backends.protocol import VENDOR_HEADERS
 from gateway.api.batches import BatchId, require_room
-from gateway.api.begun import begun
+from gateway.api.begun import Streamed, begun
 from gateway.api.callers_key import key_of_caller
 from gateway.api.listed import NAME
 from gateway.api.token_path import parse_passed_on, parse_tags
@@ -165,7 +165,7 @@ def build_message_batches_router(
             raise NotFound(f"{batch.id} has not ended yet, so it has no results.", code="not_found")
         done = await batches.done_lines(batch)
         lines = _results(files, batch, done, most_line_bytes=bounds.most_line_bytes)
-        return StreamingResponse(await begun(lines), media_type="application/x-jsonl")
+        return Streamed(await begun(lines), media_type="application/x-jsonl")
 
     return router
 

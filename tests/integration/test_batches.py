@@ -279,7 +279,9 @@ async def test_files_are_kept_as_they_came_and_forgotten_when_told(batches: Batc
             await client.files.content(kept.id)
 
 
-async def test_a_file_that_is_forgotten_while_it_is_downloaded_is_not_taken_for_whole(batches: Batches) -> None:
+async def test_a_file_that_is_forgotten_while_it_is_downloaded_is_not_taken_for_whole(
+    batches: Batches, caplog: pytest.LogCaptureFixture
+) -> None:
     """Nor for an empty one, where it was found the moment before."""
     path = "/v1/files/file-1/content"
     file = StoredFile("file-1", "team red", "batch", "a", LARGE, 1, 2)
@@ -288,6 +290,8 @@ async def test_a_file_that_is_forgotten_while_it_is_downloaded_is_not_taken_for_
         with pytest.raises(httpx.RemoteProtocolError, match="without sending complete message body"):
             await download(batches.url + path, KEY, lambda: batches.stores.batches.forget(3, DAY_US))
         assert (await client.get("/v1/files")).json()["data"] == []
+        assert "an answer that had begun was cut off: The file file-1 is not kept any more" in caplog.text
+        assert "Traceback" not in caplog.text
         await batches.stores.files.write(file, large_parts(), most_bytes=1 << 30)
         await lose_parts(batches)
         answer = await client.get(path)
