@@ -50,13 +50,19 @@ async def build(view: View) -> None:
         if total["requests"]:
             html(spent(total))
         html(batch_table(under_way) if under_way else markup.message("No batch is under way", "All have ended."))
+        _hint(under_way, MOST_UNDER_WAY)
         if view.session.may("batches.write"):
             _canceller(view, under_way)
     if ended:
         with panel("Ended", "Newest first, times in UTC. Their answers are in files, which the key's team can read."):
             html(batch_table(ended))
-            if len(ended) == MOST_ENDED:
-                html(f'<p class="be-note be-hint">The newest {MOST_ENDED}.</p>')
+            _hint(ended, MOST_ENDED)
+
+
+def _hint(rows: Sequence[Mapping[str, Any]], most: int) -> None:
+    """That there may be more."""
+    if len(rows) == most:
+        html(f'<p class="be-note be-hint">The newest {most}; <code>breakeven batches list</code> shows more.</p>')
 
 
 def no_batches(view: View) -> str:
