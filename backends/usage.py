@@ -1,15 +1,29 @@
 """What a call consumed, in our own token classes. Every wire format is normalised to this; money is unknown here."""
 
 from dataclasses import dataclass
+from typing import Final, NamedTuple
 
 import msgspec
+
+
+class Units(NamedTuple):
+    """What models are billed by that are not billed by their tokens: images that they drew, audio that they listened
+    to, characters that they read aloud. Counted too where tokens are what is billed."""
+
+    images: int = 0
+    audio_milliseconds: int = 0
+    characters: int = 0
+
+
+NO_UNITS: Final = Units()
 
 
 class Usage(msgspec.Struct, frozen=True):
     """Token counts of one call; a decision makes one for every candidate, a replay millions, so it is quick to make.
 
-    `input_tokens` contains cached reads and cache writes; `output_tokens` contains reasoning. Nothing is counted
-    twice by adding the parts to the whole. `is_estimated` says that the provider did not report the numbers.
+    `input_tokens` contains cached reads and cache writes; `output_tokens` contains reasoning, audio and images.
+    Nothing is counted twice by adding the parts to the whole. `is_estimated` says that the provider did not report the
+    numbers.
     """
 
     input_tokens: int = 0
@@ -21,6 +35,7 @@ class Usage(msgspec.Struct, frozen=True):
     audio_input_tokens: int = 0
     audio_output_tokens: int = 0
     image_input_tokens: int = 0
+    image_output_tokens: int = 0
     service_tier: str | None = None
     is_estimated: bool = False
     web_searches: int = 0
@@ -29,6 +44,7 @@ class Usage(msgspec.Struct, frozen=True):
     """The same, in files that it keeps."""
     other_tool_calls: int = 0
     """Calls of its other tools (code interpreters, images, ...) whose bill no answer tells."""
+    units: Units = NO_UNITS
 
 
 @dataclass(frozen=True, slots=True)

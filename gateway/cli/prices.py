@@ -23,7 +23,7 @@ from gateway.errors import ConfigurationError
 from gateway.instants import microseconds, start_of_day_us
 from gateway.money import format_usd
 from gateway.pricing.catalogue import ModelPrices, PriceBook, ProviderPrices
-from gateway.pricing.price_figures import figures, tool_figures
+from gateway.pricing.price_figures import figures, is_each, tool_figures
 from gateway.pricing.price_update import Change, append, compare, describe
 from gateway.pricing.price_yaml import decimal_text
 from gateway.reports.reprice_service import RepricedModel, RepriceQuery, Repricing, reprice_period
@@ -52,13 +52,14 @@ def list_prices(provider: OneProvider = None, as_json: AsJson = False) -> None:
     if as_json:
         return print_json({"version": book.version, "models": [summary(*row) for row in rows]})
     table = Table(
-        "provider", "model", "input", "cached", "output", "discount", "from",
-        title=f"List prices {book.version}, USD per million tokens; your discount is off all of them",
+        "provider", "model", "input", "cached", "output", "fees", "discount", "from",
+        title=f"List prices {book.version}, USD per million tokens (fees: each); your discount is off all of them",
     )  # fmt: skip
     for name, model, prices in rows:
         text, discount = dict(figures(prices)), f"{decimal_text(100 * prices.discount)}%" if prices.discount else ""
+        fees = ", ".join(f"{usd} {figure}" for figure, usd in text.items() if is_each(figure))
         table.add_row(
-            name, model, text["input"], text.get("cached_input", ""), text["output"], discount, prices.from_date
+            name, model, text["input"], text.get("cached_input", ""), text["output"], fees, discount, prices.from_date
         )
     return show_table(table)
 
@@ -226,8 +227,8 @@ def summary(provider: str, model: str, prices: ModelPrices) -> dict[str, Any]:
         "source": prices.source,
         "note": prices.note,
         "discount": decimal_text(prices.discount),
-        "usd_per_mtok": dict(figures(prices)),
-        "usd_each": dict(tool_figures(prices)),
+        "usd_per_mtok": {name: text for name, text in figures(prices) if not is_each(name)},
+        "usd_each": {name: text for name, text in (*figures(prices), *tool_figures(prices)) if is_each(name)},
     }
 
 
@@ -252,7 +253,9 @@ def shown(change: Change) -> Iterator[str]:
         yield from describe(change)
     elif change.after is not None:
         yield from (
-            f"{name} {text}" for name, text in figures(change.after) if name in ("input", "cached_input", "output")
+            f"{name} {text}"
+            for name, text in figures(change.after)
+            if name in ("input", "cached_input", "output") or is_each(name)
         )
 
 

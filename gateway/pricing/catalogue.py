@@ -1,7 +1,7 @@
 """What each hosted model costs and since when: dated, append-only values. Reads no file and no clock.
 
 Every rate is integer pico-USD per token. A rate of None has no price of its own: cached and written, audio and image
-input then cost as input does, 1 h writes as 5 min writes, reasoning and audio output as output.
+input then cost as input does, 1 h writes as 5 min writes, reasoning, audio and image output as output.
 """
 
 import hashlib
@@ -32,6 +32,7 @@ class Rates:
     audio_input: int | None = None
     audio_output: int | None = None
     image_input: int | None = None
+    image_output: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +98,9 @@ class ModelPrices:
 
     `discount` is the negotiated share off every class and fee (0.1 is ten per cent less; negative is a surcharge).
     `web_search_pico_usd` and `file_search_pico_usd` are for each search that the provider makes; None where no price is
-    known.
+    known. Models that are billed by the piece have a price for each image that they draw, second of audio that they
+    listen to or character that they read aloud, beside their tokens, which then mostly cost nothing;
+    `least_audio_milliseconds` are billed of a recording that is shorter.
     """
 
     ladder: Ladder
@@ -108,6 +111,10 @@ class ModelPrices:
     per_request_pico_usd: int = 0
     web_search_pico_usd: int | None = None
     file_search_pico_usd: int | None = None
+    per_image_pico_usd: int | None = None
+    per_audio_second_pico_usd: int | None = None
+    per_character_pico_usd: int | None = None
+    least_audio_milliseconds: int = 0
     off_peak: OffPeak | None = None
     discount: Fraction = Fraction(0)
     note: str = ""

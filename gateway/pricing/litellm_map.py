@@ -27,7 +27,16 @@ PROVIDERS = {
     "fireworks_ai-embedding-models": "fireworks_ai",
 }
 """litellm's provider names and ours. It has no OpenRouter prices; those come from genai-prices."""
-MODES = ("chat", "responses", "embedding")
+BY_THE_PIECE = {
+    "image_generation": ("per_image_pico_usd", ("output_cost_per_image", "input_cost_per_image")),
+    "audio_transcription": ("per_audio_second_pico_usd", ("input_cost_per_second",)),
+    "audio_speech": ("per_character_pico_usd", ("input_cost_per_character",)),
+}
+"""By mode: what may be billed by the piece, and where the map says for how much. A model that has token prices too is
+billed by those: the other figure is what they come to, as its provider reckons."""
+MODES = ("chat", "responses", "embedding", *BY_THE_PIECE, "moderation")
+FREE_MODES = ("moderation",)
+"""Of which a price of zero is one: their providers say that they charge nothing."""
 SERVICES = {"batches": "batch", "flex": "flex", "priority": "priority"}
 SURCHARGES = ("fast", "us")
 """Of Anthropic's: for faster answers, and for such as are computed in one country."""
@@ -41,7 +50,10 @@ CLASSES = {
     "input_cost_per_audio_token": "audio_input",
     "output_cost_per_audio_token": "audio_output",
     "input_cost_per_image_token": "image_input",
+    "output_cost_per_image_token": "image_output",
 }
+PIXELS = re.compile(r"\d-x-\d|^(?:low|medium|high|standard|hd)/")
+"""In a name that is no model's but a size or quality of its pictures."""
 FIELD = re.compile(
     rf"(?P<name>{'|'.join(sorted(CLASSES, key=len, reverse=True))})"
     rf"(?:_above_(?P<above>\d+)k_tokens)?(?:_(?P<service>{'|'.join(SERVICES)}))?"
@@ -51,18 +63,22 @@ Classes = dict[str, int]
 
 
 def parse_litellm_map(text: str, *, as_of: date, source: str) -> dict[str, dict[str, ModelPrices]]:
-    """Provider -> model -> prices, for chat and embedding models that are priced and not retired by `as_of`.
+    """Provider -> model -> prices, for models of MODES that are priced and not retired by `as_of`.
 
-    A model that costs nothing at all is left out: not knowing a price must not read as free.
+    A model that costs nothing at all is left out, but for FREE_MODES: not knowing a price must not read as free. So is
+    one whose images cost what their size and quality say: no one figure is their price.
     """
     found: dict[str, dict[str, ModelPrices]] = {}
     # Of two entries for one model, the one under the provider's own prefix wins: it is sorted last.
-    for name, fields in sorted(json.loads(text, parse_float=Decimal).items(), key=lambda item: "/" in item[0]):
+    models = sorted(json.loads(text, parse_float=Decimal).items(), key=lambda item: "/" in item[0])
+    by_size = frozenset(name.rpartition("/")[2] for name, _ in models if PIXELS.search(name))
+    for name, fields in models:
         provider = PROVIDERS.get(fields.get("litellm_provider"))
         if provider is None or not is_current(name, fields, as_of):
             continue
         prices = parse_fields(fields, from_us=start_of_day_us(as_of.replace(day=1)), source=source)
-        if prices is not None:
+        is_by_size = name.rpartition("/")[2] in by_size
+        if prices is not None and not (is_by_size and prices.per_image_pico_usd is not None):
             found.setdefault(provider, {})[model_name(name, str(fields["litellm_provider"]))] = prices
     return found
 
@@ -78,9 +94,20 @@ def is_current(name: str, fields: Fields, as_of: date) -> bool:
     retired = fields.get("deprecation_date")
     if fields.get("mode") not in MODES or (retired and date.fromisoformat(retired) <= as_of):
         return False
+    if fields["mode"] in BY_THE_PIECE and (PIXELS.search(name) or not is_asked_whole(name, fields)):
+        return False
     # Fireworks: only full names reach its API. Fine-tunes and size classes name no model that can be called.
     return not name.startswith(("ft:", "together-ai-", "fireworks-ai-")) and (
         not name.startswith("fireworks_ai/") or name.startswith("fireworks_ai/accounts/")
+    )
+
+
+def is_asked_whole(name: str, fields: Fields) -> bool:
+    """Whether such a model has an endpoint that takes one request. Fireworks bills images by their steps, under figures
+    that the map calls token prices."""
+    endpoints = fields.get("supported_endpoints")
+    return not name.startswith("fireworks_ai/") and (
+        endpoints is None or any(path.startswith(("/v1/images/", "/v1/audio/")) for path in endpoints)
     )
 
 
@@ -88,9 +115,13 @@ def parse_fields(fields: Fields, *, from_us: int, source: str) -> ModelPrices | 
     """One model's prices, or None when it has none."""
     tables = by_table(fields)
     standard = tables.get(("", 0), {})
-    if not standard.get("input") and not standard.get("output"):
-        return None
-    base = {"input": standard.get("input", 0), "output": standard.get("output", 0), **standard}
+    by_the_piece: dict[str, int] = {}
+    if not any(standard.values()):
+        by_the_piece = piece_price(fields)
+        if not by_the_piece and not is_free(fields, standard):
+            return None
+    drawn = standard.get("image_output", 0)  # of models that only draw it is the one price of what they say
+    base = {"input": standard.get("input", 0), "output": drawn, **standard}
     ladder = ladder_of(base, {above: table for (service, above), table in tables.items() if above and not service})
     services = {SERVICES[name]: service_of(name, base, ladder, tables) for name in SERVICES if (name, 0) in tables}
     services |= surcharges_of(fields)
@@ -100,7 +131,22 @@ def parse_fields(fields: Fields, *, from_us: int, source: str) -> ModelPrices | 
         source=source,
         services=services,
         off_peak=off_peak_of(fields.get("off_peak_pricing"), ladder),
+        per_image_pico_usd=by_the_piece.get("per_image_pico_usd"),
+        per_audio_second_pico_usd=by_the_piece.get("per_audio_second_pico_usd"),
+        per_character_pico_usd=by_the_piece.get("per_character_pico_usd"),
     )
+
+
+def piece_price(fields: Fields) -> dict[str, int]:
+    """The price of an image, a second or a character under its name in ModelPrices; empty where there is none."""
+    name, places = BY_THE_PIECE.get(fields["mode"], ("", ()))
+    found = (fields.get(place) for place in places)
+    usd = next((value for value in found if isinstance(value, int | Decimal) and value), None)
+    return {} if usd is None else {name: per_token(Decimal(usd))}
+
+
+def is_free(fields: Fields, standard: Classes) -> bool:
+    return fields["mode"] in FREE_MODES and set(standard) == {"input", "output"}
 
 
 def surcharges_of(fields: Fields) -> dict[str, Service]:

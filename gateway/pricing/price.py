@@ -3,7 +3,8 @@
 PricingError            the caller stores the cost as not known and raises an alert; never $0
 ├── MalformedUsage      the token classes contradict each other
 ├── UnknownServiceTier  the response names a service tier that has no price
-└── UnknownToolPrice    the provider's own tools worked for the answer, and what that costs is not known
+├── UnknownToolPrice    the provider's own tools worked for the answer, and what that costs is not known
+└── UnknownUnitPrice    images, seconds or characters are billed, and their price, or their number, is not known
 
 Money is integer pico-USD. A rate is a whole number of pico-dollars per token, so a class is exact; where a multiplier
 (batch, discount) leaves a fraction of a pico-dollar, each class is rounded half-even, once, after all multipliers.
@@ -16,16 +17,17 @@ from itertools import pairwise
 from operator import attrgetter
 from typing import Literal
 
-from backends.usage import Usage
+from backends.usage import NO_UNITS, Units, Usage
 from gateway.ledger.entry import Cost
 from gateway.pricing.catalogue import Ladder, ModelPrices, Rates
 
 ToolKind = Literal["web_search", "file_search", "other", "free"]
 """Tools that a provider runs; `other` are those whose bill no answer tells."""
 SECONDS_PER_HOUR = 3600
+MILLISECONDS_PER_SECOND = 1000
 ONE = Fraction(1)
 ROUNDING_SLACK_PICO_USD = 3
-"""Four classes and a fee, each rounded by at most half a pico-dollar, may exceed their rounded sum by this."""
+"""Four classes and fees, each rounded by at most half a pico-dollar, may exceed their rounded sum by this."""
 
 
 class PricingError(ValueError):
@@ -44,11 +46,16 @@ class UnknownToolPrice(PricingError):
     """The catalogue does not say what a search costs there, or another tool ran, whose bill no answer tells."""
 
 
+class UnknownUnitPrice(PricingError):
+    """No tokens tell what the images, seconds or characters cost, nor does the catalogue; or nobody counted them."""
+
+
 def price(usage: Usage, prices: ModelPrices, *, discount: Fraction | None = None) -> Cost:
     """Cost of one call by token class, in the service tier that the response names.
 
-    `discount` replaces the one in `prices`. Audio and image tokens count in the input or output class, the fee and
-    searches in `other`. Raises MalformedUsage, UnknownServiceTier and UnknownToolPrice.
+    `discount` replaces the one in `prices`. Audio and image tokens count in the input or output class; the fee,
+    searches and what is billed by the piece in `other`. Raises MalformedUsage, UnknownServiceTier, UnknownToolPrice
+    and UnknownUnitPrice.
     """
     check(usage)
     ladder, multiplier = service(prices, usage.service_tier)
@@ -56,6 +63,8 @@ def price(usage: Usage, prices: ModelPrices, *, discount: Fraction | None = None
     fee = prices.per_request_pico_usd
     if usage.web_searches or usage.file_searches or usage.other_tool_calls:
         fee += tool_fees(usage, prices)
+    if usage.units != NO_UNITS or prices.per_audio_second_pico_usd is not None:
+        fee += unit_fees(usage, prices)
     taken_off = prices.discount if discount is None else discount
     if multiplier is ONE and not taken_off:  # nothing to round: whole pico-dollars stay whole
         return Cost(*amounts, fee, 0, sum(amounts) + fee)
@@ -78,6 +87,38 @@ def tool_fees(usage: Usage, prices: ModelPrices) -> int:
             raise UnknownToolPrice(f"{calls} {what} have no price in {prices.source}")
         fees += calls * (each or 0)
     return fees
+
+
+def unit_fees(usage: Usage, prices: ModelPrices) -> int:
+    """Of all that is billed by the piece, seconds of audio rounded half-even, once. Raises UnknownUnitPrice."""
+    has_tokens = bool(usage.input_tokens or usage.output_tokens)
+    if prices.per_audio_second_pico_usd is not None and has_tokens and not usage.units.audio_milliseconds:
+        raise UnknownUnitPrice(f"{prices.source} has a price for a second of audio, and nobody counted them")
+    for what, count, rate in zip(Units._fields, usage.units, unit_rates(prices), strict=True):
+        if count and rate is None and not has_tokens:
+            raise UnknownUnitPrice(f"{count} {what} have no price in {prices.source}, and no tokens were reported")
+    return round(amount_of_units(usage.units, prices))
+
+
+def amount_of_units(units: Units, prices: ModelPrices) -> Fraction:
+    """Pico-USD of those that have a price."""
+    if 0 < units.audio_milliseconds < prices.least_audio_milliseconds:
+        units = units._replace(audio_milliseconds=prices.least_audio_milliseconds)
+    return sum((count * rate for count, rate in zip(units, unit_rates(prices), strict=True) if rate), Fraction(0))
+
+
+def unit_rates(prices: ModelPrices) -> tuple[Fraction | None, ...]:
+    """Pico-USD of one of each of `Units`."""
+    image, second, character = (
+        prices.per_image_pico_usd,
+        prices.per_audio_second_pico_usd,
+        prices.per_character_pico_usd,
+    )
+    return (
+        None if image is None else Fraction(image),
+        None if second is None else Fraction(second, MILLISECONDS_PER_SECOND),
+        None if character is None else Fraction(character),
+    )
 
 
 def tool_price(kind: ToolKind, prices: ModelPrices) -> int:
@@ -122,17 +163,21 @@ def price_bound(
     may_have_media: bool = True,
     tool_calls: int = 0,
     tool_kinds: Collection[ToolKind] = (),
+    units: Units = NO_UNITS,
 ) -> int:
     """The most, in pico-USD, that a request of at most these lengths can cost, however its tokens divide.
 
     The answer may come from the service tier asked for or from the ordinary one. Saying that a request neither
     writes a cache nor carries audio or images makes the bound tighter; `may_write_for_minutes`: it writes one all the
     same, and not for an hour. Of the provider's own tools, those of
-    `tool_kinds` may run so often in all. Raises UnknownServiceTier and UnknownToolPrice.
+    `tool_kinds` may run so often in all; `units` are the most that may be billed by the piece. Raises
+    UnknownServiceTier and UnknownToolPrice.
     """
     fee = prices.per_request_pico_usd
     if tool_calls:
         fee += tool_calls * max((tool_price(kind, prices) for kind in tool_kinds), default=0)
+    if units != NO_UNITS:
+        fee += math.ceil(amount_of_units(units, prices))
     ordinary, asked = (prices.ladder, ONE), service(prices, service_tier)
     is_ordinary = asked[0] is prices.ladder and asked[1] is ONE
     bounds: list[int] = []
@@ -172,14 +217,16 @@ def check(usage: Usage) -> None:
         name = COUNTS[counts.index(min(counts))]
         raise MalformedUsage(f"{name} is {min(counts)}")
     cache = usage.cached_input_tokens + usage.cache_write_5m_tokens + usage.cache_write_1h_tokens
+    if min(usage.units) < 0:
+        raise MalformedUsage(f"{usage.units} are billed")
     media = usage.audio_input_tokens + usage.image_input_tokens
-    spoken = usage.reasoning_tokens + usage.audio_output_tokens
+    spoken = usage.reasoning_tokens + usage.audio_output_tokens + usage.image_output_tokens
     if cache > usage.input_tokens:
         raise MalformedUsage(f"{cache} tokens of cache reads and writes in {usage.input_tokens} input_tokens")
     if media > usage.input_tokens:
         raise MalformedUsage(f"{media} tokens of audio and image in {usage.input_tokens} input_tokens")
     if spoken > usage.output_tokens:
-        raise MalformedUsage(f"{spoken} tokens of reasoning and audio in {usage.output_tokens} output_tokens")
+        raise MalformedUsage(f"{spoken} tokens of reasoning, audio and images in {usage.output_tokens} output_tokens")
 
 
 COUNTS = tuple(name for name in Usage.__struct_fields__ if name.endswith("_tokens"))
@@ -229,11 +276,12 @@ def text_amounts(usage: Usage, rates: Rates) -> tuple[int, int, int, int]:
 
 
 def output_amount(usage: Usage, rates: Rates) -> int:
-    plain = usage.output_tokens - usage.reasoning_tokens - usage.audio_output_tokens
+    plain = usage.output_tokens - usage.reasoning_tokens - usage.audio_output_tokens - usage.image_output_tokens
     return (
         plain * rates.output
         + usage.reasoning_tokens * own(rates.reasoning, rates.output)
         + usage.audio_output_tokens * own(rates.audio_output, rates.output)
+        + usage.image_output_tokens * own(rates.image_output, rates.output)
     )
 
 
@@ -302,4 +350,5 @@ def highest_input(rates: Rates, *, may_write_cache: bool, may_have_media: bool) 
 
 
 def highest_output(rates: Rates, *, may_have_media: bool) -> int:
-    return max(rates.output, rates.reasoning or 0, (rates.audio_output or 0) if may_have_media else 0)
+    found = max(rates.output, rates.reasoning or 0)
+    return max(found, rates.audio_output or 0, rates.image_output or 0) if may_have_media else found

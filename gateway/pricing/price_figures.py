@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from gateway.money import usd
 from gateway.pricing.catalogue import Ladder, ModelPrices
-from gateway.pricing.price_yaml import plain, rate_texts, window_text
+from gateway.pricing.price_yaml import UNIT_FEES, plain, rate_texts, window_text
 
 
 def figures(prices: ModelPrices) -> Iterator[tuple[str, str]]:
@@ -17,9 +17,25 @@ def figures(prices: ModelPrices) -> Iterator[tuple[str, str]]:
             yield from ladder_figures(f"{name} ", service.ladder)
     if prices.per_request_pico_usd:
         yield "per request", plain(usd(prices.per_request_pico_usd))
+    yield from unit_figures(prices)
     if prices.off_peak:
         yield from ladder_figures("off-peak ", prices.off_peak.ladder)
         yield "off-peak hours", "; ".join(window_text(window) for window in prices.off_peak.windows)
+
+
+def is_each(name: str) -> bool:
+    """Whether the figure of that name is of one request, image, call, ... and not of a million tokens."""
+    return name.startswith("per ")
+
+
+def unit_figures(prices: ModelPrices) -> Iterator[tuple[str, str]]:
+    """What an image, a second of audio or a character costs, in USD each, of models that are billed by them."""
+    for name in UNIT_FEES:
+        fee: int | None = getattr(prices, f"{name}_pico_usd")
+        if fee is not None:
+            yield name.replace("_", " "), plain(usd(fee))
+    if prices.least_audio_milliseconds:
+        yield "least audio seconds", str(prices.least_audio_milliseconds // 1000)
 
 
 def tool_figures(prices: ModelPrices) -> Iterator[tuple[str, str]]:

@@ -73,6 +73,7 @@ class RatesText(Schema):
     audio_input: Price | None = None
     audio_output: Price | None = None
     image_input: Price | None = None
+    image_output: Price | None = None
 
     def rates(self) -> Rates:
         prices = {name: getattr(self, name) for name in RatesText.model_fields}
@@ -143,6 +144,10 @@ class PricesText(LadderText):
     per_request_usd: Fee = Decimal(0)
     web_search_usd: Fee | None = None
     file_search_usd: Fee | None = None
+    per_image_usd: Fee | None = None
+    per_audio_second_usd: Fee | None = None
+    per_character_usd: Fee | None = None
+    least_audio_seconds: Annotated[int, Field(ge=0, le=3600)] = 0
     batch: ServiceText | None = None
     flex: ServiceText | None = None
     priority: ServiceText | None = None
@@ -168,12 +173,16 @@ class PricesText(LadderText):
             per_request_pico_usd=parse_usd(self.per_request_usd),
             web_search_pico_usd=fee(self.web_search_usd, file.web_search_usd if file else None),
             file_search_pico_usd=fee(self.file_search_usd, file.file_search_usd if file else None),
+            per_image_pico_usd=fee(self.per_image_usd),
+            per_audio_second_pico_usd=fee(self.per_audio_second_usd),
+            per_character_pico_usd=fee(self.per_character_usd),
+            least_audio_milliseconds=self.least_audio_seconds * 1000,
             off_peak=self.off_peak.off_peak() if self.off_peak else None,
             note=self.note,
         )
 
 
-def fee(own: Decimal | None, everywhere: Decimal | None) -> int | None:
+def fee(own: Decimal | None, everywhere: Decimal | None = None) -> int | None:
     """What a record says, or else its file."""
     said = everywhere if own is None else own
     return None if said is None else parse_usd(said)

@@ -60,12 +60,7 @@ def compare_provider(provider: str, file: ProviderPrices | None, models: Mapping
 
 def charges_alike(one: ModelPrices, other: ModelPrices) -> bool:
     """Whether two records charge the same for everything, whatever their date and source."""
-    return (one.ladder, dict(one.services), one.per_request_pico_usd, one.off_peak) == (
-        other.ladder,
-        dict(other.services),
-        other.per_request_pico_usd,
-        other.off_peak,
-    )
+    return dict(figures(one)) == dict(figures(other))
 
 
 def append(

@@ -19,6 +19,7 @@ from gateway.pricing.catalogue import (
 PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./")
 
 SEARCH_FEES = ("web_search", "file_search")
+UNIT_FEES = ("per_image", "per_audio_second", "per_character")
 
 
 def format_prices(file: ProviderPrices) -> str:
@@ -67,6 +68,9 @@ def record_lines(prices: ModelPrices, everywhere: Sequence[str]) -> Iterator[str
         yield f"      above: {steps_text(prices.ladder)}"
     if prices.per_request_pico_usd:
         yield f"      per_request_usd: {plain(usd(prices.per_request_pico_usd))}"
+    yield from (f"      {text}" for name in UNIT_FEES if (text := fee_text(prices, name)) is not None)
+    if prices.least_audio_milliseconds:
+        yield f"      least_audio_seconds: {prices.least_audio_milliseconds // 1000}"
     for text in (fee_text(prices, name) for name in SEARCH_FEES):
         if text is not None and text not in everywhere:
             yield f"      {text}"

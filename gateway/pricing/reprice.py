@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from backends.usage import Usage
+from backends.usage import NO_UNITS, Usage
 from gateway.ledger.entry import NO_MEDIA, Entry, Status
 from gateway.pricing.catalogue import ModelPrices, PriceBook
 from gateway.pricing.price import PricingError, price
@@ -46,12 +46,12 @@ def reprice(entry: Entry, book: PriceBook, booked: Booked = NOTHING_BOOKED) -> R
     """None where the books are right already, or nothing can be said.
 
     Nothing can be said of requests that no price explains: those of our own GPUs, those whose process died, those
-    without tokens. The first versions kept no audio and image counts: a request of theirs that may have had some keeps
-    the price it has; where it has none, such tokens are priced as text.
+    of which nothing was counted. The first versions kept no audio and image counts: a request of theirs that may have
+    had some keeps the price it has; where it has none, such tokens are priced as text.
     """
     was = (entry.cost.total_pico_usd if entry.cost else 0) + booked.amount_pico_usd
     is_unpriced = entry.cost is None and not booked.count
-    may_lack_media = not is_unpriced and entry.media_tokens is None
+    may_lack_media = not is_unpriced and entry.media is None
     if may_lack_media and any(need in entry.intent.decision.facts.needs for need in MEDIA_NEEDS):
         return None
     now = _cost_pico_usd(entry, book)
@@ -74,11 +74,12 @@ def _cost_pico_usd(entry: Entry, book: PriceBook) -> int | None:
         return None
     prices = book.lookup(entry.provider, entry.upstream_model, entry.intent.accepted_at_us)
     others = _others_pico_usd(entry)
-    if prices is None or others is None or not (entry.input_tokens or entry.output_tokens):
+    media = entry.media or NO_MEDIA
+    is_counted = bool(entry.input_tokens or entry.output_tokens or media.units != NO_UNITS)
+    if prices is None or others is None or not is_counted:
         return None
     if _has_uncounted_searches(entry, prices, others):
         return None
-    media = entry.media_tokens or NO_MEDIA
     usage = Usage(
         input_tokens=entry.input_tokens,
         cached_input_tokens=entry.cached_input_tokens,
@@ -89,10 +90,12 @@ def _cost_pico_usd(entry: Entry, book: PriceBook) -> int | None:
         audio_input_tokens=media.audio_input_tokens,
         audio_output_tokens=media.audio_output_tokens,
         image_input_tokens=media.image_input_tokens,
+        image_output_tokens=media.image_output_tokens,
         service_tier=entry.service_tier,
         web_searches=entry.web_searches,
         file_searches=entry.file_searches,
         other_tool_calls=entry.other_tool_calls,
+        units=media.units,
     )
     try:
         return price(usage, prices).total_pico_usd + others
@@ -102,7 +105,9 @@ def _cost_pico_usd(entry: Entry, book: PriceBook) -> int | None:
 
 def _has_uncounted_searches(entry: Entry, prices: ModelPrices, others_pico_usd: int) -> bool:
     """The first versions charged searches without keeping their count."""
-    if entry.cost is None or entry.web_searches or entry.file_searches or prices.per_request_pico_usd:
+    if entry.media is not None or entry.cost is None:
+        return False
+    if entry.web_searches or entry.file_searches or prices.per_request_pico_usd:
         return False
     return prices.web_search_pico_usd is not None and entry.cost.other_pico_usd > others_pico_usd
 

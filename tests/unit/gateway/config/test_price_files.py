@@ -5,6 +5,7 @@ import pytest
 from gateway.config.price_files import SHIPPED, load_overrides, load_price_book, load_prices
 from gateway.errors import ConfigurationError
 from gateway.pricing.catalogue import Rates
+from gateway.pricing.price import unit_rates
 from gateway.pricing.price_yaml import format_prices
 
 NOVEMBER_2026_US = 1_794_000_000_000_000
@@ -31,9 +32,15 @@ def test_a_price_of_the_shipped_catalogue() -> None:
     assert prices.rates == Rates(input=150_000, output=600_000, cached_input=75_000)
 
 
-def test_no_shipped_model_is_free() -> None:
-    free = [m.model for file in load_prices() for m in file.models for p in m.history if p.rates == Rates(0, 0)]
-    assert free == []
+def test_no_shipped_model_is_free_but_for_moderation() -> None:
+    free = [
+        m.model
+        for file in load_prices()
+        for m in file.models
+        for p in m.history
+        if p.rates == Rates(0, 0) and unit_rates(p) == (None, None, None)
+    ]
+    assert [name for name in free if "moderation" not in name] == []
 
 
 def test_a_deployments_own_terms(tmp_path: Path) -> None:

@@ -98,13 +98,61 @@ def test_off_peak_hours() -> None:
     "fields",
     [
         {"deprecation_date": "2026-11-21"},
-        {"mode": "image_generation"},
+        {"mode": "video_generation"},
         {"litellm_provider": "bedrock"},
         {"input_cost_per_token": 0.0, "output_cost_per_token": 0},
     ],
 )
 def test_what_is_retired_free_or_elsewhere_is_left_out(fields: dict[str, Any]) -> None:
     assert parse(**fields) == {}
+
+
+@pytest.mark.parametrize(
+    ("mode", "field", "usd", "name", "pico_usd"),
+    [
+        ("image_generation", "output_cost_per_image", 0.02, "per_image_pico_usd", 2 * 10**10),
+        ("image_generation", "input_cost_per_image", 0.02, "per_image_pico_usd", 2 * 10**10),
+        ("audio_transcription", "input_cost_per_second", 0.0001, "per_audio_second_pico_usd", 10**8),
+        ("audio_speech", "input_cost_per_character", 1.5e-05, "per_character_pico_usd", 15 * 10**6),
+    ],
+)
+def test_what_is_billed_by_the_piece(mode: str, field: str, usd: float, name: str, pico_usd: int) -> None:
+    nothing: dict[str, Any] = {"input_cost_per_token": 0, "output_cost_per_token": 0}
+    told: dict[str, Any] = {field: usd}
+    prices = one(mode=mode, **nothing, **told)
+    assert getattr(prices, name) == pico_usd
+    assert prices.rates == Rates(0, 0)
+    by_tokens = one(mode=mode, **told)  # what a token costs decides: the other figure is what that comes to
+    assert (getattr(by_tokens, name), by_tokens.rates) == (None, Rates(2_500_000, 10_000_000))
+    assert parse(mode=mode, **nothing) == {}
+    assert parse(mode=mode, supported_endpoints=["/v1/realtime"], **nothing, **told) == {}
+
+
+def test_an_image_token_has_a_price_of_its_own() -> None:
+    assert one(output_cost_per_image_token=3e-05).rates == Rates(2_500_000, 10_000_000, image_output=30_000_000)
+    fields = {"litellm_provider": "openai", "mode": "image_generation", "input_cost_per_token": 5e-06}
+    drawing = {"draws": {**fields, "output_cost_per_image_token": 3e-05}}
+    rates = parse_litellm_map(json.dumps(drawing), as_of=AS_OF, source="a map")["openai"]["draws"].rates
+    assert rates == Rates(5_000_000, 30_000_000, image_output=30_000_000)
+
+
+def test_moderation_is_free_where_its_provider_says_so() -> None:
+    free = one(mode="moderation", input_cost_per_token=0.0, output_cost_per_token=0.0)
+    assert free.rates == Rates(0, 0)
+    unknown = {"litellm_provider": "openai", "mode": "moderation"}
+    assert parse_litellm_map(json.dumps({"m": unknown}), as_of=AS_OF, source="a map") == {}
+
+
+def test_images_whose_price_hangs_on_their_size_have_none() -> None:
+    flat = {"litellm_provider": "xai", "mode": "image_generation", "input_cost_per_image": 0.06}
+    by_size = {"low/1024-x-1024/imagine": {**flat, "input_cost_per_image": 0.04}, "xai/imagine": flat}
+    assert parse_litellm_map(json.dumps(by_size), as_of=AS_OF, source="a map") == {}
+    assert "xai" in parse_litellm_map(json.dumps({"xai/imagine": flat}), as_of=AS_OF, source="a map")
+
+
+def test_images_that_fireworks_bills_by_their_steps_have_no_price() -> None:
+    fields = {"mode": "image_generation", "litellm_provider": "fireworks_ai"}
+    assert parse("fireworks_ai/accounts/fireworks/models/flux", **fields) == {}
 
 
 @pytest.mark.parametrize("name", ["ft:large", "together-ai-up-to-4b", "fireworks_ai/short"])

@@ -25,7 +25,7 @@ from gateway.config.price_files import load_price_book
 from gateway.config.price_sources import Imported, load_source
 from gateway.pricing.catalogue import Ladder, ModelPrices, PriceBook, Rates, Step
 from gateway.pricing.genai_prices_map import PROVIDERS as GENAI_PROVIDERS
-from gateway.pricing.price import UnknownServiceTier, class_amounts, price, rounded, service
+from gateway.pricing.price import UnknownServiceTier, class_amounts, price, rounded, service, unit_rates
 
 pytestmark = pytest.mark.skipif(
     find_spec("litellm") is None or find_spec("genai_prices") is None,
@@ -78,6 +78,8 @@ def cases_of(package: str, imported: Imported, book: PriceBook, generator: rando
         for model, theirs in sorted(imported[provider].items()):
             if theirs.off_peak is not None:
                 continue  # litellm prices by the hour in which it is asked, we by the hour of the request
+            if any(rate is not None for rate in unit_rates(theirs)):
+                continue  # its function is asked for tokens here
             for usage in usages(generator):
                 if usage.service_tier is not None and (
                     package == "genai-prices" or usage.service_tier not in theirs.services

@@ -5,7 +5,7 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from gateway.ledger.entry import Attempt, Cost, Entry, MediaTokens, Status
+from gateway.ledger.entry import Attempt, Cost, Entry, Media, Status
 from gateway.pricing.catalogue import ModelRecord, PriceBook, Rates
 from gateway.pricing.reprice import Booked, reprice
 from tests.unit.gateway.ledger.builders import make_decision, make_entry, make_facts, make_intent, make_local_entry
@@ -85,7 +85,7 @@ def test_an_unpriced_request_with_images_is_priced_as_text() -> None:
 
 
 HEARD = PriceBook([make_file(ModelRecord("large", (make_prices(Rates(2, 5, 1, audio_input=20, audio_output=50)),)))])
-SPOKEN = {"media_tokens": MediaTokens(audio_input_tokens=4, audio_output_tokens=3)}
+SPOKEN = {"media": Media(audio_input_tokens=4, audio_output_tokens=3)}
 SPOKEN_COST = 2 * 2 + 4 * 20 + 4 * 1 + 3 * 50
 
 
@@ -101,7 +101,7 @@ def test_audio_that_was_counted_keeps_its_own_price(needs: tuple[str, ...]) -> N
 
 
 def test_a_request_that_is_known_to_have_no_media_is_corrected_whatever_it_needed() -> None:
-    found = reprice(booked(cost=Cost(input_pico_usd=40), media_tokens=MediaTokens(), **with_needs("vision")), BOOK)
+    found = reprice(booked(cost=Cost(input_pico_usd=40), media=Media(), **with_needs("vision")), BOOK)
     assert found is not None
     assert found.difference_pico_usd == COST - 40
 
