@@ -25,7 +25,7 @@ from backends.http.reply import (
 )
 from backends.http.stream_reader import StreamReader
 from backends.model_lists import ModelList, parse_model_list
-from backends.protocol import BackendHealth, Call, Chunk, Reply, Timeouts, trace_of
+from backends.protocol import JSON, BackendHealth, Call, Chunk, Reply, Timeouts, trace_of
 
 _SECRET_HEADERS: Final = ("authorization", "x-api-key", "x-goog-api-key", "api-key")
 _NOT_BY_THIS_MODEL: Final = re.compile(
@@ -66,6 +66,10 @@ class Exchange(msgspec.Struct, frozen=True):
     """Turns the body of a rejection into the caller's format."""
     true_status: Callable[[int, bytes], int] = as_it_is
     """What the status should have been, for providers that hide the reason in the body."""
+    content_type: str = JSON
+    """Of a whole answer, as the caller is told."""
+    read_stream: Callable[[TimedResponse, str], Reply] | None = None
+    """Reads a stream that may be something else than events, by its content type."""
 
 
 class HttpBackend:
@@ -117,7 +121,10 @@ class HttpBackend:
                     if error.body:
                         error.body = b"" if _quotes_secret(body, sent) else exchange.translate_error(body)
                 raise error
-            if call.is_stream and not headers.get("content-type", "").startswith("application/json"):
+            kind = headers.get("content-type", "") if call.is_stream else JSON
+            if not kind.startswith(JSON):
+                if exchange.read_stream is not None:
+                    return exchange.read_stream(response.timed, kind)
                 return StreamReply(response.timed, exchange.stream_reader(), self._name)
             chunk = exchange.read_answer(await response.timed.read_all(MAX_ANSWER_BYTES))
             if call.is_stream:
@@ -129,7 +136,7 @@ class HttpBackend:
             response.timed.close(is_complete=False)
             raise
         response.timed.close(is_complete=True)
-        return PlainReply(chunk)
+        return PlainReply(chunk, exchange.content_type)
 
     async def get(self, url: str, headers: Mapping[str, str]) -> tuple[int, bytes]:
         """Status and body of a small page, within a few seconds. Raises BackendError."""

@@ -2,14 +2,35 @@
 
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
-from typing import Final, Literal, Protocol
+from typing import Final, Literal, Protocol, TypeGuard, get_args
 
 import msgspec
 
 from backends.response_names import ResponseNames
 from backends.usage import EngineTimings, Usage
 
-Operation = Literal["chat.completions", "completions", "embeddings", "responses", "messages", "messages.count_tokens"]
+MediaOperation = Literal[
+    "images.generations", "images.edits", "audio.speech", "audio.transcriptions", "audio.translations", "moderations"
+]
+"""Asked of models that do nothing else, in OpenAI's wire format alone; see backends/formats/media.py."""
+Operation = Literal[
+    "chat.completions",
+    "completions",
+    "embeddings",
+    "responses",
+    "messages",
+    "messages.count_tokens",
+    MediaOperation,
+]
+MEDIA: Final = frozenset[Operation](get_args(MediaOperation))
+
+
+def is_media(operation: Operation) -> TypeGuard[MediaOperation]:
+    return operation in MEDIA
+
+
+JSON: Final = "application/json"
+EVENT_STREAM: Final = "text/event-stream"
 TRACE_HEADERS: Final = frozenset({"traceparent", "tracestate"})
 """W3C trace context: every backend sends it on."""
 VENDOR_HEADERS: Final = frozenset({"anthropic-beta", "anthropic-user-profile-id", "anthropic-version"})
@@ -27,7 +48,8 @@ class Timeouts:
 
 
 class Call(msgspec.Struct, frozen=True):
-    """One attempt at one backend. `body` is the caller's JSON, untouched: the adapter alone changes what it must."""
+    """One attempt at one backend. `body` is the caller's, untouched: the adapter alone changes what it must. It is
+    JSON, or where files are sent along a form, as `content_type` says."""
 
     operation: Operation
     upstream_model: str
@@ -56,6 +78,11 @@ class Call(msgspec.Struct, frozen=True):
     """Of a response: the one that it goes on from, where the gateway has put that one into `body`."""
     is_kept: bool = False
     """Of a response: the gateway keeps it, where its backend keeps none."""
+    content_type: str = JSON
+    characters: int = 0
+    """That a model is to read aloud."""
+    wants_usage: bool = False
+    """Of speech: its model is billed by tokens, which its provider tells only whoever asks for events."""
 
 
 def trace_of(call: Call) -> dict[str, str]:
@@ -68,7 +95,7 @@ class Chunk(msgspec.Struct, frozen=True, gc=False):
 
     For a stream, `payload` is one whole SSE event in the caller's wire format, `data: ...\\n\\n`, or several that came
     together; it is empty when the caller must not see it (a usage chunk nobody asked for). For a plain answer it is the
-    whole JSON body.
+    whole body, for speech a piece of it.
     """
 
     payload: bytes

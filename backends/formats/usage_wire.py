@@ -67,6 +67,7 @@ def parse_openai_usage(wire: object, *, service_tier: object = None) -> Usage:
             audio_input_tokens=_count(into, "audio_tokens"),
             audio_output_tokens=_count(out, "audio_tokens"),
             image_input_tokens=_count(into, "image_tokens"),
+            image_output_tokens=_count(out, "image_tokens"),
             service_tier=_tier(service_tier),
             web_searches=_first(
                 (_details(usage, "server_tool_use"), "web_search_requests"),

@@ -19,7 +19,8 @@ from backends.http.client import HttpResponse
 from backends.http.errors import no_answer
 from backends.http.sse import EventTooLarge, SseParser
 from backends.http.stream_reader import StreamReader
-from backends.protocol import Chunk, Timeouts
+from backends.protocol import EVENT_STREAM, JSON, Chunk, Timeouts
+from backends.usage import Usage
 
 MAX_ANSWER_BYTES = 64 * 1024 * 1024
 MAX_ERROR_BYTES = 1024 * 1024
@@ -103,10 +104,9 @@ class TimedResponse:
 class PlainReply:
     """A whole answer, already read."""
 
-    content_type = "application/json"
-
-    def __init__(self, chunk: Chunk) -> None:
+    def __init__(self, chunk: Chunk, content_type: str = JSON) -> None:
         self._chunk: Chunk | None = chunk
+        self.content_type = content_type
 
     def __aiter__(self) -> Self:
         return self
@@ -127,9 +127,10 @@ class StreamReply:
     No generator: whoever has the last chunk asks no further, and an unfinished generator costs a task to be closed in.
     """
 
-    content_type = "text/event-stream"
-
-    def __init__(self, response: TimedResponse, reader: StreamReader, backend: str) -> None:
+    def __init__(
+        self, response: TimedResponse, reader: StreamReader, backend: str, content_type: str = EVENT_STREAM
+    ) -> None:
+        self.content_type = content_type
         self._response = response
         self._reader = reader
         self._backend = backend
@@ -182,8 +183,52 @@ class StreamReply:
             self._response.close(is_complete=self._reader.is_done)
 
     def _translated(self, error: Exception) -> BackendError:
-        message = str(error) if isinstance(error, BackendError) else f"{self._backend} sent an endless event"
-        if not self._reader.is_started:
-            return error if isinstance(error, UpstreamTimeout) else UnreadableAnswer(message, backend=self._backend)
-        kind = StreamStalled if isinstance(error, UpstreamTimeout) else StreamBroken
+        if isinstance(error, BackendError):
+            return broken_off(error, backend=self._backend, is_started=self._reader.is_started)
+        message = f"{self._backend} sent an endless event"
+        kind = StreamBroken if self._reader.is_started else UnreadableAnswer
         return kind(message, backend=self._backend)
+
+
+class BytesReply:
+    """A stream of plain bytes, as they come, whose usage its provider does not tell: `usage` is what is known of it."""
+
+    def __init__(self, response: TimedResponse, backend: str, content_type: str, usage: Usage | None) -> None:
+        self.content_type = content_type
+        self._response = response
+        self._backend = backend
+        self._usage = usage
+        self._has_some = False
+        self._is_over = False
+        self._is_closed = False
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Chunk:
+        if self._is_over:
+            raise StopAsyncIteration
+        try:
+            piece = await self._response.read(extend=self._has_some)
+        except (UpstreamTimeout, UpstreamUnavailable) as error:
+            raise broken_off(error, backend=self._backend, is_started=self._has_some) from error
+        if piece:
+            self._has_some = True
+            return Chunk(piece, has_output=True)
+        if not self._has_some:
+            raise UnreadableAnswer(f"{self._backend} answered with nothing", backend=self._backend)
+        self._is_over = True
+        return Chunk(b"", usage=self._usage, is_done=True)
+
+    async def aclose(self) -> None:
+        if not self._is_closed:
+            self._is_closed = True
+            self._response.close(is_complete=self._is_over)
+
+
+def broken_off(error: BackendError, *, backend: str, is_started: bool) -> BackendError:
+    """What a connection that is lost, or silent for too long, is called."""
+    if not is_started:
+        return error if isinstance(error, UpstreamTimeout) else UnreadableAnswer(error.message, backend=backend)
+    kind = StreamStalled if isinstance(error, UpstreamTimeout) else StreamBroken
+    return kind(error.message, backend=backend)

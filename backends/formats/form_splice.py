@@ -1,0 +1,123 @@
+"""Changes fields of a multipart form inside its bytes, and leaves every other byte as it was. Knows no wire format.
+
+As json_splice it refuses what two parsers may read differently: the gateway decides and charges by what it sees here.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+_KIND: Final = "multipart/form-data"
+_BOUNDARY: Final = re.compile(r';\s*boundary=(?:"([^"]{1,70})"|([^\s;"]{1,70}))\s*(?:;|$)', re.IGNORECASE)
+_DISPOSITION: Final = re.compile(
+    rb'[ \t]*form-data[ \t]*;[ \t]*name="([^"\\]{1,100})"(?:[ \t]*;[ \t]*filename="((?:[^"\\]|\\.){0,1000})")?[ \t]*',
+    re.IGNORECASE,
+)
+_MOST_PARTS: Final = 200
+_MOST_HEAD_BYTES: Final = 4096
+
+
+class NotAForm(ValueError):
+    """The bytes are no multipart form that every parser reads alike; the text says what is wrong."""
+
+
+class Field(NamedTuple):
+    """One part: its value is `body[start:end]`. `is_file`: it came with a file name."""
+
+    name: str
+    start: int
+    end: int
+    is_file: bool
+
+
+def is_form(content_type: str) -> bool:
+    return content_type.partition(";")[0].strip().lower() == _KIND
+
+
+def find_fields(body: bytes, content_type: str) -> list[Field]:
+    """Every part, in order. Raises NotAForm.
+
+    A name that stands twice is refused unless it is a list's, which ends in `[]`, or each is a file.
+    """
+    found = _BOUNDARY.search(content_type)
+    if not is_form(content_type) or found is None:
+        raise NotAForm("the content-type is not multipart/form-data with a boundary")
+    mark = b"--" + (found[1] or found[2]).encode("latin-1", "replace")
+    if not body.startswith(mark + b"\r\n"):
+        raise NotAForm("the form does not begin with its boundary")
+    fields: list[Field] = []
+    names: dict[str, bool] = {}
+    at = len(mark) + 2
+    while True:
+        head_end = body.find(b"\r\n\r\n", at, at + _MOST_HEAD_BYTES)
+        end = body.find(b"\r\n" + mark, head_end + 2 if head_end >= 0 else at)
+        if head_end < 0 or end < 0:
+            raise NotAForm("a part of the form does not end")
+        if len(fields) == _MOST_PARTS:
+            raise NotAForm(f"the form has more than {_MOST_PARTS} parts")
+        field = _field(body[at:head_end], head_end + 4, max(end, head_end + 4))
+        if names.setdefault(field.name, field.is_file) is not field.is_file or (
+            not field.is_file and not field.name.endswith("[]") and any(one.name == field.name for one in fields)
+        ):
+            raise NotAForm(f"the field {field.name} stands twice in the form")
+        fields.append(field)
+        at = end + 2 + len(mark)
+        if body.startswith(b"--", at):
+            if body[at + 2 :].strip(b"\r\n"):
+                raise NotAForm("something follows the form's last boundary")
+            return fields
+        if not body.startswith(b"\r\n", at):
+            raise NotAForm("a boundary of the form is followed by something else")
+        at += 2
+
+
+def _field(head: bytes, start: int, end: int) -> Field:
+    """Raises NotAForm."""
+    disposition: bytes | None = None
+    for line in head.split(b"\r\n"):
+        name, colon, value = line.partition(b":")
+        if not colon or line[:1] in (b" ", b"\t"):
+            raise NotAForm("a part of the form has a header that cannot be read")
+        match name.strip().lower():
+            case b"content-disposition" if disposition is None:
+                disposition = value
+            case b"content-disposition":
+                raise NotAForm("a part of the form has two names")
+            case b"content-transfer-encoding" if value.strip().lower() not in (b"binary", b"8bit", b"7bit"):
+                raise NotAForm("a part of the form is encoded; send its bytes as they are")
+            case _:
+                pass
+    named = _DISPOSITION.fullmatch(disposition or b"")
+    if named is None:
+        raise NotAForm("a part of the form has no plain name")
+    try:
+        return Field(named[1].decode(), start, end, named[2] is not None)
+    except UnicodeDecodeError as error:
+        raise NotAForm("a part's name is not UTF-8") from error
+
+
+def text_fields(body: bytes, fields: list[Field]) -> dict[str, str]:
+    """The value of every field that is no file; of a list's its last. Raises NotAForm."""
+    try:
+        return {one.name: body[one.start : one.end].decode() for one in fields if not one.is_file}
+    except UnicodeDecodeError as error:
+        raise NotAForm("a field of the form is not UTF-8") from error
+
+
+def splice_form(body: bytes, content_type: str, edits: Mapping[str, str]) -> bytes:
+    """`body` with each edited field's value replaced, or put first where it is missing. Raises NotAForm."""
+    fields = find_fields(body, content_type)
+    missing = dict(edits)
+    pieces: list[bytes] = []
+    position = 0
+    for field in fields:
+        if not field.is_file and (value := missing.pop(field.name, None)) is not None:
+            pieces += (body[position : field.start], value.encode())
+            position = field.end
+    pieces.append(body[position:])
+    mark = body[: body.index(b"\r\n")]
+    added = [
+        b'%b\r\nContent-Disposition: form-data; name="%b"\r\n\r\n%b\r\n' % (mark, name.encode(), value.encode())
+        for name, value in missing.items()
+    ]
+    return b"".join((*added, *pieces))

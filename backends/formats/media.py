@@ -1,0 +1,190 @@
+"""Images, speech, transcripts and moderations in OpenAI's wire format: what each body and answer means. No IO, no
+clock. Streams are media_events.py.
+
+The caller's bytes go on and the provider's come back; we set the model, and ask for the usage where it is only told to
+those who ask: a transcript as plain text has none, so it is asked for as JSON, and its text handed on; speech has none
+unless it comes as events, so it is asked for as events where its model is billed by tokens, and their audio handed on.
+"""
+
+import re
+from typing import Final, Literal
+
+import msgspec
+
+from backends.errors import UnreadableAnswer, UpstreamRejected
+from backends.formats.form_splice import NotAForm, find_fields, is_form, splice_form, text_fields
+from backends.formats.json_splice import NotAnObject, find_members, splice
+from backends.formats.openai import error_body
+from backends.formats.usage_wire import MalformedUsage, parse_openai_usage
+from backends.http.errors import error_from_event, no_answer
+from backends.protocol import EVENT_STREAM, JSON, Call, Chunk
+from backends.usage import NO_UNITS, Units, Usage
+
+Shape = Literal["json", "text", "captions", "audio", "events"]
+"""Of an answer: captions are SRT and WebVTT; `audio` are its very bytes."""
+TEXT: Final = "text/plain; charset=utf-8"
+SOUNDS: Final = {
+    "mp3": "audio/mpeg",
+    "opus": "audio/opus",
+    "aac": "audio/aac",
+    "flac": "audio/flac",
+    "wav": "audio/wav",
+    "pcm": "audio/pcm",
+}
+"""As OpenAI names the formats of speech, mp3 where none is asked for."""
+MILLISECONDS: Final = 1000
+_MOST_SECONDS: Final = 10**6
+TRANSCRIPTS: Final = ("audio.transcriptions", "audio.translations")
+_SHAPES: Final[dict[str, Shape]] = {"text": "text", "srt": "captions", "vtt": "captions"}
+_CAPTION_END: Final = re.compile(rb"--> *(?:(\d{1,4}):)?(\d{1,2}):(\d{2})[,.](\d{3})")
+
+
+class MediaAsked(msgspec.Struct, frozen=True):
+    """A request as its provider is sent it, and what its caller is to get: `shape`, as `content_type`."""
+
+    body: bytes
+    shape: Shape
+    content_type: str = JSON
+    asks_for_events: bool = False
+    """Of speech that its caller wants as plain audio."""
+
+
+class _Nothing(msgspec.Struct, gc=False):
+    """Whatever it is, it is only counted."""
+
+
+class _Answer(msgspec.Struct):
+    data: list[_Nothing] | None = None
+    results: list[_Nothing] | None = None
+    text: str | None = None
+    duration: object = None
+    usage: object = None
+    service_tier: object = None
+    error: object = None
+
+
+_ANSWER: Final = msgspec.json.Decoder(_Answer)
+
+
+def ask(call: Call) -> MediaAsked:
+    """The caller's body with our model in it. Raises UpstreamRejected where it cannot be read."""
+    try:
+        if is_form(call.content_type):
+            return _ask_by_form(call)
+        members = find_members(call.body)
+        edits: dict[str, bytes | None] = {"model": msgspec.json.encode(call.upstream_model)}
+        if call.operation != "audio.speech":
+            return MediaAsked(splice(call.body, edits, members), "events" if call.is_stream else "json")
+        fields = msgspec.json.decode(call.body, type=dict[str, object])
+        if fields.get("stream_format") == "sse":
+            return MediaAsked(splice(call.body, edits, members), "events", EVENT_STREAM)
+        if call.wants_usage:
+            edits["stream_format"] = b'"sse"'
+        sound = SOUNDS.get(str(fields.get("response_format") or "mp3"), "application/octet-stream")
+        return MediaAsked(splice(call.body, edits, members), "audio", sound, call.wants_usage)
+    except (NotAForm, NotAnObject) as error:
+        body = error_body(str(error), kind="invalid_request_error", code="invalid_body")
+        raise UpstreamRejected(str(error), status=400, body=body) from error
+
+
+def _ask_by_form(call: Call) -> MediaAsked:
+    """Raises NotAForm."""
+    edits = {"model": call.upstream_model}
+    if call.operation not in TRANSCRIPTS:
+        return MediaAsked(splice_form(call.body, call.content_type, edits), "events" if call.is_stream else "json")
+    fields = text_fields(call.body, find_fields(call.body, call.content_type))
+    shape: Shape = "events" if call.is_stream else _SHAPES.get(fields.get("response_format", ""), "json")
+    if shape == "text":
+        edits["response_format"] = "json"
+    spliced = splice_form(call.body, call.content_type, edits)
+    return MediaAsked(spliced, shape, JSON if shape in ("json", "events") else TEXT)
+
+
+def read_answer(body: bytes, asked: MediaAsked, call: Call, *, backend: str) -> Chunk:
+    """The one chunk of a whole answer. Raises UnreadableAnswer, and what an error in the answer says."""
+    if asked.shape == "captions":
+        return _whole(body, _usage_of_captions(body))
+    try:
+        answer = _ANSWER.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        if asked.shape == "text":  # a server that says text whatever it is asked for
+            return _whole(body, None)
+        raise no_answer(f"{backend} answered with something that is not JSON", body, backend=backend) from error
+    if answer.error is not None:
+        raise error_from_event(answer.error, backend=backend, is_started=False)
+    try:
+        usage, is_malformed = _usage(answer, call), False
+    except MalformedUsage:
+        usage, is_malformed = None, True
+    if asked.shape == "text" and answer.text is not None:
+        body = answer.text.encode() + b"\n"
+    elif call.operation in TRANSCRIPTS:
+        if answer.text is None:
+            raise UnreadableAnswer(f"{backend} answered without a text", backend=backend, usage=usage)
+    elif (answer.results if call.operation == "moderations" else answer.data) is None:
+        raise UnreadableAnswer(f"{backend} answered with nothing that was asked for", backend=backend, usage=usage)
+    return _whole(body, usage, is_malformed=is_malformed)
+
+
+def _whole(body: bytes, usage: Usage | None, *, is_malformed: bool = False) -> Chunk:
+    return Chunk(body, has_output=True, usage=usage, is_done=True, is_usage_malformed=is_malformed)
+
+
+def _usage(answer: _Answer, call: Call) -> Usage | None:
+    """Raises MalformedUsage."""
+    if call.operation in TRANSCRIPTS:
+        return transcript_usage(answer.usage, answer.duration)
+    found = None if answer.usage is None else parse_openai_usage(answer.usage, service_tier=answer.service_tier)
+    return found if call.operation == "moderations" else image_usage(found, len(answer.data or ()))
+
+
+def image_usage(found: Usage | None, images: int) -> Usage:
+    """With the images counted. What such a model says is its images, unless it tells them apart."""
+    if found is None:
+        return Usage(units=Units(images=images))
+    drawn = found.image_output_tokens or found.output_tokens
+    return msgspec.structs.replace(found, image_output_tokens=drawn, units=Units(images=images))
+
+
+def transcript_usage(wire: object, duration: object = None) -> Usage | None:
+    """Tokens, or the length of what was listened to, or both; None where neither is told. Raises MalformedUsage.
+
+    OpenAI says `seconds` or the tokens, and how many of those were audio in `input_token_details`; Mistral says
+    `prompt_audio_seconds`; `verbose_json` has a `duration` beside them, which is not rounded as it is billed.
+    """
+    if wire is None:
+        milliseconds = _milliseconds(duration)
+        return Usage(units=Units(audio_milliseconds=milliseconds)) if milliseconds else None
+    if not isinstance(wire, dict):
+        raise MalformedUsage("usage is not an object")
+    fields: dict[str, object] = dict(wire)  # pyright: ignore[reportUnknownArgumentType]
+    if "input_token_details" in fields:
+        fields["input_tokens_details"] = fields.pop("input_token_details")
+    told = next((fields[name] for name in ("seconds", "prompt_audio_seconds") if fields.get(name)), duration)
+    units = Units(audio_milliseconds=_milliseconds(told))
+    if "input_tokens" not in fields and "prompt_tokens" not in fields:
+        return Usage(units=units) if units != NO_UNITS else None
+    return msgspec.structs.replace(parse_openai_usage(fields), units=units)
+
+
+def _milliseconds(told: object) -> int:
+    """0 where nothing is told; servers write numbers as text, too. Raises MalformedUsage."""
+    try:
+        seconds = float(told) if isinstance(told, str | int | float) else 0.0
+    except ValueError as error:
+        raise MalformedUsage("duration is not a number") from error
+    if not 0.0 <= seconds <= _MOST_SECONDS:
+        raise MalformedUsage("duration is not one")
+    return round(seconds * MILLISECONDS)
+
+
+def _usage_of_captions(body: bytes) -> Usage | None:
+    """By where the last one ends: what is silent after it is not known."""
+    last = max(
+        (
+            ((int(found[1] or 0) * 60 + int(found[2])) * 60 + int(found[3])) * MILLISECONDS + int(found[4])
+            for found in _CAPTION_END.finditer(body)
+        ),
+        default=0,
+    )
+    return Usage(units=Units(audio_milliseconds=last), is_estimated=True) if last else None

@@ -1,0 +1,135 @@
+"""Streams of images, speech and transcripts in OpenAI's wire format: what each event means. No IO, no clock."""
+
+from base64 import b64decode
+from binascii import Error as NotBase64
+from collections import deque
+from typing import Final
+
+import msgspec
+
+from backends.errors import BackendError, StreamBroken, UnreadableAnswer
+from backends.formats.media import TRANSCRIPTS, image_usage, transcript_usage
+from backends.formats.usage_wire import MAX_TOKENS, MalformedUsage, parse_openai_usage
+from backends.http.errors import error_from_event
+from backends.protocol import Call, Chunk
+from backends.usage import Units, Usage
+
+DONE: Final = b"[DONE]"
+_ENDINGS: Final = (".completed", ".done")
+
+
+class _Event(msgspec.Struct):
+    type: str = ""
+    audio: str | None = None
+    usage: object = None
+    error: object = None
+
+
+_EVENT: Final = msgspec.json.Decoder(_Event)
+
+
+class MediaStreamReader:
+    """Events of one answer as they are. Each that ends something is held until the next, so that the last one waits for
+    the books."""
+
+    def __init__(self, call: Call, *, backend: str) -> None:
+        self.is_started = False
+        self.is_done = False
+        self._call = call
+        self._backend = backend
+        self._held: bytes | None = None
+        self._images = 0
+        self._usage: Usage | None = None
+        self._is_malformed = False
+
+    def join(self, events: deque[bytes]) -> Chunk | None:
+        del events
+        return None
+
+    def read(self, data: bytes) -> list[Chunk]:
+        """At most one chunk. Raises StreamBroken, or before the first event any retryable error."""
+        if data == DONE:
+            return self.end()
+        try:
+            event = _EVENT.decode(data)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise self._broken("sent an event that is not JSON") from error
+        if event.error is not None or event.type == "error":
+            raise error_from_event(event.error, backend=self._backend, is_started=self.is_started)
+        self.is_started = True
+        if event.type.endswith(_ENDINGS):
+            self._note(event)
+        held, self._held = self._held, None
+        if event.type.endswith(_ENDINGS):
+            self._held = self._payload(event, data)
+            return [] if held is None else [Chunk(held, has_output=True)]
+        return [Chunk((held or b"") + self._payload(event, data), has_output=True)]
+
+    def end(self) -> list[Chunk]:
+        """The stream is over: complete where something came to its end. Raises otherwise."""
+        if self._held is None:
+            raise self._broken("ended its stream before the answer was complete")
+        self.is_done = True
+        usage = self._usage
+        if self._call.operation.startswith("images."):
+            usage = image_usage(usage, self._images)
+        return [Chunk(self._held, has_output=True, usage=usage, is_done=True, is_usage_malformed=self._is_malformed)]
+
+    def _payload(self, event: _Event, data: bytes) -> bytes:
+        """As it came; its name stands inside it too."""
+        name = b"event: %b\n" % event.type.encode() if event.type.isprintable() and event.type else b""
+        return name + b"data: " + data.replace(b"\n", b"\ndata: ") + b"\n\n"
+
+    def _note(self, event: _Event) -> None:
+        self._images += 1
+        if event.usage is None:
+            return
+        try:
+            if self._call.operation in TRANSCRIPTS:
+                self._usage = transcript_usage(event.usage)
+            else:
+                self._usage = _sum(self._usage, parse_openai_usage(event.usage))
+        except MalformedUsage:
+            self._is_malformed = True
+
+    def _broken(self, what: str) -> BackendError:
+        message = f"{self._backend} {what}"
+        if self.is_started:
+            return StreamBroken(message, backend=self._backend)
+        return UnreadableAnswer(message, backend=self._backend)
+
+
+class SpeechStreamReader(MediaStreamReader):
+    """Speech as events, for a caller who asked for them."""
+
+    def end(self) -> list[Chunk]:
+        return [msgspec.structs.replace(chunk, usage=speech_usage(chunk.usage, self._call)) for chunk in super().end()]
+
+
+class SpeechEventReader(SpeechStreamReader):
+    """Speech that came as events, for a caller who wants its bytes."""
+
+    def _payload(self, event: _Event, data: bytes) -> bytes:
+        del data
+        try:
+            return b64decode(event.audio or b"", validate=True)
+        except (NotBase64, ValueError) as error:
+            raise self._broken("sent audio that is not base64") from error
+
+
+def speech_usage(found: Usage | None, call: Call) -> Usage | None:
+    """With the characters counted; what such a model says is audio, unless it tells it apart. None where tokens are
+    billed and were not told."""
+    if found is None:
+        return None if call.wants_usage else Usage(units=Units(characters=call.characters))
+    said = found.audio_output_tokens or found.output_tokens
+    return msgspec.structs.replace(found, audio_output_tokens=said, units=Units(characters=call.characters))
+
+
+def _sum(one: Usage | None, other: Usage) -> Usage:
+    """Of several images, each with a usage of its own."""
+    if one is None:
+        return other
+    names = [name for name in Usage.__struct_fields__ if name.endswith("_tokens")]
+    added = {name: min(getattr(one, name) + getattr(other, name), MAX_TOKENS) for name in names}
+    return msgspec.structs.replace(other, **added)
