@@ -19,7 +19,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
-from backends.protocol import Backend, Timeouts
+from backends.protocol import MEDIA, Backend, Timeouts
 from backends.response_names import ResponseNames
 from classifier.protocol import Classification, Classifier
 from gateway.access.keys import KeyRecord, KeyRing, require_model_access
@@ -37,14 +37,16 @@ from gateway.request.bookkeeping import Bookkeeper
 from gateway.request.cascade import cascade
 from gateway.request.delivery import Delivery
 from gateway.request.dispatch import Dispatcher
-from gateway.request.facts import gather_facts, request_facts
+from gateway.request.facts import expected_tokens, gather_facts, request_facts
 from gateway.request.run import Answer, Caller, Incoming, Observer, Run
 from gateway.request.tag_bound import TagBound
-from gateway.request.view import RequestView, parse_request
+from gateway.request.view import RequestView
+from gateway.request.views import view_of
 from gateway.routing.decide import Choice, decide, deciding_tags
 from gateway.routing.fallback import RetryPolicy
 from gateway.routing.prompt_reuse import tokens_to_repeat
 from gateway.routing.refusals import LOADING, PAUSED
+from gateway.routing.rules import SPECIALTIES
 from gateway.routing.snapshot import Snapshot
 from gateway.rulebook.state import ExplorationSpend, RuleState
 from gateway.upstreams.load import Upstreams
@@ -112,7 +114,7 @@ class Pipeline:
         resumed: Resumed | None,
     ) -> None:
         """`incoming` is what was `asked`, with what it refers to in place of the references."""
-        view = parse_request(incoming.operation, incoming.body)
+        view = view_of(incoming)
         rate_headers = await self.admission.admit(key.id, team=key.team, tokens=view.input_tokens)
         books = Bookkeeper(self.ledger, self.admission, self.observer, self.monotonic, self.upstreams.speeds)
         known = self._known_models
@@ -130,7 +132,7 @@ class Pipeline:
             self.exploration.began(run.intent.request_id, run.intent.decision)
         if self.implied is not None:
             self.implied.began(run)
-        if key.keeps_bodies and self.bodies is not None:
+        if key.keeps_bodies and self.bodies is not None and incoming.operation not in MEDIA:
             caller = self.bodies.listen(caller, request_id=run.intent.request_id, key_id=key.id, body=asked.body)
         if self.shadows is not None:
             caller = self.shadows.listen(caller, run)
@@ -158,7 +160,7 @@ class Pipeline:
 
     def identify(self, incoming: Incoming) -> tuple[KeyRecord, RequestView]:
         """Who asks, and what for."""
-        return self._authenticate(incoming), parse_request(incoming.operation, incoming.body)
+        return self._authenticate(incoming), view_of(incoming)
 
     def _authenticate(self, incoming: Incoming) -> KeyRecord:
         key = self.keys.authenticate(incoming.credential, self.now_us())
@@ -189,6 +191,7 @@ class Pipeline:
             draw=self.draw(),
             rules=self.rule_state,
             repeated_tokens=self._tokens_to_repeat(view, sent),
+            expected_tokens=expected_tokens(view, candidates.values()),
         )
         try:
             return decide(request_facts(view, key, tags, facts), self.snapshot)
@@ -231,7 +234,7 @@ class Pipeline:
         return frozenset(self.snapshot.candidates)
 
     def _classify(self, view: RequestView) -> Classification | None:
-        if self.classifier is None or view.operation == "embeddings":
+        if self.classifier is None or view.operation in SPECIALTIES:
             return None
         try:
             return self.classifier.classify(view.conversation)

@@ -118,6 +118,10 @@ class EntryDetail(EntrySummary):
     audio_input_tokens: int | None
     audio_output_tokens: int | None
     image_input_tokens: int | None
+    image_output_tokens: int | None
+    images: int | None
+    audio_seconds: float | None
+    characters: int | None
     web_searches: int
     file_searches: int
     other_tool_calls: int
@@ -152,7 +156,7 @@ def summary(entry: Entry, corrections: Sequence[Correction]) -> EntrySummary:
 def detail(entry: Entry, corrections: Sequence[Correction]) -> EntryDetail:
     """A ledger entry in full."""
     decision, facts = entry.intent.decision, entry.intent.decision.facts
-    first, total, media = entry.time_to_first_token_seconds, entry.total_seconds, entry.media_tokens
+    first, total, media = entry.time_to_first_token_seconds, entry.total_seconds, entry.media
     return EntryDetail.model_validate(
         {
             **_summary_fields(entry, corrections),
@@ -163,6 +167,10 @@ def detail(entry: Entry, corrections: Sequence[Correction]) -> EntryDetail:
             "audio_input_tokens": media and media.audio_input_tokens,
             "audio_output_tokens": media and media.audio_output_tokens,
             "image_input_tokens": media and media.image_input_tokens,
+            "image_output_tokens": media and media.image_output_tokens,
+            "images": media and media.images,
+            "audio_seconds": media and media.audio_milliseconds / 1000,
+            "characters": media and media.characters,
             "web_searches": entry.web_searches,
             "file_searches": entry.file_searches,
             "other_tool_calls": entry.other_tool_calls,

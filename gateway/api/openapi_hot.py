@@ -54,6 +54,17 @@ MESSAGE_TO_COUNT: Final[Schema] = {
     "output_config": FORMATTED,
     "output_format": FORMAT,
 }
+MAYBE_MODEL: Final[Schema] = {"type": ["string", "null"], "description": "As elsewhere; left out, it is `auto`."}
+FILE: Final[Schema] = {"type": "string", "format": "binary"}
+IMAGE: Final[Mapping[str, Schema]] = {
+    "model": MAYBE_MODEL,
+    "prompt": TEXT,
+    "n": CHOICES,
+    "quality": MAYBE_TEXT,
+    "stream": FLAG,
+    "partial_images": {"type": ["integer", "null"]},
+    "images": {"type": ["array", "null"]},
+}
 COMPLETION: Final[Schema] = _object(("choices",), id=TEXT, object=TEXT, model=TEXT, choices={"type": "array"})
 SCHEMAS: Final[Mapping[str, Schema]] = {
     "ChatCompletionRequest": _object(
@@ -120,6 +131,16 @@ SCHEMAS: Final[Mapping[str, Schema]] = {
         content={"type": "array", "items": {"type": "object"}},
         usage={"type": "object"},
     ),
+    "ModerationRequest": _object(
+        ("input",),
+        model=MAYBE_MODEL,
+        input={"type": ["string", "array"], "items": {"type": ["string", "object"], "properties": PART["properties"]}},
+    ),
+    "Moderation": _object(("results",), id=TEXT, model=TEXT, results={"type": "array", "items": {"type": "object"}}),
+    "ImageRequest": _object(("prompt",), **IMAGE),
+    "Images": _object(("data",), created=COUNT, data={"type": "array", "items": {"type": "object"}}),
+    "SpeechRequest": _object(("input",), model=MAYBE_MODEL, input=TEXT, instructions=MAYBE_TEXT),
+    "Transcript": _object(("text",), text=TEXT),
     "CountRequest": _object(("model", "messages"), **MESSAGE_TO_COUNT),
     "Count": _object(("input_tokens",), input_tokens=COUNT),
     "MessagesError": _object(("type", "error"), type={"const": "error"}, error=_object(("type", "message"))),
@@ -142,9 +163,31 @@ ENDPOINTS: Final[Mapping[str, tuple[str, str, str]]] = {
     "/v1/completions": ("Complete a text.", "CompletionRequest", "Completion"),
     "/v1/embeddings": ("Embed texts.", "EmbeddingRequest", "Embeddings"),
     "/v1/responses": ("Answer in OpenAI's Responses format.", "ResponsesRequest", "Response"),
+    "/v1/images/generations": ("Draw images.", "ImageRequest", "Images"),
+    "/v1/images/edits": ("Draw images after others.", "ImageRequest", "Images"),
+    "/v1/audio/speech": ("Read a text aloud.", "SpeechRequest", ""),
+    "/v1/audio/transcriptions": ("Write down what is said.", "", "Transcript"),
+    "/v1/audio/translations": ("Write down what is said in English.", "", "Transcript"),
+    "/v1/moderations": ("Say whether texts or pictures are harmful.", "ModerationRequest", "Moderation"),
     "/v1/messages": ("Answer in Anthropic's Messages format.", "MessagesRequest", "Message"),
     "/v1/messages/count_tokens": ("Count the input tokens of a message.", "CountRequest", "Count"),
 }
+RECORDING: Final[Schema] = _object(("file",), model=TEXT, file=FILE, prompt=TEXT, response_format=TEXT, stream=TEXT)
+WRITTEN: Final[Mapping[str, Schema]] = {"text/plain": TEXT, "text/event-stream": {}}
+FORMS: Final[Mapping[str, Schema]] = {
+    "/v1/images/edits": _object(
+        ("prompt", "image"), model=TEXT, prompt=TEXT, image=FILE, mask=FILE, n=COUNT, quality=TEXT, stream=TEXT
+    ),
+    "/v1/audio/transcriptions": RECORDING,
+    "/v1/audio/translations": RECORDING,
+}
+"""What may be sent as a form, or must."""
+ANSWERS: Final[Mapping[str, Mapping[str, Schema]]] = {
+    "/v1/audio/speech": {"audio/*": FILE, "application/octet-stream": FILE, "text/event-stream": {}},
+    "/v1/audio/transcriptions": WRITTEN,
+    "/v1/audio/translations": WRITTEN,
+}
+"""Beside JSON."""
 ERRORS: Final[Mapping[str, str]] = {
     "400": "The body is not what the endpoint takes, or no model may serve it as it is.",
     "401": "No key, or not one of this gateway's.",
@@ -190,8 +233,12 @@ def complete_document(document: dict[str, Any]) -> dict[str, Any]:
 
 
 def _operation(path: str, summary: str, request: str, response: str) -> Schema:
-    answers: dict[str, Schema] = {"application/json": _reference(response)}
-    if "stream" in SCHEMAS[request]["properties"]:
+    answers: dict[str, Schema] = {"application/json": _reference(response)} if response else {}
+    answers |= {kind: {"schema": schema} if schema else {} for kind, schema in ANSWERS.get(path, {}).items()}
+    bodies: dict[str, Schema] = {"application/json": _reference(request)} if request else {}
+    if path in FORMS:
+        bodies["multipart/form-data"] = {"schema": FORMS[path]}
+    if request and "stream" in SCHEMAS[request]["properties"]:
         answers["text/event-stream"] = {}  # OpenAPI 3.1 has no words for events; readers take a schema for each one's
     failed = _reference("MessagesError" if path.startswith("/v1/messages") else "Error")
     return {
@@ -203,7 +250,7 @@ def _operation(path: str, summary: str, request: str, response: str) -> Schema:
             {"name": name, "in": "header", "required": False, "schema": schema, "description": text}
             for name, (schema, text) in HEADERS.items()
         ],
-        "requestBody": {"required": True, "content": {"application/json": _reference(request)}},
+        "requestBody": {"required": True, "content": bodies},
         "responses": {
             "200": {"description": "The answer; a stream of events where `stream` is true.", "content": answers},
             **{

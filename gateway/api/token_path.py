@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from starlette.types import Receive, Scope, Send
 
-from backends.protocol import TRACE_HEADERS, VENDOR_HEADERS, Operation
+from backends.protocol import JSON, MEDIA, TRACE_HEADERS, VENDOR_HEADERS, Operation
 from gateway.api.asgi_caller import AsgiCaller, while_connected
 from gateway.api.once import KEY_HEADER, SendSink, as_send, idempotency_key
 from gateway.api.unpacking import Unpacker
@@ -36,6 +36,12 @@ ENDPOINTS: dict[str, Operation] = {
     "/v1/completions": "completions",
     "/v1/embeddings": "embeddings",
     "/v1/responses": "responses",
+    "/v1/images/generations": "images.generations",
+    "/v1/images/edits": "images.edits",
+    "/v1/audio/speech": "audio.speech",
+    "/v1/audio/transcriptions": "audio.transcriptions",
+    "/v1/audio/translations": "audio.translations",
+    "/v1/moderations": "moderations",
 }
 
 
@@ -70,13 +76,15 @@ class TokenPath:
             if encoding is not None:
                 held = self._unpacker.hold(body, encoding, credential)
                 body = await self._unpacker.unpack(body)
+            operation = self._operation(scope["path"])
             asked = Incoming(
-                self._operation(scope["path"]),
+                operation,
                 credential,
                 without_byte_order_mark(body),
                 tags,
                 parse_cache_seconds(headers) if CACHE_HEADER in given else None,
                 {} if PASSED_ON.isdisjoint(given) else parse_passed_on(headers),
+                given.get(b"content-type", b"").decode("latin-1") if operation in MEDIA else JSON,
             )
             key = idempotency_key(headers) if KEY_HEADER in given else None
             work = (

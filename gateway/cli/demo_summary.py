@@ -106,7 +106,7 @@ def baselines(entries: Sequence[dict[str, Any]]) -> list[Baseline]:
     at_us = max((entry["accepted_at_us"] for entry in entries), default=0)
     snapshot = deployment.catalogue.snapshot(deployment.rules, deployment.prices, classifier_version="", at_us=at_us)
     candidates = snapshot.candidates.values()
-    hosted = [one for one in candidates if one.prices is not None and not one.is_local and not one.embeds]
+    hosted = [one for one in candidates if one.prices is not None and not one.is_local and one.specialty is None]
     priced = sorted(((_all_at(one, entries), one) for one in hosted), key=lambda pair: (pair[0], pair[1].name))
     ends = priced[:1] + priced[-1:] if len(priced) > 1 else priced
     return [Baseline(one.name, one.is_simulated, format_usd(cost)) for cost, one in ends]

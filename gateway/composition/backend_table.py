@@ -21,7 +21,7 @@ from gateway.config.settings import LOCAL_BACKEND, BackendSettings, EngineSettin
 from gateway.economics.errors import EconomicsError
 from gateway.errors import ConfigurationError
 from gateway.money import parse_usd
-from gateway.routing.rules import EMBEDDINGS, ModelSpec
+from gateway.routing.rules import EMBEDDINGS, ModelSpec, specialty_of
 from gateway.routing.snapshot import EngineSpeed
 from gateway.rulebook.catalogue import SIMULATED, BackendFacts, Catalogue
 from gateway.upstreams.load import KeyShelf
@@ -228,7 +228,7 @@ def _add_simulated(table: BackendTable) -> None:
         ScriptedBackend(SIMULATED, partial(simulate, pace=Pace())), BackendFacts(provider=SIMULATED, is_simulated=True)
     )
     for model in provider.models:
-        if EMBEDDINGS in model.supports:
+        if specialty_of(model.supports) is not None:
             continue  # the simulation answers chats
         table.models[f"{SIMULATED}/{model.name}"] = ModelSpec.model_validate(
             {

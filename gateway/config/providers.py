@@ -8,12 +8,12 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from gateway.routing.rules import Ability
 from gateway.upstreams.warm_prefixes import AUTOMATIC, PromptCache
 from gateway.yaml_document import validate_yaml
 
 WireFormat = Literal["openai", "anthropic", "gemini"]
 OnDisconnect = Literal["cancel", "drain"]
-Feature = Literal["streaming", "tools", "json_schema", "vision", "reasoning", "audio", "embeddings"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class HostedModel:
     name: str
     upstream_model: str
     context_window: int
-    supports: tuple[Feature, ...]
+    supports: tuple[Ability, ...]
     ability: float | None = None
     ability_source: str | None = None
 
@@ -54,7 +54,7 @@ class AbilityText(Schema):
 class ModelText(Schema):
     upstream_model: str | None = None
     context_window: Annotated[int, Field(ge=1)]
-    supports: tuple[Feature, ...]
+    supports: tuple[Ability, ...]
     ability: AbilityText | None = None
 
     def model(self, name: str) -> HostedModel:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from gateway.ledger.entry import ESCALATED, Entry, Facts, Status
+from gateway.ledger.entry import ESCALATED, NO_MEDIA, Entry, Facts, Media, Status
 from gateway.routing.snapshot import RequestFacts, request_facts_of
 
 UNFINISHED: Final = frozenset({"length", "content_filter"})
@@ -15,7 +15,7 @@ UNSURE: Final = frozenset({"unsure", "no_logprobs"})
 
 class Served(NamedTuple):
     """What is priced: token classes as in the ledger (cached and written tokens are part of the input), the service
-    tier that `provider` named, and how often its own tools ran."""
+    tier that `provider` named, and how often its own tools ran, and what of it was audio and images."""
 
     at_us: int
     input_tokens: int
@@ -28,6 +28,7 @@ class Served(NamedTuple):
     web_searches: int = 0
     file_searches: int = 0
     other_tool_calls: int = 0
+    media: Media = NO_MEDIA
 
 
 class Verified(NamedTuple):
@@ -91,6 +92,7 @@ def logged_request_of(entry: Entry, *, conversation: str | None = None) -> Logge
             web_searches=entry.web_searches,
             file_searches=entry.file_searches,
             other_tool_calls=entry.other_tool_calls,
+            media=entry.media or NO_MEDIA,
         ),
         cost_pico_usd=None if entry.cost is None else entry.cost.total_pico_usd,
         quality=decision.facts.quality.get(entry.model) if is_escalated else decision.predicted_quality,

@@ -3,10 +3,13 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
+import msgspec
+
 from backends.usage import Usage
 from gateway.economics.replay import PriceServed
 from gateway.economics.replay_log import Served
 from gateway.economics.replay_outcome import ModelOutcome
+from gateway.ledger.entry import NO_MEDIA, Media
 from gateway.pricing.price import PricingError, price, price_compute
 from gateway.routing.snapshot import Candidate
 
@@ -35,12 +38,28 @@ def price_with(candidates: Mapping[str, Candidate]) -> PriceServed:
             file_searches=served.file_searches,
             other_tool_calls=served.other_tool_calls,
         )
+        if served.media is not NO_MEDIA:
+            usage = _with_media(usage, served.media)
         try:
             return price(usage, candidate.prices.at(served.at_us)).total_pico_usd
         except PricingError:  # no such tier or tool there, or contradictory counts in an old row: unpriced
             return None
 
     return price_served
+
+
+def _with_media(usage: Usage, media: Media) -> Usage:
+    """As many of them as there are tokens: another model may read and say fewer."""
+    audio_in = min(media.audio_input_tokens, usage.input_tokens)
+    audio_out = min(media.audio_output_tokens, usage.output_tokens)
+    return msgspec.structs.replace(
+        usage,
+        audio_input_tokens=audio_in,
+        image_input_tokens=min(media.image_input_tokens, usage.input_tokens - audio_in),
+        audio_output_tokens=audio_out,
+        image_output_tokens=min(media.image_output_tokens, usage.output_tokens - audio_out),
+        units=media.units,
+    )
 
 
 def outcomes_with(

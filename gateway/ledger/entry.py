@@ -10,6 +10,8 @@ from typing import Protocol
 
 import msgspec
 
+from backends.usage import NO_UNITS, Units
+
 
 class Status(StrEnum):
     """How a request ended."""
@@ -27,7 +29,8 @@ class Facts(msgspec.Struct, frozen=True, array_like=True):
     `quality` and `output_tokens` are the classifier's figures for each candidate, `backend_state` what was known of
     each candidate's backend at that moment (upstreams/load.py). The next two say what traffic before this request came
     to: by rule what its exploration has cost today, and by a rule's `target_name` its calibrated threshold.
-    `repeated_tokens` of the input are expected to be sent again, where a model has prompts marked for caching.
+    `repeated_tokens` of the input are expected to be sent again, where a model has prompts marked for caching. `units`
+    are what may be billed by the piece.
     """
 
     input_tokens: int
@@ -43,6 +46,7 @@ class Facts(msgspec.Struct, frozen=True, array_like=True):
     explored_pico_usd: dict[str, int] = {}
     allowed_loss: dict[str, float] = {}
     repeated_tokens: int = 0
+    units: Units = NO_UNITS
 
 
 class Decision(msgspec.Struct, frozen=True, array_like=True):
@@ -162,15 +166,24 @@ class Cost(msgspec.Struct, frozen=True, array_like=True):
         )
 
 
-class MediaTokens(msgspec.Struct, frozen=True, array_like=True):
-    """How many of an entry's tokens were audio or images, which may have prices of their own."""
+class Media(msgspec.Struct, frozen=True, array_like=True):
+    """How many of an entry's tokens were audio or images, which may have prices of their own, and what of it may be
+    billed by the piece (`backends.usage.Units`)."""
 
     audio_input_tokens: int = 0
     audio_output_tokens: int = 0
     image_input_tokens: int = 0
+    image_output_tokens: int = 0
+    images: int = 0
+    audio_milliseconds: int = 0
+    characters: int = 0
+
+    @property
+    def units(self) -> Units:
+        return Units(self.images, self.audio_milliseconds, self.characters)
 
 
-NO_MEDIA = MediaTokens()
+NO_MEDIA = Media()
 
 
 class Entry(msgspec.Struct, frozen=True, array_like=True):
@@ -207,7 +220,7 @@ class Entry(msgspec.Struct, frozen=True, array_like=True):
     web_searches: int = 0  # that the provider made for the answer and bills beside its tokens
     file_searches: int = 0
     other_tool_calls: int = 0  # of its other tools, whose bill no answer tells
-    media_tokens: MediaTokens | None = None  # None: the first versions did not keep them
+    media: Media | None = None  # None: the first versions did not keep it
 
 
 class Ledger(Protocol):

@@ -31,7 +31,7 @@ def throughput(curve: MeasuredEngine) -> Engine | None:
 def hosted_candidates(snapshot: Snapshot) -> list[Candidate]:
     """Hosted models that answer and have a known price, cheapest output first."""
     candidates = snapshot.candidates.values()
-    hosted = [one for one in candidates if one.prices is not None and not one.is_local and not one.embeds]
+    hosted = [one for one in candidates if one.prices is not None and not one.is_local and one.specialty is None]
     return sorted(hosted, key=lambda one: (one.prices.rates.output if one.prices else 0, one.name))
 
 

@@ -8,7 +8,7 @@ from gateway.money import format_usd, parse_usd
 from gateway.pricing.price import write_rates
 from gateway.reports.plans import hosted_alternative, hosted_candidates, pick_alternative
 from gateway.reports.views import IdleCost, Savings
-from gateway.routing.rules import EMBEDDINGS
+from gateway.routing.rules import SPECIALTIES
 from gateway.routing.snapshot import Candidate, Snapshot
 from gateway.stores import SHADOW
 from gateway.sums import Dimension, Sums
@@ -19,13 +19,13 @@ BY: tuple[Dimension, ...] = ("model", "operation", "status")
 def savings(snapshot: Snapshot, groups: Sequence[Sums], idle: IdleCost | None) -> list[Savings]:
     """Against the hosted model used most, and against the dearest; `groups` are everything, by BY. Idle rent counts as
     spent, and so do shadow calls, which nobody would have made there. Groups without any known cost are in neither,
-    nor are embeddings, which no chat model makes.
+    nor is what no chat model makes: embeddings, images, speech, transcripts.
 
     At the ordinary prices of `snapshot`, whatever the requests' own time had. Empty without a priced hosted model or
     without requests.
     """
     hosted = hosted_candidates(snapshot)
-    groups = [row for row in groups if row.group["operation"] != EMBEDDINGS]
+    groups = [row for row in groups if row.group["operation"] not in SPECIALTIES]
     asked = [row for row in groups if row.group["operation"] != SHADOW and not row.is_wholly_unpriced]
     if not hosted or not asked:
         return []

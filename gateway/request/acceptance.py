@@ -60,7 +60,16 @@ class Acceptance(msgspec.Struct):
             tags = self.tags_to_book(key.id, incoming.tags, at_us)
             intent = new_intent(view, key, tags, choice, accepted_at_us=at_us, traceparent=trace)
             body = self._within_bound(incoming.body, view, key)
-            run = Run(view, body, choice, intent, Meter(started_at), choice.order[0], headers=incoming.headers)
+            run = Run(
+                view,
+                body,
+                choice,
+                intent,
+                Meter(started_at),
+                choice.order[0],
+                headers=incoming.headers,
+                content_type=incoming.content_type,
+            )
             try:
                 await self.books.open(run)
             except ModelLimited as error:

@@ -128,8 +128,8 @@ class Bookkeeper(msgspec.Struct):
 
     def _amount(self, run: Run, candidate: Candidate) -> int | None:
         """What the budget must hold at a candidate: all of a whole answer and of what it may be escalated to, of a
-        stream its next increment, and what attempts that were given up may have cost."""
-        if run.view.is_stream:
+        stream of words its next increment, and what attempts that were given up may have cost."""
+        if run.view.is_stream and run.view.most_output_tokens is None:
             amount = increment_pico_usd(candidate, run.view, run.meter.output_characters)
         else:
             amount = cascade_bound_pico_usd(candidate, run.choice, run.view)

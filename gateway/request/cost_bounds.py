@@ -47,8 +47,8 @@ def increment_pico_usd(candidate: Candidate, view: RequestView, output_character
 
 def longest_output(view: RequestView) -> int:
     """In tokens, all choices together; assumed where the caller set no limit."""
-    if view.operation == "embeddings":
-        return 0
+    if view.most_output_tokens is not None:
+        return view.most_output_tokens
     limit = OUTPUT_BOUND_TOKENS if view.max_output_tokens is None else view.max_output_tokens
     return limit * view.choices
 
@@ -71,6 +71,8 @@ def unseen_tokens(
 def _longest_input(candidate: Candidate, view: RequestView) -> int:
     """Twice the estimate, which is by characters: real tokenizers differ by less. As much for what the estimate does
     not look at (calls of tools, schemas, fields to come), and a whole window where the body does not tell."""
+    if view.most_input_tokens is not None:
+        return view.most_input_tokens
     longest = max(view.input_tokens * 2, round(view.body_bytes * 2 / CHARACTERS_PER_TOKEN))
     return max(longest, candidate.context_window) if view.is_open_ended else longest
 
@@ -93,6 +95,7 @@ def _most(candidate: Candidate, view: RequestView, limit: int) -> int | None:
             may_write_cache=view.may_write_cache,
             may_write_for_minutes=writes.by != "caller" and input_tokens >= writes.least_tokens,
             may_have_media=view.may_have_media,
+            units=view.most_units,
         )
     except (UnknownServiceTier, UnknownToolPrice):
         return None

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import msgspec
 
 from backends.errors import BackendError, StreamBroken
-from backends.protocol import Chunk
+from backends.protocol import EVENT_STREAM, Chunk
 from gateway.errors import LedgerUnavailable
 from gateway.ledger.entry import Status
 from gateway.request.answer_parts import answer_headers, budget_end, cost_text, stream_error
@@ -41,7 +41,7 @@ class Delivery(msgspec.Struct):
         headers = answer_headers(self.run)
         if entry.cost is not None:
             headers["x-breakeven-cost-usd"] = cost_text(entry.cost.total_pico_usd)
-        await self.caller.start(status=200, content_type="application/json", headers=headers)
+        await self.caller.start(status=200, content_type=answer.reply.content_type, headers=headers)
         await self.caller.send(answer.first[-1].payload, chunk=answer.first[-1], is_last=True)
 
     async def stream(self, answer: Answer) -> None:
@@ -62,8 +62,9 @@ class Delivery(msgspec.Struct):
         except BackendError as error:
             self.upstreams.failed(run.candidate, run.key, error, self.monotonic())
             await self.books.settle(run, Status.partial, http_status=200, error=type(error).__name__)
-            await caller.send(stream_error(run, error), is_last=True)
-            return
+            if answer.reply.content_type == EVENT_STREAM:
+                await caller.send(stream_error(run, error), is_last=True)
+            return  # in plain bytes nothing can be said: that their end does not come tells it
         if last is None:
             run.meter.finish_reason = "length"
             await self.books.settle(run, COMPLETED, http_status=200, error="budget_reached")

@@ -223,6 +223,9 @@ class Dispatcher(msgspec.Struct):
                 reasons="reasoning" in candidate.supports,
                 previous_response_id=run.previous_response_id,
                 is_kept=run.is_kept,
+                content_type=run.content_type,
+                characters=view.units.characters,
+                wants_usage=candidate.prices is not None and candidate.prices.per_character_pico_usd is None,
             )
         )
         first: list[Chunk] = []

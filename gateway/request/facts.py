@@ -1,6 +1,6 @@
 """What a request looks like to the decision and to the ledger, put together from what was found out. Pure."""
 
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterable, Mapping
 
 from classifier.protocol import Classification
 from gateway.access.keys import KeyRecord
@@ -9,7 +9,8 @@ from gateway.ledger.entry import Facts, Intent
 from gateway.request.cost_bounds import cascade_bound_pico_usd
 from gateway.request.view import RequestView
 from gateway.routing.decide import Choice
-from gateway.routing.snapshot import RequestFacts
+from gateway.routing.rules import SPECIALTIES
+from gateway.routing.snapshot import Candidate, RequestFacts
 from gateway.rulebook.state import RuleState
 
 
@@ -23,8 +24,11 @@ def gather_facts(
     draw: float,
     rules: RuleState,
     repeated_tokens: int = 0,
+    expected_tokens: dict[str, float] | None = None,
 ) -> Facts:
     """Everything `decide()` looks at that rules and prices do not hold, rounded as it is stored.
+
+    `expected_tokens` are those of answers that the classifier knows nothing of.
 
     To whole parts, a half upwards, by arithmetic in its place: `round` with decimals writes the number out to read it
     again, which costs ten times as much, a dozen times a request.
@@ -39,7 +43,7 @@ def gather_facts(
         else {},
         output_tokens={n: (tokens * 10 + 0.5) // 1.0 / 10 for n, tokens in found.output_tokens.items() if n in names}
         if found
-        else {},
+        else expected_tokens or {},
         needs=view.needs,
         warm_tokens={name: min(tokens, view.input_tokens) for name, tokens in warm_tokens.items() if name in names}
         if warm_tokens
@@ -49,7 +53,16 @@ def gather_facts(
         explored_pico_usd=rules.explored_pico_usd,
         allowed_loss=rules.allowed_loss,
         repeated_tokens=repeated_tokens,
+        units=view.units,
     )
+
+
+def expected_tokens(view: RequestView, candidates: Iterable[Candidate]) -> dict[str, float]:
+    """Of answers that are not written: the same of every model that is made for such."""
+    if not view.output_tokens:
+        return {}
+    wanted = SPECIALTIES.get(view.operation)
+    return {one.name: float(view.output_tokens) for one in candidates if one.specialty == wanted}
 
 
 def request_facts(view: RequestView, key: KeyRecord, tags: tuple[str, ...], facts: Facts) -> RequestFacts:

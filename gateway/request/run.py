@@ -6,7 +6,7 @@ from typing import Protocol
 import msgspec
 
 from backends.errors import BackendError
-from backends.protocol import Chunk, Operation, Reply
+from backends.protocol import JSON, Chunk, Operation, Reply
 from gateway.ledger.entry import Attempt, Entry, Intent
 from gateway.request.metering import Meter
 from gateway.request.settlement import NO_EXTRA, ExtraCost
@@ -53,6 +53,7 @@ class Incoming(msgspec.Struct, frozen=True):
     tags: tuple[str, ...] = ()
     cache_seconds: int | None = None
     headers: Mapping[str, str] = msgspec.field(default_factory=dict[str, str])
+    content_type: str = JSON
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -81,6 +82,7 @@ class Run(msgspec.Struct):
     attempts: list[Attempt] = []
     entry: Entry | None = None
     headers: Mapping[str, str] = {}
+    content_type: str = JSON
     rate_headers: Mapping[str, str] | None = None
     previous_response_id: str | None = None
     is_kept: bool = False

@@ -6,12 +6,13 @@ import msgspec
 from msgspec.structs import replace
 
 from backends.errors import UnreadableAnswer
-from backends.usage import Usage
-from gateway.ledger.entry import NO_MEDIA, Attempt, Checkpoint, Cost, Entry, Intent, MediaTokens, PaidTo, Status
+from backends.usage import NO_UNITS, Units, Usage
+from gateway.ledger.entry import NO_MEDIA, Attempt, Checkpoint, Cost, Entry, Intent, Media, PaidTo, Status
 from gateway.pricing.price import PricingError, price, price_compute
 from gateway.request.cost_bounds import bound_pico_usd, compute_cost, longest_output, sum_known
 from gateway.request.metering import CHARACTERS_PER_TOKEN, Meter
 from gateway.request.view import RequestView
+from gateway.routing.expected_cost import media_usage
 from gateway.routing.snapshot import Candidate
 
 
@@ -70,7 +71,7 @@ def unanswered_cost(candidate: Candidate, view: RequestView, meter: Meter) -> Ex
     """
     if candidate.speed is not None:
         return NO_EXTRA
-    cost = _cost(candidate, meter.final_usage(view.input_tokens, candidate.context_window), None)
+    cost = _cost(candidate, _used(candidate, view, meter), None)
     return ExtraCost(cost.total_pico_usd if cost else None, bound_pico_usd(candidate, view))
 
 
@@ -79,11 +80,16 @@ def refused_cost(candidate: Candidate, view: RequestView, meter: Meter) -> Extra
     for it, as above."""
     if candidate.speed is not None:
         return NO_EXTRA
-    usage = meter.final_usage(view.input_tokens, candidate.context_window)
+    usage = _used(candidate, view, meter)
     cost = _cost(candidate, usage, None)
     if cost is None or usage.is_estimated:
         return ExtraCost(cost.total_pico_usd if cost else None, bound_pico_usd(candidate, view))
     return ExtraCost(cost.total_pico_usd, cost.total_pico_usd, cost.total_pico_usd)
+
+
+def _used(candidate: Candidate, view: RequestView, meter: Meter) -> Usage:
+    usage = meter.final_usage(view.input_tokens, candidate.context_window)
+    return replace(usage, units=view.units) if usage.is_estimated else usage
 
 
 def unread_cost(candidate: Candidate, view: RequestView, meter: Meter, error: UnreadableAnswer) -> ExtraCost:
@@ -160,26 +166,40 @@ def settle_entry(intent: Intent, meter: Meter, outcome: Outcome) -> Entry:
         web_searches=usage.web_searches,
         file_searches=usage.file_searches,
         other_tool_calls=usage.other_tool_calls,
-        media_tokens=_media(usage),
+        media=_media(usage),
     )
 
 
-def _media(usage: Usage) -> MediaTokens:
-    if not (usage.audio_input_tokens or usage.audio_output_tokens or usage.image_input_tokens):
-        return NO_MEDIA
-    return MediaTokens(usage.audio_input_tokens, usage.audio_output_tokens, usage.image_input_tokens)
+def _media(usage: Usage) -> Media:
+    tokens = (
+        usage.audio_input_tokens,
+        usage.audio_output_tokens,
+        usage.image_input_tokens,
+        usage.image_output_tokens,
+    )
+    return Media(*tokens, *usage.units) if any(tokens) or usage.units != NO_UNITS else NO_MEDIA
 
 
 def _usage(intent: Intent, meter: Meter, outcome: Outcome) -> Usage:
     if meter.usage is not None or meter.first_output_at is not None:
         usage = meter.final_usage(intent.decision.facts.input_tokens, outcome.candidate.context_window)
+        if usage.is_estimated and intent.decision.facts.units != NO_UNITS:
+            return _expected(intent, outcome.candidate, usage.units)
         if _contradicts_itself(usage):
             return replace(usage, is_estimated=True)
         return _with_thoughts(usage, outcome.unseen_tokens) if meter.usage is None else usage
     if outcome.may_have_been_billed:
         usage = Usage(input_tokens=intent.decision.facts.input_tokens, is_estimated=True)
+        if intent.decision.facts.units != NO_UNITS:
+            return _expected(intent, outcome.candidate, NO_UNITS)
         return _with_thoughts(usage, outcome.unseen_tokens)
     return NOTHING
+
+
+def _expected(intent: Intent, candidate: Candidate, counted: Units) -> Usage:
+    """What may be expected of images, speech or a transcript whose provider told nothing, but for what was counted."""
+    expected = media_usage(intent.decision.facts, candidate.name)
+    return replace(expected, units=expected.units if counted == NO_UNITS else counted, is_estimated=True)
 
 
 def _with_thoughts(usage: Usage, tokens: int) -> Usage:
@@ -224,13 +244,28 @@ def _bounds(intent: Intent, candidate: Candidate, usage: Usage, cost: Cost | Non
     if not usage.is_estimated:
         known = _without_unpriced_tools(candidate, usage) if exact is None else None
         return (exact if known is None else known), exact
-    said = max(0, usage.output_tokens - usage.reasoning_tokens)
-    halved = replace(usage, output_tokens=said // 2, reasoning_tokens=0, cached_input_tokens=0)
-    least = _cost(candidate, replace(halved, input_tokens=halved.input_tokens // 2), None)
+    least = _cost(candidate, _halved(usage), None)
     bound = intent.cost_bound_pico_usd
     upper = bound if exact is None or bound is None else max(exact, bound)
     lower = least.total_pico_usd if least is not None else None
     return (lower if exact is None or lower is None else min(exact, lower)), upper
+
+
+def _halved(usage: Usage) -> Usage:
+    """The least that an estimate stands for. Images and characters were counted, a recording's length was guessed."""
+    fewer = {
+        name: getattr(usage, name) // 2
+        for name in ("input_tokens", "audio_input_tokens", "image_input_tokens", "audio_output_tokens")
+    }
+    return replace(
+        usage,
+        **fewer,
+        output_tokens=max(0, usage.output_tokens - usage.reasoning_tokens) // 2,
+        image_output_tokens=usage.image_output_tokens // 2,
+        reasoning_tokens=0,
+        cached_input_tokens=0,
+        units=usage.units._replace(audio_milliseconds=usage.units.audio_milliseconds // 2),
+    )
 
 
 def _without_unpriced_tools(candidate: Candidate, usage: Usage) -> int | None:

@@ -6,6 +6,7 @@ import msgspec
 
 from backends.endpoints.messages_format import without_billing_line
 from backends.protocol import Operation
+from backends.usage import NO_UNITS, Units
 from classifier.protocol import Conversation
 from gateway.errors import InvalidRequest
 from gateway.request.bodies import (
@@ -53,7 +54,9 @@ class RequestView(msgspec.Struct, frozen=True):
 
     `service_tier` and what follows it bound the cost: `body_bytes` are those of the whole body less its images', and an
     open-ended one leans on files, or on what its provider keeps. `prefixes` recognise the conversation's next turn;
-    `reuse` is what of the prompt may come again, of chats that may be marked for a provider's cache.
+    `reuse` is what of the prompt may come again, of chats that may be marked for a provider's cache. Of models that do
+    not write (media_views.py), `output_tokens` and `units` are what may be expected; the three that begin with `most`
+    bound the cost, and None leaves that to all the others.
     """
 
     operation: Operation
@@ -74,6 +77,11 @@ class RequestView(msgspec.Struct, frozen=True):
     is_open_ended: bool = False
     prefixes: tuple[Prefix, ...] = ()
     reuse: Reuse | None = None
+    output_tokens: int = 0
+    most_input_tokens: int | None = None
+    most_output_tokens: int | None = None
+    units: Units = NO_UNITS
+    most_units: Units = NO_UNITS
 
 
 def parse_request(operation: Operation, body: bytes) -> RequestView:
@@ -184,6 +192,7 @@ def _view_embedding(body: EmbeddingBody) -> RequestView:
         needs=(),
         conversation=Conversation(last_user="\n".join(texts)),
         input_tokens=tokens,
+        most_output_tokens=0,
     )
 
 

@@ -14,8 +14,8 @@ from gateway.routing.expected_cost import (
     expected_time_to_first_token_seconds,
     is_slot_free,
 )
-from gateway.routing.refusals import DOWN_BECAUSE, LACKS, NONE_EMBEDS, TOO_LONG, refusal, refusal_without_candidates
-from gateway.routing.rules import AUTO, CASCADED, EMBEDDINGS, Cascade, Choose, Rule, Verify, When
+from gateway.routing.refusals import DOWN_BECAUSE, LACKS, TOO_LONG, none_does, refusal, refusal_without_candidates
+from gateway.routing.rules import AUTO, CASCADED, EMBEDDINGS, SPECIALTIES, Cascade, Choose, Rule, Verify, When
 from gateway.routing.snapshot import Candidate, RequestFacts, Snapshot
 
 DIRECT = "(direct)"
@@ -173,8 +173,8 @@ def _pool(named: list[str] | str, request: RequestFacts, snapshot: Snapshot) -> 
     candidates = snapshot.candidates
     if isinstance(named, list):  # the backend of one may be switched off
         return [candidates[name] for name in named if name in candidates and _is_allowed(candidates[name], request)]
-    embeds = request.operation == EMBEDDINGS
-    fitting = [one for one in candidates.values() if one.embeds == embeds and _is_allowed(one, request)]
+    wanted = SPECIALTIES.get(request.operation)
+    fitting = [one for one in candidates.values() if one.specialty == wanted and _is_allowed(one, request)]
     return fitting if named == "any" else [one for one in fitting if one.is_local == (named == "local")]
 
 
@@ -189,8 +189,10 @@ def _weigh(candidate: Candidate, request: RequestFacts) -> Ranked:
     facts = request.facts
     room = candidate.context_window - facts.input_tokens
     rejected = None
-    if request.operation != EMBEDDINGS and EMBEDDINGS in candidate.supports:
-        rejected = f"{LACKS} {request.operation}: it makes embeddings only"
+    if (specialty := candidate.specialty) != (wanted := SPECIALTIES.get(request.operation)) and (
+        specialty is not None or wanted != EMBEDDINGS  # a server may embed with a model that writes
+    ):
+        rejected = f"{LACKS} {request.operation}: {_other_use(specialty)}"
     elif not candidate.supports.issuperset(facts.needs):
         rejected = f"{LACKS} {', '.join(sorted(set(facts.needs) - candidate.supports))}"
     elif room < (facts.max_output_tokens or 1):
@@ -205,6 +207,10 @@ def _weigh(candidate: Candidate, request: RequestFacts) -> Ranked:
         expected_time_to_first_token_seconds(facts, candidate),
         rejected,
     )
+
+
+def _other_use(specialty: str | None) -> str:
+    return "it writes text" if specialty is None else f"it is for {specialty} only"
 
 
 def _limit_reason(ranked: Ranked, choose: Choose) -> str | None:
@@ -395,6 +401,6 @@ def _refuse(request: RequestFacts, rule: str, weighed: list[Ranked]) -> NoReturn
 def _refuse_without_pool(request: RequestFacts, rule: Rule, snapshot: Snapshot) -> NoReturn:
     anybodys = msgspec.structs.replace(request, allowed_models=None)
     offered = [one.name for one in _pool(rule.choose.from_, anybodys, snapshot)]
-    if not offered and request.operation == EMBEDDINGS:
-        raise NoCapableModel(rule.name, {}, why_none=NONE_EMBEDS)
+    if not offered and (wanted := SPECIALTIES.get(request.operation)) is not None:
+        raise NoCapableModel(rule.name, {}, why_none=none_does(wanted))
     raise refusal_without_candidates(rule.name, offered, request.allowed_models, snapshot.candidates)

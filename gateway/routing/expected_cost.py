@@ -1,8 +1,9 @@
 """What a request will really cost at a candidate, before it is sent there. Pure arithmetic in pico-USD."""
 
-from backends.usage import Usage
+from backends.usage import NO_UNITS, Usage
 from gateway.ledger.entry import Facts
-from gateway.pricing.price import price, price_compute, price_text_tokens
+from gateway.pricing.catalogue import ModelPrices
+from gateway.pricing.price import UnknownUnitPrice, price, price_compute, price_text_tokens
 from gateway.routing.prompt_reuse import written_tokens
 from gateway.routing.snapshot import ON_DEMAND, Candidate, EngineSpeed
 
@@ -45,6 +46,8 @@ def expected_cost_pico_usd(facts: Facts, candidate: Candidate) -> int | None:
         return price_compute(seconds, candidate.speed.gpu_hour_pico_usd).total_pico_usd
     if candidate.prices is None:
         return None
+    if facts.units != NO_UNITS:
+        return _cost_of_media(facts, candidate, candidate.prices)
     warm = facts.warm_tokens.get(candidate.name, 0)
     cached = warm if warm < facts.input_tokens else facts.input_tokens
     output = predicted_output_tokens(facts, candidate.name)
@@ -60,6 +63,26 @@ def expected_cost_pico_usd(facts: Facts, candidate: Candidate) -> int | None:
         output_tokens=output,
     )
     return price(usage, candidate.prices).total_pico_usd
+
+
+def media_usage(facts: Facts, model: str) -> Usage:
+    """What images, speech or a transcript may be expected to be billed by: the tokens of one kind are all of them."""
+    units, output = facts.units, predicted_output_tokens(facts, model)
+    return Usage(
+        input_tokens=facts.input_tokens,
+        audio_input_tokens=facts.input_tokens if units.audio_milliseconds else 0,
+        output_tokens=output,
+        audio_output_tokens=output if units.characters else 0,
+        image_output_tokens=output if units.images else 0,
+        units=units,
+    )
+
+
+def _cost_of_media(facts: Facts, candidate: Candidate, prices: ModelPrices) -> int | None:
+    try:
+        return price(media_usage(facts, candidate.name), prices).total_pico_usd
+    except UnknownUnitPrice:
+        return None
 
 
 def expected_time_to_first_token_seconds(facts: Facts, candidate: Candidate) -> float:

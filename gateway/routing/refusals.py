@@ -24,13 +24,20 @@ DOWN_BECAUSE: Final = {
 NONE_THERE: Final = (
     "none of its models is there; their backends are switched off or lack a key, and `breakeven doctor` says which"
 )
-NONE_EMBEDS: Final = (
-    "none of its models makes embeddings; name one under `models` in rules.yaml, with `supports: [embeddings]`"
-)
 ABLE: Final = (
     "A provider's key in the environment brings able models; what your own can do is `supports` in rules.yaml."
 )
-PROMPTS: Final = {"responses": "input", "embeddings": "input", "completions": "prompt"}
+PROMPTS: Final = {
+    "responses": "input",
+    "embeddings": "input",
+    "moderations": "input",
+    "audio.speech": "input",
+    "audio.transcriptions": "file",
+    "audio.translations": "file",
+    "completions": "prompt",
+    "images.generations": "prompt",
+    "images.edits": "prompt",
+}
 """What the prompt is called, where it is not `messages`."""
 AGAIN: Final = "Ask again in a few seconds; an engine that does not come up says why in engine.log."
 MOST_LISTED: Final = 20
@@ -56,6 +63,13 @@ def refusal(
     if PAUSED in reasons.values():
         return ModelsPaused(rule, reasons)
     return NoEligibleModel(rule, reasons)
+
+
+def none_does(specialty: str) -> str:
+    """Why a rule has nobody for what only models made for it do."""
+    return (
+        f"none of its models is for {specialty}; name one under `models` in rules.yaml, with `supports: [{specialty}]`"
+    )
 
 
 def refusal_without_candidates(

@@ -8,21 +8,33 @@ from typing import Annotated, Literal, NamedTuple, cast
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from backends.protocol import MediaOperation
 from gateway.errors import ConfigurationError
 from gateway.money import PICO_PER_USD
 from gateway.yaml_document import NAME_PATTERN, meant, parse_yaml, path_of, problem_among
 
 MAX_BYTES = 1_000_000
-Operation = Literal["chat.completions", "completions", "embeddings", "responses", "messages"]
+Operation = Literal["chat.completions", "completions", "embeddings", "responses", "messages", MediaOperation]
 """What rules decide; counting the tokens of a message is decided as the message would be."""
 CASCADED: Operation = "chat.completions"
 """The operation whose whole answers a program can verify."""
 
 EMBEDDINGS = "embeddings"
-"""An operation, and what a model supports that does nothing else: of whole kinds it alone is asked for them."""
+Specialty = Literal["embeddings", "images", "speech", "transcription", "moderation"]
+"""What a model supports that does nothing else: of whole kinds it alone is asked for it."""
+SPECIALTIES: Mapping[str, Specialty] = {
+    EMBEDDINGS: EMBEDDINGS,
+    "images.generations": "images",
+    "images.edits": "images",
+    "audio.speech": "speech",
+    "audio.transcriptions": "transcription",
+    "audio.translations": "transcription",
+    "moderations": "moderation",
+}
+"""By operation; all others are for models that write."""
 
 Need = Literal["streaming", "tools", "json_schema", "vision", "audio", "reasoning"]
-Ability = Literal[Need, "embeddings"]
+Ability = Literal[Need, Specialty]
 Name = Annotated[str, Field(pattern=NAME_PATTERN)]
 
 
@@ -218,10 +230,19 @@ class ModelSpec(Strict):
     ability: float | None = Field(default=None, ge=0, le=1)
 
     @model_validator(mode="after")
-    def _embeds_or_answers(self) -> "ModelSpec":
-        if EMBEDDINGS in self.supports and len(self.supports) > 1:
-            raise ValueError("a model that makes embeddings does nothing else: write supports: [embeddings]")
+    def _does_one_thing(self) -> "ModelSpec":
+        if len(self.supports) > 1 and (only := self.specialty) is not None:
+            raise ValueError(f"a model for {only} does nothing else here: write supports: [{only}]")
         return self
+
+    @property
+    def specialty(self) -> Specialty | None:
+        """What it does instead of writing."""
+        return specialty_of(self.supports)
+
+
+def specialty_of(supports: Collection[str]) -> Specialty | None:
+    return next((one for one in SPECIALTIES.values() if one in supports), None)
 
 
 class RulesDocument(Strict):

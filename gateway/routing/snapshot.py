@@ -8,7 +8,7 @@ import msgspec
 
 from gateway.ledger.entry import Facts, Intent
 from gateway.pricing.catalogue import FOR_EVER_US, ModelPrices
-from gateway.routing.rules import AUTO, EMBEDDINGS, Rule
+from gateway.routing.rules import AUTO, Rule, Specialty, specialty_of
 
 DOWN_SLOTS = -1
 LOADING_SLOTS = -2
@@ -60,11 +60,11 @@ class Candidate:
     speed: EngineSpeed | None
     typical_time_to_first_token_seconds: float = 0.0
     cache_writes: CacheWrites = ON_DEMAND
+    specialty: Specialty | None = field(init=False)
+    """What it does instead of writing."""
 
-    @property
-    def embeds(self) -> bool:
-        """Whether it makes embeddings, and so answers nothing."""
-        return EMBEDDINGS in self.supports
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "specialty", specialty_of(self.supports))
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ import msgspec
 from classifier.protocol import ModelProfile
 from gateway.errors import ConfigurationError
 from gateway.pricing.catalogue import FOR_EVER_US, ModelPrices, PriceBook
-from gateway.routing.rules import EMBEDDINGS, ModelSpec, RulesDocument, parse_rules
+from gateway.routing.rules import ModelSpec, RulesDocument, parse_rules
 from gateway.routing.snapshot import ON_DEMAND, CacheWrites, Candidate, EngineSpeed, Snapshot
 from gateway.yaml_document import parse_yaml
 
@@ -132,7 +132,7 @@ def profiles(models: Mapping[str, ModelSpec]) -> Sequence[ModelProfile]:
     return [
         ModelProfile(name, spec.head, spec.benchmarks, spec.ability, spec.upstream_model)
         for name, spec in sorted(models.items())
-        if EMBEDDINGS not in spec.supports
+        if spec.specialty is None
     ]
 
 

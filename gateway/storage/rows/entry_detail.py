@@ -10,7 +10,8 @@ from itertools import chain
 import msgspec
 from msgspec.structs import astuple
 
-from gateway.ledger.entry import NO_MEDIA, Entry, Facts, MediaTokens
+from backends.usage import NO_UNITS, Units
+from gateway.ledger.entry import NO_MEDIA, Entry, Facts, Media
 from gateway.storage.rows.bounded import micros
 from gateway.storage.rows.dimension import REMEMBERED
 
@@ -49,6 +50,8 @@ class Detail(msgspec.Struct, frozen=True, array_like=True):
     repeated_tokens: int = 0
     media: tuple[int, ...] | None = None
     """Nothing where there was none: most rows. None: the first versions did not say."""
+    units: tuple[int, ...] = ()
+    """Of the facts; nothing where there were none."""
 
 
 ENCODER = msgspec.msgpack.Encoder()
@@ -112,7 +115,8 @@ def encode_detail(entry: Entry, *, is_plain: bool) -> bytes:
         allowed_loss={name: short(loss) for name, loss in facts.allowed_loss.items()} if facts.allowed_loss else {},
         escalates_to=decision.escalates_to,
         repeated_tokens=facts.repeated_tokens,
-        media=_media(entry.media_tokens),
+        media=_media(entry.media),
+        units=() if facts.units == NO_UNITS else tuple(facts.units),
     )
     return ENCODER.encode(detail)
 
@@ -132,7 +136,7 @@ def _by_place(numbers: Mapping[str, float], place: Mapping[str, int]) -> list[Sh
     return flat
 
 
-def _media(media: MediaTokens | None) -> tuple[int, ...] | None:
+def _media(media: Media | None) -> tuple[int, ...] | None:
     return None if media is None else () if media == NO_MEDIA else astuple(media)
 
 
@@ -158,6 +162,7 @@ def facts_from(detail: Detail, names: Sequence[str]) -> Facts:
         explored_pico_usd=detail.explored,
         allowed_loss={name: long(loss) for name, loss in detail.allowed_loss.items()},
         repeated_tokens=detail.repeated_tokens,
+        units=Units(*detail.units) if detail.units else NO_UNITS,
     )
 
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from gateway.ledger.entry import Attempt, Cost, Decision, Entry, Intent, MediaTokens, PaidTo, Status
+from gateway.ledger.entry import Attempt, Cost, Decision, Entry, Intent, Media, PaidTo, Status
 from gateway.storage.rows.bounded import seconds
 from gateway.storage.rows.dimension import REMEMBERED
 from gateway.storage.rows.entry_detail import Detail, decode_detail, facts_from, long, seconds_of
@@ -55,7 +55,7 @@ def entry_from(row: Row, attempt_rows: Sequence[Row]) -> Entry:
         http_status=row["http_status"],
         error=row["error"],
         attempts=_attempts(detail, was, attempt_rows),
-        media_tokens=None if detail.media is None else MediaTokens(*detail.media),
+        media=None if detail.media is None else Media(*detail.media),
     )
 
 

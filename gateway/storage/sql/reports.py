@@ -14,7 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from gateway.economics.traffic import HourlyTraffic
 from gateway.instants import HOUR_US
-from gateway.routing.rules import EMBEDDINGS
+from gateway.routing.rules import SPECIALTIES
 from gateway.storage.sums.cut_hours import Totals, moved_in
 from gateway.storage.sums.filters import COLUMNS
 from gateway.storage.sums.group_count import refuse_too_many
@@ -103,7 +103,7 @@ class SqlReports:
         if not with_simulated:
             query = query.where(dimensions.c.is_simulated.is_(False))
         if not of_all_kinds:
-            query = query.where(dimensions.c.operation.not_in((SHADOW, EMBEDDINGS)))
+            query = query.where(dimensions.c.operation.not_in((SHADOW, *SPECIALTIES)))
         async with self._engine.connect() as connection:
             rows = (await connection.execute(query)).mappings().all()
         return [

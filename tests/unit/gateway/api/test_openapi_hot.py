@@ -9,10 +9,12 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from backends.protocol import Operation
-from gateway.api.openapi_hot import ENDPOINTS, SCHEMAS
+from gateway.api.openapi_hot import ENDPOINTS, FORMS, SCHEMAS
 from gateway.errors import InvalidRequest
 from gateway.request.bodies import DECODERS
-from gateway.request.view import parse_request
+from gateway.request.media_views import IMAGE, MODERATION, SPEECH
+from gateway.request.run import Incoming
+from gateway.request.views import view_of
 
 TURNS = [{"role": "user", "content": "hello"}]
 BODIES: Mapping[Operation, dict[str, Any]] = {
@@ -22,6 +24,15 @@ BODIES: Mapping[Operation, dict[str, Any]] = {
     "responses": {"model": "auto"},
     "messages": {"model": "auto", "messages": TURNS, "max_tokens": 5},
     "messages.count_tokens": {"model": "auto", "messages": TURNS},
+    "moderations": {"input": "hello"},
+    "images.generations": {"prompt": "a cat"},
+    "audio.speech": {"input": "hello"},
+}
+READERS: Mapping[Operation, msgspec.json.Decoder[Any]] = {
+    **DECODERS,
+    "moderations": MODERATION,
+    "images.generations": IMAGE,
+    "audio.speech": SPEECH,
 }
 LEFT_TO_PROVIDERS = {"tools", "functions"}
 """Lists of objects; whether they are objects a provider says."""
@@ -37,7 +48,7 @@ PROBES: list[Any] = [
 
 
 def fields_of(operation: Operation) -> Iterator[msgspec.inspect.Field]:
-    known = msgspec.inspect.type_info(DECODERS[operation].type)
+    known = msgspec.inspect.type_info(READERS[operation].type)
     assert isinstance(known, msgspec.inspect.StructType)
     yield from known.fields
 
@@ -48,14 +59,17 @@ def schema_of(operation: Operation) -> dict[str, Any]:
 
 def is_taken(operation: Operation, body: object) -> bool:
     try:
-        parse_request(operation, json.dumps(body).encode())
+        view_of(Incoming(operation, None, json.dumps(body).encode()))
     except InvalidRequest:
         return False
     return True
 
 
 def test_every_operation_is_described() -> None:
-    assert set(BODIES) == set(DECODERS) <= set(get_args(Operation))
+    assert set(BODIES) == set(READERS) <= set(get_args(Operation))
+    forms = {"images.edits", "audio.transcriptions", "audio.translations"}
+    assert set(get_args(Operation)) - set(READERS) == forms
+    assert {f"/v1/{one.replace('.', '/')}" for one in forms} == set(FORMS)
 
 
 @pytest.mark.parametrize("operation", BODIES)

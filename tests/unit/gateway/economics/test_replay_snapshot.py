@@ -10,6 +10,7 @@ from gateway.economics.replay import Scenario, decide_with, replay
 from gateway.economics.replay_log import Served, logged_request_of
 from gateway.economics.replay_outcome import Lengths, ModelOutcome, ShadowPair, learn_lengths
 from gateway.economics.replay_snapshot import outcomes_with, price_with
+from gateway.ledger.entry import NO_MEDIA, Media
 from gateway.pricing.catalogue import Service
 from gateway.routing.snapshot import CacheWrites
 from tests.builders import make_candidate, make_local, make_prices, make_snapshot
@@ -69,8 +70,10 @@ def test_a_service_tier_and_the_tools_that_ran_cost_what_they_cost_there() -> No
 
 
 def test_what_was_billed_beside_tokens_is_read_from_the_ledger() -> None:
-    entry = make_entry(1, service_tier="priority", web_searches=1, file_searches=2, other_tool_calls=3)
-    assert logged_request_of(entry).served[6:] == ("openai", "priority", 1, 2, 3)
+    beside = {"service_tier": "priority", "web_searches": 1, "file_searches": 2, "other_tool_calls": 3}
+    entry = make_entry(1, media=Media(images=2), **beside)
+    assert logged_request_of(entry).served[6:] == ("openai", "priority", 1, 2, 3, Media(images=2))
+    assert logged_request_of(make_entry(1)).served.media == NO_MEDIA
 
 
 def test_an_engines_outcome_is_its_speed() -> None:

@@ -82,7 +82,7 @@ def test_where_no_model_embeds_the_refusal_says_how_to_name_one() -> None:
 @pytest.mark.parametrize("requested", ["auto", "embedder"])
 def test_a_model_that_embeds_is_never_asked_to_chat_though_it_is_named(requested: str) -> None:
     snapshot = make_snapshot("version: 1\nrules: [{name: default, choose: {from: [embedder]}}]\n", [EMBEDDER])
-    with pytest.raises(NoCapableModel, match="makes embeddings only"):
+    with pytest.raises(NoCapableModel, match="it is for embeddings only"):
         decide(make_request(requested_model=requested, operation="chat.completions"), snapshot)
 
 

@@ -58,7 +58,7 @@ def test_the_documented_example_is_valid() -> None:
         ("name: easy", "name: easy\n    name: hard", 14, "is given twice"),
         ("  - name: easy", " - name: easy", 13, "not valid YAML"),
         ("tags: [private]", "needs: [embeddings]", 11, "'streaming'"),
-        ("[streaming, tools]", "[tools, embeddings]", 4, "a model that makes embeddings does nothing else"),
+        ("[streaming, tools]", "[tools, embeddings]", 4, "a model for embeddings does nothing else"),
         ("small-local: {", "auto: {", 3, '"auto" is the routed name'),
     ],
 )

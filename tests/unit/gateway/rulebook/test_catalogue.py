@@ -6,6 +6,7 @@ from classifier.load import load_artefact
 from classifier.protocol import ModelProfile
 from gateway.config.providers import load_providers
 from gateway.errors import ConfigurationError
+from gateway.routing.rules import specialty_of
 from gateway.rulebook.catalogue import BackendFacts, Catalogue, profiles
 
 RULES = """\
@@ -45,7 +46,7 @@ def test_the_hosted_models_that_ship_are_known_by_name() -> None:
         ModelProfile(model.name, upstream_model=model.upstream_model)
         for provider in load_providers()
         for model in provider.models
-        if "embeddings" not in model.supports
+        if specialty_of(model.supports) is None
     ]
     unknown = {name for name, origin in load_artefact().bind(told).origins.items() if "nothing is known" in origin}
     assert unknown == {"openrouter-mimo-v2.6-flash"}

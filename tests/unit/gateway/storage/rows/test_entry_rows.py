@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.ledger.entry import Attempt, Cost, Entry, MediaTokens
+from gateway.ledger.entry import Attempt, Cost, Entry, Media
 from gateway.storage.rows.dimension import Circumstance, Dimension
 from gateway.storage.rows.entry_from_row import entry_from
 from gateway.storage.rows.entry_rows import ROW, entry_rows
@@ -75,7 +75,7 @@ entries = st.builds(
     web_searches=st.integers(0, 10**9),
     file_searches=st.integers(0, 10**9),
     other_tool_calls=st.integers(0, 10**9),
-    media_tokens=st.none() | st.builds(MediaTokens, *[st.integers(0, 10**9)] * 3),
+    media=st.none() | st.builds(Media, *[st.integers(0, 10**9)] * 7),
 )
 
 
@@ -98,10 +98,10 @@ def test_an_ordinary_request_has_no_attempt_rows_and_a_small_detail() -> None:
 
 def test_a_row_of_the_first_versions_says_nothing_of_audio_and_images() -> None:
     """Which is not the same as none: reprice leaves such a request alone where it may have had some."""
-    row, attempt_rows = joined(make_entry(media_tokens=MediaTokens()))
+    row, attempt_rows = joined(make_entry(media=Media()))
     packed = msgspec.msgpack.decode(row["detail"])
-    assert entry_from(row, attempt_rows).media_tokens == MediaTokens()
-    assert entry_from({**row, "detail": msgspec.msgpack.encode(packed[:-1])}, attempt_rows).media_tokens is None
+    assert entry_from(row, attempt_rows).media == Media()
+    assert entry_from({**row, "detail": msgspec.msgpack.encode(packed[:-2])}, attempt_rows).media is None
 
 
 def test_the_columns_are_those_of_the_tables() -> None:

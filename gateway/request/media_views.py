@@ -1,0 +1,258 @@
+"""Requests for images, speech, transcripts and moderation as the decision needs to see them.
+
+What such a request costs hangs on how many images, how long a recording and how long a text it is: each is counted
+here, about, for the decision, and at most, for budgets. What is charged is what its provider reports.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import msgspec
+
+from backends.formats.form_splice import NotAForm, find_fields, is_form, text_fields
+from backends.protocol import MediaOperation
+from backends.usage import NO_UNITS, Units
+from classifier.protocol import Conversation
+from gateway.errors import InvalidRequest
+from gateway.request.encodings import unreadable
+from gateway.request.field_checks import checked_choices, invalid_field
+from gateway.request.many_values import require_bearable
+from gateway.request.recordings import length_of
+from gateway.request.view import RequestView, estimate_tokens
+from gateway.routing.rules import AUTO
+
+IMAGE_TOKENS: Final = {"low": 400, "medium": 1_600, "high": 6_250}
+"""Of one image of OpenAI's gpt-image-1 at its largest size, by `quality`, from its guide to image generation; those of
+its successors and of other sizes are fewer, or up to as many as MOST_IMAGE_TOKENS."""
+MOST_IMAGE_TOKENS: Final = 16_384
+PARTIAL_IMAGE_TOKENS: Final = 100
+"""Of each partial image of a stream, from the same guide."""
+TOKENS_PER_SENT_IMAGE: Final = 1_000
+MOST_TOKENS_PER_SENT_IMAGE: Final = 10_000
+SPEECH_TOKENS_PER_CHARACTER: Final = 1.4
+"""gpt-4o-mini-tts: $0.015 a minute at $12 for a million tokens is 1,250 of them, and a minute some 900 characters."""
+MOST_SPEECH_TOKENS_PER_CHARACTER: Final = 8
+MOST_SPEECH_TOKENS: Final = 1_000
+"""Beside those: pauses, and words for numbers."""
+AUDIO_TOKENS_PER_SECOND: Final = 10
+"""Of what OpenAI's models listen to; Gemini's take 32."""
+MOST_AUDIO_TOKENS_PER_SECOND: Final = 40
+WRITTEN_TOKENS_PER_SECOND: Final = 4
+MOST_WRITTEN_TOKENS_PER_SECOND: Final = 15
+"""Of speech as text: 150 words a minute, and at most; timed words and speakers are billed as text too."""
+
+
+class ModerationPart(msgspec.Struct):
+    type: str = "text"
+    text: str | None = None
+
+
+class ModerationBody(msgspec.Struct):
+    input: str | list[str | ModerationPart]
+    model: str | None = None
+
+
+class ImageBody(msgspec.Struct):
+    prompt: str
+    model: str | None = None
+    n: int | None = None
+    quality: str | None = None
+    stream: bool | None = False
+    partial_images: int | None = None
+    images: list[msgspec.Raw] | None = None
+
+
+class SpeechBody(msgspec.Struct):
+    input: str
+    model: str | None = None
+    instructions: str | None = None
+
+
+def view_media(operation: MediaOperation, body: bytes, content_type: str) -> RequestView:
+    """Raises InvalidRequest naming the field that is wrong."""
+    if operation in FORMS and (is_form(content_type) or operation != "images.edits"):
+        return FORMS[operation](operation, body, content_type)
+    require_bearable(body)
+    try:
+        return VIEWS[operation](operation, body)
+    except msgspec.ValidationError as error:
+        raise invalid_field(str(error)) from error
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise unreadable(body, error) from error
+
+
+def _view_moderation(operation: MediaOperation, body: bytes) -> RequestView:
+    asked = MODERATION.decode(body)
+    parts = [asked.input] if isinstance(asked.input, str) else asked.input
+    texts = [part if isinstance(part, str) else part.text or "" for part in parts]
+    return _view(operation, asked.model, input_tokens=estimate_tokens(texts), most_input_tokens=len(body))
+
+
+def _view_image(operation: MediaOperation, body: bytes) -> RequestView:
+    asked = IMAGE.decode(body)
+    return _view_drawing(
+        operation,
+        asked.model,
+        prompt=asked.prompt,
+        n=asked.n,
+        quality=asked.quality,
+        is_stream=bool(asked.stream),
+        partial_images=asked.partial_images or 0,
+        sent_images=len(asked.images or ()),
+    )
+
+
+def _view_speech(operation: MediaOperation, body: bytes) -> RequestView:
+    asked = SPEECH.decode(body)
+    characters = len(asked.input)
+    texts = [asked.input, asked.instructions or ""]
+    return _view(
+        operation,
+        asked.model,
+        is_stream=True,
+        input_tokens=estimate_tokens(texts),
+        most_input_tokens=sum(map(len, texts)) * 4,
+        output_tokens=math.ceil(characters * SPEECH_TOKENS_PER_CHARACTER),
+        most_output_tokens=characters * MOST_SPEECH_TOKENS_PER_CHARACTER + MOST_SPEECH_TOKENS,
+        units=Units(characters=characters),
+    )
+
+
+def _view_edit(operation: MediaOperation, body: bytes, content_type: str) -> RequestView:
+    fields, files = _read_form(body, content_type)
+    if not any(name.startswith("image") for name in files):
+        raise InvalidRequest("image: send the picture to be edited in a part of this name.", param="image")
+    return _view_drawing(
+        operation,
+        fields.get("model"),
+        prompt=fields.get("prompt", ""),
+        n=_whole_number("n", fields),
+        quality=fields.get("quality"),
+        is_stream=_is_true(fields.get("stream")),
+        partial_images=_whole_number("partial_images", fields) or 0,
+        sent_images=sum(len(contents) for contents in files.values()),
+    )
+
+
+def _view_recording(operation: MediaOperation, body: bytes, content_type: str) -> RequestView:
+    fields, files = _read_form(body, content_type)
+    recordings = files.get("file", [])
+    if len(recordings) != 1:
+        raise InvalidRequest("file: send one recording in a part of this name.", param="file")
+    length = length_of(recordings[0])
+    prompt = estimate_tokens([fields["prompt"]]) if fields.get("prompt") else 0
+    seconds, most_seconds = length.usual / 1000, length.most / 1000
+    return _view(
+        operation,
+        fields.get("model"),
+        is_stream=_is_true(fields.get("stream")),
+        input_tokens=prompt + math.ceil(seconds * AUDIO_TOKENS_PER_SECOND),
+        most_input_tokens=prompt * 4 + math.ceil(most_seconds * MOST_AUDIO_TOKENS_PER_SECOND),
+        output_tokens=math.ceil(seconds * WRITTEN_TOKENS_PER_SECOND),
+        most_output_tokens=math.ceil(most_seconds * MOST_WRITTEN_TOKENS_PER_SECOND) + MOST_SPEECH_TOKENS,
+        units=Units(audio_milliseconds=length.usual),
+        most_units=Units(audio_milliseconds=length.most),
+    )
+
+
+def _view_drawing(
+    operation: MediaOperation,
+    model: str | None,
+    *,
+    prompt: str,
+    n: int | None,
+    quality: str | None,
+    is_stream: bool,
+    partial_images: int,
+    sent_images: int,
+) -> RequestView:
+    images, text = checked_choices("n", n), estimate_tokens([prompt])
+    shown = PARTIAL_IMAGE_TOKENS * min(max(partial_images, 0), 100)
+    each = IMAGE_TOKENS.get(quality or "", IMAGE_TOKENS["medium"])
+    return _view(
+        operation,
+        model,
+        is_stream=is_stream,
+        input_tokens=text + sent_images * TOKENS_PER_SENT_IMAGE,
+        most_input_tokens=len(prompt) * 4 + sent_images * MOST_TOKENS_PER_SENT_IMAGE,
+        output_tokens=images * (each + shown),
+        most_output_tokens=images * (MOST_IMAGE_TOKENS + shown),
+        units=Units(images=images),
+    )
+
+
+def _view(
+    operation: MediaOperation,
+    model: str | None,
+    *,
+    is_stream: bool = False,
+    input_tokens: int,
+    most_input_tokens: int,
+    output_tokens: int = 0,
+    most_output_tokens: int = 0,
+    units: Units = NO_UNITS,
+    most_units: Units | None = None,
+) -> RequestView:
+    """OpenAI has a model for whoever names none; here the rules choose one."""
+    return RequestView(
+        operation=operation,
+        model=AUTO if model is None else model,
+        is_stream=is_stream,
+        wants_usage_chunk=True,
+        max_output_tokens=None,
+        choices=1,
+        needs=(),
+        conversation=Conversation(last_user=""),
+        input_tokens=input_tokens,
+        output_tokens=output_tokens,
+        most_input_tokens=most_input_tokens,
+        most_output_tokens=most_output_tokens,
+        units=units,
+        most_units=units if most_units is None else most_units,
+    )
+
+
+def _read_form(body: bytes, content_type: str) -> tuple[dict[str, str], dict[str, list[bytes]]]:
+    """Texts and files by their names, lists' without their brackets. Raises InvalidRequest."""
+    try:
+        fields = find_fields(body, content_type)
+        texts = text_fields(body, fields)
+    except NotAForm as error:
+        raise InvalidRequest(
+            f"The body is not valid: {error}. This endpoint takes multipart/form-data.", code="invalid_body"
+        ) from error
+    files: dict[str, list[bytes]] = {}
+    for field in fields:
+        if field.is_file:
+            files.setdefault(field.name.removesuffix("[]"), []).append(body[field.start : field.end])
+    return texts, files
+
+
+def _whole_number(name: str, fields: Mapping[str, str]) -> int | None:
+    text = fields.get(name)
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdigit() and len(text) < 10):
+        raise InvalidRequest(f"{name}: must be a whole number.", param=name)
+    return int(text)
+
+
+def _is_true(text: str | None) -> bool:
+    return text is not None and text.strip().lower() in ("true", "1")
+
+
+MODERATION: Final = msgspec.json.Decoder(ModerationBody)
+IMAGE: Final = msgspec.json.Decoder(ImageBody)
+SPEECH: Final = msgspec.json.Decoder(SpeechBody)
+VIEWS: Final[dict[MediaOperation, Callable[[MediaOperation, bytes], RequestView]]] = {
+    "moderations": _view_moderation,
+    "images.generations": _view_image,
+    "images.edits": _view_image,
+    "audio.speech": _view_speech,
+}
+FORMS: Final[dict[MediaOperation, Callable[[MediaOperation, bytes, str], RequestView]]] = {
+    "images.edits": _view_edit,
+    "audio.transcriptions": _view_recording,
+    "audio.translations": _view_recording,
+}

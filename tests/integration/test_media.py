@@ -1,0 +1,351 @@
+"""Images, speech, transcripts and moderation through the official client: bytes as they came, booked as billed."""
+
+import asyncio
+import base64
+import json
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import httpx
+import openai
+import pytest
+
+from backends.openai_compatible import OpenAICompatibleBackend
+from backends.translating import TranslatingBackend
+from gateway.ledger.entry import Entry, Media, Status
+from gateway.pricing.catalogue import ModelPrices
+from gateway.routing.snapshot import Candidate
+from tests.builders import make_candidate, make_prices, make_snapshot
+from tests.integration.test_http import Service
+from tests.live_server import serving
+from tests.rig import KEY, Rig
+from tests.scripted_provider import Raw, ScriptedProvider
+from tests.unit.gateway.request.test_recordings import wav
+
+pytestmark = pytest.mark.integration
+JSON = {"content-type": "application/json"}
+MP3 = {"content-type": "audio/mpeg"}
+SOUND = [b"ID3\x04" + bytes(range(256)), b"\xff\xfb\x90" * 500]
+FREE = replace(make_prices(0, 0), source="by the piece")
+TOKENS = {"input_tokens": 14, "output_tokens": 50, "total_tokens": 64}
+
+
+def model(name: str, ability: str, prices: ModelPrices | None) -> Candidate:
+    return make_candidate(name, backend="one", supports=frozenset({ability}), prices=prices)
+
+
+MODELS = [
+    model("draws", "images", make_prices(5, 30, image_input=8_000_000, image_output=40_000_000)),
+    model("draws-by-the-piece", "images", replace(FREE, per_image_pico_usd=2 * 10**10)),
+    model("speaks", "speech", make_prices(0.6, 10, audio_output=12_000_000)),
+    model("speaks-by-character", "speech", replace(FREE, per_character_pico_usd=15 * 10**6)),
+    model("listens", "transcription", replace(FREE, per_audio_second_pico_usd=10**8)),
+    model("listens-by-token", "transcription", make_prices(2.5, 10, audio_input=6_000_000)),
+    model("judges", "moderation", FREE),
+    make_candidate("writes", backend="one"),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Studio:
+    """A gateway in front of one provider, with a model of every kind."""
+
+    service: Service
+    provider: ScriptedProvider
+    url: str
+
+    def client(self) -> openai.AsyncOpenAI:
+        return openai.AsyncOpenAI(api_key=KEY, base_url=f"{self.url}/v1", max_retries=0)
+
+    async def entry(self) -> Entry:
+        async with asyncio.timeout(60):
+            while not self.service.rig.ledger.entries:
+                await asyncio.sleep(0.01)
+        return self.service.rig.entry
+
+
+@pytest.fixture
+async def studio() -> AsyncGenerator[Studio]:
+    service = Service(Rig())
+    rules = "version: 1\nrules: [{name: default, choose: {from: any, by: expected_cost}}]\n"
+    service.rig.pipeline.snapshot = make_snapshot(rules, MODELS)
+    async with ScriptedProvider() as provider, serving(service.app) as url:
+        backend = OpenAICompatibleBackend("one", provider.base_url, "sk")
+        service.rig.pipeline.backends = {"one": TranslatingBackend(backend)}
+        yield Studio(service, provider, url)
+        await backend.aclose()
+
+
+def answered(document: object) -> Raw:
+    return Raw((json.dumps(document).encode(),), headers=JSON)
+
+
+def events(*fields: dict[str, Any]) -> Raw:
+    return Raw(tuple(f"data: {json.dumps(one)}\n\n".encode() for one in fields))
+
+
+async def test_an_image_is_drawn_and_its_tokens_are_booked(studio: Studio) -> None:
+    usage = TOKENS | {"input_tokens_details": {"text_tokens": 4, "image_tokens": 10}}
+    studio.provider.plan([answered({"created": 1, "data": [{"b64_json": "AAAA"}], "usage": usage})])
+    async with studio.client() as client:
+        raw = await client.images.with_raw_response.generate(model="draws", prompt="a cat", quality="low")
+    assert raw.parse().data[0].b64_json == "AAAA"  # type: ignore[index,union-attr]
+    [received] = studio.provider.received
+    assert (received.path, received.json) == (
+        "/v1/images/generations",
+        {"model": "upstream-draws", "prompt": "a cat", "quality": "low"},
+    )
+    entry = await studio.entry()
+    assert entry.media == Media(image_input_tokens=10, image_output_tokens=50, images=1)
+    assert entry.cost is not None
+    assert (entry.cost.input_pico_usd, entry.cost.output_pico_usd) == (4 * 5_000_000 + 10 * 8_000_000, 50 * 40_000_000)
+    assert raw.headers["x-breakeven-cost-usd"] == "0.0021"
+    assert (entry.intent.operation, entry.is_usage_estimated) == ("images.generations", False)
+
+
+async def test_whoever_names_no_model_gets_the_cheapest_that_draws(studio: Studio) -> None:
+    studio.provider.plan([answered({"created": 1, "data": [{"url": "https://a.example/1"}, {"url": "b"}]})])
+    async with studio.client() as client:
+        raw = await client.images.with_raw_response.generate(prompt="two cats", n=2)
+    assert raw.headers["x-breakeven-model"] == "draws-by-the-piece"
+    entry = await studio.entry()
+    assert entry.cost is not None
+    assert (entry.cost.other_pico_usd, entry.cost.total_pico_usd) == (4 * 10**10, 4 * 10**10)
+    assert studio.provider.received[0].json["model"] == "upstream-draws-by-the-piece"
+
+
+async def test_an_image_is_edited_by_form(studio: Studio) -> None:
+    picture = b"\x89PNG\r\n\x1a\n" + bytes(range(256))
+    studio.provider.plan([answered({"created": 1, "data": [{"b64_json": "AAAA"}], "usage": TOKENS})])
+    async with studio.client() as client:
+        await client.images.edit(model="draws", image=[("a.png", picture), ("b.png", picture)], prompt="a hat")
+    [received] = studio.provider.received
+    assert received.path == "/v1/images/edits"
+    assert received.body.count(picture) == 2
+    assert b'name="model"\r\n\r\nupstream-draws\r\n' in received.body
+    assert (await studio.entry()).media == Media(image_output_tokens=50, images=1)
+
+
+async def test_an_image_comes_in_parts(studio: Studio) -> None:
+    studio.provider.plan(
+        [
+            events(
+                {"type": "image_generation.partial_image", "b64_json": "AA==", "partial_image_index": 0},
+                {"type": "image_generation.completed", "b64_json": "AAAA", "usage": TOKENS},
+            )
+        ]
+    )
+    async with studio.client() as client:
+        stream = await client.images.generate(model="draws", prompt="a cat", stream=True, partial_images=1)
+        kinds = [event.type async for event in stream]
+    assert kinds == ["image_generation.partial_image", "image_generation.completed"]
+    entry = await studio.entry()
+    assert (entry.status, entry.media) == (Status.completed, Media(image_output_tokens=50, images=1))
+    assert entry.time_to_first_token_seconds is not None
+
+
+async def test_speech_comes_as_bytes_and_its_tokens_are_known(studio: Studio) -> None:
+    """The provider tells its tokens only to those who ask for events."""
+    deltas = [{"type": "speech.audio.delta", "audio": base64.b64encode(piece).decode()} for piece in SOUND]
+    studio.provider.plan([events(*deltas, {"type": "speech.audio.done", "usage": TOKENS})])
+    async with studio.client() as client:
+        answer = await client.audio.speech.create(model="speaks", voice="alloy", input="well said")
+    assert (answer.content, answer.response.headers["content-type"]) == (b"".join(SOUND), "audio/mpeg")
+    assert studio.provider.received[0].json["stream_format"] == "sse"
+    entry = await studio.entry()
+    assert entry.media == Media(audio_output_tokens=50, characters=9)
+    assert entry.cost is not None
+    assert (entry.cost.total_pico_usd, entry.is_usage_estimated) == (14 * 600_000 + 50 * 12_000_000, False)
+
+
+async def test_speech_that_is_billed_by_the_character(studio: Studio) -> None:
+    studio.provider.plan([Raw(tuple(SOUND), headers={"content-type": "audio/wav"})])
+    async with studio.client() as client:
+        answer = await client.audio.speech.create(
+            model="speaks-by-character", voice="alloy", input="well said", response_format="wav"
+        )
+    assert (answer.content, answer.response.headers["content-type"]) == (b"".join(SOUND), "audio/wav")
+    assert "stream_format" not in studio.provider.received[0].json
+    entry = await studio.entry()
+    assert entry.cost is not None
+    assert (entry.cost.total_pico_usd, entry.is_usage_estimated) == (9 * 15 * 10**6, False)
+
+
+async def test_speech_of_a_server_without_events_is_estimated(studio: Studio) -> None:
+    refusal = b'{"error":{"message":"Unknown parameter: stream_format","type":"invalid_request_error"}}'
+    studio.provider.plan([Raw((refusal,), status=400, headers=JSON), Raw(tuple(SOUND), headers=MP3)])
+    async with studio.client() as client:
+        answer = await client.audio.speech.create(model="speaks", voice="alloy", input="well said")
+        again = await client.audio.speech.create(model="speaks", voice="alloy", input="well said")
+    assert answer.content == again.content == b"".join(SOUND)
+    asked = ["stream_format" in received.json for received in studio.provider.received]
+    assert asked == [True, False, False]
+    entry = studio.service.rig.ledger.entries[0]
+    assert (entry.is_usage_estimated, entry.output_tokens) == (True, 13)
+    assert entry.cost_lower_pico_usd is not None
+    assert entry.cost_upper_pico_usd is not None
+    assert entry.cost is not None
+    assert 0 < entry.cost_lower_pico_usd < entry.cost.total_pico_usd < entry.cost_upper_pico_usd
+
+
+async def test_speech_that_breaks_off_does_not_look_whole(studio: Studio) -> None:
+    studio.provider.plan([Raw((SOUND[0],), headers=MP3, is_reset=True)])
+    async with studio.client() as client:
+        with pytest.raises((httpx.RemoteProtocolError, openai.APIConnectionError)):
+            await client.audio.speech.create(model="speaks-by-character", voice="alloy", input="well said")
+    entry = await studio.entry()
+    assert (entry.status, entry.error) == (Status.partial, "StreamBroken")
+
+
+@pytest.mark.parametrize(
+    ("shape", "said", "content"),
+    [
+        ("json", {"text": "said", "usage": {"type": "duration", "seconds": 3}}, None),
+        ("verbose_json", {"text": "said", "duration": 3.0, "segments": []}, None),
+        ("text", {"text": "said", "usage": {"type": "duration", "seconds": 3}}, b"said\n"),
+        ("srt", b"1\n00:00:00,000 --> 00:00:03,000\nsaid\n", b"1\n00:00:00,000 --> 00:00:03,000\nsaid\n"),
+    ],
+)
+async def test_a_recording_is_written_down(studio: Studio, shape: Any, said: Any, content: bytes | None) -> None:
+    raw_said = said if isinstance(said, bytes) else json.dumps(said).encode()
+    studio.provider.plan([Raw((raw_said,), headers=JSON)])
+    async with studio.client() as client:
+        raw = await client.audio.transcriptions.with_raw_response.create(
+            model="listens", file=("a.wav", wav(3.0)), response_format=shape
+        )
+    assert raw.content == (content or raw_said)
+    kind = "application/json" if content is None else "text/plain; charset=utf-8"
+    assert raw.headers["content-type"] == kind
+    [received] = studio.provider.received
+    assert (received.path, wav(3.0) in received.body) == ("/v1/audio/transcriptions", True)
+    entry = await studio.entry()
+    assert entry.cost is not None
+    assert entry.cost.total_pico_usd == 3 * 10**8
+    assert entry.media is not None
+    assert (entry.media.audio_milliseconds, entry.is_usage_estimated) == (3000, shape == "srt")
+
+
+async def test_a_recording_whose_length_nobody_tells_is_estimated(studio: Studio) -> None:
+    studio.provider.plan([answered({"text": "said"})])
+    async with studio.client() as client:
+        answer = await client.audio.translations.create(model="listens", file=("a.wav", wav(2.0)))
+    assert answer.text == "said"
+    entry = await studio.entry()
+    assert entry.cost is not None
+    assert (entry.cost.total_pico_usd, entry.is_usage_estimated) == (2 * 10**8, True)
+    assert studio.provider.received[0].path == "/v1/audio/translations"
+
+
+async def test_a_transcript_comes_in_words(studio: Studio) -> None:
+    usage = {"type": "tokens", **TOKENS, "input_token_details": {"audio_tokens": 10, "text_tokens": 4}}
+    studio.provider.plan(
+        [
+            events(
+                {"type": "transcript.text.delta", "delta": "said"},
+                {"type": "transcript.text.done", "text": "said", "usage": usage},
+            )
+        ]
+    )
+    async with studio.client() as client:
+        stream = await client.audio.transcriptions.create(
+            model="listens-by-token", file=("a.wav", wav(1.0)), stream=True
+        )
+        kinds = [event.type async for event in stream]
+    assert kinds == ["transcript.text.delta", "transcript.text.done"]
+    entry = await studio.entry()
+    assert entry.cost is not None
+    assert entry.cost.input_pico_usd == 10 * 6_000_000 + 4 * 2_500_000
+    assert entry.media == Media(audio_input_tokens=10)
+
+
+async def test_moderation_costs_nothing(studio: Studio) -> None:
+    categories = {"violence": False}
+    result = {"flagged": False, "categories": categories, "category_scores": {"violence": 0.1}}
+    studio.provider.plan([answered({"id": "modr-1", "model": "m", "results": [result]})])
+    async with studio.client() as client:
+        raw = await client.moderations.with_raw_response.create(input="be kind")
+    assert raw.parse().results[0].flagged is False
+    assert (raw.headers["x-breakeven-model"], raw.headers["x-breakeven-cost-usd"]) == ("judges", "0")
+    assert (await studio.entry()).intent.operation == "moderations"
+
+
+async def test_a_model_does_only_what_it_is_for(studio: Studio) -> None:
+    async with studio.client() as client:
+        with pytest.raises(openai.BadRequestError, match="it is for images only"):
+            await client.moderations.create(model="draws", input="x")
+        with pytest.raises(openai.BadRequestError, match="it writes text"):
+            await client.images.generate(model="writes", prompt="x")
+        with pytest.raises(openai.BadRequestError, match="it is for speech only"):
+            await client.chat.completions.create(model="speaks", messages=[{"role": "user", "content": "x"}])
+    assert not studio.provider.received
+
+
+async def test_who_has_no_such_model_is_told_how_to_have_one(studio: Studio) -> None:
+    studio.service.rig.pipeline.snapshot = make_snapshot(candidates=[make_candidate("writes", backend="one")])
+    async with studio.client() as client:
+        with pytest.raises(openai.BadRequestError, match=r"supports: \[moderation\]"):
+            await client.moderations.create(input="x")
+
+
+async def test_another_model_draws_where_the_first_fails(studio: Studio) -> None:
+    drawn = answered({"created": 1, "data": [{"b64_json": "AAAA"}], "usage": TOKENS})
+    failed = Raw((b"{}",), status=500, headers=JSON)
+    studio.provider.plan([failed, failed, failed, drawn])
+    async with studio.client() as client:
+        raw = await client.images.with_raw_response.generate(prompt="a cat")
+    assert raw.headers["x-breakeven-model"] == "draws"
+    entry = await studio.entry()
+    assert {one.model for one in entry.attempts} == {"draws-by-the-piece", "draws"}
+
+
+async def test_a_refusal_is_in_the_providers_words(studio: Studio) -> None:
+    refusal = (
+        b'{"error":{"message":"Your request was rejected by the safety system.","type":"image_generation_user_error",'
+        b'"param":null,"code":"moderation_blocked"}}'
+    )
+    studio.provider.plan([Raw((refusal,), status=400, headers=JSON)])
+    async with studio.client() as client:
+        with pytest.raises(openai.BadRequestError) as refused:
+            await client.images.generate(model="draws", prompt="a cat")
+    assert refused.value.response.content == refusal
+
+
+async def test_what_is_no_price_is_unknown_and_not_free(studio: Studio) -> None:
+    studio.service.rig.pipeline.snapshot = make_snapshot(candidates=[model("draws", "images", None)])
+    studio.provider.plan([answered({"created": 1, "data": [{"b64_json": "AAAA"}]})])
+    async with studio.client() as client:
+        raw = await client.images.with_raw_response.generate(model="draws", prompt="a cat")
+    entry = await studio.entry()
+    assert entry.cost is None
+    assert "x-breakeven-cost-usd" not in raw.headers
+
+
+async def test_who_leaves_while_it_is_read_aloud_pays_for_what_was_asked(studio: Studio) -> None:
+    studio.provider.plan([Raw((SOUND[0], *([SOUND[1]] * 200)), headers=MP3, pause_seconds=0.05)])
+    async with httpx.AsyncClient(base_url=studio.url, headers={"authorization": f"Bearer {KEY}"}) as client:
+        asked = {"model": "speaks-by-character", "voice": "alloy", "input": "well said"}
+        async with client.stream("POST", "/v1/audio/speech", json=asked) as answer:
+            async for piece in answer.aiter_raw():
+                assert piece
+                break
+    entry = await studio.entry()
+    assert (entry.status, entry.is_usage_estimated) == (Status.cancelled, True)
+    assert entry.cost is not None
+    assert entry.cost.total_pico_usd == 9 * 15 * 10**6
+
+
+async def test_an_equal_form_under_one_idempotency_key_is_served_once(studio: Studio) -> None:
+    studio.provider.plan([answered({"text": "said", "usage": {"type": "duration", "seconds": 2}})])
+    async with studio.client() as client:
+        body = {"content-type": "multipart/form-data; boundary=xyz", "idempotency-key": "k"}
+        form = (
+            b'--xyz\r\nContent-Disposition: form-data; name="model"\r\n\r\nlistens\r\n--xyz\r\nContent-Disposition: '
+            b'form-data; name="file"; filename="a.wav"\r\n\r\n' + wav(2.0) + b"\r\n--xyz--\r\n"
+        )
+        answers = [
+            await client.post("/audio/transcriptions", content=form, options={"headers": body}, cast_to=httpx.Response)
+            for _ in range(2)
+        ]
+    assert answers[0].content == answers[1].content
+    assert len(studio.provider.received) == 1
