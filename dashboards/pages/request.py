@@ -11,10 +11,12 @@ from dashboards.markup import Cell, Column
 from dashboards.pages.requests import TONES, clipped
 from dashboards.periods import link, time_of
 
-TOOLS = (
+BESIDE_TOKENS = (
     ("Web searches", "web_searches"),
     ("File searches", "file_searches"),
     ("Other tool calls", "other_tool_calls"),
+    ("Images drawn", "images"),
+    ("Characters read aloud", "characters"),
 )
 KINDS = {"reprice": "price", "refund": "refund", "reconciliation": "a provider's bill"}
 
@@ -78,7 +80,8 @@ def _lines(one: dict[str, Any]) -> str:
         [
             ("At list price", display.exact_dollars(one["list_cost_usd"])),
             *([("GPU time", f"{one['gpu_seconds']:.3f} s")] if one["gpu_seconds"] else []),
-            *((what, display.count(one[name])) for what, name in TOOLS if one[name]),
+            *((what, display.count(one[name])) for what, name in BESIDE_TOKENS if one[name]),
+            *([("Audio listened to", display.seconds(one["audio_seconds"]))] if one["audio_seconds"] else []),
         ]
     )
 

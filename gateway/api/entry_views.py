@@ -267,7 +267,7 @@ def _lines(entry: Entry) -> list[CostLine]:
         ("input, read from cache", entry.cached_input_tokens, cost.cached_input_pico_usd),
         ("input, written to cache", written, cost.cache_write_pico_usd),
         ("output, reasoning included", entry.output_tokens, cost.output_pico_usd),
-        ("other (fees, searches, attempts that did not answer)", None, cost.other_pico_usd),
+        ("other (fees, searches, images, audio, attempts that did not answer)", None, cost.other_pico_usd),
         ("GPU time", None, cost.compute_pico_usd),
     )
     return [

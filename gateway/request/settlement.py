@@ -301,6 +301,7 @@ def _first_token_seconds(intent: Intent, meter: Meter) -> float | None:
 
 
 def _decode_speed(intent: Intent, meter: Meter, usage: Usage) -> float | None:
-    if not intent.is_stream and meter.timings is None:
+    is_drawn_or_spoken = intent.decision.facts.units != NO_UNITS  # its tokens are billed, and not written one by one
+    if is_drawn_or_spoken or (not intent.is_stream and meter.timings is None):
         return None
     return meter.decode_tokens_per_second(usage.output_tokens)

@@ -4,7 +4,18 @@ import { test } from "node:test";
 import { createAnthropic } from "@ai-sdk/anthropic";
 import { createOpenAI } from "@ai-sdk/openai";
 import { createOpenAICompatible } from "@ai-sdk/openai-compatible";
-import { APICallError, Output, embed, generateText, stepCountIs, streamText, tool } from "ai";
+import {
+  APICallError,
+  Output,
+  embed,
+  experimental_generateSpeech as generateSpeech,
+  experimental_transcribe as transcribe,
+  generateImage,
+  generateText,
+  stepCountIs,
+  streamText,
+  tool,
+} from "ai";
 import { z } from "zod";
 import { TEXT, gateway } from "./gateway.mjs";
 
@@ -77,4 +88,14 @@ test("errors", async () => {
 test("a spent budget", async () => {
   const model = compatible(gateway.poor_key)(gateway.model);
   await assert.rejects(generateText({ model, prompt, maxRetries: 0 }), /budget/);
+});
+
+test("openai: an image, speech and a transcript", async () => {
+  const openai = createOpenAI({ baseURL, apiKey: gateway.key });
+  const { image } = await generateImage({ model: openai.image("draws"), prompt: "a pixel" });
+  assert.equal(image.mediaType, "image/png");
+  const { audio } = await generateSpeech({ model: openai.speech("speaks"), text: "well said" });
+  assert.equal(Buffer.from(audio.uint8Array).subarray(0, 3).toString(), "ID3");
+  const { text } = await transcribe({ model: openai.transcription("listens"), audio: audio.uint8Array });
+  assert.equal(text, "The quick brown fox.");
 });

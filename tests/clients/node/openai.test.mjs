@@ -99,3 +99,15 @@ test("a batch", async () => {
   assert.equal(answer.custom_id, "mine");
   assert.equal(answer.response.body.choices[0].message.content, TEXT);
 });
+
+test("images, sound and moderation", async () => {
+  const drawn = await client.images.generate({ model: "draws", prompt: "a pixel" });
+  const pixel = await OpenAI.toFile(Buffer.from(drawn.data[0].b64_json, "base64"), "a.png", { type: "image/png" });
+  assert.equal((await client.images.edit({ model: "draws", image: pixel, prompt: "brighter" })).data.length, 1);
+  const spoken = await client.audio.speech.create({ model: "speaks", voice: "alloy", input: "well said" });
+  const sound = Buffer.from(await spoken.arrayBuffer());
+  assert.equal(sound.subarray(0, 3).toString(), "ID3");
+  const file = await OpenAI.toFile(sound, "a.mp3");
+  assert.equal((await client.audio.transcriptions.create({ model: "listens", file })).text, "The quick brown fox.");
+  assert.equal((await client.moderations.create({ input: "be kind" })).results[0].flagged, false);
+});

@@ -92,7 +92,14 @@ def test_completions(client: openai.OpenAI, gateway: Gateway) -> None:
 
 
 def test_models(client: openai.OpenAI, gateway: Gateway) -> None:
-    assert [model.id for model in client.models.list()] == ["auto", gateway.model]
+    assert [model.id for model in client.models.list()] == [
+        "auto",
+        "draws",
+        "judges",
+        "listens",
+        "speaks",
+        gateway.model,
+    ]
     assert client.models.retrieve(gateway.model).owned_by == "openai"
 
 

@@ -34,6 +34,10 @@ models:
     upstream_model: gpt-5.4-mini
     context_window: 200000
     supports: [streaming, tools, json_schema, vision, reasoning]
+  draws: {{backend: provider, upstream_model: gpt-image-2, context_window: 32000, supports: [images]}}
+  speaks: {{backend: provider, upstream_model: gpt-4o-mini-tts, context_window: 32000, supports: [speech]}}
+  listens: {{backend: provider, upstream_model: whisper-1, context_window: 32000, supports: [transcription]}}
+  judges: {{backend: provider, upstream_model: omni-moderation-latest, context_window: 32000, supports: [moderation]}}
 rules:
   - name: default
     choose: {{from: any}}

@@ -1,4 +1,7 @@
-"""An OpenAI-compatible provider over HTTP: chat, completions and embeddings. What it says is answering.py's affair."""
+"""An OpenAI-compatible provider over HTTP: chat, completions, embeddings, and what media.py has.
+
+What it says is answering.py's affair.
+"""
 
 import asyncio
 import base64
@@ -9,6 +12,7 @@ import msgspec
 from aiohttp import web
 
 from tests.clients.service.answering import TEXT, Json, Said, ToolCall, answer
+from tests.clients.service.media import Media
 
 VECTOR = (0.25, -0.5, 1.0)
 USAGE = {
@@ -33,6 +37,7 @@ class Provider:
         app.router.add_post("/v1/chat/completions", self._chat)
         app.router.add_post("/v1/completions", self._complete)
         app.router.add_post("/v1/embeddings", self._embed)
+        Media().add_to(app)
         return app
 
     async def _models(self, request: web.Request) -> web.Response:

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from fractions import Fraction
+from typing import Any
 
 import msgspec
 import pytest
@@ -70,7 +71,7 @@ def test_a_service_tier_and_the_tools_that_ran_cost_what_they_cost_there() -> No
 
 
 def test_what_was_billed_beside_tokens_is_read_from_the_ledger() -> None:
-    beside = {"service_tier": "priority", "web_searches": 1, "file_searches": 2, "other_tool_calls": 3}
+    beside: dict[str, Any] = {"service_tier": "priority", "web_searches": 1, "file_searches": 2, "other_tool_calls": 3}
     entry = make_entry(1, media=Media(images=2), **beside)
     assert logged_request_of(entry).served[6:] == ("openai", "priority", 1, 2, 3, Media(images=2))
     assert logged_request_of(make_entry(1)).served.media == NO_MEDIA
