@@ -23,6 +23,7 @@ pytestmark = [pytest.mark.faults, pytest.mark.integration, pytest.mark.timeout(6
 CHATS = "/v1/chat/completions"
 WORKERS = 2
 COUNT = 40
+AT_ONCE, ANSWERED_A_SECOND = 8, 20
 DOWN_SECONDS = 2.0
 CONFIGURATION = """\
 engine: {{is_enabled: false}}
@@ -123,13 +124,30 @@ def until_booked(fleet: Fleet, before: Counter[str], requests: list[str]) -> Non
 def test_several_batches_of_two_teams_are_worked_on_by_two_workers(fleet: Fleet) -> None:
     """There are more of one team than one worker takes on."""
     red, blue = fleet.client("red"), fleet.client("blue")
-    batches = [(client, begun(client, 12)) for client in (red, red, blue, red, blue, red, red, red)]
-    requests = [one for client, batch in batches for one in answered(client, batch, 12)]
+    batches = [(client, begun(client, 16)) for client in (red, red, blue, red, blue, red, red, red)]
+    requests = [one for client, batch in batches for one in answered(client, batch, 16)]
     until_booked(fleet, Counter(), requests)
     by_team = "select d.team, count(*) as count from entries e join dimensions d on d.id = e.dimension_id group by 1"
-    assert {row["team"]: row["count"] for row in fleet.rows(by_team)} == {"red": 6 * 12, "blue": 2 * 12}
+    assert {row["team"]: row["count"] for row in fleet.rows(by_team)} == {"red": 6 * 16, "blue": 2 * 16}
     assert len(fleet.rows("select distinct runner from batches")) == WORKERS
     assert {one.id for one in blue.batches.list()} == {batch.id for client, batch in batches if client is blue}
+
+
+def test_a_killed_workers_batch_goes_on(fleet: Fleet) -> None:
+    """At the one that replaces it, which has its name, or at the other one."""
+    client, before = fleet.client("red"), fleet.booked()
+    batch = begun(client)
+    until(lambda: completed(client, batch) >= 10, "lines are answered")
+    [working] = fleet.rows("select runner from batches where id = $1", batch.id)
+    journal = f"/{working['runner'].rpartition('/')[2]}/"
+    [victim] = [
+        one for one in fleet.replica.worker_processes() if any(journal in file.path for file in one.open_files())
+    ]
+    victim.kill()
+    requests = Counter(answered(client, batch))
+    until(lambda: requests <= fleet.booked() - before, "not all answers are booked")
+    # Asked again is what was under way, and what was answered in the second before it.
+    assert COUNT <= (fleet.booked() - before).total() <= COUNT + AT_ONCE + ANSWERED_A_SECOND
 
 
 def test_sigterm_lets_lines_end_and_the_next_process_asks_the_others(fleet: Fleet) -> None:
