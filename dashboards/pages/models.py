@@ -55,6 +55,7 @@ def _models(models: list[dict[str, Any]]) -> str:
             one["input_usd_per_mtok"],
             one["cached_input_usd_per_mtok"],
             one["output_usd_per_mtok"],
+            each(one),
             f"{display.dollars(one['gpu_hour_usd'])} / GPU hour"
             if one["gpu_hour_usd"]
             else f"{display.day(one['price_from'])} · {one['price_source']}"
@@ -72,9 +73,15 @@ def _models(models: list[dict[str, Any]]) -> str:
         Column("Input", is_dollars=True),
         Column("Cached", is_dollars=True),
         Column("Output", is_dollars=True),
+        Column("Each", title="of what is billed beside tokens"),
         Column("Price since · source"),
     ]
     return markup.table(columns, rows, caption="Models of the catalogue")
+
+
+def each(one: dict[str, Any]) -> Cell:
+    """What an image, a second or a character costs: `$0.02 per image`."""
+    return Cell(", ".join(f"${usd} {name}" for name, usd in one["usd_each"].items()), tone="be-nowrap")
 
 
 def _kind(one: dict[str, Any]) -> str:
@@ -98,6 +105,7 @@ def _prices(models: list[dict[str, Any]]) -> str:
             price["input_usd_per_mtok"],
             price["cached_input_usd_per_mtok"],
             price["output_usd_per_mtok"],
+            each(price),
             Cell("by length" if price["has_tiers"] else "", tone="be-nowrap", title="of the input"),
             Cell(cited(price["source"]), tone="be-source", title=price["source"]),
         ]
@@ -110,6 +118,7 @@ def _prices(models: list[dict[str, Any]]) -> str:
         Column("Input, $ / M", is_dollars=True),
         Column("Cached, $ / M", is_dollars=True),
         Column("Output, $ / M", is_dollars=True),
+        Column("Each", title="of what is billed beside tokens"),
         Column("Tiers"),
         Column("Source"),
     ]

@@ -11,13 +11,15 @@ from gateway.config.engine_curve import MeasuredEngine
 from gateway.money import format_usd
 from gateway.pipeline import Pipeline
 from gateway.pricing.catalogue import ModelPrices, PriceBook
+from gateway.pricing.price_figures import unit_figures
 from gateway.routing.snapshot import LOADING_SLOTS, Candidate
 
 TOKENS_PER_MTOK = 1_000_000
 
 
 class ModelRow(BaseModel):
-    """One catalogue model. Prices are what a short, ordinary request costs now; null where none is known."""
+    """One catalogue model. Prices are what a short, ordinary request costs now; null where none is known. `usd_each` is
+    what some models are billed by beside tokens: `{"per image": "0.02"}`."""
 
     name: str
     backend: str
@@ -33,6 +35,7 @@ class ModelRow(BaseModel):
     input_usd_per_mtok: str | None
     cached_input_usd_per_mtok: str | None
     output_usd_per_mtok: str | None
+    usd_each: dict[str, str]
     price_from: str | None
     price_source: str | None
     gpu_hour_usd: str | None
@@ -54,6 +57,7 @@ class PriceRecord(BaseModel):
     cache_write_5m_usd_per_mtok: str | None
     output_usd_per_mtok: str
     per_request_usd: str
+    usd_each: dict[str, str]
     has_tiers: bool
     discount: str
     source: str
@@ -211,6 +215,7 @@ def _model(candidate: Candidate, state: tuple[int, float] | None) -> ModelRow:
         input_usd_per_mtok=_per_mtok(rates.input if rates else None),
         cached_input_usd_per_mtok=_per_mtok(rates.cached_input if rates else None),
         output_usd_per_mtok=_per_mtok(rates.output if rates else None),
+        usd_each=dict(unit_figures(prices)) if prices else {},
         price_from=prices.from_date if prices else None,
         price_source=prices.source if prices else None,
         gpu_hour_usd=format_usd(speed.gpu_hour_pico_usd, places=6) if speed else None,
@@ -226,6 +231,7 @@ def _record(prices: ModelPrices) -> PriceRecord:
         cache_write_5m_usd_per_mtok=_per_mtok(rates.cache_write_5m),
         output_usd_per_mtok=_per_mtok(rates.output) or "0",
         per_request_usd=format_usd(prices.per_request_pico_usd),
+        usd_each=dict(unit_figures(prices)),
         has_tiers=bool(prices.ladder.steps),
         discount=str(prices.discount),
         source=prices.source,

@@ -12,6 +12,7 @@ from gateway.composition.deployment import load_deployment
 from gateway.config.home import find_home
 from gateway.config.settings import read_text
 from gateway.money import format_usd
+from gateway.pricing.price_figures import unit_figures
 from gateway.routing.snapshot import Candidate
 from gateway.rulebook.service import text_version
 
@@ -52,5 +53,6 @@ def _shown_price(candidate: Candidate) -> str:
     if candidate.prices is None:
         return "unknown: requests will be booked with cost NULL until it is priced"
     rates = candidate.prices.rates
-    text = f"${rates.input / 1e6:.4g} / ${rates.output / 1e6:.4g}"
+    fees = [f"${usd} {name}" for name, usd in unit_figures(candidate.prices)]
+    text = ", ".join(fees) or f"${rates.input / 1e6:.4g} / ${rates.output / 1e6:.4g}"
     return f"{text} (simulated)" if candidate.is_simulated else text

@@ -18,6 +18,8 @@ def figures(prices: ModelPrices) -> Iterator[tuple[str, str]]:
     if prices.per_request_pico_usd:
         yield "per request", plain(usd(prices.per_request_pico_usd))
     yield from unit_figures(prices)
+    if prices.least_audio_milliseconds:
+        yield "least audio seconds", str(prices.least_audio_milliseconds // 1000)
     if prices.off_peak:
         yield from ladder_figures("off-peak ", prices.off_peak.ladder)
         yield "off-peak hours", "; ".join(window_text(window) for window in prices.off_peak.windows)
@@ -34,8 +36,6 @@ def unit_figures(prices: ModelPrices) -> Iterator[tuple[str, str]]:
         fee: int | None = getattr(prices, f"{name}_pico_usd")
         if fee is not None:
             yield name.replace("_", " "), plain(usd(fee))
-    if prices.least_audio_milliseconds:
-        yield "least audio seconds", str(prices.least_audio_milliseconds // 1000)
 
 
 def tool_figures(prices: ModelPrices) -> Iterator[tuple[str, str]]:
