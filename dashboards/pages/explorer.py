@@ -42,7 +42,7 @@ async def build(view: View) -> None:
     wanted = f"{by},{then}" if then and then != by else by
     as_of = view.query("as_of")
     html(_form(view, by, then, {**given, "as_of": as_of, "order": order}, await load_suggestions(view)))
-    asked = {"by": wanted, "as_of": as_of, **given}
+    asked = {"by": wanted, "as_of": as_of, "latencies": False, **given}
     earlier_period = view.period.before()
     found, before = await asyncio.gather(
         *(view.gateway.get("/admin/v1/reports/costs", **asked, **one.bounds()) for one in (view.period, earlier_period))

@@ -87,7 +87,8 @@ class Books:
         )
         owner: Dimension | None = next((name for name in OWNERS if name in by and name not in filters), None)
         try:
-            table, total, [owned] = await self._read(asked, () if owner is None else (owner,))
+            by_owner: tuple[Dimension, ...] = () if owner is None else (owner,)
+            table, total, [owned] = await self._read(asked, by_owner, with_latencies=query.latencies)
         except TooManyGroups as error:
             raise InvalidRequest(
                 f"This report would have more than {MOST_ROWS:,} rows. Choose a shorter period, fewer dimensions or a "
@@ -154,10 +155,10 @@ class Books:
         return dict(await self._store.key_names({key_id for row in rows if (key_id := row.group["key"])}))
 
     async def _read(
-        self, asked: SumsQuery, *others: tuple[Dimension, ...]
+        self, asked: SumsQuery, *others: tuple[Dimension, ...], with_latencies: bool = True
     ) -> tuple[Grouped, Grouped, list[Sequence[Sums]]]:
         """As asked, in total, and by each of the others: the books are read once for all of it."""
-        tables = [replace(one, with_latencies=True) for one in (asked, replace(asked, by=()))]
+        tables = [replace(one, with_latencies=with_latencies) for one in (asked, replace(asked, by=()))]
         parts = [
             replace(one, by=tuple(dict.fromkeys((*one.by, *BY, SIMULATED))), with_latencies=False, most_groups=None)
             for one in tables

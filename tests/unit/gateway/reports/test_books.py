@@ -16,7 +16,7 @@ from gateway.money import format_usd, parse_usd
 from gateway.reports.forecast_views import DailyQuery, ForecastQuery
 from gateway.reports.replay_service import ReplayService
 from gateway.reports.tables import Cell, encode
-from gateway.reports.views import BooksQuery, BreakEvenQuery, CostQuery, PeriodQuery
+from gateway.reports.views import BooksQuery, BreakEvenQuery, CostQuery, CostRow, PeriodQuery
 from gateway.reports.what_if_views import WhatIfQuery
 from gateway.storage.database import open_database
 from gateway.storage.sql.adjustments import SqlAdjustments
@@ -38,6 +38,15 @@ async def test_costs_by_team_are_the_entries_own_sums(month: Month) -> None:
     }
     assert sum(Decimal(row.cost_usd) for row in table.rows) == Decimal(table.total.cost_usd)
     assert table.total.requests == len(month.entries)
+
+
+async def test_without_percentiles_costs_are_the_same(month: Month) -> None:
+    whole, short = [await month.books.costs(CostQuery(by="team", until=END, latencies=one)) for one in (True, False)]
+    percentiles = [name for name in CostRow.model_fields if name.startswith(("time_to_first_token", "decode"))]
+    unknown = dict.fromkeys(percentiles)
+    assert whole.total.time_to_first_token_p95_seconds is not None
+    assert short.rows == [row.model_copy(update=unknown) for row in whole.rows]
+    assert short.total == whole.total.model_copy(update=unknown)
 
 
 async def test_a_period_that_ends_before_there_were_any_books_is_refused_in_words(month: Month) -> None:
