@@ -19,15 +19,17 @@ HERE_AGAIN = (
     "You were signed out, or the connection was lost. What you had typed is here again; it is sent once you press the "
     "button."
 )
+BACK_AGAIN = "What you had typed is here again; it is sent once you press the button."
 NOT_ALL = " Some of it cannot be chosen any more."
 GONE = "What you had typed was of something that is not here any more."
-LONGEST = 2000
-"""More than any field takes."""
+LONGEST = 100_000
+"""As much as the longest field takes."""
 
 
 class KeptForm:
     """`said` has the sentence that something came back. A form that shows something there is says by `of` what: of it
-    only those fields come back that were changed, the others are as they are now."""
+    only those fields come back that were changed, the others are as they are now. One that `outlives_leaving` is kept
+    too where its page is left for another, until somebody signs out."""
 
     def __init__(
         self,
@@ -36,14 +38,17 @@ class KeptForm:
         said: Callable[[str], object],
         *,
         of: ui.select | None = None,
+        outlives_leaving: bool = False,
     ) -> None:
         self._fields = fields
         self._said = said
         self._of = of
+        self._here_again = BACK_AGAIN if outlives_leaving else HERE_AGAIN
         typed = {name: field.html_id for name, field in fields.items() if is_typed(field)}
         self._holder = ui.element("div").classes("be-kept").props("hidden").on("kept", self._come_back, ["detail"])
         self._holder.props["data-form"] = name
         self._holder.props["data-typed"] = json.dumps(typed)
+        self._holder.props["data-outlives"] = "leaving" if outlives_leaving else "session"
         for field in fields.values():
             if not is_typed(field):
                 field.on_value_change(self._tell_chosen)
@@ -71,7 +76,7 @@ class KeptForm:
             return
         wanted = last if self._of is None else changed
         taken = [put_back(self._fields[name], value) for name, value in wanted.items()]
-        self._said(HERE_AGAIN + ("" if all(taken) else NOT_ALL))
+        self._said(self._here_again + ("" if all(taken) else NOT_ALL))
 
 
 def is_typed(field: ValueElement[Any]) -> bool:

@@ -6,8 +6,10 @@ from typing import Any
 from nicegui import ui
 
 from dashboards import display, markup
+from dashboards.form_problem import form_word
 from dashboards.frame import View, grid, html, panel
 from dashboards.gateway_client import GatewayRefused, GatewayUnreachable
+from dashboards.kept_form import KeptForm
 from dashboards.markup import Cell, Column
 from dashboards.one_press import on_press
 
@@ -23,6 +25,9 @@ async def build(view: View) -> None:
         with grid("be-actions"):
             tags = ui.input("Tags, separated by commas").props("dense outlined maxlength=200").style("min-width: 16rem")
             button = ui.button("Explain the decision").props("no-caps unelevated")
+        said = html("")
+    fields = {"prompt": prompt, "tags": tags}
+    KeptForm("try", fields, lambda text: said.set_content(form_word(text)), outlives_leaving=True)
     result = ui.element("div")
 
     async def explain() -> None:

@@ -1,16 +1,18 @@
-// What was typed into a form and not sent outlives the session and a lost connection: it stays in this tab, and is there
-// again once the page is. Knows no form: the server says which fields are kept, and none of them holds a secret.
+// What was typed into a form and not sent outlives the session and a lost connection, and of some forms that the page is
+// left: it stays in this tab until somebody signs out, and is there again once the page is. Knows no form: the server says
+// which fields are kept, and none of them holds a secret.
 const KEPT = "breakeven.typed";
 const SETTLED_MS = 5000; // a connection that lasts so long is back: the server did not ask for the page anew
 let isLost = false;
 
 function keep() {
-  if (!isLost) return;
-  const forms = [...document.querySelectorAll(".be-kept")].map(({ dataset }) => {
+  if (window.isSignedOut) return;
+  const here = [...document.querySelectorAll(".be-kept")].filter(({ dataset }) => isLost || dataset.outlives === "leaving");
+  const forms = here.map(({ dataset }) => {
     const typed = Object.entries(JSON.parse(dataset.typed)).map(([name, id]) => [name, document.getElementById(id)?.value]);
     return [dataset.form, { opened: dataset.opened, typed: Object.fromEntries(typed), chosen: dataset.chosen }];
   });
-  sessionStorage.setItem(KEPT, JSON.stringify(Object.fromEntries(forms)));
+  sessionStorage.setItem(KEPT, JSON.stringify({ ...JSON.parse(sessionStorage.getItem(KEPT)), ...Object.fromEntries(forms) }));
 }
 
 window.addEventListener("pagehide", keep);

@@ -7,6 +7,13 @@ async function look() {
   window.location.reload();
 }
 
+// Whoever signs out takes what they typed along: the next one in this tab may be somebody else.
+document.addEventListener("submit", ({ target }) => {
+  if (target.getAttribute("action") !== "sign-out") return;
+  window.isSignedOut = true;
+  sessionStorage.removeItem("breakeven.typed");
+});
+
 const waiting = setInterval(() => {
   if (!window.socket) return;
   clearInterval(waiting);

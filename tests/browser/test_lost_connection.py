@@ -121,6 +121,36 @@ def test_a_budget_that_was_typed_outlives_the_session(browser: webdriver.Chrome,
     drain(browser)
 
 
+def test_a_prompt_outlives_the_session_and_another_page_and_not_who_typed_it(
+    browser: webdriver.Chrome, running: Running
+) -> None:
+    go(browser, running, "/try")
+    long = "Sum up the contract. " * 150
+    prompt(browser).send_keys(long)
+    field(browser, "Tags, separated by commas").send_keys("legal")
+    go(browser, running, "/models")
+    go(browser, running, "/try")
+    see(browser, "What you had typed is here again")
+    assert [one.get_attribute("value") for one in (prompt(browser), field(browser, "Tags, separated by commas"))] == [
+        long,
+        "legal",
+    ]
+    end_session(browser, running)
+    button(browser, "Explain the decision").click()
+    sign_in_again(browser, running.ui, "/ui/try", running)
+    see(browser, "What you had typed is here again")
+    assert prompt(browser).get_attribute("value") == long
+    button(browser, "Sign out").click()
+    browser.get(f"{running.ui}/ui/try")
+    sign_in_again(browser, running.ui, "/ui/try", running)
+    assert prompt(browser).get_attribute("value") == "", "what one person typed is shown to the next"
+    drain(browser)
+
+
+def prompt(browser: webdriver.Chrome) -> WebElement:
+    return browser.find_element(By.CSS_SELECTOR, "textarea[aria-label=Prompt]")
+
+
 class EmptyAnswers(BaseHTTPRequestHandler):
     """A gateway that is back, and has nothing that a page could show."""
 
