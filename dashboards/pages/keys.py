@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Awaitable, Mapping, Sequence
+from dataclasses import dataclass
 from html import escape
 from typing import Any
 from urllib.parse import urlencode
@@ -61,7 +62,10 @@ async def build(view: View) -> None:
             _creator(view, models)
     find = _find(view)
     keys = await _listed(view, find)
-    chosen = view.query("change") if may_write else None
+    chosen = await _chosen(view, keys) if may_write else None
+    if chosen is not None and (why := why_not_changed(chosen)) is not None:
+        html(markup.message("Not to be changed", why, tone="warn"))
+        chosen = None
     if chosen is not None:
         _change_panel(view, keys, models, chosen)
     change = "A name leads to what may be changed of its key, Spend" if may_write else "Spend leads"
@@ -89,11 +93,44 @@ async def _listed(view: View, find: str) -> KeyList:
     return KeyList(found["keys"], found["matching"], page)
 
 
-def _change_panel(view: View, keys: KeyList, models: Sequence[str], chosen: str | None) -> None:
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """The key that the address says is to be changed; None: there is none of this id."""
+
+    id: str
+    key: Mapping[str, Any] | None
+
+
+async def _chosen(view: View, keys: KeyList) -> Chosen | None:
+    """Wherever it stands in the list."""
+    wanted = (view.query("change") or "")[:LONGEST_FIND] or None
+    if wanted is None:
+        return None
+    for one in keys.shown:
+        if one["id"] == wanted:
+            return Chosen(wanted, one)
+    found = (await view.gateway.get(KEYS, id=wanted))["keys"]
+    return Chosen(wanted, found[0] if found else None)
+
+
+def why_not_changed(chosen: Chosen) -> str | None:
+    """None: it can be."""
+    if chosen.key is None:
+        return f"There is no key with the id {chosen.id!r}."
+    if chosen.key["revoked_at_us"]:
+        name, day = chosen.key["name"], display.day_of(chosen.key["revoked_at_us"])
+        return f"The key {name!r} was revoked on {day}: it cannot be used or changed again."
+    return None
+
+
+def _change_panel(view: View, keys: KeyList, models: Sequence[str], chosen: Chosen | None) -> None:
     """Above the list once a key was chosen from it."""
-    if keys.shown:
+    offered = list(keys.shown)
+    if chosen is not None and chosen.key is not None and chosen.key not in offered:
+        offered.append(chosen.key)
+    if offered:
         with panel("Change a key", CHANGE_NOTE):
-            _Changer(view, keys, models, chosen)
+            _Changer(view, KeyList(offered, keys.matching, keys.page), models, chosen.id if chosen else None)
 
 
 def _creator(view: View, models: Sequence[str]) -> None:

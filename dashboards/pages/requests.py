@@ -31,6 +31,15 @@ async def build_list(view: View) -> None:
     found = await view.gateway.get(
         "/admin/v1/entries", **view.period.bounds(), **given, order=order, before=before, limit=PAGE
     )
+    if not found["entries"] and before is not None:
+        html(
+            markup.message(
+                "No older requests",
+                f"None older than the request {before!r} has all of these properties, or there is no such request.",
+            )
+        )
+        html(f'<div class="be-actions"><a href="{escape(view.link("/requests", **given))}">Newest requests</a></div>')
+        return
     if not found["entries"]:
         html(
             markup.message("No requests", "None in this time has all of these properties.")

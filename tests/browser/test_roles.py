@@ -11,7 +11,7 @@ from gateway.access.keys import Role
 from gateway.access.roles import may
 from tests.browser.conftest import Running, drain
 from tests.browser.pictures import sign_in
-from tests.browser.steps import go, see
+from tests.browser.steps import go, patient, see
 
 pytestmark = [pytest.mark.browser, pytest.mark.integration]
 DECLARATION = "x-breakeven-permission"
@@ -117,3 +117,15 @@ def test_a_mistyped_address_leads_back(chromium: webdriver.Chrome, running: Runn
 
 def _cookies(browser: webdriver.Chrome) -> dict[str, str]:
     return {one["name"]: one["value"] for one in browser.get_cookies()}
+
+
+def test_what_an_address_names_and_is_not_there_is_said(browser: webdriver.Chrome, running: Running) -> None:
+    go(browser, running, "/keys?change=key_of_nobody")
+    see(browser, "There is no key with the id 'key_of_nobody'.")
+    assert browser.find_elements(By.XPATH, "//h2[text()='Keys']"), "the list went with it"
+    go(browser, running, "/requests?before=0123&model=gpt-5.4-mini")
+    see(browser, "there is no such request")
+    browser.find_element(By.LINK_TEXT, "Newest requests").click()
+    patient(browser).until(lambda one: "before=" not in one.current_url)
+    assert "model=gpt-5.4-mini" in browser.current_url
+    drain(browser)
