@@ -5,7 +5,8 @@ One row per day, group of the ledger and meter (what is counted: input tokens, o
 - Hosted requests: list cost at list prices; contracted, billed and effective cost as charged.
 - GPUs of our own: the rent of a day is a Purchase (billed, effective cost 0); the seconds that requests used and the
   seconds that nobody used are Usage of that capacity (billed 0, effective their share of the rent).
-- Groups with requests of unknown price have no pricing columns, and `x_UnpricedRequests` says how many there are.
+- Groups with requests whose price was not known when they were booked have no pricing columns; of how many it is not
+  known to this day, as every report counts them, `x_UnpricedRequests` says.
 - Corrections of the ledger are rows of the category Adjustment; those booked after their month are rows of their own,
   of the class Correction.
 - Simulated requests have their list price as effective cost and are billed by nobody.
@@ -81,17 +82,19 @@ def focus_table(
     rented = {one.backend for one in capacity} if rented is None else rented
     ended = None if at_month_end is None else {tuple(one.group.values()): one for one in at_month_end}
     rows: list[dict[str, Cell]] = []
+    was_any_unpriced = False
     for group in groups:
+        was_any_unpriced |= bool(group.unpriced_requests)
         base = {**_base(group, period), "x_KeyName": key_names.get(group.group["key"] or "")}
         rows += _usage_rows(base, group, rented)
         rows += _corrections(base, group, group if ended is None else ended.get(tuple(group.group.values())))
     rows += [row for one in capacity for row in _capacity_rows(one, period)]
     rows.sort(key=lambda row: (str(row["ChargePeriodStart"]), str(row["SkuId"]), str(row["SubAccountId"])))
-    return ReportTable(COLUMNS, rows, (f"FOCUS {VERSION}", *_notes(rows)))
+    return ReportTable(COLUMNS, rows, (f"FOCUS {VERSION}", *_notes(rows, was_any_unpriced=was_any_unpriced)))
 
 
-def _notes(rows: Sequence[Mapping[str, Cell]]) -> Iterator[str]:
-    if any(row["x_UnpricedRequests"] for row in rows):
+def _notes(rows: Sequence[Mapping[str, Cell]], *, was_any_unpriced: bool) -> Iterator[str]:
+    if was_any_unpriced:
         yield "Requests whose price was not known when booked are in no usage row, but in Adjustments once repriced."
     if any(row["x_IsSimulated"] for row in rows):
         yield "Rows with x_IsSimulated are simulated at list prices: no bill will come for them."
@@ -139,7 +142,7 @@ def _base(group: Sums, period: Period) -> dict[str, Cell]:
         "x_Model": named["model"],
         "x_Operation": named["operation"],
         "x_Project": named["project"],
-        "x_UnpricedRequests": group.unpriced_requests,
+        "x_UnpricedRequests": group.still_unpriced_requests,
     }
 
 

@@ -208,6 +208,22 @@ def check_nulls(row: Mapping[str, Cell]) -> None:
         assert all(isinstance(value, str | int | float | bool) or value is None for value in values)
 
 
+def test_what_got_its_price_later_is_no_longer_unpriced() -> None:
+    """As in every other report; its usage was booked without a price, and what it cost is a correction."""
+    later = make_sums(
+        unpriced_requests=3, priced_later_requests=2, adjusted_requests=2, adjustment_pico_usd=7, **_no_cost()
+    )
+    table = focus_table([later], [], PERIOD, NAMES)
+    assert {row["x_UnpricedRequests"] for row in table.rows} == {1}
+    assert all(row["PricingQuantity"] is None for row in table.rows)
+    all_told = make_sums(
+        unpriced_requests=2, priced_later_requests=2, adjusted_requests=2, adjustment_pico_usd=7, **_no_cost()
+    )
+    table = focus_table([all_told], [], PERIOD, NAMES)
+    assert {row["x_UnpricedRequests"] for row in table.rows} == {0}
+    assert any("Adjustments" in note for note in table.notes)
+
+
 def test_the_columns_are_those_of_the_specification() -> None:
     names = [column.name for column in COLUMNS]
     assert {*MANDATORY, *RECOMMENDED} <= set(names)
