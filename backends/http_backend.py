@@ -68,6 +68,8 @@ class Exchange(msgspec.Struct, frozen=True):
     """What the status should have been, for providers that hide the reason in the body."""
     content_type: str = JSON
     """Of a whole answer, as the caller is told."""
+    may_be_whole: bool = False
+    """Though a stream was asked for: the caller gets what came."""
     read_stream: Callable[[TimedResponse, str], Reply] | None = None
     """Reads a stream that may be something else than events, by its content type."""
 
@@ -127,7 +129,7 @@ class HttpBackend:
                     return exchange.read_stream(response.timed, kind)
                 return StreamReply(response.timed, exchange.stream_reader(), self._name)
             chunk = exchange.read_answer(await response.timed.read_all(MAX_ANSWER_BYTES))
-            if call.is_stream:
+            if call.is_stream and not exchange.may_be_whole:
                 message = f"{self._name} answered without a stream"
                 raise UnreadableAnswer(
                     message, backend=self._name, usage=chunk.usage, output_characters=chunk.output_characters

@@ -6,17 +6,12 @@ from dataclasses import replace
 from functools import partial
 from typing import Final, Literal
 
-import msgspec
-
 from backends.dialects import PLAIN, Dialect
 from backends.engine_health import parse_engine_health, parse_sglang_metrics, parse_vllm_metrics
 from backends.errors import Untranslatable, UpstreamRejected
 from backends.formats.chat_fields import in_background
 from backends.formats.error_bodies import in_openai_shape
 from backends.formats.json_objects import decode_object, part_of, text_of
-from backends.formats.media import ask
-from backends.formats.media import read_answer as read_media
-from backends.formats.media_events import MediaStreamReader, SpeechEventReader, SpeechStreamReader, speech_usage
 from backends.formats.openai import OpenAIStreamReader, error_body, read_answer
 from backends.formats.openai_request import build_body
 from backends.formats.responses import ResponsesStreamReader, as_asked, read_response
@@ -24,7 +19,7 @@ from backends.formats.responses_chat import ChatOfResponseReader, read_response_
 from backends.formats.responses_request import build_response_body, is_asked_as_response
 from backends.http.client import HttpClient
 from backends.http.errors import error_from_status, google_status
-from backends.http.reply import MAX_ANSWER_BYTES, BytesReply, StreamReply, TimedResponse
+from backends.http.reply import MAX_ANSWER_BYTES
 from backends.http.stream_reader import StreamReader
 from backends.http_backend import (
     Exchange,
@@ -34,7 +29,8 @@ from backends.http_backend import (
     join_url,
     origin_of,
 )
-from backends.protocol import EVENT_STREAM, MEDIA, BackendHealth, Call, Operation, Reply, Timeouts
+from backends.media_exchanges import MediaExchanges
+from backends.protocol import MEDIA, BackendHealth, Call, Operation, Reply, Timeouts
 
 HealthSource = Literal["models", "engine", "vllm", "sglang"]
 
@@ -106,7 +102,7 @@ class OpenAICompatibleBackend(HttpBackend):
         self._answer_no_chats: set[str] = set()  # models, as they said of themselves
         self._tell_no_summary: set[str] = set()
         self._encrypt_nothing: set[str] = set()
-        self._speak_no_events: set[str] = set()
+        self._media = MediaExchanges(name)
 
     async def open(self, call: Call) -> Reply:
         if call.operation != "chat.completions" or "responses" not in self._urls:
@@ -181,33 +177,12 @@ class OpenAICompatibleBackend(HttpBackend):
         return await self.exchange(call, exchange)
 
     async def _open_media(self, call: Call, url: str) -> Reply:
-        """A server that knows no events of speech is asked without, from then on."""
-        asks_for_events = call.wants_usage and call.upstream_model not in self._speak_no_events
-        asked = ask(call if asks_for_events else msgspec.structs.replace(call, wants_usage=False))
-
-        def read_speech(response: TimedResponse, kind: str) -> Reply:
-            if not kind.startswith(EVENT_STREAM):
-                return BytesReply(response, self.name, kind or asked.content_type, speech_usage(None, call))
-            reader = SpeechStreamReader if asked.shape == "events" else SpeechEventReader
-            return StreamReply(response, reader(call, backend=self.name), self.name, asked.content_type)
-
-        exchange = Exchange(
-            url=url,
-            headers=self._headers
-            | {"x-request-id": call.request_id, "content-type": call.content_type, "accept": "*/*"},
-            body=asked.body,
-            read_answer=partial(read_media, asked=asked, call=call, backend=self.name),
-            stream_reader=partial(MediaStreamReader, call, backend=self.name),
-            translate_error=in_openai_shape,
-            content_type=asked.content_type,
-            read_stream=read_speech if call.operation == "audio.speech" else None,
-        )
+        asked, exchange = self._media.build(call, url, self._headers)
         try:
             return await self.exchange(call, exchange)
         except UpstreamRejected as refusal:
-            if not asked.asks_for_events or b"stream_format" not in refusal.body:
+            if not self._media.learns(call, asked, refusal):
                 raise
-            self._speak_no_events.add(call.upstream_model)
         return await self._open_media(call, url)
 
     async def stored(self, method: str, path: str) -> bytes | None:

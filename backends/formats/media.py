@@ -7,7 +7,7 @@ unless it comes as events, so it is asked for as events where its model is bille
 """
 
 import re
-from typing import Final, Literal
+from typing import Final, Literal, cast
 
 import msgspec
 
@@ -15,7 +15,7 @@ from backends.errors import UnreadableAnswer, UpstreamRejected
 from backends.formats.form_splice import NotAForm, find_fields, is_form, splice_form, text_fields
 from backends.formats.json_splice import NotAnObject, find_members, splice
 from backends.formats.openai import error_body
-from backends.formats.usage_wire import MalformedUsage, parse_openai_usage
+from backends.formats.usage_wire import MalformedUsage, parse_openai_usage, token_count
 from backends.http.errors import error_from_event, no_answer
 from backends.protocol import EVENT_STREAM, JSON, Call, Chunk
 from backends.usage import NO_UNITS, Units, Usage
@@ -47,6 +47,8 @@ class MediaAsked(msgspec.Struct, frozen=True):
     content_type: str = JSON
     asks_for_events: bool = False
     """Of speech that its caller wants as plain audio."""
+    words: Literal["", "few", "verbose"] = ""
+    """Of a transcript that is wanted in few: in how many it is asked for. Some servers tell its length only in many."""
 
 
 class _Nothing(msgspec.Struct, gc=False):
@@ -66,11 +68,12 @@ class _Answer(msgspec.Struct):
 _ANSWER: Final = msgspec.json.Decoder(_Answer)
 
 
-def ask(call: Call) -> MediaAsked:
-    """The caller's body with our model in it. Raises UpstreamRejected where it cannot be read."""
+def ask(call: Call, *, is_verbose: bool = False) -> MediaAsked:
+    """The caller's body with our model in it; `is_verbose` asks for all that is known of a transcript that is wanted in
+    few words. Raises UpstreamRejected where it cannot be read."""
     try:
         if is_form(call.content_type):
-            return _ask_by_form(call)
+            return _ask_by_form(call, is_verbose=is_verbose)
         members = find_members(call.body)
         edits: dict[str, bytes | None] = {"model": msgspec.json.encode(call.upstream_model)}
         if call.operation != "audio.speech":
@@ -87,17 +90,21 @@ def ask(call: Call) -> MediaAsked:
         raise UpstreamRejected(str(error), status=400, body=body) from error
 
 
-def _ask_by_form(call: Call) -> MediaAsked:
+def _ask_by_form(call: Call, *, is_verbose: bool) -> MediaAsked:
     """Raises NotAForm."""
     edits = {"model": call.upstream_model}
     if call.operation not in TRANSCRIPTS:
         return MediaAsked(splice_form(call.body, call.content_type, edits), "events" if call.is_stream else "json")
     fields = text_fields(call.body, find_fields(call.body, call.content_type))
-    shape: Shape = "events" if call.is_stream else _SHAPES.get(fields.get("response_format", ""), "json")
-    if shape == "text":
-        edits["response_format"] = "json"
+    given = fields.get("response_format", "json")
+    shape: Shape = "events" if call.is_stream else _SHAPES.get(given, "json")
+    words: Literal["", "few", "verbose"] = ""
+    if shape == "text" or (shape == "json" and given == "json"):
+        words = "verbose" if is_verbose else "few"
+        if shape == "text" or is_verbose:
+            edits["response_format"] = "verbose_json" if is_verbose else "json"
     spliced = splice_form(call.body, call.content_type, edits)
-    return MediaAsked(spliced, shape, JSON if shape in ("json", "events") else TEXT)
+    return MediaAsked(spliced, shape, JSON if shape in ("json", "events") else TEXT, words=words)
 
 
 def read_answer(body: bytes, asked: MediaAsked, call: Call, *, backend: str) -> Chunk:
@@ -118,6 +125,8 @@ def read_answer(body: bytes, asked: MediaAsked, call: Call, *, backend: str) -> 
         usage, is_malformed = None, True
     if asked.shape == "text" and answer.text is not None:
         body = answer.text.encode() + b"\n"
+    elif asked.words == "verbose" and answer.text is not None:
+        body = msgspec.json.encode({"text": answer.text})
     elif call.operation in TRANSCRIPTS:
         if answer.text is None:
             raise UnreadableAnswer(f"{backend} answered without a text", backend=backend, usage=usage)
@@ -157,14 +166,23 @@ def transcript_usage(wire: object, duration: object = None) -> Usage | None:
         return Usage(units=Units(audio_milliseconds=milliseconds)) if milliseconds else None
     if not isinstance(wire, dict):
         raise MalformedUsage("usage is not an object")
-    fields: dict[str, object] = dict(wire)  # pyright: ignore[reportUnknownArgumentType]
-    if "input_token_details" in fields:
-        fields["input_tokens_details"] = fields.pop("input_token_details")
+    fields = cast(dict[str, object], wire)
     told = next((fields[name] for name in ("seconds", "prompt_audio_seconds") if fields.get(name)), duration)
     units = Units(audio_milliseconds=_milliseconds(told))
     if "input_tokens" not in fields and "prompt_tokens" not in fields:
         return Usage(units=units) if units != NO_UNITS else None
-    return msgspec.structs.replace(parse_openai_usage(fields), units=units)
+    details = fields.get("input_token_details")
+    found = parse_openai_usage(
+        {name: value for name, value in fields.items() if name != "total_tokens"} | {"input_tokens_details": details}
+    )
+    unnamed = token_count(fields.get("total_tokens"), "total_tokens") - found.input_tokens - found.output_tokens
+    heard = max(0, unnamed)  # Mistral's tokens of audio are in the total alone
+    return msgspec.structs.replace(
+        found,
+        input_tokens=found.input_tokens + heard,
+        audio_input_tokens=found.audio_input_tokens + heard,
+        units=units,
+    )
 
 
 def _milliseconds(told: object) -> int:

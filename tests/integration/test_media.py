@@ -237,6 +237,48 @@ async def test_a_recording_whose_length_nobody_tells_is_estimated(studio: Studio
     assert studio.provider.received[0].path == "/v1/audio/translations"
 
 
+async def test_a_server_that_tells_the_length_in_many_words_is_asked_for_them(studio: Studio) -> None:
+    """As Groq does: from the second recording on its length is known, and its caller gets what it asked for."""
+    verbose = {"text": "said", "duration": 5.25, "segments": []}
+    studio.provider.plan([answered({"text": "said", "x_groq": {"id": "r"}}), answered(verbose)])
+    async with studio.client() as client:
+        answers = [
+            await client.audio.transcriptions.with_raw_response.create(model="listens", file=("a.mp3", b"ID3"))
+            for _ in range(2)
+        ]
+    assert answers[1].content == b'{"text":"said"}'
+    first, second = studio.provider.received
+    assert (b"verbose_json" in first.body, b"verbose_json" in second.body) == (False, True)
+    guessed, measured = studio.service.rig.ledger.entries
+    assert (guessed.is_usage_estimated, measured.is_usage_estimated) == (True, False)
+    assert measured.cost is not None
+    assert measured.cost.total_pico_usd == 525 * 10**6
+
+
+async def test_a_server_that_never_tells_the_length_is_asked_as_its_callers_ask(studio: Studio) -> None:
+    silent, refusal = answered({"text": "said"}), b'{"error":{"message":"response_format: only json","type":"invalid"}}'
+    studio.provider.plan([silent, Raw((refusal,), status=400, headers=JSON), silent, silent])
+    async with studio.client() as client:
+        for _ in range(3):
+            answer = await client.audio.transcriptions.create(model="listens", file=("a.wav", wav(1.0)))
+            assert answer.text == "said"
+    asked = [b"verbose_json" in received.body for received in studio.provider.received]
+    assert asked == [False, True, False, False]
+
+
+async def test_a_model_that_cannot_stream_answers_whole(studio: Studio) -> None:
+    """OpenAI says of whisper-1 that it ignores the field."""
+    studio.provider.plan([answered({"text": "said", "usage": {"type": "duration", "seconds": 1}})])
+    async with studio.client() as client:
+        raw = await client.audio.transcriptions.with_raw_response.create(
+            model="listens", file=("a.wav", wav(1.0)), stream=True
+        )
+        assert (await raw.http_response.aread()) == b'{"text": "said", "usage": {"type": "duration", "seconds": 1}}'
+    assert raw.headers["content-type"] == "application/json"
+    entry = await studio.entry()
+    assert (entry.status, entry.is_usage_estimated) == (Status.completed, False)
+
+
 async def test_a_transcript_comes_in_words(studio: Studio) -> None:
     usage = {"type": "tokens", **TOKENS, "input_token_details": {"audio_tokens": 10, "text_tokens": 4}}
     studio.provider.plan(

@@ -59,7 +59,22 @@ def test_speech_is_asked_for_as_events_where_its_tokens_are_billed() -> None:
 )
 def test_a_transcript_as_text_is_asked_for_as_json(given: str, sent: str, shape: str, content_type: str) -> None:
     call = make_call("audio.transcriptions", form(model="auto", response_format=given), content_type=FORM)
-    assert ask(call) == MediaAsked(form(model="upstream", response_format=sent), shape, content_type)  # type: ignore[arg-type]
+    asked = ask(call)
+    assert (asked.body, asked.content_type) == (form(model="upstream", response_format=sent), content_type)
+    assert (asked.shape, asked.words) == (shape, "" if shape == "captions" else "few")
+
+
+def test_all_that_is_known_may_be_asked_for_where_little_is_wanted() -> None:
+    call = make_call("audio.transcriptions", form(model="auto"), content_type=FORM)
+    asked = ask(call, is_verbose=True)
+    assert asked.body == form(response_format="verbose_json", model="upstream")
+    said = {"text": "said", "duration": 8.5, "segments": [{"id": 0}]}
+    chunk = read_answer(json.dumps(said).encode(), asked, call, backend="b")
+    assert (chunk.payload, chunk.usage) == (b'{"text":"said"}', Usage(units=Units(0, 8500)))
+    captions = make_call("audio.transcriptions", form(model="auto", response_format="srt"), content_type=FORM)
+    assert b"verbose" not in ask(captions, is_verbose=True).body
+    own = make_call("audio.transcriptions", form(model="auto", response_format="verbose_json"), content_type=FORM)
+    assert ask(own, is_verbose=True) == ask(own)
 
 
 @pytest.mark.parametrize(("body", "kind"), [(b"[]", JSON), (b"--xyz", FORM), (b'{"a":1,"a":2}', JSON)])
@@ -92,7 +107,7 @@ def test_images_are_billed_by_tokens_or_counted() -> None:
         (
             {"prompt_audio_seconds": 203, "prompt_tokens": 4, "total_tokens": 3264, "completion_tokens": 635},
             None,
-            Usage(4, output_tokens=635 + 2625, units=Units(0, 203_000)),
+            Usage(2629, output_tokens=635, audio_input_tokens=2625, units=Units(0, 203_000)),
         ),
         (None, None, None),
         ({"type": "duration"}, None, None),

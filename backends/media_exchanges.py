@@ -1,0 +1,79 @@
+"""How images, speech, transcripts and moderations are asked of one server, and what was learnt of it.
+
+Some servers tell what an answer is billed by only to those who ask in a certain way, and others know no such way.
+"""
+
+from collections.abc import Mapping
+from functools import partial
+
+import msgspec
+
+from backends.errors import UpstreamRejected
+from backends.formats.error_bodies import in_openai_shape
+from backends.formats.media import MediaAsked, ask, read_answer
+from backends.formats.media_events import MediaStreamReader, SpeechEventReader, SpeechStreamReader, speech_usage
+from backends.http.reply import BytesReply, StreamReply, TimedResponse
+from backends.http_backend import Exchange
+from backends.protocol import EVENT_STREAM, JSON, Call, Chunk, Reply
+
+_SPEECH = "audio.speech"
+
+
+class MediaExchanges:
+    """Of one backend; it remembers models by their names there."""
+
+    def __init__(self, backend: str) -> None:
+        self._backend = backend
+        self._speak_no_events: set[str] = set()
+        self._tell_length_in_many_words: set[str] = set()
+        self._tell_no_length: set[str] = set()
+
+    def build(self, call: Call, url: str, headers: Mapping[str, str]) -> tuple[MediaAsked, Exchange]:
+        """Raises UpstreamRejected where the body cannot be read."""
+        model = call.upstream_model
+        asked = ask(
+            msgspec.structs.replace(call, wants_usage=False) if model in self._speak_no_events else call,
+            is_verbose=model in self._tell_length_in_many_words,
+        )
+        is_speech = call.operation == _SPEECH
+        return asked, Exchange(
+            url=url,
+            headers={**headers, "x-request-id": call.request_id, "content-type": call.content_type, "accept": "*/*"},
+            body=asked.body,
+            read_answer=partial(self._read, asked, call),
+            stream_reader=partial(MediaStreamReader, call, backend=self._backend),
+            translate_error=in_openai_shape,
+            content_type=JSON if asked.shape == "events" else asked.content_type,
+            may_be_whole=not is_speech,
+            read_stream=partial(self._speech, asked, call) if is_speech else None,
+        )
+
+    def learns(self, call: Call, asked: MediaAsked, refusal: UpstreamRejected) -> bool:
+        """Whether it is our way of asking that was refused: the next `build` asks in another."""
+        model = call.upstream_model
+        if asked.asks_for_events and b"stream_format" in refusal.body:
+            self._speak_no_events.add(model)
+            return True
+        if asked.words == "verbose" and b"response_format" in refusal.body:
+            self._expect_no_length(model)
+            return True
+        return False
+
+    def _read(self, asked: MediaAsked, call: Call, body: bytes) -> Chunk:
+        chunk = read_answer(body, asked, call, backend=self._backend)
+        if chunk.usage is None and not chunk.is_usage_malformed:
+            if asked.words == "verbose":
+                self._expect_no_length(call.upstream_model)
+            elif asked.words == "few" and call.upstream_model not in self._tell_no_length:
+                self._tell_length_in_many_words.add(call.upstream_model)
+        return chunk
+
+    def _expect_no_length(self, model: str) -> None:
+        self._tell_length_in_many_words.discard(model)
+        self._tell_no_length.add(model)
+
+    def _speech(self, asked: MediaAsked, call: Call, response: TimedResponse, kind: str) -> Reply:
+        if not kind.startswith(EVENT_STREAM):
+            return BytesReply(response, self._backend, kind or asked.content_type, speech_usage(None, call))
+        reader = SpeechStreamReader if asked.shape == "events" else SpeechEventReader
+        return StreamReply(response, reader(call, backend=self._backend), self._backend, asked.content_type)
