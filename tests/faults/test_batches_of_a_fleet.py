@@ -39,6 +39,7 @@ class Fleet:
         self.replica, self.postgres = replica, postgres
         self.start()
         self._owner = replica.owner_key()
+        self._clients: list[openai.OpenAI] = []
 
     def start(self) -> None:
         self.replica.start()
@@ -48,7 +49,14 @@ class Fleet:
         """With a new key of this team, known to every worker."""
         headers = {"authorization": f"Bearer {self._owner}"}
         made = httpx.post(f"{self.replica.url}/admin/v1/keys", headers=headers, json={"name": team, "team": team})
-        return openai.OpenAI(base_url=f"{self.replica.url}/v1", api_key=made.json()["key"], max_retries=9)
+        self._clients.append(
+            openai.OpenAI(base_url=f"{self.replica.url}/v1", api_key=made.json()["key"], max_retries=9)
+        )
+        return self._clients[-1]
+
+    def close(self) -> None:
+        for client in self._clients:
+            client.close()
 
     def rows(self, query: str, *values: object) -> list[asyncpg.Record]:
         async def fetch() -> list[asyncpg.Record]:
@@ -81,7 +89,9 @@ def fleet(
             configuration=CONFIGURATION,
         )
         try:
-            yield Fleet(replica, running_postgres)
+            made = Fleet(replica, running_postgres)
+            yield made
+            made.close()
         finally:
             replica.terminate()
             replica.wait()
