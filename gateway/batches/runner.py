@@ -4,16 +4,19 @@ import asyncio
 import contextlib
 import logging
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final
 
-from gateway.batches.run import LEASE_SECONDS, BatchRun
+from gateway.batches.run import LEASE_SECONDS, RETRY_SECONDS, BatchRun
 from gateway.batches.values import Batch, Leases
 from gateway.errors import StateError
 from gateway.process.tasks import end_tasks
 
 log = logging.getLogger(__name__)
 LOOK_SECONDS: Final = 2.0
+AWAY_SECONDS: Final = 2 * RETRY_SECONDS
+"""Once the database is back nobody's batch is taken, so that whoever had it can store what it holds: while nothing can
+be stored leases run out, and its answers would be asked, and paid, again."""
 MOST_BATCHES, MOST_OF_ONE = 32, 4
 """At a time in one process, and of one tenant; the rest is for others, or waits."""
 
@@ -23,12 +26,20 @@ class BatchRunner:
     else's while this process lives, and its successor's when it has died: that one need not wait until the lease is
     over."""
 
-    def __init__(self, batches: Leases, open_run: Callable[[Batch], BatchRun], *, name: str) -> None:
+    def __init__(
+        self,
+        batches: Leases,
+        open_run: Callable[[Batch], BatchRun],
+        *,
+        name: str,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
         self._batches = batches
         self._open_run = open_run
         self._name = name
         self._news = asyncio.Event()
-        self._is_stopping = False
+        self._sleep = sleep
+        self._is_stopping = self._was_away = False
         self._runs: dict[asyncio.Task[None], tuple[Batch, BatchRun]] = {}
 
     @property
@@ -77,8 +88,13 @@ class BatchRunner:
             counted = Counter(batch.tenant for batch, _ in self._runs.values())
             full = [tenant for tenant, count in counted.items() if count >= MOST_OF_ONE]
             try:
+                if self._was_away:
+                    await self._batches.claim(self._name, seconds=LEASE_SECONDS, most=0)
+                    self._was_away = False
+                    await self._sleep(AWAY_SECONDS)
                 found = await self._batches.claim(self._name, seconds=LEASE_SECONDS, most=1, besides=full)
             except StateError as error:
+                self._was_away = True
                 log.warning("batches cannot be looked for (%s); tried again", error)
                 return
             if not found or self._is_stopping:

@@ -172,7 +172,8 @@ class Leases(Protocol):
     """One runner at a time has a batch, for as long as it goes on saying so."""
 
     async def claim(self, runner: str, *, seconds: float, most: int, besides: Collection[str] = ()) -> Sequence[Batch]:
-        """Take up to so many that nobody has, the oldest first, for so many seconds; none of the tenants `besides`."""
+        """Take up to so many that nobody has, the oldest first, for so many seconds; none of the tenants `besides`.
+        Taking none shows whether there is a database."""
         ...
 
     async def release(self, runner: str) -> None:

@@ -85,7 +85,7 @@ def open_batches(
             sleep=sleep,
         )
 
-    return BatchRunner(stores.batches, open_run, name=name)
+    return BatchRunner(stores.batches, open_run, name=name, sleep=sleep)
 
 
 def _refusal(error: BreakevenError, endpoint: str, request_id: str) -> tuple[int, bytes]:

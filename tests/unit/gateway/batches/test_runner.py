@@ -1,10 +1,10 @@
 """Who works on which batch, over a store that hands out what it is told to."""
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 
 from gateway.batches.run import BatchRun
-from gateway.batches.runner import BatchRunner
+from gateway.batches.runner import AWAY_SECONDS, BatchRunner
 from gateway.batches.values import Batch
 from gateway.errors import DatabaseDown
 from tests.unit.gateway.batches.builders import MemoryBatches, make_batch
@@ -16,13 +16,15 @@ class Offering(MemoryBatches):
     def __init__(self, *, failures: int = 0) -> None:
         super().__init__()
         self.looks = 0
+        self.asked: list[int] = []
         self._failures = failures
 
     async def claim(self, runner: str, *, seconds: float, most: int, besides: Collection[str] = ()) -> Sequence[Batch]:
         self.looks += 1
         if self.looks <= self._failures:
             raise DatabaseDown("it is away")
-        return [make_batch()]
+        self.asked.append(most)
+        return [make_batch()][:most]
 
 
 class Endless(BatchRun):
@@ -41,8 +43,12 @@ class Endless(BatchRun):
         self.is_wound_down.set()
 
 
-async def looked(store: Offering, times: int) -> BatchRunner:
-    runner = BatchRunner(store, lambda batch: Endless(), name="me")
+async def at_once(seconds: float) -> None:
+    await asyncio.sleep(0)
+
+
+async def looked(store: Offering, times: int, sleep: Callable[[float], Awaitable[None]] = at_once) -> BatchRunner:
+    runner = BatchRunner(store, lambda batch: Endless(), name="me", sleep=sleep)
     task = asyncio.create_task(runner.run())
     async with asyncio.timeout(30):
         while store.looks < times:
@@ -68,6 +74,21 @@ async def test_while_the_database_is_away_it_is_looked_again() -> None:
     runner = await looked(Offering(failures=3), 5)
     assert Endless.began == 1
     await runner.stop(1.0)
+
+
+async def test_once_the_database_is_back_whoever_had_a_batch_may_come_first() -> None:
+    """Its lease ran out because nothing could be stored, not because it died."""
+    slept: list[tuple[float, list[int]]] = []
+
+    async def sleep(seconds: float) -> None:
+        slept.append((seconds, list(store.asked)))
+        await asyncio.sleep(0)
+
+    store = Offering(failures=2)
+    runner = await looked(store, 5, sleep)
+    await runner.stop(1.0)
+    assert slept == [(AWAY_SECONDS, [0])], "it was back, and none was taken yet"
+    assert set(store.asked[1:]) == {1}
 
 
 class Waiting(MemoryBatches):
