@@ -1,5 +1,6 @@
 """What a person does with a page, in a word each."""
 
+import httpx
 import pytest
 from selenium import webdriver
 from selenium.common.exceptions import NoSuchElementException, StaleElementReferenceException, TimeoutException
@@ -9,6 +10,7 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.ui import WebDriverWait
 
+from dashboards.security import COOKIE
 from tests.browser.conftest import Running
 from tests.browser.pictures import PATIENCE_SECONDS, wait_for_page
 
@@ -73,3 +75,11 @@ def suggested_after(browser: webdriver.Chrome, text: str) -> list[str]:
     ActionChains(browser).key_down(Keys.CONTROL).send_keys(" ").key_up(Keys.CONTROL).perform()
     options = wait.until(lambda one: one.find_elements(By.CSS_SELECTOR, ".cm-tooltip-autocomplete li"))
     return [option.find_element(By.CSS_SELECTOR, ".cm-completionLabel").text for option in options]
+
+
+def end_session(browser: webdriver.Chrome, url: str) -> None:
+    """Without the page, as time does."""
+    csrf = browser.find_element(By.CSS_SELECTOR, "input[name=csrf]").get_attribute("value") or ""
+    cookie = browser.get_cookie(COOKIE) or {}
+    cookies = {COOKIE: cookie["value"]}
+    httpx.post(f"{url}/ui/sign-out", data={"csrf": csrf}, cookies=cookies, timeout=60, trust_env=False)

@@ -11,7 +11,7 @@ from dashboards.security import COOKIE
 from tests.browser.conftest import Running, child, console_errors, drain, ui_command
 from tests.browser.identity_server import environment, serve_identities
 from tests.browser.pictures import wait_for_page
-from tests.browser.steps import button, patient, see
+from tests.browser.steps import button, end_session, patient, see
 from tests.ports import free_port
 
 pytestmark = [pytest.mark.browser, pytest.mark.integration]
@@ -41,6 +41,37 @@ def test_a_person_comes_in_with_their_role_and_leaves_and_others_do_not(
             assert chromium.get_cookie(COOKIE) is None
     refused = [error for error in console_errors(chromium) if "/ui/oidc/callback" not in error]
     assert not refused, "the console has errors beside the two refusals"
+    drain(chromium)
+
+
+def test_what_was_typed_is_there_again_after_the_provider_was_asked_once_more(
+    chromium: webdriver.Chrome, running: Running, tmp_path: Path
+) -> None:
+    """The way back leads over another origin, and to the page with its query."""
+    url = f"http://127.0.0.1:{(port := free_port())}"
+    chromium.delete_all_cookies()
+    with serve_identities() as identities:
+        given = environment(identities, url, running.month.owner_key)
+        with child(ui_command(running.gateway, port), f"{url}/ui/healthz", tmp_path / "ui.log", given):
+            _choose(chromium, url, "Ann")
+            see(chromium, "ann@corp.example · finance")
+            chromium.get(f"{url}/ui/budgets?find=a")
+            wait_for_page(chromium)
+            for label, text in (("Name", "atlas"), ("Dollars a month", "1,250")):
+                chromium.find_element(By.CSS_SELECTOR, f"input[aria-label='{label}']").send_keys(text)
+            end_session(chromium, url)
+            button(chromium, "Set budget").click()
+            patient(chromium).until(lambda one: one.find_element(By.PARTIAL_LINK_TEXT, "Sign in with")).click()
+            patient(chromium).until(lambda one: one.find_element(By.LINK_TEXT, "Ann")).click()
+            see(chromium, "What you had typed is here again")
+            assert chromium.current_url == f"{url}/ui/budgets?find=a"
+            shown = [
+                chromium.find_element(By.CSS_SELECTOR, f"input[aria-label='{label}']").get_attribute("value")
+                for label in ("Name", "Dollars a month")
+            ]
+            assert shown == ["atlas", "1,250"]
+            assert "atlas" not in {one["name"] for one in running.ask("/admin/v1/budgets")["budgets"]}
+    chromium.delete_all_cookies()
     drain(chromium)
 
 

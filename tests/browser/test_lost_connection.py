@@ -12,11 +12,10 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
 
 from dashboards.destination import sign_in_address
-from dashboards.security import COOKIE
 from tests.browser.conftest import Running, child, console_errors, drain, ui_command
 from tests.browser.pictures import sign_in, wait_for_page
 from tests.browser.slow_gateway import slow_gateway
-from tests.browser.steps import button, go, patient, see, set_rules
+from tests.browser.steps import button, end_session, go, patient, see, set_rules
 from tests.ports import free_port
 
 pytestmark = [pytest.mark.browser, pytest.mark.integration]
@@ -47,7 +46,7 @@ def test_a_form_outlives_the_session_and_is_sent_only_by_who_presses_again(
     field(browser, "Budget, $").send_keys("12.50")
     field(browser, "Requests a minute").send_keys("77")
     choose(browser, "Role", "lead: reads")
-    end_session(browser, running)
+    end_session(browser, running.ui)
     button(browser, "Create").click()
     sign_in_again(browser, running.ui, "/ui/keys", running)
     see(browser, "What you had typed is here again")
@@ -59,7 +58,7 @@ def test_a_form_outlives_the_session_and_is_sent_only_by_who_presses_again(
     see(browser, "typed before may start now")
     [key] = running.ask("/admin/v1/keys?find=typed+before")["keys"]
     assert (key["role"], key["limits"]["requests_per_minute"]) == ("lead", 77)
-    end_session(browser, running)
+    end_session(browser, running.ui)
     sign_in_again(browser, running.ui, "/ui/keys", running)
     see(browser, "typed before")
     assert field(browser, "Name").get_attribute("value") == "", "what was sent is offered to be sent again"
@@ -95,7 +94,7 @@ def test_an_edit_of_a_key_comes_back_over_what_others_changed(browser: webdriver
     path = f"/admin/v1/keys/{key['id']}/limits"
     running.put(path, limits={**key["limits"], "budget_usd": "41"})
     try:
-        end_session(browser, running)
+        end_session(browser, running.ui)
         sign_in_again(browser, running.ui, "/ui/keys", running)
         see(browser, "What you had typed is here again")
         shown = [field(browser, name, of=1).get_attribute("value") for name in ("Name", "Team", "Budget, $")]
@@ -111,7 +110,7 @@ def test_a_budget_that_was_typed_outlives_the_session(browser: webdriver.Chrome,
     field(browser, "Name").send_keys("atlas")
     field(browser, "Dollars a month").send_keys("1,250")
     browser.find_element(By.CSS_SELECTOR, "[role=checkbox]").click()
-    end_session(browser, running)
+    end_session(browser, running.ui)
     sign_in_again(browser, running.ui, "/ui/budgets", running)
     see(browser, "What you had typed is here again")
     assert [field(browser, name).get_attribute("value") for name in ("Name", "Dollars a month")] == ["atlas", "1,250"]
@@ -135,7 +134,7 @@ def test_a_prompt_outlives_the_session_and_another_page_and_not_who_typed_it(
         long,
         "legal",
     ]
-    end_session(browser, running)
+    end_session(browser, running.ui)
     button(browser, "Explain the decision").click()
     sign_in_again(browser, running.ui, "/ui/try", running)
     see(browser, "What you had typed is here again")
@@ -233,14 +232,6 @@ def choose(browser: webdriver.Chrome, label: str, option: str) -> None:
     find = f"//*[@role='option'][contains(., '{option}')]"
     patient(browser).until(lambda one: one.find_element(By.XPATH, find)).click()
     patient(browser).until(lambda one: option in (field(one, label).get_attribute("value") or ""))
-
-
-def end_session(browser: webdriver.Chrome, running: Running) -> None:
-    """Without the page, as time does."""
-    csrf = browser.find_element(By.CSS_SELECTOR, "input[name=csrf]").get_attribute("value") or ""
-    cookie = browser.get_cookie(COOKIE) or {}
-    cookies = {COOKIE: cookie["value"]}
-    httpx.post(f"{running.ui}/ui/sign-out", data={"csrf": csrf}, cookies=cookies, timeout=60, trust_env=False)
 
 
 def sign_in_here(browser: webdriver.Chrome, url: str, running: Running) -> None:
