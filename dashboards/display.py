@@ -7,6 +7,7 @@ from decimal import ROUND_HALF_EVEN, Decimal
 from typing import Any
 
 UNKNOWN = "–"
+NO_PRICE = "unknown"
 MILLION = 1_000_000
 LARGEST_CHANGE = 10
 MUCH_MORE = f"over {LARGEST_CHANGE} ×"
@@ -53,7 +54,7 @@ def signed_dollars(text: str | Decimal) -> str:
 def cost(row: Mapping[str, Any]) -> str:
     """Of a group of a report, an amount for a column: what no request of it has a price for is not $0."""
     is_unknown = row["requests"] and row["unpriced_requests"] == row["requests"] and not Decimal(row["cost_usd"])
-    return "unknown" if is_unknown else row["cost_usd"]
+    return NO_PRICE if is_unknown else row["cost_usd"]
 
 
 def spend(row: Mapping[str, Any]) -> str:

@@ -54,8 +54,10 @@ async def build(view: View) -> None:
             else no_requests(view)
         )
         return
-    earlier = {tuple(row["group"].values()): row["cost_usd"] for row in before["rows"]}
-    gone = [] if set(TIMES) & set(found["by"]) else no_longer(found["rows"], before["rows"])
+    # Of a time no group is in both, but for one that the two share: it is not compared with its own other part.
+    is_timed = bool(set(TIMES) & set(found["by"]))
+    earlier = {} if is_timed else {tuple(row["group"].values()): display.cost(row) for row in before["rows"]}
+    gone = [] if is_timed else no_longer(found["rows"], before["rows"])
     key_names = labels({**before["key_names"], **found["key_names"]})
     with panel(f"Spend by {wanted.replace(',', ' and ')}", f"US dollars, {view.period.phrase}{_most(found['rows'])}."):
         said = "Spend by group; the table below has every number"
@@ -76,7 +78,7 @@ async def build(view: View) -> None:
         rows = [*found["rows"], *gone]
         if (chosen := parse_order(order, found["by"])) is not None:
             rows = in_order(rows, chosen, lambda name, value: value if name in TIMES else named(name, value, key_names))
-        html(_table(view, {**found, "rows": rows}, earlier, before["total"]["cost_usd"], key_names))
+        html(_table(view, {**found, "rows": rows}, earlier, display.cost(before["total"]), key_names))
         html(_downloads(view, wanted, {**given, "as_of": as_of}))
 
 
@@ -134,7 +136,8 @@ def table_note(view: View, by: list[str], earlier: Period, gone: int) -> str:
         else certainty.ADDS_UP
     )
     ceased = f" {markup.counted(gone, 'group')} of then had no request since, and cost nothing." if gone else ""
-    against = f"The change is against {display.period(**earlier.bounds())}; pointing at it shows what was spent then."
+    whose = "change of the total" if set(TIMES) & set(by) else "change"
+    against = f"The {whose} is against {display.period(**earlier.bounds())}; pointing at it shows what was spent then."
     leads = "A name leads to its requests, a heading" if _may_list(view) else "A heading leads"
     return f"{against}{ceased} {leads} to another order. {adds_up}"
 
@@ -228,7 +231,7 @@ def _row(view: View, row: dict[str, Any], before: str | None, key_names: dict[st
             for i, (name, value) in enumerate(group.items())
         ),
         display.cost(row),
-        Cell(display.UNKNOWN, tone="muted") if is_time and before is None else change_cell(row["cost_usd"], before),
+        Cell(display.UNKNOWN, tone="muted") if is_time and before is None else change_cell(display.cost(row), before),
         display.count(row["requests"]),
         display.tokens(row["input_tokens"]),
         display.share(cached, places=0),
@@ -240,10 +243,14 @@ def _row(view: View, row: dict[str, Any], before: str | None, key_names: dict[st
 
 
 def change_cell(now: str, before: str | None) -> Cell:
-    """Of a group that was not there before: new."""
+    """Of a group that was not there before: new. What has no known price is not compared: it did not cost nothing."""
     if before is None:
         return Cell("new", tone="muted")
+    if before == display.NO_PRICE:
+        return Cell(display.UNKNOWN, tone="muted", title="price unknown before")
     then = f"{display.exact_dollars(before)} before"
+    if now == display.NO_PRICE:
+        return Cell(display.UNKNOWN, tone="muted", title=then)
     return Cell(display.change(now, before) or display.UNKNOWN, tone="muted", title=then)
 
 

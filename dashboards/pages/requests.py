@@ -75,9 +75,11 @@ async def _total(view: View, given: dict[str, str | None]) -> dict[str, Any]:
 def in_all(total: dict[str, Any]) -> str:
     """`1,364 requests in this time: $16.89, 3.67 M tokens in, 675 k out.`"""
     unpriced = total["unpriced_requests"]
-    without = f", without {unpriced:,} whose price is unknown" if unpriced else ""
+    is_known = display.cost(total) != display.NO_PRICE
+    without = f", without {unpriced:,} whose price is unknown" if unpriced and is_known else ""
+    spent = display.spend(total) if is_known else "no price is known"
     return (
-        f"{markup.counted(total['requests'], 'request')} in this time: {display.spend(total)}{without}; "
+        f"{markup.counted(total['requests'], 'request')} in this time: {spent}{without}; "
         f"{display.tokens(total['input_tokens'])} tokens in, {display.tokens(total['output_tokens'])} out."
     )
 

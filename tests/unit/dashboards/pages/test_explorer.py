@@ -28,6 +28,8 @@ def test_a_name_that_two_keys_have_stands_with_the_id() -> None:
         ("20", "1", "over 10 ×"),
         ("1", None, "new"),
         ("1", "0", "–"),
+        ("unknown", "1", "–"),
+        ("1", "unknown", "–"),
     ],
 )
 def test_a_change_that_rounds_to_nothing_has_no_sign(now: str, before: str | None, shown: str) -> None:
@@ -37,6 +39,8 @@ def test_a_change_that_rounds_to_nothing_has_no_sign(now: str, before: str | Non
 def test_pointing_at_a_change_shows_what_was_spent_before() -> None:
     assert change_cell("3", "1.250000000000").title == "$1.25 before"
     assert change_cell("3", None).title == ""
+    assert change_cell("unknown", "1.250000000000").title == "$1.25 before"
+    assert change_cell("3", "unknown").title == "price unknown before"
 
 
 def test_groups_that_ceased_stand_below_the_others_so_that_changes_add_up() -> None:
@@ -88,6 +92,9 @@ def test_groups_of_a_time_are_drawn_over_all_of_it() -> None:
 def test_names_that_lead_nowhere_are_not_said_to_lead_to_requests() -> None:
     for permission, leads in (("reports.read", False), ("entries.read", True), ("team.read", True)):
         view = make_view(permission)
+        assert table_note(view, ["day", "model"], view.period.before(), 0).startswith(
+            "The change of the total is against"
+        )
         said = table_note(view, ["model"], view.period.before(), 0)
         assert ("A name leads to its requests" in said) is leads
         assert "to another order" in said

@@ -82,7 +82,7 @@ def test_by_total_time_the_list_shows_it() -> None:
         ({}, "1,364 requests in this time: $16.89; 3.67 M tokens in, 675 k out."),
         ({"requests": 1}, "1 request in this time: $16.89; "),
         ({"unpriced_requests": 12}, "$16.89, without 12 whose price is unknown; "),
-        ({"unpriced_requests": 1364, "cost_usd": "0"}, "1,364 requests in this time: unknown, without 1,364 "),
+        ({"unpriced_requests": 1364, "cost_usd": "0"}, "1,364 requests in this time: no price is known; "),
     ],
 )
 def test_the_sum_of_all_that_match_says_what_it_leaves_out(changes: dict[str, Any], said: str) -> None:
