@@ -42,10 +42,13 @@ async def build(view: View) -> None:
     wanted = f"{by},{then}" if then and then != by else by
     as_of = view.query("as_of")
     html(_form(view, by, then, {**given, "as_of": as_of, "order": order}, await load_suggestions(view)))
-    asked = {"by": wanted, "as_of": as_of, "latencies": False, **given}
+    asked = {"as_of": as_of, "latencies": False, **given}
     earlier_period = view.period.before()
+    # Of a time no group is in both, but for one that the two share: it is not compared with its own other part.
+    is_timed = not set(TIMES).isdisjoint(wanted.split(","))
+    periods = ((view.period, wanted), (earlier_period, "model" if is_timed else wanted))
     found, before = await asyncio.gather(
-        *(view.gateway.get("/admin/v1/reports/costs", **asked, **one.bounds()) for one in (view.period, earlier_period))
+        *(view.gateway.get("/admin/v1/reports/costs", by=groups, **asked, **one.bounds()) for one, groups in periods)
     )
     if not found["rows"]:
         html(
@@ -54,8 +57,6 @@ async def build(view: View) -> None:
             else no_requests(view)
         )
         return
-    # Of a time no group is in both, but for one that the two share: it is not compared with its own other part.
-    is_timed = bool(set(TIMES) & set(found["by"]))
     earlier = {} if is_timed else {tuple(row["group"].values()): display.cost(row) for row in before["rows"]}
     gone = [] if is_timed else no_longer(found["rows"], before["rows"])
     key_names = labels({**before["key_names"], **found["key_names"]})

@@ -127,7 +127,8 @@ def _keys(query: SumsQuery, span: Span | None = None) -> list[ColumnElement[Any]
     columns = dict.fromkeys(COLUMNS[name] for name in query.by if name not in TIMES)
     found: list[ColumnElement[Any]] = [dimensions.c[name] for name in columns]
     if span is not None and any(name in TIMES for name in query.by):
-        found.append(span.table.columns[0].label("at"))
+        # First: SQLite sorts what it groups, and the rows are in the order of their times.
+        found.insert(0, span.table.columns[0].label("at"))
     return found
 
 
