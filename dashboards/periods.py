@@ -42,6 +42,11 @@ class Period:
         """The label within a sentence."""
         return self.label.lower() if self.name else self.label
 
+    def within(self, other: "Period") -> "Period":
+        """The part of it that lies in another; all of it where none does."""
+        since, until = max(self.since, other.since), min(self.until, other.until)
+        return Period("", since, until) if since < until else self
+
     def bounds(self) -> dict[str, str]:
         return {"since": self.since.isoformat(), "until": self.until.isoformat()}
 

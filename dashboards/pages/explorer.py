@@ -203,13 +203,14 @@ def _sortable(view: View, by: list[str], column: Column, name: str | None) -> Co
 
 
 def requests_of(period: Period, group: dict[str, str | None], given: dict[str, str | None]) -> str | None:
-    """The list of a group's requests among those of the filters given; None where the list has no such filter."""
+    """The list of a group's requests among those of the filters given; of a time that the period cuts, those inside it.
+    None where the list has no such filter."""
     wanted = {"key_id" if name == "key" else name: value for name, value in given.items()}
     for name, value in group.items():
         if name not in LISTABLE or not value:
             return None
         if name in TIMES:
-            period = time_of(name, value)
+            period = time_of(name, value).within(period)
         else:
             wanted["key_id" if name == "key" else name] = value
     return link("/requests", period, **wanted)

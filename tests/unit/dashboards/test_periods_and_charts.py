@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
@@ -100,10 +101,27 @@ def test_a_mistyped_year_is_no_error_of_the_page(query: dict[str, str], since: d
 )
 def test_a_time_of_a_report_leads_to_its_own_requests(dimension: str, start: str, until: datetime) -> None:
     assert time_of(dimension, start).until == until
-    address = requests_of(parse_period({}, NOW), {dimension: start, "key": "key_1"}, {})
+    years = parse_period({"since": "2025-01-01", "until": "2028-01-01"}, NOW)
+    address = requests_of(years, {dimension: start, "key": "key_1"}, {})
     assert address is not None
     assert f"until={until:%Y-%m-%d}T00" in address
     assert "key_id=key_1" in address
+
+
+@pytest.mark.parametrize(
+    ("start", "since", "until"),
+    [
+        ("2026-02-03", "2026-02-03T15:00", "2026-02-04T00:00"),
+        ("2026-02-04", "2026-02-04T00:00", "2026-02-05T00:00"),
+        ("2026-03-05", "2026-03-05T00:00", "2026-03-05T15:00"),
+    ],
+)
+def test_a_day_that_the_period_cuts_leads_to_the_requests_that_its_row_counts(
+    start: str, since: str, until: str
+) -> None:
+    address = requests_of(parse_period({}, NOW), {"day": start}, {})
+    assert address is not None
+    assert dict(parse_qsl(urlsplit(address).query)) == {"since": f"{since}:00+00:00", "until": f"{until}:00+00:00"}
 
 
 @pytest.mark.parametrize("group", [{"provider": "openai"}, {"team": None}])
