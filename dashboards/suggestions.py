@@ -36,7 +36,8 @@ class Suggestions:
 async def load_suggestions(view: View) -> Suggestions:
     """From the catalogue and the keys, as far as the role may see them."""
     models, keys = await asyncio.gather(
-        _listed(view, "models", "catalogue.read"), _listed(view, "keys", "keys.read", "team.read", limit=NEWEST_KEYS)
+        _listed(view, "models", "catalogue.read"),
+        _listed(view, "keys", "keys.read", "team.read", limit=NEWEST_KEYS, last_requests=False),
     )
     return suggested(models, keys)
 
@@ -61,7 +62,7 @@ def _plain(values: Iterable[str | None]) -> Mapping[str, str]:
     return dict.fromkeys(sorted({value for value in values if value})[:MOST], "")
 
 
-async def _listed(view: View, name: str, *permissions: str, limit: int | None = None) -> list[Mapping[str, Any]]:
+async def _listed(view: View, name: str, *permissions: str, **query: object) -> list[Mapping[str, Any]]:
     if not view.session.may(*permissions):
         return []
-    return (await view.gateway.get(f"/admin/v1/{name}", limit=limit))[name]
+    return (await view.gateway.get(f"/admin/v1/{name}", **query))[name]

@@ -49,7 +49,8 @@ async def key_names(view: View, subjects: list[str]) -> dict[str, str]:
     """Of those that are keys."""
     if not view.session.may("keys.read"):
         return {}
-    return {one["id"]: one["name"] for one in (await view.gateway.get("/admin/v1/keys", id=subjects))["keys"]}
+    found = await view.gateway.get("/admin/v1/keys", id=subjects, last_requests=False)
+    return {one["id"]: one["name"] for one in found["keys"]}
 
 
 def _table(records: list[dict[str, Any]], names: dict[str, str]) -> str:

@@ -163,7 +163,7 @@ def _day(outlook: dict[str, Any] | None) -> Cell | str:
 
 async def _setter(view: View, budgets: list[dict[str, Any]], stopping: set[tuple[str, str]]) -> None:
     """Of `budgets` one can be removed; `stopping` are all that refuse requests, shown or not."""
-    costs = await view.gateway.get("/admin/v1/reports/costs", by="team", latencies=False)
+    costs = await view.gateway.get("/admin/v1/reports/costs", by="team", costs_alone=True)
     teams = sorted(row["group"]["team"] for row in costs["rows"] if row["group"]["team"])
     problem = html("")
     with grid("be-filters"):

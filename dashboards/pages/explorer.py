@@ -42,7 +42,7 @@ async def build(view: View) -> None:
     wanted = f"{by},{then}" if then and then != by else by
     as_of = view.query("as_of")
     html(_form(view, by, then, {**given, "as_of": as_of, "order": order}, await load_suggestions(view)))
-    asked = {"as_of": as_of, "latencies": False, **given}
+    asked = {"as_of": as_of, "costs_alone": True, **given}
     earlier_period = view.period.before()
     # Of a time no group is in both, but for one that the two share: it is not compared with its own other part.
     is_timed = not set(TIMES).isdisjoint(wanted.split(","))

@@ -57,7 +57,7 @@ async def build_one(view: View) -> None:
 async def key_name(view: View, key_id: str) -> str | None:
     if not view.session.may("keys.read", "team.read"):
         return None
-    keys = (await view.gateway.get("/admin/v1/keys", id=key_id))["keys"]
+    keys = (await view.gateway.get("/admin/v1/keys", id=key_id, last_requests=False))["keys"]
     return keys[0]["name"] if keys else None
 
 

@@ -68,7 +68,7 @@ async def _total(view: View, given: dict[str, str | None]) -> dict[str, Any]:
     """Of everything that matches, corrections included: reports know no status, and call a key's id `key`."""
     asked = {"key" if name == "key_id" else name: value for name, value in given.items() if name != "status"}
     bounds = view.period.bounds()
-    costs = await view.gateway.get("/admin/v1/reports/costs", by="model", latencies=False, **bounds, **asked)
+    costs = await view.gateway.get("/admin/v1/reports/costs", by="model", costs_alone=True, **bounds, **asked)
     return costs["total"]
 
 

@@ -51,7 +51,7 @@ class KeyService:
         """Of all keys, or of a team's."""
         limits, rotations = await self.store.limits(), await self.secrets.rotations()
         known = await self.store.list(wanted.ids)
-        last_days = {} if wanted.limit == 0 else await self.store.last_days()
+        last_days = await self.store.last_days() if wanted.last_requests and wanted.limit != 0 else {}
 
         def listed() -> KeyList:
             found = [one for one in known if of_team in (None, one.record.team) and wanted.matches(one.record)]

@@ -169,6 +169,9 @@ class KeysWanted(BaseModel):
     )
     limit: int | None = Field(default=None, ge=0, le=1000)
     offset: int = Field(default=0, ge=0)
+    last_requests: bool = Field(
+        default=True, description="Without `last_request_on`, which is null then, the answer is there sooner"
+    )
 
     def matches(self, key: KeyRecord) -> bool:
         """Whether every word of `find` is somewhere in it."""

@@ -88,7 +88,7 @@ class Books:
         owner: Dimension | None = next((name for name in OWNERS if name in by and name not in filters), None)
         try:
             by_owner: tuple[Dimension, ...] = () if owner is None else (owner,)
-            table, total, [owned] = await self._read(asked, by_owner, with_latencies=query.latencies)
+            table, total, [owned] = await self._read(asked, by_owner, with_latencies=not query.costs_alone)
         except TooManyGroups as error:
             raise InvalidRequest(
                 f"This report would have more than {MOST_ROWS:,} rows. Choose a shorter period, fewer dimensions or a "
@@ -97,7 +97,8 @@ class Books:
             ) from error
         rows = await _rows(table)
         unallocated = None if owner is None else _cost(one for one in owned if one.group[owner] is None)
-        idle = None if filters else await self.gpus.idle(bounds)
+        is_whole = not (filters or query.costs_alone)
+        idle = await self.gpus.idle(bounds) if is_whole else None
         spent = _cost(total.groups)
         return CostTable(
             since=moment_of(bounds.since_us),
@@ -112,7 +113,7 @@ class Books:
             unallocated_share=None if unallocated is None or not spent else unallocated / spent,
             shadow_usd=format_usd(_cost(one for one in total.parts if one.group["operation"] == SHADOW)),
             idle=idle,
-            savings=[] if filters else savings(self._of.snapshot(), total.parts, idle),
+            savings=savings(self._of.snapshot(), total.parts, idle) if is_whole else [],
             saved_by_prompt_caches_usd=format_usd(saved_by_caches(self._of.snapshot(), total.parts)),
         )
 

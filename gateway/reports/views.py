@@ -80,8 +80,9 @@ class CostQuery(BooksQuery):
         description="Whose days and months: an IANA name such as Europe/Berlin. `since` and `until` are in it as well, "
         "unless they say otherwise",
     )
-    latencies: bool = Field(
-        default=True, description="Without the percentiles, which are null then, the answer is there sooner"
+    costs_alone: bool = Field(
+        default=False,
+        description="Without percentiles, idle rent and savings, which are null or empty then, it is there sooner",
     )
 
     def dimensions(self) -> list[str]:

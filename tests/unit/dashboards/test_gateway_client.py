@@ -58,7 +58,8 @@ async def test_pages_ask_for_the_keys_that_they_name_and_no_others() -> None:
     assert names == {"k1": "name of k1", "k2": "name of k2"}
     assert await request.key_name(view, "k3") == "name of k3"
     assert await request.key_name(view, "gone") is None
-    assert gateway.asked == ["id=k1&id=rules&id=k2", "id=k3", "id=gone"]
+    asked = ("id=k1&id=rules&id=k2", "id=k3", "id=gone")
+    assert gateway.asked == [f"{one}&last_requests=False" for one in asked]
 
 
 async def test_a_form_does_not_ask_for_every_key_to_suggest_some() -> None:
@@ -66,7 +67,7 @@ async def test_a_form_does_not_ask_for_every_key_to_suggest_some() -> None:
     await load_suggestions(cast(View, Shown(gateway.client())))
     assert dict(zip(gateway.paths, gateway.asked, strict=True)) == {
         "/admin/v1/models": "",
-        "/admin/v1/keys": f"limit={NEWEST_KEYS}",
+        "/admin/v1/keys": f"limit={NEWEST_KEYS}&last_requests=False",
     }
 
 

@@ -48,6 +48,8 @@ async def test_a_key_says_when_it_last_called_a_model() -> None:
     rig.keys.used_on = {used["id"]: 20_781}
     listed = rig.ask("owner", "GET", f"{KEYS}?find=bot").json()["keys"]
     assert {one["id"]: one["last_request_on"] for one in listed} == {used["id"]: "2026-11-24", unused["id"]: None}
+    quick = rig.ask("owner", "GET", f"{KEYS}?find=bot&last_requests=false").json()["keys"]
+    assert quick == [{**one, "last_request_on": None} for one in listed]
 
 
 async def test_a_revoked_key_stops_at_once() -> None:

@@ -40,13 +40,15 @@ async def test_costs_by_team_are_the_entries_own_sums(month: Month) -> None:
     assert table.total.requests == len(month.entries)
 
 
-async def test_without_percentiles_costs_are_the_same(month: Month) -> None:
-    whole, short = [await month.books.costs(CostQuery(by="team", until=END, latencies=one)) for one in (True, False)]
+async def test_costs_alone_are_the_same(month: Month) -> None:
+    whole, short = [await month.books.costs(CostQuery(by="team", until=END, costs_alone=one)) for one in (False, True)]
     percentiles = [name for name in CostRow.model_fields if name.startswith(("time_to_first_token", "decode"))]
     unknown = dict.fromkeys(percentiles)
     assert whole.total.time_to_first_token_p95_seconds is not None
     assert short.rows == [row.model_copy(update=unknown) for row in whole.rows]
     assert short.total == whole.total.model_copy(update=unknown)
+    assert whole.savings
+    assert (short.savings, short.idle) == ([], None)
 
 
 async def test_a_period_that_ends_before_there_were_any_books_is_refused_in_words(month: Month) -> None:
