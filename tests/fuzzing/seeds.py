@@ -41,8 +41,21 @@ CALLING_EVENTS = (
     b'data: {"type":"response.completed","response":{"status":"completed","created_at":1.5}}\n\n'
 )
 CHAT_STREAMS = [b"".join(variant.pieces) for variant in variants() if sum(map(len, variant.pieces)) < LARGEST_SEED]
-STREAMS = [*CHAT_STREAMS, STREAM, GEMINI_EVENTS, RESPONSES_EVENTS, CALLING_EVENTS]
-ANSWERS = [ANSWER, RESPONDED, GEMINI_EVENTS.removeprefix(b"data: ").strip(), b'{"error":{"message":"no","code":"x"}}']
+MEDIA_EVENTS = (
+    b'event: image_edit.partial_image\ndata: {"type":"image_edit.partial_image","b64_json":"AA=="}\n\n'
+    b'data: {"type":"speech.audio.delta","audio":"SUQz"}\n\ndata: {"type":"transcript.text.done","usage":'
+    b'{"type":"tokens","input_tokens":14,"input_token_details":{"audio_tokens":10},"output_tokens":5}}\n\n'
+)
+STREAMS = [*CHAT_STREAMS, MEDIA_EVENTS, STREAM, GEMINI_EVENTS, RESPONSES_EVENTS, CALLING_EVENTS]
+ANSWERS = [
+    ANSWER,
+    RESPONDED,
+    GEMINI_EVENTS.removeprefix(b"data: ").strip(),
+    b'{"error":{"message":"no","code":"x"}}',
+    b'{"created":1,"data":[{"b64_json":"AA=="}],"usage":{"input_tokens":3,"output_tokens":4}}',
+    b'{"text":"said","duration":"3.5","usage":{"type":"duration","seconds":4}}',
+    b"1\n00:00:00,000 --> 00:01:02,003\nsaid\n",
+]
 BODIES = [
     CHAT,
     THINKING_CHAT,
@@ -50,6 +63,15 @@ BODIES = [
     RESPONSES,
     b'{"model":"m","prompt":["x",1,[2]]}',
     b'{"model":"m","input":["x",[1]]}',
+    b'{"prompt":"a cat","n":2,"quality":"low","images":[{"image_url":"x"}]}',
+]
+FORM_TYPE = "multipart/form-data; boundary=x"
+FORMS = [
+    b'--x\r\nContent-Disposition: form-data; name="model"\r\n\r\nauto\r\n--x\r\nContent-Disposition: form-data; '
+    b'name="file"; filename="a.wav"\r\nContent-Type: audio/wav\r\n\r\nRIFF\x24\0\0\0WAVEfmt \x10\0\0\0\x01\0\x01\0\x40'
+    b"\x1f\0\0\x40\x1f\0\0\x01\0\x08\0data\0\0\0\0\r\n--x--\r\n",
+    b'--x\r\nContent-Disposition: form-data; name="image[]"; filename="a"\r\n\r\npng\r\n--x\r\nContent-Disposition: '
+    b'form-data; name="prompt"\r\n\r\n\r\n--x--',
 ]
 _OK = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n"
 _ZIPPED = gzip.compress(b'{"a":1}', mtime=0)

@@ -21,7 +21,11 @@ from backends.formats.anthropic import AnthropicStreamReader, read_message
 from backends.formats.anthropic_messages import NativeMessagesReader, read_native_message
 from backends.formats.anthropic_request import build_messages_body
 from backends.formats.chat_view import parse_chat
+from backends.formats.form_splice import NotAForm, find_fields, splice_form
 from backends.formats.gemini import GeminiStreamReader, build_content_body, read_content
+from backends.formats.media import MediaAsked
+from backends.formats.media import read_answer as read_media
+from backends.formats.media_events import MediaStreamReader, SpeechEventReader
 from backends.formats.openai import OpenAIStreamReader, read_answer
 from backends.formats.openai_request import build_body
 from backends.formats.responses import ResponsesStreamReader, read_response
@@ -30,14 +34,18 @@ from backends.formats.responses_request import build_response_body
 from backends.http.http1_connection import Http1Connection
 from backends.http.reply import StreamReader
 from backends.http.sse import EventTooLarge, SseParser
-from backends.protocol import Call, Chunk, Operation
+from backends.protocol import JSON, Call, Chunk, Operation
 from gateway.api.token_path import read_body
 from gateway.errors import BodyTooLarge, InvalidRequest
-from gateway.request.view import parse_request
+from gateway.request.run import Incoming
+from gateway.request.views import view_of
 from tests.fuzzing import seeds
 from tests.read_stream import read_stream
 
 LARGEST: Final = 2048
+DRAWING, LISTENING, SPEAKING = (
+    Call(operation, "m", b"{}", True, "r") for operation in ("images.edits", "audio.transcriptions", "audio.speech")
+)
 READERS: Final[Mapping[str, Callable[[], StreamReader]]] = {
     "openai": lambda: OpenAIStreamReader("fuzz", wants_usage_chunk=True),
     "anthropic": lambda: AnthropicStreamReader("fuzz", wants_usage_chunk=True, created=0),
@@ -45,6 +53,9 @@ READERS: Final[Mapping[str, Callable[[], StreamReader]]] = {
     "gemini": lambda: GeminiStreamReader("fuzz", wants_usage_chunk=True, answer_id="a", created=0),
     "responses": lambda: ResponsesStreamReader("fuzz"),
     "responses as chats": lambda: ChatOfResponseReader("fuzz", wants_usage_chunk=True),
+    "images": lambda: MediaStreamReader(DRAWING, backend="fuzz"),
+    "transcripts": lambda: MediaStreamReader(LISTENING, backend="fuzz"),
+    "speech": lambda: SpeechEventReader(SPEAKING, backend="fuzz"),
 }
 ANSWERS: Final[Sequence[Callable[[bytes], Chunk]]] = (
     partial(read_answer, backend="fuzz"),
@@ -53,6 +64,9 @@ ANSWERS: Final[Sequence[Callable[[bytes], Chunk]]] = (
     partial(read_content, backend="fuzz", answer_id="a", created=0),
     partial(read_response, backend="fuzz"),
     partial(read_response_as_chat, backend="fuzz"),
+    partial(read_media, asked=MediaAsked(b"", "json"), call=DRAWING, backend="fuzz"),
+    partial(read_media, asked=MediaAsked(b"", "text"), call=LISTENING, backend="fuzz"),
+    partial(read_media, asked=MediaAsked(b"", "captions"), call=LISTENING, backend="fuzz"),
 )
 
 
@@ -121,10 +135,10 @@ def answers(data: bytes) -> None:
 
 
 def bodies(data: bytes) -> None:
-    """Callers' bodies: seen or refused by name; said in another format or refused."""
+    """Callers' bodies of JSON: seen or refused by name; said in another format or refused."""
     for operation in get_args(Operation):
         try:
-            parse_request(operation, data)
+            view_of(Incoming(operation, None, data, content_type=JSON))
         except InvalidRequest:
             continue
     call = Call("chat.completions", "m", data, True, "r")
@@ -134,6 +148,28 @@ def bodies(data: bytes) -> None:
     _said(lambda: build_content_body(parse_chat(data)))
     for translate in (chat_body_from_messages, chat_body_from_responses):
         _said(lambda translate=translate: _as_chat(translate(data)))
+
+
+def forms(data: bytes) -> None:
+    """A caller's form: seen or refused by name; with another model in it every other byte and field is what it was."""
+    for operation in ("images.edits", "audio.transcriptions"):
+        try:
+            view_of(Incoming(operation, None, data, content_type=seeds.FORM_TYPE))
+        except InvalidRequest:
+            continue
+    try:
+        before = find_fields(data, seeds.FORM_TYPE)
+        spliced = splice_form(data, seeds.FORM_TYPE, {"model": "m"})
+    except NotAForm:
+        return
+    after = find_fields(spliced, seeds.FORM_TYPE)
+    had = [(one.name, data[one.start : one.end]) for one in before]
+    has = [(one.name, spliced[one.start : one.end]) for one in after]
+    named = [place for place, one in enumerate(before) if one.name == "model" and not one.is_file]
+    if not named:
+        assert has == [("model", b"m"), *had]
+    else:
+        assert has == [("model", b"m") if place in named else one for place, one in enumerate(had)]
 
 
 def _as_chat(body: bytes) -> object:
@@ -228,6 +264,7 @@ TARGETS: Final[Mapping[str, Target]] = {
     "streams": Target(streams, _pieced(seeds.STREAMS)),
     "answers": Target(answers, seeds.ANSWERS),
     "bodies": Target(bodies, seeds.BODIES),
+    "forms": Target(forms, seeds.FORMS),
     "http": Target(http, _pieced(seeds.HTTP)),
     "requests": Target(requests, _pieced(seeds.BODIES)),
 }
