@@ -74,7 +74,7 @@ def parse_messages_usage(wire: object) -> Usage:
             web_searches=token_count(
                 part_of(usage, "server_tool_use").get("web_search_requests"), "web_search_requests"
             ),
-            other_tool_calls=sum(part.get("type") in _ELSEWHERE for part in parts),
+            other_tool_calls=sum(text_of(part, "type") in _ELSEWHERE for part in parts),
         )
     )
 

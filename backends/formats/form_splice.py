@@ -50,12 +50,13 @@ def find_fields(body: bytes, content_type: str) -> list[Field]:
     at = len(mark) + 2
     while True:
         head_end = body.find(b"\r\n\r\n", at, at + _MOST_HEAD_BYTES)
-        end = body.find(b"\r\n" + mark, head_end + 2 if head_end >= 0 else at)
-        if head_end < 0 or end < 0:
+        start = head_end + 4
+        end = body.find(b"\r\n" + mark, start)
+        if head_end < 0 or end < 0 or body.startswith(mark, start):
             raise NotAForm("a part of the form does not end")
         if len(fields) == _MOST_PARTS:
             raise NotAForm(f"the form has more than {_MOST_PARTS} parts")
-        field = _field(body[at:head_end], head_end + 4, max(end, head_end + 4))
+        field = _field(body[at:head_end], start, end)
         if names.setdefault(field.name, field.is_file) is not field.is_file or (
             not field.is_file and not field.name.endswith("[]") and any(one.name == field.name for one in fields)
         ):

@@ -147,7 +147,7 @@ class ResponsesStreamReader(StreamReader):
             return [_final(payload, response, is_started=self._has_text)]
         delta = text_of(event, "delta") if kind in _OUTPUT else None
         characters = len(delta or "")
-        has_output = bool(delta) or (kind == _BEGUN and part_of(event, "item").get("type") not in _EMPTY_AT_FIRST)
+        has_output = bool(delta) or (kind == _BEGUN and text_of(part_of(event, "item"), "type") not in _EMPTY_AT_FIRST)
         self._has_text = self._has_text or characters > 0
         return [Chunk(payload, has_output=has_output, output_characters=characters)]
 
@@ -160,7 +160,7 @@ class ResponsesStreamReader(StreamReader):
 
 
 def _has_calls(response: Mapping[str, object]) -> bool:
-    return any(item.get("type") not in _EMPTY_AT_FIRST for item in objects_of(response.get("output")))
+    return any(text_of(item, "type") not in _EMPTY_AT_FIRST for item in objects_of(response.get("output")))
 
 
 def usage_of(response: Mapping[str, object]) -> tuple[Usage | None, bool]:

@@ -10,7 +10,7 @@ from typing import Final, cast
 
 import msgspec
 
-from backends.formats.json_objects import Fields, objects_of
+from backends.formats.json_objects import Fields, objects_of, text_of
 
 _KEPT: Final = ("type", "const", "title", "description", "required", "default")
 _LISTS: Final[Mapping[str, str]] = {"anyOf": "anyOf", "oneOf": "anyOf", "allOf": "allOf"}
@@ -44,7 +44,7 @@ def for_anthropic(schema: Fields, *, is_root: bool = True) -> Fields:
         made["items"] = for_anthropic(cast(Fields, schema["items"]), is_root=False)
     if schema.get("minItems") in (0, 1):
         made["minItems"] = schema["minItems"]
-    if schema.get("format") in _FORMATS:
+    if text_of(schema, "format") in _FORMATS:
         made["format"] = schema["format"]
     values = schema.get("enum")
     if isinstance(values, list) and not any(isinstance(one, dict | list) for one in cast(list[object], values)):

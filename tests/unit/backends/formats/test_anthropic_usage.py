@@ -87,6 +87,7 @@ USAGES: list[tuple[Json, Usage]] = [
         Usage(12, output_tokens=4, other_tool_calls=1),
     ),
     ({"input_tokens": 1, "output_tokens": 2, "iterations": None}, Usage(1, output_tokens=2)),
+    ({"input_tokens": 1, "output_tokens": 2, "iterations": [{"type": []}]}, Usage(1, output_tokens=2)),
     *(
         ({"input_tokens": 1, "output_tokens": 2, **said}, Usage(1, output_tokens=2, service_tier=tier))
         for said, tier in (

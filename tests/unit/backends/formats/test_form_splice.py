@@ -65,6 +65,7 @@ def test_a_quoted_boundary_and_lists_are_read() -> None:
         (form(part("model", b"a"), file_part("model", b"b")), "twice"),
         (form(file_part("model", b"a"), part("model", b"b")), "twice"),
         (PLAIN + b"more", "follows"),
+        (form(b'--xyz\r\nContent-Disposition: form-data; name="model"\r\n\r\n'), "does not end"),
         (
             PLAIN.replace(b'--xyz\r\nContent-Disposition: form-data; name="prompt"', b"--xyzz\r\nprompt"),
             "something else",

@@ -72,7 +72,9 @@ def test_a_hosted_tools_call_is_output_so_that_its_progress_is_seen_while_it_run
     assert chunks[-1].output_characters == 7
 
 
-@pytest.mark.parametrize(("item", "expected"), [(SEARCH, True), ({"type": "reasoning", "summary": []}, False)])
+@pytest.mark.parametrize(
+    ("item", "expected"), [(SEARCH, True), ({"type": "reasoning", "summary": []}, False), ({"type": ["message"]}, True)]
+)
 def test_a_response_without_text_has_output_where_it_has_calls(item: Json, expected: bool) -> None:
     chunk = read_response(json.dumps(RESPONSE | {"output": [item]}).encode(), backend="b")
     assert (chunk.has_output, chunk.output_characters) == (expected, 0)

@@ -19,6 +19,7 @@ SAID: list[tuple[Json, Json]] = [
     ({"type": "string", "pattern": "^a"}, {"type": "string", "description": '{pattern: "^a"}'}),
     ({"type": "string", "format": "int64"}, {"type": "string", "description": '{format: "int64"}'}),
     ({"type": "string", "format": "date"}, {"type": "string", "format": "date"}),
+    ({"type": "string", "format": ["date"]}, {"type": "string", "description": '{format: ["date"]}'}),
     ({"type": "array", "items": CLOSED, "minItems": 1}, {"type": "array", "items": CLOSED, "minItems": 1}),
     ({"type": "array", "minItems": 2}, {"type": "array", "description": "{minItems: 2}"}),
     ({"enum": ["a", None], "default": "a"}, {"enum": ["a", None], "default": "a"}),
