@@ -165,6 +165,7 @@ def parse_content_usage(wire: object) -> Usage:
             audio_input_tokens=_modality(usage.get("promptTokensDetails"), "AUDIO"),
             audio_output_tokens=_modality(usage.get("candidatesTokensDetails"), "AUDIO"),
             image_input_tokens=_modality(usage.get("promptTokensDetails"), "IMAGE"),
+            image_output_tokens=_modality(usage.get("candidatesTokensDetails"), "IMAGE"),
         )
     )
 

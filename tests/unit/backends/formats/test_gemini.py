@@ -163,6 +163,10 @@ USAGE = Usage(13, 4, output_tokens=25, reasoning_tokens=20, audio_input_tokens=3
 def test_usage_puts_thoughts_inside_the_output() -> None:
     assert parse_content_usage(METADATA) == USAGE
     assert parse_content_usage({"promptTokenCount": 3}) == Usage(3)
+    drawn = {"promptTokenCount": 3, "candidatesTokenCount": 1300}
+    of_an_image = [{"modality": "TEXT", "tokenCount": 10}, {"modality": "IMAGE", "tokenCount": 1290}]
+    usage = parse_content_usage(drawn | {"candidatesTokensDetails": of_an_image})
+    assert usage == Usage(3, output_tokens=1300, image_output_tokens=1290)
 
 
 BAD: list[object] = [

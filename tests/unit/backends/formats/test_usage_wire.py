@@ -75,9 +75,9 @@ WORDINGS: list[tuple[str, dict[str, object], Usage]] = [
             "total_tokens": 107,
             "cost": 0.0012,
             "prompt_tokens_details": {"cached_tokens": 30, "cache_write_tokens": 20, "audio_tokens": 0},
-            "completion_tokens_details": {"reasoning_tokens": 0, "image_tokens": 0},
+            "completion_tokens_details": {"reasoning_tokens": 0, "image_tokens": 5},
         },
-        Usage(100, 30, 20, output_tokens=7),
+        Usage(100, 30, 20, output_tokens=7, image_output_tokens=5),
     ),
     (
         "moonshot",
