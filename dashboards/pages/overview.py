@@ -18,7 +18,7 @@ from dashboards.periods import Period
 WORRYING = 0.2
 SAVINGS = (
     "What the same tokens would cost at one model's price of today, less what they did cost at the prices of their own "
-    "time. Idle rent and shadow calls count as spent; embeddings are on neither side."
+    "time. Idle rent and shadow calls count as spent; embeddings, images and sound are on neither side."
 )
 BUDGETS = "budgets"
 
