@@ -10,6 +10,7 @@ import msgspec
 
 from backends.errors import UpstreamRejected
 from backends.formats.error_bodies import in_openai_shape
+from backends.formats.form_splice import is_form
 from backends.formats.media import MediaAsked, ask, read_answer
 from backends.formats.media_events import MediaStreamReader, SpeechEventReader, SpeechStreamReader, speech_usage
 from backends.http.reply import BytesReply, StreamReply, TimedResponse
@@ -36,9 +37,10 @@ class MediaExchanges:
             is_verbose=model in self._tell_length_in_many_words,
         )
         is_speech = call.operation == _SPEECH
+        kind = call.content_type if is_form(call.content_type) else JSON  # as it is, whatever its caller calls it
         return asked, Exchange(
             url=url,
-            headers={**headers, "x-request-id": call.request_id, "content-type": call.content_type, "accept": "*/*"},
+            headers={**headers, "x-request-id": call.request_id, "content-type": kind, "accept": "*/*"},
             body=asked.body,
             read_answer=partial(self._read, asked, call),
             stream_reader=partial(MediaStreamReader, call, backend=self._backend),

@@ -40,9 +40,9 @@ def find_fields(body: bytes, content_type: str) -> list[Field]:
     A name that stands twice is refused unless it is a list's, which ends in `[]`, or each is a file.
     """
     found = _BOUNDARY.search(content_type)
-    if not is_form(content_type) or found is None:
-        raise NotAForm("the content-type is not multipart/form-data with a boundary")
-    mark = b"--" + (found[1] or found[2]).encode("latin-1", "replace")
+    if not is_form(content_type) or found is None or not (content_type.isascii() and content_type.isprintable()):
+        raise NotAForm("the content-type is not multipart/form-data with a plain boundary")
+    mark = b"--" + (found[1] or found[2]).encode()
     if not body.startswith(mark + b"\r\n"):
         raise NotAForm("the form does not begin with its boundary")
     fields: list[Field] = []

@@ -312,6 +312,16 @@ async def test_moderation_costs_nothing(studio: Studio) -> None:
     assert (await studio.entry()).intent.operation == "moderations"
 
 
+async def test_json_is_sent_on_as_json_whatever_its_caller_calls_it(studio: Studio) -> None:
+    studio.provider.plan([answered({"id": "modr-1", "results": [{"flagged": False}]})])
+    async with httpx.AsyncClient(base_url=studio.url, headers={"authorization": f"Bearer {KEY}"}) as client:
+        named = {"content-type": "application/x-www-form-urlencoded"}
+        answer = await client.post("/v1/moderations", content=b'{"input":"x"}', headers=named)
+    assert answer.status_code == 200
+    headers = {name.lower(): value for name, value in studio.provider.received[0].headers.items()}
+    assert headers["content-type"] == "application/json"
+
+
 async def test_a_model_does_only_what_it_is_for(studio: Studio) -> None:
     async with studio.client() as client:
         with pytest.raises(openai.BadRequestError, match="it is for images only"):

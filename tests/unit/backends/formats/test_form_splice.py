@@ -83,7 +83,16 @@ def test_what_parsers_may_read_differently_is_refused(body: bytes, says: str) ->
         find_fields(body, TYPE)
 
 
-@pytest.mark.parametrize("content_type", ["application/json", "multipart/form-data", "multipart/mixed; boundary=xyz"])
+@pytest.mark.parametrize(
+    "content_type",
+    [
+        "application/json",
+        "multipart/form-data",
+        "multipart/mixed; boundary=xyz",
+        "multipart/form-data; boundary=xyz; charset=\u00e9",
+        'multipart/form-data; boundary="x\r\nx-other: y"',
+    ],
+)
 def test_another_kind_of_body_is_no_form(content_type: str) -> None:
     with pytest.raises(NotAForm, match="boundary"):
         find_fields(PLAIN, content_type)
