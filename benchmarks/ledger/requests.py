@@ -11,11 +11,12 @@ from typing import Any
 import msgspec
 
 from benchmarks.ledger.traffic import make_entries, renumbered
-from gateway.ledger.disk import LocalDisk, LocalFile
+from gateway.ledger.disk import DiskFile, LocalDisk
 from gateway.ledger.entry import Entry
 from gateway.ledger.journal import Journal
 from gateway.ledger.remote_sink import RemoteSink
 from gateway.ledger.shipper import Shipper
+from gateway.ledger.syncing import Done, Syncer, choose_syncer
 from gateway.storage.database import migrate, open_database
 from gateway.storage.sql.ledger import SqlLedger
 
@@ -83,27 +84,24 @@ class HandOffBook:
 Book = JournalBook | QueueBook | InsertBook | HandOffBook
 
 
-class TimedDisk(LocalDisk):
-    """Notes how long each sync of a segment takes, as the thread that waits for it sees it."""
+class TimedSyncer:
+    """What syncs the journal here, kernel or thread, with a note of how long each group took."""
 
-    def __init__(self, directory: Path) -> None:
-        super().__init__(directory)
-        self._place = directory
-        self.sync_milliseconds: list[float] = []
+    def __init__(self, inner: Syncer) -> None:
+        self._inner = inner
+        self.milliseconds: list[float] = []
 
-    def open(self, name: str) -> LocalFile:
-        return TimedFile(self._place / name, self.sync_milliseconds)
-
-
-class TimedFile(LocalFile):
-    def __init__(self, path: Path, milliseconds: list[float]) -> None:
-        super().__init__(path)
-        self._milliseconds = milliseconds
-
-    def sync(self) -> None:
+    def start(self, files: Sequence[DiskFile], done: Done) -> None:
         started = time.perf_counter()
-        super().sync()
-        self._milliseconds.append((time.perf_counter() - started) * 1000)
+
+        def ended(error: OSError | None) -> None:
+            self.milliseconds.append((time.perf_counter() - started) * 1000)
+            done(error)
+
+        self._inner.start(files, ended)
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
 
 
 async def closed_loop(book: Book, entries: Sequence[Entry], in_flight: int) -> float:
@@ -152,15 +150,15 @@ def percentiles(milliseconds: Sequence[float]) -> dict[str, float]:
 async def measure_requests(directory: Path, count: int) -> dict[str, Any]:
     """Durable throughput and added latency, each against its alternatives."""
     entries = make_entries(count)
-    disk = TimedDisk(directory / "journal")
-    journal = Journal(disk, on_failure=stop)
     results: dict[str, Any] = {"disk_sync_milliseconds": measure_disk(directory)}
+    syncer = TimedSyncer(syncer_of(directory))
+    journal = Journal(LocalDisk(directory / "journal"), on_failure=stop, syncer=syncer)
     await closed_loop(JournalBook(journal), make_entries(200), 16)  # the first megabytes of a segment, untimed
     results["durable_settlements_per_second"] = {
         str(in_flight): round(await closed_loop(JournalBook(journal), renumbered(entries, in_flight), in_flight))
         for in_flight in IN_FLIGHT
     }
-    results |= await measure_added(directory, journal, disk, entries)
+    results |= await measure_added(directory, journal, syncer, entries)
     await journal.aclose()
     results["in_memory_queue_per_second"] = round(await closed_loop(QueueBook(), entries, 64))
     await migrate(url := f"sqlite+aiosqlite:///{directory / 'inserts.db'}")
@@ -172,7 +170,9 @@ async def measure_requests(directory: Path, count: int) -> dict[str, Any]:
     return results
 
 
-async def measure_added(directory: Path, journal: Journal, disk: TimedDisk, entries: Sequence[Entry]) -> dict[str, Any]:
+async def measure_added(
+    directory: Path, journal: Journal, syncer: TimedSyncer, entries: Sequence[Entry]
+) -> dict[str, Any]:
     """At 2,000 requests a second, shipping beside it; and where the time goes: the sync itself, and two hand-offs."""
     await migrate(url := f"sqlite+aiosqlite:///{directory / 'shipped.db'}")
     sink = RemoteSink(url)
@@ -180,7 +180,7 @@ async def measure_added(directory: Path, journal: Journal, disk: TimedDisk, entr
     await shipper.drain(600)
     shipping, lag = asyncio.create_task(shipper.run()), Lag(shipper)
     watching = asyncio.create_task(lag.watch())
-    disk.sync_milliseconds.clear()
+    syncer.milliseconds.clear()
     ours = await open_loop(JournalBook(journal), renumbered(entries, 3), RATE)
     for task in (shipping, watching):
         task.cancel()
@@ -192,22 +192,34 @@ async def measure_added(directory: Path, journal: Journal, disk: TimedDisk, entr
             "in-memory queue": percentiles(await open_loop(QueueBook(), entries, RATE)),
             "a thread and back, no disk": percentiles(await open_loop(HandOffBook(), entries, RATE)),
         },
-        "sync_milliseconds_meanwhile": percentiles(disk.sync_milliseconds),
-        "settlements_per_sync": round(len(entries) / len(disk.sync_milliseconds), 1),
+        "sync_milliseconds_meanwhile": percentiles(syncer.milliseconds),
+        "settlements_per_sync": round(len(entries) / len(syncer.milliseconds), 1),
         "largest_lag_seconds": round(lag.largest, 2),
     }
 
 
+def syncer_of(directory: Path) -> Syncer:
+    """As a journal in this directory would choose it."""
+    file = LocalDisk(directory / "probe").open("probe.seg")
+    try:
+        return choose_syncer(file)
+    finally:
+        file.close()
+
+
 def measure_disk(directory: Path) -> dict[str, float]:
     """What one sync of 4 kB takes here, by itself: nothing durable can add less to a request."""
-    disk = TimedDisk(directory / "probe")
+    disk = LocalDisk(directory / "probe")
     disk.create("probe.seg", 1 << 20, is_urgent=lambda: True)
     file = disk.open("probe.seg")
+    took: list[float] = []
     for place in range(256):
         file.write(place * 4096, b"x" * 4096)
+        started = time.perf_counter()
         file.sync()
+        took.append((time.perf_counter() - started) * 1000)
     file.close()
-    return percentiles(disk.sync_milliseconds)
+    return percentiles(took)
 
 
 class Lag:
