@@ -48,6 +48,8 @@ def main() -> None:
     parser.add_argument("--save", action="store_true", help=f"write {RESULT.name} too")
     chosen = parser.parse_args()
     files = {path.stem: measure(read_rows(path)) for path in sorted(chosen.data.glob("*.jsonl"))}
+    if not files:
+        raise SystemExit(f"{chosen.data} holds no .jsonl file of graded prompts")
     print(text_of(build_report("cascade", files, []), save_to=RESULT if chosen.save else None))
 
 
