@@ -112,6 +112,8 @@ def splice_form(body: bytes, content_type: str, edits: Mapping[str, str]) -> byt
     pieces: list[bytes] = []
     position = 0
     for field in fields:
+        if field.is_file and field.name in edits:
+            raise NotAForm(f"the field {field.name} is a file")
         if not field.is_file and (value := missing.pop(field.name, None)) is not None:
             pieces += (body[position : field.start], value.encode())
             position = field.end

@@ -13,8 +13,9 @@ import msgspec
 
 from backends.errors import UnreadableAnswer, UpstreamRejected
 from backends.formats.form_splice import NotAForm, find_fields, is_form, splice_form, text_fields
-from backends.formats.json_splice import NotAnObject, find_members, splice
+from backends.formats.json_splice import splice
 from backends.formats.openai import error_body
+from backends.formats.openai_request import members_of
 from backends.formats.usage_wire import MalformedUsage, parse_openai_usage, token_count
 from backends.http.errors import error_from_event, no_answer
 from backends.protocol import EVENT_STREAM, JSON, Call, Chunk
@@ -74,7 +75,7 @@ def ask(call: Call, *, is_verbose: bool = False) -> MediaAsked:
     try:
         if is_form(call.content_type):
             return _ask_by_form(call, is_verbose=is_verbose)
-        members = find_members(call.body)
+        members = members_of(call.body)
         edits: dict[str, bytes | None] = {"model": msgspec.json.encode(call.upstream_model)}
         if call.operation != "audio.speech":
             return MediaAsked(splice(call.body, edits, members), "events" if call.is_stream else "json")
@@ -85,7 +86,7 @@ def ask(call: Call, *, is_verbose: bool = False) -> MediaAsked:
             edits["stream_format"] = b'"sse"'
         sound = SOUNDS.get(str(fields.get("response_format") or "mp3"), "application/octet-stream")
         return MediaAsked(splice(call.body, edits, members), "audio", sound, call.wants_usage)
-    except (NotAForm, NotAnObject) as error:
+    except NotAForm as error:
         body = error_body(str(error), kind="invalid_request_error", code="invalid_body")
         raise UpstreamRejected(str(error), status=400, body=body) from error
 

@@ -14,7 +14,15 @@ from gateway.routing.expected_cost import (
     expected_time_to_first_token_seconds,
     is_slot_free,
 )
-from gateway.routing.refusals import DOWN_BECAUSE, LACKS, TOO_LONG, none_does, refusal, refusal_without_candidates
+from gateway.routing.refusals import (
+    DOWN_BECAUSE,
+    LACKS,
+    TOO_LONG,
+    none_does,
+    other_use,
+    refusal,
+    refusal_without_candidates,
+)
 from gateway.routing.rules import AUTO, CASCADED, EMBEDDINGS, SPECIALTIES, Cascade, Choose, Rule, Verify, When
 from gateway.routing.snapshot import Candidate, RequestFacts, Snapshot
 
@@ -192,7 +200,7 @@ def _weigh(candidate: Candidate, request: RequestFacts) -> Ranked:
     if (specialty := candidate.specialty) != (wanted := SPECIALTIES.get(request.operation)) and (
         specialty is not None or wanted != EMBEDDINGS  # a server may embed with a model that writes
     ):
-        rejected = f"{LACKS} {request.operation}: {_other_use(specialty)}"
+        rejected = f"{LACKS} {request.operation}: {other_use(specialty)}"
     elif not candidate.supports.issuperset(facts.needs):
         rejected = f"{LACKS} {', '.join(sorted(set(facts.needs) - candidate.supports))}"
     elif room < (facts.max_output_tokens or 1):
@@ -207,10 +215,6 @@ def _weigh(candidate: Candidate, request: RequestFacts) -> Ranked:
         expected_time_to_first_token_seconds(facts, candidate),
         rejected,
     )
-
-
-def _other_use(specialty: str | None) -> str:
-    return "it writes text" if specialty is None else f"it is for {specialty} only"
 
 
 def _limit_reason(ranked: Ranked, choose: Choose) -> str | None:

@@ -65,6 +65,11 @@ def refusal(
     return NoEligibleModel(rule, reasons)
 
 
+def other_use(specialty: str | None) -> str:
+    """What a candidate is for, that is asked for something else; None: what no specialty is."""
+    return "it writes text" if specialty is None else f"it is for {specialty} only"
+
+
 def none_does(specialty: str) -> str:
     """Why a rule has nobody for what only models made for it do."""
     return (

@@ -181,7 +181,7 @@ def test_a_database_that_stops_for_a_while_loses_no_line(fleet: Fleet, least: in
     until(lambda: completed(client, batch) >= least, "lines are answered")
     fleet.postgres.stop()
     try:
-        time.sleep(DOWN_SECONDS)
+        time.sleep(DOWN_SECONDS)  # how long it is away is what is tried: no condition ends it sooner
     finally:
         fleet.postgres.start()
     until_booked(fleet, before, answered(client, batch))

@@ -18,7 +18,7 @@ from gateway.api.public import build_public_router
 from gateway.api.shedding import Load
 from gateway.kept_answers.idempotency import Idempotency
 from gateway.kept_answers.memory_idempotency import MemoryIdempotency
-from gateway.ledger.entry import Status
+from gateway.ledger.entry import Entry, Status
 from gateway.limits.values import parse_limits
 from gateway.telemetry.metrics import Metrics
 from tests.builders import make_snapshot
@@ -56,6 +56,13 @@ class Service:
     @property
     def registry(self) -> CollectorRegistry:
         return self.metrics.registry
+
+    async def entry(self) -> Entry:
+        """The one that is booked, as soon as it is."""
+        async with asyncio.timeout(60):
+            while not self.rig.ledger.entries:
+                await asyncio.sleep(0.01)
+        return self.rig.entry
 
     def client(self) -> openai.AsyncOpenAI:
         return openai.AsyncOpenAI(api_key=KEY, base_url=f"{self.url}/v1", max_retries=0)

@@ -1,7 +1,6 @@
 """Between equal wire formats not a byte is lost: what a provider received and what its caller received, compared with
 what was sent, through the official clients and real sockets on both sides."""
 
-import asyncio
 import json
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
@@ -115,10 +114,7 @@ class Passage:
         return received.body
 
     async def entry(self) -> Entry:
-        async with asyncio.timeout(60):
-            while not self.service.rig.ledger.entries:
-                await asyncio.sleep(0.01)
-        return self.service.rig.entry
+        return await self.service.entry()
 
 
 @pytest.fixture

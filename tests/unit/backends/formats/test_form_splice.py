@@ -49,6 +49,12 @@ def test_a_missing_field_is_put_first() -> None:
     assert spliced[fields[2].start : fields[2].end] == AUDIO
 
 
+def test_a_file_in_the_place_of_a_text_is_refused() -> None:
+    """A provider would see the text that is put first, and the file: which one counts is nobody's to guess."""
+    with pytest.raises(NotAForm, match="model is a file"):
+        splice_form(form(file_part("model", b"dearer")), TYPE, {"model": "m"})
+
+
 def test_a_quoted_boundary_and_lists_are_read() -> None:
     body = form(part("timestamp_granularities[]", b"word"), part("timestamp_granularities[]", b"segment"))
     assert len(find_fields(body, 'multipart/form-data; charset=utf-8; boundary="xyz"')) == 2

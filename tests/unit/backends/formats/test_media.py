@@ -77,7 +77,9 @@ def test_all_that_is_known_may_be_asked_for_where_little_is_wanted() -> None:
     assert ask(own, is_verbose=True) == ask(own)
 
 
-@pytest.mark.parametrize(("body", "kind"), [(b"[]", JSON), (b"--xyz", FORM), (b'{"a":1,"a":2}', JSON)])
+@pytest.mark.parametrize(
+    ("body", "kind"), [(b"[]", JSON), (b"--xyz", FORM), (b'{"a":1,"a":2}', JSON), (b'{"Model":"m"}', JSON)]
+)
 def test_a_body_that_cannot_be_read_is_refused(body: bytes, kind: str) -> None:
     with pytest.raises(UpstreamRejected):
         ask(make_call("images.edits", body, content_type=kind))
