@@ -73,7 +73,8 @@ def other_use(specialty: str | None) -> str:
 def none_does(specialty: str) -> str:
     """Why a rule has nobody for what only models made for it do."""
     return (
-        f"none of its models is for {specialty}; name one under `models` in rules.yaml, with `supports: [{specialty}]`"
+        f"none of its models is for {specialty}; set the key of a provider that has one (OPENAI_API_KEY brings some), "
+        f"or name one under `models` in rules.yaml, with `supports: [{specialty}]`"
     )
 
 
