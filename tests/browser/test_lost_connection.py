@@ -11,7 +11,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
 
-from dashboards.destination import sign_in_address
+from dashboards.destination import SIGN_IN, sign_in_address
 from tests.browser.conftest import Running, child, console_errors, drain, ui_command
 from tests.browser.pictures import sign_in, wait_for_page
 from tests.browser.slow_gateway import slow_gateway
@@ -140,6 +140,7 @@ def test_a_prompt_outlives_the_session_and_another_page_and_not_who_typed_it(
     see(browser, "What you had typed is here again")
     assert prompt(browser).get_attribute("value") == long
     button(browser, "Sign out").click()
+    patient(browser).until(lambda one: one.current_url.endswith(SIGN_IN), "never signed out")
     browser.get(f"{running.ui}/ui/try")
     sign_in_again(browser, running.ui, "/ui/try", running)
     assert prompt(browser).get_attribute("value") == "", "what one person typed is shown to the next"
