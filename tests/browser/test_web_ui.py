@@ -293,6 +293,7 @@ def test_without_a_session_there_is_only_the_form(chromium: webdriver.Chrome, ru
 
 
 def test_signing_out_ends_the_session_on_the_server(browser: webdriver.Chrome, running: Running) -> None:
+    sign_in(browser, running.ui, running.month.owner_key)
     cookie = browser.get_cookie(COOKIE)
     assert cookie is not None
     assert cookie["httpOnly"]
