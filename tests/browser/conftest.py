@@ -126,7 +126,7 @@ def browser(chromium: webdriver.Chrome, running: Running) -> Iterator[webdriver.
 
 
 def begin_session(running: Running) -> str:
-    """Through the form, without a browser: what follows it there, the overview with its charts, each test would draw."""
+    """Through the form, without a browser: there the overview follows, whose charts each test would draw."""
     with httpx.Client(base_url=running.ui, timeout=120, trust_env=False) as client:
         token = re.search(r'name="token" value="([^"]+)"', client.get("/ui/sign-in").text)
         assert token is not None
