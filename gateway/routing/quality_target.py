@@ -10,7 +10,8 @@ of it as well: what traffic that is no more allowed to lose is lost on every pro
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 
-from gateway.routing.decide import ROUNDING, Ranked, options, rule_of
+from gateway.routing.decide import options, rule_of
+from gateway.routing.preference import ROUNDING, Ranked
 from gateway.routing.rules import Rule
 from gateway.routing.snapshot import RequestFacts, Snapshot
 

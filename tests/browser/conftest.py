@@ -117,7 +117,12 @@ def browser(chromium: webdriver.Chrome, running: Running) -> Iterator[webdriver.
     clean."""
     chromium.get("about:blank")
     chromium.delete_all_cookies()
-    cookie = {"name": COOKIE, "value": begin_session(running), "url": running.ui, "path": "/ui"}
+    cookie = {
+        "name": COOKIE,
+        "value": begin_session(running.ui, running.month.owner_key),
+        "url": running.ui,
+        "path": "/ui",
+    }
     chromium.execute_cdp_cmd("Network.setCookie", {**cookie, "httpOnly": True, "sameSite": "Lax"})
     drain(chromium)
     yield chromium
@@ -125,12 +130,12 @@ def browser(chromium: webdriver.Chrome, running: Running) -> Iterator[webdriver.
     assert not console_errors(chromium), "the console has errors"
 
 
-def begin_session(running: Running) -> str:
+def begin_session(url: str, key: str) -> str:
     """Through the form, without a browser: there the overview follows, whose charts each test would draw."""
-    with httpx.Client(base_url=running.ui, timeout=120, trust_env=False) as client:
+    with httpx.Client(base_url=url, timeout=120, trust_env=False) as client:
         token = re.search(r'name="token" value="([^"]+)"', client.get("/ui/sign-in").text)
         assert token is not None
-        given = {"key": running.month.owner_key, "token": token[1]}
+        given = {"key": key, "token": token[1]}
         return client.post("/ui/sign-in", data=given).cookies[COOKIE]
 
 

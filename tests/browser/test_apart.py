@@ -8,8 +8,9 @@ from pathlib import Path
 import httpx
 import pytest
 
+from dashboards.security import COOKIE
 from gateway.routing.decide import SIMULATE_TAG
-from tests.browser.conftest import Running, child, ui_command
+from tests.browser.conftest import Running, begin_session, child, ui_command
 from tests.ports import free_port
 
 pytestmark = pytest.mark.integration
@@ -21,10 +22,7 @@ def test_the_ui_hangs_dies_and_comes_back_and_no_app_notices(running: Running, t
     command = [*ui_command(running.gateway, port), "--state", str(tmp_path / "sessions")]
     with httpx.Client(trust_env=False, timeout=120) as browser:
         with child(command, f"{url}/ui/healthz", tmp_path / "ui.log", {}) as process:
-            form = browser.get(f"{url}/ui/sign-in").text
-            token = form.partition('name="token" value="')[2].partition('"')[0]
-            signed_in = browser.post(f"{url}/ui/sign-in", data={"key": running.month.viewer_key, "token": token})
-            assert signed_in.status_code == 303
+            browser.cookies.set(COOKIE, begin_session(url, running.month.viewer_key))
             process.send_signal(signal.SIGSTOP)
             waiting = threading.Thread(target=ask, args=(url,), daemon=True)
             waiting.start()

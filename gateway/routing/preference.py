@@ -1,0 +1,159 @@
+"""Of models that can serve a request: which of them a rule's `choose` keeps, which it prefers, and which it tries in
+order to learn. Pure; who can serve it, and for how much, is known before."""
+
+from collections.abc import Iterable
+from itertools import takewhile
+
+import msgspec
+
+from gateway.ledger.entry import Facts
+from gateway.routing.equals import share_load
+from gateway.routing.expected_cost import is_slot_free
+from gateway.routing.rules import Choose, Rule
+from gateway.routing.snapshot import Candidate, RequestFacts
+
+UNPRICED = 1 << 62
+"""Ranks after every known price: an unknown price is never the cheapest."""
+ROUNDING = 1e-9
+"""Qualities are stored to four decimals; what their differences have beyond is not theirs."""
+
+
+class Ranked(msgspec.Struct, frozen=True):
+    """One candidate with the figures it was judged by; `rejected` says why it may not serve, if so."""
+
+    candidate: Candidate
+    expected_cost_pico_usd: int | None
+    quality: float | None
+    time_to_first_token_seconds: float
+    rejected: str | None = None
+
+
+def _limit_reason(ranked: Ranked, choose: Choose) -> str | None:
+    cost, quality = ranked.expected_cost_pico_usd, ranked.quality
+    if choose.min_quality is not None and quality is not None and quality < choose.min_quality:
+        return f"predicted quality {quality:.3f} is below {choose.min_quality}"
+    if choose.max_cost_pico_usd is not None and (cost is None or cost > choose.max_cost_pico_usd):
+        return "expected cost is above the rule's limit" if cost is not None else "its price is not known"
+    limit = choose.max_time_to_first_token_seconds
+    if limit is not None and ranked.time_to_first_token_seconds > limit:
+        return f"first token expected after {ranked.time_to_first_token_seconds:.2f} s, limit {limit} s"
+    return None
+
+
+def with_limit_reason(ranked: Ranked, choose: Choose) -> Ranked:
+    """The same candidate, rejected if it is beyond one of the rule's limits."""
+    return msgspec.structs.replace(ranked, rejected=ranked.rejected or _limit_reason(ranked, choose))
+
+
+def apply_limits(able: list[Ranked], choose: Choose) -> list[Ranked]:
+    """Those within all of the rule's limits."""
+    return [ranked for ranked in able if _limit_reason(ranked, choose) is None] if choose.has_limits else able
+
+
+def apply_quality_shares(able: list[Ranked], kept: list[Ranked], rule: Rule, facts: Facts) -> list[Ranked]:
+    """Of the kept those that are near enough to the best: by `keep_quality` on this prompt, by `quality_share` over all
+    traffic, where its threshold is calibrated, and else on this prompt too, which keeps it all the more."""
+    share, target = rule.choose.keep_quality or 0.0, rule.target_name
+    if not share and target is None:
+        return kept
+    loss = 1.0 if target is None else facts.allowed_loss.get(target)
+    if loss is None:
+        loss, share = 1.0, max(share, rule.choose.quality_share or 0.0)
+    best = best_quality(able)
+    least = max(share * best, best - loss - ROUNDING)
+    return [one for one in kept if one.quality is None or one.quality >= least]
+
+
+def best_quality(ranked: Iterable[Ranked]) -> float:
+    """The highest that is predicted; 0 where none is."""
+    return max((one.quality for one in ranked if one.quality is not None), default=0.0)
+
+
+def beyond_limits(ranked: list[Ranked], choose: Choose) -> list[Ranked]:
+    """The best first; where cost is limited, those within that limit first and then the cheapest, or the very requests
+    that cost most would go to the dearest model."""
+    limit = choose.max_cost_pico_usd
+    if limit is None:
+        return _by_quality(ranked)
+    within = [one for one in ranked if _cost_of(one) <= limit]
+    dearer = [one for one in ranked if _cost_of(one) > limit]
+    return [
+        *_by_quality(within),
+        *sorted(dearer, key=lambda one: (_cost_of(one), -_quality_of(one), one.candidate.name)),
+    ]
+
+
+def _by_quality(ranked: list[Ranked]) -> list[Ranked]:
+    if len(ranked) < 2:
+        return ranked
+    return sorted(ranked, key=lambda one: (-_quality_of(one), _cost_of(one), one.candidate.name))
+
+
+def _quality_of(ranked: Ranked) -> float:
+    return ranked.quality if ranked.quality is not None else -1.0
+
+
+def _cost_of(ranked: Ranked) -> int:
+    return UNPRICED if ranked.expected_cost_pico_usd is None else ranked.expected_cost_pico_usd
+
+
+def in_order(kept: list[Ranked], choose: Choose, request: RequestFacts) -> list[Ranked]:
+    """Best first. A full engine without slack in the latency target goes behind every model that can start now."""
+
+    if len(kept) == 1:
+        return kept
+    by, facts = choose.by, request.facts
+    has_target = choose.max_time_to_first_token_seconds is not None  # then apply_limits measured the slack
+
+    def must_wait(ranked: Ranked) -> bool:
+        return not (has_target or is_slot_free(facts, ranked.candidate.name))
+
+    if by == "order":
+        return sorted(kept, key=must_wait)
+    if by == "quality":
+        return sorted(_by_quality(kept), key=must_wait)
+    return sorted(kept, key=lambda one: (must_wait(one), _cost_of(one), -_quality_of(one), one.candidate.name))
+
+
+def with_load_shared(ordered: list[Ranked], choose: Choose, facts: Facts) -> tuple[list[Ranked], int]:
+    """Those that are as good as the first in `share_load`'s order, and how many of them are first by chance alone."""
+    first = ordered[0]
+    if choose.by == "order" or len(ordered) == 1 or not _is_as_good(ordered[1], first, facts):
+        return ordered, 1
+    by_name = {one.candidate.name: one for one in takewhile(lambda one: _is_as_good(one, first, facts), ordered)}
+    names, equals = share_load(list(by_name), facts)
+    return [*(by_name[name] for name in names), *ordered[len(names) :]], equals
+
+
+def _is_as_good(one: Ranked, other: Ranked, facts: Facts) -> bool:
+    """Of models that nothing is predicted of (embeddings are compared with each other) only the same one elsewhere."""
+    return (
+        one.expected_cost_pico_usd == other.expected_cost_pico_usd
+        and one.quality == other.quality
+        and (one.quality is not None or one.candidate.upstream_model == other.candidate.upstream_model)
+        and is_slot_free(facts, one.candidate.name) == is_slot_free(facts, other.candidate.name)
+    )
+
+
+def explore(ordered: list[Ranked], equals: int, rule: Rule, facts: Facts) -> tuple[Ranked, list[Ranked], float]:
+    """With probability `explore` pick uniformly among the kept that today's money for it reaches for, the preferred one
+    included, which chance has put before its `equals`; the propensity of what was picked is returned."""
+    chance = rule.choose.explore
+    if not chance:
+        return ordered[0], ordered, 1.0 / equals
+    open_to, cap = ordered, rule.choose.explore_pico_usd_per_day
+    if cap is not None:
+        room = cap - facts.explored_pico_usd.get(rule.name, 0)
+        open_to = [ordered[0], *(one for one in ordered[1:] if extra_cost(one, ordered[0]) <= room)]
+    share = chance / len(open_to)
+    best_propensity = (1.0 - chance) / equals + share
+    if facts.draw >= chance:
+        return ordered[0], ordered, best_propensity
+    picked = open_to[min(int(facts.draw / share), len(open_to) - 1)]
+    rest = [ranked for ranked in ordered if ranked is not picked]
+    return picked, [picked, *rest], best_propensity if picked in ordered[:equals] else share
+
+
+def extra_cost(tried: Ranked, preferred: Ranked) -> int:
+    """Over the preferred one's cost; an unknown price is beyond every cap."""
+    return max(0, _cost_of(tried) - _cost_of(preferred))
