@@ -125,14 +125,18 @@ class KeyRing:
             if not one.is_withdrawn and self._deadlines[key_hash] <= now
         ]
 
+    def is_known(self, credential: str) -> bool:
+        """Whether the store had it when it was read; it may be revoked since."""
+        key_hash = self._hashed(_token(credential))
+        return key_hash in self._records or key_hash in self._replaced
+
     def authenticate(self, credential: str | None, now_us: int) -> KeyRecord:
         """The key behind an `Authorization: Bearer` or `x-api-key` value. Raises Unauthenticated, saying what to do."""
         if not credential:
             raise Unauthenticated(
                 "No API key was given. Send 'Authorization: Bearer YOUR_KEY'; `breakeven keys create` makes one."
             )
-        token = credential.removeprefix("Bearer ").removeprefix("bearer ").strip()
-        key_hash = self._hashed(token)
+        key_hash = self._hashed(_token(credential))
         record = self._records.get(key_hash)
         replaced = self._replaced.get(key_hash) if record is None else None
         if replaced is not None:
@@ -170,6 +174,10 @@ class KeyRing:
         keyed = self._keyed.copy()
         keyed.update(token.encode("utf-8", "surrogateescape"))
         return keyed.digest()
+
+
+def _token(credential: str) -> str:
+    return credential.removeprefix("Bearer ").removeprefix("bearer ").strip()
 
 
 def _has_expired(record: KeyRecord, now_us: int) -> bool:

@@ -22,7 +22,8 @@ MOST_BATCHES, MOST_OF_ONE = 32, 4
 
 
 class BatchRunner:
-    """`run` until cancelled; `stop` before or after that. `open_run` makes what works on one batch. `name` is nobody
+    """`run` until cancelled; `stop` before or after that. `open_run` makes what works on one batch, and `catch_up` has
+    this process know the keys that were made before: its batch may be seen here sooner than a new key. `name` is nobody
     else's while this process lives, and its successor's when it has died: that one need not wait until the lease is
     over."""
 
@@ -30,12 +31,14 @@ class BatchRunner:
         self,
         batches: Leases,
         open_run: Callable[[Batch], BatchRun],
+        catch_up: Callable[[], Awaitable[None]],
         *,
         name: str,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._batches = batches
         self._open_run = open_run
+        self._catch_up = catch_up
         self._name = name
         self._news = asyncio.Event()
         self._sleep = sleep
@@ -114,6 +117,7 @@ class BatchRunner:
 
     async def _guarded(self, batch: Batch, run: BatchRun) -> None:
         try:
+            await self._catch_up()
             await run.run()
         except Exception:
             log.exception("%s broke off; it is gone on with in %.0f s", batch.id, LEASE_SECONDS)

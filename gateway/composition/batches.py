@@ -47,11 +47,13 @@ def open_batches(
     pipeline: Pipeline,
     stores: Stores,
     bounds: BatchBounds,
+    catch_up: Callable[[], Awaitable[None]],
     *,
     name: str,
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
 ) -> BatchRunner:
-    """What asks their lines, of this process, which has this name among all who share the database."""
+    """What asks their lines, of this process, which has this name among all who share the database. `catch_up` takes
+    over the keys that were made before it was called."""
 
     def key_of(key_id: str) -> KeyRecord:
         key = pipeline.keys.of_id(key_id, pipeline.now_us())
@@ -85,7 +87,7 @@ def open_batches(
             sleep=sleep,
         )
 
-    return BatchRunner(stores.batches, open_run, name=name, sleep=sleep)
+    return BatchRunner(stores.batches, open_run, catch_up, name=name, sleep=sleep)
 
 
 def _refusal(error: BreakevenError, endpoint: str, request_id: str) -> tuple[int, bytes]:

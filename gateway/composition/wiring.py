@@ -118,6 +118,7 @@ def _put_together(
     pipeline.implied = implied = _implied_feedback(stores, metrics)
     pipeline.shadows = _shadows(settings.shadow_calls, pipeline, stores.feedback, workers=workers)
     bounds, worker = bounds_of(settings), f"{home.replica_id()}/{claim.path.name}"
+    watch = _change_watch(stores, sharing, lambda: gateway)
     gateway = Gateway(
         deployment=deployment,
         database=database,
@@ -128,7 +129,7 @@ def _put_together(
         sink=sink,
         shipper=Shipper(journal, CountingSink(sink, admission)),
         bodies=bodies,
-        batches=open_batches(pipeline, stores, bounds, name=worker) if bounds.at_once else None,
+        batches=open_batches(pipeline, stores, bounds, watch.catch_up, name=worker) if bounds.at_once else None,
         pipeline=pipeline,
         metrics=metrics,
         claim=claim,
@@ -138,7 +139,7 @@ def _put_together(
         sharing=sharing,
         kept=kept,
         watching=watching,
-        watch=_change_watch(stores, sharing, lambda: gateway),
+        watch=watch,
         exposition=_exposition(metrics, deployment, claim, workers=workers),
         curve_watch=FileWatch(home.curve_file),
         versions=versions,

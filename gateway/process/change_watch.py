@@ -14,6 +14,9 @@ ANSWER_SECONDS = 30.0
 """A connection on which nothing is heard must not keep a revoked key in force for as long as a report may take."""
 REFRESH_SECONDS = 30.0
 """Even if nothing seems to have changed."""
+SPACING_SECONDS = 0.05
+"""Between the looks that strangers cause, however many come."""
+CATCH_UP_SECONDS = 2.0
 
 
 class ChangeWatch:
@@ -27,12 +30,17 @@ class ChangeWatch:
         refresh: Callable[[], Awaitable[None]],
         follow_file: Callable[[], Awaitable[None]],
         monotonic: Callable[[], float],
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._news = news
         self._head = head
         self._refresh = refresh
         self._follow_file = follow_file
         self._monotonic = monotonic
+        self._sleep = sleep
+        self._looking = asyncio.Lock()
+        self._next: asyncio.Task[None] | None = None
+        self._caught_up_at = float("-inf")
         self._woken = asyncio.Event()
         self._is_told = False
         self._seen: int | None = None
@@ -71,8 +79,34 @@ class ChangeWatch:
         """Something changed here: look soon, and tell the others."""
         self._woken.set()
 
+    async def catch_up(self) -> None:
+        """Take over what was changed before now; where the database is too slow or away, not. All who ask before the
+        next look begins share it."""
+        if self._next is None:
+            self._next = asyncio.create_task(self._look_next(), name="keys and rules, looked at for a new key")
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(CATCH_UP_SECONDS):
+                await asyncio.shield(self._next)
+
+    async def _look_next(self) -> None:
+        await self._sleep(max(0.0, self._caught_up_at + SPACING_SECONDS - self._monotonic()))
+        async with self._looking:
+            self._next = None  # whoever asks from now on wants a later one
+            self._caught_up_at = self._monotonic()
+            try:
+                async with asyncio.timeout(CATCH_UP_SECONDS):
+                    await self._look()
+            except (DatabaseDown, TimeoutError) as error:
+                log.debug("keys and rules cannot be looked at now (%s); the next look in turn tells of it", error)
+            except Exception:
+                log.exception("cannot read keys and rules from the database; the last known ones stay in force")
+
     async def look(self) -> None:
         """Take over what changed; tell the others of what they were not told."""
+        async with self._looking:
+            await self._look()
+
+    async def _look(self) -> None:
         is_told, self._is_told = self._is_told, False
         head = await self._head()
         if head == self._seen and self._monotonic() - self._refreshed_at < REFRESH_SECONDS:

@@ -35,8 +35,8 @@ backends: {{provider: {{base_url: {provider}, provider: openai}}}}
 class Fleet:
     """One gateway of two workers, and its callers."""
 
-    def __init__(self, replica: Replica, postgres: PostgresServer) -> None:
-        self.replica, self.postgres = replica, postgres
+    def __init__(self, replica: Replica, postgres: PostgresServer, redis: RedisServer) -> None:
+        self.replica, self.postgres, self.redis = replica, postgres, redis
         self.start()
         self._owner = replica.owner_key()
         self._clients: list[openai.OpenAI] = []
@@ -45,10 +45,12 @@ class Fleet:
         self.replica.start()
         self.replica.wait_until_ready()
 
-    def client(self, team: str) -> openai.OpenAI:
+    def client(self, team: str, **limits: object) -> openai.OpenAI:
         """With a new key of this team, known to every worker."""
         headers = {"authorization": f"Bearer {self._owner}"}
-        made = httpx.post(f"{self.replica.url}/admin/v1/keys", headers=headers, json={"name": team, "team": team})
+        made = httpx.post(
+            f"{self.replica.url}/admin/v1/keys", headers=headers, json={"name": team, "team": team, **limits}
+        )
         self._clients.append(
             openai.OpenAI(base_url=f"{self.replica.url}/v1", api_key=made.json()["key"], max_retries=9)
         )
@@ -89,7 +91,7 @@ def fleet(
             configuration=CONFIGURATION,
         )
         try:
-            made = Fleet(replica, running_postgres)
+            made = Fleet(replica, running_postgres, running_redis)
             yield made
             made.close()
         finally:
@@ -184,5 +186,22 @@ def test_a_database_that_stops_for_a_while_loses_no_line(fleet: Fleet, least: in
         time.sleep(DOWN_SECONDS)  # how long it is away is what is tried: no condition ends it sooner
     finally:
         fleet.postgres.start()
+    until_booked(fleet, before, answered(client, batch))
+    assert "Traceback" not in fleet.replica.output
+
+
+@pytest.mark.parametrize(
+    "limits", [{"budget_usd": "100"}, {"requests_per_minute": 6000}, {}], ids=["budget", "rate", "neither"]
+)
+def test_a_redis_that_is_gone_for_a_while_loses_no_line(fleet: Fleet, limits: dict[str, object]) -> None:
+    """Where limits are counted in it, no line is begun meanwhile that the leases do not allow."""
+    client, before = fleet.client("red", limits=limits), fleet.booked()
+    batch = begun(client)
+    until(lambda: completed(client, batch) >= 10, "lines are answered")
+    fleet.redis.stop()
+    try:
+        time.sleep(DOWN_SECONDS)  # as above
+    finally:
+        fleet.redis.start()
     until_booked(fleet, before, answered(client, batch))
     assert "Traceback" not in fleet.replica.output

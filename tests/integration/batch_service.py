@@ -51,6 +51,9 @@ BOUNDS = BatchBounds(
 )
 
 
+async def nothing_new() -> None: ...
+
+
 async def briefly(seconds: float) -> None:
     await asyncio.sleep(min(seconds, 0.02))
 
@@ -74,7 +77,7 @@ class Batches:
         rig.add_key("bk-mate", KeyRecord("key-3", "mate", "app", team="red"))
         rig.add_key("bk-other", KeyRecord("key-4", "other", "app", team="blue"))
         self.service = Service(rig)
-        self.runner = open_batches(rig.pipeline, self.stores, bounds, name="first", sleep=briefly)
+        self.runner = open_batches(rig.pipeline, self.stores, bounds, nothing_new, name="first", sleep=briefly)
         rest, (files, batches) = self.service.rest, (self.stores.files, self.stores.batches)
         rest.include_router(build_files_router(rig.pipeline, files, bounds))
         for build in (build_batches_router, build_message_batches_router):

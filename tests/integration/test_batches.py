@@ -32,6 +32,7 @@ from tests.integration.batch_service import (
     large_parts,
     lines,
     lose_parts,
+    nothing_new,
     opened,
     request,
     until,
@@ -169,7 +170,9 @@ async def test_another_process_goes_on_where_one_stopped(batches: Batches) -> No
             asyncio.get_running_loop().call_later(0.2, held.goes_on.set)
         stopped = await client.batches.retrieve(batch.id)
         assert (stopped.status, *counts(stopped)) == ("in_progress", 20, 12, 0)
-        batches.runner = open_batches(batches.rig.pipeline, batches.stores, BOUNDS, name="second", sleep=briefly)
+        batches.runner = open_batches(
+            batches.rig.pipeline, batches.stores, BOUNDS, nothing_new, name="second", sleep=briefly
+        )
         async with batches.working():
             done = await until(client, batch)
             answers = await lines(client, done.output_file_id)
@@ -185,7 +188,9 @@ async def test_whoever_was_not_heard_of_stops_and_what_it_had_stored_stays(batch
         async with batches.working():
             await until(client, batch, lambda one: counts(one) == (20, 8, 0) and held.waiting == BOUNDS.at_once)
             unheard = batches.runner
-            batches.runner = open_batches(batches.rig.pipeline, batches.stores, BOUNDS, name="second", sleep=briefly)
+            batches.runner = open_batches(
+                batches.rig.pipeline, batches.stores, BOUNDS, nothing_new, name="second", sleep=briefly
+            )
             await lapse(batches)
             async with batches.working():
                 await until(client, batch, lambda one: held.waiting > BOUNDS.at_once)

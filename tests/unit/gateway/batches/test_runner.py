@@ -47,8 +47,11 @@ async def at_once(seconds: float) -> None:
     await asyncio.sleep(0)
 
 
+async def nothing_new() -> None: ...
+
+
 async def looked(store: Offering, times: int, sleep: Callable[[float], Awaitable[None]] = at_once) -> BatchRunner:
-    runner = BatchRunner(store, lambda batch: Endless(), name="me", sleep=sleep)
+    runner = BatchRunner(store, lambda batch: Endless(), nothing_new, name="me", sleep=sleep)
     task = asyncio.create_task(runner.run())
     async with asyncio.timeout(30):
         while store.looks < times:
@@ -112,7 +115,7 @@ async def test_no_team_keeps_all_others_waiting() -> None:
         begun.append(batch.id)
         return Endless()
 
-    runner = BatchRunner(Waiting(), open_run, name="me")
+    runner = BatchRunner(Waiting(), open_run, nothing_new, name="me")
     task = asyncio.create_task(runner.run())
     async with asyncio.timeout(30):
         while "batch_blue" not in begun:
@@ -127,7 +130,7 @@ async def test_once_it_stops_it_takes_none_that_nobody_would_end() -> None:
     """It is stopped while it still looks, so that others do not wait for what it has."""
     Endless.began = 0
     store = Offering()
-    runner = BatchRunner(store, lambda batch: Endless(), name="me")
+    runner = BatchRunner(store, lambda batch: Endless(), nothing_new, name="me")
     task = asyncio.create_task(runner.run())
     async with asyncio.timeout(30):
         while not Endless.began:
@@ -139,3 +142,26 @@ async def test_once_it_stops_it_takes_none_that_nobody_would_end() -> None:
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
     assert (Endless.began, runner.batches_under_way) == (1, 0)
+
+
+async def test_keys_made_before_a_batch_are_known_before_its_first_line() -> None:
+    """The worker that was asked knew the key; this one may see the batch sooner than it hears of the key."""
+    order: list[str] = []
+
+    async def catch_up() -> None:
+        order.append("keys")
+
+    class Noted(Endless):
+        async def run(self) -> None:
+            order.append("lines")
+            await super().run()
+
+    runner = BatchRunner(Offering(), lambda batch: Noted(), catch_up, name="me")
+    task = asyncio.create_task(runner.run())
+    async with asyncio.timeout(30):
+        while "lines" not in order:
+            await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    await runner.stop(1.0)
+    assert order == ["keys", "lines"]

@@ -4,9 +4,15 @@ from collections.abc import Callable
 import pytest
 
 from gateway.errors import DatabaseDown
-from gateway.process.change_watch import ANSWER_SECONDS, REFRESH_SECONDS, ChangeWatch
+from gateway.process.change_watch import (
+    ANSWER_SECONDS,
+    CATCH_UP_SECONDS,
+    REFRESH_SECONDS,
+    SPACING_SECONDS,
+    ChangeWatch,
+)
 from gateway.process.tasks import end_tasks
-from tests.virtual_time import run
+from tests.virtual_time import now, run
 
 
 class Recorder:
@@ -20,11 +26,13 @@ class Recorder:
         self.failures = 0
         self.hangs = False
         self.heard: Callable[[], None] | None = None
+        self.reads = 0
         self.watch = ChangeWatch(
             self, head=self.read, refresh=self.refresh, follow_file=self.follow, monotonic=lambda: self.now
         )
 
     async def read(self) -> int:
+        self.reads += 1
         if self.fails:
             self.failures += 1
             raise DatabaseDown("cannot use the database")
@@ -111,3 +119,69 @@ def test_a_connection_on_which_nothing_is_heard_is_given_up(caplog: pytest.LogCa
 
     assert run(scene)[0] == "refresh"
     assert "the database did not answer within 30 s" in caplog.text
+
+
+def test_all_who_want_to_be_caught_up_at_once_share_a_look_and_strangers_cause_few() -> None:
+    async def scene() -> tuple[int, float]:
+        seen = Recorder()
+        seen.watch = ChangeWatch(seen, head=seen.read, refresh=seen.refresh, follow_file=seen.follow, monotonic=now)
+        await asyncio.gather(*(seen.watch.catch_up() for _ in range(1000)))
+        assert (seen.reads, now()) == (1, 0.0), "the first of a quiet time waits for nothing"
+        for _ in range(10):
+            await asyncio.gather(*(seen.watch.catch_up() for _ in range(1000)))
+        return seen.reads, now()
+
+    reads, seconds = run(scene)
+    assert reads == 11
+    assert seconds == pytest.approx(10 * SPACING_SECONDS)
+
+
+async def test_a_look_that_began_before_is_not_enough() -> None:
+    """What it read may be older than the key that is asked for."""
+    seen, may_answer = Recorder(), asyncio.Event()
+
+    async def head() -> int:
+        known = seen.head
+        await may_answer.wait()
+        return known
+
+    seen.watch = ChangeWatch(
+        seen, head=head, refresh=seen.refresh, follow_file=seen.follow, monotonic=lambda: 0.0, sleep=_at_once
+    )
+    first = asyncio.create_task(seen.watch.look())
+    second = asyncio.create_task(seen.watch.catch_up())
+    for _ in range(10):
+        await asyncio.sleep(0)
+    seen.head = 2
+    third = asyncio.create_task(seen.watch.catch_up())
+    may_answer.set()
+    await asyncio.gather(first, second, third)
+    assert seen.done.count("refresh") == 2
+
+
+async def _at_once(seconds: float) -> None:
+    del seconds
+    await asyncio.sleep(0)
+
+
+async def test_whoever_leaves_takes_the_look_from_nobody() -> None:
+    seen = Recorder()
+    one, other = (asyncio.create_task(seen.watch.catch_up()) for _ in range(2))
+    await asyncio.sleep(0)
+    one.cancel()
+    await other
+    assert seen.done == ["refresh"]
+
+
+def test_a_database_that_is_away_or_silent_keeps_nobody_waiting(caplog: pytest.LogCaptureFixture) -> None:
+    async def scene() -> float:
+        seen = Recorder()
+        seen.fails = True
+        await seen.watch.catch_up()
+        seen.fails, seen.hangs = False, True
+        seen.now = 10.0
+        await seen.watch.catch_up()
+        return now()
+
+    assert run(scene) <= CATCH_UP_SECONDS + SPACING_SECONDS
+    assert not caplog.records, "the look in turn tells of it, once"
