@@ -8,8 +8,9 @@ from fastapi import APIRouter, Query, Request
 from gateway.access.keys import KeyRing
 from gateway.api.admin_guard import OnlyTeam, narrowed, needs
 from gateway.api.entry_views import EntryDetail, EntryFilter, EntryPage, EntrySummary, detail, summary
+from gateway.api.late_entries import get_soon
 from gateway.api.token_path import credential_of
-from gateway.errors import NotFound
+from gateway.ledger.entry import Entry
 from gateway.stores import EntryStore, EntryWanted
 
 
@@ -58,15 +59,10 @@ async def get_detail(
     entries: EntryStore, request_id: str, *, of_key: str | None = None, of_team: str | None = None
 ) -> EntryDetail:
     """With the corrections booked since. Raises NotFound, also for a request of another key or team than is given."""
-    entry = await entries.get(request_id)
-    if entry is None or of_key not in (None, entry.intent.key_id) or of_team not in (None, entry.intent.team):
-        raise request_not_found(request_id)
+
+    def is_open(entry: Entry) -> bool:
+        return of_key in (None, entry.intent.key_id) and of_team in (None, entry.intent.team)
+
+    entry = await get_soon(entries, request_id, is_open)
     number = entry.intent.request_id
     return detail(entry, (await entries.corrections([number])).get(number, ()))
-
-
-def request_not_found(request_id: str) -> NotFound:
-    return NotFound(
-        f"There is no request {request_id[:64]!r}; it appears here about two seconds after its last byte.",
-        code="request_not_found",
-    )

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Request
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
 from gateway.access.keys import KeyRecord
-from gateway.api.admin_entries import request_not_found
+from gateway.api.late_entries import get_soon
 from gateway.api.token_path import credential_of
 from gateway.ledger.entry import Entry
 from gateway.pipeline import Pipeline
@@ -50,9 +50,7 @@ def build_feedback_router(pipeline: Pipeline, entries: EntryStore, feedback: Fee
         """Say how good an answer was; `request_id` is its `x-breakeven-request-id`. Saying so again corrects it."""
         key = pipeline.keys.authenticate(credential_of(request.scope["headers"]), pipeline.now_us())
         await pipeline.admission.admit(key.id, team=key.team, tokens=0)
-        entry = await entries.get(body.request_id)
-        if entry is None or not _may_judge(key, entry):
-            raise request_not_found(body.request_id)
+        entry = await get_soon(entries, body.request_id, lambda entry: _may_judge(key, entry))
         kind: FeedbackKind = "score" if body.label is None else "label"
         score = LABELS[body.label] if body.label is not None else body.score or 0.0
         one = Feedback(body.request_id, pipeline.now_us(), kind, score, "caller", key.id, body.comment)
