@@ -4,7 +4,7 @@ BreakevenError
 ├── ConfigurationError       file, line and field of what is wrong; stops the start
 ├── StateError               the home directory or database cannot be used (disk full, locked, too new)
 │   └── DatabaseDown         not now: models are served without it, what needs it is refused
-├── StoreDown                a shared store cannot be asked now; whoever asked it does without, or refuses
+├── StoreDown                a store beside the database cannot be asked now; whoever asked it does without, or refuses
 ├── NoticeNotTaken           a webhook took no notice of a budget; it is sent again later
 ├── LedgerUnavailable        nothing may be accepted that could not be booked
 └── RequestError             the caller is told: message, type, param, code
@@ -60,7 +60,7 @@ class DatabaseDown(StateError):
 
 
 class StoreDown(BreakevenError):
-    """A shared store (idempotency keys, cached answers) cannot be asked now."""
+    """A store beside the database (idempotency keys, kept answers) cannot be asked now."""
 
 
 class NoticeNotTaken(BreakevenError):

@@ -1,6 +1,7 @@
 """What every store of kept responses must do."""
 
 from collections.abc import AsyncGenerator
+from pathlib import Path
 from typing import cast
 
 import pytest
@@ -10,21 +11,47 @@ from gateway.kept_answers.conversations import TurnStore
 from gateway.kept_answers.memory_turns import OVERHEAD_BYTES, MemoryTurns
 from gateway.storage.redis.bytes import connect_bytes
 from gateway.storage.redis.turns import PREFIX, RedisTurns
+from gateway.storage.turns.disk_turns import DiskTurns
+from gateway.storage.turns.turn_file import TurnFile
 from tests.hand_clock import HandClock
 from tests.ports import free_port
 from tests.redis_server import PATIENCE_SECONDS, RedisServer
 
 NAME = "f" * 64
+LARGE = 100_000
 
 
-@pytest.fixture(params=["memory", "redis"])
-async def store(request: pytest.FixtureRequest) -> AsyncGenerator[TurnStore]:
+@pytest.fixture(params=["memory", "disk", "redis"])
+async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[TurnStore]:
     if request.param == "memory":
         yield MemoryTurns()
+        return
+    if request.param == "disk":
+        disk = DiskTurns(TurnFile(tmp_path / "turns.db", max_bytes=1 << 20, longest_seconds=60), patience_seconds=60)
+        yield disk
+        await disk.aclose()
         return
     server = cast(RedisServer, request.getfixturevalue("redis_server"))
     async with connect_bytes(server.url) as client:
         yield RedisTurns(client, patience_seconds=PATIENCE_SECONDS)
+
+
+@pytest.fixture
+def clock() -> HandClock:
+    return HandClock()
+
+
+@pytest.fixture(params=["memory", "disk"])
+async def clocked(request: pytest.FixtureRequest, clock: HandClock, tmp_path: Path) -> AsyncGenerator[TurnStore]:
+    """One of few bytes, whose time a test lets pass."""
+    if request.param == "memory":
+        yield MemoryTurns(max_bytes=3 * (OVERHEAD_BYTES + LARGE), monotonic=clock)
+        return
+    # The file has about 40 KB for its tables, and spares as much where another turn comes.
+    file = TurnFile(tmp_path / "turns.db", max_bytes=4 * LARGE, longest_seconds=60, now=clock, unstepped=clock)
+    disk = DiskTurns(file, patience_seconds=60)
+    yield disk
+    await disk.aclose()
 
 
 async def test_what_is_put_is_there_until_it_is_deleted(store: TurnStore) -> None:
@@ -35,30 +62,37 @@ async def test_what_is_put_is_there_until_it_is_deleted(store: TurnStore) -> Non
     assert await store.get(NAME, 60) == b"\0\xfe"
     assert await store.get(NAME, 60) == b"\0\xfe"
     assert await store.delete(NAME)
+    assert not await store.delete(NAME)
     assert await store.get(NAME, 60) is None
 
 
-async def test_memory_forgets_after_the_time_that_the_last_reader_gave() -> None:
-    clock = HandClock()
-    store = MemoryTurns(monotonic=clock)
-    await store.put(NAME, b"turn", 60)
+async def test_large_and_empty_ones_come_back_as_they_were(store: TurnStore) -> None:
+    values = {"a": b"", "b": bytes(range(256)) * 1000, "c": b"x" * 4096}
+    for name, value in values.items():
+        await store.put(name, value, 60)
+    assert {name: await store.get(name, 60) for name in values} == values
+
+
+async def test_it_forgets_after_the_time_that_the_last_reader_gave(clocked: TurnStore, clock: HandClock) -> None:
+    await clocked.put(NAME, b"turn", 60)
     clock.now += 59
-    assert await store.get(NAME, 60) == b"turn"
+    assert await clocked.get(NAME, 60) == b"turn"
     clock.now += 59
-    assert await store.get(NAME, 60) == b"turn"
+    assert await clocked.get(NAME, 60) == b"turn"
     clock.now += 61
-    assert await store.get(NAME, 60) is None
+    assert await clocked.get(NAME, 60) is None
 
 
-async def test_memory_is_bounded_and_the_least_recently_read_goes_first() -> None:
-    store = MemoryTurns(max_bytes=3 * (OVERHEAD_BYTES + 4))
+async def test_it_is_bounded_and_the_least_recently_read_goes_first(clocked: TurnStore, clock: HandClock) -> None:
+    turn = b"x" * LARGE
     for name in "abc":
-        await store.put(name, b"turn", 60)
-    assert await store.get("a", 60)
-    await store.put("d", b"turn", 60)
-    assert [await store.get(name, 60) for name in "abcd"] == [b"turn", None, b"turn", b"turn"]
-    await store.put("e", b"x" * 4000, 60)
-    assert await store.get("e", 60) is None, "larger than all that there is room for"
+        await clocked.put(name, turn, 60)
+        clock.now += 1
+    assert await clocked.get("a", 60)
+    await clocked.put("d", turn, 60)
+    assert [await clocked.get(name, 60) for name in "abcd"] == [turn, None, turn, turn]
+    await clocked.put("e", 8 * turn, 60)
+    assert await clocked.get("e", 60) is None, "larger than all that there is room for"
 
 
 async def test_redis_forgets_by_itself_and_a_reader_gives_more_time(redis_server: RedisServer) -> None:

@@ -1,0 +1,190 @@
+"""Kept responses as rows of a file, for one thread, which may block. Knows no event loop, and not what the bytes are.
+
+The file is theirs alone. In the books' database they would wait for its lock, and would be in its backups.
+"""
+
+import logging
+import shutil
+import sqlite3
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from gateway.clock import unstepped_seconds
+from gateway.errors import StoreDown
+from gateway.storage.turns.disposable_file import DisposableFile, checkpoint, give_back, number_of, writing
+
+log = logging.getLogger(__name__)
+SCHEMA: Final = (
+    "CREATE TABLE turns (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, until_ms INTEGER NOT NULL)",
+    "CREATE INDEX turns_by_end ON turns (until_ms)",
+    # Apart, so that more time is given without writing the bytes anew.
+    "CREATE TABLE sealed (id INTEGER PRIMARY KEY, value BLOB NOT NULL)",
+)
+LEAST_FREE_BYTES: Final = 256 << 20
+"""The file grows no more where its disk has less room than this: the journal may need it, and goes first."""
+UNTIDY_PAGES: Final = 1024
+SPARE_PAGES: Final = 8
+"""What a turn may need beside its own pages: a new one in each index, and those above them."""
+FORGOTTEN_AT_ONCE: Final = 50
+GIVEN_BACK_PAGES: Final = 1024
+RENEWED_SHARE: Final = 0.001
+"""How much of its time must be gone before a turn that is read gets it anew: the first turns of a conversation are read
+with each later one."""
+
+
+class TurnFile:
+    """The file stays within `max_bytes`: what would be forgotten first makes room. No time that is given may be longer
+    than `longest_seconds`. Everything may raise StoreDown."""
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        max_bytes: int,
+        longest_seconds: float,
+        now: Callable[[], float] = time.time,
+        unstepped: Callable[[], float] = unstepped_seconds,
+        free_bytes: Callable[[Path], int] = lambda folder: shutil.disk_usage(folder).free,
+    ) -> None:
+        self._file = DisposableFile(path, SCHEMA, self._prepare)
+        self._max_bytes = max_bytes
+        self._longest_seconds = longest_seconds
+        # Somebody may set the clock while this process runs; of the time between two processes it alone can tell.
+        self._unstepped = unstepped
+        self._began_at = now() - unstepped()
+        self._free_bytes = free_bytes
+        self._page_bytes = 4096
+        self._written_pages = 0
+
+    @property
+    def is_untidy(self) -> bool:
+        """Whether the write-ahead log has become long."""
+        return self._written_pages > UNTIDY_PAGES
+
+    def open(self) -> None:
+        self._file.ask(lambda _: None)
+
+    def close(self) -> None:
+        self._file.close()
+
+    def get(self, name: str, seconds: float) -> bytes | None:
+        return self._file.ask(lambda connection: self._get(connection, name, seconds))
+
+    def put(self, name: str, value: bytes, seconds: float) -> None:
+        self._file.ask(lambda connection: self._put(connection, name, value, seconds))
+
+    def delete(self, name: str) -> bool:
+        """Its bytes are overwritten when this returns, also those in the write-ahead log."""
+        return self._file.ask(lambda connection: self._delete(connection, name))
+
+    def forget(self) -> bool:
+        """Some of those whose time is over. Whether there may be more of them."""
+        return self._file.ask(self._forget)
+
+    def tidy(self) -> None:
+        """Empties the write-ahead log, and gives back a few pages where the file has many that nobody needs."""
+        self._file.ask(self._tidy)
+
+    def _prepare(self, connection: sqlite3.Connection) -> None:
+        """For this configuration, and for this clock: an earlier one may have been ahead."""
+        self._page_bytes = number_of(connection, "page_size")
+        latest = self._ms(self._longest_seconds)
+        with writing(connection):
+            connection.execute("UPDATE turns SET until_ms = ? WHERE until_ms > ?", (latest, latest))
+            self._make_room(connection, SPARE_PAGES)
+        if number_of(connection, "page_count") > self._most_pages:
+            give_back(connection, number_of(connection, "freelist_count"))
+            checkpoint(connection)
+
+    def _get(self, connection: sqlite3.Connection, name: str, seconds: float) -> bytes | None:
+        asked = "SELECT id, until_ms, value FROM turns JOIN sealed USING (id) WHERE name = ?"
+        found = connection.execute(asked, (name,)).fetchone()
+        if found is None or found[1] <= self._ms():
+            return None
+        until_ms = self._ms(seconds)
+        if until_ms - found[1] > seconds * 1000 * RENEWED_SHARE:
+            self._renew(connection, found[0], until_ms)
+        return found[2]
+
+    def _renew(self, connection: sqlite3.Connection, number: int, until_ms: int) -> None:
+        self._written_pages += SPARE_PAGES
+        try:
+            connection.execute("UPDATE turns SET until_ms = ? WHERE id = ?", (until_ms, number))
+        except sqlite3.OperationalError as error:  # as on a full disk: whoever asked may read it all the same
+            log.warning("a kept response was read, and is not kept longer for that: %s", error)
+
+    def _put(self, connection: sqlite3.Connection, name: str, value: bytes, seconds: float) -> None:
+        pages = len(value) // self._page_bytes + SPARE_PAGES
+        self._written_pages += 2 * pages  # its own, and those of others that are overwritten to make room
+        with writing(connection):
+            _drop(connection, name)
+            if not self._make_room(connection, pages):
+                return  # larger than all that there is room for
+            self._leave_room(connection, pages)
+            row = (name, self._ms(seconds))
+            number = connection.execute("INSERT INTO turns (name, until_ms) VALUES (?, ?)", row).lastrowid
+            connection.execute("INSERT INTO sealed (id, value) VALUES (?, ?)", (number, value))
+
+    def _make_room(self, connection: sqlite3.Connection, pages: int) -> bool:
+        """Whether there is some."""
+        if pages > self._most_pages:
+            return False
+        while number_of(connection, "page_count") - number_of(connection, "freelist_count") + pages > self._most_pages:
+            first = connection.execute("SELECT id FROM turns ORDER BY until_ms LIMIT 1").fetchone()
+            if first is None:
+                return False
+            _remove(connection, first[0])
+        return True
+
+    def _leave_room(self, connection: sqlite3.Connection, pages: int) -> None:
+        """To others on this disk. Raises StoreDown."""
+        folder = self._file.path.parent
+        if number_of(connection, "freelist_count") < pages and self._free_bytes(folder) < LEAST_FREE_BYTES:
+            raise StoreDown(
+                f"less than {LEAST_FREE_BYTES >> 20} MB are free at {folder}, and the journal may need them: make "
+                "room, or keep responses in memory, with kept_answers.disk_megabytes: 0 in breakeven.yaml"
+            )
+
+    def _forget(self, connection: sqlite3.Connection) -> bool:
+        asked = "SELECT id FROM turns WHERE until_ms <= ? ORDER BY until_ms LIMIT ?"
+        over = connection.execute(asked, (self._ms(), FORGOTTEN_AT_ONCE)).fetchall()
+        if over:
+            with writing(connection):
+                for (number,) in over:
+                    _remove(connection, number)
+        return len(over) == FORGOTTEN_AT_ONCE
+
+    def _delete(self, connection: sqlite3.Connection, name: str) -> bool:
+        with writing(connection):
+            was_there = _drop(connection, name)
+        if was_there:
+            checkpoint(connection)
+        return was_there
+
+    def _tidy(self, connection: sqlite3.Connection) -> None:
+        if number_of(connection, "freelist_count") * 4 > number_of(connection, "page_count"):
+            give_back(connection, GIVEN_BACK_PAGES)
+        checkpoint(connection)
+        self._written_pages = 0
+
+    @property
+    def _most_pages(self) -> int:
+        return self._max_bytes // self._page_bytes
+
+    def _ms(self, seconds: float = 0.0) -> int:
+        """So many seconds from now."""
+        return round((self._began_at + self._unstepped() + seconds) * 1000)
+
+
+def _drop(connection: sqlite3.Connection, name: str) -> bool:
+    found = connection.execute("SELECT id FROM turns WHERE name = ?", (name,)).fetchone()
+    if found is not None:
+        _remove(connection, found[0])
+    return found is not None
+
+
+def _remove(connection: sqlite3.Connection, number: int) -> None:
+    connection.execute("DELETE FROM turns WHERE id = ?", (number,))
+    connection.execute("DELETE FROM sealed WHERE id = ?", (number,))

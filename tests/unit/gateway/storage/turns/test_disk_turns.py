@@ -1,0 +1,83 @@
+"""The event loop asks a file that may take its time: nobody else waits for it, and nothing piles up behind it."""
+
+import asyncio
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from gateway.errors import StoreDown
+from gateway.storage.turns.disk_turns import DiskTurns
+from gateway.storage.turns.turn_file import TurnFile
+
+
+class Slow(TurnFile):
+    """Its disk answers once `goes_on` is set."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, max_bytes=32 << 20, longest_seconds=60)
+        self.goes_on = threading.Event()
+        self.asked = 0
+
+    def get(self, name: str, seconds: float) -> bytes | None:
+        self.asked += 1
+        self.goes_on.wait()
+        return super().get(name, seconds)
+
+
+async def test_a_disk_that_does_not_answer_is_given_up_and_asked_again_when_it_does(tmp_path: Path) -> None:
+    file = Slow(tmp_path / "turns.db")
+    turns = DiskTurns(file, patience_seconds=0.2)
+    turns.open()
+    asking = [asyncio.create_task(turns.get("a", 60)) for _ in range(3)]
+    for one in asking:
+        with pytest.raises(StoreDown, match=r"took longer than 0\.2 s"):
+            await one
+    with pytest.raises(StoreDown, match="does not answer"):
+        await turns.put("a", b"turn", 60)
+    file.goes_on.set()
+    async with asyncio.timeout(60):
+        while True:
+            try:
+                await turns.put("a", b"turn", 60)
+                break
+            except StoreDown:
+                await asyncio.sleep(0.05)
+    assert await turns.get("a", 60) == b"turn"
+    assert file.asked == 2, "who had given up was not asked for"
+    await turns.aclose()
+
+
+async def test_its_log_is_emptied_behind_whoever_made_it_long(tmp_path: Path) -> None:
+    turns = DiskTurns(TurnFile(tmp_path / "turns.db", max_bytes=32 << 20, longest_seconds=60), patience_seconds=60)
+    for name in "abcdef":
+        await turns.put(name, bytes(1 << 20), 60)
+    await turns.get("a", 60)
+    assert (tmp_path / "turns.db-wal").stat().st_size < 3 << 20
+    await turns.aclose()
+
+
+async def test_what_is_over_goes_in_one_call(tmp_path: Path) -> None:
+    turns = DiskTurns(TurnFile(tmp_path / "turns.db", max_bytes=32 << 20, longest_seconds=60), patience_seconds=60)
+    for number in range(120):
+        await turns.put(f"{number}", bytes(10_000), 0.001)
+    await asyncio.sleep(0.01)
+    await turns.forget()
+    assert (tmp_path / "turns.db").stat().st_size < 100_000
+    await turns.aclose()
+
+
+async def test_a_place_where_no_file_can_be_is_told_at_once(tmp_path: Path) -> None:
+    turns = DiskTurns(TurnFile(tmp_path / "nowhere" / "turns.db", max_bytes=1 << 20, longest_seconds=60))
+    with pytest.raises(StoreDown, match="nowhere"):
+        turns.open()
+
+
+async def test_after_its_end_it_is_down_and_all_is_in_one_file(tmp_path: Path) -> None:
+    turns = DiskTurns(TurnFile(tmp_path / "turns.db", max_bytes=1 << 20, longest_seconds=60), patience_seconds=60)
+    await turns.put("a", b"turn", 60)
+    await turns.aclose()
+    with pytest.raises(StoreDown, match="about to end"):
+        await turns.put("b", b"turn", 60)
+    assert os.listdir(tmp_path) == ["turns.db"]
