@@ -66,6 +66,7 @@ FEEDBACK_SECONDS = 15.0
 RULES_SECONDS = 30.0
 NOTICES_SECONDS = 30.0
 OVERLAPS_SECONDS = 10.0
+KEPT_SECONDS = 60.0
 SHADOWS_AT_STOP_SECONDS = 10.0
 BATCHES_AT_STOP_SECONDS = 10.0
 BODIES_AT_STOP_SECONDS = 5.0
@@ -235,6 +236,7 @@ class Gateway:
             Chore("evidence", FEEDBACK_SECONDS, self.implied.flush),
             Chore("overlaps of secrets", OVERLAPS_SECONDS, Overlaps(self.key_ring, self.stores.secrets).look),
             Chore("rules' traffic", RULES_SECONDS, self.rule_watch.look),
+            Chore("forgetting kept responses", KEPT_SECONDS, self.kept.forget),
         )
         work: dict[str, Callable[[], Awaitable[object]]] = {
             "shipper": self.shipper.run,

@@ -89,7 +89,7 @@ def _put_together(
     metrics = Metrics(journal)
     classifier_watch = _classifier_watch(stores, metrics)
     watching = open_watching(settings.telemetry.otlp_endpoint, metrics)
-    kept = open_kept_answers(settings.redis, settings.kept_answers)
+    kept = open_kept_answers(settings.redis, settings.kept_answers, home.turns_file)
     sharing = open_sharing(settings.redis, home=home, journal=claim.path, workers=workers)
     admission = Admission(
         shared=deployment.shared_limits,

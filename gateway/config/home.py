@@ -34,6 +34,11 @@ class Home:
         return f"sqlite+aiosqlite:///{quote(path, safe=' +/')}"  # a ? would end the file's name, and %41 be another one
 
     @property
+    def turns_file(self) -> Path:
+        """Kept responses, where there is no Redis."""
+        return self.root / "kept-responses.db"
+
+    @property
     def journal_directory(self) -> Path:
         return self.root / "journal"
 
