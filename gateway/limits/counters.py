@@ -1,4 +1,4 @@
-"""What several workers count together: rates, and who holds how much of a budget. Names no store.
+"""What several workers count together: rates, requests under way, who holds how much of a budget. Names no store.
 
 A budget is never counted down request by request. A worker leases an amount, spends it by itself, and goes on counting
 what it spent as held until the books (the database's sums) show it. So for every account, at any moment,
@@ -10,6 +10,9 @@ and whatever the store forgets can be rebuilt: `spent` is read from the books, a
 A worker that nothing is heard of cannot say what it spent, so its lease ends, and for itself before it ends for the
 others. It spends nothing more LEASE_SECONDS after it asked what the store answered last. The others count all of it as
 held for SILENT_SECONDS, and then until the books are read: all that it spent has had time to come into them.
+
+A request under way has a place of its own that ends PLACE_SECONDS after its worker last said that it is still needed:
+what a worker held that was killed is free again by then.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -21,6 +24,10 @@ MONEY_UNIT = 1000
 LEASE_SECONDS = 40.0
 SILENT_SECONDS = 60.0
 """Longer than LEASE_SECONDS by what shipping takes, or by as much as a store's clock is put forward unnoticed."""
+
+PLACE_SECONDS = 30.0
+RENEW_SECONDS = 5.0
+"""Often enough that a place outlasts a store that is away for a moment."""
 
 LESS_SECONDS = 60.0
 """For so long a reading that shows less of an account than the one before is not believed, and does not count as one: a
@@ -46,6 +53,14 @@ class Shortage:
 
     rate: Rate
     wait_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """How many requests may be under way at once, and whose: `key:ID`, `team:NAME` or `model:NAME`."""
+
+    bucket: str
+    most: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +148,20 @@ class Counters(Protocol):
         Into `left` goes what each bucket then holds, as far as it is known here; less than nothing where a request
         above the whole rate was let in.
         """
+        ...
+
+    async def enter(self, name: str, places: Sequence[Places]) -> Places | None:
+        """Take one place of each for a request of that name, no other's in the fleet; or none, and say which are all
+        taken. A store that is down is stood in for, as for rates."""
+        ...
+
+    def leave(self, name: str) -> Awaitable[object] | None:
+        """Give back what was taken under that name, where anything was: here at once, and everywhere once what is
+        returned is done. Waits for nothing itself and raises nothing: it is called wherever a request may end."""
+        ...
+
+    async def renew(self) -> None:
+        """Say that what was taken here is still needed. Call it every RENEW_SECONDS."""
         ...
 
     async def lease(self, account: Account, *, limit: int, holding: Holding, need: int, want: int) -> Grant:

@@ -1,10 +1,22 @@
 """Counters of one process that is alone: no store, nothing shared."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from gateway.limits.counters import LESS_SECONDS, Account, Booked, Books, Grant, Holding, Rate, Shortage, Standing
+from gateway.limits.counters import (
+    LESS_SECONDS,
+    Account,
+    Booked,
+    Books,
+    Grant,
+    Holding,
+    Places,
+    Rate,
+    Shortage,
+    Standing,
+)
+from gateway.limits.held_places import HeldPlaces
 
 MINUTE_SECONDS = 60.0
 NOTHING_READ = Booked({}, frozenset())
@@ -39,6 +51,7 @@ class LocalCounters:
         self._less_seconds = less_seconds
         self._share = share
         self._buckets: dict[str, _Bucket] = {}
+        self._places = HeldPlaces(share)
         self._booked = NOTHING_READ
         self._less_since: dict[Account, float] = {}
         self._begun = 0
@@ -58,6 +71,15 @@ class LocalCounters:
         if left is not None:  # the others are taken to have used as much of their shares
             left.extend(bucket.level * share for bucket in buckets)
         return None
+
+    async def enter(self, name: str, places: Sequence[Places]) -> Places | None:
+        return self._places.try_take(name, places)
+
+    def leave(self, name: str) -> Awaitable[object] | None:
+        self._places.give_back(name)
+
+    async def renew(self) -> None:
+        """Nobody else is told."""
 
     async def lease(self, account: Account, *, limit: int, holding: Holding, need: int, want: int) -> Grant:
         spent = self._booked.spent.get(account, 0 if not self._read else None)

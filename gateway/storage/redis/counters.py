@@ -1,6 +1,7 @@
 """Counters shared by all workers and replicas through Redis; see gateway.limits.counters for what they mean.
 
-Redis may forget: what budgets have spent is read from the database, what workers hold they say again twice a second.
+Redis may forget: what budgets have spent is read from the database, what workers hold they say again twice a second,
+and which requests are under way every few seconds.
 """
 
 import logging
@@ -14,17 +15,20 @@ from redis.exceptions import RedisError
 
 from gateway.limits.counters import (
     LESS_SECONDS,
+    PLACE_SECONDS,
     Account,
     Books,
     CountersDown,
     Grant,
     Holding,
+    Places,
     Rate,
     Shortage,
     Standing,
 )
 from gateway.limits.local_counters import LocalCounters
 from gateway.storage.redis.client import open_client
+from gateway.storage.redis.places import PLACE_SCRIPTS, RedisPlaces
 from gateway.storage.redis.scripts import BEGIN_READING, CLAIM, END_READING, LEASE, REPORT, TAKE
 
 log = logging.getLogger(__name__)
@@ -56,7 +60,7 @@ class RedisCounters:
     `fleet` is what all who share a database have in common. Two that counted in one place would each take what the
     other read in its books for its own, and teams have the same names in both.
 
-    While Redis is down rates are kept here, at this worker's share of as many as were last heard of.
+    While Redis is down rates and places are kept here, at this worker's share of as many as were last heard of.
     """
 
     def __init__(
@@ -69,6 +73,7 @@ class RedisCounters:
         prefix: str = PREFIX,
         settle_seconds: float = SETTLE_SECONDS,
         less_seconds: float = LESS_SECONDS,
+        place_seconds: float = PLACE_SECONDS,
     ) -> None:
         self._client = client
         self.worker = worker
@@ -80,9 +85,15 @@ class RedisCounters:
         self._workers = workers
         self._is_down = False
         self._alone = LocalCounters(share=lambda: self._workers)
-        self._scripts = {
-            text: client.register_script(text) for text in (LEASE, REPORT, BEGIN_READING, END_READING, CLAIM, TAKE)
-        }
+        self._places = RedisPlaces(
+            self._run,
+            is_down=lambda: self._is_down,
+            share=lambda: self._workers,
+            prefix=f"{prefix}places:",
+            place_seconds=place_seconds,
+        )
+        scripts = (LEASE, REPORT, BEGIN_READING, END_READING, CLAIM, TAKE, *PLACE_SCRIPTS)
+        self._scripts = {text: client.register_script(text) for text in scripts}
 
     async def take(self, rates: Sequence[Rate], left: list[float] | None = None) -> Shortage | None:
         if self._is_down:  # `report` finds out when it is back: no request waits for a store that does not answer
@@ -99,6 +110,15 @@ class RedisCounters:
         if left is not None:
             left.extend(figures)
         return None
+
+    async def enter(self, name: str, places: Sequence[Places]) -> Places | None:
+        return await self._places.enter(name, places)
+
+    def leave(self, name: str) -> Awaitable[object] | None:
+        return self._places.leave(name)
+
+    async def renew(self) -> None:
+        await self._places.renew()
 
     async def lease(self, account: Account, *, limit: int, holding: Holding, need: int, want: int) -> Grant:
         if self._is_down:
@@ -149,6 +169,7 @@ class RedisCounters:
         return True
 
     async def aclose(self) -> None:
+        await self._places.aclose()
         await self._client.aclose()
 
     async def _in_epoch(self, script: str, arguments: Sequence[Any]) -> list[Any]:

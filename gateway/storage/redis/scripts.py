@@ -9,6 +9,7 @@ Keys, all below one prefix:
     EPOCH:account:ACCOUNT   worker -> "total:spent:unsent:as_of", a Holding; "tight" -> nothing is leased ahead until
     workers                 worker -> when it was last heard of
     rate:BUCKET             level, at
+    places:BUCKET           see places.py
 
 A reading in which an account shows less than before lacks what others may have shipped, too: it is not counted, so that
 what is held goes on being held; of the books it gives what is more, and new accounts.

@@ -1,0 +1,49 @@
+"""The places that requests of this process take. Pure: nothing is shared here."""
+
+from collections.abc import Callable, Sequence
+
+from gateway.limits.counters import Places
+
+
+class HeldPlaces:
+    """`share` is how many processes divide all places among themselves where they cannot ask each other."""
+
+    def __init__(self, share: Callable[[], int] = lambda: 1) -> None:
+        self._share = share
+        self._buckets: dict[str, tuple[str, ...]] = {}
+        self._counts: dict[str, int] = {}
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._buckets
+
+    def try_take(self, name: str, places: Sequence[Places]) -> Places | None:
+        """Of this process' share of all of them, of which it has one at least; what is full, where something is."""
+        for one in places:
+            if self._counts.get(one.bucket, 0) >= max(1, one.most // self._share()):
+                return one
+        self.take(name, places)
+        return None
+
+    def take(self, name: str, places: Sequence[Places]) -> None:
+        """Whoever shares them has agreed."""
+        self._buckets[name] = buckets = tuple(one.bucket for one in places)
+        for bucket in buckets:
+            self._counts[bucket] = self._counts.get(bucket, 0) + 1
+
+    def give_back(self, name: str) -> tuple[str, ...]:
+        """The buckets that it had a place of; none the second time."""
+        buckets = self._buckets.pop(name, ())
+        for bucket in buckets:
+            if self._counts[bucket] == 1:
+                del self._counts[bucket]
+            else:
+                self._counts[bucket] -= 1
+        return buckets
+
+    def count(self, bucket: str) -> int:
+        """How many of it are taken here."""
+        return self._counts.get(bucket, 0)
+
+    def all(self) -> dict[str, tuple[str, ...]]:
+        """Who has places now, and of which buckets."""
+        return dict(self._buckets)

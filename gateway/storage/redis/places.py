@@ -1,0 +1,163 @@
+"""Places of requests under way, shared by all workers and replicas through Redis; see gateway.limits.counters.
+
+One sorted set a bucket: request -> until when it has its place, unless its worker renews it. Redis may forget: what is
+renewed is there again.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from gateway.limits.counters import PLACE_SECONDS, CountersDown, Places
+from gateway.limits.held_places import HeldPlaces
+
+AT_ONCE: Final = 500
+"""Requests in one command: Redis does nothing else meanwhile."""
+# KEYS: one bucket each; ARGV: for how long a place is taken, the request, then how many places there are of each.
+# -> {0} or {index of the first bucket that is full}. What ends later than any place can was noted before the clock was
+# put back: whoever still needs it renews it.
+ENTER: Final = """
+local place = tonumber(ARGV[1])
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+for i, key in ipairs(KEYS) do
+  redis.call('ZREMRANGEBYSCORE', key, '-inf', now)
+  redis.call('ZREMRANGEBYSCORE', key, '(' .. string.format('%.0f', now + place), '+inf')
+  if not redis.call('ZSCORE', key, ARGV[2]) and redis.call('ZCARD', key) >= tonumber(ARGV[i + 2]) then return {i} end
+end
+for _, key in ipairs(KEYS) do
+  redis.call('ZADD', key, string.format('%.0f', now + place), ARGV[2])
+  redis.call('PEXPIRE', key, place)
+end
+return {0}
+"""
+
+# KEYS: one bucket each; ARGV: the requests that leave all of them. -> {}
+LEAVE: Final = """
+for _, key in ipairs(KEYS) do
+  for _, name in ipairs(ARGV) do redis.call('ZREM', key, name) end
+end
+return {}
+"""
+
+# KEYS: one bucket each; ARGV: for how long, then a request and the index of its bucket, again and again. -> {}
+RENEW: Final = """
+local time = redis.call('TIME')
+local ends = string.format('%.0f', time[1] * 1000 + math.floor(time[2] / 1000) + tonumber(ARGV[1]))
+for i = 2, #ARGV, 2 do redis.call('ZADD', KEYS[tonumber(ARGV[i + 1])], ends, ARGV[i]) end
+for _, key in ipairs(KEYS) do redis.call('PEXPIRE', key, ARGV[1]) end
+return {}
+"""
+PLACE_SCRIPTS: Final = (ENTER, LEAVE, RENEW)
+Run = Callable[[str, Sequence[str], Sequence[Any]], Awaitable[list[Any]]]
+"""A script with its keys and arguments. Raises CountersDown."""
+
+
+class RedisPlaces:
+    """`enter`, `leave` and `renew` of Counters. While Redis is down all places are divided by `share`, the workers that
+    were last heard of, and this one gives out its part."""
+
+    def __init__(
+        self,
+        run: Run,
+        *,
+        is_down: Callable[[], bool],
+        share: Callable[[], int],
+        prefix: str,
+        place_seconds: float = PLACE_SECONDS,
+    ) -> None:
+        self._run = run
+        self._place_ms = round(place_seconds * 1000)
+        self._is_down = is_down
+        self._prefix = prefix
+        self._held = HeldPlaces(share)
+        self._unheard: set[str] = set()  # who has places of which Redis was told nothing
+        self._left: dict[str, tuple[str, ...]] = {}  # which Redis may not have been told yet
+        self._telling: set[asyncio.Task[None]] = set()
+
+    async def enter(self, name: str, places: Sequence[Places]) -> Places | None:
+        if self._is_down():
+            full = self._held.try_take(name, places)
+            if full is None:
+                self._unheard.add(name)
+            return full
+        buckets, mosts = tuple(one.bucket for one in places), [one.most for one in places]
+        try:
+            answer = await self._run(ENTER, self._keys(buckets), [self._place_ms, name, *mosts])
+        except CountersDown:  # it may have heard of it nevertheless
+            full = self._held.try_take(name, places)
+            if full is not None:
+                self._left[name] = buckets
+            return full
+        except BaseException:
+            self._tell_left(name, buckets)
+            raise
+        if answer[0]:
+            return places[answer[0] - 1]
+        self._held.take(name, places)
+        return None
+
+    def leave(self, name: str) -> Awaitable[object] | None:
+        buckets = self._held.give_back(name)
+        if not buckets or name in self._unheard:
+            self._unheard.discard(name)
+            return None
+        return self._tell_left(name, buckets)
+
+    async def renew(self) -> None:
+        if self._is_down():
+            return
+        try:
+            await self._tell_all_left()
+            await self._renew(self._held.all())
+        except CountersDown:
+            return  # reports find that out too, and it is in the log then
+
+    async def aclose(self) -> None:
+        """Have said what was left."""
+        await asyncio.gather(*self._telling)
+
+    def _tell_left(self, name: str, buckets: tuple[str, ...]) -> "asyncio.Task[None] | None":
+        self._left[name] = buckets
+        if self._is_down():
+            return None
+        task = asyncio.create_task(self._leave(name, buckets))
+        self._telling.add(task)
+        task.add_done_callback(self._telling.discard)
+        return task
+
+    async def _leave(self, name: str, buckets: Sequence[str]) -> None:
+        try:
+            await self._run(LEAVE, self._keys(buckets), [name])
+        except CountersDown:
+            return  # told by `renew`, once it is back
+        self._left.pop(name, None)
+
+    async def _tell_all_left(self) -> None:
+        names = list(self._left)[:AT_ONCE]
+        if names:
+            buckets = {bucket for name in names for bucket in self._left[name]}
+            await self._run(LEAVE, self._keys(buckets), names)
+            for name in names:
+                self._left.pop(name, None)
+
+    async def _renew(self, held: Mapping[str, tuple[str, ...]]) -> None:
+        names = list(held)
+        self._unheard.difference_update(names)
+        try:
+            for first in range(0, len(names), AT_ONCE):
+                await self._renew_some({name: held[name] for name in names[first : first + AT_ONCE]})
+        finally:
+            gone = {name: held[name] for name in names if name not in self._held}
+            self._left |= gone  # while it was renewed: whichever Redis heard last holds
+        if gone:
+            await self._tell_all_left()
+
+    async def _renew_some(self, held: Mapping[str, tuple[str, ...]]) -> None:
+        buckets = dict.fromkeys(bucket for one in held.values() for bucket in one)
+        numbers = {bucket: number for number, bucket in enumerate(buckets, start=1)}
+        arguments = [part for name, one in held.items() for bucket in one for part in (name, numbers[bucket])]
+        await self._run(RENEW, self._keys(buckets), [self._place_ms, *arguments])
+
+    def _keys(self, buckets: Iterable[str]) -> list[str]:
+        return [f"{self._prefix}{bucket}" for bucket in buckets]
