@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from starlette.middleware.cors import CORSMiddleware
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Scope
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
+from gateway.access.keys import KeyRecord
 from gateway.api.admin import PREFIX
 from gateway.api.admin_entries import build_own_requests_router
 from gateway.api.admin_wiring import build_admin
@@ -22,6 +23,8 @@ from gateway.api.new_keys import NewKeys
 from gateway.api.public import build_public_router
 from gateway.api.shedding import Load, Shedding
 from gateway.api.stored_responses import build_stored_responses_router
+from gateway.api.token_path import credential_of
+from gateway.api.under_way import UnderWay
 from gateway.api.way_to_web_ui import build_way_to_web_ui
 from gateway.composition.batches import bounds_of
 from gateway.composition.running import Gateway
@@ -63,10 +66,14 @@ def build_app(gateway: Gateway, *, ui_url: str | None = None) -> ASGIApp:
         gateway.metrics.watch("batches_in_flight", "Batches that are worked on.", lambda: batches.batches_under_way)
         gateway.metrics.watch("batch_lines_in_flight", "Lines of them under way.", lambda: batches.lines_under_way)
     gateway.metrics.watch("shed_requests", "Refused because too much was under way.", lambda: load.shed)
+
+    def key_of(scope: Scope) -> KeyRecord:
+        return keys.authenticate(credential_of(scope["headers"]), now_us())
+
     app: ASGIApp = Shedding(
-        root,
+        UnderWay(root, pipeline.admission, key_of),
         load,
-        build_bound(pipeline.keys, lambda: pipeline.now_us(), longest, batch_bounds.most_file_bytes),
+        build_bound(keys, now_us, longest, batch_bounds.most_file_bytes),
         max_requests=_most_requests(settings.max_requests_in_flight, open_files()),
         max_buffered_bytes=settings.max_buffered_megabytes * MEGABYTE,
     )

@@ -10,6 +10,7 @@ from starlette.types import Receive, Scope, Send
 from backends.protocol import JSON, MEDIA, TRACE_HEADERS, VENDOR_HEADERS, Operation
 from gateway.api.asgi_caller import AsgiCaller, while_connected
 from gateway.api.once import KEY_HEADER, SendSink, as_send, idempotency_key
+from gateway.api.under_way import going_on
 from gateway.api.unpacking import Unpacker
 from gateway.errors import BodyTooLarge, BreakevenError, InvalidRequest
 from gateway.ids import new_request_id
@@ -90,7 +91,7 @@ class TokenPath:
             work = (
                 self._pipeline.answer(asked, caller)
                 if key is None
-                else self._serve_once(key, asked, caller, send, path=scope["path"])
+                else self._serve_once(key, asked, caller, send, scope)
             )
             await while_connected(work, caller, scope, receive)
         except _Gone:
@@ -118,18 +119,19 @@ class TokenPath:
     def _error(self, error: BreakevenError, request_id: str) -> bytes:
         return body_of(error)
 
-    async def _serve_once(self, key: str, asked: Incoming, caller: AsgiCaller, send: Send, *, path: str) -> None:
+    async def _serve_once(self, key: str, asked: Incoming, caller: AsgiCaller, send: Send, scope: Scope) -> None:
         """Run the pipeline for whoever asks first with this key; `caller` is one of those who wait for it."""
 
         async def serve(shared: Sink) -> bool:
             leader = self._caller(as_send(shared))
             try:
-                await self._pipeline.answer(asked, leader)
+                with going_on(scope):
+                    await self._pipeline.answer(asked, leader)
                 return leader.is_whole
             finally:
                 leader.close()
 
-        content = (path.encode(), asked.body, ",".join(asked.tags).encode(), vendor_text(asked.headers))
+        content = (scope["path"].encode(), asked.body, ",".join(asked.tags).encode(), vendor_text(asked.headers))
         sink = SendSink(send)
         try:
             await self._idempotency.answer(key, asked.credential, content, serve, sink)

@@ -16,6 +16,7 @@ from gateway.config.settings import Settings
 from gateway.errors import BreakevenError
 from gateway.openai_errors import body_of, messages_body_of, status_of
 from gateway.pipeline import Pipeline
+from gateway.request.run import Caller, Incoming
 
 MEGABYTE = 1 << 20
 
@@ -60,7 +61,11 @@ def open_batches(
         require_model_access(key)
         return key
 
-    asking = Asking(pipeline.answer, key_of, _refusal, asyncio.Semaphore(bounds.at_once), sleep)
+    async def answer(incoming: Incoming, caller: Caller, key: KeyRecord) -> None:
+        async with pipeline.admission.staying(key.id, team=key.team):
+            await pipeline.answer(incoming, caller, key)
+
+    asking = Asking(answer, key_of, _refusal, asyncio.Semaphore(bounds.at_once), sleep)
     waiting = Waiting(
         pipeline.decide,
         lambda: pipeline.snapshot,

@@ -42,6 +42,7 @@ from gateway.ledger.journal import Journal
 from gateway.ledger.remote_sink import RemoteSink
 from gateway.ledger.shipper import Shipper
 from gateway.limits.budget_keeper import BudgetKeeper, carry_unshipped
+from gateway.limits.counters import RENEW_SECONDS
 from gateway.notices.watch import BudgetNotices
 from gateway.pipeline import Pipeline
 from gateway.process.change_watch import ChangeWatch
@@ -234,6 +235,7 @@ class Gateway:
             Chore("retention", RETENTION_SECONDS, self.forget),
             Chore("feedback", FEEDBACK_SECONDS, self.classifier_watch.look),
             Chore("evidence", FEEDBACK_SECONDS, self.implied.flush),
+            Chore("places of requests", RENEW_SECONDS, self.sharing.counters.renew),
             Chore("overlaps of secrets", OVERLAPS_SECONDS, Overlaps(self.key_ring, self.stores.secrets).look),
             Chore("rules' traffic", RULES_SECONDS, self.rule_watch.look),
             Chore("forgetting kept responses", KEPT_SECONDS, self.kept.forget),

@@ -18,6 +18,7 @@ class RateSettings(_Strict):
 
     requests_per_minute: int | None = Field(default=None, ge=1)
     tokens_per_minute: int | None = Field(default=None, ge=1)
+    max_parallel_requests: int | None = Field(default=None, ge=1)
 
 
 class LimitSettings(_Strict):
@@ -37,4 +38,4 @@ def shared_limits(limits: LimitSettings, tiers: dict[str, list[str]]) -> SharedL
 
 
 def _rates(one: RateSettings) -> Rates:
-    return Rates(one.requests_per_minute, one.tokens_per_minute)
+    return Rates(one.requests_per_minute, one.tokens_per_minute, one.max_parallel_requests)

@@ -1,4 +1,4 @@
-"""What a key may still do: rates, strict budgets and tier quotas. Policy only: counting is its Counters' business.
+"""What a key may still do: rates, requests at once, strict budgets and tier quotas. Policy only: Counters count.
 
 Money is reserved before it is spent and what was not needed is given back, so that requests running side by side, here
 and in other workers, cannot together spend more than the budget: a whole answer reserves its upper bound; a stream
@@ -8,17 +8,20 @@ is left. Nobody is refused because of money that is only held: a request waits a
 A charge belongs to the window of its admission.
 """
 
-from collections.abc import Iterable, Mapping
+import secrets
+from collections.abc import AsyncGenerator, Iterable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 import msgspec
 
 from gateway.errors import BudgetExhausted, ModelLimited, Overloaded, RateLimitExceeded
 from gateway.ledger.entry import Entry
-from gateway.limits.counters import CountersDown, Grant, Rate, budget_account, quota_account
+from gateway.limits.counters import CountersDown, Grant, Places, Rate, budget_account, quota_account
 from gateway.limits.purse import Purse
 from gateway.limits.rate_headers import NO_HEADERS, rate_headers, shortage_headers
-from gateway.limits.texts import budget_spent, price_unknown, quota_used_up, slower
+from gateway.limits.stay import Stay
+from gateway.limits.texts import budget_spent, fewer_at_once, price_unknown, quota_used_up, slower
 from gateway.limits.treasury import Treasury
 from gateway.limits.values import (
     NO_RATES,
@@ -41,16 +44,19 @@ WAIT_SECONDS = 10.0
 """For money that requests under way hold and may give back."""
 EXTEND_SECONDS = 1.0
 RETRY_SECONDS = 2.0
+PLACE_RETRY_SECONDS = 1.0
+"""Nobody knows when a request under way will end."""
 
 
 class _Hold(msgspec.Struct):
     """Of one request: the same `amount` in each of its budgets' `purses`. `quota` is the purse of its tier,
-    `quota_models` the models that are charged to it."""
+    `quota_models` the models that are charged to it, `stay` its place among those of its model."""
 
     purses: list[Purse] = []
     amount: int = 0
     quota: Purse | None = None
     quota_models: frozenset[str] = frozenset()
+    stay: Stay | None = None
     cost: int = 0
     counts: bool = False
     is_sent: bool = False
@@ -70,10 +76,47 @@ class Admission:
     wait_seconds: float = WAIT_SECONDS
     _holds: dict[str, _Hold] = field(default_factory=dict[str, _Hold])
     _settled: dict[str, _Hold] = field(default_factory=dict[str, _Hold])
+    _seen_limits: Mapping[str, Limits] | None = None
+    _counts_stays: bool = False
 
     def has_budget(self, key_id: str, *, team: str | None = None, project: str | None = None) -> bool:
         """Whether money is counted at all for this key, its team, its project or everybody."""
         return bool(self._budgets(key_id, team, project))
+
+    @property
+    def counts_stays(self) -> bool:
+        """Whether any key's or team's requests under way are counted: else nobody need be asked who they are for it."""
+        if self._seen_limits is not self.limits:
+            self._seen_limits = self.limits
+            bounded = (*self.limits.values(), *self.shared.teams.values())
+            self._counts_stays = any(one.max_parallel_requests is not None for one in bounded)
+        return self._counts_stays
+
+    async def enter(self, key_id: str, *, team: str | None = None) -> Stay | None:
+        """Begin to count a request among those that the key and its team have under way; None: nobody counts them.
+
+        Raises RateLimitExceeded.
+        """
+        bounds = [(f"key:{key_id}", self.limits.get(key_id, UNLIMITED).max_parallel_requests)]
+        if team is not None:
+            bounds.append((f"team:{team}", self.shared.teams.get(team, NO_RATES).max_parallel_requests))
+        places = [Places(bucket, most) for bucket, most in bounds if most is not None]
+        if not places:
+            return None
+        name, counters = secrets.token_hex(8), self.treasury.counters
+        if full := await counters.enter(name, places):
+            raise RateLimitExceeded(fewer_at_once(full), retry_after_seconds=PLACE_RETRY_SECONDS)
+        return Stay(name, counters)
+
+    @asynccontextmanager
+    async def staying(self, key_id: str, *, team: str | None = None) -> AsyncGenerator[None]:
+        """Counted as long as it lasts. Raises RateLimitExceeded before it begins."""
+        stay = await self.enter(key_id, team=team)
+        try:
+            yield
+        finally:
+            if stay is not None:
+                stay.let_go()
 
     async def admit(self, key_id: str, *, team: str | None = None, tokens: int) -> Mapping[str, str]:
         """Take a request and its input tokens from the key's and the team's rates. Raises RateLimitExceeded.
@@ -84,8 +127,9 @@ class Admission:
         team_rates = self.shared.teams.get(team, NO_RATES) if team is not None else NO_RATES
         if limits.requests_per_minute is None and limits.tokens_per_minute is None and team_rates == NO_RATES:
             return NO_HEADERS
-        key_rates = Rates(limits.requests_per_minute, limits.tokens_per_minute)
-        rates = [*_rates(f"key:{key_id}", key_rates, tokens), *_rates(f"team:{team}", team_rates, tokens)]
+        rates = [*_rates(f"key:{key_id}", limits, tokens), *_rates(f"team:{team}", team_rates, tokens)]
+        if not rates:
+            return NO_HEADERS
         left: list[float] = []
         if shortage := await self.treasury.counters.take(rates, left):
             refusal = RateLimitExceeded(
@@ -126,12 +170,13 @@ class Admission:
             return
         hold = _Hold()
         try:
+            await self._take_place(hold, request_id, model)
             await self._take_model(hold, key_id, model, tokens, now_us)
             await self._take_money(hold, budgets, amount_pico_usd, now_us)
         except BaseException:
             self._release(hold)
             raise
-        if hold.purses or hold.quota is not None:
+        if hold.purses or hold.quota is not None or hold.stay is not None:
             self._holds[request_id] = hold
 
     def extend(self, request_id: str, to_pico_usd: int | None) -> bool:
@@ -177,6 +222,8 @@ class Admission:
         if hold.quota is not None:
             hold.counts = model in hold.quota_models
             hold.quota.settle(1, int(hold.counts))
+        if hold.stay is not None:
+            hold.stay.let_go()
         self._settled[request_id] = hold
 
     def carry(self, entry: Entry) -> None:
@@ -220,9 +267,18 @@ class Admission:
             if hold.quota is not None:
                 hold.quota.shipped(int(hold.counts))
 
+    async def _take_place(self, hold: _Hold, request_id: str, model: str) -> None:
+        most = self.shared.models.get(model, NO_RATES).max_parallel_requests
+        if most is None:
+            return
+        counters = self.treasury.counters
+        if full := await counters.enter(request_id, [Places(f"model:{model}", most)]):
+            raise ModelLimited(fewer_at_once(full), models=frozenset({model}), retry_after_seconds=PLACE_RETRY_SECONDS)
+        hold.stay = Stay(request_id, counters)
+
     async def _take_model(self, hold: _Hold, key_id: str, model: str, tokens: int, now_us: int) -> None:
-        rates = self.shared.models.get(model)
-        if rates and (shortage := await self.treasury.counters.take(list(_rates(f"model:{model}", rates, tokens)))):
+        rates = list(_rates(f"model:{model}", self.shared.models.get(model, NO_RATES), tokens))
+        if rates and (shortage := await self.treasury.counters.take(rates)):
             raise ModelLimited(
                 slower(shortage.rate, shortage.wait_seconds),
                 models=frozenset({model}),
@@ -311,9 +367,11 @@ class Admission:
             purse.settle(hold.amount, 0)
         if hold.quota is not None:
             hold.quota.settle(1, 0)
+        if hold.stay is not None:
+            hold.stay.let_go()
 
 
-def _rates(whose: str, rates: Rates, tokens: int) -> Iterable[Rate]:
+def _rates(whose: str, rates: Rates | Limits, tokens: int) -> Iterable[Rate]:
     if rates.requests_per_minute is not None:
         yield Rate(f"{whose}:requests", 1, rates.requests_per_minute)
     if rates.tokens_per_minute is not None:

@@ -1,6 +1,6 @@
 """What a caller is told when a limit refuses a request: which one, how much of it is left, what to do. Pure."""
 
-from gateway.limits.counters import Rate
+from gateway.limits.counters import Places, Rate
 from gateway.limits.values import StrictBudget, TierQuota
 from gateway.money import format_usd
 
@@ -13,6 +13,17 @@ def slower(rate: Rate, wait_seconds: float) -> str:
     name, _, what = rest.rpartition(":")
     who = "This key" if kind == "key" else f"The {kind} {name!r}"
     return f"{who} may use {rate.per_minute:,} {what} a minute; try again in {wait_seconds:.1f} s."
+
+
+def fewer_at_once(places: Places) -> str:
+    """As many requests are under way as may be."""
+    kind, _, name = places.bucket.partition(":")
+    who = "This key" if kind == "key" else f"The {kind} {name!r}"
+    noun = "request" if places.most == 1 else "requests"
+    return (
+        f"{who} may have {places.most:,} {noun} under way at once (max_parallel_requests), and has. Try again when one "
+        "of them has ended, send fewer at once, or have the limit raised."
+    )
 
 
 def quota_used_up(tier: str, quota: TierQuota) -> str:

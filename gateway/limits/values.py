@@ -27,6 +27,7 @@ class Rates(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     requests_per_minute: int | None = None
     tokens_per_minute: int | None = None
+    max_parallel_requests: int | None = None
 
 
 class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -34,6 +35,7 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     requests_per_minute: int | None = None
     tokens_per_minute: int | None = None
+    max_parallel_requests: int | None = None
     budget_usd: str | None = None
     budget_window: WindowName = "month"
     tier_quotas: dict[str, TierQuota] = {}

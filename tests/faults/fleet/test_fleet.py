@@ -27,6 +27,8 @@ pytestmark = [pytest.mark.faults, pytest.mark.integration]
 FRESH = 8
 """Connections to each replica when all its workers are meant: one in 128 times they all go to the same one."""
 PARALLEL = 1000
+STREAM_SECONDS = 0.3
+"""What a stream of the provider lasts at least."""
 WORKERS = 4
 AFRESH = httpx.Limits(max_keepalive_connections=0)
 
@@ -209,6 +211,47 @@ async def test_a_teams_rate_is_one_for_all_workers(fleet: Fleet) -> None:
     assert 30 <= admitted <= 30 + refilled + 1, f"{admitted} of {len(answers)}, {refilled:.1f} refilled"
     refused = next(got for got in answers if got.status == 429)
     assert "The team 'red' may use 30 requests a minute" in refused.body.decode()
+
+
+async def test_requests_at_once_are_counted_over_all_workers(fleet: Fleet) -> None:
+    most = 6
+    _, key = fleet.new_key("many-at-once", max_parallel_requests=most)
+    await until_known(fleet, key)
+    began = time.monotonic()
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0, force_close=True)) as session:
+        asked = (chat(session, fleet.urls[number % 2], key, stream=True) for number in range(60))
+        answers = await asyncio.gather(*asked)
+    rounds = 1 + int((time.monotonic() - began) / STREAM_SECONDS)
+    served = sum(got.status == 200 for got in answers)
+    assert {got.status for got in answers} == {200, 429}
+    assert most <= served <= most * rounds, f"{served} in {rounds} rounds"
+    refused = next(got for got in answers if got.status == 429)
+    assert refused.headers["retry-after"] == "1"
+    assert f"This key may have {most} requests under way at once" in refused.body.decode()
+
+
+async def test_who_asks_again_after_an_answer_finds_a_place_and_a_killed_worker_keeps_none(fleet: Fleet) -> None:
+    _, key = fleet.new_key("as-many-callers", max_parallel_requests=8)
+    await until_known(fleet, key)
+    load = Load(fleet.urls, key, callers=8)
+    running = asyncio.create_task(load.run())
+    await _until_answered(load, 200)
+    # A machine that stands still for as long as an answer's end waits for Redis may let one come too early.
+    assert len(load.refused) <= 4, "somebody's place was free only after they had heard their answer"
+    for victim in fleet.one.worker_processes():
+        victim.kill()
+    await _until_answered(load, 100)
+    load.stop()
+    await running
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0, force_close=True)) as session:
+        while True:
+            answers = await asyncio.gather(*(chat(session, fleet.two.url, key, stream=True) for _ in range(8)))
+            if {got.status for got in answers} == {200}:
+                break
+            assert time.monotonic() < deadline, "places are held by the dead"
+            await asyncio.sleep(1.0)
+    until(lambda: len(fleet.one.worker_processes()) == 2, "no new workers")
 
 
 @pytest.mark.usefixtures("one_month")

@@ -97,7 +97,15 @@ async def test_a_limit_of_null_is_none_and_documented_so() -> None:
 
 @pytest.mark.parametrize(
     "limits",
-    [{"budget": "5"}, {"budget_usd": "much"}, {"budget_usd": "-1"}, {"requests_per_minute": 0}, {"budget_usd": 5}],
+    [
+        {"budget": "5"},
+        {"budget_usd": "much"},
+        {"budget_usd": "-1"},
+        {"requests_per_minute": 0},
+        {"max_parallel_requests": 0},
+        {"max_parallel_requests": "many"},
+        {"budget_usd": 5},
+    ],
 )
 async def test_limits_that_mean_nothing_are_refused_in_words(limits: dict[str, Any]) -> None:
     rig = await AdminRig().start()

@@ -123,11 +123,12 @@ def test_more_than_one_worker_without_redis_is_refused_with_the_reason(home: Hom
 def test_limits_of_teams_and_models_and_tiers(home: Home) -> None:
     add(
         home,
-        "\nlimits: {teams: {red: {requests_per_minute: 6}}, models: {m: {tokens_per_minute: 7}}}\ntiers: {t: [m]}\n",
+        "\nlimits: {teams: {red: {requests_per_minute: 6, max_parallel_requests: 3}},"
+        " models: {m: {tokens_per_minute: 7}, n: {max_parallel_requests: 2}}}\ntiers: {t: [m]}\n",
     )
     shared = load_deployment(home, environ={}).shared_limits
-    assert shared.teams == {"red": LimitRates(requests_per_minute=6)}
-    assert shared.models == {"m": LimitRates(tokens_per_minute=7)}
+    assert shared.teams == {"red": LimitRates(requests_per_minute=6, max_parallel_requests=3)}
+    assert shared.models == {"m": LimitRates(tokens_per_minute=7), "n": LimitRates(max_parallel_requests=2)}
     assert shared.tiers == {"t": frozenset({"m"})}
 
 

@@ -1,5 +1,6 @@
 """Limits of models and tiers on the whole path: nothing that a prompt does can buy more of a tier."""
 
+import asyncio
 import json
 from typing import Any
 
@@ -64,6 +65,36 @@ async def test_failing_models_do_not_lead_into_the_tier() -> None:
     with pytest.raises(UpstreamFailed):
         await rig.ask()
     assert not rig.two.calls
+
+
+@pytest.mark.parametrize("is_stream", [False, True])
+async def test_a_model_with_as_many_under_way_as_it_may_leaves_the_request_to_another(is_stream: bool) -> None:
+    go = asyncio.Event()
+    rig = rig_with(Admission(shared=SharedLimits(models={"b": Rates(max_parallel_requests=1)})))
+
+    async def pause(seconds: float) -> None:
+        await go.wait()
+
+    rig.two._sleep = pause  # pyright: ignore[reportPrivateUsage]
+    first = asyncio.create_task(rig.ask(stream=is_stream))
+    while not rig.two.calls:
+        await asyncio.sleep(0)
+    assert (await rig.ask()).headers["x-breakeven-model"] == "a"
+    with pytest.raises(ModelLimited, match="The model 'b' may have 1 request under way at once"):
+        await rig.ask(model="b")
+    assert len(rig.ledger.entries) == 1, "what was refused is in no books"
+    go.set()
+    assert (await first).headers["x-breakeven-model"] == "b"
+    assert (await rig.ask()).headers["x-breakeven-model"] == "b", "its place is free again"
+
+
+@pytest.mark.parametrize("rates", [Rates(1, None, 1), Rates(None, 1, 1)])
+async def test_a_request_that_finds_the_rate_used_up_keeps_no_place(rates: Rates) -> None:
+    rig = rig_with(Admission(shared=SharedLimits(models={"b": rates})))
+    models = [(await rig.ask()).headers["x-breakeven-model"] for _ in range(3)]
+    assert models == ["b", "a", "a"]
+    rig.pipeline.admission.shared = SharedLimits(models={"b": Rates(max_parallel_requests=1)})
+    assert (await rig.ask()).headers["x-breakeven-model"] == "b"
 
 
 async def test_a_request_that_no_other_model_may_serve_is_told_of_the_limit() -> None:
