@@ -14,6 +14,8 @@ from dashboards.typed_amounts import typed_usd
 TEXT = "dense outlined maxlength=64"
 QUOTA = "How many requests of a day, month or in total the models of a tier may answer; breakeven.yaml names the tiers."
 
+AT_ONCE = "How many it may have under way at the same time, streams included for as long as they are open."
+
 
 @dataclass(frozen=True, slots=True)
 class KeyFields:
@@ -29,6 +31,7 @@ class KeyFields:
     window: ui.select
     requests: ui.number
     tokens: ui.number
+    at_once: ui.number
     quotas: ui.input
 
     @classmethod
@@ -46,6 +49,7 @@ class KeyFields:
             ui.select(WINDOWS, value="month", label="Budget is for").props("dense outlined"),
             ui.number("Requests a minute", min=1, precision=0).props("dense outlined"),
             ui.number("Input tokens a minute", min=1, precision=0).props("dense outlined"),
+            ui.number("Requests at once", min=1, precision=0).props("dense outlined").tooltip(AT_ONCE),
             ui.input("Tier quotas", placeholder="premium=100/day")
             .props("dense outlined maxlength=400 stack-label")
             .tooltip(QUOTA),
@@ -68,6 +72,7 @@ class KeyFields:
         self.window.set_value(limits.get("budget_window", "month"))
         self.requests.set_value(limits.get("requests_per_minute"))
         self.tokens.set_value(limits.get("tokens_per_minute"))
+        self.at_once.set_value(limits.get("max_parallel_requests"))
         self.quotas.set_value(key_form.quotas_text(limits.get("tier_quotas", {})))
 
     def read(self) -> dict[str, Any]:
@@ -86,7 +91,12 @@ class KeyFields:
         found: dict[str, Any] = {}
         if budget := typed_usd(self.budget.value):
             found |= {"budget_usd": budget, "budget_window": self.window.value}
-        for name, value in (("requests_per_minute", self.requests.value), ("tokens_per_minute", self.tokens.value)):
+        numbers = {
+            "requests_per_minute": self.requests.value,
+            "tokens_per_minute": self.tokens.value,
+            "max_parallel_requests": self.at_once.value,
+        }
+        for name, value in numbers.items():
             if value is not None:
                 found[name] = int(value)
         if quotas := key_form.quotas(self.quotas.value):

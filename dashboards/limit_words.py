@@ -15,6 +15,8 @@ def limits_text(limits: dict[str, Any]) -> str:
     for name, unit in (("requests_per_minute", "requests / min"), ("tokens_per_minute", "tokens / min")):
         if (value := limits.get(name)) is not None:
             parts.append(f"{value:,} {unit}")
+    if (most := limits.get("max_parallel_requests")) is not None:
+        parts.append(f"{most:,} at once")
     for tier, quota in limits.get("tier_quotas", {}).items():
         parts.append(f"{quota['requests']:,} {tier} requests {WINDOWS[quota.get('window', 'day')]}")
     return ", ".join(parts) or "none"

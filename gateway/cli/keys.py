@@ -25,7 +25,7 @@ from gateway.yaml_document import problem_of
 
 app = typer.Typer(help="API keys. A secret is shown once, when it is made.", no_args_is_help=True)
 LABEL: TypeAdapter[str | None] = TypeAdapter(Label | None)
-LIMITS = ("budget_usd", "requests_per_minute", "tokens_per_minute", "tier_quotas")
+LIMITS = ("budget_usd", "requests_per_minute", "tokens_per_minute", "max_parallel_requests", "tier_quotas")
 CLEARED = {
     "team": "team",
     "project": "project",
@@ -35,6 +35,7 @@ CLEARED = {
     "budget": "budget_usd",
     "requests-per-minute": "requests_per_minute",
     "tokens-per-minute": "tokens_per_minute",
+    "max-parallel-requests": "max_parallel_requests",
     "tier-quotas": "tier_quotas",
 }
 """What `--clear` takes away, and the name under which it is stored."""
@@ -54,6 +55,7 @@ def create(
     budget_window: str | None = typer.Option(None, help="day, month (when left out) or total, UTC."),
     requests_per_minute: int | None = typer.Option(None, min=1),
     tokens_per_minute: int | None = typer.Option(None, min=1, help="Input tokens."),
+    max_parallel_requests: int | None = typer.Option(None, min=1, help="How many it may have under way at once."),
     tier_quota: list[str] = typer.Option(
         [], help="TIER=REQUESTS/WINDOW, such as premium=100/day; tiers are named in breakeven.yaml. Repeatable."
     ),
@@ -66,7 +68,8 @@ def create(
     require_team(cast("Role", role), team)
     _require_labels(name, team, project, tag)
     new = NewKey(name, role, team, project, tuple(tag), tuple(model) or None, _end(days), keep_bodies)  # pyright: ignore[reportArgumentType]
-    limits = _with_window(_limits(budget_usd, budget_window, requests_per_minute, tokens_per_minute, tier_quota))
+    asked = (requests_per_minute, tokens_per_minute, max_parallel_requests)
+    limits = _with_window(_limits(budget_usd, budget_window, asked, tier_quota))
     listed, secret = asyncio.run(_create(new, limits))
     if as_json:
         print(json.dumps({"id": listed.record.id, "key": secret}))
@@ -87,6 +90,7 @@ def change(
     budget_window: str | None = typer.Option(None, help="day, month or total (UTC); as it was when left out."),
     requests_per_minute: int | None = typer.Option(None, min=1),
     tokens_per_minute: int | None = typer.Option(None, min=1, help="Input tokens."),
+    max_parallel_requests: int | None = typer.Option(None, min=1, help="How many it may have under way at once."),
     tier_quota: list[str] = typer.Option([], help="TIER=REQUESTS/WINDOW, all of them; repeatable."),
     clear: list[str] = typer.Option([], help=CLEAR_HELP),
 ) -> None:
@@ -103,7 +107,8 @@ def change(
         "expires_at_us": _end(days),
     }
     given = {name: value for name, value in given.items() if value is not None}
-    limits = _limits(budget_usd, budget_window, requests_per_minute, tokens_per_minute, tier_quota)
+    asked = (requests_per_minute, tokens_per_minute, max_parallel_requests)
+    limits = _limits(budget_usd, budget_window, asked, tier_quota)
     for one in clear:
         column = CLEARED[one]
         if column in LIMITS and column not in limits:
@@ -134,16 +139,20 @@ def _end(days: float | None) -> int | None:
 def _limits(
     budget_usd: str | None,
     budget_window: str | None,
-    requests_per_minute: int | None,
-    tokens_per_minute: int | None,
+    asked: tuple[int | None, int | None, int | None],
     tier_quota: Sequence[str],
 ) -> dict[str, Any]:
-    """Those that were given, as they are stored. Raises BadParameter."""
+    """Those that were given, as they are stored; `asked` are requests and tokens a minute, and requests at once.
+
+    Raises BadParameter.
+    """
+    requests_per_minute, tokens_per_minute, max_parallel_requests = asked
     given = {
         "budget_usd": budget_usd,
         "budget_window": budget_window,
         "requests_per_minute": requests_per_minute,
         "tokens_per_minute": tokens_per_minute,
+        "max_parallel_requests": max_parallel_requests,
         "tier_quotas": dict(_quota(text) for text in tier_quota) or None,
     }
     limits = {name: value for name, value in given.items() if value is not None}

@@ -334,8 +334,11 @@ def test_a_limit_set_meanwhile_stays_when_another_is_changed(browser: webdriver.
         patient(browser).until(lambda one: _editor(one, "Budget, $").get_attribute("value") == "40")
         running.put(path, limits={**key["limits"], "budget_usd": "7"})
         _editor(browser, "Input tokens a minute").send_keys("90000" + Keys.TAB)
+        _editor(browser, "Requests at once").send_keys("25" + Keys.TAB)
         button(browser, "Save").click()
-        see(browser, "$7.00 a month, 600 requests / min, 90,000 tokens / min")
+        see(browser, "$7.00 a month, 600 requests / min, 90,000 tokens / min, 25 at once")
+        go(browser, running, f"/keys?change={key['id']}")
+        patient(browser).until(lambda one: _editor(one, "Requests at once").get_attribute("value") == "25")
     finally:
         running.put(path, limits=key["limits"])
 

@@ -45,6 +45,7 @@ def test_a_form_outlives_the_session_and_is_sent_only_by_who_presses_again(
     field(browser, "Name").send_keys("typed before")
     field(browser, "Budget, $").send_keys("12.50")
     field(browser, "Requests a minute").send_keys("77")
+    field(browser, "Requests at once").send_keys("8")
     choose(browser, "Role", "lead: reads")
     end_session(browser, running.ui)
     button(browser, "Create").click()
@@ -57,7 +58,11 @@ def test_a_form_outlives_the_session_and_is_sent_only_by_who_presses_again(
     button(browser, "Create").click()
     see(browser, "typed before may start now")
     [key] = running.ask("/admin/v1/keys?find=typed+before")["keys"]
-    assert (key["role"], key["limits"]["requests_per_minute"]) == ("lead", 77)
+    assert (key["role"], key["limits"]["requests_per_minute"], key["limits"]["max_parallel_requests"]) == (
+        "lead",
+        77,
+        8,
+    )
     end_session(browser, running.ui)
     sign_in_again(browser, running.ui, "/ui/keys", running)
     see(browser, "typed before")

@@ -7,6 +7,7 @@ import pytest
 from dashboards.audit_text import change_text
 
 BUDGET = {"before_usd": None, "after_usd": "5.610000000000", "stopped_before": None, "stops": False}
+AT_ONCE = {"requests_per_minute": 9, "max_parallel_requests": 4}
 KEY = {"role": "app", "team": "red", "project": None, "limits": json.dumps({"budget_usd": "1"})}
 
 
@@ -26,6 +27,11 @@ KEY = {"role": "app", "team": "red", "project": None, "limits": json.dumps({"bud
             "key.change",
             json.dumps({"before": {"limits": {}}, "after": {"limits": {"requests_per_minute": 9}}}),
             "none → 9 requests / min",
+        ),
+        (
+            "key.change",
+            json.dumps({"before": {"limits": {"requests_per_minute": 9}}, "after": {"limits": AT_ONCE}}),
+            "9 requests / min → 9 requests / min, 4 at once",
         ),
         (
             "key.change",

@@ -60,6 +60,7 @@ def test_what_is_named_changes_and_the_rest_stays() -> None:
         (("--budget-usd", "10"), {"budget_usd": "10", "budget_window": "day"}),
         (("--budget-window", "total"), {"budget_usd": "5", "budget_window": "total"}),
         (("--requests-per-minute", "9"), {"budget_usd": "5", "budget_window": "day", "requests_per_minute": 9}),
+        (("--max-parallel-requests", "4"), {"budget_usd": "5", "budget_window": "day", "max_parallel_requests": 4}),
     ],
 )
 def test_a_budget_keeps_its_window_and_a_window_its_budget(words: tuple[str, ...], limits: dict[str, Any]) -> None:
@@ -88,8 +89,9 @@ def test_a_model_that_there_is_not_is_told_and_may_come_later() -> None:
 
 def test_what_is_cleared_is_gone() -> None:
     options = ("--team", "red", "--tag", "a", "--model", "m", "--days", "3", "--budget-usd", "5")
-    key = make(*options, "--requests-per-minute", "9")
-    run("change", key, *(word for one in ("team", "tags", "models", "end", "budget") for word in ("--clear", one)))
+    key = make(*options, "--requests-per-minute", "9", "--max-parallel-requests", "4")
+    cleared = ("team", "tags", "models", "end", "budget", "max-parallel-requests")
+    run("change", key, *(word for one in cleared for word in ("--clear", one)))
     row = listed()
     assert [row[name] for name in ("team", "tags", "allowed_models", "expires")] == [None, [], None, None]
     assert row["limits"] == {"requests_per_minute": 9}
