@@ -44,7 +44,7 @@ def open_kept_answers(url: str | None, settings: KeptAnswerSettings, turns_file:
     seconds, most = settings.idempotency_hours * HOUR_SECONDS, settings.memory_megabytes << 20
     if url is None:
         turn_seconds = HOUR_SECONDS * (HOURS_HERE if settings.response_hours is None else settings.response_hours)
-        disk = _open_on_disk(turns_file, settings.disk_megabytes << 20, turn_seconds)
+        disk = _open_on_disk(turns_file, settings, turn_seconds)
         return KeptAnswers(
             MemoryIdempotency(seconds=seconds, max_bytes=most),
             MemoryResponses(max_bytes=most),
@@ -72,12 +72,15 @@ def open_kept_answers(url: str | None, settings: KeptAnswerSettings, turns_file:
     )
 
 
-def _open_on_disk(file: Path, most_bytes: int, seconds: float) -> DiskTurns | None:
+def _open_on_disk(file: Path, settings: KeptAnswerSettings, seconds: float) -> DiskTurns | None:
     """None where they are not to be there, and then no earlier ones stay; or where it cannot be, which is logged."""
-    if not (most_bytes and seconds):
+    if not (settings.disk_megabytes and seconds):
         _remove(file)
         return None
-    turns = DiskTurns(TurnFile(file, max_bytes=most_bytes, longest_seconds=seconds))
+    turns = DiskTurns(
+        TurnFile(file, max_bytes=settings.disk_megabytes << 20, longest_seconds=seconds),
+        memory_bytes=settings.memory_megabytes << 20,
+    )
     try:
         turns.open()
     except StoreDown as error:

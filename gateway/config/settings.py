@@ -208,9 +208,9 @@ class RetentionSettings(Strict):
 
 class KeptAnswerSettings(Strict):
     """Answers under idempotency keys, in the response cache, and of models without a Responses API, for those who go
-    on from them. Without Redis the worker keeps its own: the first two each in so much memory, and the last in a file
-    of so much, or in as much memory where that is 0. `response_hours` is unless given a day there, and 0 (none) in
-    Redis, which has to be one that may drop them when it is full."""
+    on from them. Without Redis the worker keeps its own, each of the three in so much memory; the last in a file of
+    `disk_megabytes` too, unless that is 0. `response_hours` is unless given a day there, and 0 (none) in Redis, which
+    has to be one that may drop them when it is full."""
 
     memory_megabytes: int = Field(default=64, ge=1)
     disk_megabytes: int = Field(default=512, ge=0)

@@ -21,13 +21,14 @@ NAME = "f" * 64
 LARGE = 100_000
 
 
-@pytest.fixture(params=["memory", "disk", "redis"])
+@pytest.fixture(params=["memory", "disk", "disk without memory", "redis"])
 async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[TurnStore]:
     if request.param == "memory":
         yield MemoryTurns()
         return
-    if request.param == "disk":
-        disk = DiskTurns(TurnFile(tmp_path / "turns.db", max_bytes=1 << 20, longest_seconds=60), patience_seconds=60)
+    if request.param.startswith("disk"):
+        file = TurnFile(tmp_path / "turns.db", max_bytes=1 << 20, longest_seconds=60)
+        disk = DiskTurns(file, memory_bytes=(1 << 20) * (request.param == "disk"), patience_seconds=60)
         yield disk
         await disk.aclose()
         return
@@ -49,7 +50,7 @@ async def clocked(request: pytest.FixtureRequest, clock: HandClock, tmp_path: Pa
         return
     # The file has about 40 KB for its tables, and spares as much where another turn comes.
     file = TurnFile(tmp_path / "turns.db", max_bytes=4 * LARGE, longest_seconds=60, now=clock, unstepped=clock)
-    disk = DiskTurns(file, patience_seconds=60)
+    disk = DiskTurns(file, memory_bytes=0, patience_seconds=60)
     yield disk
     await disk.aclose()
 

@@ -1,14 +1,20 @@
-"""Kept responses of one process on the disk, which outlive it: one thread asks the file, and the event loop goes on."""
+"""Kept responses of one process on the disk, which outlive it: one thread asks the file, and the event loop goes on.
+
+The last ones stay in memory too: a long conversation is read turn by turn, and each would wait for that thread.
+"""
 
 import asyncio
 import logging
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from gateway.errors import StoreDown
-from gateway.storage.turns.turn_file import TurnFile
+from gateway.kept_answers.expiring import Expiring
+from gateway.kept_answers.memory_turns import OVERHEAD_BYTES
+from gateway.storage.turns.turn_file import RENEWED_SHARE, TurnFile
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -19,19 +25,32 @@ CHORE_SECONDS: Final = 20.0
 """How long nobody's answer waits for what is done beside them."""
 
 
+@dataclass(slots=True)
+class _Recent:
+    value: bytes
+    renewed_at: float
+    """In the file."""
+
+    @property
+    def size(self) -> int:
+        return OVERHEAD_BYTES + len(self.value)
+
+
 class DiskTurns:
-    """See TurnStore."""
+    """See TurnStore. Nobody else may write to the file."""
 
     def __init__(
         self,
         file: TurnFile,
         *,
+        memory_bytes: int = 64 << 20,
         patience_seconds: float = PATIENCE_SECONDS,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._file = file
         self._patience_seconds = patience_seconds
         self._monotonic = monotonic
+        self._recent: Expiring[_Recent] = Expiring(lambda one: one.size, max_bytes=memory_bytes, monotonic=monotonic)
         self._thread = ThreadPoolExecutor(1, "kept-responses")
         self._busy_since: float | None = None
         self._is_tidying = False
@@ -46,16 +65,28 @@ class DiskTurns:
             raise
 
     async def get(self, name: str, seconds: float) -> bytes | None:
+        recent = self._recent.get(name, renewed_seconds=seconds)
+        if recent is not None:
+            self._renew_later(name, recent, seconds)
+            return recent.value
         found = await self._ask(lambda: self._file.get(name, seconds))
+        if found is not None:
+            self._recent.put(name, _Recent(found, self._monotonic()), seconds)
         self._tidy_later()
         return found
 
     async def put(self, name: str, value: bytes, seconds: float) -> None:
+        self._recent.drop(name)
         await self._ask(lambda: self._file.put(name, value, seconds))
+        self._recent.put(name, _Recent(value, self._monotonic()), seconds)
         self._tidy_later()
 
     async def delete(self, name: str) -> bool:
-        return await self._ask(lambda: self._file.delete(name))
+        self._recent.drop(name)
+        try:
+            return await self._ask(lambda: self._file.delete(name))
+        finally:
+            self._recent.drop(name)  # whoever read it in the file meanwhile had it put there
 
     async def forget(self) -> None:
         """Whatever is over, piece by piece, so that others are served in between. Raises StoreDown."""
@@ -76,8 +107,7 @@ class DiskTurns:
         patience = self._patience_seconds if seconds is None else seconds
         if self._is_closed:
             raise StoreDown("the gateway is about to end")
-        since = self._busy_since
-        if since is not None and self._monotonic() - since > patience:
+        if self._is_silent(patience):
             raise StoreDown("the disk of the kept responses does not answer")
         try:
             async with asyncio.timeout(patience):
@@ -92,9 +122,29 @@ class DiskTurns:
         finally:
             self._busy_since = None
 
+    def _is_silent(self, patience_seconds: float) -> bool:
+        since = self._busy_since
+        return since is not None and self._monotonic() - since > patience_seconds
+
+    def _renew_later(self, name: str, recent: _Recent, seconds: float) -> None:
+        """In the file, once a little of the time that it has there is gone: nobody waits for that."""
+        now = self._monotonic()
+        if self._is_closed or self._is_silent(self._patience_seconds):
+            return
+        if now - recent.renewed_at > seconds * RENEWED_SHARE:
+            recent.renewed_at = now
+            self._thread.submit(self._timed, lambda: self._renew(name, seconds))
+            self._tidy_later()
+
+    def _renew(self, name: str, seconds: float) -> None:
+        try:
+            self._file.renew(name, seconds)
+        except StoreDown as error:
+            log.warning("a kept response was read, and is not kept longer for that: %s", error)
+
     def _tidy_later(self) -> None:
         """After whoever waits for an answer now: it waits for the disk."""
-        if self._file.is_untidy and not self._is_tidying:
+        if self._file.is_untidy and not (self._is_tidying or self._is_closed):
             self._is_tidying = True
             self._thread.submit(self._timed, self._tidy)
 

@@ -75,6 +75,10 @@ class TurnFile:
     def put(self, name: str, value: bytes, seconds: float) -> None:
         self._file.ask(lambda connection: self._put(connection, name, value, seconds))
 
+    def renew(self, name: str, seconds: float) -> None:
+        """As if it were read."""
+        self._file.ask(lambda connection: self._renew(connection, name, self._ms(seconds)))
+
     def delete(self, name: str) -> bool:
         """Its bytes are overwritten when this returns, also those in the write-ahead log."""
         return self._file.ask(lambda connection: self._delete(connection, name))
@@ -99,21 +103,21 @@ class TurnFile:
             checkpoint(connection)
 
     def _get(self, connection: sqlite3.Connection, name: str, seconds: float) -> bytes | None:
-        asked = "SELECT id, until_ms, value FROM turns JOIN sealed USING (id) WHERE name = ?"
+        asked = "SELECT until_ms, value FROM turns JOIN sealed USING (id) WHERE name = ?"
         found = connection.execute(asked, (name,)).fetchone()
-        if found is None or found[1] <= self._ms():
+        if found is None or found[0] <= self._ms():
             return None
         until_ms = self._ms(seconds)
-        if until_ms - found[1] > seconds * 1000 * RENEWED_SHARE:
-            self._renew(connection, found[0], until_ms)
-        return found[2]
+        if until_ms - found[0] > seconds * 1000 * RENEWED_SHARE:
+            try:
+                self._renew(connection, name, until_ms)
+            except sqlite3.OperationalError as error:  # as on a full disk: whoever asked may read it all the same
+                log.warning("a kept response was read, and is not kept longer for that: %s", error)
+        return found[1]
 
-    def _renew(self, connection: sqlite3.Connection, number: int, until_ms: int) -> None:
+    def _renew(self, connection: sqlite3.Connection, name: str, until_ms: int) -> None:
         self._written_pages += SPARE_PAGES
-        try:
-            connection.execute("UPDATE turns SET until_ms = ? WHERE id = ?", (until_ms, number))
-        except sqlite3.OperationalError as error:  # as on a full disk: whoever asked may read it all the same
-            log.warning("a kept response was read, and is not kept longer for that: %s", error)
+        connection.execute("UPDATE turns SET until_ms = ? WHERE name = ?", (until_ms, name))
 
     def _put(self, connection: sqlite3.Connection, name: str, value: bytes, seconds: float) -> None:
         pages = len(value) // self._page_bytes + SPARE_PAGES

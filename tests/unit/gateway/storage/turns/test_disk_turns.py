@@ -10,6 +10,7 @@ import pytest
 from gateway.errors import StoreDown
 from gateway.storage.turns.disk_turns import DiskTurns
 from gateway.storage.turns.turn_file import TurnFile
+from tests.hand_clock import HandClock
 
 
 class Slow(TurnFile):
@@ -28,7 +29,7 @@ class Slow(TurnFile):
 
 async def test_a_disk_that_does_not_answer_is_given_up_and_asked_again_when_it_does(tmp_path: Path) -> None:
     file = Slow(tmp_path / "turns.db")
-    turns = DiskTurns(file, patience_seconds=0.2)
+    turns = DiskTurns(file, memory_bytes=0, patience_seconds=0.2)
     turns.open()
     asking = [asyncio.create_task(turns.get(name, 60)) for name in "abc"]
     for one in asking:
@@ -51,6 +52,52 @@ async def is_kept(turns: DiskTurns, name: str) -> bool:
         return await turns.get(name, 60) == b"turn"
     except StoreDown:
         return False
+
+
+async def test_what_was_read_or_kept_lately_is_read_in_memory_though_the_disk_is_silent(tmp_path: Path) -> None:
+    file = Slow(tmp_path / "turns.db")
+    file.goes_on.set()
+    turns = DiskTurns(file, memory_bytes=1 << 20, patience_seconds=60)
+    await turns.put("a", b"turn", 60)
+    file.goes_on.clear()
+    assert await turns.get("a", 60) == b"turn"
+    await turns.aclose()
+
+    file.goes_on.set()
+    turns = DiskTurns(file, memory_bytes=1 << 20, patience_seconds=60)
+    assert await turns.get("a", 60) == b"turn"
+    file.goes_on.clear()
+    assert await turns.get("a", 60) == b"turn"
+    assert file.asked == ["a"]
+    await turns.aclose()
+
+
+async def test_who_reads_in_memory_gives_time_in_the_file_too(tmp_path: Path) -> None:
+    clock = HandClock()
+    file = TurnFile(tmp_path / "turns.db", max_bytes=1 << 20, longest_seconds=60, now=clock, unstepped=clock)
+    turns = DiskTurns(file, memory_bytes=1 << 20, patience_seconds=60, monotonic=clock)
+    await turns.put("a", b"turn", 60)
+    await turns.put("b", b"turn", 60)
+    clock.now += 50
+    assert await turns.get("a", 60) == b"turn"
+    clock.now += 50
+    await turns.aclose()
+    assert (file.get("a", 60), file.get("b", 60)) == (b"turn", None)
+    file.close()
+
+
+async def test_what_is_deleted_while_somebody_reads_it_is_not_in_memory_after_that(tmp_path: Path) -> None:
+    file = Slow(tmp_path / "turns.db")
+    turns = DiskTurns(file, memory_bytes=1 << 20, patience_seconds=60)
+    file.put("a", b"turn", 60)
+    file.close()
+    reading = asyncio.create_task(turns.get("a", 60))
+    deleting = asyncio.create_task(turns.delete("a"))
+    await asyncio.sleep(0.05)
+    file.goes_on.set()
+    assert (await reading, await deleting) == (b"turn", True)
+    assert await turns.get("a", 60) is None
+    await turns.aclose()
 
 
 async def test_its_log_is_emptied_behind_whoever_made_it_long(tmp_path: Path) -> None:
