@@ -74,6 +74,7 @@ def build_app(gateway: Gateway, *, ui_url: str | None = None) -> ASGIApp:
         UnderWay(root, pipeline.admission, key_of),
         load,
         build_bound(keys, now_us, longest, batch_bounds.most_file_bytes),
+        whose=lambda scope: key_of(scope).id,
         max_requests=_most_requests(settings.max_requests_in_flight, open_files()),
         max_buffered_bytes=settings.max_buffered_megabytes * MEGABYTE,
     )

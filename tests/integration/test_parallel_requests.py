@@ -44,6 +44,7 @@ class Bounded(Service):
             UnderWay(self.app, admission, lambda scope: keys.authenticate(credential_of(scope["headers"]), 0)),
             Load(),
             lambda scope, came: 1 << 20,
+            whose=lambda scope: "key-1",
             max_requests=1000,
             max_buffered_bytes=1 << 30,
             body_seconds=0.05,

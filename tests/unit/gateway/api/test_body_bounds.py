@@ -90,7 +90,12 @@ async def test_a_framework_that_reads_bodies_first_stops_reading_and_says_why(
     application = build_fastapi()
     application.include_router(admin)
     shedding = Shedding(
-        application, Load(), build_bound(ring, lambda: 0, LONGEST, LONGEST), max_requests=9, max_buffered_bytes=9 << 20
+        application,
+        Load(),
+        build_bound(ring, lambda: 0, LONGEST, LONGEST),
+        whose=lambda scope: "key-1",
+        max_requests=9,
+        max_buffered_bytes=9 << 20,
     )
     sent = 0
 

@@ -49,6 +49,7 @@ class Calls:
             UnderWay(root, rig.pipeline.admission, self._key_of),
             self.load,
             lambda scope, came: 1 << 20,
+            whose=lambda scope: "key-1",
             max_requests=10_000,
             max_buffered_bytes=1 << 30,
             body_seconds=0.02,
