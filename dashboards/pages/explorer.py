@@ -6,6 +6,7 @@ from html import escape
 from typing import Any
 
 from dashboards import certainty, charts, display, markup
+from dashboards.earlier import Compared, Earlier, compared, earlier_of, no_longer
 from dashboards.frame import View, chart, html, no_requests, panel
 from dashboards.markup import Cell, Column
 from dashboards.periods import Period, link, time_of
@@ -43,10 +44,9 @@ async def build(view: View) -> None:
     as_of = view.query("as_of")
     html(_form(view, by, then, {**given, "as_of": as_of, "order": order}, await load_suggestions(view)))
     asked = {"as_of": as_of, "costs_alone": True, **given}
-    earlier_period = view.period.before()
     # Of a time no group is in both, but for one that the two share: it is not compared with its own other part.
     is_timed = not set(TIMES).isdisjoint(wanted.split(","))
-    periods = ((view.period, wanted), (earlier_period, "model" if is_timed else wanted))
+    periods = ((view.period, wanted), (view.period.before(), "model" if is_timed else wanted))
     found, before = await asyncio.gather(
         *(view.gateway.get("/admin/v1/reports/costs", by=groups, **asked, **one.bounds()) for one, groups in periods)
     )
@@ -57,8 +57,9 @@ async def build(view: View) -> None:
             else no_requests(view)
         )
         return
-    earlier = {} if is_timed else {tuple(row["group"].values()): display.cost(row) for row in before["rows"]}
-    gone = [] if is_timed else no_longer(found["rows"], before["rows"])
+    earlier = earlier_of(view.period, found["books_begin"])
+    against = compared(before, earlier, is_by_group=not is_timed)
+    gone = no_longer(found["rows"], before["rows"]) if against.groups is not None else []
     key_names = labels({**before["key_names"], **found["key_names"]})
     with panel(f"Spend by {wanted.replace(',', ' and ')}", f"US dollars, {view.period.phrase}{_most(found['rows'])}."):
         said = "Spend by group; the table below has every number"
@@ -75,11 +76,11 @@ async def build(view: View) -> None:
         html(said)
     if found["as_of"]:
         html(f'<div class="be-banner">{escape(_closed(found["as_of"]))}</div>')
-    with panel("Every group", table_note(view, found["by"], earlier_period, len(gone))):
+    with panel("Every group", table_note(view, found["by"], earlier, len(gone))):
         rows = [*found["rows"], *gone]
         if (chosen := parse_order(order, found["by"])) is not None:
             rows = in_order(rows, chosen, lambda name, value: value if name in TIMES else named(name, value, key_names))
-        html(_table(view, {**found, "rows": rows}, earlier, display.cost(before["total"]), key_names))
+        html(_table(view, {**found, "rows": rows}, against, key_names))
         html(_downloads(view, wanted, {**given, "as_of": as_of}))
 
 
@@ -108,20 +109,6 @@ def points_over_time(rows: list[dict[str, Any]], key_names: dict[str, str]) -> l
     return [point(row) for row in rows]
 
 
-def no_longer(rows: list[dict[str, Any]], before: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Groups of the time before that nobody asked for in this one, as rows of nothing: without them the changes of the
-    rows would not make up the change of the total."""
-    present = {tuple(row["group"].values()) for row in rows}
-    return [_NOTHING | {"group": row["group"]} for row in before if tuple(row["group"].values()) not in present]
-
-
-_NOTHING: dict[str, Any] = {
-    **dict.fromkeys(("requests", "input_tokens", "cached_input_tokens", "output_tokens", "unpriced_requests"), 0),
-    **dict.fromkeys(("input_usd_per_mtok", "output_usd_per_mtok", "cost_per_request_usd")),
-    "cost_usd": "0",
-}
-
-
 def _closed(as_of: str) -> str:
     when = display.group_time("hour", as_of)
     return (
@@ -129,7 +116,7 @@ def _closed(as_of: str) -> str:
     )
 
 
-def table_note(view: View, by: list[str], earlier: Period, gone: int) -> str:
+def table_note(view: View, by: list[str], earlier: Earlier, gone: int) -> str:
     """How the table's figures add up, and what they are compared with."""
     adds_up = (
         "A request with several tags is in the row of each, so that the rows come to more than the total."
@@ -138,7 +125,12 @@ def table_note(view: View, by: list[str], earlier: Period, gone: int) -> str:
     )
     ceased = f" {markup.counted(gone, 'group')} of then had no request since, and cost nothing." if gone else ""
     whose = "change of the total" if set(TIMES) & set(by) else "change"
-    against = f"The {whose} is against {display.period(**earlier.bounds())}; pointing at it shows what was spent then."
+    before = display.period(**earlier.period.bounds())
+    against = (
+        f"The {whose} is against {before}; pointing at it shows what was spent then."
+        if earlier.is_whole
+        else earlier.why_not()
+    )
     leads = "A name leads to its requests, a heading" if _may_list(view) else "A heading leads"
     return f"{against}{ceased} {leads} to another order. {adds_up}"
 
@@ -170,20 +162,15 @@ def named(dimension: str, value: str | None, key_names: dict[str, str]) -> str:
     return display.group_time(dimension, value) if dimension in TIMES and value else key_names.get(value, value)
 
 
-def _table(
-    view: View,
-    found: dict[str, Any],
-    earlier: dict[tuple[str | None, ...], str],
-    earlier_total: str,
-    key_names: dict[str, str],
-) -> str:
+def _table(view: View, found: dict[str, Any], before: Compared, key_names: dict[str, str]) -> str:
     columns = [
         *(_sortable(view, found["by"], Column(name.capitalize()), name) for name in found["by"]),
         *(_sortable(view, found["by"], column, name) for column, name in FIGURE_COLUMNS),
     ]
     shown = found["rows"][:MOST_ROWS]
-    body = [_row(view, row, earlier.get(tuple(row["group"].values())), key_names) for row in shown]
-    total = _row(view, {**found["total"], "group": dict.fromkeys(found["by"], "")}, earlier_total, {})
+    body = [_row(view, row, before.change(row), key_names) for row in shown]
+    whole = {**found["total"], "group": dict.fromkeys(found["by"], "")}
+    total = _row(view, whole, before.change_of_total(whole), {})
     total[0] = Cell("Total")
     table = markup.table(columns, [*body, total], caption="Cost by group")
     if len(shown) < len(found["rows"]):
@@ -216,13 +203,12 @@ def requests_of(period: Period, group: dict[str, str | None], given: dict[str, s
     return link("/requests", period, **wanted)
 
 
-def _row(view: View, row: dict[str, Any], before: str | None, key_names: dict[str, str]) -> list[Cell | str | None]:
+def _row(view: View, row: dict[str, Any], change: Cell, key_names: dict[str, str]) -> list[Cell | str | None]:
     group: dict[str, str | None] = row["group"]
     given = {name: view.query(name) for name in FILTERS}
     may_see = row["requests"] and _may_list(view)
     href = requests_of(view.period, group, given) if may_see else None
     cached = row["cached_input_tokens"] / row["input_tokens"] if row["input_tokens"] else None
-    is_time = not set(TIMES).isdisjoint(group)
     return [
         *(
             Cell(
@@ -233,7 +219,7 @@ def _row(view: View, row: dict[str, Any], before: str | None, key_names: dict[st
             for i, (name, value) in enumerate(group.items())
         ),
         display.cost(row),
-        Cell(display.UNKNOWN, tone="muted") if is_time and before is None else change_cell(display.cost(row), before),
+        change,
         display.count(row["requests"]),
         display.tokens(row["input_tokens"]),
         display.share(cached, places=0),
@@ -242,18 +228,6 @@ def _row(view: View, row: dict[str, Any], before: str | None, key_names: dict[st
         row["output_usd_per_mtok"],
         row["cost_per_request_usd"],
     ]
-
-
-def change_cell(now: str, before: str | None) -> Cell:
-    """Of a group that was not there before: new. What has no known price is not compared: it did not cost nothing."""
-    if before is None:
-        return Cell("new", tone="muted")
-    if before == display.NO_PRICE:
-        return Cell(display.UNKNOWN, tone="muted", title="price unknown before")
-    then = f"{display.exact_dollars(before)} before"
-    if now == display.NO_PRICE:
-        return Cell(display.UNKNOWN, tone="muted", title=then)
-    return Cell(display.change(now, before) or display.UNKNOWN, tone="muted", title=then)
 
 
 def _form(view: View, by: str, then: str | None, given: dict[str, str | None], known: Suggestions) -> str:

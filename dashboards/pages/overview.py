@@ -10,6 +10,7 @@ from nicegui import ui
 
 from dashboards import certainty, charts, display, markup
 from dashboards.charts import COLOURS
+from dashboards.earlier import Earlier, earlier_of
 from dashboards.frame import View, chart, grid, html, no_requests, panel
 from dashboards.gateway_client import GatewayRefused, GatewayUnreachable
 from dashboards.markup import Cell, Column
@@ -35,7 +36,8 @@ async def build(view: View) -> None:
         return
     if said := certainty.simulated(total):
         html(said)
-    html(markup.tiles(_tiles(found, before["total"], view)))
+    earlier = earlier_of(view.period, before["books_begin"])
+    html(markup.tiles(_tiles(found, before["total"], earlier, view)))
     month = html('<p class="be-note be-pending">Simulating the rest of this month…</p>')
     ui.timer(0.1, lambda: _show_month(view, month, has_rent=found["idle"] is not None), once=True)
     _notes(found, view)
@@ -54,10 +56,10 @@ async def build(view: View) -> None:
             html(_savings(found["savings"]))
 
 
-def _tiles(found: dict[str, Any], before: dict[str, Any], view: View) -> list[str]:
+def _tiles(found: dict[str, Any], before: dict[str, Any], earlier: Earlier, view: View) -> list[str]:
     total = found["total"]
     return [
-        *volume_tiles(found, before, view),
+        *volume_tiles(found, before, earlier, view),
         *_prices(total, view),
         *_speeds(total),
         *saved_tiles(found["savings"]),
@@ -65,7 +67,7 @@ def _tiles(found: dict[str, Any], before: dict[str, Any], view: View) -> list[st
     ]
 
 
-def volume_tiles(found: dict[str, Any], before: dict[str, Any], view: View) -> list[str]:
+def volume_tiles(found: dict[str, Any], before: dict[str, Any], earlier: Earlier, view: View) -> list[str]:
     """What was spent on how much, and against the time before."""
     total, label = found["total"], view.period.label
     is_known = display.cost(total) == total["cost_usd"]
@@ -75,21 +77,23 @@ def volume_tiles(found: dict[str, Any], before: dict[str, Any], view: View) -> l
             "Spend",
             display.spend(total),
             (label if found["idle"] is None else f"{label}, without idle GPU rent")
-            + against(total["cost_usd"], before["cost_usd"], view.period),
+            + against(total["cost_usd"], before["cost_usd"], earlier, view.period),
             title=display.exact_dollars(total["cost_usd"]) if is_known else "",
             href=view.link("/explorer", by="team", then="model"),
         ),
         markup.tile(
             "Requests",
             display.count(total["requests"]),
-            f"{_success(total)} answered" + against(total["requests"], before["requests"], view.period),
+            f"{_success(total)} answered" + against(total["requests"], before["requests"], earlier, view.period),
             href=requests,
         ),
     ]
 
 
-def against(now: str | int, before: str | int, period: Period) -> str:
-    """`; +12 % against the 30 days before`, or nothing where nothing was before."""
+def against(now: str | int, before: str | int, earlier: Earlier, period: Period) -> str:
+    """`; +12 % against the 30 days before`, or why not where the books hold a part of them; nothing if nothing was."""
+    if earlier.is_cut:
+        return f"; not compared with {period.before_phrase}, within which the books begin"
     changed = display.change(now, before)
     if changed is None:
         return ""

@@ -100,9 +100,11 @@ class Books:
         is_whole = not (filters or query.costs_alone)
         idle = await self.gpus.idle(bounds) if is_whole else None
         spent = _cost(total.groups)
+        booked_us = await self._store.first_and_last_us()
         return CostTable(
             since=moment_of(bounds.since_us),
             until=moment_of(bounds.until_us),
+            books_begin=None if booked_us is None else moment_of(booked_us[0]),
             time_zone=query.time_zone,
             as_of=query.as_of,
             by=list(by),

@@ -162,6 +162,7 @@ class CostTable(BaseModel):
 
     since: datetime
     until: datetime
+    books_begin: datetime | None = Field(description="The ledger's first hour with a request; None: it has none")
     time_zone: str
     as_of: datetime | None = Field(description="Corrections booked from then on are left out; None: all count")
     by: list[str]

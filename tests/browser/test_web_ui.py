@@ -97,6 +97,30 @@ def test_rows_stand_in_the_order_of_the_heading_that_was_pressed(browser: webdri
     assert "period=7d" in browser.current_url
 
 
+def test_a_time_that_the_books_hold_a_part_of_is_not_compared_with(browser: webdriver.Chrome, running: Running) -> None:
+    """The demonstration's month against the month before it, within which its books begin, was ten times as much."""
+    now = datetime.now(UTC)
+    for days, is_whole in ((7, True), (20, False)):
+        last = now - timedelta(days=1)
+        asked = {"since": f"{last - timedelta(days=days - 1):%Y-%m-%d}", "last": f"{last:%Y-%m-%d}"}
+        go(browser, running, f"/explorer?by=team&{urlencode(asked)}")
+        changes = {row.find_elements(By.TAG_NAME, "td")[2].text for row in rows_of(browser)}
+        assert any("%" in one for one in changes) is is_whole
+        text = browser.find_element(By.CLASS_NAME, "be-main").text
+        assert ("The change is against " in text) is is_whole
+        assert ("The books begin on " in text) is not is_whole
+        assert ("into the time before" in text) is not is_whole
+        go(browser, running, f"/?{urlencode(asked)}")
+        note = tile(browser, "Spend").find_element(By.CLASS_NAME, "be-tile-note").text
+        assert ("within which the books begin" in note) is not is_whole
+        assert ("against as long a time before" in note) is is_whole
+
+
+def rows_of(browser: webdriver.Chrome) -> list[WebElement]:
+    """Of the page's table, its total included."""
+    return browser.find_elements(By.CSS_SELECTOR, "tbody tr")
+
+
 def test_the_export_equals_the_screen(browser: webdriver.Chrome, running: Running) -> None:
     now = datetime.now(UTC)
     bounds = {

@@ -1,11 +1,12 @@
-"""Keys in the explorer have names; two of one name are told apart. Changes against the period before."""
+"""Keys in the explorer have names; two of one name are told apart. What the table says it is compared with."""
 
-from decimal import Decimal
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from dashboards.pages.explorer import change_cell, labels, named, no_longer, points_over_time, table_note
+from dashboards.earlier import Earlier
+from dashboards.pages.explorer import labels, named, points_over_time, table_note
 from tests.unit.dashboards.views import make_view
 
 
@@ -16,45 +17,6 @@ def test_a_name_that_two_keys_have_stands_with_the_id() -> None:
         "key_3": "batch",
     }
     assert labels({}) == {}
-
-
-@pytest.mark.parametrize(
-    ("now", "before", "shown"),
-    [
-        ("1.5", "1", "+50 %"),
-        ("0.5", "1", "−50 %"),
-        ("0.998", "1", "0 %"),
-        ("1.002", "1", "0 %"),
-        ("20", "1", "over 10 ×"),
-        ("1", None, "new"),
-        ("1", "0", "–"),
-        ("unknown", "1", "–"),
-        ("1", "unknown", "–"),
-    ],
-)
-def test_a_change_that_rounds_to_nothing_has_no_sign(now: str, before: str | None, shown: str) -> None:
-    assert change_cell(now, before).text == shown
-
-
-def test_pointing_at_a_change_shows_what_was_spent_before() -> None:
-    assert change_cell("3", "1.250000000000").title == "$1.25 before"
-    assert change_cell("3", None).title == ""
-    assert change_cell("unknown", "1.250000000000").title == "$1.25 before"
-    assert change_cell("3", "unknown").title == "price unknown before"
-
-
-def test_groups_that_ceased_stand_below_the_others_so_that_changes_add_up() -> None:
-    def row(model: str, usd: str) -> dict[str, Any]:
-        return {"group": {"team": None, "model": model}, "cost_usd": usd, "requests": 2}
-
-    now, before = [row("a", "3"), row("b", "1")], [row("a", "2"), row("c", "5")]
-    gone = no_longer(now, before)
-    assert [(one["group"]["model"], one["requests"], one["cost_usd"]) for one in gone] == [("c", 0, "0")]
-    then = {one["group"]["model"]: Decimal(one["cost_usd"]) for one in before}
-    rows = [*now, *gone]
-    changes = sum(Decimal(one["cost_usd"]) - then.get(one["group"]["model"], 0) for one in rows)
-    assert changes == Decimal(4) - Decimal(7)
-    assert change_cell(gone[0]["cost_usd"], "5").text == "−100 %"
 
 
 @pytest.mark.parametrize(
@@ -92,9 +54,17 @@ def test_groups_of_a_time_are_drawn_over_all_of_it() -> None:
 def test_names_that_lead_nowhere_are_not_said_to_lead_to_requests() -> None:
     for permission, leads in (("reports.read", False), ("entries.read", True), ("team.read", True)):
         view = make_view(permission)
-        assert table_note(view, ["day", "model"], view.period.before(), 0).startswith(
-            "The change of the total is against"
-        )
-        said = table_note(view, ["model"], view.period.before(), 0)
+        earlier = Earlier(view.period.before(), view.period.before().since)
+        assert table_note(view, ["day", "model"], earlier, 0).startswith("The change of the total is against")
+        said = table_note(view, ["model"], earlier, 0)
         assert ("A name leads to its requests" in said) is leads
         assert "to another order" in said
+
+
+def test_a_table_that_is_compared_with_nothing_says_since_when_there_are_books() -> None:
+    view = make_view("reports.read")
+    before = view.period.before()
+    said = table_note(view, ["model"], Earlier(before, before.since + timedelta(days=12)), 0)
+    assert said.startswith("The books begin on ")
+    assert "pointing at it" not in said
+    assert "A heading leads to another order." in said

@@ -1,12 +1,13 @@
 """The month's tiles are the forecast's own figures, with a budget beside them or without one."""
 
 import re
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from html import unescape
 from typing import Any
 
 import pytest
 
+from dashboards.earlier import Earlier
 from dashboards.pages.overview import against, beside, models_table, month_tiles, saved_tiles, volume_tiles
 from dashboards.periods import Period, preset
 from tests.unit.dashboards.views import make_view
@@ -25,12 +26,20 @@ MONTH: dict[str, Any] = {"spent_usd": "11.5", "low_usd": "20", "expected_usd": "
     ],
 )
 def test_a_figure_is_told_against_the_time_before(period: str, now: str | int, before: str | int, said: str) -> None:
-    assert against(now, before, preset(period, datetime(2026, 3, 5, tzinfo=UTC))) == said
+    shown = preset(period, datetime(2026, 3, 5, tzinfo=UTC))
+    assert against(now, before, Earlier(shown.before(), shown.before().since), shown) == said
 
 
 def test_a_time_of_ones_own_is_told_against_as_long_a_time() -> None:
     day = Period("", datetime(2026, 3, 5, tzinfo=UTC), datetime(2026, 3, 6, tzinfo=UTC))
-    assert against(2, 1, day) == "; +100 % against as long a time before"
+    assert against(2, 1, Earlier(day.before(), day.before().since), day) == "; +100 % against as long a time before"
+
+
+def test_no_figure_is_told_against_a_time_within_which_the_books_begin() -> None:
+    shown = preset("30d", datetime(2026, 3, 5, tzinfo=UTC))
+    begun = Earlier(shown.before(), shown.before().until - timedelta(days=2))
+    assert against(90, 6, begun, shown) == "; not compared with the 30 days before, within which the books begin"
+    assert against(90, 0, Earlier(shown.before(), shown.since), shown) == "", "none was before"
 
 
 def saved(usd: str) -> str:
@@ -129,7 +138,8 @@ def test_what_has_no_price_at_all_is_unknown_in_the_total_and_above_it() -> None
     total = make_figures("0", unpriced_requests=2)
     assert cells_of(models_table([], total, make_view()))[0][2] == "unknown"
     found = {"total": {**total, "successful_requests": 2}, "idle": None}
-    tile, _ = volume_tiles(found, {"cost_usd": "0", "requests": 0}, make_view())
+    view = make_view()
+    tile, _ = volume_tiles(found, {"cost_usd": "0", "requests": 0}, Earlier(view.period.before(), None), view)
     assert ">unknown<" in tile
     assert "$0.00" not in tile
 

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from gateway.cli.demo_month import write_demo_month
 from gateway.config.home import Home
 from gateway.errors import InvalidRequest
-from gateway.instants import microseconds
+from gateway.instants import microseconds, moment_of
 from gateway.money import format_usd, parse_usd
 from gateway.reports.forecast_views import DailyQuery, ForecastQuery
 from gateway.reports.replay_service import ReplayService
@@ -38,6 +38,15 @@ async def test_costs_by_team_are_the_entries_own_sums(month: Month) -> None:
     }
     assert sum(Decimal(row.cost_usd) for row in table.rows) == Decimal(table.total.cost_usd)
     assert table.total.requests == len(month.entries)
+
+
+async def test_costs_say_when_the_books_begin_whatever_they_are_asked_for(month: Month) -> None:
+    """So that a time which they hold a part of is not compared with one that they hold all of."""
+    first_us = min(entry.intent.accepted_at_us for entry in month.entries)
+    for query in (CostQuery(until=END), CostQuery(team="legal", since=END - timedelta(days=1), costs_alone=True)):
+        begin = (await month.books.costs(query)).books_begin
+        assert begin is not None
+        assert begin <= moment_of(first_us) < begin + timedelta(hours=1)
 
 
 async def test_costs_alone_are_the_same(month: Month) -> None:

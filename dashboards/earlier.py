@@ -1,0 +1,104 @@
+"""The time before a page's own: what was spent in it, and whether the books hold all of it. A part of a time is not
+compared with a whole one. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from dashboards import display, markup
+from dashboards.markup import Cell
+from dashboards.periods import Period
+
+TWO_DAYS_HOURS = 48
+NOT_COMPARED = Cell(display.UNKNOWN, tone="muted")
+
+
+@dataclass(frozen=True, slots=True)
+class Earlier:
+    """`books_begin` is the ledger's first hour; None where nothing is booked yet."""
+
+    period: Period
+    books_begin: datetime | None
+
+    @property
+    def is_whole(self) -> bool:
+        """The books hold all of it, and what was spent in it can be compared with."""
+        return self.books_begin is not None and self.books_begin <= self.period.since
+
+    @property
+    def is_cut(self) -> bool:
+        """They begin within it."""
+        return self.books_begin is not None and self.period.since < self.books_begin < self.period.until
+
+    def why_not(self) -> str:
+        """The sentence in place of a change."""
+        if self.books_begin is None:
+            return "There is no time before to compare with."
+        begin = f"The books begin on {display.group_time('hour', self.books_begin.isoformat())} UTC"
+        if not self.is_cut:
+            return f"{begin}: there is no time before to compare with."
+        missing = _length(self.books_begin - self.period.since)
+        before = display.period(**self.period.bounds())
+        return f"{begin}, {missing} into the time before ({before}), so no change against it is shown."
+
+
+def earlier_of(period: Period, books_begin: str | None) -> Earlier:
+    """Than the period of a page; `books_begin` as a report has it."""
+    return Earlier(period.before(), None if books_begin is None else datetime.fromisoformat(books_begin))
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """What was spent before, in all and by group; None is not compared with."""
+
+    total: str | None
+    groups: Mapping[tuple[str | None, ...], str] | None
+
+    def change(self, row: Mapping[str, Any]) -> Cell:
+        if self.groups is None:
+            return NOT_COMPARED
+        return change_cell(display.cost(row), self.groups.get(tuple(row["group"].values())))
+
+    def change_of_total(self, total: Mapping[str, Any]) -> Cell:
+        return NOT_COMPARED if self.total is None else change_cell(display.cost(total), self.total)
+
+
+def compared(before: Mapping[str, Any], earlier: Earlier, *, is_by_group: bool) -> Compared:
+    """With the report of the time before, as far as the books hold it."""
+    if not earlier.is_whole:
+        return Compared(None, None)
+    groups = {tuple(row["group"].values()): display.cost(row) for row in before["rows"]}
+    return Compared(display.cost(before["total"]), groups if is_by_group else None)
+
+
+def no_longer(rows: list[dict[str, Any]], before: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Groups of the time before that nobody asked for in this one, as rows of nothing: without them the changes of the
+    rows would not make up the change of the total."""
+    present = {tuple(row["group"].values()) for row in rows}
+    return [_NOTHING | {"group": row["group"]} for row in before if tuple(row["group"].values()) not in present]
+
+
+_NOTHING: dict[str, Any] = {
+    **dict.fromkeys(("requests", "input_tokens", "cached_input_tokens", "output_tokens", "unpriced_requests"), 0),
+    **dict.fromkeys(("input_usd_per_mtok", "output_usd_per_mtok", "cost_per_request_usd")),
+    "cost_usd": "0",
+}
+
+
+def change_cell(now: str, before: str | None) -> Cell:
+    """Of a group that was not there before: new. What has no known price is not compared: it did not cost nothing."""
+    if before is None:
+        return Cell("new", tone="muted")
+    if before == display.NO_PRICE:
+        return Cell(display.UNKNOWN, tone="muted", title="price unknown before")
+    then = f"{display.exact_dollars(before)} before"
+    if now == display.NO_PRICE:
+        return Cell(display.UNKNOWN, tone="muted", title=then)
+    return Cell(display.change(now, before) or display.UNKNOWN, tone="muted", title=then)
+
+
+def _length(time: timedelta) -> str:
+    """`12 days`; less than two of them in hours."""
+    hours = -(-time // timedelta(hours=1))
+    return markup.counted(hours, "hour") if hours < TWO_DAYS_HOURS else markup.counted(time.days, "day")
