@@ -23,6 +23,8 @@ curl {gateway}/v1/chat/completions \\
   -H "Authorization: Bearer $KEY" -H "Content-Type: application/json" \\
   -d '{{"model": "auto", "messages": [{{"role": "user", "content": "Say hello."}}]}}'"""
 LOG = logging.getLogger(__name__)
+OF_ONE_PERIOD = frozenset({"period", "since", "until", "last", "before", "page"})
+"""What an address says of a time or of a place in its list, which another time has not."""
 AWAY_SECONDS = 3.0
 """Between two looks whether a gateway that does not answer is back."""
 THEME_COOKIE = "breakeven_theme"
@@ -274,9 +276,7 @@ def _who(session: Session) -> str:
 def _head(spec: PageSpec, view: View) -> str:
     if not spec.has_period:
         return f'<div class="be-head"><h1>{escape(spec.title)}</h1></div>'
-    kept = {
-        n: v for n, v in view.request.query_params.items() if n not in ("period", "since", "until", "last", "before")
-    }
+    kept = {n: v for n, v in view.request.query_params.items() if n not in OF_ONE_PERIOD}
     now = datetime.now(UTC)
     choices = ""
     for name, label in PRESETS.items():

@@ -12,12 +12,11 @@ from dashboards.markup import Cell, Column
 from dashboards.periods import Period, link, time_of
 from dashboards.row_order import Order, in_order, next_order, parse_order
 from dashboards.suggestions import Suggestions, load_suggestions
+from dashboards.table_part import TablePart, parse_part
 
 TIMES = ("hour", "day", "week", "month", "quarter")
 DIMENSIONS = ("model", "team", "project", "key", "backend", "provider", "rule", "status", "tag", *TIMES)
 FILTERS = ("team", "project", "key", "model", "backend", "rule", "tag")
-MOST_ROWS = 500
-"""Of the table; files have them all."""
 MOST_BARS = 12
 FIGURE_COLUMNS = (
     (Column("Spend", is_dollars=True), "spend"),
@@ -61,12 +60,9 @@ async def build(view: View) -> None:
     against = compared(before, earlier, is_by_group=not is_timed)
     gone = no_longer(found["rows"], before["rows"]) if against.groups is not None else []
     key_names = labels({**before["key_names"], **found["key_names"]})
-    with panel(f"Spend by {wanted.replace(',', ' and ')}", f"US dollars, {view.period.phrase}{_most(found['rows'])}."):
-        said = "Spend by group; the table below has every number"
-        if (over_time := points_over_time(found["rows"], key_names)) is not None:
-            chart(charts.stacked_bars(over_time, each=next(one for one in found["by"] if one in TIMES)), said)
-        else:
-            _lying_bars(found["rows"][:MOST_BARS], key_names, said)
+    part = parse_part(view.query("page"), len(found["rows"]) + len(gone))
+    if part.number == 1:  # who goes on in the table has seen it
+        _spend_chart(view, found, key_names, wanted)
     if found["unallocated_share"]:
         html(
             f'<div class="be-banner">{display.share(found["unallocated_share"])} of this spend '
@@ -80,7 +76,9 @@ async def build(view: View) -> None:
         rows = [*found["rows"], *gone]
         if (chosen := parse_order(order, found["by"])) is not None:
             rows = in_order(rows, chosen, lambda name, value: value if name in TIMES else named(name, value, key_names))
-        html(_table(view, {**found, "rows": rows}, against, key_names))
+        html(_table(view, {**found, "rows": rows[part.shown]}, against, key_names))
+        if part.last_number > 1:
+            html(_other_parts(view, part))
         html(_downloads(view, wanted, {**given, "as_of": as_of}))
 
 
@@ -88,6 +86,15 @@ def _most(rows: list[dict[str, Any]]) -> str:
     """That the chart has not all of them."""
     is_cut = len(rows) > MOST_BARS and not set(TIMES) & set(rows[0]["group"])
     return f", the {MOST_BARS} largest of {len(rows):,} groups" if is_cut else ""
+
+
+def _spend_chart(view: View, found: dict[str, Any], key_names: dict[str, str], wanted: str) -> None:
+    with panel(f"Spend by {wanted.replace(',', ' and ')}", f"US dollars, {view.period.phrase}{_most(found['rows'])}."):
+        said = "Spend by group; the table below has every number"
+        if (over_time := points_over_time(found["rows"], key_names)) is not None:
+            chart(charts.stacked_bars(over_time, each=next(one for one in found["by"] if one in TIMES)), said)
+        else:
+            _lying_bars(found["rows"][:MOST_BARS], key_names, said)
 
 
 def _lying_bars(rows: list[dict[str, Any]], key_names: dict[str, str], said: str) -> None:
@@ -167,16 +174,26 @@ def _table(view: View, found: dict[str, Any], before: Compared, key_names: dict[
         *(_sortable(view, found["by"], Column(name.capitalize()), name) for name in found["by"]),
         *(_sortable(view, found["by"], column, name) for column, name in FIGURE_COLUMNS),
     ]
-    shown = found["rows"][:MOST_ROWS]
-    body = [_row(view, row, before.change(row), key_names) for row in shown]
+    body = [_row(view, row, before.change(row), key_names) for row in found["rows"]]
     whole = {**found["total"], "group": dict.fromkeys(found["by"], "")}
     total = _row(view, whole, before.change_of_total(whole), {})
     total[0] = Cell("Total")
-    table = markup.table(columns, [*body, total], caption="Cost by group")
-    if len(shown) < len(found["rows"]):
-        said = f"The first {len(shown):,} of {len(found['rows']):,} groups; the total is of all, and so are the files."
-        table += f'<p class="be-note be-hint">{said}</p>'
-    return table
+    return markup.table(columns, [*body, total], caption="Cost by group")
+
+
+def _other_parts(view: View, part: TablePart) -> str:
+    """Links to the rows before and after those shown, in the same order and with the same filters."""
+    said = f"Groups {part.phrase}; the total is of all, and so are the files."
+    kept = {**_kept(view), "order": view.query("order")}
+    links = "".join(
+        f'<a href="{escape(view.link("/explorer", **kept, page=page))}">{name}</a>' for name, page in part.neighbours()
+    )
+    return f'<p class="be-note be-hint">{said}</p><nav class="be-actions" aria-label="Further groups">{links}</nav>'
+
+
+def _kept(view: View) -> dict[str, str | None]:
+    """What another order or part of the rows leaves as it is."""
+    return {name: view.query(name) for name in ("by", "then", "as_of", *FILTERS)}
 
 
 def _sortable(view: View, by: list[str], column: Column, name: str | None) -> Column:
@@ -184,9 +201,8 @@ def _sortable(view: View, by: list[str], column: Column, name: str | None) -> Co
     if name is None:
         return column
     now = parse_order(view.query("order"), by) or Order(by[0] if set(TIMES) & set(by) else "spend")
-    kept = {one: view.query(one) for one in ("by", "then", "as_of", *FILTERS)}
     sort = None if now.column != name else "descending" if now.is_falling else "ascending"
-    return replace(column, href=view.link("/explorer", **kept, order=next_order(name, now).address()), sort=sort)
+    return replace(column, href=view.link("/explorer", **_kept(view), order=next_order(name, now).address()), sort=sort)
 
 
 def requests_of(period: Period, group: dict[str, str | None], given: dict[str, str | None]) -> str | None:

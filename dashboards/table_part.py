@@ -1,0 +1,38 @@
+"""Which part of a long table is shown, as the address names it: `page=2`. Pure."""
+
+from dataclasses import dataclass
+
+ROWS = 500
+"""Of each part."""
+
+
+@dataclass(frozen=True, slots=True)
+class TablePart:
+    """One of the parts of so many rows; `number` counts from 1. There is one where there are no rows."""
+
+    number: int
+    rows: int
+
+    @property
+    def last_number(self) -> int:
+        return max(1, -(-self.rows // ROWS))
+
+    @property
+    def shown(self) -> slice:
+        return slice((self.number - 1) * ROWS, self.number * ROWS)
+
+    @property
+    def phrase(self) -> str:
+        """`501 to 1,000 of 3,000`."""
+        return f"{self.shown.start + 1:,} to {min(self.shown.stop, self.rows):,} of {self.rows:,}"
+
+    def neighbours(self) -> list[tuple[str, str | None]]:
+        """What the parts on either side are called, and how an address names each; None is the first."""
+        before = [("Previous", None if self.number == 2 else str(self.number - 1))] if self.number > 1 else []
+        return [*before, *([("Next", str(self.number + 1))] if self.number < self.last_number else [])]
+
+
+def parse_part(text: str | None, rows: int) -> TablePart:
+    """The first where nothing or no number is named; of one beyond the end, the last."""
+    number = int(text) if text is not None and text.isascii() and text.isdecimal() and len(text) < 10 else 1
+    return TablePart(min(max(number, 1), TablePart(1, rows).last_number), rows)
