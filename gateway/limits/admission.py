@@ -77,6 +77,7 @@ class Admission:
     _holds: dict[str, _Hold] = field(default_factory=dict[str, _Hold])
     _settled: dict[str, _Hold] = field(default_factory=dict[str, _Hold])
     _seen_limits: Mapping[str, Limits] | None = None
+    _seen_shared: SharedLimits | None = None
     _counts_stays: bool = False
 
     def has_budget(self, key_id: str, *, team: str | None = None, project: str | None = None) -> bool:
@@ -86,8 +87,8 @@ class Admission:
     @property
     def counts_stays(self) -> bool:
         """Whether any key's or team's requests under way are counted: else nobody need be asked who they are for it."""
-        if self._seen_limits is not self.limits:
-            self._seen_limits = self.limits
+        if self._seen_limits is not self.limits or self._seen_shared is not self.shared:
+            self._seen_limits, self._seen_shared = self.limits, self.shared
             bounded = (*self.limits.values(), *self.shared.teams.values())
             self._counts_stays = any(one.max_parallel_requests is not None for one in bounded)
         return self._counts_stays
@@ -224,7 +225,8 @@ class Admission:
             hold.quota.settle(1, int(hold.counts))
         if hold.stay is not None:
             hold.stay.let_go()
-        self._settled[request_id] = hold
+        if hold.purses or hold.quota is not None:
+            self._settled[request_id] = hold
 
     def carry(self, entry: Entry) -> None:
         """Charge what was settled before this process began and is in no books; `shipped` will name it."""

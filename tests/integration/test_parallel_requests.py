@@ -8,15 +8,17 @@ from collections.abc import AsyncGenerator
 from pathlib import Path
 
 import anyio
+import httpx
 import pytest
 
-from backends.scripted import Outcome
+from backends.scripted import Outcome, follow
 from gateway.api.shedding import Load, Shedding
 from gateway.api.token_path import credential_of
 from gateway.api.under_way import UnderWay
 from gateway.limits.admission import Admission, parse_limits
 from gateway.limits.counters import Places
 from gateway.limits.treasury import Treasury
+from gateway.limits.values import Rates, SharedLimits
 from gateway.process.patient_protocol import patient_protocol
 from gateway.storage.redis.counters import PREFIX, RedisCounters, connect
 from tests.integration.batch_service import begun, counts, opened, request, until
@@ -112,6 +114,35 @@ async def test_after_a_thousand_calls_with_any_fault_redis_holds_no_place(
     statuses = {line.split()[1] for line in told if line.startswith(b"HTTP")}
     assert {b"200", b"408", b"429"} <= statuses, "some of everything happened"
     assert not service.rig.ledger.open
+
+
+async def test_redis_is_asked_once_before_and_once_after_and_never_where_no_such_limit_is_set(
+    counters: RedisCounters, redis_server: RedisServer
+) -> None:
+    service = Bounded(counters, seed=1)
+    service.rig.one._script = follow([Outcome()])  # pyright: ignore[reportPrivateUsage]
+    admission, client = service.rig.pipeline.admission, connect(redis_server.url)
+    shared = SharedLimits(teams={"red": Rates(max_parallel_requests=20)})
+
+    async def visits() -> int:
+        return (await client.info("commandstats"))["cmdstat_evalsha"]["calls"]
+
+    async def visits_of_a_call(http: httpx.AsyncClient) -> int:
+        before = await visits()
+        answer = await http.post("/v1/chat/completions", json={"model": "auto", "messages": MESSAGES})
+        assert answer.status_code == 200
+        return await visits() - before
+
+    async with serving(service.bounded) as url:
+        headers = {"authorization": f"Bearer {KEY}"}
+        async with httpx.AsyncClient(base_url=url, headers=headers, timeout=60) as http:
+            await visits_of_a_call(http)  # Redis learns the scripts
+            assert await visits_of_a_call(http) == 2
+            admission.shared = shared
+            assert await visits_of_a_call(http) == 2, "for the key and its team together"
+            admission.limits, admission.shared = {}, SharedLimits()
+            assert await visits_of_a_call(http) == 0
+    await client.aclose()
 
 
 async def test_lines_of_a_batch_wait_where_their_key_has_as_many_under_way_as_it_may(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ SEEDS = (1, 2)
 class Calls:
     """A pipeline behind the layers that bound it; `asked` counts whom it had to ask for a key."""
 
-    def __init__(self, rig: Rig) -> None:
+    def __init__(self, rig: Rig, *, body_seconds: float = 3600.0) -> None:
         self.rig = rig
         self.asked = 0
         keys = rig.pipeline.keys
@@ -52,7 +52,7 @@ class Calls:
             whose=lambda scope: "key-1",
             max_requests=10_000,
             max_buffered_bytes=1 << 30,
-            body_seconds=0.02,
+            body_seconds=body_seconds,
         )
 
     def _key_of(self, scope: Scope) -> KeyRecord:
@@ -196,6 +196,15 @@ async def test_a_body_that_comes_slowly_is_counted_before_it_is_there() -> None:
     refused = Call(calls, BODY)
     await refused.task
     assert refused.status == 429
+    slow.go()
+    await slow.task
+    assert not slow.sent
+    assert await calls.is_free("key:key-1")
+
+
+async def test_a_body_that_stops_coming_keeps_no_place() -> None:
+    calls = Calls(Rig(admission=bounded(max_parallel_requests=1)), body_seconds=0.01)
+    slow = Call(calls, b"{", ends=False)
     await slow.task
     assert slow.status == 408
     assert await calls.is_free("key:key-1")
@@ -218,6 +227,12 @@ async def test_where_no_such_limit_is_set_nobody_is_asked_who_they_are_for_it(li
     calls.rig.pipeline.admission.limits = {"key-1": parse_limits({"max_parallel_requests": 1})}
     await Call(calls, BODY).task
     assert calls.asked == 1, "a change is followed at once"
+    calls.rig.pipeline.admission.limits = {}
+    await Call(calls, BODY).task
+    assert calls.asked == 1
+    calls.rig.pipeline.admission.shared = SharedLimits(teams={"red": Rates(max_parallel_requests=1)})
+    await Call(calls, BODY).task
+    assert calls.asked == 2
 
 
 async def test_who_leaves_makes_room_and_what_goes_on_without_its_caller_goes_on_being_counted() -> None:
@@ -314,7 +329,7 @@ async def test_after_a_thousand_calls_with_any_fault_no_place_is_taken(seed: int
         models={"a": Rates(max_parallel_requests=3), "b": Rates(max_parallel_requests=2)},
     )
     admission = Admission(limits={"key-1": parse_limits({"max_parallel_requests": 6})}, shared=shared)
-    calls = Calls(Rig(one=weather.script(), two=weather.script(), admission=admission))
+    calls = Calls(Rig(one=weather.script(), two=weather.script(), admission=admission), body_seconds=0.02)
     told: list[int | None] = []
     for first in range(0, 1000, 20):
         told += await asyncio.gather(*(weather.befall(calls, number) for number in range(first, first + 20)))
