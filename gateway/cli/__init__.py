@@ -19,6 +19,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         "check": ("gateway.cli.check", "Validate the configuration and the rules, offline."),
         "doctor": ("gateway.cli.doctor", "Say what works on this machine, what does not, and the fix."),
         "migrate": ("gateway.cli.migrate", "Bring the database's schema up to date, or back to an older version's."),
+        "from-litellm": ("gateway.cli.from_litellm", "Turn the configuration of LiteLLM's proxy into ours."),
         "demo": ("gateway.cli.demo", "Send a file of prompts through the running endpoint and show where they went."),
     },
     "Keys and rules": {

@@ -1,7 +1,8 @@
 """Where prices can be imported from: the price maps inside the installed litellm and genai-prices packages."""
 
 import importlib
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Mapping
 from datetime import date
 from decimal import Decimal
 from importlib.metadata import PackageNotFoundError, version
@@ -38,15 +39,25 @@ def installed(package: str) -> str:
 
 
 def load_litellm(*, as_of: date) -> Imported:
-    """Reads the map's file; litellm itself is never imported (it takes seconds, and two of its releases stole keys)."""
+    """Raises ConfigurationError."""
+    text = _litellm_map()
+    return parse_litellm_map(text, as_of=as_of, source=f"litellm {installed('litellm')}")
+
+
+def known_to_litellm() -> Mapping[str, Mapping[str, Any]]:
+    """What its map says of each model; nothing where it is not installed. Raises ConfigurationError."""
+    return json.loads(_litellm_map()) if find_spec("litellm") is not None else {}
+
+
+def _litellm_map() -> str:
+    """The map's file; litellm itself is never imported (it takes seconds, and two of its releases stole keys)."""
     found = installed("litellm")
     if found in MALICIOUS_LITELLM:
         raise ConfigurationError(f"litellm {found} is a malicious release: uninstall it and rotate this machine's keys")
     spec = find_spec("litellm")
     if spec is None or not spec.submodule_search_locations:
         raise ConfigurationError(f"litellm is not installed: {HINT}")
-    text = (Path(spec.submodule_search_locations[0]) / LITELLM_MAP).read_text(encoding="utf-8")
-    return parse_litellm_map(text, as_of=as_of, source=f"litellm {found}")
+    return (Path(spec.submodule_search_locations[0]) / LITELLM_MAP).read_text(encoding="utf-8")
 
 
 def load_genai_prices(*, as_of: date) -> Imported:

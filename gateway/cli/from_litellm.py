@@ -1,0 +1,110 @@
+"""`breakeven from-litellm`: the configuration of LiteLLM's proxy as breakeven.yaml and rules.yaml."""
+
+import json
+import os
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from gateway.clock import now_us
+from gateway.composition.deployment import load_deployment
+from gateway.config.home import Home
+from gateway.config.price_files import load_price_book
+from gateway.config.price_sources import known_to_litellm
+from gateway.config.providers import load_providers
+from gateway.config.settings import read_text
+from gateway.errors import ConfigurationError, StateError
+from gateway.extras import install_command
+from gateway.from_litellm.config_file import read_config
+from gateway.from_litellm.draft import UNKNOWN_WINDOW, Draft, draft
+from gateway.from_litellm.files import files_of
+from gateway.instants import moment_of
+from gateway.whole_file import write_whole
+
+
+def command(
+    config: Annotated[Path, typer.Argument(help="LiteLLM's config.yaml.")],
+    out: Annotated[Path, typer.Option(help="Where to write; a directory to start with as BREAKEVEN_HOME.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Write breakeven.yaml and rules.yaml that do what LiteLLM's file says, and tell what they leave out."""
+    book = load_price_book()
+    at_us = now_us()
+    made = draft(
+        read_config(read_text(config), file=str(config)),
+        providers=load_providers(),
+        environ=os.environ,
+        price_of=lambda name: book.lookup(name.partition("/")[0], name.partition("/")[2], at_us) is not None,
+        known=known_to_litellm(),
+        since=f"{moment_of(at_us):%Y-%m-%d}",
+    )
+    files = files_of(made, config.name)
+    try:
+        _require_valid(files, made)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"says what has no place here: {error}", file=str(config)) from error
+    written = _write(out, files)
+    if as_json:
+        print(
+            json.dumps(
+                {
+                    "files": written,
+                    "variables": made.variables,
+                    "notes": made.notes,
+                    "unsure": made.unsure,
+                    "unpriced": made.unpriced,
+                }
+            )
+        )
+        return
+    _tell(out, written, made)
+
+
+def _require_valid(files: Mapping[str, str], made: Draft) -> None:
+    """As the start would read them, with every variable set. Raises ConfigurationError."""
+    with tempfile.TemporaryDirectory() as directory:
+        for name, text in files.items():
+            (Path(directory) / name).write_text(text, encoding="utf-8")
+        load_deployment(Home(Path(directory)), environ=dict.fromkeys(made.variables, "set"))
+
+
+def _write(out: Path, files: Mapping[str, str]) -> list[str]:
+    """Never over another's work. Raises StateError."""
+    if there := [name for name in files if (out / name).exists()]:
+        raise StateError(f"{out / there[0]} is there already: name another directory, or move it away")
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        for name, text in files.items():
+            write_whole(out / name, text.encode())
+    except OSError as error:
+        raise StateError(f"cannot write to {out}: {error.strerror}") from error
+    return [str(out / name) for name in files]
+
+
+def _tell(out: Path, written: list[str], made: Draft) -> None:
+    models: Mapping[str, Any] = made.rules["models"]
+    print(f"Wrote {', '.join(written)}: {len(models)} models, {len(made.rules['rules'])} rules.")
+    for title, lines in (
+        ("Set before the start", [f"{name}: {why}" for name, why in made.variables.items()]),
+        ("Look at", list(_doubts(made))),
+        ("Said elsewhere, or not at all", made.notes),
+    ):
+        if lines:
+            print(f"\n{title}:")
+            print("\n".join(f"  {line}" for line in lines))
+    print(f"\nThen: BREAKEVEN_HOME={out} breakeven check, and breakeven serve.")
+
+
+def _doubts(made: Draft) -> Iterator[str]:
+    if made.unsure:
+        yield f"the context window, assumed to be {UNKNOWN_WINDOW:,} tokens, of: {', '.join(made.unsure)}"
+    if made.unpriced:
+        yield (
+            f"what these cost, which nothing says: {', '.join(made.unpriced)}. They are booked without a cost until a "
+            "price is known: priced_as in rules.yaml, an override, or gpu_hour_usd and throughput of a backend"
+        )
+    if made.needs_litellm:
+        yield f"the litellm extra, which some backends need: {install_command('litellm')}"

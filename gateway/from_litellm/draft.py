@@ -1,0 +1,280 @@
+"""The whole of a LiteLLM configuration in our words: backends, models, rules, limits and prices. Pure."""
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any, Final
+
+from gateway.config.providers import HostedProvider
+from gateway.from_litellm.config_file import Deployment, Fields, LiteLLMConfig
+from gateway.from_litellm.endpoints import Endpoints, Place
+from gateway.yaml_document import NAME_PATTERN
+
+MODES: Final = {
+    "embedding": "embeddings",
+    "image_generation": "images",
+    "image_edit": "images",
+    "audio_speech": "speech",
+    "audio_transcription": "transcription",
+    "moderation": "moderation",
+}
+CHATS: Final = ("chat", "completion", "responses", "")
+ABILITIES: Final = {
+    "supports_vision": "vision",
+    "supports_reasoning": "reasoning",
+    "supports_audio_input": "audio",
+}
+ASSUMED: Final = ("streaming", "tools", "json_schema")
+UNKNOWN_WINDOW: Final = 128_000
+PRICES: Final = {
+    "input_cost_per_token": "input",
+    "output_cost_per_token": "output",
+    "cache_read_input_token_cost": "cached_input",
+    "cache_creation_input_token_cost": "cache_write_5m",
+}
+MOST_ATTEMPTS: Final = 10
+LONGEST_NAME: Final = 70
+"""With `@` and a backend's name behind it, it is a model's name still."""
+LAST_RULE: Final = {"choose": {"from": "any", "by": "expected_cost", "min_quality": 0.6}}
+RESERVED: Final = frozenset({"auto", "any", "hosted", "local"})
+
+
+@dataclass(slots=True)
+class Draft:
+    """`settings` is breakeven.yaml and `rules` rules.yaml, as plain values; `overrides` are prices that the catalogue
+    lacks. `variables` must be set before it starts, with what for; `unsure` names models whose window is a guess, and
+    `unpriced` those that nothing says a price of."""
+
+    settings: dict[str, Any] = field(default_factory=dict[str, Any])
+    rules: dict[str, Any] = field(default_factory=dict[str, Any])
+    overrides: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    variables: dict[str, str] = field(default_factory=dict[str, str])
+    unsure: list[str] = field(default_factory=list[str])
+    unpriced: list[str] = field(default_factory=list[str])
+    needs_litellm: bool = False
+    notes: list[str] = field(default_factory=list[str])
+
+
+def draft(
+    config: LiteLLMConfig,
+    *,
+    providers: Sequence[HostedProvider],
+    environ: Mapping[str, str],
+    price_of: Callable[[str], bool],
+    known: Mapping[str, Fields],
+    since: str,
+) -> Draft:
+    """`price_of` says whether the catalogue has a price of that name, `known` is LiteLLM's map of models (empty where
+    it is not installed), and prices of the file's own hold `since` that day. Raises ConfigurationError."""
+    made = Draft(notes=list(config.notes))
+    endpoints = Endpoints({one.price_name: one for one in providers}, environ)
+    models = _Models(made, endpoints, price_of, known, since)
+    members = {name: models.add(name, group) for name, group in _by_name(config.deployments, made.notes).items()}
+    members = {name: found for name, found in members.items() if found}
+    last = {"name": "default" if "default" not in members else "everything-else", **LAST_RULE}
+    made.rules = {"version": 1, "models": models.specs, "rules": [*_rules(config, members, made.notes), last]}
+    made.notes += endpoints.notes
+    made.variables = endpoints.variables
+    made.needs_litellm = any("litellm" in block for block in endpoints.blocks.values())
+    made.settings = _settings(config, endpoints, models.limits, has_prices=bool(made.overrides))
+    return made
+
+
+def _settings(
+    config: LiteLLMConfig, endpoints: Endpoints, limits: Mapping[str, Any], *, has_prices: bool
+) -> dict[str, Any]:
+    settings: dict[str, Any] = {"engine": {"is_enabled": False}, "simulated_hosted": "never"}
+    if endpoints.blocks:
+        settings["backends"] = endpoints.blocks
+    if config.retries is not None:
+        settings["fallback"] = {"max_attempts": min(max(config.retries, 0) + 1, MOST_ATTEMPTS)}
+    if limits:
+        settings["limits"] = {"models": dict(limits)}
+    if has_prices:
+        settings["price_overrides"] = ["prices.yaml"]
+    return settings
+
+
+def _by_name(deployments: Iterable[Deployment], notes: list[str]) -> dict[str, list[Deployment]]:
+    found: dict[str, list[Deployment]] = {}
+    for one in deployments:
+        if re.match(NAME_PATTERN, one.name) and one.name not in RESERVED and len(one.name) <= LONGEST_NAME:
+            found.setdefault(one.name, []).append(one)
+        else:
+            notes.append(
+                f"{one.where}: this is no model's name here; give it one of letters, digits and . _ : / @ -, at most "
+                f"{LONGEST_NAME} of them, that is none of {', '.join(sorted(RESERVED))}"
+            )
+    return found
+
+
+@dataclass(slots=True)
+class _Models:
+    """Fills `specs` (for `models:`) and `limits` with what each deployment is."""
+
+    made: Draft
+    endpoints: Endpoints
+    price_of: Callable[[str], bool]
+    known: Mapping[str, Fields]
+    since: str
+    specs: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
+    limits: dict[str, dict[str, int]] = field(default_factory=dict[str, dict[str, int]])
+
+    def add(self, name: str, deployments: Sequence[Deployment]) -> list[str]:
+        """The models that answer to that name, of which several are called by their backend too."""
+        groups: dict[tuple[object, ...], list[Deployment]] = {}
+        for one in sorted(deployments, key=_order):
+            self.endpoints.look(one)
+            if (mode := self._fact(one, "mode") or "") in CHATS or mode in MODES:
+                groups.setdefault(self.endpoints.same(one), []).append(one)
+            else:
+                self.made.notes.append(f"{one.where} is for {mode}, which is not served here")
+        found: list[str] = []
+        for group in groups.values():
+            place = self.endpoints.place(group)
+            own = name if len(groups) == 1 else f"{name}@{place.backend}"
+            own = own if own not in found else f"{own}-{len(found) + 1}"
+            found.append(own)
+            self._describe(own, place, group)
+        return found
+
+    def _describe(self, name: str, place: Place, group: Sequence[Deployment]) -> None:
+        first = group[0]
+        self._limit(name, group)
+        shipped = self._shipped(place)
+        if shipped == name:
+            return  # it appears by itself
+        spec: dict[str, Any] = {"backend": place.backend, "upstream_model": place.upstream_model}
+        if (priced_as := self._priced_as(first, place)) is not None:
+            spec["priced_as"] = priced_as
+        spec["context_window"] = self._window(name, first, place)
+        spec["supports"] = self._supports(first, place)
+        self.specs[name] = spec
+        self._price(name, first, place, spec)
+
+    def _price(self, name: str, deployment: Deployment, place: Place, spec: dict[str, Any]) -> None:
+        """As the file says; else as the catalogue has it; else as LiteLLM's map does."""
+        own, source = _prices({**deployment.info, **deployment.params}), "LiteLLM's config.yaml"
+        provider = self._price_provider(place.backend)
+        if not own and self.price_of(str(spec.get("priced_as", f"{provider}/{place.upstream_model}"))):
+            return
+        if not own:
+            own, source = _prices({theirs: self._fact(deployment, theirs) for theirs in PRICES}), "LiteLLM's map"
+        if not own:
+            self.made.unpriced.append(name)
+            return
+        spec.pop("priced_as", None)
+        prices = [{"from": self.since, "source": source, **own}]
+        override = {"provider": provider, "model": place.upstream_model, "prices": prices}
+        if override not in self.made.overrides:
+            self.made.overrides.append(override)
+
+    def _price_provider(self, backend: str) -> str:
+        """Under whose name the prices of its models are looked up."""
+        block = self.endpoints.blocks.get(backend)
+        if block is not None:
+            return str(block.get("provider", backend))
+        return next(one.price_name for one in self.endpoints.shipped.values() if one.name == backend)
+
+    def _shipped(self, place: Place) -> str | None:
+        """The name of the model that Breakeven adds by itself for that provider's key."""
+        for provider in self.endpoints.shipped.values():
+            if provider.name == place.backend:
+                return next((one.name for one in provider.models if one.upstream_model == place.upstream_model), None)
+        return None
+
+    def _fact(self, deployment: Deployment, field_name: str) -> Any:
+        """As the file says, or else LiteLLM's map."""
+        given = deployment.info.get(field_name, deployment.params.get(field_name))
+        if given is not None:
+            return given
+        names = (deployment.info.get("base_model"), deployment.litellm_model, deployment.model)
+        found = next((self.known[str(one)] for one in names if one and str(one) in self.known), {})
+        return found.get(field_name)
+
+    def _window(self, name: str, deployment: Deployment, place: Place) -> int:
+        window = self._fact(deployment, "max_input_tokens") or self._fact(deployment, "max_tokens")
+        if isinstance(window, int) and window > 0:
+            return window
+        if (hosted := self._hosted(deployment)) is not None:
+            return hosted.context_window
+        self.made.unsure.append(name)
+        return UNKNOWN_WINDOW
+
+    def _hosted(self, deployment: Deployment) -> Any:
+        provider = self.endpoints.shipped.get(deployment.provider)
+        models = provider.models if provider is not None else ()
+        return next((one for one in models if one.upstream_model == deployment.model), None)
+
+    def _supports(self, deployment: Deployment, place: Place) -> list[str]:
+        mode = self._fact(deployment, "mode") or ""
+        if mode in MODES:
+            return [MODES[mode]]
+        if (hosted := self._hosted(deployment)) is not None:
+            return list(hosted.supports)
+        return [*ASSUMED, *(ability for name, ability in ABILITIES.items() if self._fact(deployment, name) is True)]
+
+    def _priced_as(self, deployment: Deployment, place: Place) -> str | None:
+        base = str(deployment.info.get("base_model") or "")
+        names = [base, f"openai/{base.rpartition('/')[2]}", f"anthropic/{base.rpartition('/')[2]}"] if base else []
+        return next((one for one in names if self.price_of(one)), place.priced_as)
+
+    def _limit(self, name: str, group: Sequence[Deployment]) -> None:
+        """Of all its keys together; unlimited where one of them is."""
+        fields = {"rpm": "requests_per_minute", "tpm": "tokens_per_minute"}
+        for theirs, ours in fields.items():
+            limits = [one.params.get(theirs) for one in group]
+            whole = [one for one in limits if isinstance(one, int) and one > 0]
+            if whole and len(whole) == len(limits):
+                self.limits.setdefault(name, {})[ours] = sum(whole)
+
+
+def _prices(given: Fields) -> dict[str, Any]:
+    """US dollars a million tokens; nothing without the two that each price has."""
+    found = {ours: given[theirs] for theirs, ours in PRICES.items() if isinstance(given.get(theirs), int | float)}
+    if not {"input", "output"} <= found.keys():
+        return {}
+    return {name: _plain(Decimal(str(value)) * 1_000_000) for name, value in found.items()}
+
+
+def _order(deployment: Deployment) -> int:
+    """LiteLLM asks the lowest first."""
+    order = deployment.params.get("order")
+    return order if isinstance(order, int) else 0
+
+
+def _plain(value: Decimal) -> int | float:
+    return int(value) if value == value.to_integral_value() else float(value)
+
+
+def _rules(config: LiteLLMConfig, members: Mapping[str, Sequence[str]], notes: list[str]) -> list[dict[str, Any]]:
+    """One for each name that stands for several models, or has fallbacks or another name."""
+    named: dict[str, list[str]] = {}
+    for alias, name in config.aliases.items():
+        if alias == name:
+            continue
+        if alias in members:
+            notes.append(f"router_settings.model_group_alias: {alias} is a model of its own, and stays one")
+        elif name in members and re.match(NAME_PATTERN, alias) and alias not in RESERVED:
+            named.setdefault(name, []).append(alias)
+        else:
+            notes.append(f"router_settings.model_group_alias: {alias} stands for {name}, which is not in the result")
+    rules: list[dict[str, Any]] = []
+    for name, own in members.items():
+        others: list[str] = []
+        for other in config.fallbacks.get(name, ()):
+            if other not in members:
+                notes.append(f"the fallback of {name} to {other} is left out: {other} is not in the result")
+            others += [model for model in members.get(other, ()) if model not in own and model not in others]
+        aliases = named.get(name, [])
+        if len(own) == 1 and not others and not aliases:
+            continue
+        by = "order" if others or name in config.ordered else "expected_cost"
+        rules.append({"name": name, "when": {"model": [name, *aliases]}, "choose": {"from": [*own, *others], "by": by}})
+        if len(own) > 1 and others:
+            notes.append(
+                f"{name}: its models are asked in their order, the next one when the one before cannot answer; without "
+                "fallbacks those at one price would share the load"
+            )
+    return rules

@@ -1,0 +1,264 @@
+"""Where LiteLLM's deployments are: providers that need no configuration here, blocks of backends, and their keys."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from gateway.config.providers import HostedProvider
+from gateway.errors import ConfigurationError
+from gateway.from_litellm.config_file import FROM_ENVIRONMENT, Deployment
+
+ENGINES: Final = {"hosted_vllm": "vllm", "vllm": "vllm", "sglang": "sglang"}
+OF_THE_SAME_FORMAT: Final = frozenset(
+    {
+        "openai", "text-completion-openai", "custom_openai", "openai_like", "litellm_proxy", "lm_studio", "llamafile",
+        "ollama", "ollama_chat", "nvidia_nim", "xinference", "docker_model_runner", *ENGINES,
+    }
+)  # fmt: skip
+"""That speak OpenAI's format at an address of the user's."""
+OLLAMA: Final = ("ollama", "ollama_chat")
+OLLAMAS_ADDRESS: Final = "http://127.0.0.1:11434"
+NAMES_OF_KEYS: Final = frozenset({"api_key", "api_base", "model", "custom_llm_provider"})
+SAID_OTHERWISE: Final = frozenset(
+    {
+        "rpm", "tpm", "timeout", "stream_timeout", "max_parallel_requests", "input_cost_per_token",
+        "output_cost_per_token", "cache_read_input_token_cost", "cache_creation_input_token_cost", "drop_params",
+        "max_retries", "cooldown_time", "allowed_fails", "weight", "order", "tags", "base_model", "mode", "stream",
+        "use_in_pass_through", "use_litellm_proxy", "additional_drop_params", "modify_params", "max_budget",
+        "budget_duration", "num_retries", "merge_reasoning_content_in_choices",
+    }
+)  # fmt: skip
+"""Fields of `litellm_params` that are no arguments of a call."""
+LEFT_OUT: Final = {
+    "weight": "models at one price share the load evenly",
+    "tags": "`when: {tags: [...]}` of a rule says which models requests with a tag may go to",
+    "max_budget": "keys, teams and projects have budgets, models have none",
+    "merge_reasoning_content_in_choices": "thoughts are said in fields of their own",
+}
+SECRETS: Final = re.compile(r"key|secret|token|password|credentials")
+SECRETS_OF_LITELLM: Final = {
+    "aws_access_key_id": "AWS_ACCESS_KEY_ID",
+    "aws_secret_access_key": "AWS_SECRET_ACCESS_KEY",
+    "aws_session_token": "AWS_SESSION_TOKEN",
+    "azure_ad_token": "AZURE_AD_TOKEN",
+    "vertex_credentials": "GOOGLE_APPLICATION_CREDENTIALS",
+}
+"""Where litellm, or what it calls with, looks for them by itself."""
+LONGEST: Final = 40
+
+
+@dataclass(slots=True)
+class Key:
+    """The variable that holds it, and what its provider allows it."""
+
+    env: str
+    requests_per_minute: int | None = None
+    concurrent_requests: int | None = None
+
+    def fields(self) -> dict[str, Any]:
+        limits = {"requests_per_minute": self.requests_per_minute, "concurrent_requests": self.concurrent_requests}
+        return {"env": self.env, **{name: limit for name, limit in limits.items() if limit is not None}}
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Of a model: its backend, its name there, and the catalogue's name of its price where that is another."""
+
+    backend: str
+    upstream_model: str
+    priced_as: str | None
+
+
+@dataclass(slots=True)
+class Endpoints:
+    """Fills `blocks` (for `backends:`), `variables` (that must be set, and why) and `notes`. `environ` is looked into
+    for addresses alone, where the file names a variable in place of one."""
+
+    shipped: Mapping[str, HostedProvider]
+    environ: Mapping[str, str]
+    blocks: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
+    variables: dict[str, str] = field(default_factory=dict[str, str])
+    notes: list[str] = field(default_factory=list[str])
+
+    def same(self, deployment: Deployment) -> tuple[object, ...]:
+        """What deployments have in common that differ in nothing but their key."""
+        return (
+            deployment.provider,
+            deployment.model,
+            self._address(deployment),
+            *sorted(self._arguments(deployment).items()),
+        )
+
+    def place(self, group: Sequence[Deployment]) -> Place:
+        """Of deployments that are the same but for their keys. Raises ConfigurationError."""
+        first = group[0]
+        provider = self.shipped.get(first.provider)
+        arguments = self._arguments(first)
+        if provider is not None and self._address(first) is None and not arguments:
+            return self._at_provider(provider, group)
+        block, is_litellm = self._block(first, provider, arguments)
+        name = self._add(self._wanted_name(block, first), block, group, "")
+        is_catalogued = provider is not None and self._address(first) is None
+        return Place(
+            name,
+            first.litellm_model if is_litellm else first.model,
+            f"{provider.price_name}/{first.model}" if is_catalogued and provider is not None else None,
+        )
+
+    def _at_provider(self, provider: HostedProvider, group: Sequence[Deployment]) -> Place:
+        first = group[0]
+        if len(group) == 1 and first.variable in (None, provider.key_env):
+            if first.params.get("timeout") is not None:
+                self.notes.append(
+                    f"{first.where}: timeout is nothing here for a provider that comes with Breakeven; a block of "
+                    "your own under `backends:` has `timeouts:`"
+                )
+            self.variables.setdefault(provider.key_env, _why(first))
+            return Place(provider.name, first.model, None)
+        block: dict[str, Any] = {"base_url": provider.base_url, "provider": provider.name}
+        if provider.wire_format != "openai":
+            block["wire_format"] = provider.wire_format
+        if provider.on_disconnect != "cancel":
+            block["on_disconnect"] = provider.on_disconnect
+        last = "keys" if len(group) > 1 else _slug(first.variable or "key")
+        name = self._add(f"{provider.name}-{last}", block, group, provider.key_env)
+        return Place(name, first.model, f"{provider.price_name}/{first.model}")
+
+    def _block(
+        self, first: Deployment, provider: HostedProvider | None, arguments: Mapping[str, Any]
+    ) -> tuple[dict[str, Any], bool]:
+        address = self._address(first)
+        if first.provider in OLLAMA:
+            return {
+                "base_url": f"{(address or OLLAMAS_ADDRESS).removesuffix('/v1').rstrip('/')}/v1",
+                "provider": "ollama",
+            }, False
+        speaks_openai = provider is not None and provider.wire_format == "openai" and provider.name != "gemini"
+        if address is not None and (first.provider in OF_THE_SAME_FORMAT or speaks_openai):
+            block: dict[str, Any] = {"base_url": address}
+            if first.provider in ENGINES:
+                block["health_from"] = ENGINES[first.provider]
+            elif provider is not None and provider.name != "openai":
+                block["provider"] = provider.name
+            self._without(first, arguments)
+            return block, False
+        if address is not None and first.provider == "anthropic":
+            self._without(first, arguments)
+            base = address if address.rstrip("/").endswith("/v1") else f"{address.rstrip('/')}/v1"
+            return {"base_url": base, "provider": "anthropic", "wire_format": "anthropic"}, False
+        if first.provider in OF_THE_SAME_FORMAT and provider is None:
+            raise ConfigurationError(f"{first.where} names no api_base: say where {first.provider} listens")
+        settings = {**arguments, **({"api_base": address} if address is not None else {})}
+        return {"litellm": settings}, True
+
+    def _without(self, deployment: Deployment, arguments: Mapping[str, Any]) -> None:
+        if arguments:
+            self.notes.append(f"{deployment.where}: {', '.join(arguments)} of litellm_params is nothing here")
+
+    def _address(self, deployment: Deployment) -> str | None:
+        given = deployment.params.get("api_base") or deployment.params.get("base_url")
+        return None if given is None else str(self._resolved(deployment, "api_base", given))
+
+    def look(self, deployment: Deployment) -> None:
+        """Tell what of its fields is nothing here. Once each: the rest may be asked often."""
+        for name in deployment.params.keys() & LEFT_OUT.keys():
+            self.notes.append(f"{deployment.where}: {name} of litellm_params is nothing here: {LEFT_OUT[name]}")
+        for name, given in deployment.params.items():
+            if name in NAMES_OF_KEYS | SAID_OTHERWISE or name == "base_url" or given is None:
+                continue
+            if _is_secret(name):
+                self._tell_secret(deployment, name, given)
+            elif not isinstance(given, str | int | float | bool):
+                self.notes.append(f"{deployment.where}: {name} of litellm_params is nothing here")
+
+    def _arguments(self, deployment: Deployment) -> dict[str, Any]:
+        """What is passed with each call, without keys, which no file should hold."""
+        found: dict[str, Any] = {}
+        for name, given in deployment.params.items():
+            if name in NAMES_OF_KEYS | SAID_OTHERWISE or name == "base_url":
+                continue
+            if isinstance(given, str | int | float | bool) and not _is_secret(name):
+                found[name] = self._resolved(deployment, name, given)
+        return found
+
+    def _tell_secret(self, deployment: Deployment, name: str, given: object) -> None:
+        variable = SECRETS_OF_LITELLM.get(name)
+        if variable is None:
+            self.notes.append(f"{deployment.where}: {name} is a secret and not copied; see where litellm looks for it")
+            return
+        at = str(given).removeprefix(FROM_ENVIRONMENT)
+        is_elsewhere = str(given).startswith(FROM_ENVIRONMENT) and at != variable
+        why = f"{name} of {deployment.provider} ({deployment.name}), where litellm looks for it"
+        self.variables.setdefault(variable, f"{why}; it is in {at} now" if is_elsewhere else why)
+
+    def _resolved(self, deployment: Deployment, name: str, given: object) -> Any:
+        if not (isinstance(given, str) and given.startswith(FROM_ENVIRONMENT)):
+            return given
+        variable = given.removeprefix(FROM_ENVIRONMENT)
+        if not (value := self.environ.get(variable, "").strip()):
+            raise ConfigurationError(
+                f"{deployment.where} has its {name} in ${variable}, which is not set: set it and try again"
+            )
+        return value
+
+    def _wanted_name(self, block: Mapping[str, Any], first: Deployment) -> str:
+        address = block.get("base_url") or block.get("litellm", {}).get("api_base") or ""
+        host = urlsplit(str(address)).netloc.rpartition("@")[2]
+        region = next((str(first.params[one]) for one in first.params if one.endswith(("region_name", "location"))), "")
+        whose = ENGINES.get(first.provider, first.provider)
+        return "-".join(part for part in (whose, host or region) if part)
+
+    def _add(self, wanted: str, block: dict[str, Any], group: Sequence[Deployment], default: str) -> str:
+        """Its name: that one, or with a number where another block has it."""
+        wanted = _slug(wanted)[:LONGEST].strip("-.")
+        keys = self._keys(wanted, group, default)
+        if seconds := _seconds(group[0].params.get("timeout")):
+            block["timeouts"] = {"first_byte_seconds": seconds}
+        if [key.fields().keys() for key in keys] == [{"env"}]:
+            block["api_key_env"] = keys[0].env
+        elif keys:
+            block["keys"] = [key.fields() for key in keys]
+        taken = {"local", "simulated", *(one.name for one in self.shipped.values())}
+        number, name = 1, wanted
+        while name in taken or self.blocks.get(name, block) != block:
+            number += 1
+            name = f"{wanted[: LONGEST - 3]}-{number}"
+        self.blocks[name] = block
+        return name
+
+    def _keys(self, name: str, group: Sequence[Deployment], default: str) -> Sequence[Key]:
+        """Those in the file itself get a variable's name, to be put there by whoever runs it."""
+        keys: dict[str, Key] = {}
+        for deployment in group:
+            variable = deployment.variable or default
+            if deployment.has_written_key:
+                variable = default or f"{re.sub(r'[^A-Z0-9]', '_', name.upper())}_API_KEY"
+                variable = variable if variable not in keys else f"{variable}_{len(keys) + 1}"
+            if variable:
+                requests = _whole(deployment.params.get("rpm")) if len(group) > 1 else None
+                keys[variable] = Key(variable, requests, _whole(deployment.params.get("max_parallel_requests")))
+                self.variables.setdefault(variable, _why(deployment))
+        return list(keys.values())
+
+
+def _why(deployment: Deployment) -> str:
+    what = f"the key of {deployment.provider} ({deployment.name})"
+    return f"{what}, which stands in LiteLLM's file itself" if deployment.has_written_key else what
+
+
+def _is_secret(name: str) -> bool:
+    return SECRETS.search(name) is not None and not name.startswith("max_")
+
+
+def _slug(text: str) -> str:
+    return re.sub(r"[^a-z0-9.]+", "-", text.lower()).strip("-.")
+
+
+def _whole(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 1 else None
+
+
+def _seconds(value: object) -> float | None:
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) and value > 0 else None

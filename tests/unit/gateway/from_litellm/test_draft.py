@@ -1,0 +1,190 @@
+import pytest
+
+from gateway.errors import ConfigurationError
+from gateway.from_litellm.config_file import read_config
+from gateway.from_litellm.draft import UNKNOWN_WINDOW
+from tests.unit.gateway.from_litellm.builders import SINCE, drafted, entry, rules
+
+OPENAI = "os.environ/OPENAI_API_KEY"
+MINI = "openai/gpt-5.4-mini"
+
+
+def test_a_model_that_comes_with_its_providers_key_needs_nothing_but_the_key() -> None:
+    made = drafted(entry("gpt-5.4-mini", MINI, api_key=OPENAI))
+    assert made.rules["models"] == {}
+    assert "backends" not in made.settings
+    assert made.variables.keys() == {"OPENAI_API_KEY"}
+    assert not made.notes
+
+
+@pytest.mark.parametrize("written", [MINI, "gpt-5.4-mini"])
+def test_under_another_name_it_is_the_same_model(written: str) -> None:
+    made = drafted(entry("mini", written))
+    spec = made.rules["models"]["mini"]
+    assert (spec["backend"], spec["upstream_model"]) == ("openai", "gpt-5.4-mini")
+    assert "vision" in spec["supports"]
+    assert spec["context_window"] == 272_000
+
+
+def test_one_model_with_several_keys_is_one_model_at_a_backend_with_several_keys() -> None:
+    made = drafted(
+        entry("mini", MINI, api_key="os.environ/A", rpm=100), entry("mini", MINI, api_key="os.environ/B", rpm=200)
+    )
+    [(name, block)] = made.settings["backends"].items()
+    assert block["keys"] == [{"env": "A", "requests_per_minute": 100}, {"env": "B", "requests_per_minute": 200}]
+    assert (block["base_url"], block["provider"]) == ("https://api.openai.com/v1", "openai")
+    assert made.rules["models"]["mini"]["backend"] == name
+    assert made.settings["limits"]["models"]["mini"] == {"requests_per_minute": 300}
+    assert rules(made) == {}
+
+
+def test_one_name_at_several_places_is_a_rule_for_that_name() -> None:
+    azure = entry(
+        "gpt-4o", "azure/mine", {"base_model": "azure/gpt-4o"}, api_base="https://eu.example", api_version="1"
+    )
+    made = drafted(azure, entry("gpt-4o", MINI))
+    models = made.rules["models"]
+    assert models["gpt-4o@azure-eu.example"]["upstream_model"] == "azure/mine"
+    assert models["gpt-4o@azure-eu.example"]["priced_as"] == "openai/gpt-4o"
+    assert made.settings["backends"]["azure-eu.example"]["litellm"] == {
+        "api_base": "https://eu.example",
+        "api_version": "1",
+    }
+    assert made.needs_litellm
+    assert rules(made) == {"gpt-4o": (["gpt-4o"], ["gpt-4o@azure-eu.example", "gpt-4o@openai"], "expected_cost")}
+
+
+def test_fallbacks_of_every_kind_come_behind_in_their_order() -> None:
+    made = drafted(
+        entry("a", MINI),
+        entry("b", "anthropic/claude-sonnet-5-5"),
+        entry("c", "groq/x"),
+        litellm_settings={"fallbacks": [{"a": ["b"]}], "context_window_fallbacks": [{"a": ["c", "b"]}]},
+        router_settings={"default_fallbacks": ["c"], "model_group_alias": {"old": "a", "lost": "nowhere"}},
+    )
+    assert rules(made) == {
+        "a": (["a", "old"], ["a", "b", "c"], "order"),
+        "b": (["b"], ["b", "c"], "order"),
+    }
+    assert any("lost stands for nowhere" in note for note in made.notes)
+
+
+def test_who_says_which_comes_first_is_heeded() -> None:
+    made = drafted(entry("a", MINI, order=2), entry("a", "anthropic/claude-sonnet-5-5", order=1))
+    assert rules(made)["a"] == (["a"], ["a@anthropic", "a@openai"], "order")
+
+
+def test_servers_of_ones_own() -> None:
+    made = drafted(
+        entry("own", "hosted_vllm/Qwen/Qwen3-32B", api_base="http://10.0.0.5:8000/v1", api_key="none", timeout=30),
+        entry("same", "hosted_vllm/other", api_base="http://10.0.0.5:8000/v1", timeout=30),
+        entry("llama", "ollama/llama3"),
+        entry("proxy", "litellm_proxy/x", api_base="https://gw.example/v1", api_key="sk-written-here"),
+        entry("claude", "anthropic/claude", api_base="https://claude.example"),
+    )
+    blocks = made.settings["backends"]
+    assert blocks["vllm-10.0.0.5-8000"] == {
+        "base_url": "http://10.0.0.5:8000/v1",
+        "health_from": "vllm",
+        "timeouts": {"first_byte_seconds": 30.0},
+    }
+    assert made.rules["models"]["own"]["backend"] == made.rules["models"]["same"]["backend"] == "vllm-10.0.0.5-8000"
+    assert blocks["ollama-127.0.0.1-11434"]["base_url"] == "http://127.0.0.1:11434/v1"
+    assert blocks["anthropic-claude.example"]["base_url"] == "https://claude.example/v1"
+    assert blocks["litellm-proxy-gw.example"]["api_key_env"] == "LITELLM_PROXY_GW_EXAMPLE_API_KEY"
+    assert "sk-written-here" not in repr(made)
+    assert made.unsure == ["own", "same", "llama", "proxy", "claude"]
+    assert made.rules["models"]["own"]["context_window"] == UNKNOWN_WINDOW
+    assert made.unpriced == made.unsure
+
+
+def test_no_secret_is_copied_whatever_it_is_called() -> None:
+    made = drafted(
+        entry("a", "bedrock/x", aws_secret_access_key="hush-1", aws_region_name="us-east-1"),
+        entry("b", "vertex_ai/y", vertex_credentials="os.environ/V", vertex_project="p"),
+        entry("c", "watsonx/z", zen_api_key="hush-2", api_base="https://w.example"),
+        general_settings={"master_key": "hush-3", "database_url": "postgresql://u:hush-4@h/d"},
+        environment_variables={"OTHER_KEY": "hush-5"},
+    )
+    assert "hush" not in repr(made)
+    assert made.variables["GOOGLE_APPLICATION_CREDENTIALS"].endswith("it is in V now")
+    assert "AWS_SECRET_ACCESS_KEY" in made.variables
+    assert made.settings["backends"]["bedrock-us-east-1"] == {"litellm": {"aws_region_name": "us-east-1"}}
+    assert any("zen_api_key is a secret" in note for note in made.notes)
+
+
+def test_an_address_in_a_variable_is_looked_up_and_said_where_it_is_missing() -> None:
+    own = entry("own", "openai/x", api_base="os.environ/BASE")
+    made = drafted(own, environ={"BASE": "http://h:1/v1"})
+    assert made.settings["backends"]["openai-h-1"]["base_url"] == "http://h:1/v1"
+    with pytest.raises(
+        ConfigurationError, match=r"model_list\[0\] \(own\) has its api_base in \$BASE, which is not set"
+    ):
+        drafted(own)
+
+
+def test_prices_of_the_file_then_of_the_catalogue_then_of_the_map() -> None:
+    known = {"bedrock/m": {"input_cost_per_token": 3e-06, "output_cost_per_token": 1.5e-05, "max_input_tokens": 7}}
+    made = drafted(
+        entry("own", MINI, input_cost_per_token=2e-07, output_cost_per_token=0),
+        entry("listed", MINI),
+        entry("mapped", "bedrock/m"),
+        entry("together", "together_ai/glm"),
+        entry("nowhere", "groq/unheard"),
+        known=known,
+    )
+    assert made.overrides == [
+        {
+            "provider": "openai",
+            "model": "gpt-5.4-mini",
+            "prices": [{"from": SINCE, "source": "LiteLLM's config.yaml", "input": 0.2, "output": 0}],
+        },
+        {
+            "provider": "bedrock",
+            "model": "bedrock/m",
+            "prices": [{"from": SINCE, "source": "LiteLLM's map", "input": 3, "output": 15}],
+        },
+    ]
+    assert made.settings["price_overrides"] == ["prices.yaml"]
+    assert made.rules["models"]["mapped"]["context_window"] == 7
+    assert made.unpriced == ["nowhere"]
+
+
+def test_models_that_do_one_thing() -> None:
+    made = drafted(
+        entry("ears", "groq/w", {"mode": "audio_transcription"}),
+        entry("brush", "openai/b", {"mode": "image_generation"}),
+        entry("rank", "cohere/r", {"mode": "rerank"}),
+    )
+    assert made.rules["models"]["ears"]["supports"] == ["transcription"]
+    assert made.rules["models"]["brush"]["supports"] == ["images"]
+    assert "rank" not in made.rules["models"]
+    assert any("is for rerank" in note for note in made.notes)
+
+
+def test_whatever_is_left_out_is_said() -> None:
+    made = drafted(
+        entry("anthropic/*", "anthropic/*"),
+        entry("who", "unheard-of"),
+        entry("auto", MINI),
+        entry("a", MINI, weight=3, timeout=9, extra_headers={"x": "y"}),
+        {"model_name": "half"},
+        litellm_settings={"num_retries": 2, "callbacks": ["x"], "unheard": 1},
+        router_settings={"routing_strategy": "latency-based-routing"},
+        surprise=1,
+    )
+    said = "\n".join(made.notes)
+    for part in (
+        "anthropic/*", "does not say whose unheard-of is", "this is no model's name here", "weight of litellm_params",
+        "timeout is nothing here", "extra_headers of litellm_params", "model_list[4] names no model",
+        "litellm_settings.callbacks", "litellm_settings.unheard: is nothing here", "latency-based-routing",
+        "surprise: is nothing here",
+    ):  # fmt: skip
+        assert part in said
+    assert made.settings["fallback"] == {"max_attempts": 3}
+
+
+@pytest.mark.parametrize("text", ["", "model_list: 1", "a: [", "- x", "models: []"])
+def test_another_file_is_told_from_litellms(text: str) -> None:
+    with pytest.raises(ConfigurationError):
+        read_config(text, file="config.yaml")
