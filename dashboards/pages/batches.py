@@ -1,6 +1,8 @@
 """Requests that can wait: how far each batch is, what it costs so far, and for whom it may be cancelled."""
 
-from collections.abc import Mapping, Sequence
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from html import escape
 from typing import Any
 
@@ -16,6 +18,8 @@ BATCHES = "/admin/v1/batches"
 DAYS = 30
 """What a report is about where it is asked of no other time."""
 MOST_UNDER_WAY, MOST_ENDED = 200, 50
+REFRESH_SECONDS = 10.0
+"""A batch takes minutes to hours."""
 TONES = {"completed": "good", "failed": "bad", "expired": "bad", "cancelled": "muted", "cancelling": "warn"}
 FIRST_BATCH = """\
 # requests.jsonl, a request on each line:
@@ -39,30 +43,81 @@ COLUMNS = (
 
 
 async def build(view: View) -> None:
-    """Those that somebody waits for, then those that are over, and what all of them cost."""
-    under_way = (await view.gateway.get(BATCHES, state="under_way", limit=MOST_UNDER_WAY))["batches"]
-    ended = (await view.gateway.get(BATCHES, state="ended", limit=MOST_ENDED))["batches"]
-    if not under_way and not ended:
+    """Those that somebody waits for, then those that are over, and what all of them cost; anew while one is asked."""
+    listed = await _listed(view)
+    if not listed.under_way and not listed.ended:
         html(no_batches(view))
         return
-    total = (await view.gateway.get("/admin/v1/reports/costs", by="model", tag="batch"))["total"]
     with panel("Under way", "Newest first, times in UTC. Costs are of the answers so far."):
-        if total["requests"]:
-            html(spent(total))
-        html(batch_table(under_way) if under_way else markup.message("No batch is under way", "All have ended."))
-        _hint(under_way, MOST_UNDER_WAY)
-        if view.session.may("batches.write"):
-            _canceller(view, under_way)
-    if ended:
-        with panel("Ended", "Newest first, times in UTC. Their answers are in files, which the key's team can read."):
-            html(batch_table(ended))
-            _hint(ended, MOST_ENDED)
+        shown = html(under_way_text(listed))
+        offer = _canceller(view) if view.session.may("batches.write") else None
+    ended = html(ended_text(listed.ended))
+
+    async def load_again() -> None:
+        try:
+            found = await _listed(view)
+        except GatewayUnreachable as error:  # it is asked again
+            problem.set_content(form_problem(error))
+            return
+        except GatewayRefused as error:
+            problem.set_content(refusal(view, error))
+            timer.deactivate()
+            return
+        problem.set_content("")
+        shown.set_content(under_way_text(found))
+        ended.set_content(ended_text(found.ended))
+        if offer is not None:
+            offer(found.under_way)
+        if not found.under_way:
+            timer.deactivate()
+
+    if offer is not None:
+        offer(listed.under_way)
+    problem = html("")
+    timer = ui.timer(REFRESH_SECONDS, load_again, active=bool(listed.under_way), immediate=False)
 
 
-def _hint(rows: Sequence[Mapping[str, Any]], most: int) -> None:
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """The newest of both kinds, and what all of them came to in the ledger when it was read."""
+
+    under_way: Sequence[Mapping[str, Any]]
+    ended: Sequence[Mapping[str, Any]]
+    total: Mapping[str, Any]
+
+
+async def _listed(view: View) -> Listed:
+    under_way, ended, costs = await asyncio.gather(
+        view.gateway.get(BATCHES, state="under_way", limit=MOST_UNDER_WAY),
+        view.gateway.get(BATCHES, state="ended", limit=MOST_ENDED),
+        view.gateway.get("/admin/v1/reports/costs", by="model", tag="batch", costs_alone=True),
+    )
+    return Listed(under_way["batches"], ended["batches"], costs["total"])
+
+
+def under_way_text(listed: Listed) -> str:
+    said = spent(listed.total) if listed.total["requests"] else ""
+    if not listed.under_way:
+        return said + markup.message("No batch is under way", "All have ended.")
+    news = f"The list loads its news every {REFRESH_SECONDS:.0f} seconds while a batch is under way."
+    note = f'<p class="be-note be-hint">{news}</p>'
+    return said + batch_table(listed.under_way) + _hint(listed.under_way, MOST_UNDER_WAY) + note
+
+
+def ended_text(rows: Sequence[Mapping[str, Any]]) -> str:
+    """A panel of its own, once there is one."""
+    if not rows:
+        return ""
+    note = "Newest first, times in UTC. Their answers are in files, which the key's team can read."
+    table = batch_table(rows) + _hint(rows, MOST_ENDED)
+    return f'<section class="be-panel"><h2>Ended</h2><p class="be-note">{escape(note)}</p>{table}</section>'
+
+
+def _hint(rows: Sequence[Mapping[str, Any]], most: int) -> str:
     """That there may be more."""
-    if len(rows) == most:
-        html(f'<p class="be-note be-hint">The newest {most}; <code>breakeven batches list</code> shows more.</p>')
+    if len(rows) < most:
+        return ""
+    return f'<p class="be-note be-hint">The newest {most}; <code>breakeven batches list</code> shows more.</p>'
 
 
 def no_batches(view: View) -> str:
@@ -140,13 +195,11 @@ def _moment(at_us: int) -> Cell:
     return Cell(_minute(at_us), tone="be-nowrap", title=display.moment(at_us))
 
 
-def _canceller(view: View, under_way: Sequence[Mapping[str, Any]]) -> None:
-    """Choose one, confirm, and no more of it is asked."""
-    listed = {one["id"]: _label(one) for one in under_way if one["status"] != "cancelling"}
-    if not listed:
-        return
+def _canceller(view: View) -> Callable[[Sequence[Mapping[str, Any]]], None]:
+    """Choose one, confirm, and no more of it is asked. Hidden until it is told which there are to choose."""
+    listed: dict[str, str] = {}
     problem = html("")
-    with grid("be-filters"):
+    with grid("be-filters") as fields:
         chosen = ui.select(listed, label="Batch to cancel", with_input=True).props("dense outlined")
         chosen.style("min-width: 15rem")
         button = ui.button("Cancel").props("no-caps outline color=negative")
@@ -166,7 +219,14 @@ def _canceller(view: View, under_way: Sequence[Mapping[str, Any]]) -> None:
         asked = f"Cancel {listed[str(chosen.value)]}? No more of its requests are asked; its answers so far are kept."
         confirm(asked, "Cancel the batch", cancel)
 
+    def offer(under_way: Sequence[Mapping[str, Any]]) -> None:
+        listed.clear()
+        listed.update({one["id"]: _label(one) for one in under_way if one["status"] != "cancelling"})
+        chosen.set_options(dict(listed))
+        fields.set_visibility(bool(listed))
+
     button.on_click(ask_first)
+    return offer
 
 
 def _label(one: Mapping[str, Any]) -> str:

@@ -203,6 +203,33 @@ def test_a_batch_is_cancelled_only_once_that_was_confirmed(browser: webdriver.Ch
     assert all(said in record for said in ("demo-owner", "batch.cancel", batch))
 
 
+def test_batches_under_way_are_followed_without_a_reload(browser: webdriver.Chrome, running: Running) -> None:
+    first, second = begin_batch(running, "follow"), begin_batch(running, "me too")
+    go(browser, running, "/batches")
+    rows = browser.find_elements(By.CSS_SELECTOR, "tbody tr")
+    assert first in rows[1].text
+    assert second in rows[0].text
+    browser.execute_script("window.isSamePage = true")
+    for batch in (first, second):
+        cancel_batch(running, batch)
+    see(browser, "No batch is under way")
+    assert not button_is_shown(browser, "Cancel"), "there is none to choose"
+    ended = [row.text for row in browser.find_elements(By.CSS_SELECTOR, "tbody tr")[:2]]
+    assert all(batch in row and "cancelled" in row for batch, row in zip((second, first), ended, strict=True))
+    assert browser.execute_script("return window.isSamePage")
+
+
+def cancel_batch(running: Running, batch: str) -> None:
+    headers = {"authorization": f"Bearer {running.month.app_key}"}
+    address = f"{running.gateway}/v1/batches/{batch}/cancel"
+    httpx.post(address, headers=headers, timeout=120, trust_env=False).raise_for_status()
+
+
+def button_is_shown(browser: webdriver.Chrome, label: str) -> bool:
+    buttons = browser.find_elements(By.TAG_NAME, "button")
+    return any(one.is_displayed() for one in buttons if one.text.strip() == label)
+
+
 def begin_batch(running: Running, said: str) -> str:
     """Its name. There is no model here that could answer it."""
     body = {"model": "auto", "messages": [{"role": "user", "content": said}]}

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from dashboards.pages.batches import batch_table, cost, done, no_batches, spent
+from dashboards.pages.batches import Listed, batch_table, cost, done, ended_text, no_batches, spent, under_way_text
 from tests.unit.dashboards.views import make_view
 
 MINUTE = 60_000_000
@@ -83,3 +83,16 @@ def test_where_there_are_none_it_is_said_how_one_is_sent() -> None:
     assert "No batches yet" in said
     assert "curl http://&lt;gateway&gt;/v1/files" in said
     assert "{&quot;custom_id&quot;: &quot;1&quot;" in said
+
+
+def test_a_list_says_that_it_loads_its_news_as_long_as_there_will_be_any() -> None:
+    total = {"requests": 0}
+    said = under_way_text(Listed([make_row()], [], total))
+    assert "every 10 seconds while a batch is under way" in said
+    assert "<table" in said
+    over = under_way_text(Listed([], [make_row(ended_at_us=3 * MINUTE)], total))
+    assert "All have ended." in over
+    assert "seconds" not in over
+    assert "<h2>Ended</h2>" in ended_text([make_row(ended_at_us=3 * MINUTE)])
+    assert "The newest 50" in ended_text([make_row(ended_at_us=3 * MINUTE)] * 50)
+    assert ended_text([]) == ""
