@@ -40,6 +40,7 @@ def command(
         price_of=lambda name: book.lookup(name.partition("/")[0], name.partition("/")[2], at_us) is not None,
         known=known_to_litellm(),
         since=f"{moment_of(at_us):%Y-%m-%d}",
+        file=str(config),
     )
     files = files_of(made, config.name)
     try:

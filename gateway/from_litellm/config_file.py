@@ -14,6 +14,10 @@ NO_KEYS: Final = frozenset({"", "none", "null", "empty", "fake", "dummy", "fake-
 """What people write where a server of their own asks for none."""
 BY_NAME: Final = {
     "gpt-": "openai",
+    "chatgpt-": "openai",
+    "dall-e-": "openai",
+    "tts-": "openai",
+    "whisper-": "openai",
     "o1": "openai",
     "o3": "openai",
     "o4": "openai",
@@ -22,6 +26,8 @@ BY_NAME: Final = {
     "claude-": "anthropic",
 }
 """Whose a model without a prefix is."""
+OTHER_NAMES: Final = {"text-completion-openai": "openai"}
+"""Of one provider; which endpoint of it is asked is the caller's to say here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +116,7 @@ def _deployments(listed: Sequence[object], notes: list[str]) -> Iterator[Deploym
         entry = _fields(one)
         params, name = _fields(entry.get("litellm_params")), str(entry.get("model_name") or "")
         written = str(params.get("model") or "")
-        if not name or not written:
+        if not name or not written.strip("/") or written.endswith("/"):
             notes.append(f"model_list[{place}] names no model: it needs model_name and litellm_params.model")
             continue
         if "*" in name or "*" in written:
@@ -130,10 +136,10 @@ def _deployments(listed: Sequence[object], notes: list[str]) -> Iterator[Deploym
 
 def _provider_and_model(written: str, params: Fields) -> tuple[str | None, str]:
     if given := params.get("custom_llm_provider"):
-        return str(given), written.removeprefix(f"{given}/")
+        return OTHER_NAMES.get(str(given), str(given)), written.removeprefix(f"{given}/")
     provider, slash, model = written.partition("/")
     if slash:
-        return provider, model
+        return OTHER_NAMES.get(provider, provider), model
     if params.get("api_base"):
         return "openai", written
     return next((whose for start, whose in BY_NAME.items() if written.startswith(start)), None), written
@@ -178,6 +184,8 @@ SAID_ELSEWHERE: Final = {
     "router_settings.timeout": "see `timeouts:` of a backend",
     "router_settings.retry_policy": "what may be asked again is known of each error",
     "guardrails": "there are none",
+    "files_settings": "files are those of batches, and the gateway's own",
+    "finetune_settings": "there is no fine-tuning",
     "mcp_servers": "a response's tools that a provider runs pass; a gateway of tools is not here",
     "vector_store_registry": "there are none",
     "include": "is not followed: put all of it into one file",

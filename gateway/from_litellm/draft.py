@@ -7,6 +7,7 @@ from decimal import Decimal
 from typing import Any, Final
 
 from gateway.config.providers import HostedProvider
+from gateway.errors import ConfigurationError
 from gateway.from_litellm.config_file import Deployment, Fields, LiteLLMConfig
 from gateway.from_litellm.endpoints import Endpoints, Place
 from gateway.yaml_document import NAME_PATTERN
@@ -19,6 +20,16 @@ MODES: Final = {
     "audio_transcription": "transcription",
     "moderation": "moderation",
 }
+BY_NAME: Final = {
+    "dall-e": "image_generation",
+    "gpt-image": "image_generation",
+    "tts-": "audio_speech",
+    "whisper": "audio_transcription",
+    "embed": "embedding",
+    "moderation": "moderation",
+    "rerank": "rerank",
+}
+"""What a model does, by a part of its name, where nothing says it."""
 CHATS: Final = ("chat", "completion", "responses", "")
 ABILITIES: Final = {
     "supports_vision": "vision",
@@ -27,6 +38,8 @@ ABILITIES: Final = {
 }
 ASSUMED: Final = ("streaming", "tools", "json_schema")
 UNKNOWN_WINDOW: Final = 128_000
+NO_WINDOW: Final = 1_000_000
+"""Of what draws, speaks or listens, which tells none: it refuses nobody."""
 PRICES: Final = {
     "input_cost_per_token": "input",
     "output_cost_per_token": "output",
@@ -35,7 +48,8 @@ PRICES: Final = {
 }
 MOST_ATTEMPTS: Final = 10
 LONGEST_NAME: Final = 70
-"""With `@` and a backend's name behind it, it is a model's name still."""
+LONGEST_OF_ALL: Final = 120
+"""With `@` and what tells its members apart behind it."""
 LAST_RULE: Final = {"choose": {"from": "any", "by": "expected_cost", "min_quality": 0.6}}
 RESERVED: Final = frozenset({"auto", "any", "hosted", "local"})
 
@@ -64,6 +78,7 @@ def draft(
     price_of: Callable[[str], bool],
     known: Mapping[str, Fields],
     since: str,
+    file: str = "config.yaml",
 ) -> Draft:
     """`price_of` says whether the catalogue has a price of that name, `known` is LiteLLM's map of models (empty where
     it is not installed), and prices of the file's own hold `since` that day. Raises ConfigurationError."""
@@ -72,6 +87,9 @@ def draft(
     models = _Models(made, endpoints, price_of, known, since)
     members = {name: models.add(name, group) for name, group in _by_name(config.deployments, made.notes).items()}
     members = {name: found for name, found in members.items() if found}
+    if endpoints.missing:
+        missing = "; ".join(f"{variable} ({what})" for variable, what in endpoints.missing.items())
+        raise ConfigurationError(f"names variables that are not set here: {missing}. Set them and try again", file=file)
     last = {"name": "default" if "default" not in members else "everything-else", **LAST_RULE}
     made.rules = {"version": 1, "models": models.specs, "rules": [*_rules(config, members, made.notes), last]}
     made.notes += endpoints.notes
@@ -122,22 +140,35 @@ class _Models:
     limits: dict[str, dict[str, int]] = field(default_factory=dict[str, dict[str, int]])
 
     def add(self, name: str, deployments: Sequence[Deployment]) -> list[str]:
-        """The models that answer to that name, of which several are called by their backend too."""
+        """The models that answer to that name, of which several are called by their backend too, or what they are."""
         groups: dict[tuple[object, ...], list[Deployment]] = {}
         for one in sorted(deployments, key=_order):
             self.endpoints.look(one)
-            if (mode := self._fact(one, "mode") or "") in CHATS or mode in MODES:
+            if not self.endpoints.has_address(one):
+                self.made.notes.append(
+                    f"{one.where} is left out: it does not say where {one.provider} listens (api_base)"
+                )
+                continue
+            if (mode := self._mode(one)) in CHATS or mode in MODES:
                 groups.setdefault(self.endpoints.same(one), []).append(one)
             else:
                 self.made.notes.append(f"{one.where} is for {mode}, which is not served here")
+        places = [self.endpoints.place(group) for group in groups.values()]
+        behind = [place.backend for place in places]
+        if len(set(behind)) < len(behind):
+            behind = [place.upstream_model.replace(" ", "-") for place in places]
         found: list[str] = []
-        for group in groups.values():
-            place = self.endpoints.place(group)
-            own = name if len(groups) == 1 else f"{name}@{place.backend}"
-            own = own if own not in found else f"{own}-{len(found) + 1}"
+        for place, group, part in zip(places, groups.values(), behind, strict=True):
+            own = name if len(places) == 1 else f"{name}@{part}"[:LONGEST_OF_ALL]
+            own = own if own not in found else f"{own[: LONGEST_OF_ALL - 3]}-{len(found) + 1}"
             found.append(own)
             self._describe(own, place, group)
         return found
+
+    def _mode(self, deployment: Deployment) -> str:
+        name = deployment.model.lower()
+        by_name = next((mode for part, mode in BY_NAME.items() if part in name), "")
+        return str(self._fact(deployment, "mode") or by_name)
 
     def _describe(self, name: str, place: Place, group: Sequence[Deployment]) -> None:
         first = group[0]
@@ -199,6 +230,8 @@ class _Models:
             return window
         if (hosted := self._hosted(deployment)) is not None:
             return hosted.context_window
+        if self._mode(deployment) not in (*CHATS, "embedding"):
+            return NO_WINDOW
         self.made.unsure.append(name)
         return UNKNOWN_WINDOW
 
@@ -208,8 +241,7 @@ class _Models:
         return next((one for one in models if one.upstream_model == deployment.model), None)
 
     def _supports(self, deployment: Deployment, place: Place) -> list[str]:
-        mode = self._fact(deployment, "mode") or ""
-        if mode in MODES:
+        if (mode := self._mode(deployment)) in MODES:
             return [MODES[mode]]
         if (hosted := self._hosted(deployment)) is not None:
             return list(hosted.supports)

@@ -7,27 +7,27 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from gateway.config.providers import HostedProvider
-from gateway.errors import ConfigurationError
 from gateway.from_litellm.config_file import FROM_ENVIRONMENT, Deployment
 
 ENGINES: Final = {"hosted_vllm": "vllm", "vllm": "vllm", "sglang": "sglang"}
 OF_THE_SAME_FORMAT: Final = frozenset(
     {
-        "openai", "text-completion-openai", "custom_openai", "openai_like", "litellm_proxy", "lm_studio", "llamafile",
+        "openai", "custom_openai", "openai_like", "litellm_proxy", "lm_studio", "llamafile",
         "ollama", "ollama_chat", "nvidia_nim", "xinference", "docker_model_runner", *ENGINES,
     }
 )  # fmt: skip
 """That speak OpenAI's format at an address of the user's."""
 OLLAMA: Final = ("ollama", "ollama_chat")
 OLLAMAS_ADDRESS: Final = "http://127.0.0.1:11434"
-NAMES_OF_KEYS: Final = frozenset({"api_key", "api_base", "model", "custom_llm_provider"})
+HOW_IT_IS_FOUND: Final = frozenset({"api_key", "api_base", "base_url", "model", "custom_llm_provider"})
 SAID_OTHERWISE: Final = frozenset(
     {
-        "rpm", "tpm", "timeout", "stream_timeout", "max_parallel_requests", "input_cost_per_token",
-        "output_cost_per_token", "cache_read_input_token_cost", "cache_creation_input_token_cost", "drop_params",
+        "rpm", "tpm", "timeout", "stream_timeout", "max_parallel_requests", "cache_read_input_token_cost",
+        "cache_creation_input_token_cost", "drop_params",
         "max_retries", "cooldown_time", "allowed_fails", "weight", "order", "tags", "base_model", "mode", "stream",
         "use_in_pass_through", "use_litellm_proxy", "additional_drop_params", "modify_params", "max_budget",
-        "budget_duration", "num_retries", "merge_reasoning_content_in_choices",
+        "budget_duration", "num_retries", "merge_reasoning_content_in_choices", "region_name", "mock_response",
+        "mock_timeout", "mock_testing_fallbacks", "configurable_clientside_auth_params",
     }
 )  # fmt: skip
 """Fields of `litellm_params` that are no arguments of a call."""
@@ -74,12 +74,13 @@ class Place:
 @dataclass(slots=True)
 class Endpoints:
     """Fills `blocks` (for `backends:`), `variables` (that must be set, and why) and `notes`. `environ` is looked into
-    for addresses alone, where the file names a variable in place of one."""
+    for addresses alone, where the file names a variable in place of one; what it lacks of those is `missing`."""
 
     shipped: Mapping[str, HostedProvider]
     environ: Mapping[str, str]
     blocks: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
     variables: dict[str, str] = field(default_factory=dict[str, str])
+    missing: dict[str, str] = field(default_factory=dict[str, str])
     notes: list[str] = field(default_factory=list[str])
 
     def same(self, deployment: Deployment) -> tuple[object, ...]:
@@ -92,7 +93,7 @@ class Endpoints:
         )
 
     def place(self, group: Sequence[Deployment]) -> Place:
-        """Of deployments that are the same but for their keys. Raises ConfigurationError."""
+        """Of deployments that are the same but for their keys."""
         first = group[0]
         provider = self.shipped.get(first.provider)
         arguments = self._arguments(first)
@@ -148,8 +149,6 @@ class Endpoints:
             self._without(first, arguments)
             base = address if address.rstrip("/").endswith("/v1") else f"{address.rstrip('/')}/v1"
             return {"base_url": base, "provider": "anthropic", "wire_format": "anthropic"}, False
-        if first.provider in OF_THE_SAME_FORMAT and provider is None:
-            raise ConfigurationError(f"{first.where} names no api_base: say where {first.provider} listens")
         settings = {**arguments, **({"api_base": address} if address is not None else {})}
         return {"litellm": settings}, True
 
@@ -161,12 +160,17 @@ class Endpoints:
         given = deployment.params.get("api_base") or deployment.params.get("base_url")
         return None if given is None else str(self._resolved(deployment, "api_base", given))
 
+    def has_address(self, deployment: Deployment) -> bool:
+        """Where it needs one."""
+        is_ours_to_say = deployment.provider in OF_THE_SAME_FORMAT - {"openai", *OLLAMA}
+        return not is_ours_to_say or self._address(deployment) is not None
+
     def look(self, deployment: Deployment) -> None:
         """Tell what of its fields is nothing here. Once each: the rest may be asked often."""
         for name in deployment.params.keys() & LEFT_OUT.keys():
             self.notes.append(f"{deployment.where}: {name} of litellm_params is nothing here: {LEFT_OUT[name]}")
         for name, given in deployment.params.items():
-            if name in NAMES_OF_KEYS | SAID_OTHERWISE or name == "base_url" or given is None:
+            if _is_no_argument(name) or given is None:
                 continue
             if _is_secret(name):
                 self._tell_secret(deployment, name, given)
@@ -177,7 +181,7 @@ class Endpoints:
         """What is passed with each call, without keys, which no file should hold."""
         found: dict[str, Any] = {}
         for name, given in deployment.params.items():
-            if name in NAMES_OF_KEYS | SAID_OTHERWISE or name == "base_url":
+            if _is_no_argument(name):
                 continue
             if isinstance(given, str | int | float | bool) and not _is_secret(name):
                 found[name] = self._resolved(deployment, name, given)
@@ -198,9 +202,8 @@ class Endpoints:
             return given
         variable = given.removeprefix(FROM_ENVIRONMENT)
         if not (value := self.environ.get(variable, "").strip()):
-            raise ConfigurationError(
-                f"{deployment.where} has its {name} in ${variable}, which is not set: set it and try again"
-            )
+            self.missing.setdefault(variable, f"{name} of {deployment.where}")
+            return f"http://{variable.lower().replace('_', '-')}.missing"
         return value
 
     def _wanted_name(self, block: Mapping[str, Any], first: Deployment) -> str:
@@ -246,6 +249,10 @@ class Endpoints:
 def _why(deployment: Deployment) -> str:
     what = f"the key of {deployment.provider} ({deployment.name})"
     return f"{what}, which stands in LiteLLM's file itself" if deployment.has_written_key else what
+
+
+def _is_no_argument(name: str) -> bool:
+    return name in HOW_IT_IS_FOUND | SAID_OTHERWISE or "_cost_per_" in name
 
 
 def _is_secret(name: str) -> bool:

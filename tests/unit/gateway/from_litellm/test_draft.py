@@ -117,10 +117,11 @@ def test_an_address_in_a_variable_is_looked_up_and_said_where_it_is_missing() ->
     own = entry("own", "openai/x", api_base="os.environ/BASE")
     made = drafted(own, environ={"BASE": "http://h:1/v1"})
     assert made.settings["backends"]["openai-h-1"]["base_url"] == "http://h:1/v1"
+    other = entry("other", "azure/x", api_base="https://e.example", api_version="os.environ/VERSION")
     with pytest.raises(
-        ConfigurationError, match=r"model_list\[0\] \(own\) has its api_base in \$BASE, which is not set"
+        ConfigurationError, match=r"BASE \(api_base of model_list\[0\] \(own\)\); VERSION \(api_version"
     ):
-        drafted(own)
+        drafted(own, other)
 
 
 def test_prices_of_the_file_then_of_the_catalogue_then_of_the_map() -> None:
@@ -160,6 +161,28 @@ def test_models_that_do_one_thing() -> None:
     assert made.rules["models"]["brush"]["supports"] == ["images"]
     assert "rank" not in made.rules["models"]
     assert any("is for rerank" in note for note in made.notes)
+
+
+def test_what_a_model_does_is_seen_in_its_name_where_nothing_says_it() -> None:
+    names = {
+        "dall-e-3": "images",
+        "tts-1": "speech",
+        "whisper-1": "transcription",
+        "text-embedding-ada-002": "embeddings",
+    }
+    made = drafted(*(entry(name, name) for name in names))
+    assert {name: made.rules["models"][name]["supports"] for name in names} == {
+        name: [ability] for name, ability in names.items()
+    }
+
+
+def test_several_models_at_one_place_are_called_by_their_own_names() -> None:
+    made = drafted(
+        entry("a", "openai/x", api_base="http://h:1/v1"),
+        entry("a", "openai/y", api_base="http://h:1/v1"),
+        entry("a", "openai/gpt-4o"),
+    )
+    assert rules(made)["a"][1] == ["a@x", "a@y", "a@gpt-4o"]
 
 
 def test_whatever_is_left_out_is_said() -> None:
