@@ -46,6 +46,11 @@ PRICES: Final = {
     "cache_read_input_token_cost": "cached_input",
     "cache_creation_input_token_cost": "cache_write_5m",
 }
+LIMITS: Final = {
+    "rpm": "requests_per_minute",
+    "tpm": "tokens_per_minute",
+    "max_parallel_requests": "max_parallel_requests",
+}
 MOST_ATTEMPTS: Final = 10
 LONGEST_NAME: Final = 70
 LONGEST_OF_ALL: Final = 120
@@ -254,8 +259,7 @@ class _Models:
 
     def _limit(self, name: str, group: Sequence[Deployment]) -> None:
         """Of all its keys together; unlimited where one of them is."""
-        fields = {"rpm": "requests_per_minute", "tpm": "tokens_per_minute"}
-        for theirs, ours in fields.items():
+        for theirs, ours in LIMITS.items():
             limits = [one.params.get(theirs) for one in group]
             whole = [one for one in limits if isinstance(one, int) and one > 0]
             if whole and len(whole) == len(limits):

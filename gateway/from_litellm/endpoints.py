@@ -55,11 +55,10 @@ class Key:
 
     env: str
     requests_per_minute: int | None = None
-    concurrent_requests: int | None = None
 
     def fields(self) -> dict[str, Any]:
-        limits = {"requests_per_minute": self.requests_per_minute, "concurrent_requests": self.concurrent_requests}
-        return {"env": self.env, **{name: limit for name, limit in limits.items() if limit is not None}}
+        limit = {} if self.requests_per_minute is None else {"requests_per_minute": self.requests_per_minute}
+        return {"env": self.env, **limit}
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,7 +240,7 @@ class Endpoints:
                 variable = variable if variable not in keys else f"{variable}_{len(keys) + 1}"
             if variable:
                 requests = _whole(deployment.params.get("rpm")) if len(group) > 1 else None
-                keys[variable] = Key(variable, requests, _whole(deployment.params.get("max_parallel_requests")))
+                keys[variable] = Key(variable, requests)
                 self.variables.setdefault(variable, _why(deployment))
         return list(keys.values())
 

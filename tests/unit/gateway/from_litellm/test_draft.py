@@ -28,13 +28,14 @@ def test_under_another_name_it_is_the_same_model(written: str) -> None:
 
 def test_one_model_with_several_keys_is_one_model_at_a_backend_with_several_keys() -> None:
     made = drafted(
-        entry("mini", MINI, api_key="os.environ/A", rpm=100), entry("mini", MINI, api_key="os.environ/B", rpm=200)
+        entry("mini", MINI, api_key="os.environ/A", rpm=100, max_parallel_requests=4),
+        entry("mini", MINI, api_key="os.environ/B", rpm=200, max_parallel_requests=5),
     )
     [(name, block)] = made.settings["backends"].items()
     assert block["keys"] == [{"env": "A", "requests_per_minute": 100}, {"env": "B", "requests_per_minute": 200}]
     assert (block["base_url"], block["provider"]) == ("https://api.openai.com/v1", "openai")
     assert made.rules["models"]["mini"]["backend"] == name
-    assert made.settings["limits"]["models"]["mini"] == {"requests_per_minute": 300}
+    assert made.settings["limits"]["models"]["mini"] == {"requests_per_minute": 300, "max_parallel_requests": 9}
     assert rules(made) == {}
 
 
