@@ -182,6 +182,8 @@ class EntryWanted(Protocol):
     @property
     def tag(self) -> str | None: ...
     @property
+    def batch_id(self) -> str | None: ...
+    @property
     def status(self) -> Status | None: ...
     @property
     def order(self) -> EntryOrder: ...
@@ -215,6 +217,17 @@ class Correction:
     booked: Adjustment
 
 
+@dataclass(frozen=True, slots=True)
+class BatchCost:
+    """What all requests of one batch came to so far, corrections included. Those without a price are in no sum."""
+
+    requests: int
+    unpriced_requests: int
+    input_tokens: int
+    output_tokens: int
+    cost_pico_usd: int
+
+
 class EntryStore(Protocol):
     """Reads entries that reached the database (within about two seconds of their settlement)."""
 
@@ -226,6 +239,14 @@ class EntryStore(Protocol):
 
     async def corrections(self, request_ids: Sequence[str]) -> Mapping[str, Sequence[Correction]]:
         """Each request's in the order in which they were booked; requests without any are left out."""
+        ...
+
+
+class BatchBooks(EntryStore, Protocol):
+    """An EntryStore that adds up what a batch came to."""
+
+    async def batch_cost(self, batch_id: str, *, team: str | None = None) -> BatchCost:
+        """Of its requests that are kept, or those of one team; all zero where there is none."""
         ...
 
 

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from html import escape
 from typing import Any
 
@@ -13,6 +14,7 @@ from dashboards.form_problem import form_problem
 from dashboards.frame import View, confirm, grid, html, panel, refusal
 from dashboards.gateway_client import GatewayRefused, GatewayUnreachable
 from dashboards.markup import Cell, Column
+from dashboards.periods import Period, link
 
 BATCHES = "/admin/v1/batches"
 DAYS = 30
@@ -149,7 +151,7 @@ def batch_table(rows: Sequence[Mapping[str, Any]]) -> str:
     last = Column("Ended") if is_ended else Column("Ends by", title="what is not answered until then has expired")
     cells = [
         [
-            Cell(one["id"], tone="be-clip", title=f"{one['id']}: {one['endpoint']}"),
+            Cell(one["id"], href=requests_of(one), tone="be-clip", title=f"{one['id']}: {one['endpoint']}"),
             _status(one),
             done(one),
             Cell(display.count(one["failed"]), tone="bad" if one["failed"] else ""),
@@ -164,6 +166,13 @@ def batch_table(rows: Sequence[Mapping[str, Any]]) -> str:
     ]
     caption = "Batches that have ended" if is_ended else "Batches under way"
     return markup.table([*COLUMNS, last], cells, caption=caption)
+
+
+def requests_of(one: Mapping[str, Any]) -> str:
+    """The list of what was asked for it, from the hour in which it was made to well behind its end."""
+    made, end = (datetime.fromtimestamp(one[name] / 1e6, UTC) for name in ("created_at_us", "deadline_us"))
+    since = made.replace(minute=0, second=0, microsecond=0)
+    return link("/requests", Period("", since, end + timedelta(hours=1)), batch_id=one["id"])
 
 
 def _status(one: Mapping[str, Any]) -> Cell:

@@ -193,6 +193,7 @@ def decision_facts(one: dict[str, Any], key_name: str | None) -> str:
             ("Team", _like(one, "team", [one["team"]])),
             ("Project", _like(one, "project", [one["project"]])),
             ("Tags", _like(one, "tag", one["tags"])),
+            *([("Batch", _like(one, "batch_id", [one["batch_id"]]))] if one["batch_id"] else []),
             ("Rule", _like(one, "rule", [one["rule"]])),
             ("Asked for", one["requested_model"]),
             ("Difficulty", difficulty),

@@ -24,7 +24,7 @@ from gateway.reports.budgets_service import BudgetsService
 from gateway.reports.replay_views import Replay
 from gateway.reports.views import Reports
 from gateway.rulebook.service import RulesService
-from gateway.stores import AuditLog, EntryStore
+from gateway.stores import AuditLog, BatchBooks
 
 PREFIX = "/admin/v1"
 REFUSALS: dict[int | str, dict[str, Any]] = {status: {"model": ErrorBody} for status in (400, 401, 403, 404, 409)}
@@ -39,7 +39,7 @@ def build_admin_router(
     replay: Replay,
     reports: Reports,
     finance: Sequence[APIRouter],
-    entries: EntryStore,
+    entries: BatchBooks,
     bodies: BodyReader,
     batches: AllBatches,
     key_names: KeyNames,
@@ -59,7 +59,7 @@ def build_admin_router(
         *finance,
         build_entries_router(entries),
         build_bodies_router(bodies),
-        build_all_batches_router(batches, key_names),
+        build_all_batches_router(batches, key_names, entries),
         build_rules_router(rules, replay),
         build_keys_router(keys),
         build_budgets_router(budgets, lambda: pipeline.now_us(), keys_spent, pipeline.keys),

@@ -12,6 +12,7 @@ from gateway.batches.values import ENDED, UNDER_WAY, AllBatches, Batch, LineProb
 from gateway.errors import NotFound
 from gateway.ledger.entry import tenant_of
 from gateway.money import format_usd
+from gateway.stores import BatchBooks, BatchCost
 
 KeyNames = Callable[[Collection[str]], Awaitable[Mapping[str, str]]]
 State = Literal["under_way", "ended"]
@@ -42,11 +43,23 @@ class BatchRow(BaseModel):
     problem: str | None
 
 
+class BookedCost(BaseModel):
+    """What all requests of one batch came to in the ledger: corrections count, and so does what was asked again and
+    what nobody got an answer to. `cost_usd` is null where no price is known, and else without that of the
+    `unpriced_requests`."""
+
+    requests: int
+    unpriced_requests: int
+    input_tokens: int
+    output_tokens: int
+    cost_usd: str | None
+
+
 class BatchRows(BaseModel):
     batches: list[BatchRow]
 
 
-def build_all_batches_router(batches: AllBatches, key_names: KeyNames) -> APIRouter:
+def build_all_batches_router(batches: AllBatches, key_names: KeyNames, books: BatchBooks) -> APIRouter:
     """The paths below `/batches`."""
     router = APIRouter(prefix="/batches", tags=["admin: batches"])
 
@@ -64,6 +77,13 @@ def build_all_batches_router(batches: AllBatches, key_names: KeyNames) -> APIRou
         tenant = None if only_team is None else tenant_of(only_team, "")
         return BatchRows(batches=await shown(*await batches.recent(limit, STATUSES[state], tenant=tenant)))
 
+    @router.get("/{batch_id}/cost", openapi_extra=needs("entries.read", or_lead=True))
+    async def cost(  # pyright: ignore[reportUnusedFunction]
+        batch_id: Annotated[str, Path(pattern=NAME)], only_team: OnlyTeam
+    ) -> BookedCost:
+        """Of a batch's requests that the ledger keeps, also once the batch itself is forgotten."""
+        return booked(await books.batch_cost(batch_id, team=only_team))
+
     @router.post("/{batch_id}/cancel", openapi_extra=needs("batches.write"))
     async def cancel(  # pyright: ignore[reportUnusedFunction]
         batch_id: Annotated[str, Path(pattern=NAME)], caller: Caller
@@ -76,6 +96,18 @@ def build_all_batches_router(batches: AllBatches, key_names: KeyNames) -> APIRou
         return row
 
     return router
+
+
+def booked(cost: BatchCost) -> BookedCost:
+    """What no request of it has a price for is not $0."""
+    is_unknown = cost.requests == cost.unpriced_requests > 0
+    return BookedCost(
+        requests=cost.requests,
+        unpriced_requests=cost.unpriced_requests,
+        input_tokens=cost.input_tokens,
+        output_tokens=cost.output_tokens,
+        cost_usd=None if is_unknown else format_usd(cost.cost_pico_usd),
+    )
 
 
 def _row(batch: Batch, key: str | None) -> BatchRow:

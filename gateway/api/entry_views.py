@@ -25,6 +25,7 @@ class EntryFilter(BaseModel):
     backend: str | None = Field(default=None, max_length=120)
     rule: str | None = Field(default=None, max_length=120)
     tag: str | None = Field(default=None, max_length=64)
+    batch_id: str | None = Field(default=None, max_length=64, description="Whose lines they were")
     status: Status | None = None
     order: EntryOrder = Field(
         default="newest", description="All but the newest: the largest first; by cost, as it is with its corrections"
@@ -109,8 +110,10 @@ class EntryCorrection(BaseModel):
 
 
 class EntryDetail(EntrySummary):
-    """Everything the ledger knows of one request. Audio and images are None where the first versions booked it."""
+    """Everything the ledger knows of one request. Audio and images are None where the first versions booked it.
+    `batch_id` is null where it was no line of a batch."""
 
+    batch_id: str | None
     is_stream: bool
     upstream_model: str
     cache_write_tokens: int
@@ -160,6 +163,7 @@ def detail(entry: Entry, corrections: Sequence[Correction]) -> EntryDetail:
     return EntryDetail.model_validate(
         {
             **_summary_fields(entry, corrections),
+            "batch_id": entry.intent.batch_id,
             "is_stream": entry.intent.is_stream,
             "upstream_model": entry.upstream_model,
             "cache_write_tokens": entry.cache_write_5m_tokens + entry.cache_write_1h_tokens,

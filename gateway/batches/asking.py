@@ -95,7 +95,8 @@ class Asking(msgspec.Struct):
 def incoming(batch: Batch, line: Line) -> Incoming:
     """A line as a request."""
     asked = batch.asked
-    return Incoming(ENDPOINTS[asked.endpoint], None, line.body, (*asked.tags, BATCH_TAG), headers=asked.headers)
+    tags = (*asked.tags, BATCH_TAG)
+    return Incoming(ENDPOINTS[asked.endpoint], None, line.body, tags=tags, headers=asked.headers, batch_id=batch.id)
 
 
 def _may_pass(error: BreakevenError, failures: int) -> bool:

@@ -3,17 +3,20 @@
 import asyncio
 import json
 from collections.abc import Sequence
+from decimal import Decimal
 from typing import Any
 
 import typer
 from rich.table import Column, Table
 
-from gateway.batches.values import UNDER_WAY, Batch
+from gateway.api.admin_batches import BookedCost, booked
+from gateway.batches.values import UNDER_WAY, Batch, Progress
 from gateway.cli.show_table import show_table
 from gateway.cli.state import State, open_state
 from gateway.errors import NotFound
 from gateway.instants import moment_of
 from gateway.storage.sql.batches import SqlBatches
+from gateway.storage.sql.entries import SqlEntries
 from gateway.storage.sql.stores import open_files
 
 app = typer.Typer(help="Requests that can wait, of every team (see docs/api.md).", no_args_is_help=True)
@@ -44,6 +47,22 @@ def cancel(batch_id: str, as_json: bool = typer.Option(False, "--json", help="On
     print(json.dumps(_fields(batch)) if as_json else f"{batch.id} is {batch.status}.")
 
 
+@app.command("cost")
+def show_cost(batch_id: str, as_json: bool = typer.Option(False, "--json", help="One JSON object.")) -> None:
+    """What a batch's requests came to in the ledger, corrections and lines that were asked again included."""
+    found = asyncio.run(_cost(batch_id))
+    if as_json:
+        print(found.model_dump_json())
+        return
+    if not found.requests:
+        print(f"The ledger keeps no request of {batch_id}.")
+        return
+    dollars = "the price is unknown" if found.cost_usd is None else f"${Decimal(found.cost_usd).normalize():f}"
+    without = f", without {found.unpriced_requests:,} whose price is unknown" if found.unpriced_requests else ""
+    counted = f"{found.requests:,} {'request' if found.requests == 1 else 'requests'}"
+    print(f"{counted}: {dollars}{without if found.cost_usd is not None else ''}")
+
+
 def _store(state: State) -> SqlBatches:
     return SqlBatches(state.database, open_files(state.database, state.deployment.home))
 
@@ -51,6 +70,11 @@ def _store(state: State) -> SqlBatches:
 async def _recent(limit: int, *, is_under_way: bool) -> Sequence[Batch]:
     async with open_state() as state:
         return await _store(state).recent(limit, UNDER_WAY if is_under_way else None)
+
+
+async def _cost(batch_id: str) -> BookedCost:
+    async with open_state() as state:
+        return booked(await SqlEntries(state.database).batch_cost(batch_id))
 
 
 async def _cancel(batch_id: str) -> Batch:
@@ -94,7 +118,14 @@ def _table(found: Sequence[Batch]) -> Table:
             f"{said.total:,}",
             f"{said.completed:,}",
             f"{said.failed:,}",
-            f"{said.costs()['cost_usd']}".rstrip("0").rstrip(".") + (" and more" if said.unpriced else ""),
+            _cost_text(said),
             moment_of(one.deadline_us).strftime("%m-%d %H:%M"),
         )
     return table
+
+
+def _cost_text(said: Progress) -> str:
+    """What no answer of it has a price for did not cost nothing."""
+    if said.unpriced and said.unpriced == said.completed:
+        return "unknown"
+    return f"{said.costs()['cost_usd']}".rstrip("0").rstrip(".") + (" and more" if said.unpriced else "")

@@ -29,6 +29,7 @@ def command(
     backend: str | None = typer.Option(None, help="Only what this backend answered."),
     rule: str | None = typer.Option(None, help="Only what this rule decided."),
     tag: str | None = typer.Option(None, help="Only what carries this tag."),
+    batch: str | None = typer.Option(None, help="Only this batch's: its id, as `breakeven batches list` shows it."),
     status: str | None = typer.Option(None, help="completed, partial, cancelled, failed or orphaned."),
     order: str = typer.Option("newest", help="What comes first: newest, cost, total_time or first_token."),
     limit: int = typer.Option(20, min=1, max=500, help="How many at most."),
@@ -50,7 +51,7 @@ def command(
         return
     wanted = read(
         EntryFilter, since=since, until=until, model=model, team=team, project=project, key_id=key, backend=backend,
-        rule=rule, tag=tag, status=status, order=order, limit=limit,
+        rule=rule, tag=tag, batch_id=batch, status=status, order=order, limit=limit,
     )  # fmt: skip
     found = asyncio.run(_find(wanted))
     if as_json:

@@ -125,6 +125,7 @@ class Intent(msgspec.Struct, frozen=True, array_like=True):
     is_simulated: bool = False  # the model chosen has no provider behind it
     allowed_models: tuple[str, ...] | None = None  # the key's own list then; None: every model
     traceparent: str | None = None  # the caller's W3C trace, for telemetry; in no table
+    batch_id: str | None = None  # whose line it is; shadow calls of it have none
 
     @property
     def tenant(self) -> str:

@@ -58,7 +58,9 @@ class Acceptance(msgspec.Struct):
                 raise
             trace = incoming.headers.get("traceparent")
             tags = self.tags_to_book(key.id, incoming.tags, at_us)
-            intent = new_intent(view, key, tags, choice, accepted_at_us=at_us, traceparent=trace)
+            intent = new_intent(
+                view, key, tags, choice, accepted_at_us=at_us, traceparent=trace, batch_id=incoming.batch_id
+            )
             body = self._within_bound(incoming.body, view, key)
             run = Run(
                 view,

@@ -87,6 +87,7 @@ def new_intent(
     *,
     accepted_at_us: int,
     traceparent: str | None = None,
+    batch_id: str | None = None,
 ) -> Intent:
     """What the ledger is told before anything is sent upstream."""
     first = choice.order[0]
@@ -108,6 +109,7 @@ def new_intent(
         is_simulated=first.is_simulated,
         allowed_models=None if key.allowed_models is None else tuple(sorted(key.allowed_models)),
         traceparent=traceparent,
+        batch_id=batch_id,
     )
 
 

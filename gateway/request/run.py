@@ -45,7 +45,8 @@ class Observer(Protocol):
 
 class Incoming(msgspec.Struct, frozen=True):
     """One request as the HTTP layer received it. `cache_seconds` is what its caller says of the response cache: None
-    is nothing, 0 not to use it. `headers` are those that go upstream (`backends.protocol.Call`)."""
+    is nothing, 0 not to use it. `headers` are those that go upstream (`backends.protocol.Call`). `batch_id` is of the
+    batch that it is a line of."""
 
     operation: Operation
     credential: str | None
@@ -54,6 +55,7 @@ class Incoming(msgspec.Struct, frozen=True):
     cache_seconds: int | None = None
     headers: Mapping[str, str] = msgspec.field(default_factory=dict[str, str])
     content_type: str = JSON
+    batch_id: str | None = None
 
 
 class Answer(msgspec.Struct, frozen=True):

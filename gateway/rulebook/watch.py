@@ -38,6 +38,7 @@ class RuleEntries:
     model: str | None = None
     backend: str | None = None
     tag: str | None = None
+    batch_id: str | None = None
     status: Status | None = None
     order: EntryOrder = "newest"
 

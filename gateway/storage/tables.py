@@ -20,6 +20,7 @@ from sqlalchemy import (
     Text,
     UniqueConstraint,
     false,
+    text,
 )
 
 metadata = MetaData(
@@ -107,7 +108,15 @@ entries = Table(
     Column("web_searches", Integer, nullable=False, server_default="0"),
     Column("file_searches", Integer, nullable=False, server_default="0"),
     Column("other_tool_calls", Integer, nullable=False, server_default="0"),
+    Column("batch_id", Text),  # NULL: of no batch
     Index("ix_entries_accepted_at_us", "accepted_at_us"),
+    Index(
+        "ix_entries_batch_id",
+        "batch_id",
+        "accepted_at_us",
+        postgresql_where=text("batch_id IS NOT NULL"),
+        sqlite_where=text("batch_id IS NOT NULL"),
+    ),
     postgresql_partition_by="RANGE (accepted_at_us)",
     sqlite_with_rowid=False,
 )

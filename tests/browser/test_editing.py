@@ -219,6 +219,17 @@ def test_batches_under_way_are_followed_without_a_reload(browser: webdriver.Chro
     assert browser.execute_script("return window.isSamePage")
 
 
+def test_a_batch_leads_to_its_requests_and_to_what_they_came_to(browser: webdriver.Chrome, running: Running) -> None:
+    """Of this one nothing was asked: no model here could answer it."""
+    batch = begin_batch(running, "what do you cost")
+    cancel_batch(running, batch)
+    go(browser, running, "/batches")
+    browser.find_element(By.PARTIAL_LINK_TEXT, batch).click()
+    see(browser, "None in this time has all of these properties.")
+    assert f"batch_id={batch}" in browser.current_url
+    assert browser.find_element(By.NAME, "batch_id").get_attribute("value") == batch
+
+
 def cancel_batch(running: Running, batch: str) -> None:
     headers = {"authorization": f"Bearer {running.month.app_key}"}
     address = f"{running.gateway}/v1/batches/{batch}/cancel"

@@ -78,6 +78,7 @@ def _intent(row: Row, detail: Detail, meant: Sequence[Any]) -> Intent:
         cost_bound_pico_usd=detail.cost_bound,
         is_simulated=is_simulated,
         allowed_models=None if row["allowed_models"] is None else items_of(row["allowed_models"]),
+        batch_id=row["batch_id"],
     )
 
 

@@ -40,6 +40,7 @@ ROW = (
     "prefill_tokens_per_second",
     "decode_tokens_per_second",
     "detail",
+    "batch_id",
 )
 """The columns of `entries` that `EntryRows.row` holds: all but the two ids."""
 Figures = tuple[int | None, ...]
@@ -89,6 +90,7 @@ def entry_rows(entry: Entry) -> EntryRows:
         finite(entry.prefill_tokens_per_second),
         finite(entry.decode_tokens_per_second),
         encode_detail(entry, is_plain=plain),
+        clean(entry.intent.batch_id),
     )
     attempts = () if plain else [_attempt_row(number, accepted_at_us, one) for one in entry.attempts]
     parts = () if plain else paid_parts(entry)

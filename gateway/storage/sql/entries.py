@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, and_, func, or_, select, tuple_
+from sqlalchemy import ColumnElement, Select, and_, case, exists, func, or_, select, tuple_
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from gateway.instants import microseconds
@@ -15,7 +15,7 @@ from gateway.storage.sums.corrections import CORRECTED_COST
 from gateway.storage.sums.filters import has_tag
 from gateway.storage.sums.ranked_hours import RankedHour, ranked_hours
 from gateway.storage.tables import adjustments, dimensions, entries
-from gateway.stores import Adjustment, Correction, EntryOrder, EntryWanted
+from gateway.stores import Adjustment, BatchCost, Correction, EntryOrder, EntryWanted
 
 PLAIN = ("key_id", "team", "project", "model", "backend", "rule", "status")
 NEWEST = (entries.c.accepted_at_us.desc(), entries.c.request_id.desc())
@@ -50,6 +50,8 @@ class SqlEntries:
                     return []
                 query = query.where(tuple_(entries.c.accepted_at_us, entries.c.request_id) < tuple_(accepted, number))
                 until_us = min(until_us, accepted + 1)
+            if wanted.batch_id is not None:
+                return await _of_batch(connection, query.where(*_within(since_us, until_us)), wanted)
             if wanted.order != "newest":
                 return await _largest(connection, query, conditions, (since_us, until_us), wanted)
             return await _newest(connection, query, conditions, (since_us, until_us), wanted.limit)
@@ -64,6 +66,33 @@ class SqlEntries:
                 booked = Adjustment(number, row.kind, row.reference, row.amount_pico_usd, row.reason)
                 found.setdefault(number, []).append(Correction(row.at_us, booked))
         return found
+
+    async def batch_cost(self, batch_id: str, *, team: str | None = None) -> BatchCost:
+        priced = exists().where(adjustments.c.request_id == entries.c.request_id, adjustments.c.kind == "reprice")
+        is_unpriced = and_(entries.c.list_pico_usd.is_(None), ~priced)
+        sums = (
+            case((is_unpriced, 1), else_=0),
+            entries.c.input_tokens,
+            entries.c.output_tokens,
+            CORRECTED_COST,
+        )
+        query = select(func.count(), *(func.coalesce(func.sum(one), 0) for one in sums))
+        query = query.where(entries.c.batch_id == batch_id)
+        if team is not None:
+            query = query.join(dimensions, dimensions.c.id == entries.c.dimension_id).where(dimensions.c.team == team)
+        async with self._engine.connect() as connection:
+            found = (await connection.execute(query)).one()
+        return BatchCost(*(int(one) for one in found))
+
+
+async def _of_batch(connection: AsyncConnection, query: Select[Any], wanted: EntryWanted) -> list[Entry]:
+    """An index leads to them, and they are no more than the lines of a file, and what of them was asked again."""
+    order = NEWEST
+    if wanted.order != "newest":
+        figure, _ = RANKED_BY[wanted.order]
+        order = (case((figure > 0, figure), else_=0).desc(), *NEWEST)
+    mine = query.where(entries.c.batch_id == wanted.batch_id)
+    return await read_entries(connection, mine.order_by(*order).limit(wanted.limit))
 
 
 async def _place_of(connection: AsyncConnection, request_id: str) -> tuple[bytes, int | None]:

@@ -6,9 +6,11 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
+from msgspec.structs import replace as replaced
 from sqlalchemy import delete, update
 from sqlalchemy.ext.asyncio import AsyncEngine
 
@@ -22,7 +24,7 @@ from gateway.storage.sql.entries import SqlEntries
 from gateway.storage.sql.ledger import SqlLedger
 from gateway.storage.sql.reports import SqlReports
 from gateway.storage.tables import daily, entries, hourly
-from gateway.stores import Adjustment, AdjustmentKind, EntryOrder, EntryStore
+from gateway.stores import Adjustment, AdjustmentKind, BatchCost, EntryOrder, EntryStore
 from gateway.sums import Dimension, ReportStore, SumsQuery
 from tests.unit.gateway.ledger.builders import make_entry, make_intent, make_local_entry, request_id
 
@@ -371,6 +373,7 @@ class Wanted:
     backend: str | None = None
     rule: str | None = None
     tag: str | None = None
+    batch_id: str | None = None
     status: Status | None = None
     order: EntryOrder = "newest"
     before: str | None = None
@@ -475,3 +478,52 @@ async def test_hours_whose_requests_are_forgotten_are_not_looked_into(engine: As
     async with engine.begin() as connection:
         await connection.execute(delete(entries))
     assert await SqlEntries(engine).find(Wanted(order="cost")) == []
+
+
+async def test_what_a_batch_cost_is_the_sum_of_its_requests_with_their_corrections(engine: AsyncEngine) -> None:
+    """Those without a price are counted and in no sum, until a correction says one; another team's are not a lead's."""
+
+    def line(number: int, batch_id: str | None = "batch_a", team: str = "ads", **given: Any) -> Entry:
+        return make_entry(number, intent=make_intent(number, team=team, batch_id=batch_id), **given)
+
+    lines = [line(1), line(2), line(3, cost=None), line(4, cost=None), line(5, "batch_b"), line(6, None)]
+    other = line(7, team="search")
+    await SqlLedger(engine).insert([*lines, other])
+    first, second, third, *_ = lines
+    booked = [
+        Adjustment(second.intent.request_id, "refund", "credit-7", -5, "outage"),
+        Adjustment(third.intent.request_id, "reprice", "v2", 10**9, "known"),
+    ]
+    assert await SqlAdjustments(engine).book(booked, author="ada") == len(booked)
+    store = SqlEntries(engine)
+    assert first.cost is not None
+    ads = BatchCost(4, 1, 4 * first.input_tokens, 4 * first.output_tokens, 2 * first.cost.total_pico_usd - 5 + 10**9)
+    assert await store.batch_cost("batch_a", team="ads") == ads
+    assert (await store.batch_cost("batch_a")).cost_pico_usd == ads.cost_pico_usd + first.cost.total_pico_usd
+    assert await store.batch_cost("batch_c") == BatchCost(0, 0, 0, 0, 0)
+
+
+@pytest.mark.parametrize("order", [*FIGURES, "newest"])
+async def test_the_requests_of_a_batch_are_found_in_every_order_and_come_back_with_its_name(
+    engine: AsyncEngine, stored: list[Entry], order: EntryOrder
+) -> None:
+    few = [
+        replaced(one, intent=replaced(one.intent, request_id=request_id(5000 + n), batch_id="batch_a"))
+        for n, one in enumerate(stored[::7])
+    ]
+    await SqlLedger(engine).insert(few)
+    store = SqlEntries(engine)
+    found = await store.find(Wanted(batch_id="batch_a", order=order, limit=500))
+    assert {one.intent.request_id for one in found} == {one.intent.request_id for one in few}
+    assert {one.intent.batch_id for one in found} == {"batch_a"}
+    times = [(one.intent.accepted_at_us, one.intent.request_id) for one in found]
+    if order == "newest":
+        assert times == sorted(times, reverse=True)
+        rest = await store.find(Wanted(batch_id="batch_a", before=times[4][1], limit=500))
+        assert [one.intent.request_id for one in rest] == [number for _, number in times[5:]]
+    else:
+        figures = [max(FIGURES[order](one), 0) for one in found]
+        assert figures == sorted(figures, reverse=True)
+    mine = await store.find(Wanted(batch_id="batch_a", team="ads", order=order, limit=500))
+    assert {one.intent.team for one in mine} == {"ads"}
+    assert await store.find(Wanted(batch_id="batch_b", order=order)) == []

@@ -1,10 +1,22 @@
 """What the page Batches says of each: how much of it is done, at what cost, and how a first one is sent."""
 
 from typing import Any
+from urllib.parse import parse_qsl
 
 import pytest
 
-from dashboards.pages.batches import Listed, batch_table, cost, done, ended_text, no_batches, spent, under_way_text
+from dashboards.pages.batches import (
+    Listed,
+    batch_table,
+    cost,
+    done,
+    ended_text,
+    no_batches,
+    requests_of,
+    spent,
+    under_way_text,
+)
+from dashboards.pages.requests import of_batch
 from tests.unit.dashboards.views import make_view
 
 MINUTE = 60_000_000
@@ -96,3 +108,24 @@ def test_a_list_says_that_it_loads_its_news_as_long_as_there_will_be_any() -> No
     assert "<h2>Ended</h2>" in ended_text([make_row(ended_at_us=3 * MINUTE)])
     assert "The newest 50" in ended_text([make_row(ended_at_us=3 * MINUTE)] * 50)
     assert ended_text([]) == ""
+
+
+def test_a_batch_leads_to_its_requests_whenever_they_were_asked() -> None:
+    address = requests_of(make_row(created_at_us=90 * MINUTE, deadline_us=1530 * MINUTE))
+    asked = dict(parse_qsl(address.partition("?")[2]))
+    assert asked["batch_id"] == "batch_1"
+    assert (asked["since"], asked["until"]) == ("1970-01-01T01:00:00+00:00", "1970-01-02T02:30:00+00:00")
+    assert "requests?batch_id=batch_1" in batch_table([make_row()])
+
+
+@pytest.mark.parametrize(
+    ("usd", "unpriced", "said"),
+    [
+        ("3.5", 0, "1,200 requests of this batch in all: $3.50; 1.20 k tokens in, 40 out."),
+        ("3.5", 2, "1,200 requests of this batch in all: $3.50, without 2 whose price is unknown;"),
+        (None, 1200, "1,200 requests of this batch in all: no price is known;"),
+    ],
+)
+def test_what_a_batch_came_to_is_never_zero_for_want_of_a_price(usd: str | None, unpriced: int, said: str) -> None:
+    cost = {"requests": 1200, "unpriced_requests": unpriced, "input_tokens": 1200, "output_tokens": 40, "cost_usd": usd}
+    assert of_batch(cost).startswith(said)

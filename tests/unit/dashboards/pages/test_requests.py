@@ -102,6 +102,7 @@ def test_a_request_leads_to_those_of_its_month_that_share_its_tag_and_key() -> N
         "key_id": "key_1",
         "project": None,
         "tags": ["a&b", "eu"],
+        "batch_id": None,
         "requested_model": "auto",
         "candidates": ["small", "big"],
         "predicted_quality": {"small": 0.604},
@@ -120,3 +121,5 @@ def test_a_request_leads_to_those_of_its_month_that_share_its_tag_and_key() -> N
     assert '"rules?version=r1"' in decision
     assert "rules?version" not in decision_facts({**one, "rules_version": "e5"}, None)
     assert f"<code>{ENTRY['request_id']}</code>" in decision
+    assert "Batch" not in decision
+    assert '"requests?batch_id=batch_1&amp;since=2026-09-01T' in decision_facts({**one, "batch_id": "batch_1"}, None)

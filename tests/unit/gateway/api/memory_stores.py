@@ -16,7 +16,17 @@ from gateway.kept_answers.body_keeper import Bodies
 from gateway.ledger.entry import Entry
 from gateway.limits.values import BudgetScope
 from gateway.rulebook.service import Activation, StoredRules
-from gateway.stores import AuditRecord, Budget, Correction, EntryWanted, KeyChange, ListedKey, NewKey, Verified
+from gateway.stores import (
+    AuditRecord,
+    BatchCost,
+    Budget,
+    Correction,
+    EntryWanted,
+    KeyChange,
+    ListedKey,
+    NewKey,
+    Verified,
+)
 from gateway.sums import Dimension, Sums, SumsQuery
 
 PEPPER = b"pepper"
@@ -249,3 +259,10 @@ class MemoryEntries:
     async def corrections(self, request_ids: Sequence[str]) -> Mapping[str, Sequence[Correction]]:
         of = {number: [one for one in self.booked if one.booked.request_id == number] for number in request_ids}
         return {number: found for number, found in of.items() if found}
+
+    async def batch_cost(self, batch_id: str, *, team: str | None = None) -> BatchCost:
+        of_batch = [one for one in self.entries if one.intent.batch_id == batch_id]
+        mine = [one for one in of_batch if team in (None, one.intent.team)]
+        costs = [one.cost.total_pico_usd for one in mine if one.cost is not None]
+        tokens = sum(one.input_tokens for one in mine), sum(one.output_tokens for one in mine)
+        return BatchCost(len(mine), len(mine) - len(costs), *tokens, sum(costs))

@@ -3,8 +3,11 @@
 from typing import Any
 
 from gateway.batches.values import LineProblem, Progress
+from gateway.ledger.entry import Entry
+from gateway.money import format_usd
 from tests.unit.gateway.api.fakes import AdminRig
 from tests.unit.gateway.batches.builders import make_batch
+from tests.unit.gateway.ledger.builders import make_entry, make_intent
 
 BATCHES = "/admin/v1/batches"
 FIRST = {
@@ -83,3 +86,20 @@ async def test_an_editor_cancels_one_by_name() -> None:
     refused = rig.ask("owner", "POST", f"{BATCHES}/batch_9/cancel")
     assert (refused.status_code, refused.json()["error"]["code"]) == (404, "batch_not_found")
     assert rig.ask("finance", "POST", f"{BATCHES}/batch_1/cancel").status_code == 403
+
+
+async def test_what_a_batch_came_to_in_the_ledger_is_told_and_what_has_no_price_is_not_zero() -> None:
+    rig = await make_rig()
+
+    def line(number: int, batch_id: str, **given: Any) -> Entry:
+        return make_entry(number, intent=make_intent(number, batch_id=batch_id), **given)
+
+    known, unknown = line(1, "batch_1"), line(2, "batch_2", cost=None)
+    rig.entries.entries = [known, line(3, "batch_1", cost=None), unknown]
+    assert known.cost is not None
+    found = rig.ask("finance", "GET", f"{BATCHES}/batch_1/cost").json()
+    assert (found["requests"], found["unpriced_requests"]) == (2, 1)
+    assert found["cost_usd"] == format_usd(known.cost.total_pico_usd)
+    assert rig.ask("finance", "GET", f"{BATCHES}/batch_2/cost").json()["cost_usd"] is None
+    none = rig.ask("finance", "GET", f"{BATCHES}/batch_9/cost").json()
+    assert (none["requests"], none["cost_usd"]) == (0, "0.000000000000")

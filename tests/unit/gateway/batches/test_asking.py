@@ -78,6 +78,7 @@ async def test_an_answer_is_told_with_its_name_and_cost() -> None:
     [(incoming, key)] = pipeline.asked
     assert (incoming.operation, incoming.body, incoming.tags) == ("chat.completions", LINE.body, ("batch",))
     assert (incoming.credential, key) == (None, KEY)
+    assert incoming.batch_id == make_batch().id, "so that the ledger knows what it was asked for"
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,9 @@
 
 import asyncio
 import json
+from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -11,10 +13,14 @@ from gateway.batches.values import Progress
 from gateway.cli import build
 from gateway.cli.state import open_state
 from gateway.errors import NotFound
+from gateway.ledger.entry import Entry
+from gateway.money import format_usd
 from gateway.storage.sql.audit import SqlAuditLog
 from gateway.storage.sql.batches import SqlBatches
+from gateway.storage.sql.ledger import SqlLedger
 from gateway.storage.sql.stores import open_files
 from tests.unit.gateway.batches.builders import make_batch
+from tests.unit.gateway.ledger.builders import make_entry, make_intent
 
 pytestmark = pytest.mark.usefixtures("month")
 
@@ -57,3 +63,33 @@ def test_batches_of_every_team_are_listed_and_one_is_cancelled(month: Path) -> N
     assert asyncio.run(audited()) == [("batch.cancel", "batch_a")], "nothing was changed"
     with pytest.raises(NotFound, match="There is no batch batch_x"):
         said("cancel", "batch_x")
+
+
+def test_what_a_batch_came_to_is_told_in_a_sentence_and_its_requests_are_listed() -> None:
+    def line(number: int, **given: Any) -> Entry:
+        return make_entry(number, intent=make_intent(number, batch_id="batch_a"), **given)
+
+    async def book(*lines: Entry) -> None:
+        async with open_state() as state:
+            await SqlLedger(state.database).insert(lines)
+
+    assert said("cost", "batch_a") == "The ledger keeps no request of batch_a.\n"
+    asyncio.run(book(line(1, cost=None)))
+    assert said("cost", "batch_a") == "1 request: the price is unknown\n"
+    asyncio.run(book(known := line(2)))
+    assert known.cost is not None
+    dollars = f"{Decimal(format_usd(known.cost.total_pico_usd)).normalize():f}"
+    assert said("cost", "batch_a") == f"2 requests: ${dollars}, without 1 whose price is unknown\n"
+    assert json.loads(said("cost", "batch_a", "--json"))["cost_usd"] == format_usd(known.cost.total_pico_usd)
+    logs = CliRunner().invoke(build("logs"), ["logs", "--batch", "batch_a", "--json"], catch_exceptions=False)
+    assert len(logs.stdout.splitlines()) == 2
+
+
+def test_a_batch_of_which_no_price_is_known_did_not_cost_nothing() -> None:
+    async def fill_one() -> None:
+        async with open_state() as state:
+            store = SqlBatches(state.database, open_files(state.database, state.deployment.home))
+            await store.create(make_batch(id="batch_u", progress=Progress(total=3, completed=2, unpriced=2)))
+
+    asyncio.run(fill_one())
+    assert "unknown" in said("list")

@@ -29,7 +29,7 @@ def run(*words: str) -> Any:
 class Wanted:
     """Everything."""
 
-    since = until = key_id = team = project = model = backend = rule = tag = status = before = None
+    since = until = key_id = team = project = model = backend = rule = tag = batch_id = status = before = None
     limit = 500
     order: EntryOrder = "newest"
 
