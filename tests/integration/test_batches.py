@@ -76,6 +76,7 @@ async def test_a_file_of_requests_is_answered_in_a_file(batches: Batches) -> Non
     assert {one["response"]["request_id"] for one in answers} == {one.intent.request_id for one in entries}
     assert {one.intent.tags for one in entries} == {("base", "batch")}
     assert {(one.intent.key_id, one.intent.team) for one in entries} == {("key-1", "red")}
+    assert {one.intent.batch_id for one in entries} == {done.id}
     usage = done.to_dict()["usage"]
     assert usage == {
         "input_tokens": 20 * 12,
@@ -129,6 +130,7 @@ async def test_an_upstream_that_goes_on_failing_is_told(tmp_path: Path) -> None:
             [failed] = await lines(client, done.error_file_id)
     assert failed["response"]["status_code"] == 502
     assert len(batches.rig.ledger.entries) == MOST_FAILURES
+    assert {one.intent.batch_id for one in batches.rig.ledger.entries} == {done.id}, "what was asked again costs too"
 
 
 async def test_a_file_that_is_no_batch_fails_and_says_where(batches: Batches) -> None:
