@@ -13,7 +13,7 @@ import anthropic
 import httpx
 import openai
 from openai.types import Batch
-from sqlalchemy import delete, update
+from sqlalchemy import delete, select, update
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from backends.protocol import Call, Reply
@@ -97,10 +97,11 @@ class Batches:
         return anthropic.AsyncAnthropic(api_key=key, base_url=self.url, max_retries=0)
 
     @asynccontextmanager
-    async def working(self) -> AsyncGenerator[None]:
+    async def working(self) -> AsyncGenerator["asyncio.Task[None]"]:
+        """Gives what looks for batches: without it, what was begun goes on."""
         task = asyncio.create_task(self.runner.run())
         try:
-            yield
+            yield task
         finally:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
@@ -140,6 +141,22 @@ async def until(
         while not holds(found := await client.batches.retrieve(batch.id)):
             await asyncio.sleep(0.05)
     return found
+
+
+async def until_heard(batches: Batches) -> None:
+    """Until whoever works on the only batch knows what was said of it before: every time it stores, it also reads, and
+    it stores again only when it has taken in what it read."""
+    times, seen = 0, await _leased_until(batches)
+    async with asyncio.timeout(60):
+        while times < 2:
+            await asyncio.sleep(0.01)
+            before, seen = seen, await _leased_until(batches)
+            times += seen != before
+
+
+async def _leased_until(batches: Batches) -> int:
+    async with batches.database.connect() as connection:
+        return (await connection.execute(select(table.c.leased_until_us))).scalar_one()
 
 
 async def lines(client: openai.AsyncOpenAI, file_id: str | None) -> list[dict[str, Any]]:

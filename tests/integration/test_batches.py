@@ -36,6 +36,7 @@ from tests.integration.batch_service import (
     opened,
     request,
     until,
+    until_heard,
 )
 from tests.rig import KEY
 
@@ -154,7 +155,7 @@ async def test_a_cancelled_batch_keeps_what_was_answered(batches: Batches) -> No
         with pytest.raises(openai.ConflictError, match="still reads this file"):
             await client.files.delete(batch.input_file_id)
         assert (await client.batches.cancel(batch.id)).status == "cancelling"
-        await asyncio.sleep(0.3)
+        await until_heard(batches)
         held.goes_on.set()
         done = await until(client, batch, lambda one: one.cancelled_at is not None)
         assert done.status == (await client.batches.cancel(batch.id)).status == "cancelled"
@@ -169,7 +170,10 @@ async def test_another_process_goes_on_where_one_stopped(batches: Batches) -> No
         async with batches.working():
             batch = await begun(client, *(request(n) for n in range(1, 21)))
             await until(client, batch, lambda one: counts(one) == (20, 8, 0) and held.waiting == BOUNDS.at_once)
-            asyncio.get_running_loop().call_later(0.2, held.goes_on.set)
+            stopping = asyncio.create_task(batches.runner.stop(60.0))
+            await asyncio.sleep(0)  # from now on it begins no line
+            held.goes_on.set()
+            await stopping
         stopped = await client.batches.retrieve(batch.id)
         assert (stopped.status, *counts(stopped)) == ("in_progress", 20, 12, 0)
         batches.runner = open_batches(
@@ -187,9 +191,11 @@ async def test_whoever_was_not_heard_of_stops_and_what_it_had_stored_stays(batch
     held = hold(batches, 8)
     async with batches.client() as client:
         batch = await begun(client, *(request(n) for n in range(1, 21)))
-        async with batches.working():
+        async with batches.working() as looking:
             await until(client, batch, lambda one: counts(one) == (20, 8, 0) and held.waiting == BOUNDS.at_once)
             unheard = batches.runner
+            looking.cancel()  # else it might find the batch sooner than the other does
+            await asyncio.wait([looking])
             batches.runner = open_batches(
                 batches.rig.pipeline, batches.stores, BOUNDS, nothing_new, name="second", sleep=briefly
             )

@@ -22,6 +22,7 @@ from tests.integration.batch_service import (
     hold,
     opened,
     request,
+    until_heard,
 )
 from tests.rig import KEY
 
@@ -89,7 +90,7 @@ async def test_what_a_cancelled_batch_of_messages_did_not_ask_is_told_too(batche
         with pytest.raises(anthropic.AnthropicError, match="results_url"):
             await results(client, batch.id)
         assert (await client.messages.batches.cancel(batch.id)).processing_status == "canceling"
-        await asyncio.sleep(0.3)
+        await until_heard(batches)
         held.goes_on.set()
         done = await ended(client, batch.id)
         found = await results(client, batch.id)
