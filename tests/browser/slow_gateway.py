@@ -1,7 +1,6 @@
-"""A gateway on another port that passes on what the real one answers, each answer so much later."""
+"""A gateway on another port that passes on what the real one answers, when it is let."""
 
 import threading
-import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -10,8 +9,10 @@ import httpx
 
 
 @contextmanager
-def slow_gateway(gateway: str, seconds: float) -> Generator[str]:
-    """Its base URL. What is asked at /healthz comes at once."""
+def slow_gateway(gateway: str) -> Generator[tuple[str, threading.Event]]:
+    """Its base URL, and what its answers wait for: once that is cleared, until it is set, none comes but /healthz's."""
+    goes_on = threading.Event()
+    goes_on.set()
 
     class Relay(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -22,7 +23,7 @@ def slow_gateway(gateway: str, seconds: float) -> Generator[str]:
 
         def _relay(self) -> None:
             if self.path != "/healthz":
-                time.sleep(seconds)
+                goes_on.wait()
             body = self.rfile.read(int(self.headers.get("content-length", 0)))
             headers = {name: self.headers[name] for name in ("authorization", "content-type") if name in self.headers}
             url = f"{gateway}{self.path}"
@@ -38,5 +39,8 @@ def slow_gateway(gateway: str, seconds: float) -> Generator[str]:
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Relay) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}", goes_on
+        finally:
+            goes_on.set()
+            server.shutdown()
