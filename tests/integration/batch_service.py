@@ -206,7 +206,7 @@ async def large_parts() -> AsyncGenerator[bytes]:
 async def download(url: str, key: str, meanwhile: Callable[[], Awaitable[object]]) -> None:
     """By somebody who takes a part, and lets something happen before the next."""
     async with (
-        httpx.AsyncClient(headers={"authorization": f"Bearer {key}"}) as client,
+        httpx.AsyncClient(headers={"authorization": f"Bearer {key}"}, timeout=120) as client,
         client.stream("GET", url) as answer,
     ):
         assert answer.status_code == 200

@@ -299,7 +299,9 @@ async def test_a_file_that_is_forgotten_while_it_is_downloaded_is_not_taken_for_
     path = "/v1/files/file-1/content"
     file = StoredFile("file-1", "team red", "batch", "a", LARGE, 1, 2)
     await batches.stores.files.write(file, large_parts(), most_bytes=1 << 30)
-    async with httpx.AsyncClient(base_url=batches.url, headers={"authorization": f"Bearer {KEY}"}) as client:
+    async with httpx.AsyncClient(
+        base_url=batches.url, headers={"authorization": f"Bearer {KEY}"}, timeout=120
+    ) as client:
         with pytest.raises(httpx.RemoteProtocolError, match="without sending complete message body"):
             await download(batches.url + path, KEY, lambda: batches.stores.batches.forget(3, DAY_US))
         assert (await client.get("/v1/files")).json()["data"] == []
@@ -315,7 +317,9 @@ async def test_a_files_name_is_what_can_be_shown(batches: Batches) -> None:
     """PostgreSQL would take no NUL, a terminal obeys an escape."""
     part = b'--x\r\nContent-Disposition: form-data; name="'
     form = b'purpose"\r\n\r\nbatch\r\n%bfile"; filename="a\x00\x1b[31mb"\r\n\r\nhi\r\n--x--\r\n' % part
-    async with httpx.AsyncClient(base_url=batches.url, headers={"authorization": f"Bearer {KEY}"}) as client:
+    async with httpx.AsyncClient(
+        base_url=batches.url, headers={"authorization": f"Bearer {KEY}"}, timeout=120
+    ) as client:
         headers = {"content-type": "multipart/form-data; boundary=x"}
         assert (await client.post("/v1/files", content=part + form, headers=headers)).json()["filename"] == "a[31mb"
         assert (await client.get("/v1/files?purpose=%00")).status_code == 400
@@ -366,7 +370,7 @@ async def test_a_batch_that_cannot_be_is_refused(batches: Batches, said: dict[st
 
 async def test_an_upload_that_is_none_is_refused(batches: Batches) -> None:
     headers = {"authorization": f"Bearer {KEY}"}
-    async with httpx.AsyncClient(base_url=batches.url, headers=headers) as client:
+    async with httpx.AsyncClient(base_url=batches.url, headers=headers, timeout=120) as client:
         sent: dict[str, Any]
         for sent, status, says in (
             ({"data": {"purpose": "batch"}}, 400, "file: send the file's bytes"),

@@ -253,7 +253,9 @@ async def test_a_slash_too_many_is_no_other_endpoint(service: Service, path: str
     ("path", "status"), [("/healthz/", 200), ("/nope/", 404), ("//", 404), ("//other.example/", 404)]
 )
 async def test_no_slash_leads_to_a_host_that_the_caller_names(service: Service, path: str, status: int) -> None:
-    async with httpx.AsyncClient(base_url=service.url, headers={**HEADERS, "host": "other.example"}) as client:
+    async with httpx.AsyncClient(
+        base_url=service.url, headers={**HEADERS, "host": "other.example"}, timeout=120
+    ) as client:
         answer = await client.get(f"{service.url}{path}")
     assert answer.status_code == status
     assert "location" not in answer.headers
@@ -329,7 +331,7 @@ async def test_what_is_answered_leaves_no_cycles(service: Service) -> None:
         for stream in (False, True)
     ]
     asked += [("/v1/responses", {"model": "auto", "input": "hello"}), ("/v1/chat/completions", {"model": "nobody"})]
-    async with httpx.AsyncClient(base_url=service.url, headers=HEADERS) as client:
+    async with httpx.AsyncClient(base_url=service.url, headers=HEADERS, timeout=120) as client:
 
         async def ask_all() -> None:
             for path, body in asked:

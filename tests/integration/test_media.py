@@ -310,7 +310,9 @@ async def test_moderation_costs_nothing(studio: Studio) -> None:
 
 async def test_json_is_sent_on_as_json_whatever_its_caller_calls_it(studio: Studio) -> None:
     studio.provider.plan([answered({"id": "modr-1", "results": [{"flagged": False}]})])
-    async with httpx.AsyncClient(base_url=studio.url, headers={"authorization": f"Bearer {KEY}"}) as client:
+    async with httpx.AsyncClient(
+        base_url=studio.url, headers={"authorization": f"Bearer {KEY}"}, timeout=120
+    ) as client:
         named = {"content-type": "application/x-www-form-urlencoded"}
         answer = await client.post("/v1/moderations", content=b'{"input":"x"}', headers=named)
     assert answer.status_code == 200
@@ -371,7 +373,9 @@ async def test_what_is_no_price_is_unknown_and_not_free(studio: Studio) -> None:
 
 async def test_who_leaves_while_it_is_read_aloud_pays_for_what_was_asked(studio: Studio) -> None:
     studio.provider.plan([Raw((SOUND[0], *([SOUND[1]] * 200)), headers=MP3, pause_seconds=0.05)])
-    async with httpx.AsyncClient(base_url=studio.url, headers={"authorization": f"Bearer {KEY}"}) as client:
+    async with httpx.AsyncClient(
+        base_url=studio.url, headers={"authorization": f"Bearer {KEY}"}, timeout=120
+    ) as client:
         asked = {"model": "speaks-by-character", "voice": "alloy", "input": "well said"}
         async with client.stream("POST", "/v1/audio/speech", json=asked) as answer:
             async for piece in answer.aiter_raw():
