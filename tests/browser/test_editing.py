@@ -287,13 +287,21 @@ def test_a_slider_computes_break_even_again(browser: webdriver.Chrome, running: 
     browser.execute_script("arguments[0].focus()", handle)
     ActionChains(browser).send_keys(Keys.ARROW_RIGHT * 12).perform()
     wait.until(lambda one: tile(one, "With this plan").text != before)
-    assert "gpu_hour_usd=" in browser.current_url
-    query = browser.current_url.partition("?")[2]
-    found = running.ask(f"/admin/v1/reports/break-even?{query}")["report"]
-    assert display.dollars(found["month"]["plan_usd"]) in tile(browser, "With this plan").text
-    said = browser.find_element(By.CSS_SELECTOR, ".be-lever-value").text
-    assert said.endswith("/ hour")
-    assert handle.get_attribute("aria-valuetext") == said, "not the exponent of a logarithmic slider"
+    wait.until(lambda one: "gpu_hour_usd=" in one.current_url)
+
+    def is_the_reports(one: webdriver.Chrome) -> bool:
+        """Of the price in the address: each press changes both, one after the other."""
+        query = one.current_url.partition("?")[2]
+        found = running.ask(f"/admin/v1/reports/break-even?{query}")["report"]
+        return display.dollars(found["month"]["plan_usd"]) in tile(one, "With this plan").text
+
+    wait.until(is_the_reports, "the tile shows another amount than the report")
+
+    def said(one: webdriver.Chrome) -> str:
+        return one.find_element(By.CSS_SELECTOR, ".be-lever-value").text
+
+    assert said(browser).endswith("/ hour")
+    wait.until(lambda one: handle.get_attribute("aria-valuetext") == said(one), "the exponent of a logarithmic slider")
     assert handle.get_attribute("aria-valuenow") not in (before_now, None)
     assert frame.get_attribute("aria-valuenow") is None
 

@@ -115,6 +115,8 @@ def test_a_budget_that_was_typed_outlives_the_session(browser: webdriver.Chrome,
     field(browser, "Name").send_keys("atlas")
     field(browser, "Dollars a month").send_keys("1,250")
     browser.find_element(By.CSS_SELECTOR, "[role=checkbox]").click()
+    kept = browser.find_element(By.CSS_SELECTOR, "[data-form=budget]")
+    patient(browser).until(lambda _: '"stops": true' in (kept.get_attribute("data-chosen") or ""), "never heard of it")
     end_session(browser, running.ui)
     sign_in_again(browser, running.ui, "/ui/budgets", running)
     see(browser, "What you had typed is here again")
