@@ -14,10 +14,10 @@ import openai
 import pytest
 from openai.types import Batch
 
-from tests.faults.fleet.replica import Replica, until
+from tests.faults.fleet.replica import PATIENCE_SECONDS, Replica, until
 from tests.postgres_server import PostgresServer, empty_postgres
 from tests.redis_server import RedisServer
-from tests.scripted_provider.process import provider_process
+from tests.scripted_provider.process import ProviderProcess, provider_process
 
 pytestmark = [pytest.mark.faults, pytest.mark.integration, pytest.mark.timeout(600)]
 CHATS = "/v1/chat/completions"
@@ -35,8 +35,10 @@ backends: {{provider: {{base_url: {provider}, provider: openai}}}}
 class Fleet:
     """One gateway of two workers, and its callers."""
 
-    def __init__(self, replica: Replica, postgres: PostgresServer, redis: RedisServer) -> None:
-        self.replica, self.postgres, self.redis = replica, postgres, redis
+    def __init__(
+        self, replica: Replica, postgres: PostgresServer, redis: RedisServer, provider: ProviderProcess
+    ) -> None:
+        self.replica, self.postgres, self.redis, self.provider = replica, postgres, redis, provider
         self.start()
         self._owner = replica.owner_key()
         self._clients: list[openai.OpenAI] = []
@@ -48,12 +50,9 @@ class Fleet:
     def client(self, team: str, **limits: object) -> openai.OpenAI:
         """With a new key of this team, known to every worker."""
         headers = {"authorization": f"Bearer {self._owner}"}
-        made = httpx.post(
-            f"{self.replica.url}/admin/v1/keys", headers=headers, json={"name": team, "team": team, **limits}
-        )
-        self._clients.append(
-            openai.OpenAI(base_url=f"{self.replica.url}/v1", api_key=made.json()["key"], max_retries=9)
-        )
+        body, url = {"name": team, "team": team, **limits}, f"{self.replica.url}/admin/v1/keys"
+        key = httpx.post(url, headers=headers, json=body, timeout=PATIENCE_SECONDS).raise_for_status().json()["key"]
+        self._clients.append(openai.OpenAI(base_url=f"{self.replica.url}/v1", api_key=key, max_retries=9))
         return self._clients[-1]
 
     def close(self) -> None:
@@ -81,17 +80,17 @@ def fleet(
     """At its provider an answer takes 0.4 s."""
     running_redis.flush()
     database = asyncio.run(empty_postgres(running_postgres.directory))
-    with provider_process("--first-delay", "0.4") as provider:
+    with provider_process("--first-delay", "0.4", "--before-hold", f"{ANSWERED_A_SECOND}") as provider:
         replica = Replica(
             tmp_path_factory.mktemp("fleet") / "home",
-            provider=provider,
+            provider=provider.url,
             database=database,
             redis=running_redis.url,
             workers=WORKERS,
             configuration=CONFIGURATION,
         )
         try:
-            made = Fleet(replica, running_postgres, running_redis)
+            made = Fleet(replica, running_postgres, running_redis, provider)
             yield made
             made.close()
         finally:
@@ -148,6 +147,7 @@ def test_several_batches_of_two_teams_are_worked_on_by_two_workers(fleet: Fleet)
 def test_a_killed_workers_batch_goes_on(fleet: Fleet) -> None:
     """At the one that replaces it, which has its name, or at the other one."""
     client, before = fleet.client("red"), fleet.booked()
+    fleet.provider.hold()  # else it might be done before its worker is found
     batch = begun(client)
     until(lambda: completed(client, batch) >= 10, "lines are answered")
     [working] = fleet.rows("select runner from batches where id = $1", batch.id)
@@ -156,6 +156,7 @@ def test_a_killed_workers_batch_goes_on(fleet: Fleet) -> None:
         one for one in fleet.replica.worker_processes() if any(journal in file.path for file in one.open_files())
     ]
     victim.kill()
+    fleet.provider.go_on()
     requests = Counter(answered(client, batch))
     until(lambda: requests <= fleet.booked() - before, "not all answers are booked")
     # Asked again is what was under way, and what was answered in the second before it.
@@ -164,15 +165,17 @@ def test_a_killed_workers_batch_goes_on(fleet: Fleet) -> None:
 
 def test_sigterm_lets_lines_end_and_the_next_process_asks_the_others(fleet: Fleet) -> None:
     client, before = fleet.client("red"), fleet.booked()
-    batch = begun(client)
+    fleet.provider.hold()
+    batch = begun(client, 2 * COUNT)
     until(lambda: completed(client, batch) >= 10, "lines are answered")
     fleet.replica.terminate()
+    fleet.provider.go_on()  # the rest takes seconds, before which it has heard that it is to stop
     assert fleet.replica.wait() == 0
     assert fleet.replica.output.rstrip().endswith("Stopped.")
     [left] = fleet.rows("select status, runner from batches where id = $1", batch.id)
     assert tuple(left) == ("in_progress", None)
     fleet.start()
-    until_booked(fleet, before, answered(client, batch))
+    until_booked(fleet, before, answered(client, batch, 2 * COUNT))
 
 
 @pytest.mark.parametrize("least", [0, 10])

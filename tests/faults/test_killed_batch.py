@@ -10,7 +10,7 @@ import openai
 import pytest
 
 from tests.faults.fleet.replica import Replica, until
-from tests.scripted_provider.process import provider_process
+from tests.scripted_provider.process import ProviderProcess, provider_process
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 COUNT, KILLS = 60, 2
@@ -24,15 +24,15 @@ backends: {{provider: {{base_url: {provider}, provider: openai}}}}
 
 
 @pytest.fixture
-def provider() -> Iterator[str]:
-    with provider_process("--first-delay", "0.4") as url:
-        yield url
+def provider() -> Iterator[ProviderProcess]:
+    with provider_process("--first-delay", "0.4", "--before-hold", f"{ANSWERED_A_SECOND}") as process:
+        yield process
 
 
-def test_a_killed_gateway_goes_on_with_its_batch(provider: str, tmp_path: Path) -> None:
+def test_a_killed_gateway_goes_on_with_its_batch(provider: ProviderProcess, tmp_path: Path) -> None:
     home = tmp_path / "home"
     database = f"sqlite+aiosqlite:///{home}/breakeven.db"
-    gateway = Replica(home, provider=provider, database=database, redis="", workers=1, configuration=CONFIGURATION)
+    gateway = Replica(home, provider=provider.url, database=database, redis="", workers=1, configuration=CONFIGURATION)
     gateway.start()
     gateway.wait_until_ready()
     key = gateway.owner_key()
@@ -47,6 +47,7 @@ def test_a_killed_gateway_goes_on_with_its_batch(provider: str, tmp_path: Path) 
     ]
     content = b"".join(json.dumps(line).encode() + b"\n" for line in lines)
     with openai.OpenAI(base_url=f"{gateway.url}/v1", api_key=key, max_retries=5) as client:
+        provider.hold()  # before the batch can end, however late it is seen that so much was answered
         file = client.files.create(file=("in.jsonl", content), purpose="batch")
         batch = client.batches.create(input_file_id=file.id, endpoint="/v1/chat/completions", completion_window="24h")
 
@@ -59,8 +60,10 @@ def test_a_killed_gateway_goes_on_with_its_batch(provider: str, tmp_path: Path) 
             gateway.kill()
             with closing(sqlite3.connect(home / "breakeven.db")) as stored:
                 assert list(stored.execute("SELECT status FROM batches")) == [("in_progress",)]
+            provider.hold()
             gateway.start()
             gateway.wait_until_ready()
+        provider.go_on()
         until(lambda: client.batches.retrieve(batch.id).status == "completed", "the batch is done")
         done = client.batches.retrieve(batch.id)
         assert done.request_counts is not None

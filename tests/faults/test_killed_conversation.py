@@ -20,8 +20,8 @@ SECRET = "what-nobody-else-may-read"
 
 @pytest.fixture
 def provider() -> Iterator[str]:
-    with provider_process() as url:
-        yield url
+    with provider_process() as process:
+        yield process.url
 
 
 @pytest.fixture

@@ -1,15 +1,49 @@
-"""Runs the provider alone: `python -m tests.scripted_provider --port 9000 --pieces 16 --delay 0.01`."""
+"""Runs the provider alone: `python -m tests.scripted_provider --port 9000 --pieces 16 --delay 0.01`.
+
+At SIGUSR1 it answers so many more as `--before-hold` says, and holds the others until SIGUSR2.
+"""
 
 import argparse
 import asyncio
+import signal
+
+from aiohttp import web
 
 from backends.scripted import Outcome
 from backends.usage import Usage
 from tests.scripted_provider.provider import ScriptedProvider
 
 
-async def serve(port: int, outcome: Outcome) -> None:
-    async with ScriptedProvider(outcome, port=port, keeps_requests=False) as provider:
+class Holding(ScriptedProvider):
+    """One that can be told to let its callers wait."""
+
+    def __init__(self, outcome: Outcome, *, port: int, before_hold: int) -> None:
+        super().__init__(outcome, port=port, keeps_requests=False)
+        self._before_hold = before_hold
+        self._room: asyncio.Semaphore | None = None
+        self._goes_on = asyncio.Event()
+
+    def hold(self) -> None:
+        self._goes_on.clear()
+        self._room = asyncio.Semaphore(self._before_hold)
+
+    def go_on(self) -> None:
+        self._room = None
+        self._goes_on.set()
+
+    async def _handle(self, request: web.Request) -> web.StreamResponse:
+        if self._room is not None:
+            if self._room.locked():
+                await self._goes_on.wait()
+            else:
+                await self._room.acquire()
+        return await super()._handle(request)
+
+
+async def serve(port: int, outcome: Outcome, before_hold: int) -> None:
+    async with Holding(outcome, port=port, before_hold=before_hold) as provider:
+        asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, provider.hold)
+        asyncio.get_running_loop().add_signal_handler(signal.SIGUSR2, provider.go_on)
         print(provider.base_url, flush=True)
         await asyncio.Event().wait()
 
@@ -20,6 +54,7 @@ def main() -> None:
     parser.add_argument("--pieces", type=int, default=16, help="chunks of text per answer")
     parser.add_argument("--first-delay", type=float, default=0.0, help="seconds before the first chunk")
     parser.add_argument("--delay", type=float, default=0.0, help="seconds between chunks")
+    parser.add_argument("--before-hold", type=int, default=0, help="answers after SIGUSR1 before it holds")
     arguments = parser.parse_args()
     outcome = Outcome(
         pieces=("word ",) * arguments.pieces,
@@ -28,7 +63,7 @@ def main() -> None:
         piece_delay_seconds=arguments.delay,
     )
     try:
-        asyncio.run(serve(arguments.port, outcome))
+        asyncio.run(serve(arguments.port, outcome, arguments.before_hold))
     except KeyboardInterrupt:
         return
 

@@ -1,16 +1,31 @@
 """The provider in a process of its own, for tests whose own has enough to do."""
 
+import signal
 import subprocess
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderProcess:
+    url: str
+    _process: subprocess.Popen[str]
+
+    def hold(self) -> None:
+        """After so many more answers as it was started with, until `go_on`."""
+        self._process.send_signal(signal.SIGUSR1)
+
+    def go_on(self) -> None:
+        self._process.send_signal(signal.SIGUSR2)
 
 
 @contextmanager
-def provider_process(*arguments: str) -> Generator[str]:
-    """Its address. `arguments` are those of `python -m tests.scripted_provider`."""
+def provider_process(*arguments: str) -> Generator[ProviderProcess]:
+    """`arguments` are those of `python -m tests.scripted_provider`."""
     command = [sys.executable, "-m", "tests.scripted_provider", *arguments]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
-        yield process.stdout.readline().strip()
+        yield ProviderProcess(process.stdout.readline().strip(), process)
         process.terminate()

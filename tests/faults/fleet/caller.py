@@ -1,13 +1,17 @@
 """Asks a fleet, over a fresh connection each time or over many at once, and keeps what came back."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import aiohttp
+from prometheus_client.parser import text_string_to_metric_families
 
+from tests.faults.fleet.replica import PATIENCE_SECONDS
+
+T = TypeVar("T")
 TIMEOUT = aiohttp.ClientTimeout(total=600)
 PROMPT = "How many words does a question need to have, if nobody is going to read it? " * 2
 """Estimated at more than the 20 tokens the provider reports for whatever it is asked."""
@@ -42,6 +46,44 @@ async def chat_afresh(urls: Sequence[str], key: str, times: int, **changes: Any)
     """So often at each address, over a new connection each: the kernel deals them out to all workers."""
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(force_close=True), timeout=TIMEOUT) as session:
         return [await chat(session, url, key, **changes) for url in urls for _ in range(times)]
+
+
+async def of_every_worker(
+    urls: Iterable[str], ask: Callable[[aiohttp.ClientSession, str], Awaitable[T]], *, workers: int = 2
+) -> list[T]:
+    """What each of so many `workers` at each address answers, however the kernel deals out new connections."""
+    answers: list[T] = []
+    for url in urls:
+        met: set[str] = set()
+        while len(met) < workers:
+            async with connections(1) as session:
+                if (worker := await _worker(session, url)) not in met:
+                    met.add(worker)
+                    answers.append(await ask(session, url))
+    return answers
+
+
+async def _worker(session: aiohttp.ClientSession, url: str) -> str:
+    """Who is at the other end: each shows its own metrics before the others'."""
+    async with session.get(f"{url}/metrics") as response:
+        text = await response.text()
+    return next(one.labels["worker"] for family in text_string_to_metric_families(text) for one in family.samples)
+
+
+async def until_known(urls: Sequence[str], key: str) -> None:
+    """A key is created at one worker; the others hear of it. Asks for the list of models, which costs nothing."""
+
+    async def asked(session: aiohttp.ClientSession, url: str) -> int:
+        async with session.get(f"{url}/v1/models", headers={"authorization": f"Bearer {key}"}) as answer:
+            return answer.status
+
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while set(await of_every_worker(urls, asked)) != {200}:
+            pass
+
+
+async def chat_with_every_worker(urls: Iterable[str], key: str) -> list[Answered]:
+    return await of_every_worker(urls, lambda session, url: chat(session, url, key))
 
 
 @dataclass(slots=True)

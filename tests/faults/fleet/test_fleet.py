@@ -16,7 +16,16 @@ import asyncpg
 import httpx
 import pytest
 
-from tests.faults.fleet.caller import Answered, Load, chat, chat_afresh, connections
+from tests.faults.fleet.caller import (
+    Answered,
+    Load,
+    chat,
+    chat_afresh,
+    chat_with_every_worker,
+    connections,
+    of_every_worker,
+    until_known,
+)
 from tests.faults.fleet.months import until_a_month_has
 from tests.faults.fleet.replica import PATIENCE_SECONDS, Replica, rules_text, until
 from tests.faults.fleet.take_overs import NEVER, take_overs
@@ -24,13 +33,10 @@ from tests.postgres_server import empty_postgres
 from tests.redis_server import RedisServer
 
 pytestmark = [pytest.mark.faults, pytest.mark.integration]
-FRESH = 8
-"""Connections to each replica when all its workers are meant: one in 128 times they all go to the same one."""
 PARALLEL = 1000
 STREAM_SECONDS = 0.3
 """What a stream of the provider lasts at least."""
 WORKERS = 4
-AFRESH = httpx.Limits(max_keepalive_connections=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,14 +114,14 @@ async def one_month(fleet: Fleet) -> None:
 
 
 async def statuses(fleet: Fleet, key: str) -> set[int]:
-    return {got.status for got in await chat_afresh(fleet.urls, key, FRESH)}
+    return {got.status for got in await chat_with_every_worker(fleet.urls, key)}
 
 
 async def until_all(fleet: Fleet, key: str, status: int) -> int:
     """Every worker answers so; how many were answered with 200 until then."""
     deadline, served = time.monotonic() + PATIENCE_SECONDS, 0
     while True:
-        found = [got.status for got in await chat_afresh(fleet.urls, key, FRESH)]
+        found = [got.status for got in await chat_with_every_worker(fleet.urls, key)]
         served += found.count(200)
         if set(found) == {status}:
             return served
@@ -164,7 +170,7 @@ async def test_rules_activated_at_one_replica_decide_at_every_worker(fleet: Flee
     active, before = fleet.admin("GET", "/rules")["active"], take_overs(fleet.urls)
     fleet.admin("PUT", "/rules", text=rules_text("second"), expected_active=active, activate=True)
     deadline = time.monotonic() + PATIENCE_SECONDS
-    while {got.headers["x-breakeven-rule"] for got in await chat_afresh(fleet.urls, key, FRESH)} != {"second"}:
+    while {got.headers["x-breakeven-rule"] for got in await chat_with_every_worker(fleet.urls, key)} != {"second"}:
         assert time.monotonic() < deadline
 
     def again() -> list[int]:
@@ -177,7 +183,7 @@ async def test_rules_activated_at_one_replica_decide_at_every_worker(fleet: Flee
 async def test_a_conversations_next_turn_finds_its_warm_prefix_at_every_worker(fleet: Fleet) -> None:
     """One worker answers the first turn; the second one's cached input is cheaper, whoever is asked."""
     _, key = fleet.new_key("conversation")
-    await until_known(fleet, key)
+    await until_known(fleet.urls, key)
     first = [{"role": "system", "content": "You count. " * 1000}, {"role": "user", "content": "How far?"}]
     second = [*first, {"role": "assistant", "content": "To 10."}, {"role": "user", "content": "And then?"}]
     [cold] = set(await _expected_costs(fleet, key, second))
@@ -191,12 +197,15 @@ async def test_a_conversations_next_turn_finds_its_warm_prefix_at_every_worker(f
 
 
 async def _expected_costs(fleet: Fleet, key: str, messages: list[dict[str, str]]) -> list[float]:
-    """What the worker behind each of several new connections takes such a request to cost at the plain model."""
+    """What each worker takes such a request to cost at the plain model."""
     body, headers = {"model": "plain", "messages": messages}, {"authorization": f"Bearer {key}"}
-    async with httpx.AsyncClient(timeout=PATIENCE_SECONDS, limits=AFRESH) as client:
-        asked = [f"{url}/v1/route" for url in fleet.urls for _ in range(FRESH)]
-        answers = [(await client.post(url, json=body, headers=headers)).raise_for_status().json() for url in asked]
-    return [float(answer["candidates"][0]["expected_cost_usd"]) for answer in answers]
+
+    async def expected(session: aiohttp.ClientSession, url: str) -> float:
+        async with session.post(f"{url}/v1/route", json=body, headers=headers) as answer:
+            answer.raise_for_status()
+            return float((await answer.json())["candidates"][0]["expected_cost_usd"])
+
+    return await of_every_worker(fleet.urls, expected)
 
 
 async def test_a_teams_rate_is_one_for_all_workers(fleet: Fleet) -> None:
@@ -216,7 +225,7 @@ async def test_a_teams_rate_is_one_for_all_workers(fleet: Fleet) -> None:
 async def test_requests_at_once_are_counted_over_all_workers(fleet: Fleet) -> None:
     most = 3
     _, key = fleet.new_key("many-at-once", max_parallel_requests=most)
-    await until_known(fleet, key)
+    await until_known(fleet.urls, key)
     began = time.monotonic()
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0, force_close=True)) as session:
         asked = (chat(session, fleet.urls[number % 2], key, stream=True) for number in range(120))
@@ -232,7 +241,7 @@ async def test_requests_at_once_are_counted_over_all_workers(fleet: Fleet) -> No
 
 async def test_who_asks_again_after_an_answer_finds_a_place_and_a_killed_worker_keeps_none(fleet: Fleet) -> None:
     _, key = fleet.new_key("as-many-callers", max_parallel_requests=8)
-    await until_known(fleet, key)
+    await until_known(fleet.urls, key)
     load = Load(fleet.urls, key, callers=8)
     running = asyncio.create_task(load.run())
     await _until_answered(load, 200)
@@ -257,11 +266,11 @@ async def test_who_asks_again_after_an_answer_finds_a_place_and_a_killed_worker_
 @pytest.mark.usefixtures("one_month")
 async def test_a_tiers_quota_is_one_for_all_workers_and_no_prompt_buys_more(fleet: Fleet) -> None:
     _, key = fleet.new_key("tiers", tier_quotas={"premium": {"requests": 5, "window": "month"}})
-    await until_known(fleet, key)
+    await until_known(fleet.urls, key)
     active = fleet.admin("GET", "/rules")["active"]
     fleet.admin("PUT", "/rules", text=rules_text("third", "[premium, plain]"), expected_active=active, activate=True)
     deadline = time.monotonic() + PATIENCE_SECONDS
-    while {got.headers["x-breakeven-rule"] for got in await chat_afresh(fleet.urls, key, FRESH)} != {"third"}:
+    while {got.headers["x-breakeven-rule"] for got in await chat_with_every_worker(fleet.urls, key)} != {"third"}:
         assert time.monotonic() < deadline
     routed = await chat_afresh(fleet.urls, key, 10)
     assert {got.status for got in routed} == {200}
@@ -281,7 +290,7 @@ async def test_a_thousand_parallel_requests_spend_the_budget_and_no_more(fleet: 
     while spent + bound <= budget:
         serial, spent = serial + 1, spent + cost
     key_id, key = fleet.new_key("parallel", budget_usd=f"{budget}e-12", budget_window="month")
-    await until_known(fleet, key)
+    await until_known(fleet.urls, key)
     async with connections(PARALLEL) as session:
         asked = [chat(session, fleet.urls[number % 2], key, max_tokens=4) for number in range(PARALLEL)]
         answers = await asyncio.gather(*asked)
@@ -298,7 +307,7 @@ async def test_a_teams_strict_budget_is_one_for_all_its_keys_and_workers(fleet: 
     bound, cost = await _bound_and_cost(fleet)
     keys = [fleet.new_key(f"strict-{number}", team="green")[1] for number in range(2)]
     for key in keys:
-        await until_known(fleet, key)
+        await until_known(fleet.urls, key)
     fleet.admin("PUT", "/budgets", scope="team", name="green", month_usd="0.000000000001", stops=True)
     served_before = await until_all(fleet, keys[0], 429)
     budget = bound + 40 * cost
@@ -318,30 +327,16 @@ async def test_a_teams_strict_budget_is_one_for_all_its_keys_and_workers(fleet: 
     assert 0.95 * (budget - bound) <= row["cost"] <= budget
 
 
-async def until_known(fleet: Fleet, key: str) -> None:
-    """A key is created at one worker; the others hear of it. Asks for the list of models, which costs nothing."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while True:
-        async with httpx.AsyncClient(
-            timeout=PATIENCE_SECONDS, limits=httpx.Limits(max_keepalive_connections=0)
-        ) as client:
-            headers = {"authorization": f"Bearer {key}"}
-            got = [await client.get(f"{url}/v1/models", headers=headers) for url in fleet.urls for _ in range(FRESH)]
-        if {answer.status_code for answer in got} == {200}:
-            return
-        assert time.monotonic() < deadline
-
-
 async def _bound_and_cost(fleet: Fleet) -> tuple[int, int]:
     """What such a request must hold, told by a key that cannot pay it, and what it costs."""
     _, poor = fleet.new_key("poor", budget_usd="0.000000000001")
-    await until_known(fleet, poor)
+    await until_known(fleet.urls, poor)
     async with connections(1) as session:
         refused = await chat(session, fleet.one.url, poor, max_tokens=4)
         assert refused.status == 429, refused.body
         message = json.loads(refused.body)["error"]["message"]
         _, key = fleet.new_key("rich")
-        await until_known(fleet, key)
+        await until_known(fleet.urls, key)
         answered = await chat(session, fleet.one.url, key, max_tokens=4)
     needs = message.partition("this request needs $")[2].split(". ")[0]
     return round(float(needs) * 1e12) + 10**6, round(float(answered.headers["x-breakeven-cost-usd"]) * 1e12)
@@ -372,7 +367,7 @@ async def _until_booked(fleet: Fleet, count: int, where: str, *values: object) -
 
 async def test_a_killed_worker_is_replaced_while_the_others_serve(fleet: Fleet) -> None:
     _, key = fleet.new_key("one-worker-dies")
-    await until_known(fleet, key)
+    await until_known(fleet.urls, key)
     load = Load(fleet.urls, key)
     running = asyncio.create_task(load.run())
     await _until_answered(load, 50)
@@ -392,7 +387,7 @@ async def test_a_killed_worker_is_replaced_while_the_others_serve(fleet: Fleet) 
 
 async def test_a_replica_killed_under_load_loses_no_settled_entry(fleet: Fleet) -> None:
     key_id, key = fleet.new_key("replica-dies")
-    await until_known(fleet, key)
+    await until_known(fleet.urls, key)
     load = Load(fleet.urls, key, callers=32)
     running = asyncio.create_task(load.run())
     await _until_answered(load, 200)
@@ -413,7 +408,7 @@ async def test_a_replica_killed_under_load_loses_no_settled_entry(fleet: Fleet) 
 async def test_sigterm_under_load_drops_no_stream(fleet: Fleet) -> None:
     """The last one: afterwards there is no second replica."""
     _, key = fleet.new_key("drained")
-    await until_known(fleet, key)
+    await until_known(fleet.urls, key)
     async with connections(64) as session:
         asked = [asyncio.create_task(chat(session, fleet.two.url, key, stream=True, model="plain")) for _ in range(64)]
         await asyncio.wait(asked, return_when=asyncio.FIRST_COMPLETED)
