@@ -1,6 +1,7 @@
 """Asks a fleet, over a fresh connection each time or over many at once, and keeps what came back."""
 
 import asyncio
+import contextlib
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -78,8 +79,11 @@ async def until_known(urls: Sequence[str], key: str) -> None:
             return answer.status
 
     async with asyncio.timeout(PATIENCE_SECONDS):
-        while set(await of_every_worker(urls, asked)) != {200}:
-            pass
+        while True:
+            with contextlib.suppress(aiohttp.ClientConnectionError):  # new workers may not listen yet
+                if set(await of_every_worker(urls, asked)) == {200}:
+                    return
+            await asyncio.sleep(0.05)
 
 
 async def chat_with_every_worker(urls: Iterable[str], key: str) -> list[Answered]:

@@ -260,7 +260,7 @@ async def test_who_asks_again_after_an_answer_finds_a_place_and_a_killed_worker_
                 break
             assert time.monotonic() < deadline, "places are held by the dead"
             await asyncio.sleep(1.0)
-    until(lambda: len(fleet.one.worker_processes()) == 2, "no new workers")
+    await until_known(fleet.urls, key)  # by the new ones too: nobody listens for the tests that follow until one does
 
 
 @pytest.mark.usefixtures("one_month")
