@@ -137,7 +137,7 @@ async def guarded(build: Callable[[View], Awaitable[None]], view: View) -> None:
                 tone="bad",
             )
         )
-        _load_once_back(view)
+        _load_once_back(view, is_away=error.is_away)
     except Exception:
         LOG.exception("a page could not be built")
         html(
@@ -164,9 +164,9 @@ def way_on(view: View, error: Exception) -> str:
     return f'<p class="be-note"><a href="{address}">Sign in with another key</a></p>'
 
 
-def _load_once_back(view: View) -> None:
-    """A gateway that was away and answers again. Not one that was there: what took it too long would do so again."""
-    is_away = False
+def _load_once_back(view: View, *, is_away: bool) -> None:
+    """A gateway that was away and answers again, maybe before it is first looked at. Not one that was there all the
+    time: what took it too long would do so again."""
 
     async def look() -> None:
         nonlocal is_away

@@ -22,7 +22,11 @@ class GatewayRefused(Exception):
 
 
 class GatewayUnreachable(Exception):
-    """No answer came."""
+    """No answer came: the gateway is not there, or was there and took too long."""
+
+    def __init__(self, message: str, *, is_away: bool) -> None:
+        super().__init__(message)
+        self.is_away = is_away
 
 
 class GatewayClient:
@@ -92,7 +96,8 @@ class GatewayClient:
             )
         except httpx.HTTPError as error:
             is_change = method != "GET" and not path.endswith(QUESTIONS)
-            raise GatewayUnreachable(_unanswered(error, is_change=is_change)) from error
+            is_away = not isinstance(error, httpx.TimeoutException) or isinstance(error, httpx.ConnectTimeout)
+            raise GatewayUnreachable(_unanswered(error, is_change=is_change), is_away=is_away) from error
         if answer.status_code < 400:
             return answer
         message, code = _refusal(answer)

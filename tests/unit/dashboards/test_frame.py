@@ -1,12 +1,15 @@
 """What stands in a page's place when it cannot be built: a sentence, and the reason in the log."""
 
 import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
 
+import httpx
 import pytest
 
 from dashboards import frame
 from dashboards.frame import View, guarded, no_requests, refusal
-from dashboards.gateway_client import GatewayRefused
+from dashboards.gateway_client import GatewayClient, GatewayRefused
 from tests.unit.dashboards.views import make_view
 
 
@@ -44,3 +47,60 @@ def test_over_the_fields_of_a_form_stands_the_way_on_for_whom_no_other_press_hel
     assert 'href="sign-in?next=%2Fui%2Fkeys%3Ffind%3Da"' in revoked
     for error in (GatewayRefused(400, "name: is empty.", None), ValueError("12,50 is no amount.")):
         assert "sign-in" not in refusal(make_view(), error)
+
+
+class Page:
+    """NiceGUI as far as a page that waits for its gateway needs it; the test says when the time is up."""
+
+    def __init__(self) -> None:
+        self.reloads = 0
+        self.look: Callable[[], Awaitable[None]] | None = None
+        self.navigate = self
+
+    def timer(self, seconds: float, look: Callable[[], Awaitable[None]]) -> "Page":
+        del seconds
+        self.look = look
+        return self
+
+    def deactivate(self) -> None:
+        self.look = None
+
+    def reload(self) -> None:
+        self.reloads += 1
+
+
+@pytest.mark.parametrize(
+    ("failures", "looks", "reloads"),
+    [
+        ([httpx.ConnectError("refused")], 1, 1),  # it was back before the first look
+        ([httpx.ReadError("reset"), httpx.ConnectError("refused"), httpx.ConnectError("refused")], 3, 1),
+        ([httpx.ReadTimeout("slow")], 1, 0),
+        ([httpx.ReadTimeout("slow"), httpx.ConnectError("refused")], 2, 1),
+    ],
+)
+async def test_a_page_is_loaded_again_once_a_gateway_that_was_away_is_back(
+    monkeypatch: pytest.MonkeyPatch, failures: list[httpx.HTTPError], looks: int, reloads: int
+) -> None:
+    left = list(failures)
+
+    def answer(asked: httpx.Request) -> httpx.Response:
+        if left:
+            raise left.pop(0)
+        return httpx.Response(200, json={})
+
+    page, shown = Page(), list[str]()
+    monkeypatch.setattr(frame, "ui", page)
+    monkeypatch.setattr(frame, "html", shown.append)
+    http = httpx.AsyncClient(base_url="http://gateway", transport=httpx.MockTransport(answer))
+    view = replace(make_view(), gateway=GatewayClient(http, "bk-ui"))
+
+    async def build(view: View) -> None:
+        await view.gateway.get("/admin/v1/keys")
+
+    await guarded(build, view)
+    assert "The gateway is not answering" in shown[0]
+    for _ in range(looks):
+        assert page.look is not None
+        await page.look()
+    assert page.look is None, "it looks no more"
+    assert page.reloads == reloads
