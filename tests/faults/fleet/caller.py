@@ -13,6 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.faults.fleet.replica import PATIENCE_SECONDS
 
 T = TypeVar("T")
+OF_EVERYBODY = "breakeven_requests_in_flight"
 TIMEOUT = aiohttp.ClientTimeout(total=600)
 PROMPT = "How many words does a question need to have, if nobody is going to read it? " * 2
 """Estimated at more than the 20 tokens the provider reports for whatever it is asked."""
@@ -65,10 +66,11 @@ async def of_every_worker(
 
 
 async def _worker(session: aiohttp.ClientSession, url: str) -> str:
-    """Who is at the other end: each shows its own metrics before the others'."""
+    """Who is at the other end: each shows its own sample before the others'. Of what all have, also those that have
+    served nobody yet."""
     async with session.get(f"{url}/metrics") as response:
-        text = await response.text()
-    return next(one.labels["worker"] for family in text_string_to_metric_families(text) for one in family.samples)
+        families = {family.name: family for family in text_string_to_metric_families(await response.text())}
+    return families[OF_EVERYBODY].samples[0].labels["worker"]
 
 
 async def until_known(urls: Sequence[str], key: str) -> None:
