@@ -1,0 +1,17 @@
+"""Counters in a real Redis, which give up and forget as late as tests need."""
+
+from gateway.storage.redis.counters import RedisCounters, connect
+from tests.redis_server import RedisServer
+
+PATIENCE_SECONDS = 120.0
+Pair = tuple[RedisCounters, RedisCounters]
+
+
+def shared(server: RedisServer, worker: str = "one", *, place_seconds: float = PATIENCE_SECONDS) -> RedisCounters:
+    return RedisCounters(
+        connect(server.url),
+        worker=worker,
+        settle_seconds=0.1,
+        less_seconds=0.1,
+        place_seconds=place_seconds,
+    )
