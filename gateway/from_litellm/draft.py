@@ -100,18 +100,18 @@ def draft(
     made.notes += endpoints.notes
     made.variables = endpoints.variables
     made.needs_litellm = any("litellm" in block for block in endpoints.blocks.values())
-    made.settings = _settings(config, endpoints, models.limits, has_prices=bool(made.overrides))
+    made.settings = _settings(endpoints, models.limits, has_prices=bool(made.overrides))
+    if config.retries is not None:
+        # LiteLLM's are of one model, before its fallbacks; here each that is asked counts.
+        most_models = max((len(rule["choose"]["from"]) for rule in made.rules["rules"][:-1]), default=1)
+        made.settings["fallback"] = {"max_attempts": min(max(config.retries, 0) + most_models, MOST_ATTEMPTS)}
     return made
 
 
-def _settings(
-    config: LiteLLMConfig, endpoints: Endpoints, limits: Mapping[str, Any], *, has_prices: bool
-) -> dict[str, Any]:
+def _settings(endpoints: Endpoints, limits: Mapping[str, Any], *, has_prices: bool) -> dict[str, Any]:
     settings: dict[str, Any] = {"engine": {"is_enabled": False}, "simulated_hosted": "never"}
     if endpoints.blocks:
         settings["backends"] = endpoints.blocks
-    if config.retries is not None:
-        settings["fallback"] = {"max_attempts": min(max(config.retries, 0) + 1, MOST_ATTEMPTS)}
     if limits:
         settings["limits"] = {"models": dict(limits)}
     if has_prices:

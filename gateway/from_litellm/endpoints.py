@@ -20,23 +20,36 @@ OF_THE_SAME_FORMAT: Final = frozenset(
 OLLAMA: Final = ("ollama", "ollama_chat")
 OLLAMAS_ADDRESS: Final = "http://127.0.0.1:11434"
 HOW_IT_IS_FOUND: Final = frozenset({"api_key", "api_base", "base_url", "model", "custom_llm_provider"})
-SAID_OTHERWISE: Final = frozenset(
+TAKEN: Final = frozenset(
     {
-        "rpm", "tpm", "timeout", "stream_timeout", "max_parallel_requests", "cache_read_input_token_cost",
-        "cache_creation_input_token_cost", "drop_params",
-        "max_retries", "cooldown_time", "allowed_fails", "weight", "order", "tags", "base_model", "mode", "stream",
-        "use_in_pass_through", "use_litellm_proxy", "additional_drop_params", "modify_params", "max_budget",
-        "budget_duration", "num_retries", "merge_reasoning_content_in_choices", "region_name", "mock_response",
-        "mock_timeout", "mock_testing_fallbacks", "configurable_clientside_auth_params",
+        "rpm", "tpm", "timeout", "max_parallel_requests", "order", "base_model", "mode", "input_cost_per_token",
+        "output_cost_per_token", "cache_read_input_token_cost", "cache_creation_input_token_cost", "drop_params",
     }
 )  # fmt: skip
-"""Fields of `litellm_params` that are no arguments of a call."""
+"""Fields of `litellm_params` that are no arguments of a call and become something here, or need no saying."""
 LEFT_OUT: Final = {
     "weight": "models at one price share the load evenly",
     "tags": "`when: {tags: [...]}` of a rule says which models requests with a tag may go to",
     "max_budget": "keys, teams and projects have budgets, models have none",
+    "budget_duration": "keys, teams and projects have budgets, models have none",
+    "stream_timeout": "see `fallback: {first_token_seconds: ...}`",
+    "max_retries": "see `fallback: {max_attempts: ...}`",
+    "num_retries": "see `fallback: {max_attempts: ...}`",
+    "cooldown_time": "circuit breakers open and close by themselves",
+    "allowed_fails": "circuit breakers open and close by themselves",
+    "additional_drop_params": "what a model is known to refuse is left out by itself",
     "merge_reasoning_content_in_choices": "thoughts are said in fields of their own",
+    "mock_response": "nothing is made up",
+    "mock_timeout": "nothing is made up",
+    "mock_testing_fallbacks": "nothing is made up",
+    "configurable_clientside_auth_params": "callers cannot name an address or a key",
+    "region_name": "models of one region can have a rule",
+    "modify_params": "conversations are said as each model takes them",
+    "stream": "callers say it",
+    "use_in_pass_through": "there is no such way",
+    "use_litellm_proxy": "see a backend's base_url",
 }
+"""Those that do not."""
 SECRETS: Final = re.compile(r"key|secret|token|password|credentials")
 SECRETS_OF_LITELLM: Final = {
     "aws_access_key_id": "AWS_ACCESS_KEY_ID",
@@ -166,12 +179,13 @@ class Endpoints:
 
     def look(self, deployment: Deployment) -> None:
         """Tell what of its fields is nothing here. Once each: the rest may be asked often."""
-        for name in deployment.params.keys() & LEFT_OUT.keys():
-            self.notes.append(f"{deployment.where}: {name} of litellm_params is nothing here: {LEFT_OUT[name]}")
         for name, given in deployment.params.items():
-            if _is_no_argument(name) or given is None:
+            if name in HOW_IT_IS_FOUND | TAKEN or given is None:
                 continue
-            if _is_secret(name):
+            if _is_no_argument(name):
+                why = LEFT_OUT.get(name, "prices are by the token; see docs/prices.md for others")
+                self.notes.append(f"{deployment.where}: {name} of litellm_params is nothing here: {why}")
+            elif _is_secret(name):
                 self._tell_secret(deployment, name, given)
             elif not isinstance(given, str | int | float | bool):
                 self.notes.append(f"{deployment.where}: {name} of litellm_params is nothing here")
@@ -251,7 +265,7 @@ def _why(deployment: Deployment) -> str:
 
 
 def _is_no_argument(name: str) -> bool:
-    return name in HOW_IT_IS_FOUND | SAID_OTHERWISE or "_cost_per_" in name
+    return name in HOW_IT_IS_FOUND | TAKEN or name in LEFT_OUT or "_cost_per_" in name
 
 
 def _is_secret(name: str) -> bool:

@@ -49,7 +49,7 @@ def test_the_files_start_and_everything_else_is_said(tmp_path: Path) -> None:
     deployment = load_deployment(Home(tmp_path / "out"), environ={"AZURE_API_KEY": "a", "OPENAI_API_KEY": "o"})
     assert [rule.name for rule in deployment.rules.rules] == ["gpt-4o", "own", "default"]
     assert deployment.rules.rules[1].choose.from_ == ["own", "gpt-4o@azure-eu.openai.azure.com", "gpt-4o@openai"]
-    assert deployment.settings.fallback.max_attempts == 3
+    assert deployment.settings.fallback.max_attempts == 5
     assert "# its context_window is a guess" in (tmp_path / "out" / "rules.yaml").read_text()
     assert not (tmp_path / "out" / "prices.yaml").exists()
 

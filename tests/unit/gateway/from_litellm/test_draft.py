@@ -70,6 +70,15 @@ def test_fallbacks_of_every_kind_come_behind_in_their_order() -> None:
     assert any("lost stands for nowhere" in note for note in made.notes)
 
 
+def test_without_retries_the_fallbacks_are_asked_nevertheless() -> None:
+    made = drafted(
+        entry("a", MINI),
+        entry("b", "anthropic/claude-sonnet-5-5"),
+        litellm_settings={"num_retries": 0, "fallbacks": [{"a": ["b"]}]},
+    )
+    assert made.settings["fallback"] == {"max_attempts": 2}
+
+
 def test_who_says_which_comes_first_is_heeded() -> None:
     made = drafted(entry("a", MINI, order=2), entry("a", "anthropic/claude-sonnet-5-5", order=1))
     assert rules(made)["a"] == (["a"], ["a@anthropic", "a@openai"], "order")
@@ -191,7 +200,7 @@ def test_whatever_is_left_out_is_said() -> None:
         entry("anthropic/*", "anthropic/*"),
         entry("who", "unheard-of"),
         entry("auto", MINI),
-        entry("a", MINI, weight=3, timeout=9, extra_headers={"x": "y"}),
+        entry("a", MINI, weight=3, timeout=9, stream_timeout=1, input_cost_per_second=2, extra_headers={"x": "y"}),
         {"model_name": "half"},
         litellm_settings={"num_retries": 2, "callbacks": ["x"], "unheard": 1},
         router_settings={"routing_strategy": "latency-based-routing"},
@@ -200,7 +209,8 @@ def test_whatever_is_left_out_is_said() -> None:
     said = "\n".join(made.notes)
     for part in (
         "anthropic/*", "does not say whose unheard-of is", "this is no model's name here", "weight of litellm_params",
-        "timeout is nothing here", "extra_headers of litellm_params", "model_list[4] names no model",
+        "timeout is nothing here", "stream_timeout of litellm_params", "input_cost_per_second of litellm_params",
+        "extra_headers of litellm_params", "model_list[4] names no model",
         "litellm_settings.callbacks", "litellm_settings.unheard: is nothing here", "latency-based-routing",
         "surprise: is nothing here",
     ):  # fmt: skip
