@@ -17,4 +17,10 @@ def search_seldom() -> None:
     """Call it once what lasts is loaded and before anything is served. Takes about a tenth of a second."""
     gc.collect()
     gc.freeze()
+    search_seldom_while_loading()
+
+
+def search_seldom_while_loading() -> None:
+    """Call it before what a process is made of is imported: that stays, and to search it again and again was an eighth
+    of what a start takes."""
     gc.set_threshold(*OBJECTS)

@@ -10,6 +10,7 @@ import typer
 
 from gateway import __version__
 from gateway.errors import BreakevenError
+from native import cycles
 
 # By panel of the help: name -> (module, summary). A module exposes `app` (a typer.Typer with subcommands) or `command`
 # (one function).
@@ -91,6 +92,7 @@ def build(chosen: str | None) -> typer.Typer:
 
 def main() -> None:
     """Run the command line; our own errors and closed files end as one sentence and exit status 1, Ctrl-C with 130."""
+    cycles.search_seldom_while_loading()
     chosen = next((word for word in sys.argv[1:] if not word.startswith("-")), None)
     try:
         build(chosen)()

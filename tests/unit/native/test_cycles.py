@@ -45,3 +45,21 @@ assert first() is None, made
 assert searches.count(0) <= 100, len(searches)
 """
     )
+
+
+def test_a_command_hardly_searches_what_it_imports() -> None:
+    run(
+        """
+import sys
+from gateway.cli import main
+
+gc.unfreeze()
+gc.set_threshold(700, 10, 10)
+sys.argv = ["breakeven", "costs", "--help"]
+try:
+    main()
+except SystemExit as end:
+    assert end.code == 0
+assert 0 < len(searches) < 50, len(searches)  # about 250 by Python's own thresholds
+"""
+    )
