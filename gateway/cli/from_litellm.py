@@ -18,9 +18,10 @@ from gateway.config.providers import load_providers
 from gateway.config.settings import read_text
 from gateway.errors import ConfigurationError, StateError
 from gateway.extras import install_command
-from gateway.from_litellm.config_file import read_config
+from gateway.from_litellm.config_file import parse_fields, read_config
 from gateway.from_litellm.draft import UNKNOWN_WINDOW, Draft, draft
 from gateway.from_litellm.files import files_of
+from gateway.from_litellm.includes import Merged, merge_includes
 from gateway.instants import moment_of
 from gateway.whole_file import write_whole
 
@@ -33,8 +34,9 @@ def command(
     """Write breakeven.yaml and rules.yaml that do what LiteLLM's file says, and tell what they leave out."""
     book = load_price_book()
     at_us = now_us()
+    merged = _read(config)
     made = draft(
-        read_config(read_text(config), file=str(config)),
+        read_config(merged.root, file=str(config)),
         providers=load_providers(),
         environ=os.environ,
         price_of=lambda name: book.lookup(name.partition("/")[0], name.partition("/")[2], at_us) is not None,
@@ -42,6 +44,7 @@ def command(
         since=f"{moment_of(at_us):%Y-%m-%d}",
         file=str(config),
     )
+    made.notes[:0] = merged.notes
     files = files_of(made, config.name)
     try:
         _require_valid(files, made)
@@ -62,6 +65,16 @@ def command(
         )
         return
     _tell(out, written, made)
+
+
+def _read(config: Path) -> Merged:
+    """With all that it includes. Raises ConfigurationError."""
+
+    def read(location: str) -> Mapping[str, Any]:
+        return parse_fields(read_text(Path(location)), file=location)
+
+    root = parse_fields(read_text(config), file=str(config))
+    return merge_includes(root, os.path.abspath(config), read=read, is_there=os.path.exists)
 
 
 def _require_valid(files: Mapping[str, str], made: Draft) -> None:

@@ -78,14 +78,22 @@ class LiteLLMConfig:
         return frozenset(one.name for one in self.deployments if "order" in one.params)
 
 
-def read_config(text: str, *, file: str) -> LiteLLMConfig:
-    """Raises ConfigurationError, with the line, for what is no YAML or no configuration of LiteLLM's."""
+def parse_fields(text: str, *, file: str) -> Fields:
+    """One file's sections; none where it is empty. Raises ConfigurationError, with the line, for what is no YAML."""
     root = parse_yaml(text, file=file).value
-    if not isinstance(root, dict) or not isinstance(root.get("model_list"), list):
+    if not isinstance(root, dict | None):
+        raise ConfigurationError(
+            "has no named sections, as LiteLLM's config.yaml has; is it the right file?", file=file
+        )
+    return _fields(root)
+
+
+def read_config(root: Fields, *, file: str) -> LiteLLMConfig:
+    """What `file` says with all that it includes. Raises ConfigurationError where that is no configuration."""
+    if not isinstance(root.get("model_list"), list):
         raise ConfigurationError(
             "has no `model_list`, which LiteLLM's config.yaml begins with; is it the right file?", file=file
         )
-    root = cast("dict[str, Any]", root)
     notes: list[str] = []
     router, settings = (_fields(root.get(name)) for name in ("router_settings", "litellm_settings"))
     deployments = list(_deployments(cast("list[Any]", root["model_list"]), notes))
@@ -188,7 +196,6 @@ SAID_ELSEWHERE: Final = {
     "finetune_settings": "there is no fine-tuning",
     "mcp_servers": "a response's tools that a provider runs pass; a gateway of tools is not here",
     "vector_store_registry": "there are none",
-    "include": "is not followed: put all of it into one file",
 }
 TAKEN: Final = {
     "litellm_settings": {

@@ -11,7 +11,7 @@ import typer.main
 
 from gateway.cli import COMMANDS, build
 from gateway.config.settings import Settings
-from gateway.from_litellm.config_file import read_config
+from gateway.from_litellm.config_file import parse_fields, read_config
 from gateway.pricing.price_text import parse_overrides, parse_prices
 from gateway.routing.rules import parse_rules
 from gateway.yaml_document import parse_yaml, validate_yaml
@@ -132,7 +132,7 @@ def check_yaml(text: str, name: str) -> None:
     if first in Settings.model_fields:
         validate_yaml(Settings, text, name)
     elif first == "model_list":
-        read_config(text, file=name)
+        read_config(parse_fields(text, file=name), file=name)
     elif first == "provider":
         parse_prices(text, name)
     elif first == "overrides":

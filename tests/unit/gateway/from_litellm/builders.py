@@ -6,7 +6,7 @@ from typing import Any
 import yaml
 
 from gateway.config.providers import load_providers
-from gateway.from_litellm.config_file import read_config
+from gateway.from_litellm.config_file import parse_fields, read_config
 from gateway.from_litellm.draft import Draft, draft
 
 PRICED = frozenset({"openai/gpt-4o", "openai/gpt-5.4-mini", "together_ai/glm"})
@@ -26,7 +26,7 @@ def drafted(
 ) -> Draft:
     text = yaml.safe_dump({"model_list": list(entries), **sections})
     return draft(
-        read_config(text, file="config.yaml"),
+        read_config(parse_fields(text, file="config.yaml"), file="config.yaml"),
         providers=load_providers(),
         environ=environ or {},
         price_of=PRICED.__contains__,

@@ -1,7 +1,7 @@
 import pytest
 
 from gateway.errors import ConfigurationError
-from gateway.from_litellm.config_file import read_config
+from gateway.from_litellm.config_file import parse_fields, read_config
 from gateway.from_litellm.draft import UNKNOWN_WINDOW
 from tests.unit.gateway.from_litellm.builders import SINCE, drafted, entry, rules
 
@@ -123,6 +123,51 @@ def test_no_secret_is_copied_whatever_it_is_called() -> None:
     assert any("zen_api_key is a secret" in note for note in made.notes)
 
 
+@pytest.mark.parametrize(
+    ("base", "ours"),
+    [
+        ("https://user:hush@h.example/v1", "https://h.example/v1"),
+        ("https://hush@h.example:8443/v1?", "https://h.example:8443/v1"),
+        ("https://h.example/v1?subscription-key=hush&team=a", "https://h.example/v1"),
+        ("https://u:hush@h.example/v1?sig=hush#hush", "https://h.example/v1"),
+    ],
+)
+def test_no_credential_of_an_address_is_copied_and_what_to_do_is_said(base: str, ours: str) -> None:
+    made = drafted(entry("a", "openai/x", api_base="os.environ/BASE"), environ={"BASE": base})
+    [block] = made.settings["backends"].values()
+    assert block == {"base_url": ours}
+    assert "hush" not in repr(made)
+    assert any("proxy in front of it add" in note for note in made.notes)
+
+
+def test_a_key_in_an_address_becomes_the_backends_key() -> None:
+    made = drafted(
+        entry("a", "hosted_vllm/x", api_base="https://h.example/v1?api-key=hush"),
+        entry("b", "hosted_vllm/y", api_base="https://other.example/v1?api-key=hush", api_key="os.environ/B"),
+    )
+    first, second = made.settings["backends"].values()
+    assert (first["base_url"], first["api_key_env"]) == ("https://h.example/v1", "VLLM_H_EXAMPLE_API_KEY")
+    assert (second["base_url"], second["api_key_env"]) == ("https://other.example/v1", "B")
+    assert made.variables["VLLM_H_EXAMPLE_API_KEY"].endswith("stands in its address in LiteLLM's file")
+    assert "hush" not in repr(made)
+    assert sum("it is the backend's key now" in note for note in made.notes) == 1
+
+
+def test_litellm_keeps_what_is_no_secret_of_an_address() -> None:
+    made = drafted(
+        entry(
+            "a",
+            "azure/x",
+            api_base="https://h.example/?api-version=2025-04-01&api-key=hush",
+            aws_bedrock_runtime_endpoint="https://u:hush@b.example",
+        )
+    )
+    [block] = made.settings["backends"].values()
+    assert block["litellm"]["api_base"] == "https://h.example/?api-version=2025-04-01"
+    assert block["litellm"]["aws_bedrock_runtime_endpoint"] == "https://b.example"
+    assert "hush" not in repr(made)
+
+
 def test_an_address_in_a_variable_is_looked_up_and_said_where_it_is_missing() -> None:
     own = entry("own", "openai/x", api_base="os.environ/BASE")
     made = drafted(own, environ={"BASE": "http://h:1/v1"})
@@ -221,4 +266,4 @@ def test_whatever_is_left_out_is_said() -> None:
 @pytest.mark.parametrize("text", ["", "model_list: 1", "a: [", "- x", "models: []"])
 def test_another_file_is_told_from_litellms(text: str) -> None:
     with pytest.raises(ConfigurationError):
-        read_config(text, file="config.yaml")
+        read_config(parse_fields(text, file="config.yaml"), file="config.yaml")
