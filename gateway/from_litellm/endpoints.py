@@ -7,6 +7,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from gateway.config.providers import HostedProvider
+from gateway.from_litellm.addresses import KEY_PARAMETERS, Address, read_address
 from gateway.from_litellm.config_file import FROM_ENVIRONMENT, Deployment
 
 ENGINES: Final = {"hosted_vllm": "vllm", "vllm": "vllm", "sglang": "sglang"}
@@ -100,7 +101,7 @@ class Endpoints:
         return (
             deployment.provider,
             deployment.model,
-            self._address(deployment),
+            address.url if (address := self._address(deployment)) is not None else None,
             *sorted(self._arguments(deployment).items()),
         )
 
@@ -144,33 +145,35 @@ class Endpoints:
     ) -> tuple[dict[str, Any], bool]:
         address = self._address(first)
         if first.provider in OLLAMA:
-            return {
-                "base_url": f"{(address or OLLAMAS_ADDRESS).removesuffix('/v1').rstrip('/')}/v1",
-                "provider": "ollama",
-            }, False
+            base = OLLAMAS_ADDRESS if address is None else address.bare
+            return {"base_url": f"{base.removesuffix('/v1').rstrip('/')}/v1", "provider": "ollama"}, False
         speaks_openai = provider is not None and provider.wire_format == "openai" and provider.name != "gemini"
         if address is not None and (first.provider in OF_THE_SAME_FORMAT or speaks_openai):
-            block: dict[str, Any] = {"base_url": address}
+            block: dict[str, Any] = {"base_url": address.bare}
             if first.provider in ENGINES:
                 block["health_from"] = ENGINES[first.provider]
             elif provider is not None and provider.name != "openai":
                 block["provider"] = provider.name
-            self._without(first, arguments)
+            self._without(first, arguments, address)
             return block, False
         if address is not None and first.provider == "anthropic":
-            self._without(first, arguments)
-            base = address if address.rstrip("/").endswith("/v1") else f"{address.rstrip('/')}/v1"
+            self._without(first, arguments, address)
+            base = f"{address.bare.rstrip('/').removesuffix('/v1')}/v1"
             return {"base_url": base, "provider": "anthropic", "wire_format": "anthropic"}, False
-        settings = {**arguments, **({"api_base": address} if address is not None else {})}
+        settings = {**arguments, **({"api_base": address.url} if address is not None else {})}
         return {"litellm": settings}, True
 
-    def _without(self, deployment: Deployment, arguments: Mapping[str, Any]) -> None:
+    def _without(self, deployment: Deployment, arguments: Mapping[str, Any], address: Address) -> None:
         if arguments:
             self.notes.append(f"{deployment.where}: {', '.join(arguments)} of litellm_params is nothing here")
+        if address.parameters:
+            self.notes.append(
+                f"{deployment.where}: {', '.join(address.parameters)} in its address is nothing here: none are added"
+            )
 
-    def _address(self, deployment: Deployment) -> str | None:
+    def _address(self, deployment: Deployment) -> Address | None:
         given = deployment.params.get("api_base") or deployment.params.get("base_url")
-        return None if given is None else str(self._resolved(deployment, "api_base", given))
+        return None if given is None else read_address(str(self._resolved(deployment, "api_base", given)))
 
     def has_address(self, deployment: Deployment) -> bool:
         """Where it needs one."""
@@ -189,6 +192,30 @@ class Endpoints:
                 self._tell_secret(deployment, name, given)
             elif not isinstance(given, str | int | float | bool):
                 self.notes.append(f"{deployment.where}: {name} of litellm_params is nothing here")
+            elif isinstance(value := self._resolved(deployment, name, given), str):
+                self._tell_credentials(deployment, read_address(value), f"in {name}")
+        if (address := self._address(deployment)) is not None:
+            self._tell_credentials(deployment, address, "in its address", takes_key=not _has_key(deployment))
+
+    def _tell_credentials(
+        self, deployment: Deployment, address: Address, where: str, *, takes_key: bool = False
+    ) -> None:
+        if address.has_user:
+            self.notes.append(
+                f"{deployment.where}: the user and password {where} are not copied, and Breakeven sends none: let that "
+                "server take a key (`api_key_env`), or a proxy in front of it add them"
+            )
+        for name in address.secrets:
+            if takes_key and name.lower() in KEY_PARAMETERS:
+                self.notes.append(
+                    f"{deployment.where}: {name} {where} is not copied: it is the backend's key now, in a variable, "
+                    "and sent as a header; for a server that reads it in addresses alone, let a proxy put it there"
+                )
+            else:
+                self.notes.append(
+                    f"{deployment.where}: {name} {where} is not copied: a secret stands in no file here, and none is "
+                    "sent in an address; let that server take a key (`api_key_env`), or a proxy in front of it add it"
+                )
 
     def _arguments(self, deployment: Deployment) -> dict[str, Any]:
         """What is passed with each call, without keys, which no file should hold."""
@@ -197,7 +224,8 @@ class Endpoints:
             if _is_no_argument(name):
                 continue
             if isinstance(given, str | int | float | bool) and not _is_secret(name):
-                found[name] = self._resolved(deployment, name, given)
+                value = self._resolved(deployment, name, given)
+                found[name] = read_address(value).url if isinstance(value, str) else value
         return found
 
     def _tell_secret(self, deployment: Deployment, name: str, given: object) -> None:
@@ -249,18 +277,27 @@ class Endpoints:
         keys: dict[str, Key] = {}
         for deployment in group:
             variable = deployment.variable or default
-            if deployment.has_written_key:
+            address = self._address(deployment)
+            in_address = not _has_key(deployment) and address is not None and address.has_key
+            if deployment.has_written_key or in_address:
                 variable = default or f"{re.sub(r'[^A-Z0-9]', '_', name.upper())}_API_KEY"
                 variable = variable if variable not in keys else f"{variable}_{len(keys) + 1}"
             if variable:
                 requests = _whole(deployment.params.get("rpm")) if len(group) > 1 else None
                 keys[variable] = Key(variable, requests)
-                self.variables.setdefault(variable, _why(deployment))
+                self.variables.setdefault(variable, _why(deployment, in_address=in_address))
         return list(keys.values())
 
 
-def _why(deployment: Deployment) -> str:
+def _has_key(deployment: Deployment) -> bool:
+    """Outside its address."""
+    return deployment.variable is not None or deployment.has_written_key
+
+
+def _why(deployment: Deployment, *, in_address: bool = False) -> str:
     what = f"the key of {deployment.provider} ({deployment.name})"
+    if in_address:
+        return f"{what}, which stands in its address in LiteLLM's file"
     return f"{what}, which stands in LiteLLM's file itself" if deployment.has_written_key else what
 
 

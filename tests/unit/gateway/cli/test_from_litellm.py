@@ -67,6 +67,22 @@ def test_another_file_is_named_in_the_refusal(tmp_path: Path) -> None:
         run(tmp_path, "version: 1\n")
 
 
+def test_what_it_includes_is_read_too(tmp_path: Path) -> None:
+    (tmp_path / "parts").mkdir()
+    (tmp_path / "parts" / "models.yaml").write_text(
+        "model_list: [{model_name: more, litellm_params: {model: openai/m, api_base: 'https://u:hush@h.example/v1'}}]\n"
+    )
+    said = run(tmp_path, CONFIG + "include: [parts/models.yaml]\n")
+    rules = yaml.safe_load((tmp_path / "out" / "rules.yaml").read_text())
+    assert rules["models"]["more"]["backend"] == "openai-h.example"
+    assert "model_list[3] (more): the user and password in its address are not copied" in said
+    assert not any("hush" in one.read_text() for one in (tmp_path / "out").iterdir())
+    assert "hush" not in said
+    (tmp_path / "parts" / "models.yaml").write_text("- a list\n")
+    with pytest.raises(ConfigurationError, match=r"parts/models\.yaml.*no named sections"):
+        run(tmp_path, CONFIG + "include: [parts/models.yaml]\n")
+
+
 def test_the_page_shows_what_the_command_makes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gateway.cli.from_litellm.known_to_litellm", dict)  # it may be installed, or not
     page = (ROOT / "docs" / "from-litellm.md").read_text(encoding="utf-8")
@@ -83,7 +99,9 @@ models = st.sampled_from(
 params = st.fixed_dictionaries(
     {},
     optional={
-        "api_base": st.sampled_from(["http://h:1/v1", "https://e.example/", "http://10.0.0.5:8000"]),
+        "api_base": st.sampled_from(
+            ["http://h:1/v1", "https://e.example/", "http://10.0.0.5:8000", "https://u:sk-written@h/v1?key=sk-written"]
+        ),
         "api_key": st.sampled_from(["os.environ/KEY_A", "os.environ/KEY_B", "sk-written", "none"]),
         "rpm": st.integers(0, 9),
         "tpm": st.integers(-1, 9),
