@@ -24,7 +24,6 @@ from gateway.limits.counters import (
 )
 from gateway.limits.local_counters import MINUTE_SECONDS
 from gateway.limits.treasury import Treasury
-from gateway.limits.values import window_id
 from gateway.process.tasks import end_tasks
 from gateway.storage.redis.client import CONNECTIONS
 from gateway.storage.redis.counters import PREFIX, RedisCounters, connect
@@ -276,12 +275,11 @@ async def test_a_stream_under_way_ends_with_length_once_its_lease_is_spent(serve
     admission = Admission(limits={"key-1": parse_limits({"budget_usd": "100"})}, treasury=treasury, wait_seconds=1.0)
 
     async def books() -> Booked:
-        window = window_id("month", time.time_ns() // 1000)
-        return Booked({budget_account("key-1", window): 0}, frozenset({window}))
+        return Booked({budget_account("key-1", ACCOUNT.window): 0}, frozenset({ACCOUNT.window}))
 
     await counters.read_books(books)
     long = Outcome(pieces=("x" * 400,) * 1000)
-    rig = Rig(one=follow([Outcome(), Outcome(), long]), admission=admission)
+    rig = Rig(one=follow([Outcome(), Outcome(), long]), admission=admission, now_us=lambda: NOW_US)
     await rig.ask(stream=True)
     assert rig.entry.finish_reason == "stop"
     server.stop()
