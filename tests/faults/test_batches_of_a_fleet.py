@@ -11,6 +11,7 @@ from typing import Any
 import asyncpg
 import httpx
 import openai
+import psutil
 import pytest
 from openai.types import Batch
 
@@ -126,6 +127,18 @@ def answered(client: openai.OpenAI, batch: Batch, count: int = COUNT) -> list[st
     return [one["response"]["request_id"] for one in answers]
 
 
+def working_on(fleet: Fleet, batch: Batch) -> psutil.Process:
+    [found] = fleet.rows("select runner from batches where id = $1", batch.id)
+    journal = f"/{found['runner'].rpartition('/')[2]}/"
+    workers = fleet.replica.worker_processes()
+    [worker] = [one for one in workers if any(journal in file.path for file in one.open_files())]
+    return worker
+
+
+def listens(process: psutil.Process) -> bool:
+    return any(one.status == psutil.CONN_LISTEN for one in process.net_connections("tcp"))
+
+
 def until_booked(fleet: Fleet, before: Counter[str], requests: list[str]) -> None:
     """Each of them once, and nothing else."""
     until(lambda: (fleet.booked() - before).total() >= len(requests), "not all are booked")
@@ -150,12 +163,7 @@ def test_a_killed_workers_batch_goes_on(fleet: Fleet) -> None:
     fleet.provider.hold()  # else it might be done before its worker is found
     batch = begun(client)
     until(lambda: completed(client, batch) >= 10, "lines are answered")
-    [working] = fleet.rows("select runner from batches where id = $1", batch.id)
-    journal = f"/{working['runner'].rpartition('/')[2]}/"
-    [victim] = [
-        one for one in fleet.replica.worker_processes() if any(journal in file.path for file in one.open_files())
-    ]
-    victim.kill()
+    working_on(fleet, batch).kill()
     fleet.provider.go_on()
     requests = Counter(answered(client, batch))
     until(lambda: requests <= fleet.booked() - before, "not all answers are booked")
@@ -168,8 +176,10 @@ def test_sigterm_lets_lines_end_and_the_next_process_asks_the_others(fleet: Flee
     fleet.provider.hold()
     batch = begun(client, 2 * COUNT)
     until(lambda: completed(client, batch) >= 10, "lines are answered")
+    worker = working_on(fleet, batch)
     fleet.replica.terminate()
-    fleet.provider.go_on()  # the rest takes seconds, before which it has heard that it is to stop
+    until(lambda: not listens(worker), "it has not heard that it is to stop")
+    fleet.provider.go_on()  # the rest takes seconds, and nothing else is left to do before it begins no more lines
     assert fleet.replica.wait() == 0
     assert fleet.replica.output.rstrip().endswith("Stopped.")
     [left] = fleet.rows("select status, runner from batches where id = $1", batch.id)

@@ -1,6 +1,7 @@
 """Runs the provider alone: `python -m tests.scripted_provider --port 9000 --pieces 16 --delay 0.01`.
 
-At SIGUSR1 it answers so many more as `--before-hold` says, and holds the others until SIGUSR2.
+At SIGUSR1 it answers so many more as `--before-hold` says, and holds the others until SIGUSR2. It says when
+it has heard the former.
 """
 
 import argparse
@@ -11,6 +12,7 @@ from aiohttp import web
 
 from backends.scripted import Outcome
 from backends.usage import Usage
+from tests.scripted_provider.process import HOLDS
 from tests.scripted_provider.provider import ScriptedProvider
 
 
@@ -26,6 +28,7 @@ class Holding(ScriptedProvider):
     def hold(self) -> None:
         self._goes_on.clear()
         self._room = asyncio.Semaphore(self._before_hold)
+        print(HOLDS, flush=True)
 
     def go_on(self) -> None:
         self._room = None

@@ -7,6 +7,8 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+HOLDS = "holds"
+
 
 @dataclass(frozen=True, slots=True)
 class ProviderProcess:
@@ -14,8 +16,10 @@ class ProviderProcess:
     _process: subprocess.Popen[str]
 
     def hold(self) -> None:
-        """After so many more answers as it was started with, until `go_on`."""
+        """From now on, after so many more answers as it was started with, until `go_on`."""
         self._process.send_signal(signal.SIGUSR1)
+        assert self._process.stdout is not None
+        assert self._process.stdout.readline().strip() == HOLDS
 
     def go_on(self) -> None:
         self._process.send_signal(signal.SIGUSR2)
