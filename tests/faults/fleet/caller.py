@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -102,6 +103,7 @@ class Load:
     answered: list[str] = field(default_factory=list[str])
     broken: int = 0
     refused: list[Answered] = field(default_factory=list[Answered])
+    longest_seconds: float = 0.0
     _stopped: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def run(self) -> None:
@@ -113,12 +115,14 @@ class Load:
 
     async def _ask(self, session: aiohttp.ClientSession, number: int) -> None:
         while not self._stopped.is_set():
+            began = time.monotonic()
             try:
                 got = await chat(session, self.urls[number % len(self.urls)], self.key, max_tokens=16)
             except aiohttp.ClientError:
                 self.broken += 1
                 await asyncio.sleep(0.05)
                 continue
+            self.longest_seconds = max(self.longest_seconds, time.monotonic() - began)
             if got.status == 200:
                 self.answered.append(got.request_id)
             else:

@@ -1,24 +1,15 @@
-"""Two replicas of two workers each, real PostgreSQL, real Redis: they agree, and what dies takes nothing with it."""
+"""Two replicas of two workers each, real PostgreSQL, real Redis: they agree, and count as one."""
 
 import asyncio
 import json
-import random
-import subprocess
-import sys
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import aiohttp
-import asyncpg
 import httpx
 import pytest
 
 from tests.faults.fleet.caller import (
     Answered,
-    Load,
     chat,
     chat_afresh,
     chat_with_every_worker,
@@ -26,91 +17,12 @@ from tests.faults.fleet.caller import (
     of_every_worker,
     until_known,
 )
-from tests.faults.fleet.months import until_a_month_has
-from tests.faults.fleet.replica import PATIENCE_SECONDS, Replica, rules_text, until
+from tests.faults.fleet.replica import PATIENCE_SECONDS, rules_text, until
 from tests.faults.fleet.take_overs import NEVER, take_overs
-from tests.postgres_server import empty_postgres
-from tests.redis_server import RedisServer
+from tests.faults.fleet.two_replicas import COST, ENTRIES, WORKERS, Fleet
 
 pytestmark = [pytest.mark.faults, pytest.mark.integration]
 PARALLEL = 1000
-STREAM_SECONDS = 0.3
-"""What a stream of the provider lasts at least."""
-WORKERS = 4
-
-
-@dataclass(frozen=True, slots=True)
-class Fleet:
-    one: Replica
-    two: Replica
-    owner: str
-    socket_directory: str
-
-    @property
-    def urls(self) -> list[str]:
-        return [self.one.url, self.two.url]
-
-    def admin(self, method: str, path: str, *, at: Replica | None = None, **body: Any) -> Any:
-        url = f"{(at or self.one).url}/admin/v1{path}"
-        answer = httpx.request(
-            method, url, headers={"authorization": f"Bearer {self.owner}"}, json=body or None, timeout=PATIENCE_SECONDS
-        )
-        assert answer.status_code < 300, answer.text
-        return answer.json()
-
-    def new_key(self, name: str, *, team: str | None = None, **limits: Any) -> tuple[str, str]:
-        """Id and secret; known to every worker when this returns."""
-        made = self.admin("POST", "/keys", name=name, team=team, limits=limits)
-        return made["id"], made["key"]
-
-    async def rows(self, query: str, *values: object) -> list[asyncpg.Record]:
-        connection = await asyncpg.connect(host=self.socket_directory, user="postgres", database="postgres")
-        try:
-            return await connection.fetch(query, *values)
-        finally:
-            await connection.close()
-
-
-@pytest.fixture(scope="module")
-def provider() -> Iterator[str]:
-    """In a process of its own: the test's has enough to do."""
-    command = [sys.executable, "-m", "tests.scripted_provider", "--pieces", "4", "--delay", "0.1"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        yield process.stdout.readline().strip()
-        process.terminate()
-
-
-@pytest.fixture(scope="module")
-def fleet(
-    provider: str, postgres_directory: str, running_redis: RedisServer, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Fleet]:
-    running_redis.flush()
-    database = asyncio.run(empty_postgres(postgres_directory))
-    root: Path = tmp_path_factory.mktemp("fleet")
-    one, two = (
-        Replica(root / name, provider=provider, database=database, redis=running_redis.url) for name in ("one", "two")
-    )
-    try:
-        one.start()
-        until(one.owner_key, "no first keys")
-        two.start()
-        for replica in (one, two):
-            replica.wait_until_ready()
-        owner = one.owner_key()
-        assert owner is not None
-        assert two.owner_key() is None, "there were keys already"
-        yield Fleet(one, two, owner, postgres_directory)
-    finally:
-        for replica in (one, two):
-            replica.terminate()
-        for replica in (one, two):
-            replica.wait()
-
-
-@pytest.fixture
-async def one_month(fleet: Fleet) -> None:
-    await until_a_month_has(PATIENCE_SECONDS)
 
 
 async def statuses(fleet: Fleet, key: str) -> set[int]:
@@ -223,44 +135,26 @@ async def test_a_teams_rate_is_one_for_all_workers(fleet: Fleet) -> None:
 
 
 async def test_requests_at_once_are_counted_over_all_workers(fleet: Fleet) -> None:
-    most = 3
+    """While the provider answers nobody, whoever it was asked for stays under way."""
+    most, refused = 3, list[Answered]()
     _, key = fleet.new_key("many-at-once", max_parallel_requests=most)
     await until_known(fleet.urls, key)
-    began = time.monotonic()
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0, force_close=True)) as session:
-        asked = (chat(session, fleet.urls[number % 2], key, stream=True) for number in range(120))
-        answers = await asyncio.gather(*asked)
-    rounds = 1 + int((time.monotonic() - began) / STREAM_SECONDS)
-    served = sum(got.status == 200 for got in answers)
-    assert {got.status for got in answers} == {200, 429}
-    assert most <= served <= most * rounds, f"{served} in {rounds} rounds"
-    refused = next(got for got in answers if got.status == 429)
-    assert refused.headers["retry-after"] == "1"
-    assert f"This key may have {most} requests under way at once" in refused.body.decode()
-
-
-async def test_who_asks_again_after_an_answer_finds_a_place_and_a_killed_worker_keeps_none(fleet: Fleet) -> None:
-    _, key = fleet.new_key("as-many-callers", max_parallel_requests=8)
-    await until_known(fleet.urls, key)
-    load = Load(fleet.urls, key, callers=8)
-    running = asyncio.create_task(load.run())
-    await _until_answered(load, 200)
-    # A machine that stands still for as long as an answer's end waits for Redis may let one come too early.
-    assert len(load.refused) <= 4, "somebody's place was free only after they had heard their answer"
-    for victim in fleet.one.worker_processes():
-        victim.kill()
-    await _until_answered(load, 100)
-    load.stop()
-    await running
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0, force_close=True)) as session:
-        while True:
-            answers = await asyncio.gather(*(chat(session, fleet.two.url, key, stream=True) for _ in range(8)))
-            if {got.status for got in answers} == {200}:
-                break
-            assert time.monotonic() < deadline, "places are held by the dead"
-            await asyncio.sleep(1.0)
-    await until_known(fleet.urls, key)  # by the new ones too: nobody listens for the tests that follow until one does
+        fleet.provider.hold()
+        try:
+            asked = (chat(session, fleet.urls[number % 2], key, stream=True) for number in range(120))
+            under_way = {asyncio.create_task(one) for one in asked}
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                while len(under_way) > most:
+                    done, under_way = await asyncio.wait(under_way, return_when=asyncio.FIRST_COMPLETED)
+                    refused += [one.result() for one in done]
+        finally:
+            fleet.provider.go_on()
+        served = await asyncio.gather(*under_way)
+    assert [got.status for got in served] == [200] * most
+    assert {got.status for got in refused} == {429}
+    assert {got.headers["retry-after"] for got in refused} == {"1"}
+    assert f"This key may have {most} requests under way at once" in refused[0].body.decode()
 
 
 @pytest.mark.usefixtures("one_month")
@@ -277,7 +171,7 @@ async def test_a_tiers_quota_is_one_for_all_workers_and_no_prompt_buys_more(flee
     direct = await chat_afresh(fleet.urls, key, 2, model="premium")
     assert {got.status for got in direct} == {429}
     assert "5 requests per month answered by models of the tier 'premium'" in direct[0].body.decode()
-    rows = await _until_booked(fleet, 1, "where d.model = 'premium' and d.key_id = $1", await _key_id(fleet, "tiers"))
+    rows = await fleet.until_booked(1, "where d.model = 'premium' and d.key_id = $1", await _key_id(fleet, "tiers"))
     assert rows <= 5
 
 
@@ -296,7 +190,7 @@ async def test_a_thousand_parallel_requests_spend_the_budget_and_no_more(fleet: 
         answers = await asyncio.gather(*asked)
     admitted = sum(got.status == 200 for got in answers)
     assert {got.status for got in answers} == {200, 429}
-    assert await _until_booked(fleet, admitted, "where d.key_id = $1", key_id) == admitted
+    assert await fleet.until_booked(admitted, "where d.key_id = $1", key_id) == admitted
     [row] = await fleet.rows(f"select {COST} as cost {ENTRIES} where d.key_id = $1", key_id)
     assert row["cost"] <= budget, "not even one increment too much"
     assert admitted >= 0.95 * serial, f"{admitted} admitted, one after the other {serial} would be"
@@ -322,7 +216,7 @@ async def test_a_teams_strict_budget_is_one_for_all_its_keys_and_workers(fleet: 
             admitted += sum(got.status == 200 for got in wave)
     assert "The budget of the team 'green' is $" in wave[0].body.decode()
     whole = served_before + admitted
-    assert await _until_booked(fleet, whole, "where d.team = $1", "green") == whole
+    assert await fleet.until_booked(whole, "where d.team = $1", "green") == whole
     [row] = await fleet.rows(f"select {COST} as cost {ENTRIES} where d.team = $1", "green")
     assert 0.95 * (budget - bound) <= row["cost"] <= budget
 
@@ -342,97 +236,6 @@ async def _bound_and_cost(fleet: Fleet) -> tuple[int, int]:
     return round(float(needs) * 1e12) + 10**6, round(float(answered.headers["x-breakeven-cost-usd"]) * 1e12)
 
 
-ENTRIES = "from entries e join dimensions d on d.id = e.dimension_id"
-COST = (
-    "coalesce(sum(e.input_pico_usd + e.cached_input_pico_usd + e.cache_write_pico_usd + e.output_pico_usd"
-    " + e.other_pico_usd + e.compute_pico_usd), 0)::bigint"
-)
-
-
 async def _key_id(fleet: Fleet, name: str) -> str:
     [row] = await fleet.rows("select id from api_keys where name = $1", name)
     return str(row["id"])
-
-
-async def _until_booked(fleet: Fleet, count: int, where: str, *values: object) -> int:
-    """How many entries there are once there are at least so many."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while True:
-        [row] = await fleet.rows(f"select count(*) as count {ENTRIES} {where}", *values)
-        if row["count"] >= count:
-            return int(row["count"])
-        assert time.monotonic() < deadline, f"{row['count']} of {count} entries are in the database"
-        await asyncio.sleep(0.1)
-
-
-async def test_a_killed_worker_is_replaced_while_the_others_serve(fleet: Fleet) -> None:
-    _, key = fleet.new_key("one-worker-dies")
-    await until_known(fleet.urls, key)
-    load = Load(fleet.urls, key)
-    running = asyncio.create_task(load.run())
-    await _until_answered(load, 50)
-    victim = random.choice(fleet.one.worker_processes())
-    victim.kill()
-    await _until_answered(load, 50)
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while len(alive := fleet.one.worker_processes()) < 2 or victim in alive:
-        assert time.monotonic() < deadline, "no new worker"
-        await asyncio.sleep(0.1)
-    await _until_answered(load, 50)
-    load.stop()
-    await running
-    assert not load.refused
-    await _all_are_booked_once(fleet, load.answered)
-
-
-async def test_a_replica_killed_under_load_loses_no_settled_entry(fleet: Fleet) -> None:
-    key_id, key = fleet.new_key("replica-dies")
-    await until_known(fleet.urls, key)
-    load = Load(fleet.urls, key, callers=32)
-    running = asyncio.create_task(load.run())
-    await _until_answered(load, 200)
-    fleet.two.kill()
-    await _until_answered(load, 100)
-    load.stop()
-    await running
-    assert load.broken, "nothing was under way when it died"
-    fleet.two.start()
-    fleet.two.wait_until_ready()
-    await _all_are_booked_once(fleet, load.answered)
-    [row] = await fleet.rows(f"select count(*) as whole {ENTRIES} where d.key_id = $1 and status = 'completed'", key_id)
-    assert row["whole"] >= len(load.answered)
-    totals = [fleet.admin("GET", "/reports/costs?by=key", at=replica)["total"] for replica in (fleet.one, fleet.two)]
-    assert totals[0] == totals[1], "whoever is asked tells the same"
-
-
-async def test_sigterm_under_load_drops_no_stream(fleet: Fleet) -> None:
-    """The last one: afterwards there is no second replica."""
-    _, key = fleet.new_key("drained")
-    await until_known(fleet.urls, key)
-    async with connections(64) as session:
-        asked = [asyncio.create_task(chat(session, fleet.two.url, key, stream=True, model="plain")) for _ in range(64)]
-        await asyncio.wait(asked, return_when=asyncio.FIRST_COMPLETED)
-        fleet.two.terminate()
-        answers = await asyncio.gather(*asked, return_exceptions=True)
-    assert not any(isinstance(got, aiohttp.ClientPayloadError) for got in answers), "a stream was cut"
-    whole = [got for got in answers if not isinstance(got, BaseException)]
-    assert {got.status for got in whole} == {200}
-    assert all(got.body.endswith(b"data: [DONE]\n\n") for got in whole)
-    assert await asyncio.to_thread(fleet.two.wait) == 0
-    await _all_are_booked_once(fleet, [got.request_id for got in whole])
-    assert fleet.two.output.rstrip().endswith("Stopped.")
-
-
-async def _until_answered(load: Load, more: int) -> None:
-    wanted = len(load.answered) + more
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while len(load.answered) < wanted:
-        assert time.monotonic() < deadline, f"{len(load.answered)} of {wanted} answered, {load.broken} broken"
-        await asyncio.sleep(0.02)
-
-
-async def _all_are_booked_once(fleet: Fleet, request_ids: list[str]) -> None:
-    assert len(set(request_ids)) == len(request_ids)
-    ids = [bytes.fromhex(one) for one in request_ids]
-    booked = await _until_booked(fleet, len(ids), "where e.request_id = any($1)", ids)
-    assert booked == len(ids)

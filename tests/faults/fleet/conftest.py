@@ -1,0 +1,56 @@
+"""The fleet of each file of tests: real PostgreSQL, real Redis, a provider in a process of its own."""
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.faults.fleet.months import until_a_month_has
+from tests.faults.fleet.replica import PATIENCE_SECONDS, Replica, until
+from tests.faults.fleet.two_replicas import Fleet
+from tests.postgres_server import empty_postgres
+from tests.redis_server import RedisServer
+from tests.scripted_provider.process import ProviderProcess, provider_process
+
+
+@pytest.fixture(scope="module")
+def provider() -> Iterator[ProviderProcess]:
+    with provider_process("--pieces", "4", "--delay", "0.1") as process:
+        yield process
+
+
+@pytest.fixture(scope="module")
+def fleet(
+    provider: ProviderProcess,
+    postgres_directory: str,
+    running_redis: RedisServer,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Fleet]:
+    running_redis.flush()
+    database = asyncio.run(empty_postgres(postgres_directory))
+    root: Path = tmp_path_factory.mktemp("fleet")
+    one, two = (
+        Replica(root / name, provider=provider.url, database=database, redis=running_redis.url)
+        for name in ("one", "two")
+    )
+    try:
+        one.start()
+        until(one.owner_key, "no first keys")
+        two.start()
+        for replica in (one, two):
+            replica.wait_until_ready()
+        owner = one.owner_key()
+        assert owner is not None
+        assert two.owner_key() is None, "there were keys already"
+        yield Fleet(one, two, provider, owner, postgres_directory)
+    finally:
+        for replica in (one, two):
+            replica.terminate()
+        for replica in (one, two):
+            replica.wait()
+
+
+@pytest.fixture
+async def one_month() -> None:
+    await until_a_month_has(PATIENCE_SECONDS)

@@ -1,0 +1,62 @@
+"""Two replicas of two workers each behind one database and one Redis, as their tests see them."""
+
+import asyncio
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import asyncpg
+import httpx
+
+from tests.faults.fleet.replica import PATIENCE_SECONDS, Replica
+from tests.scripted_provider.process import ProviderProcess
+
+WORKERS = 4
+ENTRIES = "from entries e join dimensions d on d.id = e.dimension_id"
+COST = (
+    "coalesce(sum(e.input_pico_usd + e.cached_input_pico_usd + e.cache_write_pico_usd + e.output_pico_usd"
+    " + e.other_pico_usd + e.compute_pico_usd), 0)::bigint"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    one: Replica
+    two: Replica
+    provider: ProviderProcess
+    owner: str
+    socket_directory: str
+
+    @property
+    def urls(self) -> list[str]:
+        return [self.one.url, self.two.url]
+
+    def admin(self, method: str, path: str, *, at: Replica | None = None, **body: Any) -> Any:
+        url = f"{(at or self.one).url}/admin/v1{path}"
+        answer = httpx.request(
+            method, url, headers={"authorization": f"Bearer {self.owner}"}, json=body or None, timeout=PATIENCE_SECONDS
+        )
+        assert answer.status_code < 300, answer.text
+        return answer.json()
+
+    def new_key(self, name: str, *, team: str | None = None, **limits: Any) -> tuple[str, str]:
+        """Id and secret; known to every worker when this returns."""
+        made = self.admin("POST", "/keys", name=name, team=team, limits=limits)
+        return made["id"], made["key"]
+
+    async def rows(self, query: str, *values: object) -> list[asyncpg.Record]:
+        connection = await asyncpg.connect(host=self.socket_directory, user="postgres", database="postgres")
+        try:
+            return await connection.fetch(query, *values)
+        finally:
+            await connection.close()
+
+    async def until_booked(self, count: int, where: str, *values: object) -> int:
+        """How many entries there are once there are at least so many."""
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while True:
+            [row] = await self.rows(f"select count(*) as count {ENTRIES} {where}", *values)
+            if row["count"] >= count:
+                return int(row["count"])
+            assert time.monotonic() < deadline, f"{row['count']} of {count} entries are in the database"
+            await asyncio.sleep(0.1)
