@@ -48,16 +48,6 @@ class Engine:
         return self.gpu_seconds(shape) * self.concurrency
 
 
-def utilisation(served_requests: float, replica_hours: float, gpu_seconds_per_request: float) -> float:
-    """U = served / (n·μ): the share of paid capacity that requests took; 0 when nothing was paid for."""
-    return served_requests * gpu_seconds_per_request / (3600.0 * replica_hours) if replica_hours else 0.0
-
-
-def usd_per_request(usd_per_replica_hour: float, gpu_seconds: float, utilisation: float = 1.0) -> float | None:
-    """c_req, idle time included by way of U; None when the replica is idle: no request carries that cost."""
-    return usd_per_replica_hour / 3600.0 * gpu_seconds / utilisation if utilisation > 0 else None
-
-
 def value_usd_per_hour(hosted_usd_per_request: float, gpu_seconds: float) -> float:
     """V: what one full replica saves in an hour of hosted calls."""
     return 3600.0 / gpu_seconds * hosted_usd_per_request

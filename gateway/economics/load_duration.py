@@ -6,7 +6,7 @@ Within one bin the load is taken as steady; the bins keep their order in time, b
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 FloatArray = NDArray[np.float64]
 
@@ -69,19 +69,3 @@ class Load:
     def layer_value_usd(self, layer: int) -> float:
         """B_k over all bins. It never rises with k: a later replica sees only what the earlier ones left."""
         return float((self.hours * self.value_usd_per_layer_hour(layer)).sum())
-
-
-def build_load(
-    hours: ArrayLike,
-    requests_per_second: ArrayLike,
-    gpu_seconds_per_request: ArrayLike,
-    value_usd_per_request: ArrayLike,
-) -> Load:
-    """A load from anything array-like; single numbers are repeated for every bin."""
-    arrays = np.broadcast_arrays(
-        *(
-            np.asarray(values, dtype=np.float64)
-            for values in (hours, requests_per_second, gpu_seconds_per_request, value_usd_per_request)
-        )
-    )
-    return Load(*(np.atleast_1d(values).copy() for values in arrays))

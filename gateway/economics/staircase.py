@@ -13,49 +13,11 @@ import numpy as np
 from gateway.economics.load_duration import FloatArray, Load
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
-    """Replica number `replicas` of a fleet, over the load's period. `total_usd` is rent plus hosted rest plus fixed."""
-
-    replicas: int
-    value_usd: float
-    rent_usd: float
-    total_usd: float
-
-    @property
-    def pays(self) -> bool:
-        return self.value_usd >= self.rent_usd
-
-
-def build_staircase(
-    load: Load, usd_per_replica_hour: float, *, fixed_usd: float = 0.0, least_steps: int = 1
-) -> list[Step]:
-    """Every step up to the one that takes the peak, at least `least_steps`.
-
-    `fixed_usd` (engineering, storage, spare) is spent once, with the first replica.
-    """
-    rent = usd_per_replica_hour * load.total_hours
-    total = load.value_usd + fixed_usd
-    steps: list[Step] = []
-    for layer in range(1, max(least_steps, replicas_for_peak(load)) + 1):
-        value = load.layer_value_usd(layer)
-        total += rent - value
-        steps.append(Step(layer, value, rent, total))
-    return steps
-
-
-def best_replicas(load: Load, usd_per_replica_hour: float, *, minimum: int = 0) -> int:
-    """n* = max{k : B_k ≥ H·T}, at least `minimum`. Fixed costs do not move it; they decide whether to start at all."""
+def best_replicas(load: Load, usd_per_replica_hour: float) -> int:
+    """n* = max{k : B_k ≥ H·T}. Fixed costs do not move it; they decide whether to start at all."""
     rent = usd_per_replica_hour * load.total_hours
     layers = range(1, replicas_for_peak(load) + 1)  # no layer is worth more than the one before it
-    return max(bisect_left(layers, True, key=lambda layer: load.layer_value_usd(layer) < rent), minimum)
-
-
-def total_usd(load: Load, usd_per_replica_hour: float, replicas: int, *, fixed_usd: float = 0.0) -> float:
-    """Rent of `replicas` always on, plus the hosted rest, plus what is fixed (nothing is fixed without replicas)."""
-    saved = sum(load.layer_value_usd(layer) for layer in range(1, replicas + 1))
-    fixed = fixed_usd if replicas else 0.0
-    return load.value_usd - saved + replicas * usd_per_replica_hour * load.total_hours + fixed
+    return bisect_left(layers, True, key=lambda layer: load.layer_value_usd(layer) < rent)
 
 
 def replicas_for_peak(load: Load) -> int:
@@ -69,33 +31,28 @@ class HourlyScaling:
     """The cheapest schedule of whole replicas by the bin. `replicas` holds how many are on in each."""
 
     total_usd: float
-    rent_usd: float
-    start_up_usd: float
     replicas: tuple[int, ...]
 
 
 def scale_hourly(
-    load: Load, usd_per_replica_hour: float, *, start_up_usd: float = 0.0, minimum: int = 0, maximum: int | None = None
+    load: Load, usd_per_replica_hour: float, *, start_up_usd: float = 0.0, minimum: int = 0
 ) -> HourlyScaling:
     """The optimum over all schedules, start-up costs included; everything starts switched off.
 
     Each replica is its own question (be on where its value beats its rent by enough to pay for starting), and since
     B_k never rises in any bin, replica k+1 is never on while replica k is off: the layers add up.
     """
-    highest = replicas_for_peak(load) if maximum is None else min(maximum, replicas_for_peak(load))
     on = np.zeros(len(load.hours), dtype=np.int64)
-    total, starts = load.value_usd, 0
-    for layer in range(1, max(highest, minimum) + 1):
+    total = load.value_usd
+    for layer in range(1, max(replicas_for_peak(load), minimum) + 1):
         gain = load.hours * (load.value_usd_per_layer_hour(layer) - usd_per_replica_hour)
         is_on = np.ones(len(gain), dtype=np.bool_) if layer <= minimum else _switch(gain, start_up_usd)
         if not is_on.any() and layer > minimum:
             break
         begins = int(is_on[:1].sum() + np.count_nonzero(is_on[1:] & ~is_on[:-1]))
         total += begins * start_up_usd - float(gain[is_on].sum())
-        starts += begins
         on += is_on
-    rent = usd_per_replica_hour * float((on * load.hours).sum())
-    return HourlyScaling(total, rent, starts * start_up_usd, tuple(int(count) for count in on))
+    return HourlyScaling(total, tuple(int(count) for count in on))
 
 
 def _switch(gain_usd: FloatArray, start_up_usd: float) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:

@@ -6,11 +6,19 @@ import math
 import numpy as np
 import pytest
 
-from gateway.economics.load_duration import FloatArray, build_load
+from gateway.economics.load_duration import FloatArray
 from gateway.economics.overflow import blocked_share, fluid_saving_usd, overflow_saving_usd
 from gateway.economics.queueing import largest_arrival_rate
 from gateway.economics.simulation import SimulatedBill, simulate_overflow
-from tests.unit.gateway.economics.worked_example import CURVE, ENGINE, GPU_SECONDS, HOSTED_USD, SHAPE, USD_PER_HOUR
+from tests.unit.gateway.economics.worked_example import (
+    CURVE,
+    ENGINE,
+    GPU_SECONDS,
+    HOSTED_USD,
+    SHAPE,
+    USD_PER_HOUR,
+    build_load,
+)
 
 HOURS_EACH = 4
 LOAD = build_load(1.0, [12.0] * HOURS_EACH + [6.0] * HOURS_EACH + [2.0] * HOURS_EACH, GPU_SECONDS, HOSTED_USD)

@@ -5,16 +5,12 @@ import math
 import pytest
 
 from gateway.economics.crossings import self_hosted_intervals
-from gateway.economics.gpu_cost import (
-    break_even_utilisation,
-    usd_per_request,
-    value_usd_per_hour,
-)
-from gateway.economics.load_duration import build_load
+from gateway.economics.gpu_cost import break_even_utilisation, value_usd_per_hour
 from gateway.economics.overflow import blocked_share, fluid_saving_usd, overflow_saving_usd, queue_saving_usd
 from gateway.economics.payback import payback
 from gateway.economics.queueing import largest_arrival_rate
-from gateway.economics.staircase import best_replicas, build_staircase, scale_hourly, total_usd
+from gateway.economics.staircase import best_replicas, replicas_for_peak, scale_hourly
+from tests.unit.gateway.economics.builders import analyse, make_days
 from tests.unit.gateway.economics.worked_example import (
     CURVE,
     DAYS,
@@ -25,6 +21,7 @@ from tests.unit.gateway.economics.worked_example import (
     REQUESTS_PER_DAY,
     SHAPE,
     USD_PER_HOUR,
+    build_load,
     make_load,
 )
 
@@ -48,7 +45,9 @@ def test_one_request() -> None:
     ("used", "expected"), [(1.0, 0.00015625), (0.5, 0.0003125), (0.25, 0.000625), (0.1, 0.0015625)]
 )
 def test_cost_of_a_request_at(used: float, expected: float) -> None:
-    assert usd_per_request(USD_PER_HOUR, GPU_SECONDS, used) == pytest.approx(expected, abs=5e-12)
+    owned = analyse(make_days(1, lambda _day, _hour: used / GPU_SECONDS)).owned
+    assert owned.utilisation == pytest.approx(used, abs=1e-4)  # whole requests in an hour
+    assert float(owned.allocated_usd_per_request or 0) == pytest.approx(expected, rel=1e-4)
 
 
 def test_cost_of_output() -> None:
@@ -82,13 +81,12 @@ def test_all_hosted() -> None:
 
 
 def test_staircase() -> None:
-    steps = build_staircase(make_load(), USD_PER_HOUR)
-    assert [round(step.value_usd / DAYS, 3) for step in steps] == [66.912, 44.064, 26.112, 9.792]
-    assert [step.rent_usd / DAYS for step in steps] == pytest.approx([48.0] * 4)
-    assert [round(step.total_usd, 2) for step in steps] == [3839.04, 3957.12, 4613.76, 5760.00]
-    assert [step.pays for step in steps] == [True, False, False, False]
-    assert best_replicas(make_load(), USD_PER_HOUR) == 1
-    assert total_usd(make_load(), USD_PER_HOUR, 1) == pytest.approx(3839.04)
+    load = make_load()
+    values = [load.layer_value_usd(layer) for layer in range(1, replicas_for_peak(load) + 1)]
+    assert [round(value / DAYS, 3) for value in values] == [66.912, 44.064, 26.112, 9.792]
+    assert best_replicas(load, USD_PER_HOUR) == 1
+    savings = [fluid_saving_usd(load, USD_PER_HOUR, count) for count in (1, 2, 3, 4)]
+    assert [round(load.value_usd - saving, 2) for saving in savings] == [3839.04, 3957.12, 4613.76, 5760.00]
 
 
 def test_hourly_scaling() -> None:

@@ -1,7 +1,10 @@
 """The worked example of docs/economics.md, built once for the tests that assert its rows."""
 
+import numpy as np
+from numpy.typing import ArrayLike
+
 from gateway.economics.gpu_cost import Engine, RequestShape
-from gateway.economics.load_duration import Load, build_load
+from gateway.economics.load_duration import Load
 from gateway.economics.throughput_curve import SweepPoint, fit_throughput_curve
 
 STEP_BASE, STEP_PER_SEQUENCE = 0.020, 0.0005
@@ -22,6 +25,12 @@ def measure(concurrency: int, time_to_first_token: float | None = None) -> Sweep
 CURVE = fit_throughput_curve([measure(concurrency) for concurrency in (1, 8, 32, 64)])
 ENGINE = Engine(CURVE, 64, 8000.0)
 GPU_SECONDS = ENGINE.gpu_seconds(SHAPE)
+
+
+def build_load(hours: ArrayLike, requests_per_second: ArrayLike, gpu_seconds: ArrayLike, value_usd: ArrayLike) -> Load:
+    """Single numbers are repeated for every bin."""
+    columns = [np.asarray(one, dtype=np.float64) for one in (hours, requests_per_second, gpu_seconds, value_usd)]
+    return Load(*(np.atleast_1d(column).copy() for column in np.broadcast_arrays(*columns)))
 
 
 def make_load(value_usd: float = HOSTED_USD, *, days: int = DAYS) -> Load:
