@@ -15,8 +15,8 @@ from gateway.ledger.entry import Entry, Status
 from gateway.ledger.journal import Journal
 from gateway.ledger.record import Framing, Kind, Record
 from gateway.ledger.shipper import Shipper
-from gateway.ledger.simulated_disk import SimulatedDisk
 from gateway.ledger.syncing import KernelSyncer, Syncer, ThreadSyncer
+from tests.simulated_disk import SimulatedDisk
 from tests.unit.gateway.ledger.builders import make_checkpoint, tiny_entry
 
 SEGMENT_BYTES = 1 << 15

@@ -9,7 +9,7 @@ import pytest
 from gateway.ledger.batch import Batch
 from gateway.ledger.journal import ENCODER, Journal
 from gateway.ledger.shipper import Shipper
-from gateway.ledger.simulated_disk import SimulatedDisk
+from tests.simulated_disk import SimulatedDisk
 from tests.unit.gateway.ledger.builders import make_entry, make_intent, request_id
 
 

@@ -14,7 +14,7 @@ from gateway.ledger.entry import Entry, Status
 from gateway.ledger.journal import Journal
 from gateway.ledger.record import Framing, Kind
 from gateway.ledger.shipped_before import SURELY_KEPT_US
-from gateway.ledger.simulated_disk import SimulatedDisk
+from tests.simulated_disk import SimulatedDisk
 from tests.unit.gateway.ledger.builders import make_checkpoint, make_entry, make_intent, request_id
 
 SMALL = 1 << 16

@@ -11,7 +11,7 @@ from gateway.instants import HOUR_US
 from gateway.ledger.entry import Entry
 from gateway.ledger.journal import Journal
 from gateway.ledger.shipper import LOOK_POLLS, Shipper
-from gateway.ledger.simulated_disk import SimulatedDisk
+from tests.simulated_disk import SimulatedDisk
 from tests.unit.gateway.ledger.builders import make_entry, make_intent, request_id
 
 

@@ -12,9 +12,9 @@ import pytest
 
 from gateway.ledger.disk import DiskFile, LocalDisk
 from gateway.ledger.kernel_queue import KernelQueue
-from gateway.ledger.simulated_disk import SimulatedDisk, SimulatedFile
 from gateway.ledger.syncing import KernelSyncer, Syncer, ThreadSyncer, choose_syncer, why_no_kernel
 from tests.faults.ledger.power_loss import SteppedQueue
+from tests.simulated_disk import SimulatedDisk, SimulatedFile
 
 PAGE = 4096
 
