@@ -18,8 +18,9 @@ MIN_DOT_ROWS = 16
 MAX_SPLITS = 32
 # A shorter split costs more in the reduction than it saves.
 MIN_SPLIT_TOKENS = 128
-# Programs of one attention launch that fit on a multiprocessor at once, roughly.
-PROGRAMS_PER_SM = 2
+# Programs of a decode launch that run on a multiprocessor at once. Each has one tile of keys and values under way, and
+# waits for it: two would hardly keep the memory busy.
+PROGRAMS_PER_SM = 4
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,10 @@ MAX_BLOCK = 1024
 MAX_ROWS = 4
 # Programs that a large device runs at once, roughly: fewer would leave part of it idle.
 PROGRAMS = 1024
+# With more registers to a thread, seven programs share one of Hopper's 132 multiprocessors, and the last hundred of
+# PROGRAMS would run when all others have ended, with too few reads under way to keep the memory busy.
+WARPS = 4
+MAX_REGISTERS = 64
 LINE_BYTES = tl.constexpr(128)
 
 
@@ -171,7 +175,8 @@ def gemv(
         BLOCK=min(MAX_BLOCK, next_power_of_2(columns)),
         LARGEST=E4M3_MAX,
         OVERLAPS=overlaps,
-        num_warps=4,
+        num_warps=WARPS,
+        maxnreg=MAX_REGISTERS,
         **overlapping(overlaps),
     )
     return out
