@@ -9,16 +9,30 @@ import torch
 from local_engine.errors import DeviceLost, DoesNotFit, StepFailed
 
 
-def check_answers(device: torch.device, synchronize: Callable[[torch.device], object] = torch.cuda.synchronize) -> None:
-    """Raise DeviceLost where a GPU refuses everything: a kernel's fault stays with the process until it ends."""
+def check_answers(
+    device: torch.device,
+    synchronize: Callable[[torch.device], object] = torch.cuda.synchronize,
+    *,
+    is_within_capture: Callable[[torch.device], bool] | None = None,
+) -> None:
+    """Raise DeviceLost where a GPU refuses everything: a kernel's fault stays with the process until it ends. So does a
+    capture that broke off, which torch never leaves: before 2.12 its allocator stays in it, too."""
     if device.type != "cuda":
         return
     try:
         synchronize(device)
+        is_broken = (is_within_capture or _is_on_another_stream)(device)
     except RuntimeError as error:
         raise DeviceLost(
             f"{device} computes nothing more ({_first_line(error)}); the engine must be started again."
         ) from error
+    if is_broken:
+        raise DeviceLost(f"A capture broke off on {device}; the engine must be started again.")
+
+
+def _is_on_another_stream(device: torch.device) -> bool:
+    """Nobody else leaves this thread on a stream of its own."""
+    return torch.cuda.current_stream(device) != torch.cuda.default_stream(device)
 
 
 @contextmanager

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import time
+import traceback
 from collections.abc import Sequence
 from functools import partial
 from importlib.util import find_spec
@@ -119,6 +120,10 @@ def measure(run: Run, options: argparse.Namespace) -> int:
     except DeviceLost as error:
         print(error, file=sys.stderr)
         return LOST
+    except RuntimeError:
+        # Between parts nothing fails but what an earlier part has broken; another process finds it whole.
+        traceback.print_exc()
+        return LOST
     run.write()
     return FAILED if run.results.get("failed") else DONE
 
@@ -211,6 +216,7 @@ def measure_everything(run: Run, shapes: list[ModelConfig], sizes: Sizes, device
     if device.type == "cuda":
         for name, check in checks.CHECKS.items():
             run.attempt((checks.PART, name), 15, partial(checks.measure, check, device))
+        parts.give_memory_back()
     else:
         run.results["left_out"] = {checks.PART: "the interpreted tests hold them"}
     measure = partial(measure_rates, device, copy_bytes=sizes.copy_bytes, product_side=sizes.product_side)

@@ -1,15 +1,17 @@
-"""Every kernel against its reference on the device itself, before anything is timed."""
+"""A captured step, and every kernel against its reference, on the device itself, before anything is timed."""
 
 from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
+from benchmarks.engine_gpu.captured import error_of_step
 from local_engine.attention.triton_paged_decode import paged_decode
 from local_engine.attention.triton_paged_extend import paged_extend
 from local_engine.attention.triton_tiles import KvScales
 from local_engine.kernels import fp8, int4, reference
 from local_engine.kernels.gemv import gemv
+from local_engine.kernels.gpu_runner import FUSED, OVERLAPPING, SEPARATE, OneRow
 from local_engine.kernels.launch import can_overlap
 from local_engine.kernels.rms_norm import add_rms_norm, rms_norm
 from local_engine.kernels.rope_store import HeadNorms, rope_store
@@ -170,9 +172,13 @@ def check_sampling(device: torch.device) -> float:
     return different / rows / 2
 
 
-# Where kernels that overlap fail or hang, models are measured without.
-OVERLAPPING = "one row times matrices, each beginning early"
+NORMED, ADDED = "one row times a matrix, norm and silu", "one row times a matrix, residual"
+EARLY = "one row times matrices, each beginning early"
+FUSED_STEP, EARLY_STEP = "a captured step of seven launches a layer", "a captured step of launches that begin early"
+# A model is measured without a way through its steps of one row where one of these fails, or hangs.
+NEEDED: dict[OneRow, tuple[str, ...]] = {FUSED: (NORMED, ADDED, FUSED_STEP), OVERLAPPING: (EARLY, EARLY_STEP)}
 CHECKS: dict[str, Callable[[torch.device], float]] = {
+    "a captured step": lambda device: error_of_step(device, SEPARATE),
     "paged decode": check_decode,
     "paged decode, e4m3 cache": lambda device: check_decode(device, torch.float8_e4m3fn),
     "paged decode in one split": lambda device: check_decode(device, splits=1),
@@ -182,10 +188,12 @@ CHECKS: dict[str, Callable[[torch.device], float]] = {
     "rotary, head norms": check_rope,
     "int4 times a vector": lambda device: check_int4(device, 1),
     "int4 times a matrix": lambda device: check_int4(device, 33),
-    "one row times a matrix, norm and silu": lambda device: check_one_row(device, gates=True),
-    "one row times a matrix, residual": lambda device: check_one_row(device, gates=False),
+    NORMED: lambda device: check_one_row(device, gates=True),
+    ADDED: lambda device: check_one_row(device, gates=False),
+    FUSED_STEP: lambda device: error_of_step(device, FUSED),
     "one row times an e4m3 matrix, norm and silu": check_one_row_of_e4m3,
-    OVERLAPPING: check_overlapping,
+    EARLY: check_overlapping,
+    EARLY_STEP: lambda device: error_of_step(device, OVERLAPPING),
     "e4m3 times a vector": lambda device: check_fp8(device, 1),
     "e4m3 times a matrix": lambda device: check_fp8(device, 20),
     "sampling, half the share of tokens that differ": check_sampling,

@@ -18,7 +18,7 @@ from local_engine.engine_core import EngineCore, StepReport
 from local_engine.kernels.advance import advance
 from local_engine.kernels.device_sampler import DeviceSampler
 from local_engine.kernels.gpu_assembly import GpuPlan, build_gpu_runner
-from local_engine.kernels.gpu_runner import GpuRunner, attention_batch
+from local_engine.kernels.gpu_runner import WAYS, GpuRunner, OneRow, attention_batch
 from local_engine.kernels.gpu_steps import GpuSteps
 from local_engine.kernels.sampling import SamplingTensors, sample
 from local_engine.kv_cache_manager import KvCacheManager
@@ -65,7 +65,7 @@ def build(
     blocks: int,
     max_rows: int,
     device: torch.device,
-    may_overlap: bool = True,
+    one_row: tuple[OneRow, ...] = WAYS,
 ) -> Engine:
     plan = GpuPlan(
         weights=kind,
@@ -74,7 +74,7 @@ def build(
         block_size=BLOCK_SIZE,
         context_window=shape.context_window,
         max_rows=max_rows,
-        may_overlap=may_overlap,
+        one_row=one_row,
     )
     runner = build_gpu_runner(shape, weights, plan, device)
     for cache in runner.caches:

@@ -16,6 +16,8 @@ from benchmarks.engine_gpu.device import median_seconds
 from benchmarks.engine_gpu.report import share
 from benchmarks.engine_gpu.shapes import COMPARED, Sizes
 from local_engine.config import ModelConfig, WeightFormat
+from local_engine.errors import DeviceLost
+from local_engine.kernels.gpu_runner import FUSED, SEPARATE, WAYS, OneRow
 from local_engine.kernels.sampling import sample
 
 # For all of transformers' configurations together: what comes after must find time too.
@@ -56,25 +58,44 @@ def measure_model(run: Attempts, shape: ModelConfig, rates: DeviceRates, device:
     if rival is None:
         return
     run.attempt((shape.name, "sampling_seconds"), 10, partial(sampling_seconds, shape.vocabulary_size, device, sizes))
-    ground = Ground(shape, rates, device, may_overlap=not has_failed(run, (checks.PART, checks.OVERLAPPING)))
+    ground = Ground(shape, rates, device, ways_that_run(run))
     for kind in sizes.batches:
         ours = measure_format(run, rival, kind, ground, sizes)
         # Our caches are gone by now: transformers has the memory to itself.
         give_memory_back()
         if ours is not None:
-            compare = partial(against_transformers, ours, rival, shape, sizes, run.seconds_left)
-            run.attempt((shape.name, "against_transformers"), 60, compare)
+            compare_once(run, ours, rival, ground, sizes)
             give_memory_back()
 
 
 @dataclass(frozen=True, slots=True)
 class Ground:
-    """What a measurement stands on. `may_overlap`: whether kernels that overlap were not found to fail."""
+    """What a measurement stands on. `one_row`: the ways through a step of one row that were not found to fail."""
 
     shape: ModelConfig
     rates: DeviceRates
     device: torch.device
-    may_overlap: bool = True
+    one_row: tuple[OneRow, ...] = WAYS
+
+
+def compare_once(run: Attempts, ours: float, rival: Any, ground: Ground, sizes: Sizes) -> None:
+    """transformers' continuous batching. Raises DeviceLost where it broke off on a GPU, which costs what comes after it
+    memory and captures: torch's allocator stays in a capture that failed, whoever's it was."""
+    path = (ground.shape.name, "against_transformers")
+    if run.is_settled(path):
+        return
+    figures = run.attempt(path, 60, partial(against_transformers, ours, rival, ground.shape, sizes, run.seconds_left))
+    broke_off = figures is None or rivals.has_broken_off(figures["transformers_refused"])
+    if broke_off and run.is_settled(path) and ground.device.type == "cuda":
+        raise DeviceLost("transformers' continuous batching broke off")
+
+
+def ways_that_run(run: Attempts) -> tuple[OneRow, ...]:
+    """Without those that a check found to fail or hang: each process that built a model with them would end."""
+    fails = {way for way, names in checks.NEEDED.items() if any(has_failed(run, (checks.PART, name)) for name in names)}
+    if FUSED in fails:
+        return (SEPARATE,)
+    return tuple(way for way in WAYS if way not in fails)
 
 
 def measure_format(run: Attempts, rival: Any, kind: WeightFormat, ground: Ground, sizes: Sizes) -> float | None:
@@ -92,7 +113,7 @@ def measure_format(run: Attempts, rival: Any, kind: WeightFormat, ground: Ground
         blocks=blocks,
         max_rows=rows_at_most,
         device=ground.device,
-        may_overlap=ground.may_overlap,
+        one_row=ground.one_row,
     )
     built = run.obtain((shape.name, kind, "load"), 20, build)
     if built is None:

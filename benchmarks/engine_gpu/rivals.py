@@ -24,6 +24,8 @@ CONFIGURATIONS: Final[dict[str, dict[str, Any]]] = {
     },
     "defaults": {"allow_block_sharing": False},
 }
+# Errors that name what it was given.
+UNWILLING: Final = ("ValueError", "TypeError", "NotImplementedError", "ImportError", "ModuleNotFoundError")
 # For what is sent at once, and for the end of the generation thread.
 ANSWER_SECONDS = 90.0
 STOP_SECONDS = 10
@@ -120,6 +122,11 @@ def best_effort(
     if not rates:
         raise RuntimeError(f"transformers' continuous batching did not run: {refused}")
     return rates, refused
+
+
+def has_broken_off(refused: Mapping[str, str]) -> bool:
+    """Whether a configuration failed at work; one that it does not know or take leaves nothing behind."""
+    return any(reason.partition(":")[0] not in UNWILLING for reason in refused.values())
 
 
 def is_generating() -> bool:

@@ -8,7 +8,7 @@ import torch
 from local_engine.attention.triton_attention import TritonAttention
 from local_engine.config import EngineConfig, KvFormat, ModelConfig, WeightFormat
 from local_engine.kernels.fused_decoder import FusedDecoder
-from local_engine.kernels.gpu_runner import GpuRunner
+from local_engine.kernels.gpu_runner import WAYS, GpuRunner, OneRow
 from local_engine.kernels.linear import build_fp8_linear, build_int4_linear, stored_int4_linear
 from local_engine.layers.linear import DenseLinear, LinearBuilder, StoredLinears
 from local_engine.loading.weights import NibbleBlocks, WeightSource, no_nibbles
@@ -32,7 +32,8 @@ KV_TYPES: dict[KvFormat, torch.dtype] = {
 class GpuPlan:
     """What the engine's configuration says to a GPU. `kv_dtype` may be torch.float8_e4m3fn.
 
-    `may_overlap` lets kernels begin before the last one has ended, where that is quicker.
+    `one_row` are the ways through a step of one row that are compared; where there is no choice, it takes the separate
+    kernels.
     """
 
     weights: WeightFormat = "bfloat16"
@@ -42,7 +43,7 @@ class GpuPlan:
     context_window: int = 8192
     max_rows: int = 256
     is_deterministic: bool = False
-    may_overlap: bool = True
+    one_row: tuple[OneRow, ...] = WAYS
 
 
 def gpu_plan(config: EngineConfig, blocks: int, context_window: int) -> GpuPlan:
@@ -95,5 +96,5 @@ def build_gpu_runner(
         max_rows=plan.max_rows,
     )
     if not plan.is_deterministic:
-        runner.choose_one_row(may_overlap=plan.may_overlap)
+        runner.choose_one_row(plan.one_row)
     return runner

@@ -30,6 +30,7 @@ class OneRow:
 
 
 SEPARATE, FUSED, OVERLAPPING = OneRow(False, False), OneRow(True, False), OneRow(True, True)
+WAYS = (SEPARATE, FUSED, OVERLAPPING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,28 +89,35 @@ class GpuRunner(ModelRunner):
                 self._buffers.fill([], bucket)
                 self._graphs.run(bucket)
 
-    def choose_one_row(self, *, may_overlap: bool = True) -> None:
-        """Take the quickest way through a step of one row, as this device carries it out; none is quickest everywhere.
+    def choose_one_row(self, ways: Sequence[OneRow] = WAYS) -> None:
+        """Take the quickest of these ways through a step of one row, as this device carries them out; none is quickest
+        everywhere. One that does not run here is told in the log; if none does, the first one's error is raised.
 
         Before anybody's answer: the step is tried on the cache's first blocks.
         """
-        if self.device.type != "cuda" or not self._decoder.can_fuse_one_row:
+        if self.device.type != "cuda" or not self._decoder.can_fuse_one_row or len(ways) < 2:
             return
-        tried = {SEPARATE: self._try_one_row(SEPARATE)}
-        try:
-            tried[FUSED] = self._try_one_row(FUSED)
-            if may_overlap and can_overlap(self.device):
-                tried[OVERLAPPING] = self._try_one_row(OVERLAPPING)
-        except (TritonError, RuntimeError) as error:
-            log.warning("one row at a time takes a way that runs here, of %s: %s", list(tried), error)
-        self._take(quickest(tried))
+        tried: dict[OneRow, Tried] = {}
+        refused: list[Exception] = []
+        for way in ways:
+            if way.overlaps and not (FUSED in tried and can_overlap(self.device)):
+                continue
+            try:
+                tried[way] = self._try_one_row(way)
+            except (TritonError, RuntimeError) as error:
+                log.warning("a step of one row does not run here as %s: %s", way, error)
+                refused.append(error)
+        if not tried:
+            raise refused[0]
+        self.take_one_row(quickest(tried))
 
-    def _take(self, way: "OneRow") -> None:
+    def take_one_row(self, way: OneRow) -> None:
+        """Go this way from now on; steps of one row that are captured already keep theirs."""
         self._decoder.fuses_one_row, self._decoder.overlaps_one_row = way.fuses, way.overlaps
 
     @torch.inference_mode()
     def _try_one_row(self, way: "OneRow") -> "Tried":
-        self._take(way)
+        self.take_one_row(way)
         graphs = DecodeGraphs(self._decode, self._buffers)
         self._buffers.fill([tried_row(self._window, self._block_size, len(self.caches[0].keys))], 1)
         return Tried(median_seconds(lambda: graphs.run(1)), graphs.run(1)[:1].clone())

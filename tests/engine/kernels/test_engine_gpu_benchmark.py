@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 
-from benchmarks.engine_gpu.__main__ import begin, main, parse, uninterpretable
+from benchmarks.engine_gpu.__main__ import begin, main, measure, parse, uninterpretable
 from benchmarks.engine_gpu.ceilings import (
     DeviceRates,
     decode_tokens_per_second,
@@ -181,6 +181,20 @@ def test_a_part_that_succeeds_and_leaves_the_device_unfit_keeps_its_figures(tmp_
     with pytest.raises(DeviceLost):
         run.attempt(("a", "leaves"), 1, measure)
     assert json.loads(output.read_text())["results"] == {"a": {"leaves": 7}}
+
+
+def test_what_breaks_between_two_parts_is_gone_on_from_by_another_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It ended with a failure's status, and nothing after it was measured."""
+
+    def break_off(*_: object) -> None:
+        raise RuntimeError("captures_underway.empty() INTERNAL ASSERT FAILED")
+
+    monkeypatch.setattr("benchmarks.engine_gpu.__main__.measure_everything", break_off)
+    run = Run(tmp_path / "report.json", deadline=1e12, machine={}, commit="unknown")
+    assert measure(run, parse([])) == LOST
+    assert "captures_underway" in capsys.readouterr().err
 
 
 def test_what_a_killed_process_left_is_concluded(tmp_path: Path) -> None:

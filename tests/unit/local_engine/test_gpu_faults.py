@@ -20,7 +20,7 @@ def answer(device: torch.device) -> None:
 
 
 def test_a_device_that_answers_is_not_lost() -> None:
-    check_answers(CUDA, answer)
+    check_answers(CUDA, answer, is_within_capture=lambda _device: False)
     check_answers(torch.device("cpu"), refuse)
 
 
@@ -31,6 +31,12 @@ def test_a_device_that_refuses_is_lost_and_says_what_to_do() -> None:
         "the engine must be started again",
     ):
         check_answers(CUDA, refuse)
+
+
+def test_a_capture_that_broke_off_leaves_a_device_that_is_lost() -> None:
+    """Torch ends a capture that failed by an error of its own, before it leaves the capture's stream."""
+    with pytest.raises(DeviceLost, match=r"A capture broke off on cuda:1; the engine must be started again"):
+        check_answers(CUDA, answer, is_within_capture=lambda _device: True)
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """The benchmark's engine, tiny and interpreted, against transformers on the same weights: what it times is right."""
 
+from contextlib import nullcontext
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -8,10 +9,13 @@ import pytest
 import torch
 
 from benchmarks.engine_gpu import checks, engine, parts, rivals
+from benchmarks.engine_gpu.captured import error_of_step
 from benchmarks.engine_gpu.ceilings import DeviceRates
 from benchmarks.engine_gpu.run import Run
 from benchmarks.engine_gpu.shapes import LLAMA_8B, QWEN3_600M, SMOKE
 from local_engine.config import ModelConfig
+from local_engine.errors import DeviceLost
+from local_engine.kernels.gpu_runner import FUSED, OVERLAPPING, SEPARATE, WAYS, OneRow
 from tests.engine.kernels.builders import relative_error
 
 CPU = torch.device("cpu")
@@ -75,15 +79,16 @@ def test_the_device_loop_moves_on_without_its_host(*, draws: bool) -> None:
 class Refusing:
     """A model whose continuous batching fails at its start, having changed the model's attention."""
 
-    def __init__(self) -> None:
+    def __init__(self, error: Exception | None = None) -> None:
         self.config = SimpleNamespace(_attn_implementation="sdpa")
+        self.error = error or ValueError("no room")
 
     def set_attn_implementation(self, name: str) -> None:
         self.config._attn_implementation = name
 
     def continuous_batching_context_manager(self, **_: object) -> None:
         self.set_attn_implementation("paged|sdpa")
-        raise ValueError("no room")
+        raise self.error
 
 
 def test_a_rival_that_refuses_is_left_as_it_was() -> None:
@@ -93,13 +98,49 @@ def test_a_rival_that_refuses_is_left_as_it_was() -> None:
     assert model.config._attn_implementation == "sdpa"
 
 
+def test_what_comes_after_a_rival_that_broke_off_is_measured_by_another_process() -> None:
+    """Its generation thread leaves torch in a capture; the next part had found no memory, and ended the run."""
+    shape = replace(LLAMA_8B, **TINY)
+    run = Run(None, deadline=float("inf"), machine={}, commit="unknown")
+    broken = Refusing(RuntimeError("transformers' generation thread stopped"))
+    for device, is_lost in (("cpu", False), ("cuda", True)):
+        run.results.clear()
+        ground = parts.Ground(shape, DeviceRates(1.0, 1.0), torch.device(device))
+        with pytest.raises(DeviceLost, match="broke off") if is_lost else nullcontext():
+            parts.compare_once(run, 7.0, broken, ground, SMOKE)
+    parts.compare_once(run, 7.0, broken, ground, SMOKE)
+    assert list(run.results["failed"]) == [f"{shape.name}/against_transformers"]
+
+
+@pytest.mark.parametrize(
+    ("reason", "broke_off"), [("ValueError: no such field", False), ("OutOfMemoryError: 2 GiB", True)]
+)
+def test_a_configuration_that_is_refused_leaves_nothing_behind(reason: str, *, broke_off: bool) -> None:
+    assert rivals.has_broken_off({"cuda graphs": reason}) == broke_off
+    assert not rivals.has_broken_off({})
+
+
 def test_models_are_measured_without_what_failed_on_the_device() -> None:
     """A process that hung in kernels that overlap is ended, and so would be each that builds a model with them."""
-    path = (checks.PART, checks.OVERLAPPING)
-    name = "/".join(path)
-    for results, failed in (({}, False), ({checks.PART: {path[1]: 0.0}}, False), ({"failed": {name: "hung"}}, True)):
+    measured: dict[str, Any] = {checks.PART: dict.fromkeys(checks.CHECKS, 0.0)}
+    cases: list[tuple[dict[str, Any], tuple[OneRow, ...]]] = [({}, WAYS), (measured, WAYS)]
+    cases += [(hung(name), (SEPARATE, FUSED)) for name in checks.NEEDED[OVERLAPPING]]
+    cases += [(hung(name), (SEPARATE,)) for name in checks.NEEDED[FUSED]]
+    for results, ways in cases:
         run = Run(None, deadline=0.0, machine={}, commit="unknown", results=results)
-        assert parts.has_failed(run, path) == failed
+        assert parts.ways_that_run(run) == ways
+    assert checks.CHECKS.keys() >= {name for names in checks.NEEDED.values() for name in names}
+
+
+def hung(check: str) -> dict[str, Any]:
+    """What a run holds whose process was ended in a check."""
+    return {"failed": {f"{checks.PART}/{check}": "the measuring process ended in it"}}
+
+
+@pytest.mark.parametrize("way", [SEPARATE, OVERLAPPING], ids=["separate", "overlapping"])
+def test_a_captured_step_is_compared_with_its_prompt(way: OneRow) -> None:
+    shape = replace(LLAMA_8B, **TINY | {"layers": 1, "vocabulary_size": 64})
+    assert error_of_step(CPU, way, shape, tokens=18) < checks.BOUND
 
 
 def test_no_model_is_built_again_for_what_is_measured() -> None:

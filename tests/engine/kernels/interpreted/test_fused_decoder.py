@@ -102,24 +102,31 @@ def test_one_row_of_e4m3_matrices_takes_fewer_launches() -> None:
         request.token_ids.append(42)
 
 
-@pytest.mark.parametrize(("fused_seconds", "fuses"), [(1.0, True), (3.0, False), (None, False)])
-def test_the_quicker_way_is_kept_and_one_that_does_not_compile_is_not(
-    fused_seconds: float | None, monkeypatch: pytest.MonkeyPatch, *, fuses: bool
+@pytest.mark.parametrize(
+    ("separate_seconds", "fused_seconds", "fuses"),
+    [(2.0, 1.0, True), (2.0, 3.0, False), (2.0, None, False), (None, 3.0, True), (None, None, None)],
+)
+def test_the_quicker_way_is_kept_and_one_that_does_not_run_is_not(
+    separate_seconds: float | None, fused_seconds: float | None, fuses: bool | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A library that refuses one row of a format took all other steps with it."""
     config = replace(make_config(), layers=1, vocabulary_size=64)
     plan = GpuPlan(weights="float32", kv_dtype=torch.float32, blocks=16, context_window=128, max_rows=4)
     runner = build_gpu_runner(config, make_weights(config), plan, CPU)
 
     def median_seconds(step: object) -> float:
-        if not runner.model.fuses_one_row:
-            return 2.0
-        if fused_seconds is None:
-            raise TritonError("too many registers")
-        return fused_seconds
+        seconds = fused_seconds if runner.model.fuses_one_row else separate_seconds
+        if seconds is None:
+            raise TritonError("too many registers") if runner.model.fuses_one_row else RuntimeError("not supported")
+        return seconds
 
     monkeypatch.setattr(GpuRunner, "device", torch.device("cuda"))
     monkeypatch.setattr(gpu_runner, "median_seconds", median_seconds)
-    runner.choose_one_row(may_overlap=False)
+    if fuses is None:
+        with pytest.raises(RuntimeError, match="not supported"):
+            runner.choose_one_row((SEPARATE, FUSED))
+        return
+    runner.choose_one_row((SEPARATE, FUSED))
     assert runner.model.fuses_one_row == fuses
 
 

@@ -1,0 +1,38 @@
+"""A captured step of two layers against its prompt computed as a whole: graphs replay on this device, or do not."""
+
+from dataclasses import replace
+
+import torch
+
+from benchmarks.engine_gpu import engine, rivals
+from benchmarks.engine_gpu.shapes import LLAMA_8B
+from local_engine.config import ModelConfig
+from local_engine.kernels.gpu_runner import SEPARATE, OneRow
+from local_engine.kernels.launch import can_overlap
+
+TWO_LAYERS = replace(LLAMA_8B, name="two layers", layers=2, vocabulary_size=4096)
+PROMPT_TOKENS = 200
+# A step that begins too early may be right now and then.
+REPLAYS = 20
+
+
+def error_of_step(
+    device: torch.device, way: OneRow, shape: ModelConfig = TWO_LAYERS, *, tokens: int = PROMPT_TOKENS
+) -> float:
+    """The largest relative error of the logits of a prompt's last token, captured and replayed, going this way."""
+    rival = rivals.build(shape, device)
+    built = engine.build(
+        shape,
+        engine.StateDictWeights(rival.state_dict()),
+        kind="bfloat16",
+        blocks=-(-tokens // engine.BLOCK_SIZE),
+        max_rows=1,
+        device=device,
+        one_row=(SEPARATE,),
+    )
+    built.runner.take_one_row(OneRow(way.fuses, way.overlaps and can_overlap(device)))
+    prompt = list(range(tokens))
+    wanted = engine.prompt_logits(built, prompt)
+    times = REPLAYS if device.type == "cuda" else 1
+    errors = [(engine.decode_logits(built, prompt) - wanted).norm() / wanted.norm() for _ in range(times)]
+    return float(torch.stack(errors).max())
