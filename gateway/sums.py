@@ -177,7 +177,7 @@ class ReportStore(Protocol):
         ...
 
     async def hourly_traffic(
-        self, since_us: int, until_us: int, *, with_simulated: bool = True, of_all_kinds: bool = False
+        self, since_us: int, until_us: int, *, of_all_kinds: bool = False
     ) -> Sequence[HourlyTraffic]:
         """By hour and model, in that order; whole hours only. What a chat model could serve for somebody: shadow calls
         are nobody's traffic and no chat model embeds, so both are only in that `of_all_kinds`."""

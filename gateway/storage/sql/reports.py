@@ -81,7 +81,7 @@ class SqlReports:
         return await asyncio.to_thread(lambda: [one.ordered() for one in groups])
 
     async def hourly_traffic(
-        self, since_us: int, until_us: int, *, with_simulated: bool = True, of_all_kinds: bool = False
+        self, since_us: int, until_us: int, *, of_all_kinds: bool = False
     ) -> Sequence[HourlyTraffic]:
         first, end = -(-since_us // HOUR_US), until_us // HOUR_US
         aborted = dimensions.c.status.in_(("cancelled", "partial"))
@@ -100,8 +100,6 @@ class SqlReports:
             .group_by(hourly.c.hour, dimensions.c.model)
             .order_by(hourly.c.hour, dimensions.c.model)
         )
-        if not with_simulated:
-            query = query.where(dimensions.c.is_simulated.is_(False))
         if not of_all_kinds:
             query = query.where(dimensions.c.operation.not_in((SHADOW, *SPECIALTIES)))
         async with self._engine.connect() as connection:

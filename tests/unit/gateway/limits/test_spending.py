@@ -33,7 +33,7 @@ class Books:
         return self.rows
 
     async def hourly_traffic(
-        self, since_us: int, until_us: int, *, with_simulated: bool = True, of_all_kinds: bool = False
+        self, since_us: int, until_us: int, *, of_all_kinds: bool = False
     ) -> Sequence[HourlyTraffic]:
         raise AssertionError
 
