@@ -314,6 +314,7 @@ class AsyncEngine:
                 rows=report.rows,
             )
         self.metrics.preemptions.set(self._core.scheduler.preemptions)
+        self.metrics.record_drafts(self._core.drafted_tokens, self._core.accepted_tokens)
         now = self._clock()
         for delta in report.deltas:
             if delta.finish_reason is not None:

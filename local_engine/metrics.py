@@ -66,6 +66,8 @@ class EngineMetrics:
         self.steps = counter("steps", "Steps of the engine")
         self.rows = counter("step_rows", "Requests summed over steps; divided by steps it is the batch occupancy")
         self.rejected = counter("rejected", "Requests refused because the queue was full")
+        self.drafted = counter("draft_tokens", "Tokens that were guessed before they were drawn")
+        self.accepted = counter("accepted_draft_tokens", "Guesses that were what was drawn: steps that were spared")
         self.preemptions = gauge("preemptions", "Requests that had to give their blocks back")
         self.running = gauge("running_requests", "Requests being computed")
         self.waiting = gauge("waiting_requests", "Requests in the queue")
@@ -75,6 +77,7 @@ class EngineMetrics:
         self.queue_seconds = histogram("queue_seconds", "Arrival to first scheduled")
         self.first_token_seconds = histogram("time_to_first_token_seconds", "Arrival to first token")
         self.step_seconds = histogram("step_seconds", "Duration of a step")
+        self._drafted = self._accepted = 0
         # Each with its request's priority.
         self._recent_queue_seconds: deque[tuple[int, float]] = deque(maxlen=32)
 
@@ -91,6 +94,12 @@ class EngineMetrics:
         self.step_seconds.observe(seconds)
         self.prefill_tokens.inc(prefill_tokens)
         self.output_tokens.inc(decode_tokens)
+
+    def record_drafts(self, drafted: int, accepted: int) -> None:
+        """What the totals have become since the last time."""
+        self.drafted.inc(drafted - self._drafted)
+        self.accepted.inc(accepted - self._accepted)
+        self._drafted, self._accepted = drafted, accepted
 
     def record_end(self, request: Request, timings: AnswerTimings) -> None:
         """Count one answer that ended, in whatever way."""

@@ -94,6 +94,25 @@ async def test_crowding_clients_with_random_leaving_get_right_tokens_and_leak_no
         steps.close()
 
 
+async def test_whether_guesses_pay_is_told() -> None:
+    engine = make_engine()
+    engine.start()
+    prompt = [5, 4, 3, 2, 1, 0]
+    for _ in range(2):
+        await collect(engine, prompt, 40)
+    await engine.stop()
+    told = {
+        line.split()[0]: float(line.split()[1])
+        for line in engine.metrics.render().decode().splitlines()
+        if "draft" in line and not line.startswith("#")
+    }
+    drafted, accepted = (
+        told["breakeven_engine_draft_tokens_total"],
+        told["breakeven_engine_accepted_draft_tokens_total"],
+    )
+    assert 0 < accepted <= drafted < 2 * 40 * 3
+
+
 async def test_a_full_engine_refuses_and_says_when_to_come_back() -> None:
     engine = make_engine()
     admissions = [engine.admit([1]) for _ in range(12)]
