@@ -43,6 +43,10 @@ def button(browser: webdriver.Chrome, label: str) -> WebElement:
     )
 
 
+def option(browser: webdriver.Chrome, text: str) -> WebElement:
+    return next(one for one in browser.find_elements(By.CSS_SELECTOR, ".q-menu .q-item") if one.text == text)
+
+
 def tile(browser: webdriver.Chrome, label: str) -> WebElement:
     tiles = browser.find_elements(By.CSS_SELECTOR, ".be-tile")
     return next(one for one in tiles if one.find_element(By.CLASS_NAME, "be-tile-label").text == label)

@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
 
@@ -27,12 +26,6 @@ from tests.integration.batch_service import (
 from tests.rig import KEY
 
 pytestmark = pytest.mark.integration
-
-
-@pytest.fixture
-async def batches(tmp_path: Path) -> AsyncGenerator[Batches]:
-    async with opened(tmp_path) as made:
-        yield made
 
 
 def message(number: int, **changes: Any) -> Any:

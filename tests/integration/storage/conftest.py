@@ -6,7 +6,10 @@ from pathlib import Path
 import pytest
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from gateway.ledger.entry import Entry
 from gateway.storage.database import open_database
+from gateway.storage.sql.ledger import SqlLedger
+from tests.integration.storage.booked import random_entries
 from tests.newest_schema import make_newest
 from tests.postgres_server import empty_postgres
 
@@ -26,3 +29,13 @@ async def engine(database_url: str) -> AsyncIterator[AsyncEngine]:
     opened = open_database(database_url)
     yield opened
     await opened.dispose()
+
+
+@pytest.fixture
+async def stored(engine: AsyncEngine) -> list[Entry]:
+    """Some of every kind, in a database of each kind."""
+    found = random_entries(400)
+    ledger = SqlLedger(engine)
+    for start in range(0, len(found), 150):
+        await ledger.insert(found[start : start + 150])
+    return found

@@ -28,8 +28,8 @@ from gateway.storage.tables import entries
 from gateway.stores import NewKey
 from gateway.sums import Dimension, Sums, SumsQuery
 from tests.builders import make_snapshot
+from tests.integration.storage.booked import Wanted
 from tests.integration.storage.test_sql_ledger import failed_attempt
-from tests.integration.storage.test_sql_reports import Wanted
 from tests.postgres_server import empty_postgres
 from tests.unit.gateway.ledger.builders import make_entry, make_intent
 

@@ -1,0 +1,34 @@
+"""Services that tests of several files ask."""
+
+from collections.abc import AsyncGenerator
+from pathlib import Path
+
+import pytest
+
+from backends.openai_compatible import OpenAICompatibleBackend
+from backends.translating import TranslatingBackend
+from tests.builders import make_snapshot
+from tests.integration.batch_service import Batches, opened
+from tests.integration.studio import MODELS, Studio
+from tests.integration.test_http import Service
+from tests.live_server import serving
+from tests.rig import Rig
+from tests.scripted_provider import ScriptedProvider
+
+
+@pytest.fixture
+async def batches(tmp_path: Path) -> AsyncGenerator[Batches]:
+    async with opened(tmp_path) as made:
+        yield made
+
+
+@pytest.fixture
+async def studio() -> AsyncGenerator[Studio]:
+    service = Service(Rig())
+    rules = "version: 1\nrules: [{name: default, choose: {from: any, by: expected_cost}}]\n"
+    service.rig.pipeline.snapshot = make_snapshot(rules, MODELS)
+    async with ScriptedProvider() as provider, serving(service.app) as url:
+        backend = OpenAICompatibleBackend("one", provider.base_url, "sk")
+        service.rig.pipeline.backends = {"one": TranslatingBackend(backend)}
+        yield Studio(service, provider, url)
+        await backend.aclose()

@@ -1,0 +1,107 @@
+"""Entries at random, and what a reader of the documentation would find in them."""
+
+import random
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
+
+from gateway.instants import microseconds as us
+from gateway.instants import moment_of
+from gateway.ledger.entry import Cost, Entry, Status
+from gateway.stores import EntryOrder
+from gateway.sums import Dimension
+from tests.unit.gateway.ledger.builders import make_entry, make_intent, make_local_entry
+
+START = datetime(2026, 3, 26, tzinfo=UTC)  # daylight saving time begins on the 29th in Europe
+
+
+def random_entries(count: int) -> list[Entry]:
+    chance = random.Random(7)
+    found: list[Entry] = []
+    for number in range(count):
+        intent = make_intent(
+            number,
+            accepted_at_us=us(START) + chance.randrange(6 * 86_400_000_000),
+            team=chance.choice(("search", "ads", None)),
+            key_id=chance.choice(("k1", "k2")),
+            tags=chance.choice(((), ("batch",), ("batch", "eu"))),
+        )
+        make = chance.choice((make_entry, make_local_entry))
+        known = chance.random() < 0.9
+        cost = Cost(input_pico_usd=chance.randrange(10**10), output_pico_usd=chance.randrange(10**10), list_pico_usd=9)
+        found.append(
+            make(
+                number,
+                intent=intent,
+                status=chance.choice((Status.completed, Status.completed, Status.cancelled)),
+                cost=cost if known else None,
+                cost_lower_pico_usd=cost.total_pico_usd if known else 0,
+                cost_upper_pico_usd=cost.total_pico_usd if known else None,
+                time_to_first_token_seconds=round(chance.lognormvariate(-1, 1), 6),
+                total_seconds=round(chance.lognormvariate(1, 1), 6),
+                web_searches=chance.choice((0, 0, 3)),
+                file_searches=chance.choice((0, 1)),
+                other_tool_calls=chance.choice((0, 2)),
+            )
+        )
+    return found
+
+
+def group_of(entry: Entry, by: tuple[Dimension, ...], zone: str) -> list[tuple[str | None, ...]]:
+    """As a reader of the documentation would compute it."""
+    moment = moment_of(entry.intent.accepted_at_us)
+    local = moment.astimezone(ZoneInfo(zone))
+    values: dict[str, list[str | None]] = {
+        "model": [entry.model],
+        "team": [entry.intent.team],
+        "key": [entry.intent.key_id],
+        "status": [entry.status.value],
+        "tag": list(entry.intent.tags) or [None],
+        "hour": [moment.strftime("%Y-%m-%dT%H:00Z")],
+        "day": [local.strftime("%Y-%m-%d")],
+        "week": [f"{local.isocalendar().year}-W{local.isocalendar().week:02}"],
+        "month": [local.strftime("%Y-%m")],
+        "quarter": [f"{local.year}-Q{1 + (local.month - 1) // 3}"],
+    }
+    groups: list[tuple[str | None, ...]] = [()]
+    for name in by:
+        groups = [(*group, value) for group in groups for value in values[name]]
+    return groups
+
+
+PERIODS = [
+    (START, START + timedelta(days=7)),
+    (START + timedelta(hours=5, minutes=17), START + timedelta(days=3, hours=2, minutes=40, microseconds=1)),
+    (START + timedelta(hours=5, minutes=17), START + timedelta(hours=5, minutes=43)),
+]
+
+
+GROUPINGS: list[tuple[Dimension, ...]] = [
+    (),
+    ("model",),
+    ("team", "status"),
+    ("tag",),
+    ("day", "team"),
+    ("week",),
+    ("month",),
+    ("quarter", "model"),
+    ("hour",),
+]
+
+
+@dataclass(frozen=True)
+class Wanted:
+    since: datetime | None = None
+    until: datetime | None = None
+    key_id: str | None = None
+    team: str | None = None
+    project: str | None = None
+    model: str | None = None
+    backend: str | None = None
+    rule: str | None = None
+    tag: str | None = None
+    batch_id: str | None = None
+    status: Status | None = None
+    order: EntryOrder = "newest"
+    before: str | None = None
+    limit: int = 50

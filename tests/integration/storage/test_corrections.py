@@ -1,0 +1,142 @@
+"""What is corrected later is added once, where its request was, on both databases."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from gateway.instants import microseconds as us
+from gateway.ledger.entry import Entry
+from gateway.pricing.reprice import Booked
+from gateway.storage.sql.adjustments import SqlAdjustments
+from gateway.storage.sql.audit import SqlAuditLog
+from gateway.storage.sql.entries import SqlEntries
+from gateway.storage.sql.reports import SqlReports
+from gateway.stores import Adjustment, AdjustmentKind
+from gateway.sums import Dimension, SumsQuery
+from tests.integration.storage.booked import PERIODS, START, group_of
+from tests.unit.gateway.ledger.builders import request_id
+
+pytestmark = pytest.mark.integration
+
+
+async def test_corrections_are_added_once_and_appear_in_the_sums(engine: AsyncEngine, stored: list[Entry]) -> None:
+    unpriced = [entry.intent.request_id for entry in stored if entry.cost is None]
+    batch = [Adjustment(number, "reprice", "prices-2", 10**9, "price became known") for number in unpriced]
+    books = SqlAdjustments(engine)
+    assert await books.book([*batch, Adjustment(request_id(9_999), "refund", "r", 1, "no such")], author="ada") == len(
+        unpriced
+    )
+    assert await books.book(batch, author="ada") == 0
+    assert await books.book([Adjustment(unpriced[0], "refund", "credit-7", -5, "outage")], author="ada") == 1
+    assert (await books.booked(unpriced))[unpriced[0]] == Booked(10**9, 1)
+    priced = next(entry.intent.request_id for entry in stored if entry.cost is not None)
+    found = await SqlEntries(engine).corrections([priced, unpriced[0], unpriced[1]])
+    assert {number: [one.booked for one in each] for number, each in found.items()} == {
+        unpriced[0]: [batch[0], Adjustment(unpriced[0], "refund", "credit-7", -5, "outage")],
+        unpriced[1]: [batch[1]],
+    }
+    for since, until in PERIODS[:1]:
+        [total] = await SqlReports(engine).sums(SumsQuery(us(since), us(until)))
+        assert total.adjustment_pico_usd == len(unpriced) * 10**9 - 5
+        assert total.corrected_cost_pico_usd == total.cost_pico_usd + total.adjustment_pico_usd
+    days = await SqlReports(engine).sums(SumsQuery(us(START), us(START) + 10**12, ("day",), time_zone="Asia/Kolkata"))
+    assert sum(row.adjustment_pico_usd for row in days) == len(unpriced) * 10**9 - 5
+    assert (await SqlAuditLog(engine).verify()).is_intact
+
+
+@pytest.mark.parametrize("zone", ["Asia/Kolkata", "Australia/Lord_Howe"])
+async def test_a_correction_is_on_the_day_of_its_request(engine: AsyncEngine, stored: list[Entry], zone: str) -> None:
+    """Also where a day begins within a UTC hour, and where a period ends within one."""
+    amounts = {entry.intent.request_id: 1000**number for number, entry in enumerate(stored[:6])}
+    amounts |= {entry.intent.request_id: 7 * number for number, entry in enumerate(stored[6:])}
+    batch = [Adjustment(number, "reprice", "prices-2", amount, "known") for number, amount in amounts.items()]
+    assert await SqlAdjustments(engine).book(batch, author="ada") == len(stored)
+    for since, until in PERIODS:
+        expected: dict[tuple[str | None, ...], int] = {}
+        for entry in stored:
+            if us(since) <= entry.intent.accepted_at_us < us(until):
+                for group in group_of(entry, ("day", "team"), zone):
+                    expected[group] = expected.get(group, 0) + amounts[entry.intent.request_id]
+        rows = await SqlReports(engine).sums(SumsQuery(us(since), us(until), ("day", "team"), time_zone=zone))
+        assert {tuple(row.group.values()): row.adjustment_pico_usd for row in rows} == expected
+
+
+async def test_requests_that_got_their_first_price_later_are_counted_once(
+    engine: AsyncEngine, stored: list[Entry]
+) -> None:
+    """Whatever else was booked of them and of others; in whole hours and in cut ones."""
+    numbers = [entry.intent.request_id for entry in stored]
+    booked: list[tuple[AdjustmentKind, str]] = [("refund", "a"), ("reprice", "v1#0"), ("reprice", "v2#1")]
+    for kind, reference in booked:
+        batch = [Adjustment(number, kind, reference, 5, "whatever") for number in numbers]
+        assert await SqlAdjustments(engine).book(batch, author="ada") == len(stored)
+    for since, until in PERIODS:
+        rows = await SqlReports(engine).sums(SumsQuery(us(since), us(until), ("day",), time_zone="Asia/Kolkata"))
+        assert rows or (since, until) != PERIODS[0]
+        assert all(row.adjusted_requests == 3 * row.requests for row in rows)
+        assert [row.priced_later_requests for row in rows] == [row.unpriced_requests for row in rows]
+
+
+async def test_a_closed_month_is_what_it_was_however_much_is_corrected_afterwards(
+    engine: AsyncEngine, stored: list[Entry]
+) -> None:
+    """In whole hours and in cut ones, by groups of each kind, filtered and not."""
+    numbers, closed_us = [entry.intent.request_id for entry in stored], 7_000
+    asked: list[tuple[tuple[Dimension, ...], dict[Dimension, str | None]]]
+    asked = [(("day", "team"), {}), (("tag",), {"team": "search"}), ((), {})]
+    queries = [
+        SumsQuery(us(since), us(until), by, filters, time_zone="Asia/Kolkata")
+        for since, until in PERIODS
+        for by, filters in asked
+    ]
+
+    async def book(kind: AdjustmentKind, reference: str, *, at_us: int) -> None:
+        batch = [Adjustment(one, kind, reference, 5 + place, "whatever") for place, one in enumerate(numbers)]
+        assert await SqlAdjustments(engine, now_us=lambda: at_us).book(batch, author="ada") == len(numbers)
+
+    await book("refund", "before", at_us=closed_us - 1)
+    as_closed = [await SqlReports(engine).sums(query) for query in queries]
+    for reference in ("v1", "v2"):
+        await book("reprice", reference, at_us=closed_us)
+    moved = [await SqlReports(engine).sums(query) for query in queries]
+    assert [each != then for each, then in zip(moved, as_closed, strict=True)] == [bool(each) for each in moved]
+    as_of = [await SqlReports(engine).sums(replace(query, as_of_us=closed_us)) for query in queries]
+    assert as_of == as_closed
+    assert [await SqlReports(engine).sums(replace(query, as_of_us=closed_us + 1)) for query in queries] == moved
+
+
+async def test_corrections_of_one_request_in_one_batch_all_count(engine: AsyncEngine, stored: list[Entry]) -> None:
+    """The same one twice counts once, as the first of them; a request gets its first price once."""
+    numbers = [entry.intent.request_id for entry in stored[:9]]
+    batch = [Adjustment(number, "reprice", "v1", 5, "known") for number in numbers]
+    batch += [Adjustment(number, "reprice", "v2", 70, "corrected") for number in numbers]
+    batch += [Adjustment(number, "refund", "v1", 900, "outage") for number in numbers]
+    batch += [Adjustment(number, "refund", "v1", 8000, "again") for number in numbers]
+    books = SqlAdjustments(engine)
+    assert await books.book(batch, author="ada") == 27
+    assert await books.book(batch, author="ada") == 0
+    [total] = await SqlReports(engine).sums(SumsQuery(0, 2**62))
+    assert (total.adjustment_pico_usd, total.adjusted_requests) == (9 * 975, 27)
+    assert total.priced_later_requests == sum(entry.cost is None for entry in stored[:9]) > 0
+    traffic = await SqlReports(engine).hourly_traffic(0, 2**53, of_all_kinds=True)
+    assert sum(hour.unpriced_requests for hour in traffic) == sum(entry.cost is None for entry in stored[9:])
+    assert sum(hour.cost_pico_usd for hour in traffic) == total.corrected_cost_pico_usd
+
+
+async def test_two_who_correct_by_other_prices_at_once_correct_once(engine: AsyncEngine, stored: list[Entry]) -> None:
+    """Both found the books as they were: what the second was to add to them would count the difference twice."""
+    numbers = [entry.intent.request_id for entry in stored]
+
+    def by(version: str, amount: int, after: int) -> list[Adjustment]:
+        return [Adjustment(one, "reprice", f"{version}#{after}", amount, "known", after=after) for one in numbers]
+
+    async def book(batch: list[Adjustment]) -> int:
+        return await SqlAdjustments(engine).book(batch, author="ada")
+
+    assert sorted(await asyncio.gather(book(by("v1", 5, 0)), book(by("v2", 5, 0)))) == [0, len(numbers)]
+    assert await book(by("v3", 7, 0)) == 0
+    assert await book(by("v3", 2, 1)) == len(numbers), "what is found afterwards is booked"
+    [total] = await SqlReports(engine).sums(SumsQuery(0, 2**62))
+    assert (total.adjustment_pico_usd, total.adjusted_requests) == (7 * len(numbers), 2 * len(numbers))

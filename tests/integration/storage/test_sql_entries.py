@@ -1,0 +1,171 @@
+"""Single requests are found by what they are, in any order, and those of a batch by its name, on both databases."""
+
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from msgspec.structs import replace as replaced
+from sqlalchemy import delete, update
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from gateway.instants import microseconds as us
+from gateway.ledger.entry import Entry, Status
+from gateway.storage.sql.adjustments import SqlAdjustments
+from gateway.storage.sql.entries import SqlEntries
+from gateway.storage.sql.ledger import SqlLedger
+from gateway.storage.tables import daily, entries, hourly
+from gateway.stores import Adjustment, BatchCost, EntryOrder, EntryStore
+from tests.integration.storage.booked import START, Wanted
+from tests.unit.gateway.ledger.builders import make_entry, make_intent, request_id
+
+pytestmark = pytest.mark.integration
+
+
+async def test_entries_are_found_by_filters_in_pages_newest_first(engine: AsyncEngine, stored: list[Entry]) -> None:
+    store: EntryStore = SqlEntries(engine)
+    rounded = {entry.intent.request_id for entry in stored if entry.intent.team == "ads" and "eu" in entry.intent.tags}
+    found: list[Entry] = []
+    before: str | None = None
+    while page := await store.find(Wanted(team="ads", tag="eu", before=before, limit=7)):
+        found += page
+        before = page[-1].intent.request_id
+    assert {entry.intent.request_id for entry in found} == rounded
+    assert len(found) == len(rounded)
+    times = [entry.intent.accepted_at_us for entry in found]
+    assert times == sorted(times, reverse=True)
+    until = START + timedelta(days=1)
+    day = await store.find(Wanted(until=until, status=Status.cancelled, limit=500))
+    assert len(day) == sum(e.intent.accepted_at_us < us(until) and e.status is Status.cancelled for e in stored)
+    assert await store.find(Wanted(before=request_id(10**9))) == []
+    assert await store.find(Wanted(before="zz")) == []
+    assert await store.find(Wanted(tag="e")) == []
+
+
+FIGURES: dict[EntryOrder, Callable[[Entry], float]] = {
+    "cost": lambda one: one.cost.total_pico_usd if one.cost is not None else 0,
+    "total_time": lambda one: one.total_seconds,
+    "first_token": lambda one: -1.0 if one.time_to_first_token_seconds is None else one.time_to_first_token_seconds,
+}
+
+
+@pytest.mark.parametrize("order", FIGURES)
+async def test_the_largest_come_first_and_those_without_the_figure_last(
+    engine: AsyncEngine, stored: list[Entry], order: EntryOrder
+) -> None:
+    figure = FIGURES[order]
+    without = make_entry(999, intent=make_intent(999, team="ads"), cost=None, time_to_first_token_seconds=None)
+    await SqlLedger(engine).insert([without])
+    found = await SqlEntries(engine).find(Wanted(team="ads", order=order, limit=500))
+    figures = [figure(one) for one in found]
+    assert len(set(figures)) > 1
+    assert figures == sorted((figure(one) for one in [*stored, without] if one.intent.team == "ads"), reverse=True)
+    few = await SqlEntries(engine).find(Wanted(team="ads", order=order, limit=3))
+    assert [figure(one) for one in few] == figures[:3]
+
+
+def dearest_first(entries: list[Entry], corrections: Mapping[str, int]) -> list[str]:
+    """By what each costs with its corrections; of equals, and of those that cost nothing, the newest first."""
+
+    def key(entry: Entry) -> tuple[int, int, str]:
+        number = entry.intent.request_id
+        cost = (entry.cost.total_pico_usd if entry.cost is not None else 0) + corrections.get(number, 0)
+        return max(cost, 0), entry.intent.accepted_at_us, number
+
+    return [entry.intent.request_id for entry in sorted(entries, key=key, reverse=True)]
+
+
+@pytest.mark.parametrize("team", ["ads", None])
+@pytest.mark.parametrize("limit", [1, 10, 500])
+async def test_the_dearest_are_those_with_their_corrections(
+    engine: AsyncEngine, stored: list[Entry], team: str | None, limit: int
+) -> None:
+    """One that a correction made cheaper gives way to others; one that got its first price later is among them."""
+    asked = [entry for entry in stored if team in (None, entry.intent.team)]
+    [first, second, *_] = dearest_first(asked, {})
+    unpriced = [entry.intent.request_id for entry in asked if entry.cost is None]
+    batch = [
+        Adjustment(first, "refund", "credit-7", -(10**12), "outage"),
+        Adjustment(second, "reprice", "v2", 1, "known"),
+        Adjustment(second, "reprice", "v3", 10**12, "known"),
+        *(Adjustment(number, "reprice", "v2", 10**9 * (at + 1), "known") for at, number in enumerate(unpriced)),
+    ]
+    assert await SqlAdjustments(engine).book(batch, author="ada") == len(batch)
+    corrections: dict[str, int] = {}
+    for one in batch:
+        corrections[one.request_id] = corrections.get(one.request_id, 0) + one.amount_pico_usd
+    found = await SqlEntries(engine).find(Wanted(team=team, order="cost", limit=limit))
+    assert [one.intent.request_id for one in found] == dearest_first(asked, corrections)[:limit]
+
+
+async def test_the_dearest_are_found_though_a_replica_of_an_older_version_wrote_them(
+    engine: AsyncEngine, stored: list[Entry]
+) -> None:
+    """Which knows nothing of the largest figures of an hour: those stay as they were, or nothing."""
+    async with engine.begin() as connection:
+        for table in (hourly, daily):
+            await connection.execute(update(table).values(largest_pico_usd=0, ranked=0))
+    found = await SqlEntries(engine).find(Wanted(order="cost", limit=20))
+    assert [one.intent.request_id for one in found] == dearest_first(stored, {})[:20]
+
+
+async def test_the_dearest_of_a_period_are_of_it_alone(engine: AsyncEngine, stored: list[Entry]) -> None:
+    since, until = START + timedelta(hours=20, minutes=30), START + timedelta(days=2, minutes=10)
+    inside = [entry for entry in stored if us(since) <= entry.intent.accepted_at_us < us(until)]
+    found = await SqlEntries(engine).find(Wanted(since=since, until=until, order="cost", limit=500))
+    assert [one.intent.request_id for one in found] == dearest_first(inside, {})
+
+
+async def test_hours_whose_requests_are_forgotten_are_not_looked_into(engine: AsyncEngine, stored: list[Entry]) -> None:
+    async with engine.begin() as connection:
+        await connection.execute(delete(entries))
+    assert await SqlEntries(engine).find(Wanted(order="cost")) == []
+
+
+async def test_what_a_batch_cost_is_the_sum_of_its_requests_with_their_corrections(engine: AsyncEngine) -> None:
+    """Those without a price are counted and in no sum, until a correction says one; another team's are not a lead's."""
+
+    def line(number: int, batch_id: str | None = "batch_a", team: str = "ads", **given: Any) -> Entry:
+        return make_entry(number, intent=make_intent(number, team=team, batch_id=batch_id), **given)
+
+    lines = [line(1), line(2), line(3, cost=None), line(4, cost=None), line(5, "batch_b"), line(6, None)]
+    other = line(7, team="search")
+    await SqlLedger(engine).insert([*lines, other])
+    first, second, third, *_ = lines
+    booked = [
+        Adjustment(second.intent.request_id, "refund", "credit-7", -5, "outage"),
+        Adjustment(third.intent.request_id, "reprice", "v2", 10**9, "known"),
+    ]
+    assert await SqlAdjustments(engine).book(booked, author="ada") == len(booked)
+    store = SqlEntries(engine)
+    assert first.cost is not None
+    ads = BatchCost(4, 1, 4 * first.input_tokens, 4 * first.output_tokens, 2 * first.cost.total_pico_usd - 5 + 10**9)
+    assert await store.batch_cost("batch_a", team="ads") == ads
+    assert (await store.batch_cost("batch_a")).cost_pico_usd == ads.cost_pico_usd + first.cost.total_pico_usd
+    assert await store.batch_cost("batch_c") == BatchCost(0, 0, 0, 0, 0)
+
+
+@pytest.mark.parametrize("order", [*FIGURES, "newest"])
+async def test_the_requests_of_a_batch_are_found_in_every_order_and_come_back_with_its_name(
+    engine: AsyncEngine, stored: list[Entry], order: EntryOrder
+) -> None:
+    few = [
+        replaced(one, intent=replaced(one.intent, request_id=request_id(5000 + n), batch_id="batch_a"))
+        for n, one in enumerate(stored[::7])
+    ]
+    await SqlLedger(engine).insert(few)
+    store = SqlEntries(engine)
+    found = await store.find(Wanted(batch_id="batch_a", order=order, limit=500))
+    assert {one.intent.request_id for one in found} == {one.intent.request_id for one in few}
+    assert {one.intent.batch_id for one in found} == {"batch_a"}
+    times = [(one.intent.accepted_at_us, one.intent.request_id) for one in found]
+    if order == "newest":
+        assert times == sorted(times, reverse=True)
+        rest = await store.find(Wanted(batch_id="batch_a", before=times[4][1], limit=500))
+        assert [one.intent.request_id for one in rest] == [number for _, number in times[5:]]
+    else:
+        figures = [max(FIGURES[order](one), 0) for one in found]
+        assert figures == sorted(figures, reverse=True)
+    mine = await store.find(Wanted(batch_id="batch_a", team="ads", order=order, limit=500))
+    assert {one.intent.team for one in mine} == {"ads"}
+    assert await store.find(Wanted(batch_id="batch_b", order=order)) == []
