@@ -16,6 +16,7 @@ from gateway.errors import ConfigurationError, InvalidRequest, StateError
 from gateway.reports.reconcile_views import ReconciledRow
 
 PERIOD = ("--from", "2026-10-20", "--to", "2026-11-20")
+WHEN = ("--since", "2026-10-20", "--until", "2026-11-20")
 
 
 pytestmark = pytest.mark.usefixtures("month")
@@ -61,7 +62,7 @@ def test_a_team_s_costs_are_a_file_too() -> None:
 
 
 def test_exported_costs_equal_the_screen() -> None:
-    table = json.loads(run("costs", "--by", "team", "--since", "2026-10-20", "--until", "2026-11-20", "--json"))
+    table = json.loads(run("costs", "--by", "team", *WHEN, "--json"))
     exported = rows(run("export", "costs", "--by", "team", *PERIOD))
     assert {row["team"]: Decimal(row["cost_usd"]) for row in exported} == {
         row["group"]["team"] or "": Decimal(row["cost_usd"]) for row in table["rows"]
@@ -70,7 +71,7 @@ def test_exported_costs_equal_the_screen() -> None:
 
 
 def test_costs_of_one_team_are_its_row() -> None:
-    since = ("--since", "2026-10-20", "--until", "2026-11-20", "--json")
+    since = (*WHEN, "--json")
     table = json.loads(run("costs", "--by", "team", *since))
     [row] = [row for row in table["rows"] if row["group"]["team"] == "search"]
     one = json.loads(run("costs", "--by", "model", "--where", "team=search", *since))
@@ -138,12 +139,12 @@ def test_a_status_that_is_none_is_told_which_there_are() -> None:
 
 def test_a_what_if_of_no_gpu_of_the_table_says_what_there_is_and_shows_no_empty_table() -> None:
     with pytest.raises(InvalidRequest, match=r"^Nothing to compare: 'h100' is not in the table; it has nvidia-l4-24gb"):
-        run("what-if", "--gpu", "h100")
-    assert json.loads(run("what-if", "--gpu", "h100", "--json"))["answers"] == []
+        run("what-if", "--gpu", "h100", *WHEN)
+    assert json.loads(run("what-if", "--gpu", "h100", *WHEN, "--json"))["answers"] == []
 
 
 def test_a_what_if_names_its_sources() -> None:
-    words = ("--gpu", "nvidia-h100-sxm-80gb", "--model", "llama-3.1-8b-instruct", "--since", "2026-10-20")
+    words = ("--gpu", "nvidia-h100-sxm-80gb", "--model", "llama-3.1-8b-instruct", *WHEN)
     [answer] = json.loads(run("what-if", *words, "--json"))["answers"]
     assert answer["price_source"]
     assert answer["speed_basis"] == "assumed"
