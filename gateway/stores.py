@@ -87,6 +87,10 @@ class KeyStore(Protocol):
 
     async def find_by_hash(self, key_hash: bytes) -> KeyRecord | None: ...
 
+    async def has_litellms(self) -> bool:
+        """Whether any key was LiteLLM's, so that secrets are known as it hashes them too."""
+        ...
+
 
 SHADOW = "shadow"
 """The operation of requests that were asked a second time, off the path: they cost money and no caller saw them."""

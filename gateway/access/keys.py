@@ -52,6 +52,22 @@ def hash_key(pepper: bytes, key: str) -> bytes:
     return hmac.digest(pepper, key.encode("utf-8", "surrogateescape"), hashlib.sha256)
 
 
+LITELLM_PREFIX = "sk-"
+"""Of every key that LiteLLM's proxy takes."""
+
+
+def hash_litellm_digest(pepper: bytes, digest: bytes) -> bytes:
+    """What is stored of a key that LiteLLM made, which keeps its SHA-256 alone.
+
+    Under a secret of its own: who has read LiteLLM's database, and sends what stands there as a key, is nobody here.
+    """
+    return hmac.digest(_litellm_secret(pepper), digest, hashlib.sha256)
+
+
+def _litellm_secret(pepper: bytes) -> bytes:
+    return hmac.digest(pepper, b"keys of litellm", hashlib.sha256)
+
+
 class KeyRing:
     """All keys by hash. Looking up a 256-bit hash compares no secret, so there is nothing to time."""
 
@@ -60,6 +76,8 @@ class KeyRing:
         self._unstepped = unstepped
         # Keyed once, copied per request: the one-shot call lets other threads in, which costs more than the hash.
         self._keyed = hmac.new(pepper, digestmod=hashlib.sha256)
+        self._keyed_for_litellm = hmac.new(_litellm_secret(pepper), digestmod=hashlib.sha256)
+        self._has_litellms = False
         self._records: Mapping[bytes, KeyRecord] = {}
         self._replaced = NONE_REPLACED
         self._rotated: Mapping[str, KeyRecord] = {}
@@ -80,14 +98,19 @@ class KeyRing:
         return hmac.digest(self._pepper, b"kept responses\0" + tenant.encode(), hashlib.sha256)
 
     def replace(
-        self, records: Mapping[bytes, KeyRecord], replaced: Mapping[bytes, ReplacedSecret] = NONE_REPLACED
+        self,
+        records: Mapping[bytes, KeyRecord],
+        replaced: Mapping[bytes, ReplacedSecret] = NONE_REPLACED,
+        *,
+        has_litellms: bool = False,
     ) -> None:
-        """Take over a fresh copy of the store; atomic for everyone who asks."""
+        """Take over a fresh copy of the store; atomic for everyone who asks. `has_litellms`: some were LiteLLM's."""
         now = self._unstepped()
         self._deadlines = {key_hash: self._deadline(key_hash, one, now) for key_hash, one in replaced.items()}
         ids = {one.key_id for one in replaced.values()}
         self._rotated = {one.id: one for one in records.values() if one.id in ids} if ids else {}
         self._replaced = replaced
+        self._has_litellms = has_litellms
         self._records = records
         self._by_id = {}
 
@@ -127,8 +150,7 @@ class KeyRing:
 
     def is_known(self, credential: str) -> bool:
         """Whether the store had it when it was read; it may be revoked since."""
-        key_hash = self._hashed(_token(credential))
-        return key_hash in self._records or key_hash in self._replaced
+        return self._find(_token(credential)) is not None
 
     def authenticate(self, credential: str | None, now_us: int) -> KeyRecord:
         """The key behind an `Authorization: Bearer` or `x-api-key` value. Raises Unauthenticated, saying what to do."""
@@ -136,12 +158,12 @@ class KeyRing:
             raise Unauthenticated(
                 "No API key was given. Send 'Authorization: Bearer YOUR_KEY'; `breakeven keys create` makes one."
             )
-        key_hash = self._hashed(_token(credential))
-        record = self._records.get(key_hash)
-        replaced = self._replaced.get(key_hash) if record is None else None
+        key_hash = self._find(_token(credential))
+        record = self._records.get(key_hash) if key_hash is not None else None
+        replaced = self._replaced.get(key_hash) if key_hash is not None and record is None else None
         if replaced is not None:
             record = self._rotated.get(replaced.key_id)
-        if record is None:
+        if key_hash is None or record is None:
             raise Unauthenticated("This API key is not known here. Check it, or make one: `breakeven keys create`.")
         _require_valid(record, now_us)
         if replaced is not None:
@@ -169,11 +191,22 @@ class KeyRing:
             )
         self._used[key_hash] = now
 
-    def _hashed(self, token: str) -> bytes:
-        """As `hash_key`."""
+    def _find(self, token: str) -> bytes | None:
+        """Its hash, if it is a secret of somebody's. Only what LiteLLM may have made is looked for a second time, and
+        only where keys of LiteLLM's were taken over."""
+        sent = token.encode("utf-8", "surrogateescape")
         keyed = self._keyed.copy()
-        keyed.update(token.encode("utf-8", "surrogateescape"))
-        return keyed.digest()
+        keyed.update(sent)
+        if self._is_there(own := keyed.digest()):
+            return own
+        if not (self._has_litellms and token.startswith(LITELLM_PREFIX)):
+            return None
+        keyed = self._keyed_for_litellm.copy()
+        keyed.update(hashlib.sha256(sent).digest())
+        return theirs if self._is_there(theirs := keyed.digest()) else None
+
+    def _is_there(self, key_hash: bytes) -> bool:
+        return key_hash in self._records or key_hash in self._replaced
 
 
 def _token(credential: str) -> str:

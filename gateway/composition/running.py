@@ -160,7 +160,8 @@ class Gateway:
         async with self.refreshing:  # who read the database earlier must not apply it later
             # In this order: a secret that is replaced between the two is in both, never in neither.
             records = await self.stores.keys.records()
-            self.key_ring.replace(records, await self.stores.secrets.replaced())
+            replaced, has_litellms = await self.stores.secrets.replaced(), await self.stores.keys.has_litellms()
+            self.key_ring.replace(records, replaced, has_litellms=has_litellms)
             self.pipeline.admission.limits = limits_of_keys(
                 await self.stores.keys.limits(), self.deployment.shared_limits
             )

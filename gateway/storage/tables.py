@@ -251,6 +251,15 @@ replaced_secrets = Table(
     Index("ix_replaced_secrets_key_id", "key_id"),
 )
 
+# Keys that were LiteLLM's, by the hash of the secret that each had there: taken over once, whatever becomes of it here.
+litellm_keys = Table(
+    "litellm_keys",
+    metadata,
+    Column("hash", LargeBinary(32), primary_key=True),
+    Column("key_id", Text, nullable=False),
+    Column("at_us", BigInteger, nullable=False),
+)
+
 # What a team, a project or everything may cost in a calendar month (UTC).
 budgets = Table(
     "budgets",

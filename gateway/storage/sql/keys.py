@@ -10,13 +10,13 @@ from typing import Any
 from sqlalchemy import func, select
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from gateway.access.keys import KeyRecord, hash_key
+from gateway.access.keys import KeyRecord, hash_key, hash_litellm_digest
 from gateway.clock import now_us
 from gateway.instants import DAY_US
 from gateway.storage.database import FIRST_KEYS_LOCK, lock, writing
 from gateway.storage.pepper import pepper_mark
 from gateway.storage.sql.audit import append_audit
-from gateway.storage.tables import api_keys, daily, dimensions
+from gateway.storage.tables import api_keys, daily, dimensions, litellm_keys, replaced_secrets
 from gateway.stores import LAST_DAYS, KeyChange, ListedKey, NewKey
 
 PREFIX = "bk-"
@@ -59,11 +59,64 @@ class SqlKeyStore:
         self, connection: AsyncConnection, new: NewKey, *, author: str, limits: Mapping[str, Any] | None = None
     ) -> tuple[ListedKey, str]:
         secret = new_secret()
+        return await self._insert(connection, new, hash_key(self._pepper, secret), author=author, limits=limits), secret
+
+    async def take_over(
+        self, new: NewKey, litellm_digest: bytes, *, author: str, limits: Mapping[str, Any]
+    ) -> tuple[ListedKey, bool]:
+        """The key of LiteLLM's whose SHA-256 that is, and whether it is made now: one that was taken over before stays
+        as it is here, whatever became of it."""
+        its_hash = hash_litellm_digest(self._pepper, litellm_digest)
+        async with writing(self._engine) as connection:
+            await lock(connection, FIRST_KEYS_LOCK)  # two at once make nothing twice
+            row = await _taken_over(connection, its_hash)
+            if row is not None and row["is_noted"]:
+                return _listed(row), False
+            if row is None:
+                listed = await self._insert(connection, new, its_hash, author=author, limits=limits, was="LiteLLM's")
+            else:
+                listed, at_us = _listed(row), self._now_us()
+                await append_audit(
+                    connection, at_us=at_us, actor=author, action="key.take_over", subject=listed.record.id
+                )
+            note = {"hash": its_hash, "key_id": listed.record.id, "at_us": self._now_us()}
+            await connection.execute(litellm_keys.insert().values(note))
+        return listed, row is None
+
+    async def taken_over(self, litellm_digests: Iterable[bytes]) -> Mapping[bytes, ListedKey]:
+        """By these digests, the keys that were taken over before."""
+        found: dict[bytes, ListedKey] = {}
+        async with self._engine.connect() as connection:
+            for digest in litellm_digests:
+                row = await _taken_over(connection, hash_litellm_digest(self._pepper, digest))
+                if row is not None:
+                    found[digest] = _listed(row)
+        return found
+
+    async def litellms(self) -> Collection[str]:
+        async with self._engine.connect() as connection:
+            return set((await connection.execute(select(litellm_keys.c.key_id))).scalars())
+
+    async def has_litellms(self) -> bool:
+        async with self._engine.connect() as connection:
+            return (await connection.execute(select(litellm_keys.c.key_id).limit(1))).first() is not None
+
+    async def _insert(
+        self,
+        connection: AsyncConnection,
+        new: NewKey,
+        key_hash: bytes,
+        *,
+        author: str,
+        limits: Mapping[str, Any] | None,
+        was: str | None = None,
+    ) -> ListedKey:
+        """`was` says whose its secret is where it was not made here."""
         key_id, at_us = f"key_{secrets.token_hex(8)}", self._now_us()
         row: dict[str, Any] = {
             "id": key_id,
             "name": new.name,
-            "hash": hash_key(self._pepper, secret),
+            "hash": key_hash,
             "role": new.role,
             "team": new.team,
             "project": new.project,
@@ -77,7 +130,7 @@ class SqlKeyStore:
             "keeps_bodies": new.keeps_bodies,
         }
         public = {name: value for name, value in row.items() if name not in ("hash", "created_at_us", "created_by")}
-        public["pepper"] = pepper_mark(self._pepper)
+        public |= {"pepper": pepper_mark(self._pepper)} | ({} if was is None else {"secret": was})
         await connection.execute(api_keys.insert().values(**row))
         await append_audit(
             connection,
@@ -87,7 +140,7 @@ class SqlKeyStore:
             subject=key_id,
             detail=json.dumps(public, sort_keys=True),
         )
-        return _listed(row), secret
+        return _listed(row)
 
     async def list(self, ids: Collection[str] | None = None) -> Sequence[ListedKey]:
         query = select(api_keys).order_by(api_keys.c.created_at_us.desc(), api_keys.c.id)
@@ -172,6 +225,18 @@ class SqlKeyStore:
                 detail=json.dumps(detail, sort_keys=True),
             )
         return True
+
+
+async def _taken_over(connection: AsyncConnection, its_hash: bytes) -> Mapping[Any, Any] | None:
+    """The key that came with that secret, if it has another by now too. It is not noted where an older version was here
+    since, and took the notes away."""
+    noted = select(litellm_keys.c.key_id).where(litellm_keys.c.hash == its_hash)
+    key_id = (await connection.execute(noted)).scalar()
+    rotated = select(replaced_secrets.c.key_id).where(replaced_secrets.c.hash == its_hash)
+    unnoted = (api_keys.c.hash == its_hash) | api_keys.c.id.in_(rotated)
+    known = unnoted if key_id is None else api_keys.c.id == key_id
+    row = (await connection.execute(select(api_keys).where(known))).mappings().first()
+    return None if row is None else {**row, "is_noted": key_id is not None}
 
 
 def _named(row: Mapping[Any, Any], names: Iterable[str]) -> dict[str, Any]:

@@ -1,6 +1,8 @@
+import hashlib
+
 import pytest
 
-from gateway.access.keys import KeyRecord, KeyRing, ReplacedSecret, hash_key
+from gateway.access.keys import KeyRecord, KeyRing, ReplacedSecret, hash_key, hash_litellm_digest
 from gateway.errors import Unauthenticated
 
 PEPPER = b"p" * 32
@@ -137,3 +139,56 @@ def test_a_secret_whose_time_is_over_is_told_once_it_is() -> None:
     assert keys.overdue() == []
     uptime.seconds += 60
     assert keys.overdue() == [OLD]
+
+
+def digest(secret: str) -> bytes:
+    """What LiteLLM keeps of a key."""
+    return hashlib.sha256(secret.encode()).digest()
+
+
+THEIRS = hash_litellm_digest(PEPPER, digest("sk-theirs"))
+
+
+def with_litellms(*, has_litellms: bool = True) -> KeyRing:
+    keys = KeyRing(PEPPER)
+    keys.replace({NEW: KeyRecord("n", "other", "app"), THEIRS: APP}, has_litellms=has_litellms)
+    return keys
+
+
+def test_a_key_of_litellms_works_by_the_secret_that_it_had_there() -> None:
+    keys = with_litellms()
+    assert keys.authenticate("Bearer sk-theirs", NOW_US) is APP
+    assert keys.is_known("sk-theirs")
+    assert keys.authenticate("bk-new", NOW_US).id == "n"
+    assert not works(keys, "sk-other")
+    assert not works(with_litellms(has_litellms=False), "sk-theirs")
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        digest("sk-theirs").hex(),
+        f"sk-{digest('sk-theirs').hex()}",
+        digest("sk-theirs").decode("latin-1"),
+        f"litellm-sha256:{digest('sk-theirs').hex()}",
+        THEIRS.hex(),
+    ],
+)
+def test_who_knows_what_a_database_keeps_of_a_key_is_nobody(sent: str) -> None:
+    assert not works(with_litellms(), sent)
+
+
+def test_another_pepper_knows_none_of_them() -> None:
+    assert hash_litellm_digest(b"q" * 32, digest("sk-theirs")) != THEIRS
+    assert hash_key(PEPPER, "sk-theirs") != THEIRS
+
+
+def test_a_key_of_litellms_that_was_rotated_works_by_its_old_secret_until_the_end() -> None:
+    uptime = Uptime()
+    keys = KeyRing(PEPPER, uptime)
+    keys.replace({NEW: APP}, {THEIRS: replaced()}, has_litellms=True)
+    assert works(keys, "sk-theirs")
+    assert set(keys.used()) == {THEIRS}
+    uptime.seconds += 60
+    with pytest.raises(Unauthenticated, match="was replaced"):
+        keys.authenticate("sk-theirs", NOW_US)

@@ -119,6 +119,9 @@ class MemoryKeys:
     async def find_by_hash(self, key_hash: bytes) -> KeyRecord | None:
         return self.ring().get(key_hash)
 
+    async def has_litellms(self) -> bool:
+        return False
+
     def ring(self) -> dict[bytes, KeyRecord]:
         return {hash_key(PEPPER, self.secrets[one.record.id]): one.record for one in self.listed}
 
