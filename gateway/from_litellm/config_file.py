@@ -110,6 +110,15 @@ def read_config(root: Fields, *, file: str) -> LiteLLMConfig:
     )
 
 
+def access_groups(root: Fields) -> Mapping[str, Sequence[str]]:
+    """Groups that keys may be allowed, and the names of their models."""
+    found: dict[str, dict[str, None]] = {}
+    for entry in map(_fields, _listed(root.get("model_list"))):
+        for group in _listed(_fields(entry.get("model_info")).get("access_groups")):
+            found.setdefault(str(group), {})[str(entry.get("model_name"))] = None
+    return {group: tuple(names) for group, names in found.items()}
+
+
 def _fields(value: object) -> dict[str, Any]:
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 

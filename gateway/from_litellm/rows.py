@@ -1,0 +1,116 @@
+"""Rows of LiteLLM's database, or what its API says of them, as plain values. Pure: opens nothing."""
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any, Final, cast
+
+from gateway.errors import ConfigurationError
+from gateway.from_litellm.fields import KEYS, TAKEN, TEAMS, TOLD
+from gateway.instants import microseconds
+from gateway.yaml_document import LABEL_PATTERN
+
+Row = Mapping[str, Any]
+LABEL: Final = re.compile(LABEL_PATTERN)
+NO_LABEL: Final = re.compile(r"[^\w .:/@-]")
+LONGEST_LABEL: Final = 64
+DIGEST: Final = re.compile(r"[0-9a-f]{64}")
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """By table. `is_whole` is False for what comes from the API, which tells of keys and teams alone."""
+
+    tables: Mapping[str, Sequence[Row]] = field(repr=False)
+    is_whole: bool = True
+
+    def of(self, table: str) -> Sequence[Row]:
+        return self.tables.get(table, ())
+
+
+def parse_row(text: str) -> Row:
+    """Floats as the decimals that they are written as."""
+    return cast("Row", json.loads(text, parse_float=Decimal))
+
+
+def parse_answers(texts: Mapping[str, str]) -> Rows:
+    """Of `/key/list?return_full_object=true` and `/team/list`, by the names of their files, in any order and number.
+
+    Raises ConfigurationError.
+    """
+    keys: dict[str, Row] = {}
+    teams: dict[str, Row] = {}
+    for file, text in texts.items():
+        try:
+            answer: Any = json.loads(text, parse_float=Decimal)
+        except ValueError as error:
+            raise ConfigurationError("is no JSON", file=file) from error
+        listed = answer.get("keys") or answer.get("teams") if isinstance(answer, dict) else answer
+        for one in cast("list[Any]", listed) if isinstance(listed, list) else [None]:
+            if isinstance(one, dict) and "token" in one:
+                keys[str(one["token"])] = cast("Row", one)
+            elif isinstance(one, dict) and "team_id" in one:
+                teams[str(one["team_id"])] = cast("Row", one)
+            else:
+                raise ConfigurationError(
+                    "is no answer of LiteLLM's `/key/list?return_full_object=true&size=100` or `/team/list`", file=file
+                )
+    told = {KEYS: [_asked(one, KEYS) for one in keys.values()], TEAMS: [_asked(one, TEAMS) for one in teams.values()]}
+    return Rows(told, is_whole=False)
+
+
+def _asked(row: Row, table: str) -> Row:
+    """What the database has too: the API adds what it knows of a caller."""
+    return {name: value for name, value in row.items() if name in TAKEN[table] | TOLD.keys() | {"litellm_budget_table"}}
+
+
+def is_said(value: object) -> bool:
+    return value not in (None, "", [], {}, False)
+
+
+def fields_of(value: object) -> Row:
+    """Of a JSON column; LiteLLM writes some of them as text."""
+    if isinstance(value, str):
+        try:
+            value = json.loads(value, parse_float=Decimal)
+        except ValueError:
+            return {}
+    return cast("Row", value) if isinstance(value, dict) else {}
+
+
+def names_of(value: object) -> list[str]:
+    return [str(one) for one in cast("list[object]", value)] if isinstance(value, list) else []
+
+
+def moment_us(value: object) -> int | None:
+    """LiteLLM's columns have no zone, and are UTC."""
+    if not isinstance(value, str) or not value:
+        return None
+    at = datetime.fromisoformat(value)
+    return microseconds(at if at.tzinfo is not None else at.replace(tzinfo=UTC))
+
+
+def digest_of(row: Row) -> bytes | None:
+    """The SHA-256 that stands for a key; None for what is none, whatever it is."""
+    token = str(row.get("token") or "")
+    return bytes.fromhex(token) if DIGEST.fullmatch(token) else None
+
+
+def as_label(text: str) -> str:
+    """A name as ours may be; the empty one stays."""
+    return NO_LABEL.sub("-", text).strip()[:LONGEST_LABEL].strip()
+
+
+def whole(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def distinct_labels(rows: Sequence[Row], *, key: str, alias: str) -> Iterator[tuple[str, str]]:
+    """Id -> label: its alias, with the beginning of its id where others are called so too."""
+    labels = [(str(row[key]), as_label(str(row.get(alias) or row[key]))) for row in rows]
+    taken = [label for _, label in labels]
+    for its_id, label in labels:
+        yield its_id, label if taken.count(label) == 1 else f"{label[: LONGEST_LABEL - 10]} {as_label(its_id)[:8]}"

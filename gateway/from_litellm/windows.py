@@ -1,0 +1,67 @@
+"""LiteLLM's budgets, an amount each so often, as amounts of our windows. Pure."""
+
+import re
+from dataclasses import dataclass
+from decimal import ROUND_DOWN, ROUND_HALF_EVEN, Decimal
+from fractions import Fraction
+from typing import Final
+
+from gateway.limits.values import WindowName
+
+WORDS: Final = {"hourly": "1h", "daily": "24h", "weekly": "7d", "monthly": "30d"}
+SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+DAY: Final = 86_400
+MONTH_DAYS: Final = 30
+"""LiteLLM itself takes 30 days for a month, which it begins on the first."""
+PLACES: Final = Decimal("1E-12")
+CENT: Final = Decimal("0.01")
+MOST: Final = Decimal(9_000_000)
+"""What the books can sum: a greater amount never comes to an end in them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Ours, and how much of an amount goes into it: another one than it was meant for has its share by time."""
+
+    name: WindowName
+    share: Fraction = Fraction(1)
+
+    def amount(self, usd: Decimal) -> Decimal:
+        """A share is rounded down, to the cent."""
+        if self.share == 1:
+            return min(usd, MOST)
+        exact = usd * self.share.numerator / self.share.denominator
+        return min(exact.quantize(CENT, ROUND_DOWN), MOST)
+
+
+def window_of(duration: str | None) -> Window:
+    """As LiteLLM reads it: 1d begins at midnight UTC, 30d and 1mo on the first, what it cannot read is a day's, and
+    without any the amount is for ever."""
+    if not duration:
+        return Window("total")
+    found = re.match(r"(\d+)(mo|[smhdw])", WORDS.get(duration.strip().lower(), duration))
+    number = int(found[1]) if found is not None else 0
+    if found is None or number == 0:
+        return Window("day")
+    if found[2] == "mo":
+        return Window("month", Fraction(1, number))
+    seconds = number * SECONDS[found[2]]
+    if seconds <= DAY:
+        return Window("day", Fraction(DAY, seconds))
+    return Window("month", Fraction(MONTH_DAYS * DAY, seconds))
+
+
+def read_usd(value: object) -> Decimal | None:
+    """Of a column of floats: the shortest decimal that stands for it, of at most 12 places. None is no limit, and so
+    is an endless amount."""
+    if not isinstance(value, int | float | Decimal) or isinstance(value, bool):
+        return None
+    usd = value if isinstance(value, Decimal) else Decimal(str(value))
+    if not usd.is_finite():
+        return None
+    return max(Decimal(0), min(usd, MOST * 1000).quantize(PLACES, ROUND_HALF_EVEN))
+
+
+def plain(usd: Decimal) -> str:
+    """Without zeros at its end."""
+    return f"{usd.normalize():f}"

@@ -1,0 +1,57 @@
+"""Reads LiteLLM's own database: rows of some of its tables as JSON, all of one moment. Writes nothing there."""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+from urllib.parse import parse_qsl, urlencode
+
+from sqlalchemy import Text, cast, func, literal_column, select, table, text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from gateway.config.addresses import parse_database_url
+from gateway.errors import StateError
+from gateway.storage.database import open_database
+from gateway.storage.postgres import Patience
+
+OF_PRISMA: Final = frozenset(
+    {
+        "schema", "connection_limit", "pool_timeout", "connect_timeout", "socket_timeout", "pgbouncer",
+        "statement_cache_size", "sslaccept", "sslidentity", "sslpassword", "options", "application_name",
+    }
+)  # fmt: skip
+"""What LiteLLM's DATABASE_URL may have for its own driver."""
+READING: Final = Patience(statement_seconds=None)
+
+
+def parse_litellm_url(given: str) -> tuple[str, str]:
+    """Ours, and the schema of the tables. Raises ValueError, which has no password in it."""
+    address, question, options = given.strip().partition("?")
+    if not address.startswith(("postgres://", "postgresql://")):
+        raise ValueError("must be LiteLLM's DATABASE_URL, as in postgresql://USER:PASSWORD@HOST:5432/litellm")
+    said = parse_qsl(options, keep_blank_values=True)
+    kept = urlencode([(name, value) for name, value in said if name not in OF_PRISMA])
+    return parse_database_url(f"{address}{question if kept else ''}{kept}"), dict(said).get("schema") or "public"
+
+
+async def read_litellm(url: str, schema: str, names: Sequence[str]) -> Mapping[str, Sequence[str]]:
+    """Table -> its rows; older versions lack some tables. Raises StateError where the first one is not there."""
+    database = open_database(url, READING)
+    try:
+        async with database.connect() as connection:
+            moment = await connection.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+            found = {name: await _rows(moment, schema, name) for name in names if await _is_there(moment, schema, name)}
+    finally:
+        await database.dispose()
+    if names[0] not in found:
+        raise StateError(f"that database has no table {names[0]} in its schema {schema!r}: is it LiteLLM's?")
+    return found
+
+
+async def _is_there(connection: AsyncConnection, schema: str, name: str) -> bool:
+    query = text("SELECT 1 FROM pg_catalog.pg_tables WHERE schemaname = :schema AND tablename = :name")
+    return (await connection.execute(query, {"schema": schema, "name": name})).first() is not None
+
+
+async def _rows(connection: AsyncConnection, schema: str, name: str) -> Sequence[str]:
+    """As PostgreSQL writes them, a float as the shortest decimal that stands for it."""
+    row = cast(func.to_jsonb(literal_column("t")), Text)
+    return (await connection.execute(select(row).select_from(table(name, schema=schema).alias("t")))).scalars().all()
