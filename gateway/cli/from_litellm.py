@@ -34,7 +34,7 @@ def command(
     """Write breakeven.yaml and rules.yaml that do what LiteLLM's file says, and tell what they leave out."""
     book = load_price_book()
     at_us = now_us()
-    merged = _read(config)
+    merged = read_merged(config)
     made = draft(
         read_config(merged.root, file=str(config)),
         providers=load_providers(),
@@ -67,7 +67,7 @@ def command(
     _tell(out, written, made)
 
 
-def _read(config: Path) -> Merged:
+def read_merged(config: Path) -> Merged:
     """With all that it includes. Raises ConfigurationError."""
 
     def read(location: str) -> Mapping[str, Any]:

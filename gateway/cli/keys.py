@@ -15,6 +15,7 @@ from gateway.access.roles import require_team
 from gateway.access.rotation import OldSecret, Rotation
 from gateway.api.key_views import Label
 from gateway.cli.key_rotation import AUTHOR, NAMED, end_overlap, key_id_of, rotate
+from gateway.cli.litellm_keys import import_litellm
 from gateway.cli.show_table import show_table
 from gateway.cli.state import State, open_state
 from gateway.clock import now_us
@@ -186,12 +187,15 @@ def list_keys(as_json: bool = typer.Option(False, "--json")) -> None:
         table.add_row(*whose, _readable(row["created"]), str(row["state"]), last)
     show_table(table)
     for row in rows:
+        if row["state"] == "active" and row["secret"] != "ours":
+            print(f"{row['id']} {row['name']}: its secret is the one that it had at LiteLLM")
         if row["state"] == "active":
             for old in row["old_secrets"]:
                 last_used = "not used since" if old["last_used"] is None else f"last used {_readable(old['last_used'])}"
                 print(f"{row['id']} {row['name']}: an older secret works until {_readable(old['ends'])}, {last_used}")
 
 
+app.command("import-litellm")(import_litellm)
 app.command()(rotate)
 app.command()(end_overlap)
 
@@ -261,9 +265,12 @@ def _readable(at: str) -> str:
 async def _list() -> list[dict[str, Any]]:
     async with open_state() as state:
         limits, rotations = await state.keys.limits(), await state.secrets.rotations()
-        last_days = await state.keys.last_days()
+        last_days, litellms = await state.keys.last_days(), await state.keys.litellms()
         listed = {one.record.id: one for one in await state.keys.list()}
-        return [_row(one, limits.get(key, {}), rotations.get(key), last_days.get(key)) for key, one in listed.items()]
+        rows = [_row(one, limits.get(key, {}), rotations.get(key), last_days.get(key)) for key, one in listed.items()]
+        for row in rows:  # until another takes its place
+            row["secret"] = "LiteLLM's" if row["id"] in litellms and row["id"] not in rotations else "ours"
+        return rows
 
 
 async def _revoke(named: str) -> str:

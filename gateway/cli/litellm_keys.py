@@ -1,0 +1,196 @@
+"""`breakeven keys import-litellm`: the keys of LiteLLM's proxy, so that apps keep theirs on the day of the move."""
+
+import asyncio
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import typer
+import yaml
+from rich.table import Column, Table
+
+from gateway.cli.from_litellm import read_merged
+from gateway.cli.key_rotation import AUTHOR
+from gateway.cli.show_table import show_table
+from gateway.cli.state import State, open_state
+from gateway.clock import now_us
+from gateway.config.settings import read_text
+from gateway.from_litellm.allowed import Models
+from gateway.from_litellm.config_file import access_groups
+from gateway.from_litellm.fields import TABLES
+from gateway.from_litellm.rows import Rows, parse_answers, parse_row
+from gateway.from_litellm.take_over import TakenBudget, TakenKey, TakeOver, take_over
+from gateway.from_litellm.windows import plain
+from gateway.instants import moment_of
+from gateway.money import parse_usd
+from gateway.routing.rules import RulesDocument
+from gateway.storage.litellm_rows import parse_litellm_url, read_litellm
+from gateway.storage.sql.budgets import SqlBudgets
+from gateway.stores import Budget, ListedKey
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What was found, which keys were here before, and what was made: nothing, where it was only tried."""
+
+    found: TakeOver
+    here: Mapping[bytes, ListedKey]
+    budgets_here: frozenset[tuple[str, str]]
+    made: Mapping[bytes, str]
+    rates: Mapping[str, Mapping[str, int]]
+
+
+def import_litellm(
+    database: str | None = typer.Option(
+        None, envvar="LITELLM_DATABASE_URL", help="LiteLLM's DATABASE_URL; it is only read."
+    ),
+    answer: list[Path] = typer.Option(
+        [], help="In its place, files of what its /key/list?return_full_object=true and /team/list answer; repeatable."
+    ),
+    config: Path | None = typer.Option(None, help="Its config.yaml, for the access groups that models have there."),
+    dry_run: bool = typer.Option(False, "--dry-run", help="Show what would be made, and make nothing."),
+    as_json: bool = typer.Option(False, "--json", help="Print one JSON object."),
+) -> None:
+    """Take over LiteLLM's keys, with their limits and budgets: apps go on with the secrets that they have."""
+    if not database and not answer:
+        raise typer.BadParameter("name LiteLLM's --database, or files of its answers with --answer")
+    rows = parse_answers({str(one): read_text(one) for one in answer}) if answer else asyncio.run(_read(database or ""))
+    groups = access_groups(read_merged(config).root) if config is not None else {}
+    outcome = asyncio.run(_import(rows, groups, dry_run=dry_run))
+    if as_json:
+        print(json.dumps(_document(outcome, dry_run=dry_run)))
+    else:
+        _tell(outcome, dry_run=dry_run)
+
+
+async def _read(database: str) -> Rows:
+    try:
+        url, schema = parse_litellm_url(database)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--database") from error
+    found = await read_litellm(url, schema, TABLES)
+    return Rows({table: [parse_row(text) for text in texts] for table, texts in found.items()})
+
+
+async def _import(rows: Rows, groups: Mapping[str, Sequence[str]], *, dry_run: bool) -> Outcome:
+    async with open_state(is_looking=dry_run) as state:
+        document, _ = await state.active_rules()
+        at_us = now_us()
+        found = take_over(rows, Models(lambda name: _here(state, document, name), groups), now_us=at_us)
+        here = await state.keys.taken_over([one.digest for one in found.keys])
+        budgets = SqlBudgets(state.database)
+        budgets_here = frozenset((one.scope, one.name) for one in await budgets.budgets())
+        made: dict[bytes, str] = {}
+        for key in found.keys if not dry_run else ():
+            listed, is_made = await state.keys.take_over(key.new, key.digest, author=AUTHOR, limits=key.limits)
+            made |= {key.digest: listed.record.id} if is_made else {}
+        for one in found.budgets if not dry_run else ():
+            if (one.scope, one.name) not in budgets_here:
+                await budgets.set(Budget(one.scope, one.name, parse_usd(one.month_usd), AUTHOR, at_us, stops=True))
+        shared = state.deployment.shared_limits.teams
+        rates = {team: one for team, one in found.rates.items() if team not in shared}
+        return Outcome(found, here, budgets_here, made, rates)
+
+
+def _here(state: State, document: RulesDocument, name: str) -> Sequence[str]:
+    """The models that answer to a name of LiteLLM's, as `from-litellm` makes them: one, or several behind a rule."""
+    if name in state.deployment.catalogue.models(document):
+        return (name,)
+    for rule in document.rules:
+        names = rule.when.model if rule.when is not None else None
+        if names and name in names and isinstance(rule.choose.from_, list):
+            models = rule.choose.from_
+            return [one for one in models if one == names[0] or one.startswith(f"{names[0]}@")] or models
+    return ()
+
+
+def _state(outcome: Outcome, key: TakenKey, *, dry_run: bool) -> str:
+    if (before := outcome.here.get(key.digest)) is not None:
+        revoked = ", revoked here" if before.record.revoked_at_us is not None else ""
+        return f"is here: {before.record.id}{revoked}"
+    return "would be made" if dry_run else f"made: {outcome.made[key.digest]}"
+
+
+def _budget_state(outcome: Outcome, one: TakenBudget, *, dry_run: bool) -> str:
+    is_here = (one.scope, one.name) in outcome.budgets_here
+    return "is here, and stays as it is" if is_here else "would be set" if dry_run else "set"
+
+
+def _document(outcome: Outcome, *, dry_run: bool) -> dict[str, Any]:
+    return {
+        "keys": [
+            {
+                "name": key.new.name,
+                "team": key.new.team,
+                "project": key.new.project,
+                "tags": list(key.new.tags),
+                "allowed_models": None if key.new.allowed_models is None else list(key.new.allowed_models),
+                "limits": dict(key.limits),
+                "expires": _end(key),
+                "spent_at_litellm_usd": plain(key.spent_usd),
+                "state": _state(outcome, key, dry_run=dry_run),
+                "notes": list(key.notes),
+            }
+            for key in outcome.found.keys
+        ],
+        "budgets": [
+            {
+                "scope": one.scope,
+                "name": one.name,
+                "month_usd": plain(one.month_usd),
+                "spent_at_litellm_usd": plain(one.spent_usd),
+                "state": _budget_state(outcome, one, dry_run=dry_run),
+                "notes": list(one.notes),
+            }
+            for one in outcome.found.budgets
+        ],
+        "rates_of_teams": outcome.rates,
+        "left_out": outcome.found.left_out,
+        "notes": outcome.found.notes,
+    }
+
+
+def _tell(outcome: Outcome, *, dry_run: bool) -> None:
+    found = outcome.found
+    keys = Table(Column("key", no_wrap=True), "team", "project", "models", "limits", "spent there", "expires", "")
+    for key in found.keys:
+        models = "all" if key.new.allowed_models is None else ", ".join(key.new.allowed_models) or "none"
+        whose = (key.new.name, key.new.team or "", key.new.project or "", models, _limits(key.limits))
+        keys.add_row(*whose, f"${plain(key.spent_usd)}", _end(key) or "", _state(outcome, key, dry_run=dry_run))
+    show_table(keys)
+    if found.budgets:
+        budgets = Table(Column("budget of", no_wrap=True), "a month", "spent there", "")
+        for one in found.budgets:
+            amounts = (f"${plain(one.month_usd)}", f"${plain(one.spent_usd)}")
+            budgets.add_row(f"{one.scope} {one.name}", *amounts, _budget_state(outcome, one, dry_run=dry_run))
+        show_table(budgets)
+    for title, lines in (
+        ("Not made", found.left_out),
+        ("Of single keys", [f"{key.new.name}: {note}" for key in found.keys for note in key.notes]),
+        ("Of single budgets", [f"{one.scope} {one.name}: {note}" for one in found.budgets for note in one.notes]),
+        ("Besides", found.notes),
+    ):
+        if lines:
+            print(f"\n{title}:")
+            print("\n".join(f"  {line}" for line in lines))
+    if outcome.rates:
+        print("\nRates of teams stand in breakeven.yaml:")
+        print(yaml.safe_dump({"limits": {"teams": dict(outcome.rates)}}, sort_keys=False).rstrip())
+    would = "would be made" if dry_run else "were made"
+    made = len(found.keys) - len(outcome.here)
+    print(f"\n{made} keys {would}, {len(outcome.here)} were here before, {len(found.left_out)} are left out.")
+
+
+def _limits(limits: Mapping[str, Any]) -> str:
+    """As a line of a table."""
+    words = {"requests_per_minute": "requests/min", "tokens_per_minute": "tokens/min"}
+    words["max_parallel_requests"] = "at once"
+    budget = [f"${limits['budget_usd']} / {limits['budget_window']}"] if "budget_usd" in limits else []
+    return ", ".join([*budget, *(f"{limits[name]} {word}" for name, word in words.items() if name in limits)])
+
+
+def _end(key: TakenKey) -> str | None:
+    at_us = key.new.expires_at_us
+    return None if at_us is None else f"{moment_of(at_us):%Y-%m-%d %H:%M} UTC"

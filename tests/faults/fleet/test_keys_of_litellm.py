@@ -1,0 +1,139 @@
+"""LiteLLM's keys at a real fleet: each app's secret goes on working, unchanged, with its limits, at every worker."""
+
+import asyncio
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+from typer.testing import CliRunner
+
+from gateway.cli import build
+from gateway.errors import StateError
+from tests.faults.fleet.caller import chat_afresh, chat_with_every_worker
+from tests.faults.fleet.replica import PATIENCE_SECONDS, Replica, until
+from tests.litellm_database import LiteLLMDatabase
+from tests.postgres_server import empty_postgres
+from tests.redis_server import RedisServer
+from tests.scripted_provider.process import provider_process
+
+pytestmark = [pytest.mark.faults, pytest.mark.integration, pytest.mark.timeout(600)]
+WORKERS = 2
+
+
+class Move:
+    """From a LiteLLM to a gateway of ours that runs already."""
+
+    def __init__(self, replica: Replica, theirs: LiteLLMDatabase, patch: pytest.MonkeyPatch) -> None:
+        self.replica, self.theirs = replica, theirs
+        for name in ("BREAKEVEN_HOME", "BREAKEVEN_DATABASE_URL", "BREAKEVEN_REDIS_URL", "BREAKEVEN_PEPPER"):
+            patch.setenv(name, replica.environment[name])
+
+    def run(self, *words: str) -> Any:
+        result = CliRunner().invoke(build("keys"), ["keys", *words], catch_exceptions=False)
+        assert result.exit_code == 0, result.output
+        return json.loads(result.stdout) if "--json" in words else result.stdout
+
+    def take_over(self, *words: str) -> Any:
+        return self.run("import-litellm", "--database", self.theirs.url, "--json", *words)
+
+    def admin(self, path: str) -> Any:
+        headers = {"authorization": f"Bearer {self.replica.owner_key()}"}
+        answer = httpx.get(f"{self.replica.url}/admin/v1{path}", headers=headers, timeout=PATIENCE_SECONDS)
+        return answer.raise_for_status().json()
+
+    async def statuses(self, secret: str) -> list[int]:
+        return [got.status for got in await chat_with_every_worker([self.replica.url], secret)]
+
+
+@pytest.fixture(scope="module")
+def move(
+    postgres_directory: str, running_redis: RedisServer, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Move]:
+    running_redis.flush()
+    database, theirs = asyncio.run(empty_postgres(postgres_directory)), LiteLLMDatabase(postgres_directory)
+    asyncio.run(theirs.make())
+    home = tmp_path_factory.mktemp("move") / "home"
+    with provider_process() as provider, pytest.MonkeyPatch.context() as patch:
+        replica = Replica(home, provider=provider.url, database=database, redis=running_redis.url, workers=WORKERS)
+        try:
+            replica.start()
+            replica.wait_until_ready()
+            yield Move(replica, theirs, patch)
+        finally:
+            replica.terminate()
+            replica.wait()
+            asyncio.run(theirs.remove())
+
+
+def test_a_secret_made_at_litellm_answers_at_every_worker_until_it_is_revoked(move: Move) -> None:
+    secret = "sk-1234567890abcdefghijkl"
+    asyncio.run(
+        move.theirs.add("LiteLLM_TeamTable", team_id="t-1", team_alias="blue", max_budget=50.0, budget_duration="30d")
+    )
+    asyncio.run(move.theirs.add_key(secret, key_alias="shop", team_id="t-1", models=[], metadata={"tags": ["nightly"]}))
+    assert asyncio.run(move.statuses(secret)) == [401] * WORKERS
+    [tried] = move.take_over("--dry-run")["keys"]
+    assert tried["state"] == "would be made"
+    assert asyncio.run(move.statuses(secret)) == [401] * WORKERS, "it was only tried"
+    told = move.take_over()
+    [made] = told["keys"]
+    assert (made["name"], made["team"], made["tags"]) == ("shop", "blue", ["nightly"])
+    assert asyncio.run(move.statuses(secret)) == [200] * WORKERS, "at once"
+    [budget] = move.admin("/budgets")["budgets"]
+    assert (budget["scope"], budget["name"], float(budget["month_usd"]), budget["stops"]) == (
+        "team",
+        "blue",
+        50.0,
+        True,
+    )
+    again = move.take_over()
+    key_id = made["state"].removeprefix("made: ")
+    assert [one["state"] for one in again["keys"]] == [f"is here: {key_id}"]
+    assert [one["state"] for one in again["budgets"]] == ["is here, and stays as it is"]
+    listed = [one for one in move.run("list", "--json") if one["name"] == "shop"]
+    assert [(one["id"], one["secret"]) for one in listed] == [(key_id, "LiteLLM's")]
+
+    move.run("revoke", key_id)
+    until(lambda: asyncio.run(move.statuses(secret)) == [401] * WORKERS, "it is not refused at every worker")
+    assert [one["state"] for one in move.take_over()["keys"]] == [f"is here: {key_id}, revoked here"]
+    assert asyncio.run(move.statuses(secret)) == [401] * WORKERS
+
+
+def test_its_limits_are_in_force_over_all_workers(move: Move) -> None:
+    secret, poor, other = "sk-limited", "sk-without-money", "sk-of-another-model"
+    asyncio.run(move.theirs.add_key(secret, key_alias="limited", rpm_limit=3, models=["plain"]))
+    asyncio.run(move.theirs.add_key(poor, key_alias="poor", max_budget=2.5, spend=2.5))
+    asyncio.run(move.theirs.add_key(other, key_alias="other", models=["nothing-here"]))
+    move.take_over()
+    got = [one.status for one in asyncio.run(chat_afresh([move.replica.url], secret, 8))]
+    assert (got.count(200), got.count(429)) == (3, 5), "of both workers together"
+    [refused] = asyncio.run(chat_afresh([move.replica.url], poor, 1))
+    assert (refused.status, json.loads(refused.body)["error"]["type"]) == (429, "insufficient_quota")
+    [refused] = asyncio.run(chat_afresh([move.replica.url], other, 1, model="plain"))
+    assert refused.status in (403, 404), refused
+    assert asyncio.run(move.statuses("sk-nobodys")) == [401] * WORKERS
+
+
+def test_a_rotation_ends_the_secret_of_litellms(move: Move) -> None:
+    secret = "sk-to-be-rotated"
+    asyncio.run(move.theirs.add_key(secret, key_alias="rotated"))
+    move.take_over()
+    new = move.run("rotate", "rotated", "--overlap", "1h", "--json")["key"]
+    assert asyncio.run(move.statuses(new)) == [200] * WORKERS
+    assert asyncio.run(move.statuses(secret)) == [200] * WORKERS
+    move.run("end-overlap", "rotated")
+    until(lambda: asyncio.run(move.statuses(secret)) == [401] * WORKERS, "the old secret still works")
+    assert asyncio.run(move.statuses(new)) == [200] * WORKERS
+    move.take_over()
+    assert asyncio.run(move.statuses(secret)) == [401] * WORKERS
+
+
+def test_what_is_left_is_said_in_words(move: Move) -> None:
+    asyncio.run(move.theirs.add_key("sk-blocked", key_alias="stopped", blocked=True))
+    said = move.run("import-litellm", "--database", move.theirs.url, "--dry-run")
+    assert "stopped: it is blocked there" in said
+    assert "keys would be made" in said
+    with pytest.raises(StateError, match=r"no table LiteLLM_VerificationToken in its schema 'public'"):
+        move.run("import-litellm", "--database", move.theirs.url.replace("schema=litellm", "schema=public"))
