@@ -9,7 +9,7 @@ from local_engine.attention.triton_paged_decode import paged_decode
 from local_engine.attention.triton_paged_extend import paged_extend
 from local_engine.attention.triton_tiles import PROGRAMS_PER_SM
 from local_engine.kernels.fp8 import quantise_rows
-from local_engine.kernels.gemv import gemv
+from local_engine.kernels.gemv import FP8_WARPS, WARPS, gemv
 from local_engine.kernels.int4 import Int4Weight, dequantise, int4_matmul
 from local_engine.kernels.rms_norm import add_rms_norm, rms_norm
 from local_engine.kernels.rope_store import HeadNorms, rope_store
@@ -103,21 +103,23 @@ def test_one_row() -> None:
     check(kernels, 6)
     for kernel in kernels:
         assert "LDG.E.128" in kernel.sass or "LDGSTS.E" in kernel.sass, kernel.name
-        assert at_once(kernel, 4) >= HIDDEN // 4, kernel
+        assert at_once(kernel, WARPS) >= HIDDEN // 4, kernel
 
 
 def test_one_row_of_e4m3() -> None:
-    """Half the bytes; conversions are the hardware's, two values at a time."""
+    """Half the bytes; conversions are the hardware's, two values at a time; all programs at once."""
     x, wide = torch.zeros(1, HIDDEN, dtype=BF16), torch.zeros(1, 14_336, dtype=BF16)
     gate_up, down = torch.zeros(2 * 14_336, HIDDEN, dtype=FP8), torch.zeros(HIDDEN, 14_336, dtype=FP8)
     scales = torch.zeros(2 * 14_336, 1)
     with compiling() as kernels:
         gemv(x, gate_up, scales=scales, norm=x[0], eps=1e-5, gates=True)
         gemv(wide, down, scales=scales, residual=x)
-    check(kernels, 2, "F2FP.F16.E4M3.UNPACK_B")
+        gemv(wide, down, scales=scales, residual=x, overlaps=True)
+    check(kernels, 3, "F2FP.F16.E4M3.UNPACK_B")
     for kernel in kernels:
         assert "LDG.E.128" in kernel.sass or "LDGSTS.E" in kernel.sass, kernel.name
-        assert at_once(kernel, 4) >= HIDDEN // 4, kernel
+        assert kernel.stack_bytes == 0, kernel
+        assert at_once(kernel, FP8_WARPS) >= HIDDEN // 4, kernel
 
 
 def test_a_kernel_that_begins_early_touches_nothing_before_the_last_one_has_ended() -> None:
