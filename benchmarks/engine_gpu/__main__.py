@@ -210,13 +210,13 @@ def measure_everything(run: Run, shapes: list[ModelConfig], sizes: Sizes, device
     import torch
 
     from benchmarks.engine_gpu import checks, parts
-    from benchmarks.engine_gpu.device import measure_rates
+    from benchmarks.engine_gpu.device import give_memory_back, measure_rates
 
     device = torch.device(device_name)
     if device.type == "cuda":
         for name, check in checks.CHECKS.items():
             run.attempt((checks.PART, name), 15, partial(checks.measure, check, device))
-        parts.give_memory_back()
+        give_memory_back()
     else:
         run.results["left_out"] = {checks.PART: "the interpreted tests hold them"}
     measure = partial(measure_rates, device, copy_bytes=sizes.copy_bytes, product_side=sizes.product_side)
@@ -227,7 +227,7 @@ def measure_everything(run: Run, shapes: list[ModelConfig], sizes: Sizes, device
     run.results["bf16_flops_per_second"] = rates.bf16_flops_per_second
     for shape, some in in_order(shapes, sizes):
         parts.measure_model(run, shape, rates, device, some)
-        parts.give_memory_back()
+        give_memory_back()
 
 
 if __name__ == "__main__":

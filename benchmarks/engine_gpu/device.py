@@ -1,5 +1,6 @@
-"""The device's own limits, and timing: by a GPU's events, or by the clock where a CPU stands in for it."""
+"""The device's own limits, its memory, and timing: by a GPU's events, or by the clock where a CPU stands in for it."""
 
+import gc
 import statistics
 import time
 from collections.abc import Callable
@@ -28,6 +29,12 @@ def median_seconds(run: Callable[[], object], device: torch.device, *, repeats: 
     for _ in range(min(3, repeats)):
         run()
     return statistics.median(elapsed_seconds(run, device) for _ in range(repeats))
+
+
+def give_memory_back() -> None:
+    """Free what nothing holds any more: captured graphs, models and transformers' sessions are cycles."""
+    gc.collect()
+    torch.cuda.empty_cache()
 
 
 def measure_rates(device: torch.device, *, copy_bytes: int, product_side: int) -> DeviceRates:

@@ -1,6 +1,5 @@
 """What is measured of one model, part by part; each part returns its figures as they go into the report."""
 
-import gc
 import random
 import time
 from collections.abc import Callable
@@ -12,7 +11,7 @@ import torch
 
 from benchmarks.engine_gpu import checks, engine, rivals
 from benchmarks.engine_gpu.ceilings import DeviceRates, decode_tokens_per_second, prefill_tokens_per_second
-from benchmarks.engine_gpu.device import median_seconds
+from benchmarks.engine_gpu.device import give_memory_back, median_seconds
 from benchmarks.engine_gpu.report import share
 from benchmarks.engine_gpu.shapes import COMPARED, Sizes
 from local_engine.config import ModelConfig, WeightFormat
@@ -154,12 +153,6 @@ def is_measured(run: Attempts, shape: ModelConfig, sizes: Sizes) -> bool:
 def has_failed(run: Attempts, path: tuple[str, ...]) -> bool:
     """Whether a part was tried and has no figures."""
     return run.is_settled(path) and run.measured(path) is None
-
-
-def give_memory_back() -> None:
-    """Free what nothing holds any more: captured graphs and models are cycles."""
-    gc.collect()
-    torch.cuda.empty_cache()
 
 
 def prompts(shape: ModelConfig, count: int, tokens: int) -> list[list[int]]:

@@ -11,6 +11,7 @@ from typing import Any, Final
 import torch
 import transformers
 
+from benchmarks.engine_gpu.device import give_memory_back
 from benchmarks.engine_gpu.shapes import transformers_settings
 from local_engine.config import ModelConfig
 
@@ -117,6 +118,8 @@ def best_effort(
         finally:
             # A session that fails at its start leaves the model with attention that only such sessions can use.
             model.set_attn_implementation(attention)
+            # Nor does it give its cache back, and the next one would count on what is free.
+            give_memory_back()
         if is_generating():
             break
     if not rates:

@@ -4,6 +4,7 @@ from contextlib import nullcontext
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
+from weakref import ReferenceType, ref
 
 import pytest
 import torch
@@ -14,6 +15,7 @@ from benchmarks.engine_gpu.ceilings import DeviceRates
 from benchmarks.engine_gpu.run import Run
 from benchmarks.engine_gpu.shapes import LLAMA_8B, QWEN3_600M, SMOKE
 from local_engine.config import ModelConfig
+from local_engine.cuda_graph import uncollected
 from local_engine.errors import DeviceLost
 from local_engine.kernels.gpu_runner import FUSED, OVERLAPPING, SEPARATE, WAYS, OneRow
 from tests.engine.kernels.builders import relative_error
@@ -96,6 +98,35 @@ def test_a_rival_that_refuses_is_left_as_it_was() -> None:
     with pytest.raises(RuntimeError, match=r"did not run: .*'defaults': 'ValueError: no room'"):
         rivals.best_effort(model, [[1, 2]], 2, lambda: 60.0, {})
     assert model.config._attn_implementation == "sdpa"
+
+
+class Session:
+    """It holds itself, as transformers' do."""
+
+    def __init__(self) -> None:
+        self.itself = self
+
+
+class Hoarding(Refusing):
+    """One that fails after its session has taken memory, and before there is one to end."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sessions: list[ReferenceType[Session]] = []
+
+    def continuous_batching_context_manager(self, **_: object) -> None:
+        assert not any(session() for session in self.sessions), "the one before holds its cache"
+        session = Session()
+        self.sessions.append(ref(session))
+        raise RuntimeError("no room")
+
+
+def test_a_rivals_second_configuration_finds_the_firsts_memory_free() -> None:
+    """It failed by the memory that the first one's caches still took, where that had failed at its start."""
+    model = Hoarding()
+    with uncollected(), pytest.raises(RuntimeError, match=r"did not run: .*'defaults': 'RuntimeError: no room'"):
+        rivals.best_effort(model, [[1, 2]], 2, lambda: 60.0, {})
+    assert len(model.sessions) == 2
 
 
 def test_what_comes_after_a_rival_that_broke_off_is_measured_by_another_process() -> None:
