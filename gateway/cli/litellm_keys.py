@@ -19,7 +19,7 @@ from gateway.clock import now_us
 from gateway.config.settings import read_text
 from gateway.from_litellm.allowed import Models
 from gateway.from_litellm.config_file import access_groups
-from gateway.from_litellm.fields import TABLES
+from gateway.from_litellm.fields import DATABASE_VARIABLE, TABLES
 from gateway.from_litellm.rows import Rows, parse_answers, parse_row
 from gateway.from_litellm.take_over import TakenBudget, TakenKey, TakeOver, take_over
 from gateway.from_litellm.windows import plain
@@ -44,7 +44,7 @@ class Outcome:
 
 def import_litellm(
     database: str | None = typer.Option(
-        None, envvar="LITELLM_DATABASE_URL", help="LiteLLM's DATABASE_URL; it is only read."
+        None, envvar=DATABASE_VARIABLE, help="LiteLLM's DATABASE_URL; it is only read."
     ),
     answer: list[Path] = typer.Option(
         [], help="In its place, files of what its /key/list?return_full_object=true and /team/list answer; repeatable."

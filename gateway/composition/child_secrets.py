@@ -11,12 +11,13 @@ from typing import Final
 
 from gateway.composition.deployment import ENVIRONMENT_ADDRESSES, WEBHOOK_VARIABLE
 from gateway.config.settings import Settings
+from gateway.from_litellm.fields import DATABASE_VARIABLE
 
 _SECRET: Final = re.compile(
     r"(^|_)(KEYS?|APIKEY|SECRETS?|TOKENS?|PASSWORD|PASSWD|CREDENTIALS?|PEPPER)(_|$)", re.IGNORECASE
 )
 """A word of a name as secrets are called everywhere: OPENAI_API_KEY_2, AWS_SESSION_TOKEN, BREAKEVEN_PEPPER."""
-_OTHERS: Final = {"OTEL_EXPORTER_OTLP_HEADERS", "PGPASSWORD", WEBHOOK_VARIABLE} | {
+_OTHERS: Final = {"OTEL_EXPORTER_OTLP_HEADERS", "PGPASSWORD", WEBHOOK_VARIABLE, DATABASE_VARIABLE} | {
     name for _, name, _ in ENVIRONMENT_ADDRESSES
 }
 _DRIVERS: Final = "PG"

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Final
 
+DATABASE_VARIABLE: Final = "LITELLM_DATABASE_URL"
+"""Where the address of LiteLLM's database is looked for, which has a password in it."""
 KEYS: Final = "LiteLLM_VerificationToken"
 TEAMS: Final = "LiteLLM_TeamTable"
 BUDGETS: Final = "LiteLLM_BudgetTable"
