@@ -64,25 +64,25 @@ class LiteLLMDatabase:
         self.url = f"postgresql://postgres@/postgres?host={directory}&schema={SCHEMA}&connection_limit=5"
 
     async def make(self) -> None:
-        await self._execute(TABLES)
+        await self.execute(TABLES)
 
     async def remove(self) -> None:
-        await self._execute(f"DROP SCHEMA IF EXISTS {SCHEMA} CASCADE")
+        await self.execute(f"DROP SCHEMA IF EXISTS {SCHEMA} CASCADE")
 
     async def add(self, table: str, **columns: Any) -> None:
         names = ", ".join(f'"{name}"' for name in columns)
         places = ", ".join(f"${number}" for number in range(1, len(columns) + 1))
         values = [json.dumps(one) if isinstance(one, dict) else one for one in columns.values()]
-        await self._execute(f'INSERT INTO {SCHEMA}."{table}" ({names}) VALUES ({places})', *values)
+        await self.execute(f'INSERT INTO {SCHEMA}."{table}" ({names}) VALUES ({places})', *values)
 
     async def add_key(self, secret: str, **columns: Any) -> None:
         await self.add("LiteLLM_VerificationToken", token=hash_token(secret), **columns)
 
     async def change_key(self, secret: str, column: str, value: float | bool | datetime) -> None:
         query = f'UPDATE {SCHEMA}."LiteLLM_VerificationToken" SET "{column}" = $1 WHERE token = $2'
-        await self._execute(query, value, hash_token(secret))
+        await self.execute(query, value, hash_token(secret))
 
-    async def _execute(self, query: str, *values: Any) -> None:
+    async def execute(self, query: str, *values: Any) -> None:
         connection = await asyncpg.connect(host=self._directory, user="postgres", database="postgres")
         try:
             await connection.execute(query, *values)

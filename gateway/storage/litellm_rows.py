@@ -33,12 +33,14 @@ def parse_litellm_url(given: str) -> tuple[str, str]:
 
 
 async def read_litellm(url: str, schema: str, names: Sequence[str]) -> Mapping[str, Sequence[str]]:
-    """Table -> its rows; older versions lack some tables. Raises StateError where the first one is not there."""
+    """Table -> its rows; older versions lack some tables. Raises StateError where the first one is not there, or one
+    may not be read."""
     database = open_database(url, READING)
     try:
         async with database.connect() as connection:
             moment = await connection.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
-            found = {name: await _rows(moment, schema, name) for name in names if await _is_there(moment, schema, name)}
+            readable = await _readable(moment, schema, names)
+            found = {name: await _rows(moment, schema, name) for name in names if name in readable}
     finally:
         await database.dispose()
     if names[0] not in found:
@@ -46,9 +48,20 @@ async def read_litellm(url: str, schema: str, names: Sequence[str]) -> Mapping[s
     return found
 
 
-async def _is_there(connection: AsyncConnection, schema: str, name: str) -> bool:
-    query = text("SELECT 1 FROM pg_catalog.pg_tables WHERE schemaname = :schema AND tablename = :name")
-    return (await connection.execute(query, {"schema": schema, "name": name})).first() is not None
+async def _readable(connection: AsyncConnection, schema: str, names: Sequence[str]) -> frozenset[str]:
+    """Those that are there. Raises StateError where one of them may not be read: what it limits would be lost."""
+    query = text(
+        "SELECT tablename, has_schema_privilege(schemaname, 'USAGE')"
+        " AND has_table_privilege(format('%I.%I', schemaname, tablename), 'SELECT')"
+        " FROM pg_catalog.pg_tables WHERE schemaname = :schema"
+    )
+    there = {name: may_read for name, may_read in await connection.execute(query, {"schema": schema}) if name in names}
+    if closed := [name for name, may_read in there.items() if not may_read]:
+        raise StateError(
+            f"the user of that address may not read {', '.join(sorted(closed))} in the schema {schema!r} of LiteLLM's "
+            "database: let their owner `GRANT USAGE ON SCHEMA` and `GRANT SELECT ON ALL TABLES IN SCHEMA` to that user"
+        )
+    return frozenset(there)
 
 
 async def _rows(connection: AsyncConnection, schema: str, name: str) -> Sequence[str]:
