@@ -48,7 +48,7 @@ def parse_answers(texts: Mapping[str, str]) -> Rows:
             answer: Any = json.loads(text, parse_float=Decimal)
         except ValueError as error:
             raise ConfigurationError("is no JSON", file=file) from error
-        listed = answer.get("keys") or answer.get("teams") if isinstance(answer, dict) else answer
+        listed = answer.get("keys", answer.get("teams")) if isinstance(answer, dict) else answer
         for one in cast("list[Any]", listed) if isinstance(listed, list) else [None]:
             if isinstance(one, dict) and "token" in one:
                 keys[str(one["token"])] = cast("Row", one)

@@ -247,6 +247,10 @@ def test_answers_of_the_api_are_read_as_rows_are() -> None:
     assert any("--database reads them" in note for note in made.notes)
 
 
+def test_an_empty_page_of_answers_says_nothing() -> None:
+    assert parse_answers({"k.json": '{"keys": [], "total_count": 0}', "t.json": "[]"}).of(KEYS) == []
+
+
 @pytest.mark.parametrize("text", ["{", "{}", '{"keys": ["hash"]}', "3", '{"error": {}}'])
 def test_what_is_no_answer_is_refused_by_its_file(text: str) -> None:
     with pytest.raises(ConfigurationError, match=r"k\.json"):
