@@ -21,14 +21,9 @@ def written_month(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return month.home.root
 
 
-@pytest.fixture(scope="module")
-def month_home(written_month: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One that a module's tests may change."""
-    return Path(shutil.copytree(written_month, tmp_path_factory.mktemp("home") / "demo"))
-
-
 @pytest.fixture
-def month(month_home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The home that commands find."""
-    monkeypatch.setenv("BREAKEVEN_HOME", str(month_home))
-    return month_home
+def month(written_month: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The home that commands find: each test's own, which it may change."""
+    home = Path(shutil.copytree(written_month, tmp_path_factory.mktemp("home") / "demo"))
+    monkeypatch.setenv("BREAKEVEN_HOME", str(home))
+    return home
