@@ -1,9 +1,10 @@
 """The finance commands over a made-up month: files, forecasts, what-ifs and reconciliation, as a user types them."""
 
+import asyncio
 import csv
 import io
 import json
-from datetime import date
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
 
@@ -11,7 +12,9 @@ import pytest
 from typer.testing import CliRunner
 
 from gateway.cli import build
+from gateway.cli.demo_month import write_demo_month
 from gateway.cli.reconcile import Booked, cells, our_cell, said_of
+from gateway.config.home import Home
 from gateway.errors import ConfigurationError, InvalidRequest, StateError
 from gateway.reports.reconcile_views import ReconciledRow
 
@@ -115,8 +118,23 @@ def test_a_wrong_word_is_refused_before_anything_is_read() -> None:
         run("export", "focus", "--from", "2026-11-02", "--to", "2026-11-01")
 
 
+@pytest.fixture(scope="module")
+def written_lately(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A month that ends now, from which commands foresee. For nobody to change."""
+    home = Home(tmp_path_factory.mktemp("lately"))
+    month = asyncio.run(write_demo_month(home, now=datetime.now(UTC), requests=120))
+    assert month is not None
+    return month.home.root
+
+
+@pytest.fixture
+def lately(month: Path, written_lately: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BREAKEVEN_HOME", str(written_lately))
+
+
+@pytest.mark.usefixtures("lately")
 def test_a_forecast_of_nobody_is_said_to_be_of_nobody() -> None:
-    asked = ["forecast", "--history", "900", "--team"]
+    asked = ["forecast", "--team"]
     result = CliRunner().invoke(build("forecast"), [*asked, "serch"], catch_exceptions=False)
     assert result.stderr == "Nothing in this time has team=serch; there is: legal, research, search, support.\n"
     assert not CliRunner().invoke(build("forecast"), [*asked, "search"], catch_exceptions=False).stderr
@@ -126,10 +144,11 @@ def test_prices_are_applied_again_from_a_day_on() -> None:
     assert "0 corrections booked" in run("prices", "reprice", "--from", "2026-10-20", "--to", "2026-11-20")
 
 
+@pytest.mark.usefixtures("lately")
 def test_a_forecast_says_how_the_budget_fares() -> None:
-    view = json.loads(run("forecast", "--days", "3", "--history", "900", "--budget-usd", "5", "--json"))
+    view = json.loads(run("forecast", "--days", "3", "--budget-usd", "5", "--json"))
     assert [len(view["days"]), view["budget"]["budget_usd"]] == [3, "5.000000000000"]
-    assert "Budget $5.00" in run("forecast", "--history", "900", "--budget-usd", "5")
+    assert "Budget $5.00" in run("forecast", "--budget-usd", "5")
 
 
 def test_a_status_that_is_none_is_told_which_there_are() -> None:
