@@ -164,8 +164,7 @@ EntryOrder = Literal["newest", "cost", "total_time", "first_token"]
 
 
 class EntryWanted(Protocol):
-    """A filter: all that is not None must hold. `before` is the request id of the last row of the page before, of the
-    newest alone."""
+    """A filter: all that is not None must hold. `before` is the request id of the last row of the page before."""
 
     @property
     def since(self) -> datetime | None: ...

@@ -28,18 +28,14 @@ async def build_list(view: View) -> None:
     wanted = view.query("order") or "newest"
     order = wanted if wanted in ORDERS else "newest"
     html(_form(view, given, order, await load_suggestions(view)))
-    before = view.query("before") if order == "newest" else None
+    before = view.query("before")
     found = await view.gateway.get(
         "/admin/v1/entries", **view.period.bounds(), **given, order=order, before=before, limit=PAGE
     )
+    first = view.link("/requests", **given, order=_named(order))
     if not found["entries"] and before is not None:
-        html(
-            markup.message(
-                "No older requests",
-                f"None older than the request {before!r} has all of these properties, or there is no such request.",
-            )
-        )
-        html(f'<div class="be-actions"><a href="{escape(view.link("/requests", **given))}">Newest requests</a></div>')
+        said = f"None after the request {before!r} has all of these properties, or there is no such request."
+        html(markup.message("No further requests", said) + ways_on(order, first=first, further=None))
         return
     if not found["entries"]:
         html(
@@ -58,11 +54,29 @@ async def build_list(view: View) -> None:
         if said:
             html(f'<p class="be-sum">{escape(markup.unbroken(said))}</p>')
         html(requests_table(found["entries"], order=order))
-        if found["next_before"]:
-            address = view.link("/requests", **given, before=found["next_before"])
-            html(f'<div class="be-actions"><a href="{escape(address)}">Older requests</a></div>')
-        elif order != "newest" and len(found["entries"]) == PAGE:
-            html(f'<p class="be-note be-hint">The first {PAGE}. A shorter time or another filter shows others.</p>')
+        next_before = found["next_before"]
+        html(
+            ways_on(
+                order,
+                first=first if before else None,
+                further=next_before and view.link("/requests", **given, order=_named(order), before=next_before),
+            )
+        )
+
+
+def _named(order: str) -> str | None:
+    """In an address; None is the newest."""
+    return None if order == "newest" else order
+
+
+def ways_on(order: str, *, first: str | None, further: str | None) -> str:
+    """Links below a page of the list: to its beginning and to the page after it."""
+    links = [
+        (first, f"{ORDERS[order].capitalize()} requests"),
+        (further, "Older requests" if order == "newest" else f"The next {PAGE}"),
+    ]
+    shown = "".join(f'<a href="{escape(href)}">{label}</a>' for href, label in links if href)
+    return f'<div class="be-actions">{shown}</div>' if shown else ""
 
 
 async def _in_all(view: View, given: dict[str, str | None]) -> str:

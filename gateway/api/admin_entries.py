@@ -24,8 +24,7 @@ def build_entries_router(entries: EntryStore) -> APIRouter:
     ) -> EntryPage:
         """Requests that meet the filter, newest first, or the dearest or slowest of them."""
         found = await find_summaries(entries, narrowed(wanted, only_team))
-        has_more = len(found) == wanted.limit and wanted.order == "newest"
-        return EntryPage(entries=found, next_before=found[-1].request_id if has_more else None)
+        return EntryPage(entries=found, next_before=found[-1].request_id if len(found) == wanted.limit else None)
 
     @router.get("/{request_id}", openapi_extra=needs("entries.read", or_lead=True))
     async def get(request_id: str, only_team: OnlyTeam) -> EntryDetail:  # pyright: ignore[reportUnusedFunction]

@@ -1,9 +1,8 @@
 """Single requests of the ledger as the admin API and `breakeven logs` show them. Pure; knows no store."""
 
 from collections.abc import Sequence
-from typing import Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field
 
 from gateway.ledger.entry import Entry, Status
 from gateway.moments import Moment
@@ -32,12 +31,6 @@ class EntryFilter(BaseModel):
     )
     before: str | None = Field(default=None, max_length=64, description="Request id of the last row of the page before")
     limit: int = Field(default=50, ge=1, le=500)
-
-    @model_validator(mode="after")
-    def _only_the_newest_have_pages(self) -> Self:
-        if self.before is not None and self.order != "newest":
-            raise ValueError(f"there are pages of the newest only; by {self.order} ask for a larger limit")
-        return self
 
 
 class EntrySummary(BaseModel):

@@ -1,12 +1,12 @@
 """Single requests, found by filters, the newest, dearest or slowest first; see gateway.stores.EntryStore."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Select, and_, case, exists, func, or_, select, tuple_
+from sqlalchemy import BigInteger, ColumnElement, Select, and_, case, exists, func, literal, or_, select, true, tuple_
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from gateway.instants import microseconds
+from gateway.instants import HOUR_US, microseconds
 from gateway.ledger.entry import Entry
 from gateway.storage.rows.selected_entries import entry_select, read_entries
 from gateway.storage.sql.ledger import SqlLedger
@@ -26,6 +26,18 @@ RANKED_BY: Mapping[EntryOrder, tuple[ColumnElement[Any], str]] = {
     "first_token": (entries.c.time_to_first_token_us, "largest_first_token_us"),
 }
 """The figure of a request, and what says of an hour how large it may be."""
+MOST_HOURS = 100
+HOURS_A_LOOK = 5
+"""A request that an index leads to is as dear as so many that are read one after the other: a page far down looks into
+MOST_HOURS, or the share of all hours that this makes, and then reads the whole period."""
+
+
+class Place(NamedTuple):
+    """Where a request stands in an order: by its figure, 0 where it has none or the order none, then by its time."""
+
+    figure: int
+    accepted_at_us: int
+    number: bytes
 
 
 class SqlEntries:
@@ -44,17 +56,17 @@ class SqlEntries:
             query = entry_select().where(*conditions)
             since_us = 0 if wanted.since is None else microseconds(wanted.since)
             until_us = ALWAYS_US if wanted.until is None else microseconds(wanted.until)
-            if wanted.before is not None:
-                number, accepted = await _place_of(connection, wanted.before)
-                if accepted is None:
-                    return []
-                query = query.where(tuple_(entries.c.accepted_at_us, entries.c.request_id) < tuple_(accepted, number))
-                until_us = min(until_us, accepted + 1)
+            place = None
+            if (
+                wanted.before is not None
+                and (place := await _place_of(connection, wanted.before, wanted.order)) is None
+            ):
+                return []
             if wanted.batch_id is not None:
-                return await _of_batch(connection, query.where(*_within(since_us, until_us)), wanted)
+                return await _of_batch(connection, query.where(*_within(since_us, until_us)), wanted, place)
             if wanted.order != "newest":
-                return await _largest(connection, query, conditions, (since_us, until_us), wanted)
-            return await _newest(connection, query, conditions, (since_us, until_us), wanted.limit)
+                return await _largest(connection, query, conditions, (since_us, until_us), wanted, place)
+            return await _newest(connection, query, conditions, (since_us, until_us), wanted.limit, place)
 
     async def corrections(self, request_ids: Sequence[str]) -> Mapping[str, Sequence[Correction]]:
         found: dict[str, list[Correction]] = {}
@@ -85,24 +97,45 @@ class SqlEntries:
         return BatchCost(*(int(one) for one in found))
 
 
-async def _of_batch(connection: AsyncConnection, query: Select[Any], wanted: EntryWanted) -> list[Entry]:
+async def _of_batch(
+    connection: AsyncConnection, query: Select[Any], wanted: EntryWanted, after: Place | None
+) -> list[Entry]:
     """An index leads to them, and they are no more than the lines of a file, and what of them was asked again."""
-    order = NEWEST
-    if wanted.order != "newest":
-        figure, _ = RANKED_BY[wanted.order]
-        order = (case((figure > 0, figure), else_=0).desc(), *NEWEST)
+    figure = _figure(wanted.order)
     mine = query.where(entries.c.batch_id == wanted.batch_id)
-    return await read_entries(connection, mine.order_by(*order).limit(wanted.limit))
+    if after is not None:
+        mine = mine.where(_is_after(after, figure))
+    return await read_entries(connection, mine.order_by(figure.desc(), *NEWEST).limit(wanted.limit))
 
 
-async def _place_of(connection: AsyncConnection, request_id: str) -> tuple[bytes, int | None]:
-    """Its number, and when it was accepted; None where there is no such request."""
+def _figure(order: EntryOrder) -> ColumnElement[int]:
+    """What an order ranks by, the largest first: nothing of the newest, and no less than 0."""
+    if order == "newest":
+        return literal(0, BigInteger)
+    figure, _ = RANKED_BY[order]
+    return case((figure > 0, figure), else_=0)
+
+
+def _is_after(place: Place, figure: ColumnElement[int]) -> ColumnElement[bool]:
+    """Of the requests that stand behind a place."""
+    return or_(
+        figure < literal(place.figure, BigInteger), and_(figure == literal(place.figure, BigInteger), _is_older(place))
+    )
+
+
+def _is_older(place: Place) -> ColumnElement[bool]:
+    return tuple_(entries.c.accepted_at_us, entries.c.request_id) < tuple_(place.accepted_at_us, place.number)
+
+
+async def _place_of(connection: AsyncConnection, request_id: str, order: EntryOrder) -> Place | None:
+    """None where there is no such request."""
     try:
         number = bytes.fromhex(request_id)
     except ValueError:
-        return b"", None
-    known = select(entries.c.accepted_at_us).where(entries.c.request_id == number)
-    return number, (await connection.execute(known)).scalar()
+        return None
+    known = select(_figure(order), entries.c.accepted_at_us).where(entries.c.request_id == number)
+    row = (await connection.execute(known)).one_or_none()
+    return None if row is None else Place(int(row[0]), row[1], number)
 
 
 async def _newest(
@@ -111,9 +144,12 @@ async def _newest(
     conditions: list[ColumnElement[Any]],
     period: tuple[int, int],
     limit: int,
+    after: Place | None,
 ) -> list[Entry]:
     """From one hour that has such requests to the next: else a filter that few meet reads all requests."""
     query = query.order_by(*NEWEST)
+    if after is not None:
+        query, period = query.where(_is_older(after)), (period[0], min(period[1], after.accepted_at_us + 1))
     if not conditions:
         return await read_entries(connection, query.where(*_within(*period)).limit(limit))
     found: list[Entry] = []
@@ -133,42 +169,69 @@ async def _largest(
     conditions: list[ColumnElement[Any]],
     period: tuple[int, int],
     wanted: EntryWanted,
+    after: Place | None,
 ) -> list[Entry]:
-    """From the hour that may hold the largest figure to the next, until no hour can hold one that is missing; then the
-    newest of those that have none."""
-    figure, largest = RANKED_BY[wanted.order]
-    best: list[tuple[int, int, bytes]] = []
-    if (kept := await _kept(connection, period)) is None:
-        return []
-    ordered = (
-        select(figure, entries.c.accepted_at_us, entries.c.request_id)
-        .where(figure > 0)
-        .order_by(figure.desc(), *NEWEST)
-        .limit(wanted.limit)
-    )
-    async for hours in ranked_hours(connection, conditions, largest, kept):
-        if len(best) == wanted.limit and hours[0].most < best[-1][0]:
-            break
-        of_them = ordered.where(or_(*[_of_hour(one, period) for one in hours]))
-        rows = await connection.execute(of_them)
-        best = sorted([*best, *((int(value), at_us, bytes(number)) for value, at_us, number in rows)], reverse=True)
-        best = best[: wanted.limit]
-    found = await _of_places(connection, [(at_us, number) for _, at_us, number in best])
+    """Those with the largest figures; then the newest of those that have none."""
+    figure, _ = RANKED_BY[wanted.order]
+    found: list[Entry] = []
+    if after is None or after.figure:
+        best = await _with_figure(connection, conditions, period, wanted, after)
+        found, after = await _of_places(connection, best), None
     if len(found) < wanted.limit:
         without = query.where(func.coalesce(figure, 0) <= 0)
-        found += await _newest(connection, without, conditions, period, wanted.limit - len(found))
+        found += await _newest(connection, without, conditions, period, wanted.limit - len(found), after)
     return found
 
 
-async def _of_places(connection: AsyncConnection, places: Sequence[tuple[int, bytes]]) -> list[Entry]:
+async def _with_figure(
+    connection: AsyncConnection,
+    conditions: list[ColumnElement[Any]],
+    period: tuple[int, int],
+    wanted: EntryWanted,
+    after: Place | None,
+) -> list[Place]:
+    """From the hour that may hold the largest figure to the next, until no hour can hold one that is missing."""
+    figure, largest = RANKED_BY[wanted.order]
+    if (kept := await _kept(connection, period)) is None:
+        return []
+
+    def query(least: int) -> Select[Any, Any, Any]:
+        """In one comparison, which the rest follows seldom: a figure is a question about its corrections each time."""
+        found = select(figure, entries.c.accepted_at_us, entries.c.request_id)
+        found = found.order_by(figure.desc(), *NEWEST).limit(wanted.limit)
+        if after is None:
+            return found.where(figure >= least)
+        return found.where(figure.between(least, after.figure), or_(_is_older(after), figure < after.figure))
+
+    best, looked_into = list[Place](), 0
+    worth = max(MOST_HOURS, (kept[1] - kept[0]) // HOUR_US // HOURS_A_LOOK)
+    async for hours in ranked_hours(connection, conditions, largest, kept):
+        least = best[-1].figure if len(best) == wanted.limit else 1
+        if hours[0].most < least:
+            break
+        if looked_into >= worth:
+            mine = entries.c.dimension_id.in_(select(dimensions.c.id).where(*conditions)) if conditions else true()
+            return await _places(connection, query(least).where(mine, *_within(*kept)))
+        looked_into += len(hours)
+        of_them = query(least).where(or_(*[_of_hour(one, period) for one in hours]))
+        best = sorted([*best, *await _places(connection, of_them)], reverse=True)[: wanted.limit]
+    return best
+
+
+async def _places(connection: AsyncConnection, query: Select[Any, Any, Any]) -> list[Place]:
+    rows = await connection.execute(query)
+    return [Place(int(figure), at_us, bytes(number)) for figure, at_us, number in rows]
+
+
+async def _of_places(connection: AsyncConnection, places: Sequence[Place]) -> list[Entry]:
     """In their order."""
     if not places:
         return []
-    times = [at_us for at_us, _ in places]
+    times = [one.accepted_at_us for one in places]
     near = entries.c.accepted_at_us.between(min(times), max(times))
-    wanted = entry_select().where(entries.c.request_id.in_([number for _, number in places]), near)
+    wanted = entry_select().where(entries.c.request_id.in_([one.number for one in places]), near)
     found = {one.intent.request_id: one for one in await read_entries(connection, wanted)}
-    return [found[number.hex()] for _, number in places]
+    return [found[one.number.hex()] for one in places]
 
 
 async def _kept(connection: AsyncConnection, period: tuple[int, int]) -> tuple[int, int] | None:

@@ -1,6 +1,7 @@
 """Single requests are found by what they are, in any order, and those of a batch by its name, on both databases."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -9,10 +10,11 @@ from msgspec.structs import replace as replaced
 from sqlalchemy import delete, update
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from gateway.instants import HOUR_US
 from gateway.instants import microseconds as us
 from gateway.ledger.entry import Entry, Status
 from gateway.storage.sql.adjustments import SqlAdjustments
-from gateway.storage.sql.entries import SqlEntries
+from gateway.storage.sql.entries import MOST_HOURS, SqlEntries
 from gateway.storage.sql.ledger import SqlLedger
 from gateway.storage.tables import daily, entries, hourly
 from gateway.stores import Adjustment, BatchCost, EntryOrder, EntryStore
@@ -96,6 +98,53 @@ async def test_the_dearest_are_those_with_their_corrections(
         corrections[one.request_id] = corrections.get(one.request_id, 0) + one.amount_pico_usd
     found = await SqlEntries(engine).find(Wanted(team=team, order="cost", limit=limit))
     assert [one.intent.request_id for one in found] == dearest_first(asked, corrections)[:limit]
+
+
+async def pages_of(engine: AsyncEngine, wanted: Wanted) -> list[str]:
+    """The numbers of one page after another, to the last."""
+    found: list[str] = []
+    while page := await SqlEntries(engine).find(replace(wanted, before=found[-1] if found else None)):
+        found += [one.intent.request_id for one in page]
+    return found
+
+
+@pytest.mark.parametrize("batch_id", [None, "batch_a"])
+@pytest.mark.parametrize("team", ["ads", None])
+@pytest.mark.parametrize("order", FIGURES)
+async def test_page_after_page_of_the_largest_has_each_once_down_to_those_without_the_figure(
+    engine: AsyncEngine, stored: list[Entry], order: EntryOrder, team: str | None, batch_id: str | None
+) -> None:
+    intents = [make_intent(number, team="ads", batch_id="batch_a") for number in range(2000, 2016)]
+    equals = [make_entry(number, intent=one) for number, one in enumerate(intents[:8])]
+    bare = {"cost": None, "time_to_first_token_seconds": None}
+    equals += [make_entry(number, intent=one, **bare) for number, one in enumerate(intents[8:])]
+    await SqlLedger(engine).insert(equals)
+    refund = Adjustment(equals[0].intent.request_id, "refund", "credit-7", -(10**12), "outage")
+    assert await SqlAdjustments(engine).book([refund], author="ada") == 1
+    whole = await SqlEntries(engine).find(Wanted(team=team, batch_id=batch_id, order=order, limit=500))
+    numbers = [one.intent.request_id for one in whole]
+    assert {one.intent.request_id for one in equals} <= set(numbers)
+    assert await pages_of(engine, Wanted(team=team, batch_id=batch_id, order=order, limit=23)) == numbers
+    assert await SqlEntries(engine).find(Wanted(order=order, before=request_id(10**9))) == []
+    assert await SqlEntries(engine).find(Wanted(order=order, before="zz")) == []
+
+
+@pytest.mark.parametrize("team", ["ads", None])
+async def test_pages_below_the_hours_that_are_looked_into_one_by_one_go_on_where_the_one_before_ends(
+    engine: AsyncEngine, team: str | None
+) -> None:
+    """Each request has an hour of its own."""
+
+    def alone(number: int) -> Entry:
+        at_us = us(START) + number * HOUR_US
+        intent = make_intent(number, team="ads" if number % 3 else "search", accepted_at_us=at_us)
+        return make_entry(number, intent=intent, total_seconds=float(1 + number * 7919 % 5003))
+
+    many = [alone(number) for number in range(4 * MOST_HOURS)]
+    await SqlLedger(engine).insert(many)
+    asked = sorted((one for one in many if team in (None, one.intent.team)), key=FIGURES["total_time"], reverse=True)
+    found = await pages_of(engine, Wanted(team=team, order="total_time", limit=80))
+    assert found == [one.intent.request_id for one in asked]
 
 
 async def test_the_dearest_are_found_though_a_replica_of_an_older_version_wrote_them(

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from dashboards.pages.request import corrections_table, cost_note, decision_facts, why_no_lines
-from dashboards.pages.requests import in_all, requests_table
+from dashboards.pages.requests import in_all, requests_table, ways_on
 
 ENTRY: dict[str, Any] = {
     "request_id": "0" * 32, "accepted_at_us": 1_790_000_000_000_000, "model": "small", "team": None, "rule": "default",
@@ -68,6 +68,23 @@ def test_the_list_has_the_corrected_cost_of_those_that_were_corrected() -> None:
     first, second = amounts_in(both)[:7], amounts_in(both)[7:]
     assert first[:2] == ["$0.0020", ""], "beside the team, in sight on a tablet"
     assert second[:2] == ["$0.0020", "$0.0030"]
+
+
+@pytest.mark.parametrize(
+    ("order", "labels"),
+    [
+        ("newest", ["Newest requests", "Older requests"]),
+        ("cost", ["Dearest requests", "The next 50"]),
+        ("total_time", ["Longest requests", "The next 50"]),
+        ("first_token", ["Slowest to a first token requests", "The next 50"]),
+    ],
+)
+def test_every_order_has_a_way_on_and_back_to_its_beginning(order: str, labels: list[str]) -> None:
+    both = ways_on(order, first="requests?a=1&b=2", further="requests?before=1")
+    assert re.findall(r">([^<]+)</a>", both) == labels
+    assert 'href="requests?a=1&amp;b=2"' in both
+    assert re.findall(r">([^<]+)</a>", ways_on(order, first=None, further="requests?before=1")) == labels[1:]
+    assert ways_on(order, first=None, further=None) == ""
 
 
 def test_by_total_time_the_list_shows_it() -> None:
