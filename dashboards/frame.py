@@ -285,6 +285,7 @@ def _head(spec: PageSpec, view: View) -> str:
         choices += f'<a href="{escape(href)}"{current}>{escape(label)}</a>'
     choices += _own_range(spec.path, view.period, kept)
     period = f"{view.period.since:%-d %b %Y %H:%M} – {view.period.until:%-d %b %Y %H:%M} UTC"
+    period += "" if view.period.reached is None else ", not over yet"
     return (
         f'<div class="be-head"><div><h1>{escape(spec.title)}</h1><div class="be-sub">{escape(period)}</div></div>'
         f'<div class="be-periods" role="group" aria-label="Time range">{choices}</div></div>'

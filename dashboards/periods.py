@@ -26,11 +26,13 @@ EARLIEST, LATEST = datetime(1970, 1, 1, tzinfo=UTC), datetime(2100, 1, 1, tzinfo
 
 @dataclass(frozen=True, slots=True)
 class Period:
-    """`until` is exclusive. `name` is a preset, or "" for a range of its own."""
+    """`until` is exclusive. `name` is a preset, or "" for a range of its own. `reached` is how far time has come in one
+    that is not over."""
 
     name: str
     since: datetime
     until: datetime
+    reached: datetime | None = None
 
     @property
     def label(self) -> str:
@@ -51,17 +53,19 @@ class Period:
         return {"since": self.since.isoformat(), "until": self.until.isoformat()}
 
     def before(self) -> "Period":
-        """For comparing: the month before, as far as this one has come, or as long a time up to this one's start."""
+        """For comparing: the month before, or as long a time up to this one's start, as far as this one has come."""
         length = self.until - self.since
         if self.name not in ("month", "last-month"):
-            return Period("", self.since - length, self.since)
+            first = self.since - length
+            return Period("", first, self.since if self.reached is None else first + (self.reached - self.since))
         first = (self.since - timedelta(days=1)).replace(day=1)
         return Period("", first, self.since if self.name == "last-month" else min(self.since, first + length))
 
     @property
     def before_phrase(self) -> str:
         """What `before` is, within a sentence."""
-        return BEFORE.get(self.name, "as long a time before")
+        whole = "as long a time before"
+        return BEFORE.get(self.name, whole if self.reached is None else f"the same part of {whole}")
 
     def address(self) -> dict[str, str]:
         """What keeps this period in a link."""
@@ -81,7 +85,8 @@ def parse_period(query: Mapping[str, str], now: datetime) -> Period:
             since, end = min(since, end), min(max(since, end), LATEST) + timedelta(days=1)
         since, until = max(since, EARLIEST), min(end, LATEST)
         if since < until:
-            return Period("", since, until)
+            reached = _end_of_hour(now)
+            return Period("", since, until, reached if since < reached < until else None)
     except (KeyError, ValueError, OverflowError):
         pass
     return preset(query.get("period", DEFAULT), now)
@@ -89,7 +94,7 @@ def parse_period(query: Mapping[str, str], now: datetime) -> Period:
 
 def preset(name: str, now: datetime) -> Period:
     """Whole hours; the hour under way is included."""
-    end = now.replace(minute=0, second=0, microsecond=0) + timedelta(hours=1)
+    end = _end_of_hour(now)
     first = datetime.combine(now.date().replace(day=1), time(), UTC)
     if name == "month":
         return Period(name, first, end)
@@ -97,6 +102,10 @@ def preset(name: str, now: datetime) -> Period:
         return Period(name, (first - timedelta(days=1)).replace(day=1), first)
     lengths = {"24h": timedelta(hours=24), "7d": timedelta(days=7), "30d": timedelta(days=30)}
     return Period(name if name in lengths else DEFAULT, end - lengths.get(name, lengths[DEFAULT]), end)
+
+
+def _end_of_hour(now: datetime) -> datetime:
+    return now.replace(minute=0, second=0, microsecond=0) + timedelta(hours=1)
 
 
 def time_of(dimension: str, start: str) -> Period:

@@ -58,6 +58,34 @@ def test_a_long_month_is_not_compared_with_days_of_its_own() -> None:
     assert parse_period({"period": "month"}, end_of_march).before().until == datetime(2026, 3, 1, tzinfo=UTC)
 
 
+@pytest.mark.parametrize(
+    ("query", "before", "phrase"),
+    [
+        (
+            {"since": "2026-03-02", "last": "2026-03-08"},
+            Period("", datetime(2026, 2, 23, tzinfo=UTC), datetime(2026, 2, 26, 15, tzinfo=UTC)),
+            "the same part of as long a time before",
+        ),
+        (
+            {"since": "2026-03-02", "until": "2026-03-05T15:00"},
+            Period("", datetime(2026, 2, 26, 9, tzinfo=UTC), datetime(2026, 3, 2, tzinfo=UTC)),
+            "as long a time before",
+        ),
+        (
+            {"since": "2026-03-06", "last": "2026-03-06"},
+            Period("", datetime(2026, 3, 5, tzinfo=UTC), datetime(2026, 3, 6, tzinfo=UTC)),
+            "as long a time before",
+        ),
+    ],
+)
+def test_a_time_that_is_not_over_is_compared_with_as_much_of_the_one_before(
+    query: dict[str, str], before: Period, phrase: str
+) -> None:
+    """On a Thursday, three and a half days of this week stood against seven of the last."""
+    period = parse_period(query, NOW)
+    assert (period.before(), period.before_phrase) == (before, phrase)
+
+
 def test_the_last_day_that_a_person_chooses_is_included() -> None:
     period = parse_period({"since": "2026-01-01", "last": "2026-01-31"}, NOW)
     assert (period.name, period.until) == ("", datetime(2026, 2, 1, tzinfo=UTC))
