@@ -22,6 +22,11 @@ DAYS = 30
 MOST_UNDER_WAY, MOST_ENDED = 200, 50
 REFRESH_SECONDS = 10.0
 """A batch takes minutes to hours."""
+COSTS = (
+    "Costs are of the answers alone; a name leads to what all of a batch came to in the books, with what failed, what "
+    "was asked again and what was corrected since."
+)
+FOLLOW = "import(window.path_prefix + '/static/followed.js').then((followed) => followed.follow(getHtmlElement({id})))"
 TONES = {"completed": "good", "failed": "bad", "expired": "bad", "cancelled": "muted", "cancelling": "warn"}
 FIRST_BATCH = """\
 # requests.jsonl, a request on each line:
@@ -39,7 +44,7 @@ COLUMNS = (
     Column("Models", title="that gave its answers so far"),
     Column("Team"),
     Column("Key", title="that made it, and whose budget and rates apply"),
-    Column("Cost", is_dollars=True, title="of its answers so far"),
+    Column("Answers cost", is_dollars=True, title="so far; the books have what was asked again or failed too"),
     Column("Started"),
 )
 
@@ -50,10 +55,12 @@ async def build(view: View) -> None:
     if not listed.under_way and not listed.ended:
         html(no_batches(view))
         return
-    with panel("Under way", "Newest first, times in UTC. Costs are of the answers so far."):
+    with panel("Under way", f"Newest first, times in UTC. {COSTS}"):
         shown = html(under_way_text(listed))
         offer = _canceller(view) if view.session.may("batches.write") else None
     ended = html(ended_text(listed.ended))
+    for one in (shown, ended):
+        ui.run_javascript(FOLLOW.format(id=one.id))
 
     async def load_again() -> None:
         try:
@@ -110,7 +117,7 @@ def ended_text(rows: Sequence[Mapping[str, Any]]) -> str:
     """A panel of its own, once there is one."""
     if not rows:
         return ""
-    note = "Newest first, times in UTC. Their answers are in files, which the key's team can read."
+    note = f"Newest first, times in UTC. {COSTS} The answers are in files, which the key's team can read."
     table = batch_table(rows) + _hint(rows, MOST_ENDED)
     return f'<section class="be-panel"><h2>Ended</h2><p class="be-note">{escape(note)}</p>{table}</section>'
 
@@ -138,7 +145,9 @@ def no_batches(view: View) -> str:
 
 def spent(total: Mapping[str, Any]) -> str:
     """Of all batches, as the ledger has it: with what was asked again, and what nobody got an answer to."""
-    said = f"{markup.counted(total['requests'], 'request')} of batches in {DAYS} days: {display.spend(total)}"
+    said = (
+        f"{markup.counted(total['requests'], 'request')} of batches in {DAYS} days, as booked: {display.spend(total)}"
+    )
     without = total["unpriced_requests"]
     said += f", without {without:,} whose price is unknown" if without else ""
     href = f"explorer?by=model&tag=batch&period={DAYS}d"
@@ -229,9 +238,11 @@ def _canceller(view: View) -> Callable[[Sequence[Mapping[str, Any]]], None]:
         confirm(asked, "Cancel the batch", cancel)
 
     def offer(under_way: Sequence[Mapping[str, Any]]) -> None:
-        listed.clear()
-        listed.update({one["id"]: _label(one) for one in under_way if one["status"] != "cancelling"})
-        chosen.set_options(dict(listed))
+        now = {one["id"]: _label(one) for one in under_way if one["status"] != "cancelling"}
+        if now != listed:  # else the list that somebody has open would close
+            listed.clear()
+            listed.update(now)
+            chosen.set_options(now)
         fields.set_visibility(bool(listed))
 
     button.on_click(ask_first)

@@ -48,9 +48,20 @@ def test_batches_under_way_are_followed_without_a_reload(browser: webdriver.Chro
     rows = browser.find_elements(By.CSS_SELECTOR, "tbody tr")
     assert first in rows[1].text
     assert second in rows[0].text
-    browser.execute_script("window.isSamePage = true")
-    for batch in (first, second):
-        cancel_batch(running, batch)
+    browser.execute_script(
+        """window.isSamePage = true; document.body.style.width = '500px';
+        const table = document.querySelector('.be-scroll'), row = document.querySelectorAll('tbody tr')[1];
+        table.scrollLeft = 120; row.querySelector('a').focus({preventScroll: true});
+        getSelection().selectAllChildren(row.children[5])"""
+    )
+    cancel_batch(running, second)
+    patient(browser).until(lambda one: second not in one.find_element(By.CSS_SELECTOR, "tbody").text)
+    left = browser.execute_script(
+        """return [document.querySelector('.be-scroll').scrollLeft, document.activeElement.textContent,
+        getSelection().toString()]"""
+    )
+    assert left == [120, first, "support"], "what was scrolled, has the focus and is marked"
+    cancel_batch(running, first)
     see(browser, "No batch is under way")
     assert not button_is_shown(browser, "Cancel"), "there is none to choose"
     ended = [row.text for row in browser.find_elements(By.CSS_SELECTOR, "tbody tr")[:2]]

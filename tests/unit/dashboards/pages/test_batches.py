@@ -86,8 +86,14 @@ def test_those_under_way_say_when_they_end_and_the_others_when_they_did() -> Non
 def test_what_the_ledger_has_of_batches_leads_to_their_models() -> None:
     total = {"requests": 1200, "unpriced_requests": 2, "cost_usd": "3.5"}
     said = spent(total)
-    assert "1,200 requests of batches in 30 days: $3.50, without 2 whose price is unknown." in said
+    assert "1,200 requests of batches in 30 days, as booked: $3.50, without 2 whose price is unknown." in said
     assert 'href="explorer?by=model&amp;tag=batch&amp;period=30d"' in said
+
+
+def test_it_is_said_that_a_cost_is_of_the_answers_and_where_what_is_booked_stands() -> None:
+    shown = ended_text([make_row(ended_at_us=3 * MINUTE)])
+    assert ">Answers cost</th>" in shown
+    assert "a name leads to what all of a batch came to in the books" in shown
 
 
 def test_where_there_are_none_it_is_said_how_one_is_sent() -> None:
