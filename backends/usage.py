@@ -8,11 +8,13 @@ import msgspec
 
 class Units(NamedTuple):
     """What models are billed by that are not billed by their tokens: images that they drew, audio that they listened
-    to, characters that they read aloud. Counted too where tokens are what is billed."""
+    to, characters that they read aloud, searches whose documents they ranked (a hundred are one). Counted too where
+    tokens are what is billed."""
 
     images: int = 0
     audio_milliseconds: int = 0
     characters: int = 0
+    search_units: int = 0
 
 
 NO_UNITS: Final = Units()

@@ -17,6 +17,7 @@ BESIDE_TOKENS = (
     ("Other tool calls", "other_tool_calls"),
     ("Images drawn", "images"),
     ("Characters read aloud", "characters"),
+    ("Searches ranked", "search_units"),
 )
 KINDS = {"reprice": "price", "refund": "refund", "reconciliation": "a provider's bill"}
 

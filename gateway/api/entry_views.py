@@ -118,6 +118,7 @@ class EntryDetail(EntrySummary):
     images: int | None
     audio_seconds: float | None
     characters: int | None
+    search_units: int | None
     web_searches: int
     file_searches: int
     other_tool_calls: int
@@ -168,6 +169,7 @@ def detail(entry: Entry, corrections: Sequence[Correction]) -> EntryDetail:
             "images": media and media.images,
             "audio_seconds": media and media.audio_milliseconds / 1000,
             "characters": media and media.characters,
+            "search_units": media and media.search_units,
             "web_searches": entry.web_searches,
             "file_searches": entry.file_searches,
             "other_tool_calls": entry.other_tool_calls,

@@ -178,10 +178,11 @@ class Media(msgspec.Struct, frozen=True, array_like=True):
     images: int = 0
     audio_milliseconds: int = 0
     characters: int = 0
+    search_units: int = 0
 
     @property
     def units(self) -> Units:
-        return Units(self.images, self.audio_milliseconds, self.characters)
+        return Units(self.images, self.audio_milliseconds, self.characters, self.search_units)
 
 
 NO_MEDIA = Media()

@@ -99,8 +99,8 @@ class ModelPrices:
     `discount` is the negotiated share off every class and fee (0.1 is ten per cent less; negative is a surcharge).
     `web_search_pico_usd` and `file_search_pico_usd` are for each search that the provider makes; None where no price is
     known. Models that are billed by the piece have a price for each image that they draw, second of audio that they
-    listen to or character that they read aloud, beside their tokens, which then mostly cost nothing;
-    `least_audio_milliseconds` are billed of a recording that is shorter.
+    listen to, character that they read aloud or hundred documents that they rank, beside their tokens, which then
+    mostly cost nothing; `least_audio_milliseconds` are billed of a recording that is shorter.
     """
 
     ladder: Ladder
@@ -114,6 +114,7 @@ class ModelPrices:
     per_image_pico_usd: int | None = None
     per_audio_second_pico_usd: int | None = None
     per_character_pico_usd: int | None = None
+    per_search_unit_pico_usd: int | None = None
     least_audio_milliseconds: int = 0
     off_peak: OffPeak | None = None
     discount: Fraction = Fraction(0)

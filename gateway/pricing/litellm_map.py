@@ -25,12 +25,18 @@ PROVIDERS = {
     "cerebras": "cerebras",
     "fireworks_ai": "fireworks_ai",
     "fireworks_ai-embedding-models": "fireworks_ai",
+    "cohere": "cohere",
+    "jina_ai": "jina_ai",
+    "voyage": "voyage",
 }
 """litellm's provider names and ours. It has no OpenRouter prices; those come from genai-prices."""
+RANKERS = frozenset({"cohere", "jina_ai", "voyage"})
+"""Of whom nothing is asked here but to rank documents."""
 BY_THE_PIECE = {
     "image_generation": ("per_image_pico_usd", ("output_cost_per_image", "input_cost_per_image")),
     "audio_transcription": ("per_audio_second_pico_usd", ("input_cost_per_second",)),
     "audio_speech": ("per_character_pico_usd", ("input_cost_per_character",)),
+    "rerank": ("per_search_unit_pico_usd", ("input_cost_per_query",)),
 }
 """By mode: what may be billed by the piece, and where the map says for how much. A model that has token prices too is
 billed by those: the other figure is what they come to, as its provider reckons."""
@@ -94,6 +100,8 @@ def is_current(name: str, fields: Fields, as_of: date) -> bool:
     retired = fields.get("deprecation_date")
     if fields.get("mode") not in MODES or (retired and date.fromisoformat(retired) <= as_of):
         return False
+    if fields["litellm_provider"] in RANKERS and fields["mode"] != "rerank":
+        return False
     if fields["mode"] in BY_THE_PIECE and (PIXELS.search(name) or not is_asked_whole(name, fields)):
         return False
     # Fireworks: only full names reach its API. Fine-tunes and size classes name no model that can be called.
@@ -105,6 +113,8 @@ def is_current(name: str, fields: Fields, as_of: date) -> bool:
 def is_asked_whole(name: str, fields: Fields) -> bool:
     """Whether such a model has an endpoint that takes one request. Fireworks bills images by their steps, under figures
     that the map calls token prices."""
+    if fields["mode"] == "rerank":
+        return True
     endpoints = fields.get("supported_endpoints")
     return not name.startswith("fireworks_ai/") and (
         endpoints is None or any(path.startswith(("/v1/images/", "/v1/audio/")) for path in endpoints)
@@ -134,11 +144,12 @@ def parse_fields(fields: Fields, *, from_us: int, source: str) -> ModelPrices | 
         per_image_pico_usd=by_the_piece.get("per_image_pico_usd"),
         per_audio_second_pico_usd=by_the_piece.get("per_audio_second_pico_usd"),
         per_character_pico_usd=by_the_piece.get("per_character_pico_usd"),
+        per_search_unit_pico_usd=by_the_piece.get("per_search_unit_pico_usd"),
     )
 
 
 def piece_price(fields: Fields) -> dict[str, int]:
-    """The price of an image, a second or a character under its name in ModelPrices; empty where there is none."""
+    """The price of an image, a second, a character or a search under its name in ModelPrices; empty without one."""
     name, places = BY_THE_PIECE.get(fields["mode"], ("", ()))
     found = (fields.get(place) for place in places)
     usd = next((value for value in found if isinstance(value, int | Decimal) and value), None)

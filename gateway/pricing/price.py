@@ -4,7 +4,7 @@ PricingError            the caller stores the cost as not known and raises an al
 ├── MalformedUsage      the token classes contradict each other
 ├── UnknownServiceTier  the response names a service tier that has no price
 ├── UnknownToolPrice    the provider's own tools worked for the answer, and what that costs is not known
-└── UnknownUnitPrice    images, seconds or characters are billed, and their price, or their number, is not known
+└── UnknownUnitPrice    images, seconds, characters or searches are billed, and their price, or number, is not known
 
 Money is integer pico-USD. A rate is a whole number of pico-dollars per token, so a class is exact; where a multiplier
 (batch, discount) leaves a fraction of a pico-dollar, each class is rounded half-even, once, after all multipliers.
@@ -47,7 +47,8 @@ class UnknownToolPrice(PricingError):
 
 
 class UnknownUnitPrice(PricingError):
-    """No tokens tell what the images, seconds or characters cost, nor does the catalogue; or nobody counted them."""
+    """No tokens tell what the images, seconds, characters or searches cost, nor does the catalogue; or nobody counted
+    them."""
 
 
 def price(usage: Usage, prices: ModelPrices, *, discount: Fraction | None = None) -> Cost:
@@ -63,7 +64,7 @@ def price(usage: Usage, prices: ModelPrices, *, discount: Fraction | None = None
     fee = prices.per_request_pico_usd
     if usage.web_searches or usage.file_searches or usage.other_tool_calls:
         fee += tool_fees(usage, prices)
-    if usage.units != NO_UNITS or prices.per_audio_second_pico_usd is not None:
+    if usage.units != NO_UNITS or is_by_what_is_told(prices):
         fee += unit_fees(usage, prices)
     taken_off = prices.discount if discount is None else discount
     if multiplier is ONE and not taken_off:  # nothing to round: whole pico-dollars stay whole
@@ -92,8 +93,12 @@ def tool_fees(usage: Usage, prices: ModelPrices) -> int:
 def unit_fees(usage: Usage, prices: ModelPrices) -> int:
     """Of all that is billed by the piece, seconds of audio rounded half-even, once. Raises UnknownUnitPrice."""
     has_tokens = bool(usage.input_tokens or usage.output_tokens)
-    if prices.per_audio_second_pico_usd is not None and has_tokens and not usage.units.audio_milliseconds:
-        raise UnknownUnitPrice(f"{prices.source} has a price for a second of audio, and nobody counted them")
+    for what, count, rate in (
+        ("second of audio", usage.units.audio_milliseconds, prices.per_audio_second_pico_usd),
+        ("search", usage.units.search_units, prices.per_search_unit_pico_usd),
+    ):
+        if rate is not None and has_tokens and not count:
+            raise UnknownUnitPrice(f"{prices.source} has a price for a {what}, and nobody counted them")
     for what, count, rate in zip(Units._fields, usage.units, unit_rates(prices), strict=True):
         if count and rate is None and not has_tokens:
             raise UnknownUnitPrice(f"{count} {what} have no price in {prices.source}, and no tokens were reported")
@@ -107,18 +112,24 @@ def amount_of_units(units: Units, prices: ModelPrices) -> Fraction:
     return sum((count * rate for count, rate in zip(units, unit_rates(prices), strict=True) if rate), Fraction(0))
 
 
+def is_by_what_is_told(prices: ModelPrices) -> bool:
+    """Whether it has a price for pieces that only their provider counts."""
+    return prices.per_audio_second_pico_usd is not None or prices.per_search_unit_pico_usd is not None
+
+
 def unit_rates(prices: ModelPrices) -> tuple[Fraction | None, ...]:
     """Pico-USD of one of each of `Units`."""
-    image, second, character = (
-        prices.per_image_pico_usd,
-        prices.per_audio_second_pico_usd,
-        prices.per_character_pico_usd,
-    )
+    second = prices.per_audio_second_pico_usd
     return (
-        None if image is None else Fraction(image),
+        _whole(prices.per_image_pico_usd),
         None if second is None else Fraction(second, MILLISECONDS_PER_SECOND),
-        None if character is None else Fraction(character),
+        _whole(prices.per_character_pico_usd),
+        _whole(prices.per_search_unit_pico_usd),
     )
+
+
+def _whole(rate: int | None) -> Fraction | None:
+    return None if rate is None else Fraction(rate)
 
 
 def tool_price(kind: ToolKind, prices: ModelPrices) -> int:

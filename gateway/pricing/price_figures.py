@@ -31,7 +31,7 @@ def is_each(name: str) -> bool:
 
 
 def unit_figures(prices: ModelPrices) -> Iterator[tuple[str, str]]:
-    """What an image, a second of audio or a character costs, in USD each, of models that are billed by them."""
+    """What an image, a second of audio, a character or a search costs, in USD each, of models billed by them."""
     for name in UNIT_FEES:
         fee: int | None = getattr(prices, f"{name}_pico_usd")
         if fee is not None:

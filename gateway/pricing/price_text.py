@@ -147,6 +147,7 @@ class PricesText(LadderText):
     per_image_usd: Fee | None = None
     per_audio_second_usd: Fee | None = None
     per_character_usd: Fee | None = None
+    per_search_unit_usd: Fee | None = None
     least_audio_seconds: Annotated[int, Field(ge=0, le=3600)] = 0
     batch: ServiceText | None = None
     flex: ServiceText | None = None
@@ -176,6 +177,7 @@ class PricesText(LadderText):
             per_image_pico_usd=fee(self.per_image_usd),
             per_audio_second_pico_usd=fee(self.per_audio_second_usd),
             per_character_pico_usd=fee(self.per_character_usd),
+            per_search_unit_pico_usd=fee(self.per_search_unit_usd),
             least_audio_milliseconds=self.least_audio_seconds * 1000,
             off_peak=self.off_peak.off_peak() if self.off_peak else None,
             note=self.note,

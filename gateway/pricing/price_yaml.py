@@ -19,7 +19,7 @@ from gateway.pricing.catalogue import (
 PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./")
 
 SEARCH_FEES = ("web_search", "file_search")
-UNIT_FEES = ("per_image", "per_audio_second", "per_character")
+UNIT_FEES = ("per_image", "per_audio_second", "per_character", "per_search_unit")
 
 
 def format_prices(file: ProviderPrices) -> str:

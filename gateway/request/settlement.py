@@ -197,7 +197,8 @@ def _usage(intent: Intent, meter: Meter, outcome: Outcome) -> Usage:
 
 
 def _expected(intent: Intent, candidate: Candidate, counted: Units) -> Usage:
-    """What may be expected of images, speech or a transcript whose provider told nothing, but for what was counted."""
+    """What may be expected of images, speech, a transcript or a ranking whose provider told nothing, but for what was
+    counted."""
     expected = media_usage(intent.decision.facts, candidate.name)
     return replace(expected, units=expected.units if counted == NO_UNITS else counted, is_estimated=True)
 
@@ -252,7 +253,8 @@ def _bounds(intent: Intent, candidate: Candidate, usage: Usage, cost: Cost | Non
 
 
 def _halved(usage: Usage) -> Usage:
-    """The least that an estimate stands for. Images and characters were counted, a recording's length was guessed."""
+    """The least that an estimate stands for. Images and characters were counted, a recording's length was guessed, and
+    so was into how many parts a document is cut."""
     fewer = {
         name: getattr(usage, name) // 2
         for name in ("input_tokens", "audio_input_tokens", "image_input_tokens", "audio_output_tokens")
@@ -264,7 +266,9 @@ def _halved(usage: Usage) -> Usage:
         image_output_tokens=usage.image_output_tokens // 2,
         reasoning_tokens=0,
         cached_input_tokens=0,
-        units=usage.units._replace(audio_milliseconds=usage.units.audio_milliseconds // 2),
+        units=usage.units._replace(
+            audio_milliseconds=usage.units.audio_milliseconds // 2, search_units=(usage.units.search_units + 1) // 2
+        ),
     )
 
 

@@ -66,8 +66,10 @@ def expected_cost_pico_usd(facts: Facts, candidate: Candidate) -> int | None:
 
 
 def media_usage(facts: Facts, model: str) -> Usage:
-    """What images, speech or a transcript may be expected to be billed by: the tokens of one kind are all of them."""
-    units, output = facts.units, predicted_output_tokens(facts, model)
+    """What images, speech, a transcript or a ranking may be expected to be billed by: the tokens of one kind are all of
+    them."""
+    units = facts.units
+    output = 0 if units.search_units else predicted_output_tokens(facts, model)
     return Usage(
         input_tokens=facts.input_tokens,
         audio_input_tokens=facts.input_tokens if units.audio_milliseconds else 0,

@@ -38,7 +38,7 @@ def test_no_shipped_model_is_free_but_for_moderation() -> None:
         for file in load_prices()
         for m in file.models
         for p in m.history
-        if p.rates == Rates(0, 0) and unit_rates(p) == (None, None, None)
+        if p.rates == Rates(0, 0) and unit_rates(p) == (None,) * 4
     ]
     assert [name for name in free if "moderation" not in name] == []
 

@@ -114,6 +114,7 @@ def test_what_is_retired_free_or_elsewhere_is_left_out(fields: dict[str, Any]) -
         ("image_generation", "input_cost_per_image", 0.02, "per_image_pico_usd", 2 * 10**10),
         ("audio_transcription", "input_cost_per_second", 0.0001, "per_audio_second_pico_usd", 10**8),
         ("audio_speech", "input_cost_per_character", 1.5e-05, "per_character_pico_usd", 15 * 10**6),
+        ("rerank", "input_cost_per_query", 0.002, "per_search_unit_pico_usd", 2 * 10**9),
     ],
 )
 def test_what_is_billed_by_the_piece(mode: str, field: str, usd: float, name: str, pico_usd: int) -> None:
@@ -125,7 +126,15 @@ def test_what_is_billed_by_the_piece(mode: str, field: str, usd: float, name: st
     by_tokens = one(mode=mode, **told)  # what a token costs decides: the other figure is what that comes to
     assert (getattr(by_tokens, name), by_tokens.rates) == (None, Rates(2_500_000, 10_000_000))
     assert parse(mode=mode, **nothing) == {}
-    assert parse(mode=mode, supported_endpoints=["/v1/realtime"], **nothing, **told) == {}
+    elsewhere = parse(mode=mode, supported_endpoints=["/v1/realtime"], **nothing, **told)
+    assert bool(elsewhere) is (mode == "rerank")  # of whose endpoint the map says nothing
+
+
+def test_of_those_who_rank_nothing_else_is_taken() -> None:
+    ranks = parse(litellm_provider="cohere", mode="rerank")
+    assert list(ranks) == ["cohere"]
+    assert parse(litellm_provider="cohere", mode="embedding") == {}
+    assert "voyage" in parse("voyage/large", litellm_provider="voyage", mode="rerank")
 
 
 def test_an_image_token_has_a_price_of_its_own() -> None:

@@ -1,4 +1,4 @@
-"""Images, seconds of audio and characters: what is billed by the piece instead of by tokens."""
+"""Images, seconds of audio, characters and searches: what is billed by the piece instead of by tokens."""
 
 from dataclasses import replace
 from fractions import Fraction
@@ -15,6 +15,7 @@ from tests.unit.gateway.pricing.builders import make_prices
 NOTHING = make_prices(Rates(0, 0))
 IMAGE = replace(NOTHING, per_image_pico_usd=2 * 10**10)
 WHISPER = replace(NOTHING, per_audio_second_pico_usd=10**8)
+RANKER = replace(NOTHING, per_search_unit_pico_usd=2 * 10**9)
 TTS = replace(NOTHING, per_character_pico_usd=15 * 10**6)
 DRAWN = make_prices(Rates(5_000_000, 0, image_input=8_000_000, image_output=30_000_000))
 
@@ -29,6 +30,7 @@ DRAWN = make_prices(Rates(5_000_000, 0, image_input=8_000_000, image_output=30_0
         (replace(NOTHING, per_audio_second_pico_usd=5), Units(audio_milliseconds=500), 2),
         (TTS, Units(characters=1_000_000), 15 * 10**12),
         (TTS, NO_UNITS, 0),
+        (RANKER, Units(search_units=3), 6 * 10**9),  # $2 a thousand
     ],
 )
 def test_pieces_are_charged_beside_the_tokens(prices: ModelPrices, units: Units, pico_usd: int) -> None:
@@ -62,6 +64,8 @@ def test_images_that_are_billed_by_tokens_cost_what_their_tokens_do() -> None:
         (NOTHING, Usage(units=Units(audio_milliseconds=9))),
         (NOTHING, Usage(units=Units(characters=9))),
         (WHISPER, Usage(40, output_tokens=9)),  # tokens were told, and seconds are billed
+        (RANKER, Usage(40)),
+        (NOTHING, Usage(units=Units(search_units=1))),
     ],
 )
 def test_what_nobody_counted_or_priced_is_not_known(prices: ModelPrices, usage: Usage) -> None:
@@ -69,7 +73,7 @@ def test_what_nobody_counted_or_priced_is_not_known(prices: ModelPrices, usage: 
         price(usage, prices)
 
 
-@pytest.mark.parametrize("units", [Units(-1), Units(0, -1), Units(0, 0, -1)])
+@pytest.mark.parametrize("units", [Units(-1), Units(0, -1), Units(0, 0, -1), Units(0, 0, 0, -1)])
 def test_a_negative_count_is_malformed(units: Units) -> None:
     with pytest.raises(MalformedUsage):
         price(Usage(units=units), IMAGE)
@@ -81,7 +85,7 @@ def test_more_image_tokens_than_output_are_malformed() -> None:
 
 
 @given(
-    st.builds(Units, *[st.integers(0, 10**6)] * 3),
+    st.builds(Units, *[st.integers(0, 10**6)] * 4),
     st.integers(0, 10**5),
     st.integers(0, 10**5),
     st.integers(0, 20_000),
@@ -93,10 +97,11 @@ def test_the_bound_holds(units: Units, read: int, said: int, least: int, discoun
         per_image_pico_usd=7,
         per_audio_second_pico_usd=11,
         per_character_pico_usd=13,
+        per_search_unit_pico_usd=17,
         least_audio_milliseconds=least,
         discount=discount,
     )
     usage = Usage(read, output_tokens=said, image_output_tokens=said, units=units)
-    if read and not units.audio_milliseconds:
+    if read and not (units.audio_milliseconds and units.search_units):
         return
     assert price(usage, prices).total_pico_usd <= price_bound(read, said, prices, units=units)

@@ -64,6 +64,15 @@ def test_characters_were_counted_and_seconds_guessed() -> None:
     assert (guessed.cost_lower_pico_usd, guessed.cost and guessed.cost.total_pico_usd) == (4500, 9000)
 
 
+def test_searches_that_nobody_counted_are_at_least_half_of_those_expected() -> None:
+    ranker = replace(make_prices(0, 0), per_search_unit_pico_usd=1000)
+    entry = settled(ranker, None, input_tokens=50, units=Units(search_units=3), output_tokens={})
+    assert (entry.cost_lower_pico_usd, entry.cost and entry.cost.total_pico_usd) == (2000, 3000)
+    assert (entry.media, entry.input_tokens, entry.output_tokens) == (Media(search_units=3), 50, 0)
+    by_token = settled(make_prices(1, 9), Usage(40), units=Units(search_units=3), output_tokens={})
+    assert (by_token.cost and by_token.cost.total_pico_usd, by_token.media) == (40 * 1_000_000, Media())
+
+
 def test_what_was_counted_is_kept_where_only_tokens_are_missing() -> None:
     whisper = replace(make_prices(0, 0), per_audio_second_pico_usd=1000)
     captions = Usage(units=Units(audio_milliseconds=4000), is_estimated=True)
