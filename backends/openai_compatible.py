@@ -14,6 +14,9 @@ from backends.formats.error_bodies import in_openai_shape
 from backends.formats.json_objects import decode_object, part_of, text_of
 from backends.formats.openai import OpenAIStreamReader, error_body, read_answer
 from backends.formats.openai_request import build_body
+from backends.formats.rerank import ask as ask_rerank
+from backends.formats.rerank import read_answer as read_ranking
+from backends.formats.rerank import rerank_dialect_of, where_another_may_do
 from backends.formats.responses import ResponsesStreamReader, as_asked, read_response
 from backends.formats.responses_chat import ChatOfResponseReader, read_response_as_chat
 from backends.formats.responses_request import build_response_body, is_asked_as_response
@@ -44,6 +47,7 @@ DEFAULT_PATHS: Final[Mapping[Operation, str]] = {
     "audio.transcriptions": "audio/transcriptions",
     "audio.translations": "audio/translations",
     "moderations": "moderations",
+    "rerank": "rerank",
 }
 OPENAI_PATHS: Final[Mapping[Operation, str]] = {**DEFAULT_PATHS, "responses": "responses"}
 """Of the few that offer the Responses API too."""
@@ -103,6 +107,7 @@ class OpenAICompatibleBackend(HttpBackend):
         self._tell_no_summary: set[str] = set()
         self._encrypt_nothing: set[str] = set()
         self._media = MediaExchanges(name)
+        self._rerank_dialect = rerank_dialect_of(self.provider)
 
     async def open(self, call: Call) -> Reply:
         if call.operation != "chat.completions" or "responses" not in self._urls:
@@ -155,6 +160,8 @@ class OpenAICompatibleBackend(HttpBackend):
             message = f"{self.name} does not offer {call.operation}"
             body = error_body(message, kind="invalid_request_error", code="unsupported_operation")
             raise Untranslatable(message, backend=self.name, status=404, body=body)
+        if call.operation == "rerank":
+            return await self._open_rerank(call, url)
         if call.operation in MEDIA:
             return await self._open_media(call, url)
         is_native = call.operation == "responses"
@@ -184,6 +191,24 @@ class OpenAICompatibleBackend(HttpBackend):
             if not self._media.learns(call, asked, refusal):
                 raise
         return await self._open_media(call, url)
+
+    async def _open_rerank(self, call: Call, url: str) -> Reply:
+        dialect = self._rerank_dialect
+        asked = ask_rerank(call, dialect, backend=self.name)
+        exchange = Exchange(
+            url=join_url(origin_of(self._base_url), dialect.path) if dialect.path else url,
+            headers=self._headers | {"x-request-id": call.request_id},
+            body=asked.body,
+            read_answer=partial(read_ranking, asked=asked, call=call, backend=self.name),
+            stream_reader=partial(self._stream_reader, call),
+            translate_error=in_openai_shape,
+        )
+        try:
+            return await self.exchange(call, exchange)
+        except UpstreamRejected as refusal:
+            if (elsewhere := where_another_may_do(refusal)) is None:
+                raise
+            raise elsewhere from refusal
 
     async def stored(self, method: str, path: str) -> bytes | None:
         """What the provider keeps of the Responses API, as it says it; `path` is what follows `responses/`. None where

@@ -10,9 +10,16 @@ from backends.response_names import ResponseNames
 from backends.usage import EngineTimings, Usage
 
 MediaOperation = Literal[
-    "images.generations", "images.edits", "audio.speech", "audio.transcriptions", "audio.translations", "moderations"
+    "images.generations",
+    "images.edits",
+    "audio.speech",
+    "audio.transcriptions",
+    "audio.translations",
+    "moderations",
+    "rerank",
 ]
-"""Asked of models that do nothing else, in OpenAI's wire format alone; see backends/formats/media.py."""
+"""Asked of models that do nothing else, in OpenAI's wire format alone (backends/formats/media.py), but for documents to
+be ranked, for which it has none (backends/formats/rerank.py)."""
 Operation = Literal[
     "chat.completions",
     "completions",
