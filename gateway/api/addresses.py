@@ -25,7 +25,6 @@ ELSEWHERE = {
     "/v1/realtime": "live sessions are not offered here; ask the provider for them",
     "/v1/live": "live sessions are not offered here; ask the provider for them",
     "/v1/videos": "films are not made here; ask the provider for them",
-    "/v1/rerank": "documents are not ranked here; ask the provider for it",
     "/v1/fine_tuning": "models are not trained here; ask the provider for it",
     "/v1/uploads": "upload a batch's requests in one piece to /v1/files; other files go into the request itself",
     "/v1/vector_stores": "files are kept at a provider; send what was found in them inside the request",

@@ -65,6 +65,10 @@ IMAGE: Final[Mapping[str, Schema]] = {
     "partial_images": {"type": ["integer", "null"]},
     "images": {"type": ["array", "null"]},
 }
+DOCUMENT: Final[Schema] = {"type": ["string", "object"], "required": ["text"], "properties": {"text": TEXT}}
+RANKED: Final[Schema] = _object(
+    ("index", "relevance_score"), index=COUNT, relevance_score={"type": "number"}, document={"type": "object"}
+)
 COMPLETION: Final[Schema] = _object(("choices",), id=TEXT, object=TEXT, model=TEXT, choices={"type": "array"})
 SCHEMAS: Final[Mapping[str, Schema]] = {
     "ChatCompletionRequest": _object(
@@ -137,6 +141,17 @@ SCHEMAS: Final[Mapping[str, Schema]] = {
         input={"type": ["string", "array"], "items": {"type": ["string", "object"], "properties": PART["properties"]}},
     ),
     "Moderation": _object(("results",), id=TEXT, model=TEXT, results={"type": "array", "items": {"type": "object"}}),
+    "RerankRequest": _object(
+        ("query", "documents"),
+        model=MAYBE_MODEL,
+        query=TEXT,
+        documents={"type": "array", "minItems": 1, "items": DOCUMENT},
+        top_n=LIMIT,
+        return_documents=FLAG,
+        max_tokens_per_doc=LIMIT,
+        rank_fields={"type": ["array", "null"], "items": {"const": "text"}},
+    ),
+    "Ranking": _object(("results",), results={"type": "array", "items": RANKED}),
     "ImageRequest": _object(("prompt",), **IMAGE),
     "Images": _object(("data",), created=COUNT, data={"type": "array", "items": {"type": "object"}}),
     "SpeechRequest": _object(("input",), model=MAYBE_MODEL, input=TEXT, instructions=MAYBE_TEXT),
@@ -169,6 +184,9 @@ ENDPOINTS: Final[Mapping[str, tuple[str, str, str]]] = {
     "/v1/audio/transcriptions": ("Write down what is said.", "", "Transcript"),
     "/v1/audio/translations": ("Write down what is said in English.", "", "Transcript"),
     "/v1/moderations": ("Say whether texts or pictures are harmful.", "ModerationRequest", "Moderation"),
+    "/v1/rerank": ("Rank documents by a query.", "RerankRequest", "Ranking"),
+    "/v2/rerank": ("Rank documents by a query, for Cohere's clients.", "RerankRequest", "Ranking"),
+    "/rerank": ("Rank documents by a query, where a client adds no version.", "RerankRequest", "Ranking"),
     "/v1/messages": ("Answer in Anthropic's Messages format.", "MessagesRequest", "Message"),
     "/v1/messages/count_tokens": ("Count the input tokens of a message.", "CountRequest", "Count"),
 }

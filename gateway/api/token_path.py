@@ -43,6 +43,9 @@ ENDPOINTS: dict[str, Operation] = {
     "/v1/audio/transcriptions": "audio.transcriptions",
     "/v1/audio/translations": "audio.translations",
     "/v1/moderations": "moderations",
+    "/v1/rerank": "rerank",
+    "/v2/rerank": "rerank",  # of Cohere's clients
+    "/rerank": "rerank",
 }
 
 

@@ -93,7 +93,8 @@ def build_backend_table(
         _add_embedding_model(table, settings.engine)
     for name, block in settings.backends.items():
         _add_block(table, name, block, environ)
-    hosted = hosted_from_environment(environ)
+    # A block of that name is whom its models in the rules mean, whatever has a key here.
+    hosted = [one for one in hosted_from_environment(environ) if one.name not in settings.backends]
     for provider in hosted:
         _add_provider(table, provider, environ)
     _mark_prompts(table, settings)

@@ -18,7 +18,10 @@ def invalid_field(message: str) -> InvalidRequest:
 
 
 def checked_limit(
-    name: Literal["max_tokens", "max_completion_tokens", "max_output_tokens"], value: int | None, *, least: int = 1
+    name: Literal["max_tokens", "max_completion_tokens", "max_output_tokens", "top_n", "max_tokens_per_doc"],
+    value: int | None,
+    *,
+    least: int = 1,
 ) -> int | None:
     return None if value is None else _checked(name, value, least, LONGEST_OUTPUT_TOKENS)
 

@@ -1,4 +1,5 @@
-"""Requests for images, speech, transcripts and moderation as the decision needs to see them.
+"""Requests for images, speech, transcripts and moderation as the decision needs to see them; for rankings see
+rerank_view.py.
 
 What such a request costs hangs on how many images, how long a recording and how long a text it is: each is counted
 here, about, for the decision, and at most, for budgets. What is charged is what its provider reports.
@@ -19,6 +20,7 @@ from gateway.request.encodings import unreadable
 from gateway.request.field_checks import checked_choices, invalid_field
 from gateway.request.many_values import require_bearable
 from gateway.request.recordings import length_of
+from gateway.request.rerank_view import view_rerank
 from gateway.request.view import RequestView, estimate_tokens
 from gateway.routing.rules import AUTO
 
@@ -247,6 +249,7 @@ IMAGE: Final = msgspec.json.Decoder(ImageBody)
 SPEECH: Final = msgspec.json.Decoder(SpeechBody)
 VIEWS: Final[dict[MediaOperation, Callable[[MediaOperation, bytes], RequestView]]] = {
     "moderations": _view_moderation,
+    "rerank": lambda _, body: view_rerank(body),
     "images.generations": _view_image,
     "images.edits": _view_image,
     "audio.speech": _view_speech,

@@ -5,6 +5,7 @@ from typing import Final
 
 from gateway.errors import ContextTooLong, ModelsPaused, NoCapableModel, NoEligibleModel
 from gateway.ledger.entry import Facts
+from gateway.routing.rules import RERANK
 from gateway.routing.snapshot import LOADING_SLOTS, PAUSED_SLOTS, REFUSED_SLOTS
 
 LACKS: Final = "does not support"
@@ -31,6 +32,7 @@ PROMPTS: Final = {
     "responses": "input",
     "embeddings": "input",
     "moderations": "input",
+    "rerank": "documents",
     "audio.speech": "input",
     "audio.transcriptions": "file",
     "audio.translations": "file",
@@ -72,8 +74,9 @@ def other_use(specialty: str | None) -> str:
 
 def none_does(specialty: str) -> str:
     """Why a rule has nobody for what only models made for it do."""
+    keys = "COHERE_API_KEY, JINA_API_KEY and VOYAGE_API_KEY bring" if specialty == RERANK else "OPENAI_API_KEY brings"
     return (
-        f"none of its models is for {specialty}; set the key of a provider that has one (OPENAI_API_KEY brings some), "
+        f"none of its models is for {specialty}; set the key of a provider that has one ({keys} some), "
         f"or name one under `models` in rules.yaml, with `supports: [{specialty}]`"
     )
 

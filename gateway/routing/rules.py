@@ -20,7 +20,8 @@ CASCADED: Operation = "chat.completions"
 """The operation whose whole answers a program can verify."""
 
 EMBEDDINGS = "embeddings"
-Specialty = Literal["embeddings", "images", "speech", "transcription", "moderation"]
+RERANK = "rerank"
+Specialty = Literal["embeddings", "images", "speech", "transcription", "moderation", "rerank"]
 """What a model supports that does nothing else: of whole kinds it alone is asked for it."""
 SPECIALTIES: Mapping[str, Specialty] = {
     EMBEDDINGS: EMBEDDINGS,
@@ -30,6 +31,7 @@ SPECIALTIES: Mapping[str, Specialty] = {
     "audio.transcriptions": "transcription",
     "audio.translations": "transcription",
     "moderations": "moderation",
+    RERANK: RERANK,
 }
 """By operation; all others are for models that write."""
 

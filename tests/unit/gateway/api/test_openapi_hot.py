@@ -13,6 +13,7 @@ from gateway.api.openapi_hot import ENDPOINTS, FORMS, SCHEMAS
 from gateway.errors import InvalidRequest
 from gateway.request.bodies import DECODERS
 from gateway.request.media_views import IMAGE, MODERATION, SPEECH
+from gateway.request.rerank_view import RERANK_BODY
 from gateway.request.run import Incoming
 from gateway.request.views import view_of
 
@@ -27,12 +28,14 @@ BODIES: Mapping[Operation, dict[str, Any]] = {
     "moderations": {"input": "hello"},
     "images.generations": {"prompt": "a cat"},
     "audio.speech": {"input": "hello"},
+    "rerank": {"query": "hello", "documents": ["hello"]},
 }
 READERS: Mapping[Operation, msgspec.json.Decoder[Any]] = {
     **DECODERS,
     "moderations": MODERATION,
     "images.generations": IMAGE,
     "audio.speech": SPEECH,
+    "rerank": RERANK_BODY,
 }
 LEFT_TO_PROVIDERS = {"tools", "functions"}
 """Lists of objects; whether they are objects a provider says."""

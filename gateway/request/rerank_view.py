@@ -1,0 +1,96 @@
+"""A request to rank documents by a query, as the decision needs to see it.
+
+Every document is read together with the query. Who bills searches counts one for each hundred documents, and a long
+document as several: https://cohere.com/pricing says after how many tokens.
+"""
+
+import math
+from typing import Final
+
+import msgspec
+
+from backends.usage import Units
+from classifier.protocol import Conversation
+from gateway.errors import InvalidRequest
+from gateway.request.encodings import unreadable
+from gateway.request.field_checks import checked_limit, invalid_field
+from gateway.request.many_values import require_bearable
+from gateway.request.view import RequestView, estimate_tokens
+from gateway.routing.rules import AUTO, RERANK
+
+DOCUMENTS_PER_SEARCH: Final = 100
+TOKENS_PER_PART: Final = 500
+"""Of a document that is counted as one, the query's included."""
+LEAST_TOKENS_PER_PART: Final = 250
+"""Assumed to be left beside a long query, for the bound."""
+LONGEST_DOCUMENT: Final = 4_096
+"""In tokens: what is beyond is cut off, unless `max_tokens_per_doc` says otherwise."""
+MARKS_PER_DOCUMENT: Final = 8
+"""Tokens that stand between the query and a document, and around them, at most."""
+
+
+class Document(msgspec.Struct):
+    text: str
+
+
+class RerankBody(msgspec.Struct):
+    query: str
+    documents: list[str | Document]
+    model: str | None = None
+    top_n: int | None = None
+    return_documents: bool | None = None
+    max_tokens_per_doc: int | None = None
+    rank_fields: list[str] | None = None
+
+
+RERANK_BODY: Final = msgspec.json.Decoder(RerankBody)
+
+
+def view_rerank(body: bytes) -> RequestView:
+    """Raises InvalidRequest naming the field that is wrong."""
+    require_bearable(body)
+    try:
+        asked = RERANK_BODY.decode(body)
+    except msgspec.ValidationError as error:
+        raise invalid_field(str(error)) from error
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise unreadable(body, error) from error
+    if not asked.documents:
+        raise InvalidRequest("documents: needs at least one document to rank.", param="documents")
+    if any(name != "text" for name in asked.rank_fields or ()):
+        raise InvalidRequest(
+            "rank_fields: the `text` of a document alone is ranked; put into it what is to be read.",
+            param="rank_fields",
+        )
+    checked_limit("top_n", asked.top_n)
+    longest = checked_limit("max_tokens_per_doc", asked.max_tokens_per_doc)
+    return _view(asked, longest or LONGEST_DOCUMENT)
+
+
+def _view(asked: RerankBody, longest: int) -> RequestView:
+    texts = [one if isinstance(one, str) else one.text for one in asked.documents]
+    tokens, most_tokens = [estimate_tokens([text]) for text in texts], [_size(text) for text in texts]
+    query, most_query = estimate_tokens([asked.query]), _size(asked.query)
+    beside = max(LEAST_TOKENS_PER_PART, TOKENS_PER_PART - most_query)
+    parts = sum(max(1, math.ceil((query + min(count, longest)) / TOKENS_PER_PART)) for count in tokens)
+    most_parts = sum(max(1, math.ceil(min(count, longest) / beside)) for count in most_tokens)
+    return RequestView(
+        operation=RERANK,
+        model=AUTO if asked.model is None else asked.model,
+        is_stream=False,
+        wants_usage_chunk=True,
+        max_output_tokens=None,
+        choices=1,
+        needs=(),
+        conversation=Conversation(last_user=""),
+        input_tokens=query * len(texts) + sum(tokens),
+        most_input_tokens=(most_query + MARKS_PER_DOCUMENT) * len(texts) + sum(most_tokens),
+        most_output_tokens=0,
+        units=Units(search_units=math.ceil(parts / DOCUMENTS_PER_SEARCH)),
+        most_units=Units(search_units=math.ceil(max(parts, most_parts) / DOCUMENTS_PER_SEARCH)),
+    )
+
+
+def _size(text: str) -> int:
+    """In bytes: no token is shorter than one."""
+    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
