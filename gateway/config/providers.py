@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from gateway.routing.rules import Ability
+from gateway.routing.rules import RERANK, Ability
 from gateway.upstreams.warm_prefixes import AUTOMATIC, PromptCache
 from gateway.yaml_document import validate_yaml
 
@@ -40,6 +40,11 @@ class HostedProvider:
     on_disconnect: OnDisconnect
     models: tuple[HostedModel, ...]
     prompt_cache: PromptCache = AUTOMATIC
+
+    @property
+    def only_ranks(self) -> bool:
+        """Whether it is asked for nothing but to rank documents."""
+        return all(model.supports == (RERANK,) for model in self.models)
 
 
 class Schema(BaseModel):

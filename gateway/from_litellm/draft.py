@@ -10,6 +10,7 @@ from gateway.config.providers import HostedProvider
 from gateway.errors import ConfigurationError
 from gateway.from_litellm.config_file import Deployment, Fields, LiteLLMConfig
 from gateway.from_litellm.endpoints import Endpoints, Place
+from gateway.routing.rules import RERANK
 from gateway.yaml_document import NAME_PATTERN
 
 MODES: Final = {
@@ -19,6 +20,7 @@ MODES: Final = {
     "audio_speech": "speech",
     "audio_transcription": "transcription",
     "moderation": "moderation",
+    "rerank": RERANK,
 }
 BY_NAME: Final = {
     "dall-e": "image_generation",
@@ -46,6 +48,7 @@ PRICES: Final = {
     "cache_read_input_token_cost": "cached_input",
     "cache_creation_input_token_cost": "cache_write_5m",
 }
+PER_SEARCH: Final = "input_cost_per_query"
 LIMITS: Final = {
     "rpm": "requests_per_minute",
     "tpm": "tokens_per_minute",
@@ -88,7 +91,8 @@ def draft(
     """`price_of` says whether the catalogue has a price of that name, `known` is LiteLLM's map of models (empty where
     it is not installed), and prices of the file's own hold `since` that day. Raises ConfigurationError."""
     made = Draft(notes=list(config.notes))
-    endpoints = Endpoints({one.price_name: one for one in providers}, environ)
+    shipped = {one.price_name: one for one in providers}
+    endpoints = Endpoints(shipped, environ, lambda one: _mode(one, known) == RERANK)
     models = _Models(made, endpoints, price_of, known, since)
     members = {name: models.add(name, group) for name, group in _by_name(config.deployments, made.notes).items()}
     members = {name: found for name, found in members.items() if found}
@@ -154,7 +158,12 @@ class _Models:
                     f"{one.where} is left out: it does not say where {one.provider} listens (api_base)"
                 )
                 continue
-            if (mode := self._mode(one)) in CHATS or mode in MODES:
+            if (mode := self._mode(one)) == RERANK and not self.endpoints.can_rank(one):
+                self.made.notes.append(
+                    f"{one.where} is for rerank, which nobody is asked for through litellm: name another provider's, "
+                    "or a server's address (docs/api.md#rerank)"
+                )
+            elif mode in CHATS or mode in MODES:
                 groups.setdefault(self.endpoints.same(one), []).append(one)
             else:
                 self.made.notes.append(f"{one.where} is for {mode}, which is not served here")
@@ -171,9 +180,7 @@ class _Models:
         return found
 
     def _mode(self, deployment: Deployment) -> str:
-        name = deployment.model.lower()
-        by_name = next((mode for part, mode in BY_NAME.items() if part in name), "")
-        return str(self._fact(deployment, "mode") or by_name)
+        return _mode(deployment, self.known)
 
     def _describe(self, name: str, place: Place, group: Sequence[Deployment]) -> None:
         first = group[0]
@@ -196,7 +203,8 @@ class _Models:
         if not own and self.price_of(str(spec.get("priced_as", f"{provider}/{place.upstream_model}"))):
             return
         if not own:
-            own, source = _prices({theirs: self._fact(deployment, theirs) for theirs in PRICES}), "LiteLLM's map"
+            told = {theirs: self._fact(deployment, theirs) for theirs in (*PRICES, PER_SEARCH)}
+            own, source = _prices(told), "LiteLLM's map"
         if not own:
             self.made.unpriced.append(name)
             return
@@ -221,13 +229,7 @@ class _Models:
         return None
 
     def _fact(self, deployment: Deployment, field_name: str) -> Any:
-        """As the file says, or else LiteLLM's map."""
-        given = deployment.info.get(field_name, deployment.params.get(field_name))
-        if given is not None:
-            return given
-        names = (deployment.info.get("base_model"), deployment.litellm_model, deployment.model)
-        found = next((self.known[str(one)] for one in names if one and str(one) in self.known), {})
-        return found.get(field_name)
+        return _fact(deployment, self.known, field_name)
 
     def _window(self, name: str, deployment: Deployment, place: Place) -> int:
         window = self._fact(deployment, "max_input_tokens") or self._fact(deployment, "max_tokens")
@@ -266,8 +268,27 @@ class _Models:
                 self.limits.setdefault(name, {})[ours] = sum(whole)
 
 
+def _mode(deployment: Deployment, known: Mapping[str, Fields]) -> str:
+    name = deployment.model.lower()
+    by_name = next((mode for part, mode in BY_NAME.items() if part in name), "")
+    return str(_fact(deployment, known, "mode") or by_name)
+
+
+def _fact(deployment: Deployment, known: Mapping[str, Fields], field_name: str) -> Any:
+    """As the file says, or else LiteLLM's map."""
+    given = deployment.info.get(field_name, deployment.params.get(field_name))
+    if given is not None:
+        return given
+    names = (deployment.info.get("base_model"), deployment.litellm_model, deployment.model)
+    found = next((known[str(one)] for one in names if one and str(one) in known), {})
+    return found.get(field_name)
+
+
 def _prices(given: Fields) -> dict[str, Any]:
-    """US dollars a million tokens; nothing without the two that each price has."""
+    """US dollars a million tokens, or a search; nothing without the two that each price of tokens has."""
+    per_search = given.get(PER_SEARCH)
+    if isinstance(per_search, int | float) and per_search and not any(given.get(one) for one in PRICES):
+        return {"input": 0, "output": 0, "per_search_unit_usd": _plain(Decimal(str(per_search)))}
     found = {ours: given[theirs] for theirs, ours in PRICES.items() if isinstance(given.get(theirs), int | float)}
     if not {"input", "output"} <= found.keys():
         return {}

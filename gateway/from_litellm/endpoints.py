@@ -1,7 +1,7 @@
 """Where LiteLLM's deployments are: providers that need no configuration here, blocks of backends, and their keys."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -14,17 +14,22 @@ ENGINES: Final = {"hosted_vllm": "vllm", "vllm": "vllm", "sglang": "sglang"}
 OF_THE_SAME_FORMAT: Final = frozenset(
     {
         "openai", "custom_openai", "openai_like", "litellm_proxy", "lm_studio", "llamafile",
-        "ollama", "ollama_chat", "nvidia_nim", "xinference", "docker_model_runner", *ENGINES,
+        "ollama", "ollama_chat", "nvidia_nim", "xinference", "docker_model_runner", "infinity", *ENGINES,
     }
 )  # fmt: skip
 """That speak OpenAI's format at an address of the user's."""
+RANKERS: Final = frozenset({"cohere", "jina_ai", "voyage", "together_ai", "fireworks_ai"})
+"""Providers that rank documents and are asked for it by us."""
+HUGGING_FACE: Final = "huggingface"
+"""Who ranks at an address for it is asked as Text Embeddings Inference."""
 OLLAMA: Final = ("ollama", "ollama_chat")
 OLLAMAS_ADDRESS: Final = "http://127.0.0.1:11434"
 HOW_IT_IS_FOUND: Final = frozenset({"api_key", "api_base", "base_url", "model", "custom_llm_provider"})
 TAKEN: Final = frozenset(
     {
         "rpm", "tpm", "timeout", "max_parallel_requests", "order", "base_model", "mode", "input_cost_per_token",
-        "output_cost_per_token", "cache_read_input_token_cost", "cache_creation_input_token_cost", "drop_params",
+        "output_cost_per_token", "cache_read_input_token_cost", "cache_creation_input_token_cost",
+        "input_cost_per_query", "drop_params",
     }
 )  # fmt: skip
 """Fields of `litellm_params` that are no arguments of a call and become something here, or need no saying."""
@@ -87,10 +92,12 @@ class Place:
 @dataclass(slots=True)
 class Endpoints:
     """Fills `blocks` (for `backends:`), `variables` (that must be set, and why) and `notes`. `environ` is looked into
-    for addresses alone, where the file names a variable in place of one; what it lacks of those is `missing`."""
+    for addresses alone, where the file names a variable in place of one; what it lacks of those is `missing`.
+    `is_ranker` says whether a deployment ranks documents."""
 
     shipped: Mapping[str, HostedProvider]
     environ: Mapping[str, str]
+    is_ranker: Callable[[Deployment], bool]
     blocks: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
     variables: dict[str, str] = field(default_factory=dict[str, str])
     missing: dict[str, str] = field(default_factory=dict[str, str])
@@ -108,7 +115,7 @@ class Endpoints:
     def place(self, group: Sequence[Deployment]) -> Place:
         """Of deployments that are the same but for their keys."""
         first = group[0]
-        provider = self.shipped.get(first.provider)
+        provider = self._shipped(first)
         arguments = self._arguments(first)
         if provider is not None and self._address(first) is None and not arguments:
             return self._at_provider(provider, group)
@@ -120,6 +127,17 @@ class Endpoints:
             first.litellm_model if is_litellm else first.model,
             f"{provider.price_name}/{first.model}" if is_catalogued and provider is not None else None,
         )
+
+    def can_rank(self, deployment: Deployment) -> bool:
+        """Whether whoever it is at is asked for it by us: litellm is not."""
+        if self._address(deployment) is None:
+            return deployment.provider in RANKERS and not self._arguments(deployment)
+        return deployment.provider in RANKERS | OF_THE_SAME_FORMAT | {HUGGING_FACE}
+
+    def _shipped(self, deployment: Deployment) -> HostedProvider | None:
+        provider = self.shipped.get(deployment.provider)
+        is_for_else = provider is not None and provider.only_ranks and not self.is_ranker(deployment)
+        return None if is_for_else else provider
 
     def _at_provider(self, provider: HostedProvider, group: Sequence[Deployment]) -> Place:
         first = group[0]
@@ -156,6 +174,9 @@ class Endpoints:
                 block["provider"] = provider.name
             self._without(first, arguments, address)
             return block, False
+        if address is not None and first.provider == HUGGING_FACE and self.is_ranker(first):
+            self._without(first, arguments, address)
+            return {"base_url": address.bare, "provider": "text-embeddings-inference"}, False
         if address is not None and first.provider == "anthropic":
             self._without(first, arguments, address)
             base = f"{address.bare.rstrip('/').removesuffix('/v1')}/v1"

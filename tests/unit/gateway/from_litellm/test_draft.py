@@ -210,12 +210,49 @@ def test_models_that_do_one_thing() -> None:
     made = drafted(
         entry("ears", "groq/w", {"mode": "audio_transcription"}),
         entry("brush", "openai/b", {"mode": "image_generation"}),
-        entry("rank", "cohere/r", {"mode": "rerank"}),
+        entry("films", "openai/s", {"mode": "video_generation"}),
     )
     assert made.rules["models"]["ears"]["supports"] == ["transcription"]
     assert made.rules["models"]["brush"]["supports"] == ["images"]
-    assert "rank" not in made.rules["models"]
-    assert any("is for rerank" in note for note in made.notes)
+    assert "films" not in made.rules["models"]
+    assert any("is for video_generation, which is not served here" in note for note in made.notes)
+
+
+def test_those_who_rank_documents() -> None:
+    """Two providers by their keys, two servers at their addresses, and one that only litellm could ask."""
+    ranks = {"mode": "rerank"}
+    known = {"cohere/r": {"mode": "rerank", "input_cost_per_query": 0.002, "input_cost_per_token": 0.0}}
+    made = drafted(
+        entry("by-search", "cohere/r"),
+        entry("by-token", "voyage/v", {**ranks, "input_cost_per_token": 5e-8, "output_cost_per_token": 0}),
+        entry("bge-reranker", "hosted_vllm/BAAI/bge-reranker", api_base="http://v:1/v1"),
+        entry("tei", "huggingface/r", ranks, api_base="http://t:1"),
+        entry("azure", "azure_ai/r", ranks, api_base="http://a:1"),
+        known=known,
+    )
+    models = made.rules["models"]
+    assert {name: one["supports"] for name, one in models.items()} == {
+        name: ["rerank"] for name in ("by-search", "by-token", "bge-reranker", "tei")
+    }
+    assert (models["by-search"]["backend"], models["by-token"]["backend"]) == ("cohere", "voyage")
+    blocks = made.settings["backends"]
+    assert blocks[models["bge-reranker"]["backend"]] == {"base_url": "http://v:1/v1", "health_from": "vllm"}
+    assert blocks[models["tei"]["backend"]] == {"base_url": "http://t:1", "provider": "text-embeddings-inference"}
+    assert [one["prices"][0] for one in made.overrides] == [
+        {"from": SINCE, "source": "LiteLLM's map", "input": 0, "output": 0, "per_search_unit_usd": 0.002},
+        {"from": SINCE, "source": "LiteLLM's config.yaml", "input": 0.05, "output": 0},
+    ]
+    assert [note for note in made.notes if "rerank" in note] == [
+        "model_list[4] (azure) is for rerank, which nobody is asked for through litellm: name another provider's, or a "
+        "server's address (docs/api.md#rerank)"
+    ]
+
+
+def test_chats_of_a_provider_that_is_asked_for_rankings_alone_go_through_litellm() -> None:
+    made = drafted(entry("writes", "cohere/command"), entry("ranks", "cohere/rerank-9"))
+    assert made.rules["models"]["ranks"]["backend"] == "cohere"
+    assert made.settings["backends"][made.rules["models"]["writes"]["backend"]] == {"litellm": {}}
+    assert made.rules["models"]["writes"]["backend"] != "cohere"
 
 
 def test_what_a_model_does_is_seen_in_its_name_where_nothing_says_it() -> None:
