@@ -28,6 +28,8 @@ from backends.formats.media import read_answer as read_media
 from backends.formats.media_events import MediaStreamReader, SpeechEventReader
 from backends.formats.openai import OpenAIStreamReader, read_answer
 from backends.formats.openai_request import build_body
+from backends.formats.rerank import RerankAsked
+from backends.formats.rerank import read_answer as read_ranking
 from backends.formats.responses import ResponsesStreamReader, read_response
 from backends.formats.responses_chat import ChatOfResponseReader, read_response_as_chat
 from backends.formats.responses_request import build_response_body
@@ -46,6 +48,7 @@ LARGEST: Final = 2048
 DRAWING, LISTENING, SPEAKING = (
     Call(operation, "m", b"{}", True, "r") for operation in ("images.edits", "audio.transcriptions", "audio.speech")
 )
+RANKING: Final = Call("rerank", "m", b"{}", False, "r")
 READERS: Final[Mapping[str, Callable[[], StreamReader]]] = {
     "openai": lambda: OpenAIStreamReader("fuzz", wants_usage_chunk=True),
     "anthropic": lambda: AnthropicStreamReader("fuzz", wants_usage_chunk=True, created=0),
@@ -67,6 +70,7 @@ ANSWERS: Final[Sequence[Callable[[bytes], Chunk]]] = (
     partial(read_media, asked=MediaAsked(b"", "json"), call=DRAWING, backend="fuzz"),
     partial(read_media, asked=MediaAsked(b"", "text"), call=LISTENING, backend="fuzz"),
     partial(read_media, asked=MediaAsked(b"", "captions"), call=LISTENING, backend="fuzz"),
+    partial(read_ranking, asked=RerankAsked(b"", 3, 2, [b"{}"] * 3), call=RANKING, backend="fuzz"),
 )
 
 

@@ -25,6 +25,9 @@ backends:
   provider:
     base_url: http://127.0.0.1:{port}/v1
     provider: openai   # whose list prices it carries
+  ranker:
+    base_url: http://127.0.0.1:{port}/v1
+    provider: cohere
 """
 RULES = f"""\
 version: 1
@@ -38,6 +41,7 @@ models:
   speaks: {{backend: provider, upstream_model: gpt-4o-mini-tts, context_window: 32000, supports: [speech]}}
   listens: {{backend: provider, upstream_model: whisper-1, context_window: 32000, supports: [transcription]}}
   judges: {{backend: provider, upstream_model: omni-moderation-latest, context_window: 32000, supports: [moderation]}}
+  ranks: {{backend: ranker, upstream_model: rerank-v3.5, context_window: 4096, supports: [rerank]}}
 rules:
   - name: default
     choose: {{from: any}}

@@ -1,7 +1,9 @@
-"""The provider's other endpoints: it draws one pixel, says one sound, hears one sentence and minds nothing."""
+"""The provider's other endpoints: it draws one pixel, says one sound, hears one sentence, minds nothing and ranks
+documents as Cohere does, the longest first."""
 
 import base64
 import math
+from typing import cast
 
 import msgspec
 from aiohttp import web
@@ -24,6 +26,7 @@ class Media:
         app.router.add_post("/v1/audio/transcriptions", self._listen)
         app.router.add_post("/v1/audio/translations", self._listen)
         app.router.add_post("/v1/moderations", self._judge)
+        app.router.add_post("/v2/rerank", self._rank)
 
     async def _draw(self, request: web.Request) -> web.StreamResponse:
         body = msgspec.json.decode(await request.read(), type=Json)
@@ -70,6 +73,21 @@ class Media:
         count = len(body["input"]) if isinstance(body["input"], list) else 1
         result = {"flagged": False, "categories": {"violence": False}, "category_scores": {"violence": 0.01}}
         return web.json_response({"id": "modr-1", "model": body["model"], "results": [result] * count})
+
+    async def _rank(self, request: web.Request) -> web.Response:
+        body = msgspec.json.decode(await request.read(), type=Json)
+        documents = cast(list[object], body["documents"])
+        texts = [one for one in documents if isinstance(one, str)]
+        if len(texts) != len(documents) or "return_documents" in body:
+            return _refusal("documents are texts, and none is sent back")
+        ranked = sorted(range(len(texts)), key=lambda place: len(texts[place]), reverse=True)
+        count = body.get("top_n")
+        results = [{"index": one, "relevance_score": 1 / (place + 1)} for place, one in enumerate(ranked)]
+        units = math.ceil(len(texts) / 100)
+        meta: Json = {"api_version": {"version": "2"}, "billed_units": {"search_units": units}}
+        return web.json_response(
+            {"id": "r-1", "results": results[: count if isinstance(count, int) else None], "meta": meta}
+        )
 
 
 def _refusal(message: str) -> web.Response:
