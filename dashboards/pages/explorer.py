@@ -1,6 +1,7 @@
 """Spend by any dimension, compared with the period before, down to the requests behind a row."""
 
 import asyncio
+from collections import Counter
 from dataclasses import replace
 from html import escape
 from typing import Any
@@ -158,8 +159,8 @@ def _downloads(view: View, by: str, given: dict[str, str | None]) -> str:
 
 def labels(key_names: dict[str, str]) -> dict[str, str]:
     """What each key is called, by id; the id stands beside a name that another key has too."""
-    names = list(key_names.values())
-    return {number: name if names.count(name) == 1 else f"{name} ({number})" for number, name in key_names.items()}
+    times = Counter(key_names.values())
+    return {number: name if times[name] == 1 else f"{name} ({number})" for number, name in key_names.items()}
 
 
 def named(dimension: str, value: str | None, key_names: dict[str, str]) -> str:

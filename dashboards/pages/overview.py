@@ -28,7 +28,7 @@ async def build(view: View) -> None:
     """Numbers, spend over time, savings, models, token mix."""
     found, before = await asyncio.gather(
         view.gateway.get("/admin/v1/reports/overview", **view.period.bounds()),
-        view.gateway.get("/admin/v1/reports/costs", by="model", **view.period.before().bounds()),
+        view.gateway.get("/admin/v1/reports/costs", by="model", costs_alone=True, **view.period.before().bounds()),
     )
     total = found["total"]
     if not total["requests"]:

@@ -19,6 +19,12 @@ def test_a_name_that_two_keys_have_stands_with_the_id() -> None:
     assert labels({}) == {}
 
 
+def test_names_of_many_keys_are_counted_once_and_not_for_each() -> None:
+    """Of 5,000 keys it took the page 0.4 s; of so many as here, minutes."""
+    names = {f"key_{number}": f"app {number}" for number in range(100_000)}
+    assert labels(names) == names
+
+
 @pytest.mark.parametrize(
     ("dimension", "value", "shown"),
     [
