@@ -92,6 +92,10 @@ class Replica:
                 [*command, "--workers", str(self.workers)], stdout=output, stderr=output, env=dict(self.environment)
             )
 
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
     def wait_until_ready(self) -> None:
         def is_ready() -> bool:
             assert self._process is not None
