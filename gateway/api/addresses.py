@@ -12,7 +12,6 @@ LONGEST = 64
 GEMINI_CALLS = (":generateContent", ":streamGenerateContent", ":countTokens", ":embedContent", ":batchEmbedContents")
 OTHERS = (
     ("/v1beta/", GEMINI),
-    ("/openai/", "Azure's addresses are not offered here"),
     (OLLAMA, "Ollama's API is not offered here"),
     ("/generate", "text-generation-inference's API is not offered here"),
 )
@@ -52,8 +51,6 @@ def advice(path: str, known: Container[str]) -> str:
     """For an address where there is nothing; `known` are those where there is something."""
     if path in BARE:
         return "see /docs; of what Hugging Face's client asks there is chat_completion alone"
-    if f"/v1{path}" in known:
-        return f"did you mean /v1{path}? An OpenAI client's base_url ends in /v1"
     if (meant := SLASHES.sub("/", path)) != path and meant in known:
         return f"did you mean {meant}? The base_url ends without a slash"
     for prefix, why in ELSEWHERE.items():

@@ -20,6 +20,7 @@ from gateway.api.feedback import build_feedback_router
 from gateway.api.files import build_files_router
 from gateway.api.message_batches import build_message_batches_router
 from gateway.api.new_keys import NewKeys
+from gateway.api.other_addresses import OtherAddresses
 from gateway.api.public import build_public_router
 from gateway.api.shedding import Load, Shedding
 from gateway.api.stored_responses import build_stored_responses_router
@@ -78,7 +79,7 @@ def build_app(gateway: Gateway, *, ui_url: str | None = None) -> ASGIApp:
         max_requests=_most_requests(settings.max_requests_in_flight, open_files()),
         max_buffered_bytes=settings.max_buffered_megabytes * MEGABYTE,
     )
-    app = NewKeys(app, keys, gateway.watch.catch_up)
+    app = OtherAddresses(NewKeys(app, keys, gateway.watch.catch_up))
     return for_browsers(app, settings.allowed_origins) if settings.allowed_origins else app
 
 

@@ -3,8 +3,9 @@
 import logging
 import re
 from collections.abc import Coroutine
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
+import msgspec
 from starlette.types import Receive, Scope, Send
 
 from backends.protocol import JSON, MEDIA, TRACE_HEADERS, VENDOR_HEADERS, Operation
@@ -29,6 +30,8 @@ CACHE_WORDS = {"on": DEFAULT_SECONDS, "off": 0}
 TRACEPARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(-.*)?")
 """https://www.w3.org/TR/trace-context/#traceparent-header; versions to come may add fields."""
 LONGEST_CACHE_SECONDS = 30 * 86_400
+DEPLOYMENT: Final = "breakeven.deployment"
+"""In a scope: the model that the address names."""
 MAX_TAGS = 16
 MAX_TAG_LENGTH = 64
 
@@ -80,6 +83,8 @@ class TokenPath:
             if encoding is not None:
                 held = self._unpacker.hold(body, encoding, credential)
                 body = await self._unpacker.unpack(body)
+            if DEPLOYMENT in scope:
+                body = of_deployment(body, scope[DEPLOYMENT])
             operation = self._operation(scope["path"])
             asked = Incoming(
                 operation,
@@ -147,6 +152,15 @@ def credential_of(headers: list[tuple[bytes, bytes]]) -> str | None:
     found = dict(headers)
     value = found.get(b"authorization") or found.get(b"x-api-key")
     return value.decode("latin-1") if value else None
+
+
+def of_deployment(body: bytes, name: str) -> bytes:
+    """The JSON object with `name` as its model; anything else as it is, which its reader refuses in its own words."""
+    try:
+        fields = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
+    except msgspec.DecodeError:
+        return body
+    return msgspec.json.encode(fields | {"model": name})
 
 
 def parse_tags(headers: list[tuple[bytes, bytes]]) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
 // The official OpenAI client for Node.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import OpenAI from "openai";
+import OpenAI, { AzureOpenAI } from "openai";
 import { zodResponseFormat } from "openai/helpers/zod";
 import { z } from "zod";
 import { TEXT, gateway } from "./gateway.mjs";
@@ -27,6 +27,12 @@ test("stream", async () => {
   let said = "";
   for await (const chunk of stream) said += chunk.choices[0].delta.content ?? "";
   assert.equal(said, TEXT);
+});
+
+test("as apps on Azure ask", async () => {
+  const azure = new AzureOpenAI({ endpoint: gateway.url, apiKey: gateway.key, apiVersion: "2026-10-01" });
+  const answer = await azure.chat.completions.create({ model: "auto", messages });
+  assert.equal(answer.choices[0].message.content, TEXT);
 });
 
 test("tools and their results", async () => {

@@ -44,6 +44,12 @@ async def test_the_asynchronous_client_chats(gateway: Gateway) -> None:
     assert answer.choices[0].message.content == TEXT
 
 
+def test_a_base_address_without_its_version(gateway: Gateway) -> None:
+    with openai.OpenAI(base_url=gateway.url, api_key=gateway.key) as client:
+        assert client.chat.completions.create(model="auto", messages=ASKED).choices[0].message.content == TEXT
+        assert gateway.model in [model.id for model in client.models.list()]
+
+
 def test_stream_without_a_usage_that_was_not_asked_for(client: openai.OpenAI, gateway: Gateway) -> None:
     chunks = list(client.chat.completions.create(model=gateway.model, messages=ASKED, stream=True))
     assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks) == TEXT
