@@ -14,9 +14,11 @@ from gateway.config.home import Home, find_home
 from gateway.errors import StateError
 from gateway.process.sole_use import sole_use
 from gateway.storage.database import migrate, open_database
+from gateway.storage.later_work import LaterWork
 from gateway.storage.schema import Loss, Revision, losses, present_revision, require_revision, revisions
 
 AFTER = "Start the older version now: this one's other commands bring the schema up again."
+ELSEWHERE = "A gateway does what is left of that already, beside the requests; its log says when it is done."
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +47,11 @@ def command(
     if goes and plan.present != target:
         with _alone(home) if plan.undone else nullcontext():
             asyncio.run(migrate(url, target))
+    is_finished = target != known[-1].number or asyncio.run(LaterWork(url).do())
     if as_json:
         print(json.dumps({**asdict(plan), "is_done": goes}))
     else:
-        print("\n".join(_told(plan, is_done=goes)))
+        print("\n".join([*_told(plan, is_done=goes), *([] if is_finished else [ELSEWHERE])]))
 
 
 async def _plan(url: str, target: str, known: Sequence[Revision]) -> Plan:

@@ -53,6 +53,7 @@ from gateway.routing.snapshot import Snapshot
 from gateway.rulebook.catalogue import profiles
 from gateway.rulebook.service import RulesService
 from gateway.rulebook.watch import RuleWatch
+from gateway.storage.later_work import LaterWork
 from gateway.storage.retention import apply_retention
 from gateway.storage.sql.stores import SqlStores
 from gateway.telemetry.fleet_metrics import WRITE_SECONDS, FleetRegistry
@@ -68,6 +69,7 @@ RULES_SECONDS = 30.0
 NOTICES_SECONDS = 30.0
 OVERLAPS_SECONDS = 10.0
 KEPT_SECONDS = 60.0
+LATER_WORK_SECONDS = 10.0
 SHADOWS_AT_STOP_SECONDS = 10.0
 BATCHES_AT_STOP_SECONDS = 10.0
 BODIES_AT_STOP_SECONDS = 5.0
@@ -110,6 +112,7 @@ class Gateway:
     classifier_watch: ClassifierWatch
     implied: ImpliedFeedback
     rule_watch: RuleWatch
+    later_work: LaterWork
     classifier: Classifier
     document: RulesDocument
     text_version: str = ""
@@ -240,6 +243,7 @@ class Gateway:
             Chore("overlaps of secrets", OVERLAPS_SECONDS, Overlaps(self.key_ring, self.stores.secrets).look),
             Chore("rules' traffic", RULES_SECONDS, self.rule_watch.look),
             Chore("forgetting kept responses", KEPT_SECONDS, self.kept.forget),
+            Chore("what the schema left to be done", LATER_WORK_SECONDS, self.later_work.do),
         )
         work: dict[str, Callable[[], Awaitable[object]]] = {
             "shipper": self.shipper.run,

@@ -46,6 +46,7 @@ from gateway.rulebook.service import RulesService
 from gateway.rulebook.state import ExplorationSpend
 from gateway.rulebook.watch import RuleWatch
 from gateway.storage.database import migrate_engine, open_database
+from gateway.storage.later_work import LaterWork
 from gateway.storage.pepper import require_pepper
 from gateway.storage.sql.stores import SqlStores, open_stores
 from gateway.stores import FeedbackStore
@@ -147,6 +148,7 @@ def _put_together(
         classifier_watch=classifier_watch,
         implied=implied,
         rule_watch=RuleWatch(stores.entries, pipeline.rule_state, exploration, lambda: pipeline.snapshot, now_us),
+        later_work=LaterWork(deployment.database_url),
         classifier=classifier,
         document=deployment.rules,
     )

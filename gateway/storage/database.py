@@ -1,8 +1,10 @@
 """Opens a database and brings its schema up to date. Knows SQLite and PostgreSQL and nothing of what is stored."""
 
+import asyncio
+import logging
 import sqlite3
 import time
-from collections.abc import AsyncGenerator, Callable, Generator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
@@ -14,10 +16,11 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_en
 
 from gateway.errors import DatabaseDown, StateError
 from gateway.extras import install_command
-from gateway.storage.database_down import lacking, tell_when_down, told_as_down
+from gateway.storage.database_down import is_in_the_way, lacking, tell_when_down, told_as_down
 from gateway.storage.postgres import Patience, open_postgres
 from gateway.storage.schema import bring_to, missing_tables, newest_revision, present_revision
 
+log = logging.getLogger(__name__)
 BUSY_TIMEOUT_SECONDS = 60  # on a slow disk a first start, which the others wait for, has taken more than ten
 # FULL, although the journal is the durable copy until a row is shipped: a journal segment is deleted because the
 # commit here was durable, and keys and rules have no journal. A commit every quarter of a second costs nothing.
@@ -38,6 +41,11 @@ RETENTION_LOCK = 0x62726B65_76656E35
 RECONCILIATION_LOCK = 0x62726B65_76656E36
 REPRICING_LOCK = 0x62726B65_76656E37
 BATCHES_LOCK = 0x62726B65_76656E38
+LATER_LOCK = 0x62726B65_76656E39
+PATIENT_MS = 500
+"""How long a change of a table that others use waits for them: whoever comes after it waits as long."""
+AGAIN_SECONDS = 1.0
+TOLD_EVERY = 30
 SERVING = Patience()
 MIGRATING = Patience(statement_seconds=None)
 
@@ -164,7 +172,7 @@ async def require_undamaged(engine: AsyncEngine) -> None:
         )
 
 
-async def _take_all_the_time(connection: AsyncConnection) -> None:
+async def take_all_the_time(connection: AsyncConnection) -> None:
     """In this transaction, whatever limits the server has for statements that serve: half a migration is none, and
     replicas that start together wait for the one that migrates."""
     if connection.dialect.name == "postgresql":
@@ -176,6 +184,30 @@ async def lock(connection: AsyncConnection, number: int) -> None:
     """Until this transaction ends nobody else passes here; SQLite has only one writer anyhow."""
     if connection.dialect.name == "postgresql":
         await connection.execute(text("SELECT pg_advisory_xact_lock(:number)"), {"number": number})
+
+
+async def try_lock(connection: AsyncConnection, number: int) -> bool:
+    """As `lock`, without waiting: whether this is the one."""
+    if connection.dialect.name != "postgresql":
+        return True
+    return (
+        await connection.execute(text("SELECT pg_try_advisory_xact_lock(:number)"), {"number": number})
+    ).scalar_one()
+
+
+async def get_out_of_the_way(change: Callable[[], Awaitable[None]], what: str) -> None:
+    """Do it again until nobody who reads or writes is in its way, giving up each time before they wait for it."""
+    tries = 0
+    while True:
+        try:
+            return await change()
+        except (DBAPIError, DatabaseDown) as error:
+            if not is_in_the_way(error):
+                raise
+            if tries % TOLD_EVERY == 0:
+                log.info("%s waits for somebody who uses its tables, as a long report or a backup does", what)
+        tries += 1
+        await asyncio.sleep(AGAIN_SECONDS)
 
 
 async def shared_now_us(connection: AsyncConnection, here: Callable[[], int]) -> int:
@@ -220,14 +252,20 @@ async def migrate_engine(engine: AsyncEngine) -> None:
     await migrate(engine.url.render_as_string(hide_password=False))
 
 
+async def _bring(engine: AsyncEngine, revision: str) -> None:
+    async with writing(engine) as connection:
+        await take_all_the_time(connection)
+        await lock(connection, SCHEMA_LOCK)
+        if connection.dialect.name == "postgresql":
+            await connection.execute(text(f"SET LOCAL lock_timeout = {PATIENT_MS}"))
+        await connection.run_sync(bring_to, revision)
+        if revision == "head":
+            await require_tables(connection)
+
+
 async def _migrate_engine(engine: AsyncEngine, revision: str) -> None:
     try:
-        async with writing(engine) as connection:
-            await _take_all_the_time(connection)
-            await lock(connection, SCHEMA_LOCK)
-            await connection.run_sync(bring_to, revision)
-            if revision == "head":
-                await require_tables(connection)
+        await get_out_of_the_way(lambda: _bring(engine, revision), "the schema's change")
     except CommandError as error:
         raise StateError(
             f"the database was written by a newer Breakeven ({error}); start that version or a newer one, or restore "

@@ -17,6 +17,8 @@ from gateway.storage.tables import metadata
 # resources (disk, memory, connections), a lock or a time limit, an operator, the system, and tables that are somebody
 # else's, as a backup may be restored. All else is our own mistake.
 POSTGRES_STATES = ("08", "28", "3D", NOT_OURS := "42501", "53", "55P03", "57", "58")
+IN_THE_WAY = frozenset({"55P03", "40P01", "40001"})
+"""A lock that was not to be had in time, two who waited for each other, and a row that somebody else changed."""
 READ_ONLY = "25006"
 NO_SUCH_TABLE = "42P01"
 NO_SUCH_KEY = "42P10"
@@ -103,6 +105,12 @@ def is_down(error: BaseException) -> bool:
         return True
     is_sqlites = _sqlite_code(error) in SQLITE_CODES
     return is_sqlites or _is_read_only(error) or _state(error).startswith(POSTGRES_STATES) or lacks_schema(error)
+
+
+def is_in_the_way(error: BaseException) -> bool:
+    """Whether what was refused may be done in a moment, when others have done what they do."""
+    causes = (error, getattr(error, "orig", None), error.__cause__)
+    return any(_state(one) in IN_THE_WAY for one in causes if one is not None)
 
 
 def lacks_schema(error: BaseException) -> bool:

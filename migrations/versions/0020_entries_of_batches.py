@@ -13,8 +13,11 @@ INDEX, OF_ONE = "ix_entries_batch_id", sa.text("batch_id IS NOT NULL")
 
 def upgrade() -> None:
     op.add_column("entries", sa.Column("batch_id", sa.Text(), nullable=True))
-    columns = ["batch_id", "accepted_at_us"]
-    op.create_index(INDEX, "entries", columns, postgresql_where=OF_ONE, sqlite_where=OF_ONE)
+    if op.get_bind().dialect.name == "postgresql":
+        # Months that are there get their part beside whoever reads and writes: gateway/storage/partition_indexes.py.
+        op.execute(f"CREATE INDEX {INDEX} ON ONLY entries (batch_id, accepted_at_us) WHERE {OF_ONE}")
+    else:
+        op.create_index(INDEX, "entries", ["batch_id", "accepted_at_us"], sqlite_where=OF_ONE)
 
 
 def downgrade() -> None:

@@ -9,11 +9,12 @@ from sqlalchemy import insert, text
 from typer.testing import CliRunner
 
 from gateway.cli import build
+from gateway.cli.migrate import ELSEWHERE
 from gateway.config.first_files import write_first_files
 from gateway.config.home import Home, create_home
 from gateway.errors import StateError
 from gateway.process.sole_use import sole_use
-from gateway.storage.database import migrate, open_database, writing
+from gateway.storage.database import LATER_LOCK, lock, migrate, open_database, writing
 from gateway.storage.schema import present_revision, revisions
 from gateway.storage.sql.keys import SqlKeyStore
 from gateway.storage.sql.ledger import SqlLedger
@@ -71,6 +72,14 @@ async def seen(url: str) -> tuple[str | None, int, int]:
         await engine.dispose()
 
 
+async def scalar(url: str, query: str) -> int:
+    engine = open_database(url)
+    async with engine.connect() as connection:
+        found = (await connection.execute(text(query))).scalar_one()
+    await engine.dispose()
+    return found
+
+
 @pytest.mark.usefixtures("home")
 async def test_what_would_be_lost_is_said_and_kept_until_it_is_told_to_go(database_url: str) -> None:
     await fill(database_url)
@@ -101,6 +110,28 @@ async def test_all_the_way_back_and_up_again(database_url: str) -> None:
     assert await seen(database_url) == (OLDEST, 2, 2)
     await said()
     assert await seen(database_url) == (NEWEST, 2, 2)
+
+
+@pytest.mark.usefixtures("home")
+async def test_what_a_step_leaves_for_later_is_done_by_the_command(database_url: str) -> None:
+    await fill(database_url)
+    await migrate(database_url, "0018")
+    await said()
+    assert await scalar(database_url, "SELECT count(*) FROM hourly WHERE ranked <> requests") == 0
+    assert await scalar(database_url, "SELECT count(*) FROM state") == 0
+
+
+@pytest.mark.usefixtures("home")
+@pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
+async def test_what_a_gateway_does_already_is_left_to_it(database_url: str) -> None:
+    await fill(database_url)
+    await migrate(database_url, "0018")
+    engine = open_database(database_url)
+    async with engine.begin() as gateway:
+        await lock(gateway, LATER_LOCK)
+        assert (await said()).endswith(f"{ELSEWHERE}\n")
+    await engine.dispose()
+    assert await scalar(database_url, "SELECT count(*) FROM hourly WHERE ranked = 0") > 0
 
 
 @pytest.mark.usefixtures("home")

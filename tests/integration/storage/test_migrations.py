@@ -13,6 +13,7 @@ from gateway.errors import StateError
 from gateway.ledger.entry import Cost
 from gateway.reports.reprice_service import REASONS
 from gateway.storage.database import migrate, open_database
+from gateway.storage.later_work import LaterWork
 from gateway.storage.schema import present_revision
 from gateway.storage.sql.adjustments import SqlAdjustments
 from gateway.storage.sql.ledger import SqlLedger
@@ -151,6 +152,7 @@ async def test_the_largest_figures_of_an_older_database_are_found(database_url: 
     before = await rows()
     await migrate(database_url, "0018")
     await migrate(database_url)
+    assert await LaterWork(database_url).do()
     assert await rows() == before
     assert {row.largest_pico_usd for row in before} >= {10**9 + 20_007, 90_007}
     await engine.dispose()
