@@ -4,10 +4,9 @@ import asyncio
 import importlib.util
 import json
 import os
-import shutil
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 
 import httpx
 import typer
@@ -17,6 +16,8 @@ from rich.markup import escape
 from classifier.native.native_projector import load_reader
 from gateway.cli.address import local_url, running_url
 from gateway.cli.asked_backends import ask_backends
+from gateway.cli.disk_checks import examine_disk
+from gateway.cli.finding import Finding, attempt
 from gateway.cli.gateway_metrics import samples
 from gateway.cli.state import NoSchema, open_state
 from gateway.composition.deployment import load_deployment, load_environment_settings
@@ -27,12 +28,10 @@ from gateway.errors import BreakevenError, StateError, StoreDown
 from gateway.extras import install_command
 from gateway.instants import moment_of
 from gateway.learning.classifier_versions import ClassifierVersions
-from gateway.ledger.syncing import why_no_kernel
 from gateway.notices.watch import NoticeState
 from gateway.storage.database import require_undamaged, require_writable
 from gateway.storage.sql.notices import SqlNotices
 
-LEAST_FREE_BYTES = 2 << 30
 TRIED, TRIAL = "{breakeven}:doctor", "return redis.call('SET', KEYS[1], '', 'PX', 1000)"
 SAFE_POLICIES = frozenset({"noeviction", "volatile-lru"})
 EXTRAS = {
@@ -52,16 +51,6 @@ NOT_READY = (
     "of all else the gateway's log says why"
 )
 DIRECTLY = "providers and engines are called directly, at each backend's `base_url` (docs/backends.md)"
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One check. `fix` says what to do about a failure; None where it is only worth knowing."""
-
-    name: str
-    is_ok: bool
-    detail: str
-    fix: str | None = None
 
 
 def command(
@@ -100,13 +89,12 @@ def examine(home: Home, url: str, *, asks: bool = False) -> Iterator[Finding]:
         fix = install_command(extra) if needed else None
         missing = f"not installed: {install_command(extra)} adds {purpose}"
         yield Finding(f"extra {extra}", is_there, purpose if is_there else missing, fix)
-    yield _try("state", lambda: _state(home), "set BREAKEVEN_HOME to a writable directory with 2 GB free")
-    yield _journal(home)
+    yield from examine_disk(home, settings)
     fix = "edit the file at the line named, then `breakeven check`"
-    yield (configuration := _try("configuration", lambda: _configuration(home), fix))
+    yield (configuration := attempt("configuration", lambda: _configuration(home), fix))
     if configuration.is_ok:  # else what is wrong with it is said already
-        yield _try("database", lambda: _database(home), "do what it says, or correct `database` in breakeven.yaml")
-        yield _try("redis", lambda: _redis(home), "start it, or correct `redis` in breakeven.yaml")
+        yield attempt("database", lambda: _database(home), "do what it says, or correct `database` in breakeven.yaml")
+        yield attempt("redis", lambda: _redis(home), "start it, or correct `redis` in breakeven.yaml")
     yield _keys(settings)
     if asks and configuration.is_ok and home.config_file.exists():
         yield from _backends(home)
@@ -115,7 +103,7 @@ def examine(home: Home, url: str, *, asks: bool = False) -> Iterator[Finding]:
     if proxy := next((name for name in PROXIES if os.environ.get(name)), None):
         yield Finding("proxy", False, f"{proxy} is set and not used: {DIRECTLY}")
     yield _gateway(url)
-    yield _try(
+    yield attempt(
         "classifier",
         lambda: _classifier(home, url),
         "see `breakeven classifier list`; `breakeven classifier learn` makes a correction from feedback",
@@ -136,51 +124,11 @@ def _settings(home: Home) -> Settings | None:
         return None
 
 
-def _try(name: str, check: Callable[[], str], fix: str) -> Finding:
-    try:
-        return Finding(name, True, check())
-    except (BreakevenError, OSError, httpx.HTTPError) as error:
-        return Finding(name, False, str(error) or type(error).__name__, fix)
-
-
 def _is_installed(module: str) -> bool:
     try:
         return importlib.util.find_spec(module) is not None
     except ModuleNotFoundError:  # not even the package above it
         return False
-
-
-def _state(home: Home) -> str:
-    if not home.root.exists():
-        above = next(one for one in home.root.absolute().parents if one.exists())
-        if not (above.is_dir() and os.access(above, os.W_OK)):
-            raise PermissionError(f"{home.root} does not exist, and {above} is not writable")
-        return f"{home.root} does not exist yet; `breakeven serve` makes it"
-    if not os.access(home.root, os.W_OK):
-        raise PermissionError(f"{home.root} is not writable")
-    free = shutil.disk_usage(home.root).free
-    if free < LEAST_FREE_BYTES:
-        raise OSError(f"only {free / 1e9:.1f} GB free at {home.root}")
-    return f"{home.root}, {free / 1e9:.0f} GB free"
-
-
-def _journal(home: Home) -> Finding:
-    """Who waits for the disk; see gateway/ledger/syncing.py."""
-    if not home.root.exists():
-        return Finding("journal", True, "made by `breakeven serve`")
-    try:
-        refusal = why_no_kernel(home.root)
-    except OSError as error:
-        return Finding("journal", False, f"{home.root} cannot be synced: {error}", "set BREAKEVEN_HOME to a local disk")
-    folders = (home.journal_directory, *home.journal_directory.glob("worker-*"))
-    closed = [folder for folder in folders if folder.exists() and not os.access(folder, os.W_OK | os.X_OK)]
-    if closed:
-        return Finding(
-            "journal", False, f"{closed[0]} is not writable", "give it to the user that runs `breakeven serve`"
-        )
-    if refusal is not None:
-        return Finding("journal", False, f"synced by a thread, which costs a little CPU ({refusal})")
-    return Finding("journal", True, "synced by the kernel, without a thread")
 
 
 def _configuration(home: Home) -> str:

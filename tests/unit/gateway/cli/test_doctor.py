@@ -300,6 +300,37 @@ def test_a_journal_of_somebody_else_is_named(home: Home, monkeypatch: pytest.Mon
     assert found(home)["journal"].detail.endswith("journal is not writable")
 
 
+KEPT = "kept responses"
+
+
+def test_kept_responses_that_are_damaged_are_a_finding(home: Home) -> None:
+    create_home(home)
+    assert found(home)[KEPT] == Finding(KEPT, True, "none kept yet")
+    home.turns_file.write_bytes(b"not a database" * 500)
+    home.turns_file.chmod(0o600)
+    finding = found(home)[KEPT]
+    assert not finding.is_ok
+    assert finding.detail.startswith(f"{home.turns_file} is damaged or of another version")
+    assert finding.fix is not None
+
+
+@pytest.mark.parametrize(
+    ("setting", "detail"),
+    [
+        ("redis: redis://localhost:1/0", "in Redis"),
+        ("kept_answers: {disk_megabytes: 0}", "in no file, as `kept_answers` in breakeven.yaml says"),
+        ("kept_answers: {response_hours: 0}", "in no file, as `kept_answers` in breakeven.yaml says"),
+    ],
+)
+def test_kept_responses_are_looked_for_where_they_are_kept(home: Home, setting: str, detail: str) -> None:
+    create_home(home)
+    write_first_files(home)
+    with home.config_file.open("a") as config:
+        config.write(f"\n{setting}\n")
+    home.turns_file.write_bytes(b"left by an earlier configuration")
+    assert found(home)[KEPT] == Finding(KEPT, True, detail)
+
+
 def test_a_gateway_that_is_not_ready_is_not_to_be_started_again(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor is it asked through the proxy that leads to the rest of the world."""
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")

@@ -1,0 +1,70 @@
+"""What `breakeven doctor` looks at on this disk: the home, the journal, kept responses. Changes nothing."""
+
+import os
+import shutil
+from collections.abc import Iterator
+
+from gateway.cli.finding import Finding, attempt
+from gateway.config.home import Home
+from gateway.config.settings import KeptAnswerSettings, Settings
+from gateway.ledger.syncing import why_no_kernel
+from gateway.storage.turns.inspection import inspect_turn_file
+
+LEAST_FREE_BYTES = 2 << 30
+
+
+def examine_disk(home: Home, settings: Settings | None) -> Iterator[Finding]:
+    """The home, the journal in it, and the kept responses; `settings` are None where there are none to be read."""
+    yield attempt("state", lambda: _state(home), "set BREAKEVEN_HOME to a writable directory with 2 GB free")
+    yield _journal(home)
+    yield _kept_responses(home, settings)
+
+
+def _state(home: Home) -> str:
+    if not home.root.exists():
+        above = next(one for one in home.root.absolute().parents if one.exists())
+        if not (above.is_dir() and os.access(above, os.W_OK)):
+            raise PermissionError(f"{home.root} does not exist, and {above} is not writable")
+        return f"{home.root} does not exist yet; `breakeven serve` makes it"
+    if not os.access(home.root, os.W_OK):
+        raise PermissionError(f"{home.root} is not writable")
+    free = shutil.disk_usage(home.root).free
+    if free < LEAST_FREE_BYTES:
+        raise OSError(f"only {free / 1e9:.1f} GB free at {home.root}")
+    return f"{home.root}, {free / 1e9:.0f} GB free"
+
+
+def _journal(home: Home) -> Finding:
+    """Who waits for the disk; see gateway/ledger/syncing.py."""
+    if not home.root.exists():
+        return Finding("journal", True, "made by `breakeven serve`")
+    try:
+        refusal = why_no_kernel(home.root)
+    except OSError as error:
+        return Finding("journal", False, f"{home.root} cannot be synced: {error}", "set BREAKEVEN_HOME to a local disk")
+    folders = (home.journal_directory, *home.journal_directory.glob("worker-*"))
+    closed = [folder for folder in folders if folder.exists() and not os.access(folder, os.W_OK | os.X_OK)]
+    if closed:
+        return Finding(
+            "journal", False, f"{closed[0]} is not writable", "give it to the user that runs `breakeven serve`"
+        )
+    if refusal is not None:
+        return Finding("journal", False, f"synced by a thread, which costs a little CPU ({refusal})")
+    return Finding("journal", True, "synced by the kernel, without a thread")
+
+
+def _kept_responses(home: Home, settings: Settings | None) -> Finding:
+    """In the file of their own; see gateway/composition/kept_answers.py."""
+    name, file = "kept responses", home.turns_file
+    if settings is not None and settings.redis is not None:
+        return Finding(name, True, "in Redis")
+    kept = settings.kept_answers if settings is not None else KeptAnswerSettings()
+    if not (kept.disk_megabytes and kept.response_hours != 0):
+        return Finding(name, True, "in no file, as `kept_answers` in breakeven.yaml says")
+    if not home.root.exists():
+        return Finding(name, True, "none kept yet")
+    return attempt(
+        name,
+        lambda: inspect_turn_file(file, max_bytes=kept.disk_megabytes << 20),
+        "do what it says; until then models are served, and responses may be lost at the next start",
+    )
