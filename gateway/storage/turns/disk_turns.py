@@ -53,6 +53,7 @@ class DiskTurns:
         self._recent: Expiring[_Recent] = Expiring(lambda one: one.size, max_bytes=memory_bytes, monotonic=monotonic)
         self._thread = ThreadPoolExecutor(1, "kept-responses")
         self._busy_since: float | None = None
+        self._emptying: asyncio.Future[None] | None = None
         self._is_tidying = False
         self._is_closed = False
 
@@ -84,7 +85,10 @@ class DiskTurns:
     async def delete(self, name: str) -> bool:
         self._recent.drop(name)
         try:
-            return await self._ask(lambda: self._file.delete(name))
+            was_there = await self._ask(lambda: self._file.delete(name))
+            if was_there:
+                await self._empty_log()
+            return was_there
         finally:
             self._recent.drop(name)  # whoever read it in the file meanwhile had it put there
 
@@ -101,6 +105,18 @@ class DiskTurns:
             log.warning("the newest kept responses may be lost: %s", error)
         self._is_closed = True
         self._thread.shutdown(wait=False)
+
+    async def _empty_log(self) -> None:
+        """Once for all who deleted before it begins: one each let a hundred deletions a second wait for five."""
+        emptying = self._emptying
+        if emptying is None or emptying.done():
+            emptying = self._emptying = asyncio.ensure_future(self._ask(self._empty_log_here))
+        await asyncio.shield(emptying)
+
+    def _empty_log_here(self) -> None:
+        """In the thread."""
+        self._emptying = None  # whose row goes from now on needs another one
+        self._file.empty_log()
 
     async def _ask(self, ask: Callable[[], T], seconds: float | None = None) -> T:
         """In the thread. While the disk does not answer, nothing more is left there to wait for it."""

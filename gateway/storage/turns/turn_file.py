@@ -80,8 +80,12 @@ class TurnFile:
         self._file.ask(lambda connection: self._renew(connection, name, self._ms(seconds)))
 
     def delete(self, name: str) -> bool:
-        """Its bytes are overwritten when this returns, also those in the write-ahead log."""
+        """Its bytes are overwritten; the write-ahead log has them until `empty_log`."""
         return self._file.ask(lambda connection: self._delete(connection, name))
+
+    def empty_log(self) -> None:
+        """What was deleted, forgotten or replaced is nowhere any more when this returns. It syncs twice."""
+        self._file.ask(checkpoint)
 
     def forget(self) -> bool:
         """Some of those whose time is over. Whether there may be more of them."""
@@ -162,10 +166,7 @@ class TurnFile:
 
     def _delete(self, connection: sqlite3.Connection, name: str) -> bool:
         with writing(connection):
-            was_there = _drop(connection, name)
-        if was_there:
-            checkpoint(connection)
-        return was_there
+            return _drop(connection, name)
 
     def _tidy(self, connection: sqlite3.Connection) -> None:
         if number_of(connection, "freelist_count") * 4 > number_of(connection, "page_count"):

@@ -100,6 +100,46 @@ async def test_what_is_deleted_while_somebody_reads_it_is_not_in_memory_after_th
     await turns.aclose()
 
 
+class Counting(TurnFile):
+    """How often its log was emptied; the first time it waits until `goes_on` is set."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, max_bytes=32 << 20, longest_seconds=60)
+        self.begun, self.goes_on = threading.Event(), threading.Event()
+        self.times = 0
+
+    def empty_log(self) -> None:
+        self.times += 1
+        self.begun.set()
+        self.goes_on.wait()
+        super().empty_log()
+
+
+def everything_in(folder: Path) -> bytes:
+    return b"".join(one.read_bytes() for one in folder.iterdir())
+
+
+async def test_many_who_delete_at_once_share_the_syncs_and_each_hears_of_it_after_them(tmp_path: Path) -> None:
+    file = Counting(tmp_path / "turns.db")
+    turns = DiskTurns(file, patience_seconds=60)
+    values = {f"{number}": os.urandom(16) for number in range(50)}
+    for name, value in values.items():
+        await turns.put(name, value, 60)
+    first = asyncio.create_task(turns.delete("0"))
+    await asyncio.to_thread(file.begun.wait)
+    others = [asyncio.create_task(turns.delete(name)) for name in values if name != "0"]
+    missing = asyncio.create_task(turns.delete("none"))
+    await asyncio.sleep(0.05)
+    assert not any(one.done() for one in (first, *others))
+    file.goes_on.set()
+    assert all([await first, *[await one for one in others]])
+    assert not await missing
+    assert 2 <= file.times < 10
+    left = everything_in(tmp_path)
+    assert not any(value in left for value in values.values())
+    await turns.aclose()
+
+
 async def test_its_log_is_emptied_behind_whoever_made_it_long(tmp_path: Path) -> None:
     turns = DiskTurns(TurnFile(tmp_path / "turns.db", max_bytes=32 << 20, longest_seconds=60), patience_seconds=60)
     for name in "abcdef":
