@@ -103,6 +103,7 @@ def test_models(client: openai.OpenAI, gateway: Gateway) -> None:
         "draws",
         "judges",
         "listens",
+        "ranks",
         "speaks",
         gateway.model,
     ]
