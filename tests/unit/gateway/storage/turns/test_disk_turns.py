@@ -3,6 +3,7 @@
 import asyncio
 import os
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -27,13 +28,20 @@ class Slow(TurnFile):
         return super().get(name, seconds)
 
 
-async def test_a_disk_that_does_not_answer_is_given_up_and_asked_again_when_it_does(tmp_path: Path) -> None:
-    file = Slow(tmp_path / "turns.db")
+@pytest.fixture
+def file(tmp_path: Path) -> Iterator[Slow]:
+    """Whatever becomes of a test, its thread ends: the process would wait for it."""
+    made = Slow(tmp_path / "turns.db")
+    yield made
+    made.goes_on.set()
+
+
+async def test_a_disk_that_does_not_answer_is_given_up_and_asked_again_when_it_does(file: Slow) -> None:
     turns = DiskTurns(file, memory_bytes=0, patience_seconds=0.2)
     turns.open()
     asking = [asyncio.create_task(turns.get(name, 60)) for name in "abc"]
     for one in asking:
-        with pytest.raises(StoreDown, match=r"took longer than 0\.2 s"):
+        with pytest.raises(StoreDown, match=r"took longer than 0\.2 s|does not answer"):  # a full machine asks late
             await one
     with pytest.raises(StoreDown, match="does not answer"):
         await turns.put("d", b"turn", 60)
@@ -54,8 +62,7 @@ async def is_kept(turns: DiskTurns, name: str) -> bool:
         return False
 
 
-async def test_what_was_read_or_kept_lately_is_read_in_memory_though_the_disk_is_silent(tmp_path: Path) -> None:
-    file = Slow(tmp_path / "turns.db")
+async def test_what_was_read_or_kept_lately_is_read_in_memory_though_the_disk_is_silent(file: Slow) -> None:
     file.goes_on.set()
     turns = DiskTurns(file, memory_bytes=1 << 20, patience_seconds=60)
     await turns.put("a", b"turn", 60)
@@ -86,8 +93,7 @@ async def test_who_reads_in_memory_gives_time_in_the_file_too(tmp_path: Path) ->
     file.close()
 
 
-async def test_what_is_deleted_while_somebody_reads_it_is_not_in_memory_after_that(tmp_path: Path) -> None:
-    file = Slow(tmp_path / "turns.db")
+async def test_what_is_deleted_while_somebody_reads_it_is_not_in_memory_after_that(file: Slow) -> None:
     turns = DiskTurns(file, memory_bytes=1 << 20, patience_seconds=60)
     file.put("a", b"turn", 60)
     file.close()
