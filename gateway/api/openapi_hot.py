@@ -185,8 +185,6 @@ ENDPOINTS: Final[Mapping[str, tuple[str, str, str]]] = {
     "/v1/audio/translations": ("Write down what is said in English.", "", "Transcript"),
     "/v1/moderations": ("Say whether texts or pictures are harmful.", "ModerationRequest", "Moderation"),
     "/v1/rerank": ("Rank documents by a query.", "RerankRequest", "Ranking"),
-    "/v2/rerank": ("Rank documents by a query, for Cohere's clients.", "RerankRequest", "Ranking"),
-    "/rerank": ("Rank documents by a query, where a client adds no version.", "RerankRequest", "Ranking"),
     "/v1/messages": ("Answer in Anthropic's Messages format.", "MessagesRequest", "Message"),
     "/v1/messages/count_tokens": ("Count the input tokens of a message.", "CountRequest", "Count"),
 }

@@ -1,6 +1,7 @@
 """Addresses at which clients of Azure and of other gateways ask for what OpenAI has behind `/v1`, as our own.
 
     /chat/completions and the like   /v1/...: a base_url without /v1, as LiteLLM's users have it
+    /v2/rerank                       /v1/rerank: Cohere's clients
     /openai/v1/...                   /v1/...: Azure's newer address, and Groq's
     /openai/...                      /v1/...
     /openai/deployments/NAME/...     /v1/..., of the model NAME, whatever the body says: so it is at Azure
@@ -18,10 +19,11 @@ API: Final = "/v1"
 OURS: Final = f"{API}/"
 AZURE: Final = "/openai/"
 DEPLOYMENTS: Final = f"{AZURE}deployments/"
-OF_DEPLOYMENTS: Final = sorted((p.removeprefix(API) for p in ENDPOINTS if p.startswith(OURS)), key=len, reverse=True)
+OF_DEPLOYMENTS: Final = sorted((place.removeprefix(API) for place in ENDPOINTS), key=len, reverse=True)
 """The longest first: a chat's address ends as a completion's does."""
 BARE: Final = frozenset(end.split("/")[1] for end in OF_DEPLOYMENTS) | {"models", "files", "batches"}
 """What may stand first in an address without `/v1`."""
+COHERES: Final = {"/v2/rerank": "/v1/rerank"}
 KEY: Final = b"api-key"
 KEYS: Final = frozenset({b"authorization", b"x-api-key"})
 
@@ -44,7 +46,8 @@ def _as_ours(scope: Scope) -> Scope:
         return _as_azures(scope)
     if path[1:].partition("/")[0] in BARE:
         return {**scope, "path": f"{API}{path}"}
-    return scope
+    ours = COHERES.get(path)
+    return scope if ours is None else {**scope, "path": ours}
 
 
 def _as_azures(scope: Scope) -> Scope:

@@ -47,8 +47,6 @@ ENDPOINTS: dict[str, Operation] = {
     "/v1/audio/translations": "audio.translations",
     "/v1/moderations": "moderations",
     "/v1/rerank": "rerank",
-    "/v2/rerank": "rerank",  # of Cohere's clients
-    "/rerank": "rerank",
 }
 
 

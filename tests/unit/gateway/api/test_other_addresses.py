@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 from starlette.types import Receive, Scope, Send
 
+from gateway.api.app import POSTED
 from gateway.api.other_addresses import OtherAddresses, split_azures
+from gateway.api.shedding import API
 from gateway.api.token_path import DEPLOYMENT, credential_of, of_deployment
 
 
@@ -63,6 +65,18 @@ async def test_a_key_in_another_header_comes_first(other: bytes, value: bytes) -
 async def test_a_base_address_may_lack_its_v1(path: str) -> None:
     _, scope = await seen(path)
     assert (scope["path"], DEPLOYMENT in scope) == (f"/v1{path}", False)
+
+
+async def test_coheres_clients_rank() -> None:
+    _, scope = await seen("/v2/rerank")
+    assert scope["path"] == "/v1/rerank"
+    _, scope = await seen("/rerank")
+    assert scope["path"] == "/v1/rerank"
+
+
+def test_whatever_is_answered_stands_where_calls_are_bounded() -> None:
+    """Calls elsewhere would be neither shed nor counted."""
+    assert all(place.startswith(API) for place in POSTED)
 
 
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/openai", "/openair/v1/models", "/", "", "/chats", "/v1"])
