@@ -26,6 +26,6 @@ def test_an_address(given: str, url: str, schema: str) -> None:
     "given", ["", "sqlite:///x", "mysql://u:hush@h/d", "postgresql://", "postgresql://u:hush@h:x/d"]
 )
 def test_what_is_none_is_refused_without_its_password(given: str) -> None:
-    with pytest.raises(ValueError, match="postgresql://USER:PASSWORD|host and port") as refused:
+    with pytest.raises(ValueError, match=r"postgresql://USER:PASSWORD|host and port") as refused:
         parse_litellm_url(given)
     assert "hush" not in str(refused.value)
