@@ -177,7 +177,7 @@ def _row(standing: Standing, counted: Counted) -> BudgetRow:
         month_usd=format_usd(budget.month_pico_usd),
         stops=budget.stops,
         spent_usd=format_usd(standing.spent_pico_usd),
-        spent_share=standing.spent_pico_usd / budget.month_pico_usd,
+        spent_share=standing.share,
         keys=counted[budget.scope, budget.name],
         outlook=_outlook(standing.burn),
         set_by=budget.set_by,

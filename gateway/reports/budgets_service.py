@@ -30,6 +30,11 @@ class Standing:
     burn: BudgetBurn | None
     learned_days: int
 
+    @property
+    def share(self) -> float:
+        """Of the budget; of one of $0, which is always spent, all."""
+        return self.spent_pico_usd / self.budget.month_pico_usd if self.budget.month_pico_usd else 1.0
+
 
 class BudgetsService:
     """One per process. What complete days say of those ahead is kept until one is added or corrected.

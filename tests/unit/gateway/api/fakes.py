@@ -146,6 +146,7 @@ class AdminRig:
             now_us=lambda: NOW_US,
             file=rules_file,
         )
+        self.budgets = MemoryBudgets()
         book = PriceBook([ProviderPrices("acme", (ModelRecord("small", (make_prices(),)),))])
         self.app: FastAPI = build_fastapi()
         self.app.include_router(
@@ -166,7 +167,7 @@ class AdminRig:
                 bodies=self.bodies,
                 batches=self.batches,
                 key_names=self._key_names,
-                budgets=BudgetsService(MemoryBudgets(), OneSum(), _no_outlook, self._refresh, now_us=lambda: NOW_US),
+                budgets=BudgetsService(self.budgets, OneSum(), _no_outlook, self._refresh, now_us=lambda: NOW_US),
                 keys_spent=self._keys_spent,
                 notices=NoticeService(self._notices, has_webhook=True, shares_per_mille=(800, 1000), forecast=True),
                 audit=MemoryAudit(),

@@ -6,7 +6,7 @@ import pytest
 
 from gateway.access.keys import KeyRecord
 from gateway.notices.key_budgets import KeySpent
-from gateway.stores import NewKey
+from gateway.stores import Budget, NewKey
 from tests.unit.gateway.api.fakes import ROLES, AdminRig
 
 BUDGETS = "/admin/v1/budgets"
@@ -90,3 +90,11 @@ async def test_the_budgets_of_keys_are_told_with_what_admission_counts() -> None
     assert found["keys"][0]["spent_usd"] == "9.000000000000"
     assert found["keys"][0]["spent_share"] == 0.9
     assert [one["name"] for one in rig.ask("lead", "GET", f"{BUDGETS}/keys").json()["keys"]] == ["little"]
+
+
+async def test_a_budget_of_nothing_is_all_spent() -> None:
+    """LiteLLM's may be; here none can be set to it by hand."""
+    rig = await AdminRig().start()
+    await rig.budgets.set(Budget("team", "red", 0, "cli", 1, stops=True))
+    [row] = rig.ask("viewer", "GET", BUDGETS).json()["budgets"]
+    assert (row["month_usd"], row["spent_share"]) == ("0.000000000000", 1.0)
