@@ -8,6 +8,7 @@ from typing import Any, Final, Protocol
 import msgspec
 from starlette.types import Receive, Scope, Send
 
+from backends.formats.form_splice import NotAForm, is_form, splice_form, without_boundary
 from backends.protocol import JSON, MEDIA, TRACE_HEADERS, VENDOR_HEADERS, Operation
 from gateway.api.asgi_caller import AsgiCaller, while_connected
 from gateway.api.once import KEY_HEADER, SendSink, as_send, idempotency_key
@@ -81,9 +82,10 @@ class TokenPath:
             if encoding is not None:
                 held = self._unpacker.hold(body, encoding, credential)
                 body = await self._unpacker.unpack(body)
-            if DEPLOYMENT in scope:
-                body = of_deployment(body, scope[DEPLOYMENT])
             operation = self._operation(scope["path"])
+            content_type = given.get(b"content-type", b"").decode("latin-1") if operation in MEDIA else JSON
+            if DEPLOYMENT in scope:
+                body = of_deployment(body, content_type, scope[DEPLOYMENT])
             asked = Incoming(
                 operation,
                 credential,
@@ -91,7 +93,7 @@ class TokenPath:
                 tags,
                 parse_cache_seconds(headers) if CACHE_HEADER in given else None,
                 {} if PASSED_ON.isdisjoint(given) else parse_passed_on(headers),
-                given.get(b"content-type", b"").decode("latin-1") if operation in MEDIA else JSON,
+                content_type,
             )
             key = idempotency_key(headers) if KEY_HEADER in given else None
             work = (
@@ -137,7 +139,8 @@ class TokenPath:
             finally:
                 leader.close()
 
-        content = (scope["path"].encode(), asked.body, ",".join(asked.tags).encode(), vendor_text(asked.headers))
+        body = without_boundary(asked.body, asked.content_type)
+        content = (scope["path"].encode(), body, ",".join(asked.tags).encode(), vendor_text(asked.headers))
         sink = SendSink(send)
         try:
             await self._idempotency.answer(key, asked.credential, content, serve, sink)
@@ -152,8 +155,14 @@ def credential_of(headers: list[tuple[bytes, bytes]]) -> str | None:
     return value.decode("latin-1") if value else None
 
 
-def of_deployment(body: bytes, name: str) -> bytes:
-    """The JSON object with `name` as its model; anything else as it is, which its reader refuses in its own words."""
+def of_deployment(body: bytes, content_type: str, name: str) -> bytes:
+    """The JSON object, or form, with `name` as its model; anything else as it is, which its reader refuses in its own
+    words."""
+    if is_form(content_type):
+        try:
+            return splice_form(body, content_type, {"model": name})
+        except NotAForm:
+            return body
     try:
         fields = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
     except msgspec.DecodeError:

@@ -1,4 +1,5 @@
-"""The exact response cache: a tenant's request that equals an earlier one byte for byte gets the earlier answer.
+"""The exact response cache: a tenant's request that equals an earlier one byte for byte gets the earlier answer
+(but for the boundary of a form, which its sender draws anew).
 
 Only for those who asked for it: by the header (`Incoming.cache_seconds`), by the tag of a key, or by the rule that
 decided; the header wins. A hit is decided like any other request, so an answer is used only where the present rules
@@ -14,6 +15,7 @@ from typing import Protocol
 
 import msgspec
 
+from backends.formats.form_splice import without_boundary
 from backends.formats.responses import needs_its_provider
 from backends.protocol import VENDOR_HEADERS, Chunk
 from gateway.errors import StoreDown
@@ -198,4 +200,4 @@ def _of_rule(name: str, rules: Sequence[Rule]) -> int | None:
 def _name(run: Run) -> str:
     """Nothing of one tenant can have the name of another's."""
     head = f"{run.intent.tenant}\0{run.view.operation}\0".encode() + vendor_text(run.headers)
-    return hashlib.sha256(head + run.body).hexdigest()
+    return hashlib.sha256(head + without_boundary(run.body, run.content_type)).hexdigest()

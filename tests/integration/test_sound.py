@@ -8,8 +8,10 @@ import httpx
 import openai
 import pytest
 
+from gateway.api.other_addresses import OtherAddresses
 from gateway.ledger.entry import Media, Status
 from tests.integration.studio import JSON, TOKENS, Studio, answered, events
+from tests.live_server import serving
 from tests.rig import KEY
 from tests.scripted_provider import Raw
 from tests.unit.gateway.request.test_recordings import wav
@@ -209,3 +211,41 @@ async def test_an_equal_form_under_one_idempotency_key_is_served_once(studio: St
         ]
     assert answers[0].content == answers[1].content
     assert len(studio.provider.received) == 1
+
+
+async def test_who_asks_again_with_an_idempotency_key_may_draw_another_boundary(studio: Studio) -> None:
+    """As the official clients do: each try writes the form anew."""
+    studio.provider.plan([answered({"text": "said", "usage": {"type": "duration", "seconds": 2}})])
+    once = {"idempotency-key": "k"}
+    async with studio.client() as client:
+        for _ in range(2):
+            await client.audio.transcriptions.create(model="listens", file=("a.wav", wav(2.0)), extra_headers=once)
+        with pytest.raises(openai.APIStatusError, match="idempotency key was used with another request"):
+            await client.audio.transcriptions.create(model="listens", file=("a.wav", wav(2.5)), extra_headers=once)
+    assert len(studio.provider.received) == 1
+
+
+async def test_an_equal_form_is_found_in_the_response_cache(studio: Studio) -> None:
+    studio.provider.plan([answered({"text": "said", "usage": {"type": "duration", "seconds": 2}})])
+    kept = {"x-breakeven-cache": "on"}
+    async with studio.client() as client:
+        for _ in range(2):
+            await client.audio.transcriptions.create(model="listens", file=("a.wav", wav(2.0)), extra_headers=kept)
+    assert len(studio.provider.received) == 1
+
+
+async def test_azures_address_says_the_model_of_a_form_too(studio: Studio) -> None:
+    """Whoever asks Azure by hand names no model in the form."""
+    said = {"text": "said", "usage": {"type": "duration", "seconds": 2}}
+    studio.provider.plan([answered(said), answered(said)])
+    async with (
+        serving(OtherAddresses(studio.service.app)) as url,
+        httpx.AsyncClient(base_url=url, headers={"api-key": KEY}, timeout=120) as client,
+    ):
+        for fields in ({}, {"model": "listens"}):
+            answer = await client.post(
+                "/openai/deployments/listens-by-token/audio/transcriptions?api-version=2024-10-21",
+                data=fields,
+                files={"file": ("a.wav", wav(2.0))},
+            )
+            assert (answer.status_code, answer.headers["x-breakeven-model"]) == (200, "listens-by-token")

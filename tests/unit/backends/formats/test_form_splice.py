@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from python_multipart import MultipartParser
 
-from backends.formats.form_splice import NotAForm, find_fields, splice_form, text_fields
+from backends.formats.form_splice import NotAForm, find_fields, splice_form, text_fields, without_boundary
 
 TYPE = "multipart/form-data; boundary=xyz"
 AUDIO = b"RIFF\r\n--xy\r\n\x00\xff"
@@ -47,6 +47,20 @@ def test_a_missing_field_is_put_first() -> None:
     fields = find_fields(spliced, TYPE)
     assert [one.name for one in fields] == ["model", "response_format", "file"]
     assert spliced[fields[2].start : fields[2].end] == AUDIO
+
+
+def test_forms_are_equal_whatever_boundary_they_were_written_with() -> None:
+    other = PLAIN.replace(b"--xyz", b"--another-one")
+    said = without_boundary(PLAIN, TYPE)
+    assert without_boundary(other, "multipart/form-data; boundary=another-one") == said
+    assert AUDIO in said
+    for changed in (b"auto", b"prompt", b"a.wav", b"audio/wav", AUDIO):
+        assert without_boundary(PLAIN.replace(changed, changed + b"."), TYPE) != said
+
+
+@pytest.mark.parametrize(("body", "kind"), [(PLAIN, "application/json"), (b"{}", TYPE), (PLAIN[:-4], TYPE)])
+def test_what_is_no_form_is_compared_as_it_came(body: bytes, kind: str) -> None:
+    assert without_boundary(body, kind) == body
 
 
 def test_a_file_in_the_place_of_a_text_is_refused() -> None:

@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 from starlette.types import Receive, Scope, Send
 
+from backends.formats.form_splice import find_fields, text_fields
+from backends.protocol import JSON
 from gateway.api.app import POSTED
 from gateway.api.other_addresses import OtherAddresses, split_azures
 from gateway.api.shedding import API
@@ -96,11 +98,27 @@ async def test_elsewhere_nothing_changes(path: str) -> None:
 )
 def test_the_address_says_which_model(body: str, expected: str) -> None:
     """And every other value keeps its bytes."""
-    made = of_deployment(body.encode(), "auto").decode()
+    made = of_deployment(body.encode(), JSON, "auto").decode()
     assert made == expected
     assert json.loads(made)["model"] == "auto"
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"{", b'{"a": }', b"--part\r\n"])
 def test_what_is_no_object_is_left_to_who_refuses_it(body: bytes) -> None:
-    assert of_deployment(body, "auto") == body
+    assert of_deployment(body, JSON, "auto") == body
+
+
+FORM = "multipart/form-data; boundary=x"
+PART = 'Content-Disposition: form-data; name="%s"\r\n\r\n%s\r\n--x'
+
+
+@pytest.mark.parametrize("given", ["", "whisper-1"])
+def test_the_address_says_it_of_a_form_too(given: str) -> None:
+    fields = {"prompt": "Hm", **({"model": given} if given else {})}
+    body = ("--x\r\n" + "\r\n".join(PART % field for field in fields.items()) + "--\r\n").encode()
+    made = of_deployment(body, FORM, "listens")
+    assert text_fields(made, find_fields(made, FORM)) == {"prompt": "Hm", "model": "listens"}
+
+
+def test_what_is_no_form_is_left_to_who_refuses_it() -> None:
+    assert of_deployment(b'{"model": "a"}', FORM, "listens") == b'{"model": "a"}'
