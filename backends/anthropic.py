@@ -7,21 +7,19 @@ from typing import Final
 import msgspec
 
 from backends.endpoints.messages_events import messages_error
-from backends.errors import UpstreamRejected, UpstreamUnavailable
+from backends.errors import UpstreamRejected
 from backends.formats.anthropic import AnthropicStreamReader, openai_error, read_message
 from backends.formats.anthropic_messages import NativeMessagesReader, read_native_message
 from backends.formats.anthropic_request import build_messages_body
 from backends.formats.call_ids import for_anthropic, with_call_ids
 from backends.formats.chat_fields import untranslatable
 from backends.formats.chat_view import parse_chat
-from backends.formats.json_objects import decode_object
+from backends.formats.input_tokens import read_count
 from backends.formats.json_splice import NotAnObject, find_members, splice
 from backends.formats.past_thinking import UNSIGNED_MARK, without_unsigned
 from backends.formats.sampling import CLAUDE_SAMPLING, is_older_claude
-from backends.formats.usage_wire import MalformedUsage, token_count
 from backends.http_backend import Exchange, HttpBackend, answers_ok, join_url
-from backends.protocol import VENDOR_HEADERS, BackendHealth, Call, Chunk, Operation, Reply
-from backends.usage import Usage
+from backends.protocol import VENDOR_HEADERS, BackendHealth, Call, Operation, Reply
 
 API_VERSION: Final = "2023-06-01"
 BETA: Final = "anthropic-beta"
@@ -66,13 +64,6 @@ class AnthropicBackend(HttpBackend):
         )
         return await self.exchange(call, exchange)
 
-    def _read_count(self, body: bytes) -> Chunk:
-        try:
-            count = token_count((decode_object(body) or {})["input_tokens"], "input_tokens")
-        except (KeyError, MalformedUsage) as error:
-            raise UpstreamUnavailable(f"{self.name} answered without a count", backend=self.name) from error
-        return Chunk(body, usage=Usage(input_tokens=count), is_done=True)
-
     async def health(self) -> BackendHealth:
         return await self.probe(join_url(self._base_url, "models"), self._headers, answers_ok)
 
@@ -98,7 +89,7 @@ class AnthropicBackend(HttpBackend):
             url=join_url(self._base_url, NATIVE_PATHS[call.operation]),
             headers=self._headers | self._vendor_headers(call.headers),
             body=body,
-            read_answer=self._read_count if is_count else partial(read_native_message, backend=self.name),
+            read_answer=partial(read_count if is_count else read_native_message, backend=self.name),
             stream_reader=partial(NativeMessagesReader, self.name),
         )
 

@@ -11,6 +11,7 @@ from backends.engine_health import parse_engine_health, parse_sglang_metrics, pa
 from backends.errors import Untranslatable, UpstreamRejected
 from backends.formats.chat_fields import in_background
 from backends.formats.error_bodies import in_openai_shape
+from backends.formats.input_tokens import read_count
 from backends.formats.json_objects import decode_object, part_of, text_of
 from backends.formats.openai import OpenAIStreamReader, error_body, read_answer
 from backends.formats.openai_request import build_body
@@ -49,7 +50,11 @@ DEFAULT_PATHS: Final[Mapping[Operation, str]] = {
     "moderations": "moderations",
     "rerank": "rerank",
 }
-OPENAI_PATHS: Final[Mapping[Operation, str]] = {**DEFAULT_PATHS, "responses": "responses"}
+OPENAI_PATHS: Final[Mapping[Operation, str]] = {
+    **DEFAULT_PATHS,
+    "responses": "responses",
+    "responses.input_tokens": "responses/input_tokens",
+}
 """Of the few that offer the Responses API too."""
 _STORED_TIMEOUTS: Final = Timeouts(first_byte_seconds=30.0, idle_seconds=30.0)
 _ASK_THERE: Final = re.compile(rb"(?:use|only supported in|try) (?:the )?/?v1/responses\b", re.IGNORECASE)
@@ -164,7 +169,8 @@ class OpenAICompatibleBackend(HttpBackend):
             return await self._open_rerank(call, url)
         if call.operation in MEDIA:
             return await self._open_media(call, url)
-        is_native = call.operation == "responses"
+        is_count = call.operation == "responses.input_tokens"
+        is_native = is_count or call.operation == "responses"
         if is_native and _is_in_background(call.body):
             raise in_background()
         body = build_body(call, self._native if is_native else self._dialect)
@@ -175,8 +181,8 @@ class OpenAICompatibleBackend(HttpBackend):
             headers=self._headers | {"x-request-id": call.request_id},
             body=body,
             read_answer=partial(read_response, backend=self.name, names=names)
-            if is_native
-            else partial(read_answer, backend=self.name),
+            if call.operation == "responses"
+            else partial(read_count if is_count else read_answer, backend=self.name),
             stream_reader=partial(self._stream_reader, call),
             translate_error=in_openai_shape,
             true_status=google_status if self._dialect.says_400_of_keys else as_it_is,

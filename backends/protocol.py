@@ -25,11 +25,15 @@ Operation = Literal[
     "completions",
     "embeddings",
     "responses",
+    "responses.input_tokens",
     "messages",
     "messages.count_tokens",
     MediaOperation,
 ]
 MEDIA: Final = frozenset[Operation](get_args(MediaOperation))
+
+COUNTS: Final = frozenset[Operation]({"responses.input_tokens", "messages.count_tokens"})
+"""Nothing is answered: only how many tokens there are to answer."""
 
 
 def is_media(operation: Operation) -> TypeGuard[MediaOperation]:

@@ -29,7 +29,7 @@ from backends.errors import Untranslatable, UpstreamRejected
 from backends.formats.json_objects import decode_object
 from backends.http.reply import PlainReply
 from backends.model_lists import ListsModels, ModelList
-from backends.protocol import Backend, BackendHealth, Call, Chunk, Operation, Reply
+from backends.protocol import COUNTS, Backend, BackendHealth, Call, Chunk, Operation, Reply
 from backends.stored_responses import KeepsResponses
 from backends.usage import Usage
 
@@ -79,7 +79,9 @@ class TranslatingBackend:
             return await self._open_response(call)
         if operation == "messages" and operation not in self._native:
             return await self._open_message(call)
-        if operation == "messages.count_tokens" and operation not in self._native:
+        if operation in COUNTS and operation not in self._native:
+            if operation == "responses.input_tokens":
+                self._chat_of(call)
             return PlainReply(_estimate(call))
         return await self._inner.open(call)
 
@@ -100,8 +102,7 @@ class TranslatingBackend:
         await self._inner.aclose()
 
     async def _open_response(self, call: Call) -> Reply:
-        takes_effort = call.reasons or not self._refuses_effort
-        body = chat_body_from_responses(call.body, thoughts=self._thoughts, takes_effort=takes_effort)
+        body = self._chat_of(call)
         head = ResponseHead(
             f"resp_{call.request_id}",
             int(self._now()),
@@ -115,6 +116,11 @@ class TranslatingBackend:
         return _WrittenReply(
             inner, lambda chunk: response_from_answer(chunk.payload, chunk.usage, head, now=self._now())
         )
+
+    def _chat_of(self, call: Call) -> bytes:
+        """Raises UpstreamRejected."""
+        takes_effort = call.reasons or not self._refuses_effort
+        return chat_body_from_responses(call.body, thoughts=self._thoughts, takes_effort=takes_effort)
 
     async def _open_message(self, call: Call) -> Reply:
         try:

@@ -17,6 +17,7 @@ import logging
 import random
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 
 from backends.protocol import MEDIA, Backend, Timeouts
@@ -53,6 +54,7 @@ from gateway.upstreams.load import Upstreams
 from gateway.upstreams.warm_prefixes import SENT, MemoryWarmPrefixes, PromptCache, WarmPrefixes, note_answer
 
 log = logging.getLogger(__name__)
+RESPONSES = frozenset({"responses", "responses.input_tokens"})
 RETRY_SECONDS = 5.0
 """When to ask again for an engine that is still loading."""
 
@@ -95,12 +97,9 @@ class Pipeline:
         `known_key` is whose it is where that was found out before, as of a batch's requests.
         """
         started_at = self.monotonic()
-        key = self._authenticate(incoming) if known_key is None else known_key
-        whole, resumed = await self._resumed(incoming, key)
-        if whole is incoming or self.conversations is None:
-            await self._answer(incoming, caller, key, started_at, asked=incoming, resumed=resumed)
-            return
-        with self.conversations.room(len(whole.body) - len(incoming.body)):
+        key = self.identify(incoming) if known_key is None else known_key
+        whole, resumed = await self.resume(incoming, key)
+        with self.room_for(whole, incoming):
             await self._answer(whole, caller, key, started_at, asked=incoming, resumed=resumed)
 
     async def _answer(
@@ -158,20 +157,23 @@ class Pipeline:
             await books.settle(run, Status.failed, http_status=500, error=type(error).__name__)
             raise
 
-    def identify(self, incoming: Incoming) -> tuple[KeyRecord, RequestView]:
-        """Who asks, and what for."""
-        return self._authenticate(incoming), view_of(incoming)
-
-    def _authenticate(self, incoming: Incoming) -> KeyRecord:
+    def identify(self, incoming: Incoming) -> KeyRecord:
+        """Who asks for a model. Raises RequestError."""
         key = self.keys.authenticate(incoming.credential, self.now_us())
         require_model_access(key)
         return key
 
-    async def _resumed(self, incoming: Incoming, key: KeyRecord) -> tuple[Incoming, Resumed | None]:
-        """With what it refers to of responses that are kept here."""
-        if self.conversations is None or incoming.operation != "responses":
+    async def resume(self, incoming: Incoming, key: KeyRecord) -> tuple[Incoming, Resumed | None]:
+        """With what it refers to of responses that are kept here. Raises RequestError."""
+        if self.conversations is None or incoming.operation not in RESPONSES:
             return incoming, None
         return await self.conversations.resume(incoming, tenant_of(key.team, key.id))
+
+    def room_for(self, whole: Incoming, asked: Incoming) -> AbstractContextManager[None]:
+        """While what was asked is under way with what it refers to. Raises Overloaded."""
+        if whole is asked or self.conversations is None:
+            return nullcontext()
+        return self.conversations.room(len(whole.body) - len(asked.body))
 
     def decide(self, view: RequestView, key: KeyRecord, tags: tuple[str, ...], at_us: int | None = None) -> Choice:
         """Classify and decide; also what `/v1/route` shows, so that it can never differ from the data path.
@@ -252,7 +254,7 @@ class Pipeline:
             await self._serve(run, books, ticket.recording(caller))
             await ticket.keep(run)
 
-    def _names(self, team: str | None) -> ResponseNames | None:
+    def names_of(self, team: str | None) -> ResponseNames | None:
         """Under which a team knows the responses that providers keep of it."""
         return ResponseNames(self.keys.response_secret(team)) if team else None
 
@@ -266,7 +268,7 @@ class Pipeline:
             policy=self.retry_policy,
             monotonic=self.monotonic,
             salt=lambda run: self.keys.cache_salt(run.intent.tenant),
-            names=lambda run: self._names(run.intent.team),
+            names=lambda run: self.names_of(run.intent.team),
         )
         found = await (dispatcher.first_output(run) if run.choice.escalation is None else cascade(run, dispatcher))
         answer = found if isinstance(found, Answer) else await dispatcher.give_up(run, found)

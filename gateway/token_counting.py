@@ -1,24 +1,31 @@
-"""Counts the input tokens of a message, by the provider where it can: nothing is answered, bought or booked."""
+"""Counts the input tokens of a message or a response, by the provider where it can: nothing is answered, bought or
+booked."""
 
 import logging
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from backends.errors import BackendError, UpstreamRejected
-from backends.protocol import Call, Timeouts
+from backends.errors import BackendError, Untranslatable, UpstreamRejected
+from backends.formats.responses import leans_on_kept
+from backends.protocol import Call, Operation, Timeouts
 from gateway.access.keys import KeyRecord
-from gateway.errors import ContextTooLong, NoEligibleModel
+from gateway.errors import ContextTooLong, NoEligibleModel, UpstreamFailed
 from gateway.ids import new_request_id
-from gateway.pipeline import Pipeline
+from gateway.pipeline import RESPONSES, Pipeline
 from gateway.request.answer_parts import rejection
 from gateway.request.run import Caller, Incoming
 from gateway.request.view import RequestView
+from gateway.request.views import view_of
+from gateway.routing.rules import Operation as Routed
 from gateway.routing.snapshot import Candidate
 
 log = logging.getLogger(__name__)
 HEADER = "x-breakeven-count"
 """`estimate` where nobody counted, else the name of the model whose backend did."""
 NOT_OFFERED = frozenset({404, 405, 501})
+BAD_GATEWAY = 502
+ROUTED_AS: Mapping[Operation, Routed] = {"messages.count_tokens": "messages", "responses.input_tokens": "responses"}
 
 
 class TokenCounter:
@@ -29,24 +36,64 @@ class TokenCounter:
 
     async def answer(self, incoming: Incoming, caller: Caller) -> None:
         """Count as the model that would answer counts; else estimate. Raises RequestError."""
-        key, view = self._pipeline.identify(incoming)
-        await self._pipeline.admission.admit(key.id, team=key.team, tokens=0)
-        candidate = self._candidate(view, key, incoming.tags)
-        counted = await self._ask(candidate, incoming, view) if candidate is not None else None
-        headers = {HEADER: "estimate" if counted is None or candidate is None else candidate.name}
-        await caller.start(status=200, content_type="application/json", headers=headers)
-        estimate = msgspec.json.encode({"input_tokens": view.input_tokens})
-        await caller.send(counted or estimate, is_last=True)
+        key = self._pipeline.identify(incoming)
+        whole, _ = await self._pipeline.resume(incoming, key)
+        with self._pipeline.room_for(whole, incoming):
+            view = view_of(whole)
+            await self._pipeline.admission.admit(key.id, team=key.team, tokens=0)
+            counted = await self._counted(whole, view, key)
+        await caller.start(status=200, content_type="application/json", headers={HEADER: counted[0]})
+        await caller.send(counted[1], is_last=True)
 
-    def _candidate(self, view: RequestView, key: KeyRecord, tags: tuple[str, ...]) -> Candidate | None:
+    async def _counted(self, incoming: Incoming, view: RequestView, key: KeyRecord) -> tuple[str, bytes]:
+        """Who counted, and the answer."""
+        is_response = view.operation in RESPONSES
+        leans = is_response and leans_on_kept(incoming.body)
+        refusal: UpstreamFailed | None = None
+        for candidate in self._candidates(view, key, incoming.tags, leans=leans):
+            try:
+                counted = await self._ask(candidate, incoming, view, key)
+            except Untranslatable as error:  # the next one would be asked
+                refusal = rejection(error)
+                continue
+            except UpstreamRejected as error:
+                raise rejection(error) from error
+            except BackendError as error:
+                if leans:
+                    raise UpstreamFailed(
+                        f"The tokens cannot be counted: {error.message}.", status=BAD_GATEWAY
+                    ) from error
+                log.warning("tokens are estimated, not counted: %s", error)
+                counted = None
+            if counted is not None:
+                return candidate.name, counted
+            refusal = None
+            break
+        if refusal is not None:
+            raise refusal
+        if leans:
+            raise UpstreamFailed(
+                "Nobody counts these tokens: this request goes on from what only its provider keeps, and no estimate "
+                "can be made of that. Send it whole.",
+                status=400,
+            )
+        kind = {"object": "response.input_tokens"} if is_response else {}
+        return "estimate", msgspec.json.encode({**kind, "input_tokens": view.input_tokens})
+
+    def _candidates(
+        self, view: RequestView, key: KeyRecord, tags: tuple[str, ...], *, leans: bool
+    ) -> Sequence[Candidate]:
         """Who would answer; nobody's window being wide enough is what a count may be asked for."""
+        routed = msgspec.structs.replace(view, operation=ROUTED_AS[view.operation])
         try:
-            return self._pipeline.decide(msgspec.structs.replace(view, operation="messages"), key, tags).order[0]
+            return self._pipeline.decide(routed, key, tags).order
         except (ContextTooLong, NoEligibleModel):
-            return None
+            if leans:
+                raise
+            return ()
 
-    async def _ask(self, candidate: Candidate, incoming: Incoming, view: RequestView) -> bytes | None:
-        """The backend's own words, or None where it cannot say."""
+    async def _ask(self, candidate: Candidate, incoming: Incoming, view: RequestView, key: KeyRecord) -> bytes | None:
+        """The backend's own words, or None where it cannot say. Raises BackendError."""
         call = Call(
             operation=view.operation,
             upstream_model=candidate.upstream_model,
@@ -56,6 +103,8 @@ class TokenCounter:
             timeouts=self._pipeline.timeouts.get(candidate.backend, Timeouts()),
             headers=incoming.headers,
             input_tokens=view.input_tokens,
+            response_names=self._pipeline.names_of(key.team) if view.operation in RESPONSES else None,
+            reasons="reasoning" in candidate.supports,
         )
         try:
             reply = await self._pipeline.backends[candidate.backend].open(call)
@@ -66,8 +115,5 @@ class TokenCounter:
         except UpstreamRejected as error:
             if error.status in NOT_OFFERED:
                 return None
-            raise rejection(error) from error
-        except BackendError as error:
-            log.warning("tokens are estimated, not counted: %s", error)
-            return None
+            raise
         return None if chunk.usage is None or chunk.usage.is_estimated else chunk.payload

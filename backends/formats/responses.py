@@ -14,6 +14,7 @@ from backends.errors import BackendError, StreamBroken, UnreadableAnswer, Untran
 from backends.formats.hosted_tools import calls_of_response
 from backends.formats.json_objects import Fields, decode_object, objects_of, part_of, text_of
 from backends.formats.openai import error_body
+from backends.formats.past_thinking import is_our_reasoning
 from backends.formats.usage_wire import MalformedUsage, parse_openai_usage
 from backends.http.errors import error_from_event, no_answer
 from backends.http.stream_reader import StreamReader
@@ -38,6 +39,8 @@ _BEGUN: Final = "response.output_item.added"
 _EMPTY_AT_FIRST: Final = frozenset({"message", "reasoning"})
 """Items that say something later; any other one is a call that has been decided on, and its tool may run for long."""
 _PREVIOUS: Final = "previous_response_id"
+_KEPT: Final = (_PREVIOUS, "conversation", "prompt")
+_REFERENCES: Final = ("item_reference", None)
 _OWN: Final = re.compile(r"[!#-\[\]-~]{1,256}")
 """What stands in JSON as it is written."""
 ENDS: Final = frozenset({"response.completed", "response.incomplete"})
@@ -46,8 +49,17 @@ ENDS: Final = frozenset({"response.completed", "response.incomplete"})
 def needs_its_provider(body: bytes) -> bool:
     """Whether the call leans on state that one provider keeps, or on tools that run there: it cannot go elsewhere."""
     fields = decode_object(body) or {}
-    stored = any(fields.get(name) for name in ("previous_response_id", "conversation", "prompt", "background"))
+    stored = any(fields.get(name) for name in (*_KEPT, "background"))
     return stored or any(tool.get("type") != "function" for tool in objects_of(fields.get("tools")))
+
+
+def leans_on_kept(body: bytes) -> bool:
+    """Whether some of what the call says is not in it, but kept at a provider."""
+    fields = decode_object(body) or {}
+    items = objects_of(fields.get("input"))
+    return any(fields.get(name) for name in _KEPT) or any(
+        item.get("type") in _REFERENCES and "role" not in item and not is_our_reasoning(item) for item in items
+    )
 
 
 def as_asked(body: bytes, names: ResponseNames, *, backend: str) -> bytes:

@@ -18,7 +18,6 @@ OTHERS = (
 ELSEWHERE = {
     "/v1/conversations": "make the conversation at its provider; its id may then stand in a request to /v1/responses",
     "/v1/responses/compact": "conversations are not compacted here; ask the provider for it",
-    "/v1/responses/input_tokens": "ask /v1/messages/count_tokens how many tokens a request has",
     "/v1/audio": "of sound there are /v1/audio/speech, /v1/audio/transcriptions and /v1/audio/translations",
     "/v1/images": "of pictures there are /v1/images/generations and /v1/images/edits",
     "/v1/realtime": "live sessions are not offered here; ask the provider for them",

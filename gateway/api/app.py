@@ -13,6 +13,7 @@ from starlette.routing import Match
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from backends.endpoints.messages_events import messages_error
+from backends.protocol import COUNTS
 from gateway import __version__
 from gateway.api.addresses import advice, is_elsewhere, is_ollamas
 from gateway.api.documentation import build_documentation_router
@@ -51,16 +52,15 @@ class Root:
         unpacker = Unpacker(
             load, lambda given: pipeline.keys.authenticate(given, pipeline.now_us()), max_bytes=max_body_bytes
         )
-        path = TokenPath(pipeline, max_body_bytes=max_body_bytes, idempotency=idempotency, unpacker=unpacker)
-        self._hot: dict[str, TokenPath] = dict.fromkeys(ENDPOINTS, path)
         counting = TokenCounter(pipeline)
-        for place, operation in MESSAGES.items():
-            self._hot[place] = MessagesPath(
-                pipeline if operation == "messages" else counting,
-                max_body_bytes=max_body_bytes,
-                idempotency=idempotency,
-                unpacker=unpacker,
+        self._hot: dict[str, TokenPath] = {}
+        for kind, endpoints in ((TokenPath, ENDPOINTS), (MessagesPath, MESSAGES)):
+            path, counted = (
+                kind(answers, max_body_bytes=max_body_bytes, idempotency=idempotency, unpacker=unpacker)
+                for answers in (pipeline, counting)
             )
+            for place, operation in endpoints.items():
+                self._hot[place] = counted if operation in COUNTS else path
         self._rest = rest
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -116,6 +116,19 @@ SCHEMAS: Final[Mapping[str, Schema]] = {
         conversation=ANYTHING,
         prompt=ANYTHING,
     ),
+    "InputTokensRequest": _object(
+        (),
+        model=MAYBE_MODEL,
+        input={"type": ["string", "array", "null"], "items": ITEM},
+        instructions=MAYBE_TEXT,
+        tools=OBJECTS,
+        tool_choice=ANYTHING,
+        text=FORMATTED,
+        previous_response_id=ANYTHING,
+        conversation=ANYTHING,
+        prompt=ANYTHING,
+    ),
+    "InputTokens": _object(("object", "input_tokens"), object={"const": "response.input_tokens"}, input_tokens=COUNT),
     "Response": _object(
         ("id", "object", "status", "output"), id=TEXT, object={"const": "response"}, status=TEXT, output=OBJECTS
     ),
@@ -178,6 +191,7 @@ ENDPOINTS: Final[Mapping[str, tuple[str, str, str]]] = {
     "/v1/completions": ("Complete a text.", "CompletionRequest", "Completion"),
     "/v1/embeddings": ("Embed texts.", "EmbeddingRequest", "Embeddings"),
     "/v1/responses": ("Answer in OpenAI's Responses format.", "ResponsesRequest", "Response"),
+    "/v1/responses/input_tokens": ("Count the input tokens of a response.", "InputTokensRequest", "InputTokens"),
     "/v1/images/generations": ("Draw images.", "ImageRequest", "Images"),
     "/v1/images/edits": ("Draw images after others.", "ImageRequest", "Images"),
     "/v1/audio/speech": ("Read a text aloud.", "SpeechRequest", ""),

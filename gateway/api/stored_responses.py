@@ -3,7 +3,7 @@
 from typing import Annotated
 from urllib.parse import parse_qsl, urlencode
 
-from fastapi import APIRouter, Path, Request, Response
+from fastapi import APIRouter, HTTPException, Path, Request, Response
 
 from backends.errors import BackendError, UpstreamRejected
 from backends.formats.json_objects import decode_object
@@ -19,6 +19,8 @@ from gateway.pipeline import Pipeline
 from gateway.request.answer_parts import rejection
 
 NOT_FOUND = 404
+NO_RESPONSES = ("compact", "input_tokens")
+"""What OpenAI's API has there besides."""
 BAD_GATEWAY = 502
 ResponseId = Annotated[str, Path(pattern=r"^[A-Za-z0-9_-]{1,512}$")]
 
@@ -51,6 +53,8 @@ def build_stored_responses_router(pipeline: Pipeline) -> APIRouter:
 
 
 async def _ask(pipeline: Pipeline, request: Request, name: str, what: str = "") -> Response:
+    if name in NO_RESPONSES:
+        raise HTTPException(NOT_FOUND)
     key = pipeline.keys.authenticate(credential_of(request.scope["headers"]), pipeline.now_us())
     require_model_access(key)
     await pipeline.admission.admit(key.id, team=key.team, tokens=0)

@@ -41,6 +41,7 @@ ENDPOINTS: dict[str, Operation] = {
     "/v1/completions": "completions",
     "/v1/embeddings": "embeddings",
     "/v1/responses": "responses",
+    "/v1/responses/input_tokens": "responses.input_tokens",
     "/v1/images/generations": "images.generations",
     "/v1/images/edits": "images.edits",
     "/v1/audio/speech": "audio.speech",

@@ -313,7 +313,9 @@ class _Keeping:
 
 
 def _items_of(given: bytes) -> bytes | None:
-    """A request's `input` as a JSON array; None where it is neither a text nor a list."""
+    """A request's `input` as a JSON array, empty for null; None where it is neither a text nor a list."""
+    if given == b"null":
+        return _NO_ITEMS
     if given.startswith(b'"'):
         return b'[{"type":"message","role":"user","content":' + given + b"}]"
     return given if given.startswith(b"[") else None

@@ -107,6 +107,20 @@ class ResponsesBody(msgspec.Struct):
     prompt: object = None
 
 
+class InputTokensBody(msgspec.Struct):
+    """A response whose input tokens are to be counted."""
+
+    model: str | None = None
+    input: str | list[Item] | None = None
+    instructions: str | None = None
+    tools: list[msgspec.Raw] | None = None
+    tool_choice: msgspec.Raw = ABSENT
+    text: ResponsesText | None = None
+    previous_response_id: object = None
+    conversation: object = None
+    prompt: object = None
+
+
 class Block(msgspec.Struct):
     """A content block of Anthropic's. What a tool gave or a document holds may be text, blocks or anything to come."""
 
@@ -148,12 +162,13 @@ class MessagesBody(CountBody, kw_only=True):
     fallbacks: object = None
 
 
-AnyBody = ChatBody | CompletionBody | EmbeddingBody | ResponsesBody | CountBody
+AnyBody = ChatBody | CompletionBody | EmbeddingBody | ResponsesBody | InputTokensBody | CountBody
 DECODERS: Final[dict[Operation, msgspec.json.Decoder[AnyBody]]] = {
     "chat.completions": msgspec.json.Decoder(ChatBody),
     "completions": msgspec.json.Decoder(CompletionBody),
     "embeddings": msgspec.json.Decoder(EmbeddingBody),
     "responses": msgspec.json.Decoder(ResponsesBody),
+    "responses.input_tokens": msgspec.json.Decoder(InputTokensBody),
     "messages": msgspec.json.Decoder(MessagesBody),
     "messages.count_tokens": msgspec.json.Decoder(CountBody),
 }

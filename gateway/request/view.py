@@ -17,6 +17,7 @@ from gateway.request.bodies import (
     CompletionBody,
     CountBody,
     EmbeddingBody,
+    InputTokensBody,
     Item,
     MessagesBody,
     ResponsesBody,
@@ -38,7 +39,7 @@ from gateway.request.texts import (
     texts_of,
 )
 from gateway.request.turns import Reuse, conversation_of, prefixes, reuse_of
-from gateway.routing.rules import EMBEDDINGS
+from gateway.routing.rules import AUTO, EMBEDDINGS
 from gateway.upstreams.prompt_prefixes import Prefix
 
 CHARACTERS_PER_TOKEN = 4.0
@@ -113,6 +114,8 @@ def _view(parsed: AnyBody) -> RequestView:
         return _view_completion(parsed)
     if isinstance(parsed, ResponsesBody):
         return _view_responses(parsed)
+    if isinstance(parsed, InputTokensBody):
+        return _view_input_tokens(parsed)
     if isinstance(parsed, CountBody):
         return _view_messages(parsed)
     return _view_embedding(parsed)
@@ -229,6 +232,25 @@ def _view_responses(body: ResponsesBody) -> RequestView:
         is_open_ended=is_open_ended(parts) or any((body.previous_response_id, body.conversation, body.prompt)),
         prefixes=(known := prefixes(turns, tools)),
         reuse=reuse_of(turns, known, tool_tokens, bytes(body.tool_choice)),
+    )
+
+
+def _view_input_tokens(body: InputTokensBody) -> RequestView:
+    asked = ResponsesBody(
+        AUTO if body.model is None else body.model,
+        body.input or "",
+        body.instructions,
+        tools=body.tools,
+        tool_choice=body.tool_choice,
+        text=body.text,
+        previous_response_id=body.previous_response_id,
+        conversation=body.conversation,
+        prompt=body.prompt,
+    )
+    wanted = body.text.format if body.text is not None else None
+    view, schema = _view_responses(asked), bytes(wanted.schema) if wanted is not None else b""
+    return msgspec.structs.replace(
+        view, operation="responses.input_tokens", input_tokens=view.input_tokens + len(schema) // 4
     )
 
 

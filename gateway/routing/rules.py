@@ -15,7 +15,7 @@ from gateway.yaml_document import NAME_PATTERN, meant, parse_yaml, path_of, prob
 
 MAX_BYTES = 1_000_000
 Operation = Literal["chat.completions", "completions", "embeddings", "responses", "messages", MediaOperation]
-"""What rules decide; counting the tokens of a message is decided as the message would be."""
+"""What rules decide; counting tokens is decided as the answer would be."""
 CASCADED: Operation = "chat.completions"
 """The operation whose whole answers a program can verify."""
 

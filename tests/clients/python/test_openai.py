@@ -146,6 +146,17 @@ def test_a_response_goes_on_from_the_one_before(client: openai.OpenAI, gateway: 
     assert client.responses.retrieve(second.id).output_text == second.output_text
 
 
+def test_tokens_of_a_response_are_counted(client: openai.OpenAI, gateway: Gateway) -> None:
+    tool: Any = {"type": "function", "name": "weather", "strict": True, **WEATHER["function"]}
+    bare = client.responses.input_tokens.count(model=gateway.model, input="A city.")
+    assert (bare.object, bare.input_tokens > 0) == ("response.input_tokens", True)
+    armed = client.responses.input_tokens.count(model=gateway.model, input="A city.", tools=[tool])
+    assert armed.input_tokens > bare.input_tokens
+    first = client.responses.create(model=gateway.model, input="A city.")
+    more = client.responses.input_tokens.count(model=gateway.model, input="More.", previous_response_id=first.id)
+    assert more.input_tokens > bare.input_tokens
+
+
 def test_responses_structured_output(client: openai.OpenAI, gateway: Gateway) -> None:
     answer = client.responses.parse(model=gateway.model, input="A city.", text_format=City)
     assert answer.output_parsed == City(name="Paris", population=7)

@@ -23,6 +23,7 @@ BODIES: Mapping[Operation, dict[str, Any]] = {
     "completions": {"model": "auto"},
     "embeddings": {"model": "auto", "input": "hello"},
     "responses": {"model": "auto"},
+    "responses.input_tokens": {},
     "messages": {"model": "auto", "messages": TURNS, "max_tokens": 5},
     "messages.count_tokens": {"model": "auto", "messages": TURNS},
     "moderations": {"input": "hello"},

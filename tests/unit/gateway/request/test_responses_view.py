@@ -47,3 +47,14 @@ def test_a_picture_that_a_tool_gave_needs_a_model_that_sees(output: object) -> N
     assert TOKENS_PER_IMAGE <= seen.input_tokens < TOKENS_PER_IMAGE + 50
     assert seen.image_bytes > 4000
     assert not seen.is_open_ended
+
+
+def test_what_is_only_counted_is_viewed_as_the_response_would_be_with_the_schema_that_it_has_to_follow() -> None:
+    asked = {"model": "m", "input": "hello", "instructions": "Be brief.", "tools": [{"type": "function", "name": "f"}]}
+    schema = {"type": "json_schema", "name": "n", "schema": {"description": "x" * 400}}
+    answered = parse_request("responses", json.dumps(asked).encode())
+    counted = parse_request("responses.input_tokens", json.dumps(asked).encode())
+    assert (counted.input_tokens, counted.needs) == (answered.input_tokens, answered.needs)
+    shaped = parse_request("responses.input_tokens", json.dumps({**asked, "text": {"format": schema}}).encode())
+    assert shaped.input_tokens - counted.input_tokens == len(json.dumps(schema["schema"])) // 4
+    assert parse_request("responses.input_tokens", b'{"input": null}').model == "auto"

@@ -13,6 +13,7 @@ from anthropic.types.message_create_params import MessageCreateParamsBase
 from openai.types.chat.completion_create_params import CompletionCreateParamsBase as ChatParams
 from openai.types.completion_create_params import CompletionCreateParamsBase
 from openai.types.embedding_create_params import EmbeddingCreateParams
+from openai.types.responses.input_token_count_params import InputTokenCountParams
 from openai.types.responses.response_create_params import ResponseCreateParamsBase
 from typing_extensions import is_typeddict
 
@@ -32,6 +33,7 @@ TYPES: list[tuple[Operation, Any, Json]] = [
     ("completions", CompletionCreateParamsBase, {"model": "m", "prompt": "hi"}),
     ("embeddings", EmbeddingCreateParams, {"model": "m", "input": "hi"}),
     ("responses", ResponseCreateParamsBase, {"model": "m", "input": "hi"}),
+    ("responses.input_tokens", InputTokenCountParams, {"model": "m", "input": "hi"}),
     ("messages", MessageCreateParamsBase, LEAST | {"max_tokens": 9}),
     ("messages", BetaMessage, LEAST | {"max_tokens": 9}),
     ("messages.count_tokens", MessageCountTokensParams, LEAST),
