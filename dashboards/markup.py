@@ -12,8 +12,8 @@ COMMAND = re.compile("`([^`]+)`")
 UNIT = re.compile(r"(?<=\d) (?=%|(?:ms|s|h|min|tok/s|k|M|G)\b)")
 MINUS = re.compile(r"−(?=\$)")
 CONTEXT_LINES = 3
-LONG_VALUE = 10
-"""More signs than this are set smaller in a tile."""
+LONG_WORD = 9
+"""A word of more signs than this is set smaller in a tile: at full size an amount such as $0.0000489 broke in two."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ def unbroken(text: str) -> str:
 
 def tile(label: str, value: str, note: str, *, tone: str = "", title: str = "", href: str | None = None) -> str:
     """One number: what it is, its value with unit, the time it is about, and where it comes from."""
-    size = " long" if len(value) > LONG_VALUE else ""
+    size = " long" if any(len(word) > LONG_WORD for word in value.split()) else ""
     text = escape(value).replace("/", "/<wbr>")
     shown = text if href is None else f'<a href="{escape(href)}">{text}</a>'
     return (

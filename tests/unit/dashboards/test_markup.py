@@ -130,6 +130,11 @@ def test_a_diffs_head_names_the_versions_and_is_no_change() -> None:
     assert kinds == ["at", "at", "at", "del", "add"]
 
 
+@pytest.mark.parametrize(("value", "is_small"), [("$0.0000489", True), ("34.8 tok/s", False), ("$1,234.56", False)])
+def test_an_amount_that_would_break_in_two_is_set_smaller(value: str, is_small: bool) -> None:
+    assert ("be-tile-value long" in markup.tile("Spend", value, "")) is is_small
+
+
 def test_a_models_long_name_breaks_after_its_provider() -> None:
     assert "acme/<wbr>large" in markup.tile("Answered by", "acme/large", "")
 
