@@ -25,7 +25,10 @@ async def build(view: View) -> None:
     except GatewayRefused as refused:
         if refused.status != 400 or any(given.values()):
             raise
-        html(markup.message("Nothing to compare yet", refused.message) + first_request(view))
+        html(markup.message("Nothing to compare yet", refused.message[:1].upper() + refused.message[1:]))
+        costs = await view.gateway.get("/admin/v1/reports/costs", by="model", costs_alone=True, **view.period.bounds())
+        if not costs["rows"]:
+            html(first_request(view))
         return
     answer = ui.element("div").props('aria-live="polite"')
     with grid("be-wide"):

@@ -4,7 +4,7 @@ from decimal import Decimal
 from typing import Any
 
 from dashboards import charts, display, markup
-from dashboards.frame import View, chart, html, panel
+from dashboards.frame import View, chart, first_request, html, panel
 from dashboards.periods import link, time_of
 
 OWN_BACKEND = "local"
@@ -14,7 +14,7 @@ async def build(view: View) -> None:
     """Rent = used + idle, hour by hour."""
     found = await view.gateway.get("/admin/v1/reports/utilisation", **view.period.bounds())
     if found["idle"] is None:
-        html(_nothing_paid(is_configured=found["is_configured"]))
+        html(_nothing_paid(view, is_configured=found["is_configured"]))
         return
     html(_tiles(found, view.period.label))
     with panel("Used and idle by the hour", "Everything above the line's area is idle and was paid for. Hours in UTC."):
@@ -27,17 +27,17 @@ async def build(view: View) -> None:
         html(f'<div class="be-actions be-downloads">{every_hour}</div>')
 
 
-def _nothing_paid(*, is_configured: bool) -> str:
+def _nothing_paid(view: View, *, is_configured: bool) -> str:
     if is_configured:
         return markup.message(
             "No hours yet",
             "Your own engine counts as paid from the ledger's first request on. Ask it something, or choose a longer "
             "time range above.",
-        )
+        ) + first_request(view)
     return markup.message(
         "No GPU of your own",
-        "The bundled engine is switched off, so there is no rent and nothing idle. Break-even says whether owning one "
-        "would pay.",
+        "The bundled engine is switched off, so there is no rent and nothing idle. `breakeven what-if` says whether "
+        "renting one would pay.",
     )
 
 
@@ -64,7 +64,7 @@ def rent_note(found: dict[str, Any]) -> str:
     hours = round(sum(point["paid_gpu_seconds"] for point in found["hours"]) / 3600)
     if not hours:
         return "no hour was paid for"
-    return f"{display.count(hours)} GPU hours at {display.dollars(Decimal(found['idle']['rent_usd']) / hours)}"
+    return f"{markup.counted(hours, 'GPU hour')} at {display.dollars(Decimal(found['idle']['rent_usd']) / hours)}"
 
 
 def _busiest(hours: list[dict[str, Any]], view: View) -> str:
