@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from dashboards import display
+from dashboards import display, markup
 
 ADDS_UP = "Rows add up to the total, but each figure is rounded for itself; pointing at a spend shows every digit."
 
@@ -18,6 +18,15 @@ def simulated(total: dict[str, Any]) -> str:
         amount = display.dollars(total["simulated_usd"])
         said = f"{requests:,} of these requests, {amount} of the spend, are simulated"
     return _banner(f"{said}, at list prices: no money was spent on them.", is_warning=True)
+
+
+def nothing_spent(total: dict[str, Any]) -> str:
+    """In place of a chart whose every value is nothing, or not known."""
+    said = f"{markup.counted(total['requests'], 'request')} in this time"
+    without = total["unpriced_requests"]
+    if without:
+        return markup.message("Nothing to draw", f"{said}, of which {without:,} without a known price.")
+    return markup.message("Nothing was spent", f"{said}, and none cost anything.")
 
 
 def left_out(total: dict[str, Any]) -> str:

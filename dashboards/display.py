@@ -99,8 +99,15 @@ def _three_digits(value: float) -> str:
 
 
 def share(value: float | None, *, places: int = 1) -> str:
-    """`12.3 %`."""
-    return UNKNOWN if value is None else f"{100 * value:,.{places}f} %".replace("-", "−")
+    """`12.3 %`; what is not nothing is not shown as nothing, nor as all what is not: `<0.1 %`, `>99.9 %`."""
+    if value is None:
+        return UNKNOWN
+    shown, least = f"{100 * value:,.{places}f}", 10**-places
+    if 0 < value < 1 and float(shown) == 0:
+        shown = f"<{least:.{places}f}"
+    elif 0 < value < 1 and float(shown) == 100:
+        shown = f">{100 - least:.{places}f}"
+    return f"{shown} %".replace("-", "−")
 
 
 def signed_share(value: float) -> str:

@@ -92,7 +92,9 @@ def _most(rows: list[dict[str, Any]]) -> str:
 def _spend_chart(view: View, found: dict[str, Any], key_names: dict[str, str], wanted: str) -> None:
     with panel(f"Spend by {wanted.replace(',', ' and ')}", f"US dollars, {view.period.phrase}{_most(found['rows'])}."):
         said = "Spend by group; the table below has every number"
-        if (over_time := points_over_time(found["rows"], key_names)) is not None:
+        if not any(float(row["cost_usd"]) for row in found["rows"]):
+            html(certainty.nothing_spent(found["total"]))
+        elif (over_time := points_over_time(found["rows"], key_names)) is not None:
             chart(charts.stacked_bars(over_time, each=next(one for one in found["by"] if one in TIMES)), said)
         else:
             _lying_bars(found["rows"][:MOST_BARS], key_names, said)

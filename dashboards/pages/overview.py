@@ -17,6 +17,7 @@ from dashboards.markup import Cell, Column
 from dashboards.periods import Period
 
 WORRYING = 0.2
+ROUNDS_TO_NOTHING = 0.005
 SAVINGS = (
     "What the same tokens would cost at one model's price of today, less what they did cost at the prices of their own "
     "time. Idle rent and shadow calls count as spent; embeddings, images and sound are on neither side."
@@ -43,10 +44,13 @@ async def build(view: View) -> None:
     _notes(found, view)
     with panel(f"Spend per {found['bucket']} by model", f"US dollars, {view.period.phrase}, UTC."):
         points = [(p["start"], p["model"], float(p["cost_usd"])) for p in found["spend"]]
-        chart(
-            charts.stacked_bars(points, each=found["bucket"]),
-            "Spend over time by model; the table below has the sums",
-        )
+        if any(usd for _, _, usd in points):
+            chart(
+                charts.stacked_bars(points, each=found["bucket"]),
+                "Spend over time by model; the table below has the sums",
+            )
+        else:
+            html(certainty.nothing_spent(total))
     with panel("Models", certainty.ADDS_UP):
         html(models_table(found["models"], total, view))
     with grid("be-two"):
@@ -120,7 +124,9 @@ def _speeds(total: dict[str, Any]) -> list[str]:
         markup.tile(
             "Time to first token",
             display.seconds(total["time_to_first_token_p50_seconds"]),
-            f"median; 95 % under {display.seconds(total['time_to_first_token_p95_seconds'])} · streams",
+            "no answer was streamed in this time"
+            if total["time_to_first_token_p50_seconds"] is None
+            else f"median; 95 % under {display.seconds(total['time_to_first_token_p95_seconds'])} · streams",
         ),
         markup.tile(
             "Decode speed",
@@ -133,7 +139,7 @@ def _speeds(total: dict[str, Any]) -> list[str]:
 def saved_tiles(savings: list[dict[str, Any]]) -> list[str]:
     """Against the dearest model of the report, in the words of what it was: a saving is never negative."""
     best = next(reversed(savings), None)
-    if best is None:
+    if best is None or is_of_nothing(best):
         return []
     saved, against_it = Decimal(best["saved_usd"]), f"always {best['against']} at its price of today"
     if saved < 0:
@@ -228,10 +234,14 @@ def _figures(row: dict[str, Any]) -> list[Cell | str | None]:
         row["output_usd_per_mtok"],
         row["blended_usd_per_mtok"],
         row["cost_per_request_usd"],
-        f"{display.bare_seconds(row['time_to_first_token_p50_seconds'])} / "
-        f"{display.bare_seconds(row['time_to_first_token_p95_seconds'])}",
+        _first_token(row["time_to_first_token_p50_seconds"], row["time_to_first_token_p95_seconds"]),
         display.speed(row["decode_tokens_per_second_p50"]).removesuffix(" tok/s"),
     ]
+
+
+def _first_token(median: float | None, slowest: float | None) -> str:
+    known = median is not None or slowest is not None
+    return f"{display.bare_seconds(median)} / {display.bare_seconds(slowest)}" if known else display.UNKNOWN
 
 
 def _mix(total: dict[str, Any]) -> str:
@@ -241,7 +251,9 @@ def _mix(total: dict[str, Any]) -> str:
         ("input from cache", total["cached_input_tokens"]),
         ("output", total["output_tokens"]),
     ]
-    everything = sum(count for _, count in parts) or 1
+    everything = sum(count for _, count in parts)
+    if not everything:
+        return markup.message("No tokens", "No request in this time was answered with any.")
     bar = "".join(
         f'<span style="width:{100 * count / everything:.3f}%;background:{colour}"></span>'
         for (_, count), colour in zip(parts, COLOURS, strict=False)
@@ -257,6 +269,8 @@ def _mix(total: dict[str, Any]) -> str:
 def _savings(savings: list[dict[str, Any]]) -> str:
     if not savings:
         return markup.message("Nothing to compare with", "No hosted model with a known price is configured.")
+    if all(is_of_nothing(one) for one in savings):
+        return markup.message("Nothing to compare yet", "No answer of this time has both tokens and a known price.")
     return markup.table(
         [
             Column("Always this model"),
@@ -268,7 +282,7 @@ def _savings(savings: list[dict[str, Any]]) -> str:
             [
                 one["against"],
                 one["would_have_cost_usd"],
-                Cell(one["saved_usd"], tone="good" if Decimal(one["saved_usd"]) > 0 else "bad"),
+                Cell(one["saved_usd"], tone=_saved_tone(Decimal(one["saved_usd"]))),
                 beside(one["saved_share"]),
             ]
             for one in savings
@@ -277,14 +291,24 @@ def _savings(savings: list[dict[str, Any]]) -> str:
     )
 
 
+def _saved_tone(usd: Decimal) -> str:
+    return "bad" if usd < 0 else "good" if usd else ""
+
+
+def is_of_nothing(saving: dict[str, Any]) -> bool:
+    """Nothing was spent on nothing that the other model would have cost."""
+    return not Decimal(saving["would_have_cost_usd"]) and not Decimal(saving["saved_usd"])
+
+
 def beside(saved_share: float | None) -> str:
     """What was spent beside what it would have been: `4 % less`, `19 % more`, `19 × as much`."""
     if saved_share is None:
         return display.UNKNOWN
     if saved_share < -1:
         return f"{1 - saved_share:,.{0 if saved_share < -9 else 1}f} × as much"
-    percent = display.share(abs(saved_share), places=0)
-    return "as much" if percent == "0 %" else f"{percent} {'less' if saved_share > 0 else 'more'}"
+    if abs(saved_share) < ROUNDS_TO_NOTHING:
+        return "as much"
+    return f"{display.share(abs(saved_share), places=0)} {'less' if saved_share > 0 else 'more'}"
 
 
 def _success(total: dict[str, Any]) -> str:

@@ -46,3 +46,14 @@ def test_simulated_spend_is_told_in_dollars(changed: dict[str, Any], said: str) 
 )
 def test_what_is_left_out_or_estimated_is_told(changed: dict[str, Any], said: str) -> None:
     assert said in certainty.left_out({**EXACT, **changed})
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"requests": 1, "unpriced_requests": 0}, "1 request in this time, and none cost anything."),
+        ({"requests": 3, "unpriced_requests": 2}, "3 requests in this time, of which 2 without a known price."),
+    ],
+)
+def test_a_chart_of_nothing_is_a_sentence(changed: dict[str, Any], said: str) -> None:
+    assert said in certainty.nothing_spent({**EXACT, **changed})

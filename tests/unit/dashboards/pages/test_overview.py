@@ -43,7 +43,8 @@ def test_no_figure_is_told_against_a_time_within_which_the_books_begin() -> None
 
 
 def saved(usd: str) -> str:
-    return "".join(saved_tiles([{"against": "cheap", "saved_usd": "-9"}, {"against": "acme/dear", "saved_usd": usd}]))
+    cheap, dear = ({"against": name, "would_have_cost_usd": "9"} for name in ("cheap", "acme/dear"))
+    return "".join(saved_tiles([{**cheap, "saved_usd": "-9"}, {**dear, "saved_usd": usd}]))
 
 
 def test_a_saving_is_told_against_the_dearest_model_and_a_loss_as_what_was_spent_more() -> None:
@@ -55,7 +56,16 @@ def test_a_saving_is_told_against_the_dearest_model_and_a_loss_as_what_was_spent
     assert "than always acme/dear" in saved("-3.31")
     assert "bad" in saved("-3.31")
     assert "bad" not in saved("0")
+    assert ">Saved<" in saved("0")
     assert saved_tiles([]) == []
+
+
+def test_nothing_is_said_to_be_saved_where_nothing_was_compared() -> None:
+    """A first request that failed, or whose price is unknown."""
+    nothing = {"against": "acme/dear", "would_have_cost_usd": "0", "saved_usd": "0"}
+    assert saved_tiles([nothing]) == []
+    idle_rent = {**nothing, "saved_usd": "-0.1"}
+    assert ">Spent more<" in "".join(saved_tiles([idle_rent]))
 
 
 @pytest.mark.parametrize(
@@ -127,11 +137,17 @@ def test_the_last_row_of_the_models_is_the_total_above_and_no_sum_of_what_is_sho
     rows.append({"group": {"model": "d"}, **make_figures("0", unpriced_requests=2)})
     total = make_figures("1000.015", requests=8, unpriced_requests=2)
     cells = cells_of(models_table(rows, total, make_view()))
+    assert {row[7] for row in cells} == {"0.50 / –"}
     assert [row[:3] for row in cells] == [
         *([name, "2", "<$0.01"] for name in "abc"),
         ["d", "2", "unknown"],
         ["Total", "8", "$1,000.02"],
     ]
+
+
+def test_a_first_token_that_nobody_saw_is_one_dash() -> None:
+    total = {**make_figures("1"), "time_to_first_token_p50_seconds": None}
+    assert cells_of(models_table([], total, make_view()))[0][7] == "–"
 
 
 def test_what_has_no_price_at_all_is_unknown_in_the_total_and_above_it() -> None:
