@@ -95,6 +95,12 @@ def build_engine(
         progress(f"Running {sentence(config)}")
         if config.device == "cpu" and (obstacle := why_not(loaded.config, config.block_size)):
             progress(f"The native decoder is left out, which costs speed: {obstacle}")
+        shape = loaded.config
+        if config.context_window is None and shape.default_context_window < shape.context_window:
+            progress(
+                f"{shape.name} is served up to {shape.default_context_window} tokens. With --context-window it "
+                f"is up to {shape.context_window}, and all its answers are those of its long positions"
+            )
     engine = assemble(loaded, config, progress=progress)
     engine.constraints.prepare()
     if config.device == "cpu":
@@ -116,7 +122,7 @@ def machine_of(config: EngineConfig, model: ModelConfig) -> Machine:
 def without_idle_window(loaded: LoadedFile, config: EngineConfig) -> LoadedFile:
     """A sliding window that no context can outgrow is none."""
     shape = loaded.config
-    if not shape.sliding_window or shape.sliding_window < (config.context_window or shape.context_window):
+    if not shape.sliding_window or shape.sliding_window < (config.context_window or shape.default_context_window):
         return loaded
     return replace(loaded, config=replace(shape, sliding_window=0))
 
@@ -139,8 +145,9 @@ def assemble(
     progress: Callable[[str], None] | None = None,
 ) -> Engine:
     """Build an engine around weights that are open already, or around a `compute` that holds them."""
-    context_window = min(config.context_window or loaded.config.context_window, loaded.config.context_window)
+    context_window = min(config.context_window or loaded.config.default_context_window, loaded.config.context_window)
     check_device(config)
+    check_experts(loaded.config, config)
     is_native = config.device == "cpu" and can_run(loaded.config, config.block_size)
     blocks = plan_blocks(
         loaded.config,
@@ -193,6 +200,15 @@ def check_device(config: EngineConfig) -> None:
         )
     if is_gpu:
         check_capability(torch.cuda.get_device_capability(torch.device(config.device)), config)
+
+
+def check_experts(model: ModelConfig, config: EngineConfig) -> None:
+    """Raise ModelUnsupported for experts on a GPU, where no kernel computes them yet."""
+    if model.experts is not None and config.device != "cpu":
+        raise ModelUnsupported(
+            f"{model.name} has {model.experts.count} experts a layer, which are not computed on a GPU yet; leave "
+            "--device out to run it on the CPU."
+        )
 
 
 def check_capability(capability: tuple[int, int], config: EngineConfig) -> None:
@@ -259,7 +275,7 @@ def build_cpu_runner(
         loaded.config,
         loaded.weights,
         build_linear=DenseLinear,
-        attention=CpuAttention(window=loaded.config.sliding_window),
+        attention=CpuAttention(window=loaded.config.sliding_window, scale=loaded.config.attention_scale),
         context_window=context_window,
         progress=progress,
     )

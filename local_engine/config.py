@@ -5,6 +5,11 @@ from typing import Literal
 
 WeightFormat = Literal["float32", "bfloat16", "int8", "fp8", "int4"]
 KvFormat = Literal["float32", "bfloat16", "fp8"]
+Family = Literal[
+    "llama", "mistral", "qwen2", "qwen3", "smollm3", "phi3", "granite", "olmo2", "gemma3", "qwen3_moe", "mixtral"
+]
+NormPlace = Literal["before", "behind", "both"]
+Activation = Literal["silu", "gelu"]
 # What a file may hold its matrices in, of what is narrower than 16 bits.
 StoredFormat = Literal["int4", "int8", "fp8"]
 CPU_WEIGHTS: tuple[WeightFormat, ...] = ("float32", "int8")
@@ -16,10 +21,11 @@ class RopeScaling:
     """Long-context scaling of rotary frequencies.
 
     `linear` divides positions, `llama3` blends by wavelength, `yarn` by rotations within the original window, and then
-    weighs attention (`attention_factor`, None for its rule); `divisors` names each frequency's own divisor.
+    weighs attention (`attention_factor`, None for its rule); `divisors` names each frequency's own divisor, `longrope`
+    one for an engine whose window is the original one and another for a longer one, and weighs attention too.
     """
 
-    kind: Literal["linear", "llama3", "yarn", "divisors"]
+    kind: Literal["linear", "llama3", "yarn", "divisors", "longrope"]
     factor: float = 1.0
     low_frequency_factor: float = 1.0
     high_frequency_factor: float = 4.0
@@ -28,6 +34,7 @@ class RopeScaling:
     slow_rotations: float = 1.0
     attention_factor: float | None = None
     divisors: tuple[float, ...] = ()
+    long_divisors: tuple[float, ...] = ()
 
 
 def extended_window(window: int, scaling: RopeScaling | None) -> int:
@@ -38,11 +45,24 @@ def extended_window(window: int, scaling: RopeScaling | None) -> int:
 
 
 @dataclass(frozen=True, slots=True)
+class ExpertShape:
+    """A feed-forward part of many matrices, of which a router takes a few for each token."""
+
+    count: int
+    used: int
+    size: int
+    # Whether the shares of those that are taken are made to add up to one.
+    shares_add_up: bool = True
+    # Layers that have none, but a plain feed-forward part.
+    dense_layers: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
 class ModelConfig:
-    """Shape of a decoder-only transformer of the Llama, Mistral, Qwen2, Qwen3 or SmolLM families."""
+    """Shape of a decoder-only transformer: Llama's, and what other families do differently, each as a value."""
 
     name: str
-    family: Literal["llama", "mistral", "qwen2", "qwen3"]
+    family: Family
     layers: int
     hidden_size: int
     intermediate_size: int
@@ -57,20 +77,63 @@ class ModelConfig:
     has_qkv_bias: bool = False
     has_qk_norm: bool = False
     has_tied_embedding: bool = False
-    # Tokens that a token sees, itself included, in every layer; 0: all before it.
+    # Tokens that a token sees, itself included, in every layer that is not named below; 0: all before it.
     sliding_window: int = 0
+    # Layers that see everything, and the rotary base of those that do not, which then is not scaled; 0: the same.
+    full_layers: frozenset[int] = frozenset()
+    local_rope_theta: float = 0.0
+    # Layers whose queries and keys are not rotated; how much of a head is, where any is (0: all).
+    unrotated_layers: frozenset[int] = frozenset()
+    rotary_size: int = 0
+    # What a query's product with a key is multiplied by; 0: one over the root of the head's size.
+    attention_scale: float = 0.0
+    embedding_scale: float = 1.0
+    logit_scale: float = 1.0
+    # Where norms stand: before attention and the feed-forward part, behind them, or both.
+    norm_place: NormPlace = "before"
+    # Whether one norm spans all heads' queries, and one all heads' keys.
+    has_wide_qk_norm: bool = False
+    activation: Activation = "silu"
+    experts: ExpertShape | None = None
 
     def kv_bytes_per_token(self, bytes_per_value: int) -> int:
         """Memory that one cached token takes over all layers, keys and values."""
         return 2 * self.layers * self.kv_heads * self.head_size * bytes_per_value
 
     @property
+    def default_context_window(self) -> int:
+        """The context window if none is asked for. With longrope the original one: a longer one changes all answers."""
+        scaling = self.rope_scaling
+        if scaling is None or scaling.kind != "longrope":
+            return self.context_window
+        return min(self.context_window, scaling.original_context_window)
+
+    @property
     def parameters(self) -> int:
         """Weights in the matrices, the embedding counted once when it is tied."""
+        return self._parameters(0 if self.experts is None else self.experts.count)
+
+    @property
+    def active_parameters(self) -> int:
+        """Those of them that one token is multiplied by, or looked up in."""
+        return self._parameters(0 if self.experts is None else self.experts.used)
+
+    def experts_of(self, layer: int) -> ExpertShape | None:
+        """The experts of a layer that has some."""
+        return None if self.experts is None or layer in self.experts.dense_layers else self.experts
+
+    def _parameters(self, experts: int) -> int:
         attention = self.hidden_size * self.head_size * (2 * self.heads + 2 * self.kv_heads)
-        feed_forward = 3 * self.hidden_size * self.intermediate_size
         embedding = self.vocabulary_size * self.hidden_size * (1 if self.has_tied_embedding else 2)
-        return self.layers * (attention + feed_forward) + embedding
+        return self.layers * attention + embedding + self._feed_forward(experts)
+
+    def _feed_forward(self, experts: int) -> int:
+        dense = 3 * self.hidden_size * self.intermediate_size
+        if self.experts is None:
+            return self.layers * dense
+        few = len(self.experts.dense_layers)
+        sparse = self.hidden_size * (self.experts.count + 3 * self.experts.size * experts)
+        return few * dense + (self.layers - few) * sparse
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,10 +11,14 @@ from local_engine.attention.protocol import AttentionBatch
 
 
 class CpuAttention:
-    """AttentionBackend for the CPU, any floating type; `window` is the sliding window in tokens, 0 for none."""
+    """AttentionBackend for the CPU, any floating type; `window` is the sliding window in tokens, 0 for none.
 
-    def __init__(self, *, window: int = 0) -> None:
+    `scale` is what products are multiplied by, 0 for one over the root of the head's size.
+    """
+
+    def __init__(self, *, window: int = 0, scale: float = 0.0) -> None:
         self._window = window
+        self._scale = scale or None
 
     def store(
         self, k: torch.Tensor, v: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, batch: AttentionBatch
@@ -24,19 +28,26 @@ class CpuAttention:
         v_cache.flatten(0, 1).index_copy_(0, batch.slot_mapping, v.to(v_cache.dtype))
 
     def attend(
-        self, q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, batch: AttentionBatch
+        self,
+        q: torch.Tensor,
+        k_cache: torch.Tensor,
+        v_cache: torch.Tensor,
+        batch: AttentionBatch,
+        *,
+        has_window: bool = True,
     ) -> torch.Tensor:
         """Attend sequence by sequence."""
         out = torch.empty_like(q)
+        window = self._window if has_window else 0
         start = 0
         for count, length, blocks in zip(batch.query_lengths, batch.sequence_lengths, batch.block_ids, strict=True):
             keys = gather(k_cache, blocks, length)
             values = gather(v_cache, blocks, length)
             rows = q[start : start + count]
-            if self._window and length > self._window:
-                out[start : start + count] = _attend_sliding(rows, keys, values, self._window)
+            if window and length > window:
+                out[start : start + count] = _attend_sliding(rows, keys, values, window, self._scale)
             else:
-                out[start : start + count] = _attend_one(rows, keys, values)
+                out[start : start + count] = _attend_one(rows, keys, values, self._scale)
             start += count
         return out
 
@@ -51,39 +62,46 @@ def gather(cache: torch.Tensor, blocks: list[int], length: int) -> torch.Tensor:
     return rows.flatten(0, 1)[:length].transpose(0, 1)
 
 
-def _attend_one(q: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+def _attend_one(q: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, scale: float | None) -> torch.Tensor:
     """q is [n, heads, head_size], the last n of the keys' positions."""
     n, heads, size = q.shape
     kv_heads, length = keys.shape[0], keys.shape[1]
     if n == 1:
         grouped = q.view(1, kv_heads, heads // kv_heads, size)
-        return F.scaled_dot_product_attention(grouped, keys[None], values[None]).reshape(1, heads, size)
+        return F.scaled_dot_product_attention(grouped, keys[None], values[None], scale=scale).reshape(1, heads, size)
     if n == length:
-        return _fused(q, keys, values, is_causal=True)[0]
+        return _fused(q, keys, values, scale, is_causal=True)[0]
     context = length - n
-    before, before_lse = _fused(q, keys[:, :context], values[:, :context], is_causal=False)
-    here, here_lse = _fused(q, keys[:, context:], values[:, context:], is_causal=True)
+    before, before_lse = _fused(q, keys[:, :context], values[:, :context], scale, is_causal=False)
+    here, here_lse = _fused(q, keys[:, context:], values[:, context:], scale, is_causal=True)
     share = torch.sigmoid(before_lse - here_lse)[..., None]
     return here + (before - here) * share
 
 
-def _attend_sliding(q: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, window: int) -> torch.Tensor:
+def _attend_sliding(
+    q: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, window: int, scale: float | None
+) -> torch.Tensor:
     """The same where the sequence is longer than the window: each query sees its last `window` keys alone."""
     n, length = len(q), keys.shape[1]
     first = max(0, length - n - window + 1)
     queries, seen = torch.arange(length - n, length)[:, None], torch.arange(first, length)[None]
     mask = (seen <= queries) & (seen > queries - window)
     out = F.scaled_dot_product_attention(
-        q.transpose(0, 1)[None], keys[None, :, first:], values[None, :, first:], attn_mask=mask, enable_gqa=True
+        q.transpose(0, 1)[None],
+        keys[None, :, first:],
+        values[None, :, first:],
+        attn_mask=mask,
+        scale=scale,
+        enable_gqa=True,
     )
     return out[0].transpose(0, 1)
 
 
 def _fused(
-    q: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, *, is_causal: bool
+    q: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, scale: float | None, *, is_causal: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Output [n, heads, head_size] and log-sum-exp [n, heads]; query heads share key heads in order."""
     out, lse = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
-        q.transpose(0, 1)[None], keys[None], values[None], is_causal=is_causal
+        q.transpose(0, 1)[None], keys[None], values[None], is_causal=is_causal, scale=scale
     )
     return out[0].transpose(0, 1), lse[0].transpose(0, 1)

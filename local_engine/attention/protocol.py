@@ -37,7 +37,14 @@ class AttentionBackend(Protocol):
         ...
 
     def attend(
-        self, q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, batch: AttentionBatch
+        self,
+        q: torch.Tensor,
+        k_cache: torch.Tensor,
+        v_cache: torch.Tensor,
+        batch: AttentionBatch,
+        *,
+        has_window: bool = True,
     ) -> torch.Tensor:
-        """Return [tokens, heads, head_size]; query i of a sequence sees its keys up to itself."""
+        """Return [tokens, heads, head_size]; query i of a sequence sees its keys up to itself, or, if the layer
+        `has_window`, those of them that stand within the backend's sliding window."""
         ...

@@ -13,12 +13,16 @@ class TritonAttention:
 
     `window` is the sliding window in tokens, 0 for none. `splits` fixes how many ways a sequence is split in decode,
     which makes a row's bits independent of its batch; left out, it follows the batch so that the device is full.
+    `scale` is what products are multiplied by, 0 for one over the root of the head's size.
     """
 
-    def __init__(self, *, window: int = 0, kv_scales: KvScales | None = None, splits: int | None = None) -> None:
+    def __init__(
+        self, *, window: int = 0, kv_scales: KvScales | None = None, splits: int | None = None, scale: float = 0.0
+    ) -> None:
         self.kv_scales = kv_scales or KvScales()
         self._window = window
         self._splits = splits
+        self._scale = scale
 
     def store(
         self, k: torch.Tensor, v: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, batch: AttentionBatch
@@ -34,12 +38,13 @@ class TritonAttention:
         v_cache: torch.Tensor,
         batch: AttentionBatch,
         *,
+        has_window: bool = True,
         overlaps: bool = False,
     ) -> torch.Tensor:
         """Return [tokens, heads, head_size]; q's rows may be strided. Decode rows' kernels may overlap with others."""
         out = torch.empty(q.shape, dtype=q.dtype, device=q.device)
         decodes = leading_ones(batch.query_lengths)
-        scale = q.shape[-1] ** -0.5
+        scale, window = self._scale or q.shape[-1] ** -0.5, self._window if has_window else 0
         if decodes:
             paged_decode(
                 q[:decodes],
@@ -48,7 +53,7 @@ class TritonAttention:
                 batch.block_table[:decodes],
                 batch.seq_lens[:decodes],
                 scale=scale,
-                window=self._window,
+                window=window,
                 kv_scales=self.kv_scales,
                 splits=self._splits,
                 out=out[:decodes],
@@ -64,7 +69,7 @@ class TritonAttention:
                 batch.cu_seqlens_q[decodes:] - decodes,
                 max_query_tokens=max(batch.query_lengths[decodes:]),
                 scale=scale,
-                window=self._window,
+                window=window,
                 kv_scales=self.kv_scales,
                 out=out[decodes:],
             )

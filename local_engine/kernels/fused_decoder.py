@@ -9,7 +9,6 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch.nn import functional as F
 
 from local_engine.attention.protocol import AttentionBatch
 from local_engine.attention.triton_attention import TritonAttention
@@ -19,8 +18,9 @@ from local_engine.kernels.linear import Fp8Linear
 from local_engine.kernels.rms_norm import add_rms_norm, rms_norm
 from local_engine.kernels.rope_store import HeadNorms, rope_store
 from local_engine.kernels.silu_mul import silu_mul
+from local_engine.layers.feed_forward import FeedForward
 from local_engine.layers.linear import DenseLinear, Linear, LinearBuilder, StoredLinears
-from local_engine.layers.rotary import rotation_tables
+from local_engine.layers.rotary import RotaryKind, rotary_kinds, rotation_tables
 from local_engine.loading.weights import WeightSource
 from local_engine.model import DecoderModel, KvCache, Layer
 
@@ -53,14 +53,20 @@ class FusedDecoder(DecoderModel):
             stored=stored,
         )
         self._kv_scales = attention.kv_scales
-        cos, sin = rotation_tables(config, context_window)
-        self._cos_sin = (cos.to(self.device), sin.to(self.device))
+        tables = {kind: self._on_device(kind, context_window) for kind in rotary_kinds(config)}
+        # A turn by nothing, where queries and keys are not rotated.
+        cos, sin = tables["global"]
+        still = (torch.ones_like(cos), torch.zeros_like(sin)) if config.unrotated_layers else (cos, sin)
+        self._cos_sin = [still if layer.rotary is None else tables[layer.rotary] for layer in self._layers]
         self._paged_attention = attention
         # Whether a step of one row takes the seven launches, and whether they overlap; who has a device to measure on
         # decides.
         self.fuses_one_row = False
         self.overlaps_one_row = False
-        self._head_norms = [_head_norms(layer, config.norm_epsilon) for layer in self._layers]
+        self._head_norms = [
+            None if config.has_wide_qk_norm else _head_norms(layer, config.norm_epsilon) for layer in self._layers
+        ]
+        self._gated = [_gated(layer) for layer in self._layers]
 
     def forward(
         self, token_ids: torch.Tensor, positions: torch.Tensor, caches: list[KvCache], batch: AttentionBatch
@@ -71,14 +77,16 @@ class FusedDecoder(DecoderModel):
         """
         if self.fuses_one_row and len(token_ids) == 1:
             return self._forward_one(token_ids, positions, caches, batch)
-        residual = F.embedding(token_ids, self._embedding)
+        if not self._is_plain:
+            return self._forward_varied(token_ids, positions, caches, batch)
+        residual = self._embed(token_ids)
         epsilon = self.config.norm_epsilon
-        x = rms_norm(residual, self._layers[0].input_norm, epsilon)
-        following = [layer.input_norm for layer in self._layers[1:]] + [self._final_norm]
-        for index, layer in enumerate(self._layers):
+        x = rms_norm(residual, there(self._layers[0].input_norm), epsilon)
+        following = [there(layer.input_norm) for layer in self._layers[1:]] + [self._final_norm]
+        for index, (layer, gated) in enumerate(zip(self._layers, self._gated, strict=True)):
             attended = self._attend_fused(index, layer.qkv(x), positions, caches[index], batch)
-            x = add_rms_norm(layer.output(attended), residual, layer.feed_forward_norm, epsilon)
-            x = add_rms_norm(layer.down(silu_mul(layer.gate_up(x))), residual, following[index], epsilon)
+            x = add_rms_norm(layer.output(attended), residual, there(layer.feed_forward_norm), epsilon)
+            x = add_rms_norm(gated.down(silu_mul(gated.gate_up(x))), residual, following[index], epsilon)
         return x
 
     def logits(self, hidden: torch.Tensor) -> torch.Tensor:
@@ -94,22 +102,47 @@ class FusedDecoder(DecoderModel):
     @property
     def can_fuse_one_row(self) -> bool:
         """Whether all matrices are dense or e4m3, so that one row's step can take the seven launches."""
-        products = [p for layer in self._layers for p in (layer.qkv, layer.output, layer.gate_up, layer.down)]
-        return all(isinstance(product, (DenseLinear, Fp8Linear)) for product in (*products, self._head))
+        products = [p for layer in self._layers for p in (layer.qkv, layer.output)]
+        products += [p for gated in self._gated for p in (gated.gate_up, gated.down)]
+        return self._is_plain and all(
+            isinstance(product, (DenseLinear, Fp8Linear)) for product in (*products, self._head)
+        )
 
     def _forward_one(
         self, token_ids: torch.Tensor, positions: torch.Tensor, caches: list[KvCache], batch: AttentionBatch
     ) -> torch.Tensor:
         """`forward` for one row."""
-        state = F.embedding(token_ids, self._embedding)
+        state = self._embed(token_ids)
         epsilon, overlaps = self.config.norm_epsilon, self.overlaps_one_row
-        for index, layer in enumerate(self._layers):
+        for index, (layer, gated) in enumerate(zip(self._layers, self._gated, strict=True)):
             qkv = self._one_row(state, layer.qkv, norm=layer.input_norm, eps=epsilon)
             attended = self._attend_fused(index, qkv, positions, caches[index], batch, overlaps=overlaps)
             state = self._one_row(attended, layer.output, residual=state)
-            wide = self._one_row(state, layer.gate_up, norm=layer.feed_forward_norm, eps=epsilon, gates=True)
-            state = self._one_row(wide, layer.down, residual=state)
+            wide = self._one_row(state, gated.gate_up, norm=layer.feed_forward_norm, eps=epsilon, gates=True)
+            state = self._one_row(wide, gated.down, residual=state)
         return rms_norm(state, self._final_norm, epsilon, overlaps=overlaps)
+
+    def _forward_varied(
+        self, token_ids: torch.Tensor, positions: torch.Tensor, caches: list[KvCache], batch: AttentionBatch
+    ) -> torch.Tensor:
+        """`forward` of a family whose norms or gate are elsewhere or others: of more launches."""
+        x = self._embed(token_ids)
+        for index, layer in enumerate(self._layers):
+            qkv = layer.qkv(self._norm(x, layer.input_norm))
+            attended = layer.output(self._attend_fused(index, qkv, positions, caches[index], batch))
+            x = x + self._norm(attended, layer.attention_norm)
+            x = x + self._norm(layer.feed_forward(self._norm(x, layer.feed_forward_norm)), layer.end_norm)
+        return self._norm(x, self._final_norm)
+
+    @property
+    def _is_plain(self) -> bool:
+        """Whether norms and gate are where the fused kernels have them."""
+        config = self.config
+        return config.norm_place == "before" and config.activation == "silu" and not config.has_wide_qk_norm
+
+    def _on_device(self, kind: RotaryKind, context_window: int) -> tuple[torch.Tensor, torch.Tensor]:
+        cos, sin = rotation_tables(self.config, context_window, is_local=kind == "local")
+        return cos.to(self.device), sin.to(self.device)
 
     def _attend_fused(
         self,
@@ -122,9 +155,11 @@ class FusedDecoder(DecoderModel):
         overlaps: bool = False,
     ) -> torch.Tensor:
         config = self.config
+        if config.has_wide_qk_norm:
+            qkv = self._norm_wide(self._layers[index], qkv)
         rope_store(
             qkv,
-            self._cos_sin,
+            self._cos_sin[index],
             positions,
             batch.slot_mapping,
             (cache.keys, cache.values),
@@ -136,8 +171,16 @@ class FusedDecoder(DecoderModel):
         )
         rows = len(qkv)
         q = qkv.view(rows, -1, config.head_size)[:, : config.heads]
-        attended = self._paged_attention.attend(q, cache.keys, cache.values, batch, overlaps=overlaps)
+        attended = self._paged_attention.attend(
+            q, cache.keys, cache.values, batch, overlaps=overlaps, has_window=self._layers[index].has_window
+        )
         return attended.view(rows, -1)
+
+    def _norm_wide(self, layer: Layer, qkv: torch.Tensor) -> torch.Tensor:
+        config = self.config
+        sizes = [heads * config.head_size for heads in (config.heads, config.kv_heads, config.kv_heads)]
+        q, k, v = qkv.split(sizes, dim=1)
+        return torch.cat((self._norm(q, layer.query_norm), self._norm(k, layer.key_norm), v), dim=1)
 
     def _one_row(self, x: torch.Tensor, linear: Linear, **fused: Any) -> torch.Tensor:
         overlaps = self.overlaps_one_row
@@ -146,6 +189,17 @@ class FusedDecoder(DecoderModel):
             return gemv(x, weight.values, linear.bias, scales=weight.scales, overlaps=overlaps, **fused)
         assert isinstance(linear, DenseLinear), "ask can_fuse_one_row first"
         return gemv(x, linear.weight, linear.bias, overlaps=overlaps, **fused)
+
+
+def there(weight: torch.Tensor | None) -> torch.Tensor:
+    """A norm that a plain model has."""
+    assert weight is not None, "ask norm_place first"
+    return weight
+
+
+def _gated(layer: Layer) -> FeedForward:
+    assert isinstance(layer.feed_forward, FeedForward), "experts are refused before anything is loaded"
+    return layer.feed_forward
 
 
 def _head_norms(layer: Layer, epsilon: float) -> HeadNorms | None:

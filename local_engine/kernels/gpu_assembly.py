@@ -79,7 +79,9 @@ def build_gpu_runner(
         weights,
         build_linear=BUILDERS[plan.weights],
         attention=TritonAttention(
-            window=config.sliding_window, splits=DETERMINISTIC_SPLITS if plan.is_deterministic else None
+            window=config.sliding_window,
+            scale=config.attention_scale,
+            splits=DETERMINISTIC_SPLITS if plan.is_deterministic else None,
         ),
         context_window=plan.context_window,
         dtype=torch.float32 if plan.weights == "float32" else torch.bfloat16,

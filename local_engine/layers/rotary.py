@@ -1,35 +1,66 @@
 """Rotary position embedding, halves side by side, with its cosines and sines tabled once."""
 
 import math
+from typing import Literal
 
 import torch
+from torch.nn import functional as F
 
 from local_engine.config import ModelConfig, RopeScaling
 
+RotaryKind = Literal["global", "local"]
+Rotation = tuple[torch.Tensor, torch.Tensor]
 
-def inverse_frequencies(config: ModelConfig) -> torch.Tensor:
-    """Radians per position for each pair of a head, float32, long-context scaling applied."""
-    exponents = torch.arange(0, config.head_size, 2, dtype=torch.float32) / config.head_size
-    frequencies = 1.0 / (config.rope_theta**exponents)
-    scaling = config.rope_scaling
+
+def rotary_kinds(config: ModelConfig) -> tuple[RotaryKind, ...]:
+    """Which tables a model's layers take: those with a sliding window may have their own."""
+    return ("global", "local") if config.local_rope_theta else ("global",)
+
+
+def rotary_of(config: ModelConfig, layer: int) -> RotaryKind | None:
+    """The tables of a layer; None where queries and keys are not rotated."""
+    if layer in config.unrotated_layers:
+        return None
+    return "local" if config.local_rope_theta and layer not in config.full_layers else "global"
+
+
+def inverse_frequencies(config: ModelConfig, positions: int = 0, *, is_local: bool = False) -> torch.Tensor:
+    """Radians per position for each rotated pair of a head, float32, scaled for so many positions.
+
+    `is_local`: of the layers with a sliding window, where those have a base of their own.
+    """
+    size = config.rotary_size or config.head_size
+    theta = config.local_rope_theta if is_local else config.rope_theta
+    exponents = torch.arange(0, size, 2, dtype=torch.float32) / size
+    frequencies = 1.0 / (theta**exponents)
+    scaling = None if is_local else config.rope_scaling
     if scaling is None:
         return frequencies
     if scaling.kind == "linear":
         return frequencies / scaling.factor
-    if scaling.kind == "divisors":
-        return frequencies / torch.tensor(scaling.divisors, dtype=torch.float32)
+    if scaling.kind in ("divisors", "longrope"):
+        is_long = scaling.kind == "longrope" and positions > scaling.original_context_window
+        divisors = scaling.long_divisors if is_long else scaling.divisors
+        return frequencies / torch.tensor(divisors, dtype=torch.float32)
     return _llama3(frequencies, scaling) if scaling.kind == "llama3" else _yarn(frequencies, scaling, config.rope_theta)
 
 
-def rotation_tables(config: ModelConfig, positions: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Cosines and sines, float32 [positions, head_size / 2], as queries and keys are multiplied by them."""
-    angles = torch.outer(torch.arange(positions, dtype=torch.float32), inverse_frequencies(config))
-    weight = _attention_factor(config.rope_scaling)
-    return angles.cos() * weight, angles.sin() * weight
+def rotation_tables(
+    config: ModelConfig, positions: int, *, is_local: bool = False
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Cosines and sines, float32 [positions, head_size / 2], as queries and keys are multiplied by them.
+
+    Pairs that are not rotated stand behind those that are: weights are arranged so.
+    """
+    frequencies = inverse_frequencies(config, positions, is_local=is_local)
+    angles = torch.outer(torch.arange(positions, dtype=torch.float32), frequencies)
+    weight = 1.0 if is_local else _attention_factor(config.rope_scaling)
+    still = (0, config.head_size // 2 - len(frequencies))
+    return F.pad(angles.cos() * weight, still, value=1.0), F.pad(angles.sin() * weight, still)
 
 
 def _attention_factor(scaling: RopeScaling | None) -> float:
-    if scaling is None or scaling.kind != "yarn":
+    if scaling is None or scaling.kind not in ("yarn", "longrope"):
         return 1.0
     return scaling.attention_factor or 0.1 * math.log(max(1.0, scaling.factor)) + 1.0
 
@@ -64,12 +95,14 @@ def _llama3(frequencies: torch.Tensor, scaling: RopeScaling) -> torch.Tensor:
 class Rotary:
     """Rotates queries and keys of [rows, heads, head_size] by their positions."""
 
-    def __init__(self, config: ModelConfig, context_window: int, device: torch.device) -> None:
-        cos, sin = rotation_tables(config, context_window)
+    def __init__(
+        self, config: ModelConfig, context_window: int, device: torch.device, *, is_local: bool = False
+    ) -> None:
+        cos, sin = rotation_tables(config, context_window, is_local=is_local)
         self._cos = torch.cat((cos, cos), dim=-1).to(device)
         self._sin = torch.cat((-sin, sin), dim=-1).to(device)
 
-    def at(self, positions: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def at(self, positions: torch.Tensor) -> Rotation:
         """Cosines and signed sines for these positions, [rows, 1, head_size]; compute once per step, not per layer."""
         return self._cos[positions][:, None], self._sin[positions][:, None]
 

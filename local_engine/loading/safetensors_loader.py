@@ -9,19 +9,15 @@ import torch
 from safetensors import SafetensorError, safe_open
 from tokenizers import Tokenizer as FastTokenizer
 
-from local_engine.config import ModelConfig, RopeScaling, extended_window
 from local_engine.errors import ModelUnavailable, ModelUnsupported
+from local_engine.loading.arranged_weights import PLAIN, arranged, prefix_of
+from local_engine.loading.config_json import change_of, read_config, text_part
 from local_engine.loading.quantised_weights import QuantisedWeights, plain_float, read_scheme
-from local_engine.loading.weights import LoadedFile, WeightSource, no_nibbles
+from local_engine.loading.weights import LoadedFile, no_nibbles
 from local_engine.text.tokenizer import Tokenizer
 
-FAMILIES: Final = ("llama", "mistral", "qwen2", "qwen3")
 INDEX: Final = "model.safetensors.index.json"
-FULL, SLIDING = "full_attention", "sliding_attention"
 SHORT: Final = ("BF16", "F16")
-SILU: Final = ("silu", "swish")
-# Frequencies that change with the length beyond the window: within it they are the plain ones.
-PLAIN_ROPE: Final = ("default", "dynamic")
 
 
 class SafetensorsWeights:
@@ -70,7 +66,12 @@ def load_safetensors(folder: Path) -> LoadedFile:
     scheme = read_scheme(raw, folder.name)
     weights: SafetensorsWeights | QuantisedWeights = stored if scheme is None else QuantisedWeights(stored, scheme)
     try:
-        config = _read_config(raw, folder, has_head="lm_head.weight" in weights, weights=weights)
+        described, prefix = text_part(raw), prefix_of(weights)
+
+        def has(name: str) -> bool:
+            return name.replace(PLAIN, prefix) in weights
+
+        config = read_config(described, folder.resolve().name.lower(), folder=folder.name, has=has)
         tokenizer = _load_tokenizer(folder, raw)
     except KeyError as error:
         raise ModelUnavailable(f"{folder / 'config.json'} lacks {error.args[0]!r}.") from error
@@ -79,7 +80,8 @@ def load_safetensors(folder: Path) -> LoadedFile:
     nibbles = weights.nibbles if isinstance(weights, QuantisedWeights) else no_nibbles
     stored_in = None if scheme is None else scheme.stored
     held = 4.0 if scheme is not None else stored.mean_bytes()
-    return LoadedFile(config, weights, tokenizer, nibbles, stored_in, bytes_per_weight=held)
+    loaded = LoadedFile(config, weights, tokenizer, nibbles, stored_in, bytes_per_weight=held)
+    return arranged(loaded, change_of(described))
 
 
 def _shards(folder: Path) -> list[Path]:
@@ -104,93 +106,6 @@ def read_json(path: Path) -> dict[str, Any]:
     if not isinstance(raw, dict):
         raise ModelUnavailable(f"{path} holds no JSON object.")
     return raw
-
-
-def _read_config(raw: dict[str, Any], folder: Path, *, has_head: bool, weights: WeightSource) -> ModelConfig:
-    family = raw["model_type"]
-    if family not in FAMILIES:
-        raise ModelUnsupported(f"{folder.name} is of type {family}; this engine runs {', '.join(FAMILIES)}.")
-    rope = raw.get("rope_parameters") or raw.get("rope_scaling") or {}
-    _check_parts(raw, rope, folder)
-    heads = int(raw["num_attention_heads"])
-    scaling = _rope_scaling(rope, int(raw["max_position_embeddings"]))
-    window = extended_window(int(raw["max_position_embeddings"]), scaling)
-    sliding, is_everywhere = _sliding_window(raw, family, folder)
-    if sliding and not is_everywhere:
-        # Within the window full attention is the same, so a model of mixed layers is served up to it.
-        window, sliding = min(window, sliding), 0
-    return ModelConfig(
-        name=folder.resolve().name.lower(),
-        family=family,
-        layers=int(raw["num_hidden_layers"]),
-        hidden_size=int(raw["hidden_size"]),
-        intermediate_size=int(raw["intermediate_size"]),
-        heads=heads,
-        kv_heads=int(raw.get("num_key_value_heads") or heads),
-        head_size=int(raw.get("head_dim") or raw["hidden_size"] // heads),
-        vocabulary_size=int(raw["vocab_size"]),
-        context_window=window,
-        rope_theta=float(rope.get("rope_theta") or raw.get("rope_theta") or 10000.0),
-        norm_epsilon=float(raw["rms_norm_eps"]),
-        rope_scaling=scaling,
-        has_qk_norm="model.layers.0.self_attn.q_norm.weight" in weights,
-        has_tied_embedding=not has_head or bool(raw.get("tie_word_embeddings")),
-        sliding_window=sliding,
-    )
-
-
-def _check_parts(raw: dict[str, Any], rope: dict[str, Any], folder: Path) -> None:
-    """Raise ModelUnsupported for parts that these families may have and that would be computed wrongly here."""
-    activation = raw.get("hidden_act") or "silu"
-    if activation not in SILU:
-        raise ModelUnsupported(f"{folder.name} computes {activation} between its matrices; only silu is run here.")
-    if float(rope.get("partial_rotary_factor") or raw.get("partial_rotary_factor") or 1.0) != 1.0:
-        raise ModelUnsupported(f"{folder.name} rotates a part of each head only, which is not computed here.")
-
-
-def _sliding_window(raw: dict[str, Any], family: str, folder: Path) -> tuple[int, bool]:
-    """The window of the layers that have one, 0 if none has, and whether all have it; defaults as in transformers."""
-    layers, is_mistral = int(raw["num_hidden_layers"]), family == "mistral"
-    has_window = is_mistral or (family in ("qwen2", "qwen3") and bool(raw.get("use_sliding_window")))
-    window = int(raw.get("sliding_window", 4096) or 0) if has_window else 0
-    # Qwen's first layers have none.
-    full = 0 if is_mistral else min(layers, int(raw.get("max_window_layers", 28)))
-    kinds = raw.get("layer_types") or [FULL] * full + [SLIDING] * (layers - full)
-    if unknown := set(kinds) - {FULL, SLIDING}:
-        raise ModelUnsupported(
-            f"{folder.name} has layers of {', '.join(sorted(unknown))}, which are not computed here."
-        )
-    return (window, FULL not in kinds) if SLIDING in kinds else (0, True)
-
-
-def _rope_scaling(rope: dict[str, Any], window: int) -> RopeScaling | None:
-    kind = rope.get("rope_type") or rope.get("type") or "default"
-    if kind in PLAIN_ROPE:
-        return None
-    if kind == "linear":
-        return RopeScaling(kind="linear", factor=float(rope["factor"]))
-    if kind == "llama3":
-        return RopeScaling(
-            kind="llama3",
-            factor=float(rope["factor"]),
-            low_frequency_factor=float(rope["low_freq_factor"]),
-            high_frequency_factor=float(rope["high_freq_factor"]),
-            original_context_window=int(rope["original_max_position_embeddings"]),
-        )
-    if kind == "yarn" and not rope.keys() & {"mscale", "mscale_all_dim"} and rope.get("truncate", True):
-        weight = rope.get("attention_factor")
-        return RopeScaling(
-            kind="yarn",
-            factor=float(rope["factor"]),
-            original_context_window=int(rope.get("original_max_position_embeddings") or window),
-            fast_rotations=float(rope.get("beta_fast") or 32.0),
-            slow_rotations=float(rope.get("beta_slow") or 1.0),
-            attention_factor=None if weight is None else float(weight),
-        )
-    raise ModelUnsupported(
-        f"Rotary scaling of kind {kind} with {', '.join(sorted(rope))} is not supported; "
-        "linear, dynamic, llama3 and plain yarn are."
-    )
 
 
 def _load_tokenizer(folder: Path, config: dict[str, Any]) -> Tokenizer:

@@ -1,6 +1,7 @@
 """Holds a file's tensors to its configuration: a product over another shape would read beyond a tensor's end."""
 
 import math
+import re
 from dataclasses import replace
 
 import torch
@@ -10,6 +11,7 @@ from local_engine.errors import ModelUnavailable
 from local_engine.loading.weights import LoadedFile, NibbleBlocks, ScaledBlocks, WeightSource
 
 SIZES = ("layers", "hidden_size", "intermediate_size", "heads", "kv_heads", "head_size", "context_window")
+SCALES = ("rope_theta", "norm_epsilon", "embedding_scale", "logit_scale")
 # Far above any model's; what comes of a larger one has no place in a float.
 SIZE_LIMIT = 1 << 40
 
@@ -33,7 +35,8 @@ class CheckedWeights:
     def check(self, name: str, shape: tuple[int, ...]) -> None:
         """Raise ModelUnavailable, with both shapes, where they differ."""
         part, _, kind = name.removeprefix("model.").rpartition(".")
-        wanted = self._shapes.get(part.split(".", 2)[-1] if part.startswith("layers.") else part, shape)
+        inner = re.sub(r"\.experts\.\d+\.", ".experts.", part.split(".", 2)[-1])
+        wanted = self._shapes.get(inner if part.startswith("layers.") else part, shape)
         if shape != (wanted[:1] if kind == "bias" else wanted):
             raise ModelUnavailable(
                 f"Tensor {name} is {_text(shape)} and the model's configuration says {_text(wanted)}: the file is "
@@ -64,18 +67,32 @@ def checked(loaded: LoadedFile) -> LoadedFile:
 def _check_sizes(config: ModelConfig) -> None:
     factor = 1.0 if config.rope_scaling is None else config.rope_scaling.factor
     sizes: dict[str, int] = {name: getattr(config, name) for name in SIZES}
-    scales = {"rope_theta": config.rope_theta, "factor": factor, "norm_epsilon": config.norm_epsilon}
+    scales = {name: getattr(config, name) for name in SCALES} | {"factor": factor}
     wrong = [f"{name} {value}" for name, value in sizes.items() if not 0 < value < SIZE_LIMIT]
     wrong += [f"{name} {value}" for name, value in scales.items() if not 0 < value < math.inf]
+    wrong += _wrong_divisors(config)
+    if config.experts is not None and not 0 < config.experts.used <= config.experts.count < SIZE_LIMIT:
+        wrong.append(f"{config.experts.used} of {config.experts.count} experts")
     if not wrong and (config.heads % config.kv_heads or config.head_size % 2):
         wrong = [f"{name} {sizes[name]}" for name in ("heads", "kv_heads", "head_size")]
     if wrong:
         raise ModelUnavailable(f"{config.name} has a configuration of no model ({', '.join(wrong)}): it is damaged.")
 
 
+def _wrong_divisors(config: ModelConfig) -> list[str]:
+    """Frequencies have a divisor each."""
+    scaling, pairs = config.rope_scaling, (config.rotary_size or config.head_size) // 2
+    if scaling is None or scaling.kind not in ("divisors", "longrope"):
+        return []
+    named = (scaling.divisors, scaling.long_divisors)[: 2 if scaling.kind == "longrope" else 1]
+    return [f"{len(divisors)} divisors of {pairs} frequencies" for divisors in named if len(divisors) != pairs]
+
+
 def _shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
     hidden, wide = config.hidden_size, config.intermediate_size
     queries, keys = config.heads * config.head_size, config.kv_heads * config.head_size
+    q_norm, k_norm = (queries, keys) if config.has_wide_qk_norm else (config.head_size, config.head_size)
+    count, narrow = (0, 0) if config.experts is None else (config.experts.count, config.experts.size)
     return {
         "embed_tokens": (config.vocabulary_size, hidden),
         "lm_head": (config.vocabulary_size, hidden),
@@ -86,11 +103,17 @@ def _shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
         "self_attn.k_proj": (keys, hidden),
         "self_attn.v_proj": (keys, hidden),
         "self_attn.o_proj": (hidden, queries),
-        "self_attn.q_norm": (config.head_size,),
-        "self_attn.k_norm": (config.head_size,),
+        "pre_feedforward_layernorm": (hidden,),
+        "post_feedforward_layernorm": (hidden,),
+        "self_attn.q_norm": (q_norm,),
+        "self_attn.k_norm": (k_norm,),
         "mlp.gate_proj": (wide, hidden),
         "mlp.up_proj": (wide, hidden),
         "mlp.down_proj": (hidden, wide),
+        "mlp.gate": (count, hidden),
+        "mlp.experts.gate_proj": (narrow, hidden),
+        "mlp.experts.up_proj": (narrow, hidden),
+        "mlp.experts.down_proj": (hidden, narrow),
     }
 
 

@@ -20,7 +20,7 @@ struct Cache {
 
 struct Heads {
     long query, kv, size;
-    long window;  // keys that a row sees, its own included; 0 for all
+    long window;  // the layer's
 
     // The first key that a row sees.
     long oldest(long position) const { return window ? std::max(0L, position + 1 - window) : 0; }

@@ -24,6 +24,8 @@ struct Layer {
     Matrix qkv, output, gate_up, down;
     const float *input_norm, *feed_forward_norm;
     const float *query_norm, *key_norm;  // null but for Qwen3
+    const float *cos, *sin;              // [positions][head_size / 2]; null where nothing is rotated
+    long window;                         // keys that a row sees, its own included; 0 for all
     Cache cache;
 };
 
@@ -31,8 +33,7 @@ struct Model {
     const Layer* layers;
     long layer_count, hidden, intermediate;
     Heads heads;
-    float epsilon;
-    const float *cos, *sin;  // [positions][head_size / 2]
+    float epsilon, attention_scale;  // 0 for one over the root of the head's size
     long threads;
 
     long attention() const { return heads.query * heads.size; }
@@ -69,14 +70,16 @@ void rotate(float* head, long size, const float* cos, const float* sin, float sc
 void place(const Model& model, const Layer& layer, const Step& step, long row, float* qkv) {
     const Heads& heads = model.heads;
     const long size = heads.size, position = step.positions[row];
-    const float* cos = model.cos + position * (size / 2);
-    const float* sin = model.sin + position * (size / 2);
-    const float scale = 1.0f / std::sqrt(static_cast<float>(size));
+    const long at = position * (size / 2);
+    const float root = 1.0f / std::sqrt(static_cast<float>(size));
+    const float scale = model.attention_scale > 0.0f ? model.attention_scale : root;
     for (long head = 0; head < heads.query + heads.kv; ++head) {
         const bool is_query = head < heads.query;
         const float* norm = is_query ? layer.query_norm : layer.key_norm;
         if (norm) normalise(qkv + head * size, norm, qkv + head * size, size, model.epsilon);
-        rotate(qkv + head * size, size, cos, sin, is_query ? scale : 1.0f);
+        const float by = is_query ? scale : 1.0f;
+        if (layer.cos) rotate(qkv + head * size, size, layer.cos + at, layer.sin + at, by);
+        else if (is_query) for (long i = 0; i < size; ++i) qkv[head * size + i] *= by;
     }
     const long block = step.block_table[step.sequences[row] * step.table_stride + position / kLanes];
     const long slot = position % kLanes;
@@ -166,10 +169,12 @@ void run_layer(const Model& model, const Layer& layer, const Step& step, const s
     multiply(layer.qkv, qkv, false);
     for (long row = rows.begin; row < rows.end; ++row) place(model, layer, step, row, qkv + row * width);
     barrier.wait();
+    Heads heads = model.heads;
+    heads.window = layer.window;
     const long items = static_cast<long>(tiles.size()) * model.heads.kv;
     for (long item = thread; item < items; item += threads) {
         const auto run = model.heads.size == 64 ? attend_group<1> : attend_group<2>;
-        run(model.heads, layer.cache, step, tiles[item / model.heads.kv], item % model.heads.kv, qkv, attended);
+        run(heads, layer.cache, step, tiles[item / model.heads.kv], item % model.heads.kv, qkv, attended);
     }
     barrier.wait();
     for (long row = rows.begin; row < rows.end; ++row) take(attended + row * attention, layer.output, taken, row);

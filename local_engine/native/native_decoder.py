@@ -7,7 +7,7 @@ from typing import Final, Literal, TypeVar
 import torch
 
 from local_engine.config import ModelConfig
-from local_engine.layers.rotary import rotation_tables
+from local_engine.layers.rotary import rotary_kinds, rotary_of, rotation_tables
 from local_engine.loading.weights import BLOCK, LoadedFile, stack_blocks, stack_nibbles
 from local_engine.native.build import load_decoder, runnable_sets
 from local_engine.native.packed import (
@@ -39,11 +39,24 @@ def why_not(config: ModelConfig, block_size: int) -> str | None:
         return "the processor lacks AVX2"
     if config.head_size not in HEAD_SIZES or any(side % BLOCK for side in sides):
         return f"the model's heads are not 64 or 128 wide, or its layers not a multiple of {BLOCK}"
+    if other := _other_parts(config):
+        return f"it has no {other[0]} in it"
     if block_size != LANES:
         return f"--block-size is not {LANES}"
     if load_decoder() is None:
         return "there is no C++ compiler: install g++" if find_compiler() is None else "the C++ compiler failed"
     return None
+
+
+def _other_parts(config: ModelConfig) -> list[str]:
+    """What of the model's family is not computed in C++."""
+    parts = {
+        "norms behind attention": config.norm_place != "before",
+        "norms over all heads together": config.has_wide_qk_norm,
+        f"{config.activation}": config.activation != "silu",
+        "experts": config.experts is not None,
+    }
+    return [name for name, has in parts.items() if has]
 
 
 class NativeDecoder:
@@ -65,15 +78,18 @@ class NativeDecoder:
         embedding = self._keep(self._exact(["model.embed_tokens.weight"], None))
         self.embedding = embedding.c_matrix()
         self.final_norm = loaded.weights.tensor("model.norm.weight").contiguous()
+        self._tables = {
+            kind: rotation_tables(self.config, context_window, is_local=kind == "local")
+            for kind in rotary_kinds(self.config)
+        }
         self.layers: list[CLayer] = []
         for index in range(self.config.layers):
-            self.layers.append(self._layer(f"model.layers.{index}."))
+            self.layers.append(self._layer(index))
             if progress is not None:
                 progress(index + 1, self.config.layers)
         # Where all is float32, one table serves both ends.
         is_shared = self._is_float and self.config.has_tied_embedding
         self.head = self.embedding if is_shared else self._keep(self._head()).c_matrix()
-        self._cos, self._sin = rotation_tables(self.config, context_window)
 
     def c_model(self, layers: "ctypes.Array[CLayer]") -> CModel:
         """The model over these layers, whose caches are somebody's own."""
@@ -86,15 +102,16 @@ class NativeDecoder:
             heads=config.heads,
             kv_heads=config.kv_heads,
             head_size=config.head_size,
-            window=config.sliding_window,
             epsilon=config.norm_epsilon,
-            cos=self._cos.data_ptr(),
-            sin=self._sin.data_ptr(),
+            attention_scale=config.attention_scale,
             threads=1,
         )
 
-    def _layer(self, prefix: str) -> CLayer:
-        has_head_norms = self.config.has_qk_norm
+    def _layer(self, index: int) -> CLayer:
+        config, prefix = self.config, f"model.layers.{index}."
+        has_head_norms = config.has_qk_norm
+        kind = rotary_of(config, index)
+        cos, sin = (None, None) if kind is None else (table.data_ptr() for table in self._tables[kind])
         attention, feed_forward = f"{prefix}self_attn.", f"{prefix}mlp."
         return CLayer(
             qkv=self._matrix(f"{attention}q_proj", f"{attention}k_proj", f"{attention}v_proj"),
@@ -105,6 +122,9 @@ class NativeDecoder:
             feed_forward_norm=self._vector(f"{prefix}post_attention_layernorm.weight"),
             query_norm=self._vector(f"{attention}q_norm.weight") if has_head_norms else None,
             key_norm=self._vector(f"{attention}k_norm.weight") if has_head_norms else None,
+            cos=cos,
+            sin=sin,
+            window=0 if index in config.full_layers else config.sliding_window,
         )
 
     def _matrix(self, *parts: str) -> CMatrix:

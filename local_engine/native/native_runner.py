@@ -64,7 +64,8 @@ class NativeRunner:
         self._library.breakeven_embed(
             ctypes.byref(self._decoder.embedding), _pointer(token_ids), _pointer(states), ctypes.c_long(len(states))
         )
-        return states
+        scale = self._decoder.config.embedding_scale
+        return states if scale == 1.0 else states.mul_(scale)
 
     def _logits(self, states: torch.Tensor) -> torch.Tensor:
         config = self._decoder.config

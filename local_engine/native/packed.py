@@ -40,6 +40,9 @@ class CLayer(ctypes.Structure):
         ("feed_forward_norm", ctypes.c_void_p),
         ("query_norm", ctypes.c_void_p),
         ("key_norm", ctypes.c_void_p),
+        ("cos", ctypes.c_void_p),
+        ("sin", ctypes.c_void_p),
+        ("window", ctypes.c_long),
         ("keys", ctypes.c_void_p),
         ("values", ctypes.c_void_p),
     )
@@ -58,8 +61,7 @@ class CModel(ctypes.Structure):
         ("head_size", ctypes.c_long),
         ("window", ctypes.c_long),
         ("epsilon", ctypes.c_float),
-        ("cos", ctypes.c_void_p),
-        ("sin", ctypes.c_void_p),
+        ("attention_scale", ctypes.c_float),
         ("threads", ctypes.c_long),
     )
 

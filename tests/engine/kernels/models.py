@@ -4,6 +4,7 @@ import torch
 
 from local_engine.config import ModelConfig
 from local_engine.loading.weights import WeightSource
+from local_engine.model import NORM_NAMES
 from local_engine.request import Request
 from local_engine.sampling.sampling_params import SamplingParams
 from local_engine.scheduler import Batch, Row
@@ -35,8 +36,7 @@ def weight_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
     }
     for index in range(config.layers):
         at = f"model.layers.{index}."
-        shapes[f"{at}input_layernorm.weight"] = (hidden,)
-        shapes[f"{at}post_attention_layernorm.weight"] = (hidden,)
+        shapes |= {f"{at}{name}.weight": (hidden,) for name in NORM_NAMES[config.norm_place] if name is not None}
         shapes[f"{at}self_attn.o_proj.weight"] = (hidden, q_rows)
         shapes[f"{at}mlp.gate_proj.weight"] = (config.intermediate_size, hidden)
         shapes[f"{at}mlp.up_proj.weight"] = (config.intermediate_size, hidden)
@@ -46,8 +46,9 @@ def weight_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
             if config.has_qkv_bias:
                 shapes[f"{at}self_attn.{name}_proj.bias"] = (rows,)
         if config.has_qk_norm:
-            shapes[f"{at}self_attn.q_norm.weight"] = (config.head_size,)
-            shapes[f"{at}self_attn.k_norm.weight"] = (config.head_size,)
+            is_wide = config.has_wide_qk_norm
+            shapes[f"{at}self_attn.q_norm.weight"] = (q_rows if is_wide else config.head_size,)
+            shapes[f"{at}self_attn.k_norm.weight"] = (kv_rows if is_wide else config.head_size,)
     return shapes
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks.engine_gpu import shapes
 from local_engine.assembly import check_capability, check_device
-from local_engine.config import EngineConfig, WeightFormat
+from local_engine.config import EngineConfig, ExpertShape, WeightFormat
 from local_engine.errors import DoesNotFit, ModelUnsupported
 from local_engine.memory_plan import plan_blocks, weight_bytes
 
@@ -36,6 +36,19 @@ def test_a_gpu_is_filled_with_cache_up_to_what_could_be_used() -> None:
 )
 def test_weights_are_counted_in_their_format(weights: WeightFormat, gigabytes: float) -> None:
     assert weight_bytes(LLAMA_8B, weights) / 1e9 == pytest.approx(gigabytes, abs=0.06)
+
+
+def test_all_experts_take_memory_and_few_take_part() -> None:
+    """Qwen3-30B-A3B's shape: 30.5 billion weights, 3.3 of them for each token."""
+    experts = ExpertShape(128, 8, 768)
+    shape = replace(
+        LLAMA_8B, layers=48, hidden_size=2048, heads=32, kv_heads=4, vocabulary_size=151_936, experts=experts
+    )
+    assert shape.parameters / 1e9 == pytest.approx(30.5, abs=0.06)
+    assert shape.active_parameters / 1e9 == pytest.approx(3.3, abs=0.06)
+    assert weight_bytes(shape, "bfloat16") == 2 * shape.parameters
+    half = replace(shape, experts=replace(experts, dense_layers=frozenset(range(24))))
+    assert half.parameters < shape.parameters
 
 
 def test_float32_weights_that_are_kept_as_the_file_has_them_take_what_that_takes() -> None:

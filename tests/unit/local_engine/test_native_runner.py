@@ -12,7 +12,7 @@ import torch
 
 from local_engine.assembly import build_cpu_runner
 from local_engine.attention.cpu import CpuAttention
-from local_engine.config import EngineConfig, ModelConfig
+from local_engine.config import EngineConfig, ExpertShape, ModelConfig, RopeScaling
 from local_engine.errors import ModelUnsupported
 from local_engine.layers.linear import DenseLinear, LinearBuilder
 from local_engine.loading.weights import BLOCK, LoadedFile, NibbleBlocks, ScaledBlocks, no_blocks
@@ -48,6 +48,7 @@ PLAIN = ModelConfig(
     norm_epsilon=1e-5,
     has_tied_embedding=True,
 )
+LINEAR = RopeScaling(kind="linear", factor=4.0)
 EMBEDDING = "model.embed_tokens.weight"
 SHAPES = {
     "three heads to a key": PLAIN,
@@ -59,6 +60,13 @@ SHAPES = {
     "a window within a block": replace(PLAIN, sliding_window=11),
     "a window of several blocks": replace(PLAIN, sliding_window=37),
     "a window as wide as the prompt": replace(PLAIN, sliding_window=75),
+    "a layer without rotation, scales": replace(
+        PLAIN, unrotated_layers=frozenset({1}), attention_scale=0.3, embedding_scale=3.0
+    ),
+    "a part of each head rotated": replace(PLAIN, rotary_size=48),
+    "a layer without a window": replace(
+        PLAIN, sliding_window=11, full_layers=frozenset({1}), local_rope_theta=100.0, rope_scaling=LINEAR
+    ),
 }
 
 
@@ -168,7 +176,7 @@ def in_torch(config: ModelConfig, mode: Mode) -> ModelRunner:
         config,
         loaded_file(config, mode).weights,
         build_linear=build,
-        attention=CpuAttention(window=config.sliding_window),
+        attention=CpuAttention(window=config.sliding_window, scale=config.attention_scale),
         context_window=config.context_window,
     )
     return ModelRunner(model, blocks=40, block_size=16, kv_dtype=torch.float32)
@@ -261,6 +269,19 @@ def test_a_wrong_shape_and_a_wrong_block_size_say_so() -> None:
     assert "--block-size is not 16" in (why_not(PLAIN, 32) or "")
     assert "heads" in (why_not(replace(PLAIN, head_size=80), 16) or "")
     assert why_not(PLAIN, 16) is None
+
+
+@pytest.mark.parametrize(
+    ("config", "named"),
+    [
+        (replace(PLAIN, norm_place="both"), "norms behind attention"),
+        (replace(PLAIN, has_qk_norm=True, has_wide_qk_norm=True), "norms over all heads"),
+        (replace(PLAIN, activation="gelu"), "gelu"),
+        (replace(PLAIN, experts=ExpertShape(4, 2, 32)), "experts"),
+    ],
+)
+def test_what_it_does_not_compute_is_named(config: ModelConfig, named: str) -> None:
+    assert named in str(why_not(config, 16))
 
 
 def test_int8_is_refused_where_torch_would_have_to_compute_it() -> None:

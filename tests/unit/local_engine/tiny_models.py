@@ -42,6 +42,17 @@ YARN_ROPE: dict[str, Any] = {
     "original_max_position_embeddings": 64,
 }
 EARLY_YARN_ROPE = YARN_ROPE | {"beta_fast": 6.0, "beta_slow": 2.0}
+LONGROPE: dict[str, Any] = {
+    "rope_type": "longrope",
+    "rope_theta": 10000.0,
+    "short_factor": [1.0 + 0.1 * pair for pair in range(6)],
+    "long_factor": [1.5 + 0.7 * pair for pair in range(6)],
+    "partial_rotary_factor": 0.75,
+}
+GEMMA3_ROPE: dict[str, Any] = {
+    "full_attention": {"rope_type": "linear", "rope_theta": 1000000.0, "factor": 8.0},
+    "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0},
+}
 ALPHABET = sorted(byte_alphabet(), key=byte_alphabet().__getitem__)
 
 
@@ -51,14 +62,28 @@ def make_model(family: str, head_dim: int = 32) -> PreTrainedModel:
     Llama's and Qwen2's heads are as wide as their shape makes them.
     """
     from transformers import (
+        Gemma3ForCausalLM,
+        Gemma3TextConfig,
+        GraniteConfig,
+        GraniteForCausalLM,
         LlamaConfig,
         LlamaForCausalLM,
         MistralConfig,
         MistralForCausalLM,
+        MixtralConfig,
+        MixtralForCausalLM,
+        Olmo2Config,
+        Olmo2ForCausalLM,
+        Phi3Config,
+        Phi3ForCausalLM,
         Qwen2Config,
         Qwen2ForCausalLM,
         Qwen3Config,
         Qwen3ForCausalLM,
+        Qwen3MoeConfig,
+        Qwen3MoeForCausalLM,
+        SmolLM3Config,
+        SmolLM3ForCausalLM,
     )
 
     torch.manual_seed(3)
@@ -82,6 +107,47 @@ def make_model(family: str, head_dim: int = 32) -> PreTrainedModel:
         model = MistralForCausalLM(MistralConfig(**SHAPE, head_dim=head_dim, sliding_window=11))
     elif family == "qwen2":
         model = Qwen2ForCausalLM(Qwen2Config(**SHAPE, tie_word_embeddings=True))
+    elif family == "smollm3":
+        model = SmolLM3ForCausalLM(SmolLM3Config(**SHAPE | {"num_hidden_layers": 4}, pad_token_id=0))
+    elif family == "phi3":
+        model = Phi3ForCausalLM(Phi3Config(**SHAPE, sliding_window=21, pad_token_id=0))
+    elif family in ("phi3-short", "phi3-long"):
+        # Longer than what the tests ask, or shorter: transformers takes the one divisors or the other.
+        original = 128 if family == "phi3-short" else 32
+        model = Phi3ForCausalLM(
+            Phi3Config(
+                **SHAPE,
+                rope_parameters=LONGROPE | {"factor": 256 / original},
+                original_max_position_embeddings=original,
+                pad_token_id=0,
+            )
+        )
+    elif family == "granite":
+        multipliers = {"embedding_multiplier": 3.0, "residual_multiplier": 0.22, "attention_multiplier": 0.4}
+        model = GraniteForCausalLM(
+            GraniteConfig(**SHAPE, **multipliers, logits_scaling=6.0, attention_bias=True, tie_word_embeddings=True)
+        )
+    elif family == "olmo2":
+        model = Olmo2ForCausalLM(Olmo2Config(**SHAPE))
+    elif family in ("gemma3", "gemma3-scaled"):
+        # What queries are divided by is the head's size in all of Gemma's files but the largest.
+        scalar = head_dim if family == "gemma3" else head_dim + 8
+        model = Gemma3ForCausalLM(
+            Gemma3TextConfig(
+                **SHAPE | {"num_hidden_layers": 6},
+                head_dim=head_dim,
+                query_pre_attn_scalar=scalar,
+                sliding_window=11,
+                rope_parameters=GEMMA3_ROPE,
+            )
+        )
+    elif family == "mixtral":
+        model = MixtralForCausalLM(MixtralConfig(**SHAPE, num_local_experts=4, num_experts_per_tok=2))
+    elif family in ("qwen3-moe", "qwen3-moe-mixed"):
+        # Which layers are dense, and shares that need not add up, no GGUF file can say.
+        mixed = {"mlp_only_layers": [0]} if family == "qwen3-moe-mixed" else {"norm_topk_prob": True}
+        experts = {"num_local_experts": 6, "num_experts_per_tok": 3, "moe_intermediate_size": 32}
+        model = Qwen3MoeForCausalLM(Qwen3MoeConfig(**SHAPE, head_dim=head_dim, **experts, **mixed))
     else:
         model = Qwen3ForCausalLM(Qwen3Config(**SHAPE, head_dim=head_dim))
     with torch.no_grad():
@@ -108,7 +174,16 @@ def write_folder(model: PreTrainedModel, folder: Path, *, shard: str = "1GB") ->
     return folder
 
 
+INTERLEAVED = ("llama", "smollm3", "granite")
 GGUF_NAMES = {
+    "mlp.experts.gate_proj": "ffn_gate_exps.weight",
+    "mlp.experts.up_proj": "ffn_up_exps.weight",
+    "mlp.experts.down_proj": "ffn_down_exps.weight",
+    "mlp.gate.": "ffn_gate_inp.",
+    "pre_feedforward_layernorm": "ffn_norm",
+    "post_feedforward_layernorm": "post_ffw_norm",
+    "self_attn.qkv_proj": "attn_qkv",
+    "mlp.gate_up_proj": "ffn_up",
     "self_attn.q_norm": "attn_q_norm",
     "self_attn.k_norm": "attn_k_norm",
     "input_layernorm": "attn_norm",
@@ -123,8 +198,10 @@ GGUF_NAMES = {
 }
 
 
-def gguf_name(name: str) -> str:
+def gguf_name(name: str, architecture: str) -> str:
     """llama.cpp's name of a Hugging Face tensor."""
+    if architecture in ("olmo2", "gemma3"):
+        name = name.replace("post_attention_layernorm", "post_attention_norm")
     for theirs, ours in {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}.items():
         name = name.replace(theirs, ours)
     for theirs, ours in GGUF_NAMES.items():
@@ -137,6 +214,18 @@ def interleave(weight: np.ndarray, heads: int) -> np.ndarray:
     rows = weight.shape[0] // heads
     order = [head * rows + half * rows // 2 + i for head in range(heads) for i in range(rows // 2) for half in (0, 1)]
     return weight[order]
+
+
+def _parted(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Stacks of gates and of what they let through, which transformers keeps as one."""
+    parted: dict[str, torch.Tensor] = {}
+    for name, tensor in tensors.items():
+        if name.endswith("experts.gate_up_proj"):
+            names = (name.replace("gate_up", "gate"), name.replace("gate_up", "up"))
+            parted |= dict(zip(names, (part.contiguous() for part in tensor.chunk(2, dim=1)), strict=True))
+        else:
+            parted[name] = tensor
+    return parted
 
 
 def write_gguf(
@@ -154,6 +243,7 @@ def write_gguf(
     """Write a model as llama.cpp's converter would, its matrices quantised to `kind`, in several files if those are to
     hold no more than some tensors; `added` are tensors beside its own."""
     config = model.config
+    rope = config.rope_parameters.get("full_attention") or config.rope_parameters
     writer = gguf.GGUFWriter(path, architecture, split_max_tensors=tensors_a_file)
     writer.add_context_length(config.max_position_embeddings)
     writer.add_embedding_length(config.hidden_size)
@@ -161,28 +251,54 @@ def write_gguf(
     writer.add_feed_forward_length(config.intermediate_size)
     writer.add_head_count(config.num_attention_heads)
     writer.add_head_count_kv(config.num_key_value_heads)
-    writer.add_rope_freq_base(10000.0)
+    writer.add_rope_freq_base(rope["rope_theta"])
     if architecture == "llama" and getattr(config, "head_dim", None):
         writer.add_key_length(config.head_dim)
     if sliding_window is not None:
         writer.add_sliding_window(sliding_window)
     if sliding_pattern is not None:
         writer.add_sliding_window_pattern(sliding_pattern)
-    if config.rope_parameters["rope_type"] == "llama3":
+    if architecture == "phi3":
+        writer.add_rope_dimension_count(int(rope["partial_rotary_factor"] * 16))
+        writer.add_sliding_window(config.sliding_window or 0)
+    if architecture == "gemma3":
+        writer.add_key_length(config.head_dim)
+        writer.add_sliding_window(config.sliding_window)
+        writer.add_rope_scaling_type(gguf.RopeScalingType.LINEAR)
+        writer.add_rope_scaling_factor(rope["factor"])
+    if hasattr(config, "num_local_experts"):
+        writer.add_expert_count(config.num_local_experts)
+        writer.add_expert_used_count(config.num_experts_per_tok)
+    if architecture == "qwen3moe":
+        writer.add_key_length(config.head_dim)
+        writer.add_expert_feed_forward_length(config.moe_intermediate_size)
+    if architecture == "granite":
+        writer.add_embedding_scale(config.embedding_multiplier)
+        writer.add_residual_scale(config.residual_multiplier)
+        writer.add_attention_scale(config.attention_multiplier)
+        writer.add_logit_scale(config.logits_scaling)
+    if rope["rope_type"] == "longrope":
+        original = config.original_max_position_embeddings
+        writer.add_rope_scaling_orig_ctx_len(original)
+        writer.add_rope_scaling_attn_factors((1 + np.log(256 / original) / np.log(original)) ** 0.5)
+        for length in ("short", "long"):
+            divisors = np.array(rope[f"{length}_factor"], dtype=np.float32)
+            writer.add_tensor(f"rope_factors_{length}.weight", divisors)
+    if rope["rope_type"] == "llama3":
         from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
         # As llama.cpp's converter: each frequency's divisor, and no rule.
         plain = 10000.0 ** -torch.arange(0, 1, 2 / (config.hidden_size // config.num_attention_heads))
         divisors = plain / ROPE_INIT_FUNCTIONS["llama3"](config, torch.device("cpu"))[0]
         writer.add_tensor("rope_freqs.weight", divisors.numpy())
-    if config.rope_parameters["rope_type"] == "yarn":
+    if rope["rope_type"] == "yarn":
         writer.add_key_length(config.head_dim)
         writer.add_rope_scaling_type(gguf.RopeScalingType.YARN)
-        writer.add_rope_scaling_factor(config.rope_parameters["factor"])
-        writer.add_rope_scaling_orig_ctx_len(config.rope_parameters["original_max_position_embeddings"])
+        writer.add_rope_scaling_factor(rope["factor"])
+        writer.add_rope_scaling_orig_ctx_len(rope["original_max_position_embeddings"])
         if "beta_fast" in config.rope_parameters:
-            writer.add_rope_scaling_yarn_beta_fast(config.rope_parameters["beta_fast"])
-            writer.add_rope_scaling_yarn_beta_slow(config.rope_parameters["beta_slow"])
+            writer.add_rope_scaling_yarn_beta_fast(rope["beta_fast"])
+            writer.add_rope_scaling_yarn_beta_slow(rope["beta_slow"])
     for name, value in (extra or {}).items():
         writer.add_float32(name, value)
     writer.add_layer_norm_rms_eps(config.rms_norm_eps)
@@ -192,14 +308,15 @@ def write_gguf(
     writer.add_token_types([1] * 256 + [3, 3, 1, 3])
     writer.add_token_merges(["a b"])
     writer.add_eos_token_id(257)
-    for name, tensor in model.state_dict().items():
+    for name, tensor in _parted(model.state_dict()).items():
         if name == "lm_head.weight" and config.tie_word_embeddings:
             continue
-        values = tensor.numpy()
-        if architecture == "llama" and ("q_proj" in name or "k_proj" in name):
+        # Gemma's norms multiply by one more than they hold; llama.cpp's files hold what they multiply by.
+        values = tensor.numpy() + (1.0 if architecture == "gemma3" and "norm" in name else 0.0)
+        if architecture in INTERLEAVED and ("q_proj" in name or "k_proj" in name):
             values = interleave(values, config.num_attention_heads if "q_proj" in name else config.num_key_value_heads)
-        used = kind if values.ndim == 2 else gguf.GGMLQuantizationType.F32
-        writer.add_tensor(gguf_name(name), gguf.quants.quantize(values, used), raw_dtype=used)
+        used = kind if values.ndim > 1 else gguf.GGMLQuantizationType.F32
+        writer.add_tensor(gguf_name(name, architecture), gguf.quants.quantize(values, used), raw_dtype=used)
     for name, values in (added or {}).items():
         writer.add_tensor(name, values)
     writer.write_header_to_file()

@@ -43,15 +43,34 @@ CPU = torch.device("cpu")
 
 
 def plain_runner(config: ModelConfig) -> ModelRunner:
+    attention = CpuAttention(window=config.sliding_window, scale=config.attention_scale)
     model = DecoderModel(
-        config, make_weights(config), build_linear=DenseLinear, attention=CpuAttention(), context_window=128
+        config, make_weights(config), build_linear=DenseLinear, attention=attention, context_window=128
     )
     return ModelRunner(model, blocks=16, block_size=16, kv_dtype=torch.float32)
 
 
-@pytest.mark.parametrize(("has_qkv_bias", "has_qk_norm"), [(True, False), (False, True)])
-def test_logits_equal_the_plain_models_step_after_step(*, has_qkv_bias: bool, has_qk_norm: bool) -> None:
-    config = make_config(has_qkv_bias=has_qkv_bias, has_qk_norm=has_qk_norm)
+HEAD_NORMS = make_config(has_qk_norm=True)
+KINDS = {
+    "biases": make_config(has_qkv_bias=True),
+    "head norms": HEAD_NORMS,
+    "scales, a layer without rotation": replace(
+        make_config(), unrotated_layers=frozenset({1}), embedding_scale=3.0, attention_scale=0.3, rotary_size=24
+    ),
+    "norms behind, and over all heads": replace(HEAD_NORMS, norm_place="behind", has_wide_qk_norm=True),
+    "norms on both sides, a window in some layers": replace(
+        HEAD_NORMS,
+        norm_place="both",
+        activation="gelu",
+        sliding_window=9,
+        full_layers=frozenset({1}),
+        local_rope_theta=100.0,
+    ),
+}
+
+
+@pytest.mark.parametrize("config", KINDS.values(), ids=KINDS.keys())
+def test_logits_equal_the_plain_models_step_after_step(config: ModelConfig) -> None:
     fused = build_gpu_runner(
         config,
         make_weights(config),

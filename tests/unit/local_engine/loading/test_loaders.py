@@ -1,6 +1,7 @@
 """Each family and quantisation, from tiny files: logits and greedy ids as in transformers, or a reasoned refusal."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -9,8 +10,9 @@ import numpy as np
 import pytest
 import torch
 from gguf.constants import GGML_QUANT_SIZES
+from safetensors.torch import load_file, save_file
 
-from local_engine.assembly import Engine, assemble, build_engine, without_idle_window
+from local_engine.assembly import Engine, assemble, build_engine, check_experts, without_idle_window
 from local_engine.config import EngineConfig
 from local_engine.errors import DoesNotFit, EngineError, ModelUnavailable, ModelUnsupported
 from local_engine.loading.gguf_file import GgufTensor
@@ -18,7 +20,7 @@ from local_engine.loading.gguf_loader import QUANTISATIONS, dequantise, load_ggu
 from local_engine.loading.safetensors_loader import load_safetensors
 from local_engine.request import Request
 from local_engine.sampling.sampling_params import Constraint, SamplingParams
-from tests.unit.local_engine.tiny_models import PreTrainedModel, make_model, write_folder, write_gguf
+from tests.unit.local_engine.tiny_models import LONGROPE, PreTrainedModel, make_model, write_folder, write_gguf
 
 SMALL = EngineConfig(kv_blocks=32, context_window=128, max_tokens_per_step=24)
 PROMPT = [7, 80, 3, 200, 5, 5, 91, 14, 33, 2, 150, 77, 8, 9, 10, 11, 64, 32, 16, 8, 4, 2, 1, 0, 250, 128, 99, 98]
@@ -44,7 +46,23 @@ def assert_same(engine: Engine, model: PreTrainedModel) -> None:
     assert logprobs == pytest.approx(theirs.max(-1).values.tolist(), abs=1e-3)
 
 
-@pytest.mark.parametrize("family", ["llama", "llama3-rope", "yarn-rope", "mistral", "mistral-window", "qwen2", "qwen3"])
+OTHERS = [
+    "olmo2",
+    "gemma3",
+    "mixtral",
+    "qwen3-moe",
+    "qwen3-moe-mixed",
+    "smollm3",
+    "phi3",
+    "phi3-short",
+    "phi3-long",
+    "granite",
+]
+
+
+@pytest.mark.parametrize(
+    "family", ["llama", "llama3-rope", "yarn-rope", "mistral", "mistral-window", "qwen2", "qwen3", *OTHERS]
+)
 def test_a_safetensors_folder_answers_as_transformers_does(tmp_path: Path, family: str) -> None:
     model = make_model(family)
     folder = write_folder(model, tmp_path, shard="50KB" if family == "llama" else "1GB")
@@ -65,6 +83,15 @@ def test_a_safetensors_folder_answers_as_transformers_does(tmp_path: Path, famil
         ("qwen2", "qwen2"),
         ("yarn-rope", "qwen3"),
         ("early-yarn-rope", "qwen3"),
+        ("smollm3", "smollm3"),
+        ("phi3", "phi3"),
+        ("phi3-short", "phi3"),
+        ("phi3-long", "phi3"),
+        ("granite", "granite"),
+        ("olmo2", "olmo2"),
+        ("gemma3", "gemma3"),
+        ("mixtral", "llama"),
+        ("qwen3-moe", "qwen3moe"),
     ],
 )
 def test_a_gguf_file_answers_as_transformers_does(tmp_path: Path, family: str, architecture: str) -> None:
@@ -76,6 +103,49 @@ def test_a_gguf_file_answers_as_transformers_does(tmp_path: Path, family: str, a
     # Indexed while nobody waits: for the first schema the vocabulary itself is not asked again.
     engine.tokenizer.fast = cast("Any", None)
     engine.constraints.check(Constraint("regex", "a+"))
+
+
+@pytest.mark.parametrize("family", ["smollm3", "phi3", "granite", "olmo2", "gemma3-scaled", "mixtral"])
+def test_neither_company_nor_cache_nor_drafts_change_a_familys_answer(tmp_path: Path, family: str) -> None:
+    """Prompts in pieces of seven tokens, beginnings that are cached, and drafts of what was said before."""
+    model = make_model(family)
+    loaded = load_safetensors(write_folder(model, tmp_path))
+    engine = assemble(loaded, replace(SMALL, max_tokens_per_step=7, speculative_tokens=3))
+    prompts = [PROMPT, PROMPT[:20], [*PROMPT, *PROMPT, 5, 5], PROMPT[5:]]
+    params = SamplingParams(temperature=0.0, max_tokens=10, logit_bias={7: 20.0, 80: 20.0})
+    requests = [Request(str(number), list(ids), params) for number, ids in enumerate(prompts * 2)]
+    # The second half begins when the first one's blocks are known.
+    for half in (requests[:4], requests[4:]):
+        for request in half:
+            engine.core.add(request)
+        while engine.core.has_work:
+            engine.core.step()
+    assert all(request.cached_prompt_tokens for request in requests[4:6])
+    assert engine.core.accepted_tokens > 0
+    for request in requests:
+        with torch.inference_mode():
+            theirs = model(torch.tensor([request.token_ids[:-1]])).logits[0, request.prompt_tokens - 1 :]
+            theirs[:, [7, 80]] += 20.0
+        assert request.output_token_ids == theirs.argmax(-1).tolist()
+
+
+@pytest.mark.parametrize("family", ["gemma3-scaled", "mixtral"])
+def test_a_request_alone_equals_itself_in_company_bitwise(tmp_path: Path, family: str) -> None:
+    loaded = load_safetensors(write_folder(make_model(family), tmp_path))
+    said: list[list[tuple[int, float]]] = []
+    for company in (0, 3):
+        engine = assemble(loaded, replace(SMALL, is_deterministic=True))
+        params = SamplingParams(temperature=0.0, max_tokens=6, logprobs=0)
+        request = Request("r", list(PROMPT), params)
+        for other in range(company):
+            engine.core.add(Request(str(other), PROMPT[other + 1 :], params))
+        engine.core.add(request)
+        said.append([])
+        while engine.core.has_work:
+            for delta in engine.core.step().deltas:
+                if delta.request is request:
+                    said[-1] += [(entry.token_id, entry.logprob) for entry in delta.logprobs]
+    assert said[0] == said[1]
 
 
 @pytest.mark.parametrize("head_size", [64, 128])
@@ -322,6 +392,8 @@ def test_a_gguf_file_that_says_other_heads_is_a_clear_error(tmp_path: Path, head
         ({"partial_rotary_factor": 0.5}, "part of each head"),
         ({"rope_parameters": {"rope_type": "default", "partial_rotary_factor": 0.5}}, "part of each head"),
         ({"rope_parameters": {"rope_type": "longrope"}}, "longrope"),
+        ({"attn_logit_softcapping": 50.0}, "caps its attention's logits"),
+        ({"final_logit_softcapping": 30.0, "clip_qkv": 8.0}, "caps its logits and clips its queries and keys"),
     ],
 )
 def test_what_would_be_computed_wrongly_is_named(tmp_path: Path, changes: dict[str, Any], named: str) -> None:
@@ -329,6 +401,60 @@ def test_what_would_be_computed_wrongly_is_named(tmp_path: Path, changes: dict[s
     change(folder / "config.json", changes)
     with pytest.raises(ModelUnsupported, match=named):
         load_safetensors(folder)
+
+
+@pytest.mark.parametrize(
+    ("family", "changes"),
+    [
+        ("phi3-short", {"rope_parameters": LONGROPE | {"long_factor": [1.0]}}),
+        ("phi3", {"intermediate_size": 95}),
+        ("phi3", {"num_key_value_heads": 4}),
+        ("mixtral", {"num_experts_per_tok": 5}),
+        ("mixtral", {"num_local_experts": 5}),
+        ("granite", {"residual_multiplier": 0.0}),
+        ("gemma3", {"layer_types": None, "sliding_window_pattern": 0}),
+    ],
+)
+def test_a_variation_that_does_not_hold_together_is_a_clear_error(
+    tmp_path: Path, family: str, changes: dict[str, Any]
+) -> None:
+    folder = write_folder(make_model(family), tmp_path)
+    change(folder / "config.json", changes)
+    with pytest.raises(EngineError):
+        build_engine(folder, SMALL)
+
+
+def test_longrope_is_served_up_to_its_original_window_and_the_start_says_how_far_it_goes(tmp_path: Path) -> None:
+    folder = write_folder(make_model("phi3-short"), tmp_path)
+    told: list[str] = []
+    assert build_engine(folder, EngineConfig(kv_blocks=32), progress=told.append).context_window == 128
+    assert any("up to 128 tokens" in line and "up to 256" in line for line in told)
+    assert build_engine(folder, EngineConfig(kv_blocks=32, context_window=256)).context_window == 256
+
+
+def test_the_text_of_a_gemma_that_reads_images_too_is_run(tmp_path: Path) -> None:
+    """Its configuration is a part of another one, and leaves out what transformers has by default."""
+    model = make_model("gemma3")
+    folder = write_folder(model, tmp_path)
+    text = json.loads((folder / "config.json").read_text())
+    kinds = text.pop("layer_types")
+    for name in ("rope_parameters", "tie_word_embeddings", "rms_norm_eps", "hidden_activation"):
+        text.pop(name)
+    old = {"rope_scaling": {"rope_type": "linear", "factor": 8.0}, "rope_local_base_freq": 10000.0}
+    whole = {"model_type": "gemma3", "text_config": text | old, "eos_token_id": [257]}
+    (folder / "config.json").write_text(json.dumps(whole))
+    tensors = load_file(folder / "model.safetensors")
+    save_file({f"language_model.{name}": tensor for name, tensor in tensors.items()}, folder / "model.safetensors")
+    loaded = load_safetensors(folder)
+    assert loaded.config.full_layers == {number for number, kind in enumerate(kinds) if kind == "full_attention"}
+    assert_same(assemble(loaded, SMALL), model)
+
+
+def test_experts_are_refused_on_a_gpu(tmp_path: Path) -> None:
+    config = load_safetensors(write_folder(make_model("mixtral"), tmp_path)).config
+    with pytest.raises(ModelUnsupported, match="has 4 experts a layer, which are not computed on a GPU"):
+        check_experts(config, EngineConfig(device="cuda"))
+    check_experts(config, EngineConfig())
 
 
 def test_frequencies_that_change_beyond_the_window_are_the_plain_ones_within_it(tmp_path: Path) -> None:
