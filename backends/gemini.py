@@ -1,15 +1,28 @@
-"""Adapter for Gemini's generateContent API; chat calls only, translated."""
+"""Adapter for Gemini's generateContent API: chats are translated, calls in its own format pass through untouched."""
 
 from collections.abc import Mapping
 from functools import partial
+from typing import Final
 from urllib.parse import quote
 
+from backends.endpoints.content_errors import content_error
+from backends.errors import UpstreamRejected, UpstreamUnavailable
 from backends.formats.chat_fields import untranslatable
 from backends.formats.chat_view import parse_chat
 from backends.formats.gemini import GeminiStreamReader, build_content_body, openai_error, read_content
+from backends.formats.gemini_contents import NativeContentReader, native_body, read_native_content
+from backends.formats.json_objects import decode_object
+from backends.formats.json_splice import NotAnObject
+from backends.formats.usage_wire import MalformedUsage, token_count
 from backends.http.errors import google_status
 from backends.http_backend import Exchange, HttpBackend, answers_ok, join_url
-from backends.protocol import BackendHealth, Call, Reply
+from backends.protocol import BackendHealth, Call, Chunk, Operation, Reply
+from backends.usage import Usage
+
+COUNT: Final[Operation] = "generate_content.count_tokens"
+NATIVE_OPERATIONS: Final = frozenset[Operation]({"generate_content", COUNT})
+"""Calls in Gemini's own format."""
+STREAM: Final = "streamGenerateContent?alt=sse"
 
 
 class GeminiBackend(HttpBackend):
@@ -29,12 +42,13 @@ class GeminiBackend(HttpBackend):
         self.provider = provider
 
     async def open(self, call: Call) -> Reply:
+        if call.operation in NATIVE_OPERATIONS:
+            return await self.exchange(call, self._native(call))
         if call.operation != "chat.completions":
             raise untranslatable("operation", f"{self.name} does not offer {call.operation}")
-        method = "streamGenerateContent?alt=sse" if call.is_stream else "generateContent"
         created, answer_id = int(self._now().timestamp()), call.request_id
         exchange = Exchange(
-            url=join_url(self._base_url, f"models/{quote(call.upstream_model, safe='')}:{method}"),
+            url=self._url(call, STREAM if call.is_stream else "generateContent"),
             headers=self._headers,
             body=build_content_body(parse_chat(call.body)),
             read_answer=partial(read_content, backend=self.name, answer_id=answer_id, created=created),
@@ -49,6 +63,32 @@ class GeminiBackend(HttpBackend):
             true_status=google_status,
         )
         return await self.exchange(call, exchange)
+
+    def _url(self, call: Call, method: str) -> str:
+        return join_url(self._base_url, f"models/{quote(call.upstream_model, safe='')}:{method}")
+
+    def _native(self, call: Call) -> Exchange:
+        model, counts = call.upstream_model, call.operation == COUNT
+        try:
+            body = native_body(call.body, counts=counts, model=model)
+        except NotAnObject as error:
+            raise UpstreamRejected(str(error), backend=self.name, body=content_error(400, str(error))) from error
+        method = "countTokens" if counts else STREAM if call.is_stream else "generateContent"
+        return Exchange(
+            url=self._url(call, method),
+            headers=self._headers,
+            body=body,
+            read_answer=self._read_count if counts else partial(read_native_content, backend=self.name, model=model),
+            stream_reader=partial(NativeContentReader, self.name, model),
+            true_status=google_status,
+        )
+
+    def _read_count(self, body: bytes) -> Chunk:
+        try:
+            count = token_count((decode_object(body) or {})["totalTokens"], "totalTokens")
+        except (KeyError, MalformedUsage) as error:
+            raise UpstreamUnavailable(f"{self.name} answered without a count", backend=self.name) from error
+        return Chunk(body, usage=Usage(input_tokens=count), is_done=True)
 
     async def health(self) -> BackendHealth:
         return await self.probe(join_url(self._base_url, "models"), self._headers, answers_ok)

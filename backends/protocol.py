@@ -28,11 +28,15 @@ Operation = Literal[
     "responses.input_tokens",
     "messages",
     "messages.count_tokens",
+    "generate_content",
+    "generate_content.count_tokens",
     MediaOperation,
 ]
 MEDIA: Final = frozenset[Operation](get_args(MediaOperation))
 
-COUNTS: Final = frozenset[Operation]({"responses.input_tokens", "messages.count_tokens"})
+COUNTS: Final = frozenset[Operation](
+    {"responses.input_tokens", "messages.count_tokens", "generate_content.count_tokens"}
+)
 """Nothing is answered: only how many tokens there are to answer."""
 
 

@@ -1,4 +1,5 @@
-"""Gives a backend the endpoints that its wire format lacks (Responses, Messages): asked as a chat, answered in theirs.
+"""Gives a backend the endpoints that its wire format lacks (Responses, Messages, Gemini's): asked as a chat, answered
+in theirs.
 
 Knows no adapter: whoever wraps one says what it answers by itself.
 """
@@ -6,10 +7,13 @@ Knows no adapter: whoever wraps one says what it answers by itself.
 import time
 from collections.abc import AsyncGenerator, Callable, Collection, Sequence
 from functools import partial
-from typing import cast
+from typing import Final, cast
 
 import msgspec
 
+from backends.endpoints.content_errors import content_error_from
+from backends.endpoints.content_events import ContentEventWriter, ContentHead, content_from_answer
+from backends.endpoints.content_format import ContentAsked, chat_from_content, request_to_count
 from backends.endpoints.messages_events import (
     MessagesEventWriter,
     message_from_answer,
@@ -33,6 +37,7 @@ from backends.protocol import COUNTS, Backend, BackendHealth, Call, Chunk, Opera
 from backends.stored_responses import KeepsResponses
 from backends.usage import Usage
 
+COUNTED_CONTENT: Final[Operation] = "generate_content.count_tokens"
 Write = Callable[[Chunk], bytes]
 """A chunk's payload in the other format."""
 
@@ -42,7 +47,8 @@ class TranslatingBackend:
 
     `takes_cache_marks`: its chats may carry Anthropic's `cache_control`; `continues_messages`: they may ask that the
     answer go on inside the last message; `thoughts` are the names under which they take past thinking;
-    `refuses_effort`: they are refused where they say how hard to think to a model that does not.
+    `refuses_effort`: they are refused where they say how hard to think to a model that does not; `signs_calls`: its
+    models are Gemini's, and want the signatures of their calls again.
     `now` is Unix seconds, for the date that a response carries.
     """
 
@@ -55,6 +61,7 @@ class TranslatingBackend:
         continues_messages: bool = False,
         thoughts: tuple[str, ...] = (),
         refuses_effort: bool = False,
+        signs_calls: bool = False,
         now: Callable[[], float] = time.time,
     ) -> None:
         self._inner = inner
@@ -63,6 +70,7 @@ class TranslatingBackend:
         self._continues_messages = continues_messages
         self._thoughts = thoughts
         self._refuses_effort = refuses_effort
+        self._signs_calls = signs_calls
         self._now = now
 
     @property
@@ -79,9 +87,13 @@ class TranslatingBackend:
             return await self._open_response(call)
         if operation == "messages" and operation not in self._native:
             return await self._open_message(call)
+        if operation == "generate_content" and operation not in self._native:
+            return await self._open_content(call)
         if operation in COUNTS and operation not in self._native:
             if operation == "responses.input_tokens":
                 self._chat_of(call)
+            if operation == COUNTED_CONTENT:
+                self._content_of(call, request_to_count(call.body))
             return PlainReply(_estimate(call))
         return await self._inner.open(call)
 
@@ -164,6 +176,32 @@ class TranslatingBackend:
             ),
         )
 
+    async def _open_content(self, call: Call) -> Reply:
+        asked = self._content_of(call, call.body)
+        try:
+            inner = await self._inner.open(_as_chat(call, asked.body))
+        except UpstreamRejected as error:
+            error.body = content_error_from(error.body, error.status or 400, error.message)
+            raise
+        head = ContentHead(call.request_id, call.upstream_model, asked.shows_thoughts, asked.wrapping)
+        if call.is_stream:
+            return _WrittenReply(inner, ContentEventWriter(head).write)
+        return _WrittenReply(inner, lambda chunk: content_from_answer(chunk.payload, chunk.usage, head))
+
+    def _content_of(self, call: Call, body: bytes) -> ContentAsked:
+        try:
+            return chat_from_content(
+                body,
+                model=call.upstream_model,
+                is_stream=call.is_stream,
+                thoughts=self._thoughts,
+                takes_effort=call.reasons,
+                signs_calls=self._signs_calls,
+            )
+        except UpstreamRejected as error:
+            error.body = content_error_from(error.body, error.status or 400, error.message)
+            raise
+
 
 class _WrittenReply:
     """A chat reply, every chunk's payload in the other format and everything that is metered as it was."""
@@ -198,5 +236,6 @@ def _as_chat(call: Call, body: bytes) -> Call:
 
 def _estimate(call: Call) -> Chunk:
     """Counted by nobody: a chat backend has no such endpoint."""
+    name = "totalTokens" if call.operation == COUNTED_CONTENT else "input_tokens"
     counted = Usage(input_tokens=call.input_tokens, is_estimated=True)
-    return Chunk(msgspec.json.encode({"input_tokens": call.input_tokens}), usage=counted, is_done=True)
+    return Chunk(msgspec.json.encode({name: call.input_tokens}), usage=counted, is_done=True)

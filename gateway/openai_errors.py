@@ -5,6 +5,7 @@ from http import HTTPStatus
 
 import msgspec
 
+from backends.endpoints.content_errors import content_error_from
 from backends.endpoints.messages_events import messages_error
 from gateway.errors import (
     BodyTooLarge,
@@ -88,6 +89,12 @@ def messages_body_of(error: BreakevenError, request_id: str) -> bytes:
     if isinstance(error, UpstreamFailed) and error.body:
         return error.body
     return messages_error(status_of(error), str(error), request_id=request_id)
+
+
+def content_body_of(error: BreakevenError, request_id: str) -> bytes:
+    """The same in Google's."""
+    wait = error.retry_after_seconds if isinstance(error, RequestError) else None
+    return content_error_from(body_of(error), status_of(error), str(error), retry_seconds=wait, request_id=request_id)
 
 
 def headers_of(error: BreakevenError) -> dict[str, str]:

@@ -1,5 +1,4 @@
-"""Counts the input tokens of a message or a response, by the provider where it can: nothing is answered, bought or
-booked."""
+"""Counts the input tokens of a request, by the provider where it can: nothing is answered, bought or booked."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -25,7 +24,11 @@ HEADER = "x-breakeven-count"
 """`estimate` where nobody counted, else the name of the model whose backend did."""
 NOT_OFFERED = frozenset({404, 405, 501})
 BAD_GATEWAY = 502
-ROUTED_AS: Mapping[Operation, Routed] = {"messages.count_tokens": "messages", "responses.input_tokens": "responses"}
+ROUTED_AS: Mapping[Operation, Routed] = {
+    "messages.count_tokens": "messages",
+    "responses.input_tokens": "responses",
+    "generate_content.count_tokens": "generate_content",
+}
 
 
 class TokenCounter:
@@ -78,7 +81,8 @@ class TokenCounter:
                 status=400,
             )
         kind = {"object": "response.input_tokens"} if is_response else {}
-        return "estimate", msgspec.json.encode({**kind, "input_tokens": view.input_tokens})
+        name = "totalTokens" if ROUTED_AS[view.operation] == "generate_content" else "input_tokens"
+        return "estimate", msgspec.json.encode({**kind, name: view.input_tokens})
 
     def _candidates(
         self, view: RequestView, key: KeyRecord, tags: tuple[str, ...], *, leans: bool

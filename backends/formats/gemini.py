@@ -196,7 +196,7 @@ def openai_error(body: bytes) -> bytes:
     )
 
 
-def _not_content(document: Fields, body: bytes, *, backend: str) -> BackendError:
+def not_content(document: Fields, body: bytes, *, backend: str) -> BackendError:
     """What a whole 200 is that does not say why it ended: an error of the provider's, or nothing that can be read."""
     if document.get("error") is not None:
         return error_from_event(document["error"], backend=backend, is_started=False)
@@ -207,10 +207,9 @@ def _not_content(document: Fields, body: bytes, *, backend: str) -> BackendError
 def read_content(body: bytes, *, backend: str, answer_id: str, created: int) -> Chunk:
     """A whole answer. Raises BackendError when the body is none."""
     document = decode_object(body) or {}
-    has_calls = any(isinstance(part.get("functionCall"), dict) for part in _parts(document))
-    finish = _finish(document, has_calls=has_calls)
+    finish = finish_of(document)
     if finish is None:  # a whole answer says why it ended
-        raise _not_content(document, body, backend=backend)
+        raise not_content(document, body, backend=backend)
     answer = Answer(_head(document, answer_id, created))
     for part in _parts(document):
         text = part.get("text")
@@ -235,11 +234,19 @@ def _parts(document: Fields) -> list[Fields]:
     return objects_of(part_of(_candidate(document), "content").get("parts"))
 
 
-def _finish(document: Fields, *, has_calls: bool) -> str | None:
+def has_calls_in(document: Fields) -> bool:
+    """Whether the first candidate calls functions."""
+    return any(isinstance(part.get("functionCall"), dict) for part in _parts(document))
+
+
+def finish_of(document: Fields, *, has_calls: bool | None = None) -> str | None:
+    """Why an answer ended, in OpenAI's words; None where it says nothing of it. `has_calls` is of all of it, that of
+    the document where it is left out."""
     reason = _candidate(document).get("finishReason")
     if not isinstance(reason, str):
         return "content_filter" if part_of(document, "promptFeedback").get("blockReason") else None
-    return "tool_calls" if has_calls and reason == "STOP" else FINISH_REASONS.get(reason, "content_filter")
+    called = has_calls_in(document) if has_calls is None else has_calls
+    return "tool_calls" if called and reason == "STOP" else FINISH_REASONS.get(reason, "content_filter")
 
 
 def _call(part: Fields, answer_id: str, index: int) -> Fields:
@@ -287,7 +294,7 @@ class GeminiStreamReader(StreamReader):
             chunks.append(role_chunk(self._head))
         for part in _parts(event):
             chunks += self._part(part)
-        finish = _finish(event, has_calls=self._calls > 0)
+        finish = finish_of(event, has_calls=self._calls > 0)
         if finish is not None and not self._has_finished:
             self._has_finished = True
             chunks.append(finish_chunk(self._head, finish))

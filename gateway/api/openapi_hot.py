@@ -6,6 +6,16 @@ Bodies are described as far as the gateway itself looks at them; every other fie
 from collections.abc import Mapping
 from typing import Any, Final
 
+from gateway.api.openapi_content import (
+    ALT_PARAMETER,
+    CONTENT_ENDPOINTS,
+    CONTENT_SCHEMAS,
+    MODEL_PARAMETER,
+)
+from gateway.api.openapi_content import (
+    STREAMED as STREAMED_CONTENT,
+)
+
 Schema = dict[str, Any]
 
 TEXT: Final[Schema] = {"type": "string"}
@@ -232,6 +242,8 @@ ERRORS: Final[Mapping[str, str]] = {
     "503": "No model may serve this now, or the gateway takes no more.",
     "504": "No model answered in time.",
 }
+FAILED: Final[Mapping[str, str]] = {"/v1/messages": "MessagesError", "/v1beta/": "GoogleError"}
+"""The shape of errors, where it is not OpenAI's."""
 HEADERS: Final[Mapping[str, tuple[Schema, str]]] = {
     "x-breakeven-tags": ({"type": "string", "pattern": "^[a-z0-9,-]{0,64}$"}, "Comma-separated tags; rules see them."),
     "x-breakeven-cache": (
@@ -248,7 +260,7 @@ HEADERS: Final[Mapping[str, tuple[Schema, str]]] = {
 def complete_document(document: dict[str, Any]) -> dict[str, Any]:
     """FastAPI's document with the model endpoints in it, and with the errors that ours answer instead of FastAPI's."""
     components = document.setdefault("components", {})
-    components.setdefault("schemas", {}).update(SCHEMAS)
+    components.setdefault("schemas", {}).update({**SCHEMAS, **CONTENT_SCHEMAS})
     components["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
     for path in document["paths"].values():
         for operation in path.values():
@@ -259,7 +271,20 @@ def complete_document(document: dict[str, Any]) -> dict[str, Any]:
             }
     for path, (summary, request, response) in ENDPOINTS.items():
         document["paths"][path] = {"post": _operation(path, summary, request, response)}
+    for path, (summary, request, response) in CONTENT_ENDPOINTS.items():
+        document["paths"][path] = {"post": _content_operation(path, summary, request, response)}
     return document
+
+
+def _content_operation(path: str, summary: str, request: str, response: str) -> Schema:
+    """Of Gemini's format: its model stands in the address, and one address alone streams."""
+    described = _operation(path, summary, request, response)
+    described["operationId"] = path.rpartition(":")[2]
+    described["parameters"] = [MODEL_PARAMETER, *described["parameters"]]
+    if not response:
+        described["parameters"].append(ALT_PARAMETER)
+        described["responses"]["200"]["content"] = dict(STREAMED_CONTENT)
+    return described
 
 
 def _operation(path: str, summary: str, request: str, response: str) -> Schema:
@@ -268,9 +293,9 @@ def _operation(path: str, summary: str, request: str, response: str) -> Schema:
     bodies: dict[str, Schema] = {"application/json": _reference(request)} if request else {}
     if path in FORMS:
         bodies["multipart/form-data"] = {"schema": FORMS[path]}
-    if request and "stream" in SCHEMAS[request]["properties"]:
+    if request in SCHEMAS and "stream" in SCHEMAS[request]["properties"]:
         answers["text/event-stream"] = {}  # OpenAPI 3.1 has no words for events; readers take a schema for each one's
-    failed = _reference("MessagesError" if path.startswith("/v1/messages") else "Error")
+    failed = _reference(next((name for start, name in FAILED.items() if path.startswith(start)), "Error"))
     return {
         "tags": ["models"],
         "summary": summary,

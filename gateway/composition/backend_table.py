@@ -6,7 +6,7 @@ from functools import partial
 
 from backends.anthropic import NATIVE_PATHS, AnthropicBackend
 from backends.dialects import ENGINE_THOUGHTS, PLAIN, dialect_of
-from backends.gemini import GeminiBackend
+from backends.gemini import NATIVE_OPERATIONS, GeminiBackend
 from backends.key_pool import KeyPool
 from backends.litellm_backend import LitellmBackend
 from backends.openai_compatible import DEFAULT_PATHS, OPENAI_PATHS, OpenAICompatibleBackend
@@ -67,6 +67,7 @@ class BackendTable:
             continues_messages=continues_messages,
             thoughts=thoughts or dialect.thoughts,
             refuses_effort=dialect.refuses_effort,
+            signs_calls=dialect.needs_signatures,
         )
         self.facts[adapter.name] = facts
         if isinstance(adapter, KeyPool):
@@ -247,6 +248,8 @@ def native_operations(wire_format: str, provider: str) -> Collection[Operation]:
     """What `build_adapter`'s answers by itself beyond chat."""
     if wire_format == "anthropic":
         return NATIVE_PATHS
+    if wire_format == "gemini":
+        return NATIVE_OPERATIONS
     return OPENAI_PATHS if wire_format == "openai" and provider == "openai" else ()
 
 

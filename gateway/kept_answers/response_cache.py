@@ -200,4 +200,6 @@ def _of_rule(name: str, rules: Sequence[Rule]) -> int | None:
 def _name(run: Run) -> str:
     """Nothing of one tenant can have the name of another's."""
     head = f"{run.intent.tenant}\0{run.view.operation}\0".encode() + vendor_text(run.headers)
+    if run.view.operation == "generate_content":  # its body does not say these
+        head += f"{run.view.model}\0{run.view.is_stream}\0".encode()
     return hashlib.sha256(head + without_boundary(run.body, run.content_type)).hexdigest()

@@ -15,6 +15,7 @@ from gateway.access.keys import KeyRecord
 from gateway.errors import Forbidden, InvalidRequest, ModelLimited, ModelNotFound, NoEligibleModel
 from gateway.limits.admission import Admission
 from gateway.request.bookkeeping import Bookkeeper
+from gateway.request.content_view import limited_to
 from gateway.request.cost_bounds import OUTPUT_BOUND_TOKENS
 from gateway.request.facts import new_intent
 from gateway.request.hosted_tools import limit_calls
@@ -24,7 +25,11 @@ from gateway.request.view import RequestView
 from gateway.routing.decide import DIRECT, Choice, Escalation
 from gateway.routing.snapshot import Candidate
 
-LIMITS: Mapping[Operation, str] = {"chat.completions": "max_tokens", "responses": "max_output_tokens"}
+LIMITS: Mapping[Operation, str] = {
+    "chat.completions": "max_tokens",
+    "responses": "max_output_tokens",
+    "generate_content": "maxOutputTokens",
+}
 """How a caller limits the answer; completions are short by default."""
 
 
@@ -94,6 +99,8 @@ class Acceptance(msgspec.Struct):
             return body
         try:
             limited = limit_calls(body, view.hosted_tools)
+            if length is not None and view.operation == "generate_content":
+                return limited_to(limited, OUTPUT_BOUND_TOKENS)
             return limited if length is None else splice(limited, {length: b"%d" % OUTPUT_BOUND_TOKENS})
         except NotAnObject as error:
             raise InvalidRequest(f"The body is not valid: {error}.", code="invalid_json") from error

@@ -2,6 +2,8 @@
 
 import msgspec
 
+from backends.endpoints.content_errors import content_error_event
+from backends.endpoints.content_events import ContentHead, last_content_event
 from backends.endpoints.messages_events import error_event, last_events
 from backends.endpoints.responses_items import ResponseHead
 from backends.errors import (
@@ -63,6 +65,8 @@ def stream_error(run: Run, error: BackendError) -> bytes:
     )
     if run.view.operation == "messages":
         return error_event(502, message)
+    if run.view.operation == "generate_content":
+        return content_error_event(502, message)
     told = {"message": message, "type": "server_error", "param": None, "code": "stream_broken"}
     if run.view.operation == "responses":
         return _responses_error(told)
@@ -82,6 +86,10 @@ def budget_end(run: Run) -> bytes:
         return _responses_end(run)
     if run.view.operation == "messages":
         return last_events("length", run.meter.final_usage(run.view.input_tokens, run.candidate.context_window))
+    if run.view.operation == "generate_content":
+        head = ContentHead(run.intent.request_id, run.candidate.name)
+        usage = run.meter.final_usage(run.view.input_tokens, run.candidate.context_window)
+        return last_content_event("length", usage, head)
     choice = {"index": 0, "delta": {}, "finish_reason": "length"}
     chunk = {
         "id": f"chatcmpl-{run.intent.request_id}",

@@ -18,7 +18,9 @@ def invalid_field(message: str) -> InvalidRequest:
 
 
 def checked_limit(
-    name: Literal["max_tokens", "max_completion_tokens", "max_output_tokens", "top_n", "max_tokens_per_doc"],
+    name: Literal[
+        "max_tokens", "max_completion_tokens", "max_output_tokens", "maxOutputTokens", "top_n", "max_tokens_per_doc"
+    ],
     value: int | None,
     *,
     least: int = 1,
@@ -26,7 +28,7 @@ def checked_limit(
     return None if value is None else _checked(name, value, least, LONGEST_OUTPUT_TOKENS)
 
 
-def checked_choices(name: Literal["n", "best_of"], value: int | None) -> int:
+def checked_choices(name: Literal["n", "best_of", "candidateCount"], value: int | None) -> int:
     return 1 if value is None else _checked(name, value, 1, MOST_CHOICES)
 
 

@@ -109,6 +109,8 @@ def limit_calls(body: bytes, tools: HostedTools) -> bytes:
     if tools.is_limited:
         return body
     members = find_members(body)
+    if "contents" in members:  # Gemini's format has no word for it
+        return body
     if "messages" not in members:
         return splice(body, {"max_tool_calls": b"%d" % ASSUMED_CALLS}, members)
     if "tools" not in members:

@@ -56,6 +56,10 @@ class Incoming(msgspec.Struct, frozen=True):
     headers: Mapping[str, str] = msgspec.field(default_factory=dict[str, str])
     content_type: str = JSON
     batch_id: str | None = None
+    model: str = ""
+    """Where the address names it, and not the body."""
+    is_stream: bool = False
+    """The same of whether it streams."""
 
 
 class Answer(msgspec.Struct, frozen=True):

@@ -30,6 +30,7 @@ ABLE: Final = (
 )
 PROMPTS: Final = {
     "responses": "input",
+    "generate_content": "contents",
     "embeddings": "input",
     "moderations": "input",
     "rerank": "documents",
@@ -41,6 +42,8 @@ PROMPTS: Final = {
     "images.edits": "prompt",
 }
 """What the prompt is called, where it is not `messages`."""
+LIMITS: Final = {"responses": "max_output_tokens", "generate_content": "maxOutputTokens"}
+"""What the limit of an answer is called, where it is not `max_tokens`."""
 AGAIN: Final = "Ask again in a few seconds; an engine that does not come up says why in engine.log."
 MOST_LISTED: Final = 20
 
@@ -50,7 +53,7 @@ def refusal(
 ) -> NoEligibleModel | ContextTooLong:
     """Of candidates that were weighed, by their names; `widest` is the largest of their windows."""
     if all(TOO_LONG in reason for reason in reasons.values()):
-        limit = "max_output_tokens" if operation == "responses" else "max_tokens"
+        limit = LIMITS.get(operation, "max_tokens")
         return ContextTooLong(
             f"This prompt is about {facts.input_tokens:,} tokens long"
             + (f" and asks for {facts.max_output_tokens:,} more" if facts.max_output_tokens else "")

@@ -14,7 +14,9 @@ from gateway.money import PICO_PER_USD
 from gateway.yaml_document import NAME_PATTERN, meant, parse_yaml, path_of, problem_among
 
 MAX_BYTES = 1_000_000
-Operation = Literal["chat.completions", "completions", "embeddings", "responses", "messages", MediaOperation]
+Operation = Literal[
+    "chat.completions", "completions", "embeddings", "responses", "messages", "generate_content", MediaOperation
+]
 """What rules decide; counting tokens is decided as the answer would be."""
 CASCADED: Operation = "chat.completions"
 """The operation whose whole answers a program can verify."""

@@ -9,6 +9,7 @@ from anthropic.types.beta.message_create_params import MessageCreateParamsBase
 from openai.types.chat.completion_create_params import CompletionCreateParamsBase
 from openai.types.responses.response_create_params import ResponseCreateParamsBase
 
+from backends.endpoints.content_format import chat_from_content
 from backends.endpoints.messages_format import InvalidMessages, chat_body_from_messages
 from backends.errors import UpstreamRejected
 from backends.formats.anthropic_request import build_messages_body
@@ -237,6 +238,128 @@ def test_every_row_on_messages_is_true(field: str, fate: str) -> None:
 
 def test_no_sample_on_messages_is_left_out_of_the_table() -> None:
     assert [field for field, _ in message_rows()] == list(MESSAGE_SAMPLES)
+
+
+GREETING: Json = {"contents": [{"parts": [{"text": "hi"}]}]}
+DECLARED: Json = {"functionDeclarations": [{"name": "f", "parameters": {"type": "OBJECT"}}]}
+FORM = {"responseMimeType": "application/json"}
+CALLED: list[Json] = [
+    {"parts": [{"text": "hi"}]},
+    {"role": "model", "parts": [{"functionCall": {"name": "f", "args": {}}}]},
+    {"parts": [{"functionResponse": {"name": "f", "response": {}}}]},
+]
+
+
+def config(**fields: object) -> Json:
+    return {"generationConfig": fields}
+
+
+def shown(*parts: Json, role: str = "user") -> Json:
+    return {"contents": [{"parts": [{"text": "hi"}]}, {"role": role, "parts": list(parts)}]}
+
+
+def inline(kind: str) -> Json:
+    return shown({"inlineData": {"mimeType": kind, "data": "YQ=="}})
+
+
+def by_address(address: str) -> Json:
+    return shown({"fileData": {"fileUri": address}})
+
+
+CONTENT_SAMPLES: dict[str, tuple[Json, Json]] = {
+    "systemInstruction": (GREETING, {"systemInstruction": {"parts": [{"text": "be brief"}]}}),
+    "tools.functionDeclarations": (GREETING, {"tools": [DECLARED]}),
+    "functionDeclarations.response": (
+        GREETING | {"tools": [DECLARED]},
+        {"tools": [{"functionDeclarations": [{"name": "f", "parameters": {"type": "OBJECT"}, "response": {}}]}]},
+    ),
+    "toolConfig.functionCallingConfig": (
+        GREETING | {"tools": [DECLARED]},
+        {"toolConfig": {"functionCallingConfig": {"mode": "ANY"}}},
+    ),
+    "toolConfig.retrievalConfig": (
+        GREETING | {"tools": [DECLARED]},
+        {"toolConfig": {"retrievalConfig": {"languageCode": "de"}}},
+    ),
+    "generationConfig.temperature": (GREETING, config(temperature=0.5)),
+    "generationConfig.topP": (GREETING, config(topP=0.5)),
+    "generationConfig.topK": (GREETING, config(topK=3)),
+    "generationConfig.candidateCount": (GREETING, config(candidateCount=2)),
+    "generationConfig.maxOutputTokens": (GREETING, config(maxOutputTokens=5)),
+    "generationConfig.stopSequences": (GREETING, config(stopSequences=["x"])),
+    "generationConfig.responseLogprobs": (GREETING, config(responseLogprobs=True)),
+    "generationConfig.logprobs": (GREETING | config(responseLogprobs=True), config(responseLogprobs=True, logprobs=2)),
+    "generationConfig.presencePenalty": (GREETING, config(presencePenalty=1)),
+    "generationConfig.frequencyPenalty": (GREETING, config(frequencyPenalty=1)),
+    "generationConfig.seed": (GREETING, config(seed=7)),
+    "generationConfig.responseMimeType": (GREETING, config(**FORM)),
+    "generationConfig.responseSchema": (GREETING | config(**FORM), config(**FORM, responseSchema={"type": "OBJECT"})),
+    "generationConfig.responseJsonSchema": (
+        GREETING | config(**FORM),
+        config(**FORM, responseJsonSchema={"type": "object"}),
+    ),
+    "generationConfig.thinkingConfig": (GREETING, config(thinkingConfig={"thinkingBudget": 0})),
+    "generationConfig.mediaResolution": (GREETING, config(mediaResolution="MEDIA_RESOLUTION_LOW")),
+    "generationConfig.enableEnhancedCivicAnswers": (GREETING, config(enableEnhancedCivicAnswers=True)),
+    "generationConfig.responseModalities": (GREETING, config(responseModalities=["TEXT", "IMAGE"])),
+    "generationConfig.speechConfig": (GREETING, config(speechConfig={"languageCode": "de-DE"})),
+    "generationConfig.imageConfig": (GREETING, config(imageConfig={"aspectRatio": "1:1"})),
+    "generationConfig.audioTranscriptionConfig": (GREETING, config(audioTranscriptionConfig={"x": 1})),
+    "continuationToken": (GREETING, {"continuationToken": "t"}),
+    "safetySettings": (GREETING, {"safetySettings": [{"category": "C", "threshold": "BLOCK_NONE"}]}),
+    "cachedContent": (GREETING, {"cachedContent": "cachedContents/1"}),
+    "serviceTier": (GREETING, {"serviceTier": "FLEX"}),
+    "labels": (GREETING, {"labels": {"a": "b"}}),
+    "store": (GREETING, {"store": True}),
+    "function call and response": (GREETING, {"contents": CALLED}),
+    "inline image": (GREETING, inline("image/png")),
+    "inline sound": (GREETING, inline("audio/wav")),
+    "inline PDF": (GREETING, inline("application/pdf")),
+    "inline text": (GREETING, inline("text/csv")),
+    "inline film": (GREETING, inline("video/mp4")),
+    "image by address": (GREETING, by_address("https://x/y.png")),
+    "document by address": (GREETING, by_address("https://x/y.pdf")),
+    "file kept at Google": (GREETING, by_address("https://generativelanguage.googleapis.com/v1beta/files/1.png")),
+    "past thinking": (
+        GREETING | shown({"text": "hi"}, role="model"),
+        shown({"text": "hm", "thought": True}, {"text": "hi"}, role="model"),
+    ),
+    "videoMetadata": (
+        GREETING | inline("image/png"),
+        shown({"inlineData": {"mimeType": "image/png", "data": "YQ=="}, "videoMetadata": {"fps": 1}}),
+    ),
+    "code that Google ran": (GREETING, shown({"executableCode": {"code": "1"}}, role="model")),
+    "googleSearch": (GREETING, {"tools": [{"googleSearch": {}}]}),
+    "urlContext": (GREETING, {"tools": [{"urlContext": {}}]}),
+    "codeExecution": (GREETING, {"tools": [{"codeExecution": {}}]}),
+    "any other tool": (GREETING, {"tools": [{"googleMaps": {}}]}),
+}
+
+
+def as_chat(body: Json) -> bytes:
+    return chat_from_content(json.dumps(body).encode(), model="m", is_stream=False, takes_effort=True).body
+
+
+def fate_of_content(field: str) -> str:
+    without, added = CONTENT_SAMPLES[field]
+    try:
+        said = as_chat(without | added)
+    except UpstreamRejected:
+        return "refused"
+    return "dropped" if said == as_chat(without) else "translated"
+
+
+def content_rows() -> list[list[str]]:
+    return cells_under("| Gemini's field | as a chat |")
+
+
+@pytest.mark.parametrize(("field", "fate"), content_rows())
+def test_every_row_on_geminis_format_is_true(field: str, fate: str) -> None:
+    assert fate_of_content(field) == fate
+
+
+def test_no_sample_of_geminis_format_is_left_out_of_the_table() -> None:
+    assert [field for field, _ in content_rows()] == list(CONTENT_SAMPLES)
 
 
 IN_HEADERS = {"betas", "user_profile_id", "workspace_id"}

@@ -9,6 +9,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from backends.protocol import Operation
+from gateway.api.openapi_content import CONTENT_SCHEMAS
 from gateway.api.openapi_hot import ENDPOINTS, FORMS, SCHEMAS
 from gateway.errors import InvalidRequest
 from gateway.request.bodies import DECODERS
@@ -38,6 +39,12 @@ READERS: Mapping[Operation, msgspec.json.Decoder[Any]] = {
     "audio.speech": SPEECH,
     "rerank": RERANK_BODY,
 }
+CONTENTS = [{"role": "user", "parts": [{"text": "hello"}]}]
+CONTENT: Mapping[Operation, str] = {
+    "generate_content": "ContentRequest",
+    "generate_content.count_tokens": "ContentCountRequest",
+}
+"""In Gemini's format, whose model stands in its address."""
 LEFT_TO_PROVIDERS = {"tools", "functions"}
 """Lists of objects; whether they are objects a provider says."""
 BLOCKS = [{"type": "text", "text": "a"}, {"type": "image", "source": {}}, {"type": "thinking", "text": None}]
@@ -72,7 +79,7 @@ def is_taken(operation: Operation, body: object) -> bool:
 def test_every_operation_is_described() -> None:
     assert set(BODIES) == set(READERS) <= set(get_args(Operation))
     forms = {"images.edits", "audio.transcriptions", "audio.translations"}
-    assert set(get_args(Operation)) - set(READERS) == forms
+    assert set(get_args(Operation)) - set(READERS) == forms | set(CONTENT)
     assert {f"/v1/{one.replace('.', '/')}" for one in forms} == set(FORMS)
 
 
@@ -95,5 +102,24 @@ def test_what_is_described_is_what_is_taken(operation: Operation) -> None:
             body = {**BODIES[operation], name: probe}
             said, taken = validator.is_valid(body), is_taken(operation, body)  # pyright: ignore[reportUnknownMemberType]
             if taken is not said and not (taken and name in LEFT_TO_PROVIDERS):
+                wrong.append(f"{name}: {json.dumps(probe)} is {'taken' if taken else 'refused'}")
+    assert not wrong
+
+
+@pytest.mark.parametrize("operation", CONTENT)
+def test_what_is_described_of_geminis_format_is_what_is_taken(operation: Operation) -> None:
+    schema = CONTENT_SCHEMAS[CONTENT[operation]]
+    assert schema["required"] == ["contents"]
+    assert is_taken(operation, {"contents": CONTENTS})
+    assert not is_taken(operation, {})
+    limits = [{"maxOutputTokens": value} for value in (None, -1, 0, 9, 10_000_001, 0.5, "text", [])]
+    counts = [{"candidateCount": value} for value in (None, -1, 1, 129, 0.5, {})]
+    validator = Draft202012Validator(schema)
+    wrong: list[str] = []
+    for name in schema["properties"]:
+        for probe in [*PROBES, *limits, *counts]:
+            body = {"contents": CONTENTS, name: probe}
+            said, taken = validator.is_valid(body), is_taken(operation, body)  # pyright: ignore[reportUnknownMemberType]
+            if taken is not said and not (taken and name in LEFT_TO_PROVIDERS | {"contents"}):
                 wrong.append(f"{name}: {json.dumps(probe)} is {'taken' if taken else 'refused'}")
     assert not wrong

@@ -1,0 +1,204 @@
+"""A backend's answer, in OpenAI's chunks, as Gemini's answers and events for a caller who speaks those. Pure."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+import msgspec
+
+from backends.endpoints.chat_text import said_in
+from backends.endpoints.content_wrapping import Unwrapper, Wrapping
+from backends.endpoints.tool_call_deltas import ToolCallNumbers
+from backends.formats.json_objects import Fields, decode_object, number, objects_of, part_of, text_of
+from backends.formats.past_thinking import details_of
+from backends.formats.thought_signatures import seal_details
+from backends.protocol import Chunk
+from backends.usage import Usage
+
+FINISH_REASONS: Final[Mapping[object, str]] = {"length": "MAX_TOKENS", "content_filter": "SAFETY"}
+"""By a chat's; every other one is STOP."""
+
+
+@dataclass(frozen=True, slots=True)
+class ContentHead:
+    """What every event of one answer repeats. `shows_thoughts`: the caller asked to see them; `wrapping`:
+    as content_wrapping.py has it."""
+
+    answer_id: str
+    model: str
+    shows_thoughts: bool = False
+    wrapping: Wrapping = ""
+
+    def document(self, candidates: list[Fields], usage: Fields | None = None) -> bytes:
+        said: Fields = {"candidates": candidates}
+        if usage is not None:
+            said["usageMetadata"] = usage
+        return msgspec.json.encode(said | {"modelVersion": self.model, "responseId": self.answer_id})
+
+
+@dataclass(slots=True)
+class _Call:
+    call_id: str | None = None
+    name: str = ""
+    arguments: list[str] = field(default_factory=list[str])
+    signature: str | None = None
+
+    def note(self, piece: Mapping[str, object]) -> None:
+        function = part_of(piece, "function")
+        self.call_id = text_of(piece, "id") or self.call_id
+        self.name = text_of(function, "name") or self.name
+        self.arguments.append(text_of(function, "arguments") or "")
+        google = part_of(part_of(piece, "extra_content"), "google")
+        self.signature = text_of(google, "thought_signature") or self.signature
+
+    def part(self, call_id: str) -> Fields:
+        arguments = decode_object("".join(self.arguments).encode()) or {}
+        made: Fields = {"functionCall": {"id": self.call_id or call_id, "name": self.name, "args": arguments}}
+        return made | ({"thoughtSignature": self.signature} if self.signature else {})
+
+
+@dataclass(slots=True)
+class _Candidate:
+    """One choice under construction: what is told at its end alone. Gemini tells a call whole."""
+
+    text: Unwrapper
+    numbers: ToolCallNumbers = field(default_factory=ToolCallNumbers)
+    calls: dict[int, _Call] = field(default_factory=dict[int, _Call])
+    details: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])
+    finish_reason: object = None
+
+    def note(self, choice: Mapping[str, object], said: Mapping[str, object]) -> None:
+        """`said` is a message, or a piece of one."""
+        self.finish_reason = choice.get("finish_reason") or self.finish_reason
+        self.details += details_of(said)
+        for piece in objects_of(said.get("tool_calls")):
+            self.calls.setdefault(self.numbers.number(piece), _Call()).note(piece)
+
+    def said_parts(self, said: Mapping[str, object], *, shows_thoughts: bool) -> list[Fields]:
+        """Of a message, or of a piece of one."""
+        thinking, text = said_in(said)
+        parts: list[Fields] = []
+        if thinking and shows_thoughts:
+            parts.append({"text": thinking, "thought": True})
+        if text := self.text.feed(text) or text_of(said, "refusal") or "":
+            parts.append({"text": text})
+        return parts
+
+    def last_parts(self, answer_id: str, index: int) -> list[Fields]:
+        rest = self.text.end(is_cut=self.finish_reason == "length")
+        parts: list[Fields] = [{"text": rest}] if rest else []
+        parts += [call.part(f"call_{answer_id}_{index}_{place}") for place, call in enumerate(self.calls.values())]
+        if self.details:
+            signed = next((part for part in parts if "functionCall" in part), None)
+            if signed is None:
+                parts.append(signed := {"text": ""})
+            signed["thoughtSignature"] = seal_details(sorted(self.details))
+        return parts
+
+    @property
+    def finish(self) -> str:
+        return FINISH_REASONS.get(self.finish_reason, "STOP")
+
+
+def content_from_answer(body: bytes, usage: Usage | None, head: ContentHead) -> bytes:
+    """A whole OpenAI chat answer. `usage` is the metered one; without it the counts are 0."""
+    candidates: list[Fields] = []
+    for index, choice in _choices(decode_object(body) or {}):
+        message, candidate = part_of(choice, "message"), _Candidate(Unwrapper(head.wrapping))
+        candidate.note(choice, message)
+        parts = candidate.said_parts(message, shows_thoughts=head.shows_thoughts)
+        parts += candidate.last_parts(head.answer_id, index)
+        made: Fields = {"content": _content(parts), "finishReason": candidate.finish, "index": index}
+        candidates.append(made | _logprobs(choice))
+    return head.document(candidates, usage_metadata(usage))
+
+
+def usage_metadata(usage: Usage | None) -> Fields:
+    """Our usage in Google's words, where thoughts lie beside the answer."""
+    counted = usage or Usage()
+    made: Fields = {
+        "promptTokenCount": counted.input_tokens,
+        "candidatesTokenCount": counted.output_tokens - counted.reasoning_tokens,
+        "totalTokenCount": counted.input_tokens + counted.output_tokens,
+    }
+    if counted.cached_input_tokens:
+        made["cachedContentTokenCount"] = counted.cached_input_tokens
+    if counted.reasoning_tokens:
+        made["thoughtsTokenCount"] = counted.reasoning_tokens
+    return made
+
+
+def last_content_event(finish_reason: object, usage: Usage, head: ContentHead) -> bytes:
+    """The end of a stream that nobody else ends."""
+    finish = FINISH_REASONS.get(finish_reason, "STOP")
+    return _event(head.document([{"content": _content([]), "finishReason": finish, "index": 0}], usage_metadata(usage)))
+
+
+class ContentEventWriter:
+    """Turns the chunks of one stream into events. Feed it every chunk in order; the last one brings the calls, why the
+    answer ended, and its usage."""
+
+    def __init__(self, head: ContentHead) -> None:
+        self._head = head
+        self._candidates: dict[int, _Candidate] = {}
+        self._usage: Usage | None = None
+
+    def write(self, chunk: Chunk) -> bytes:
+        """The event for one chunk, empty where there is nothing to tell yet."""
+        if chunk.usage is not None:
+            self._usage = chunk.usage
+        if chunk.is_done:
+            return self._end()
+        told: list[Fields] = []
+        for index, choice in _choices(decode_object(chunk.payload[6:]) or {} if chunk.payload else {}):
+            delta = part_of(choice, "delta")
+            candidate = self._candidates.setdefault(index, _Candidate(Unwrapper(self._head.wrapping)))
+            candidate.note(choice, delta)
+            if parts := candidate.said_parts(delta, shows_thoughts=self._head.shows_thoughts):
+                told.append({"content": _content(parts), "index": index, **_logprobs(choice)})
+        return _event(self._head.document(told)) if told else b""
+
+    def _end(self) -> bytes:
+        ended = sorted((self._candidates or {0: _Candidate(Unwrapper(""))}).items())
+        candidates: list[Fields] = [
+            {
+                "content": _content(candidate.last_parts(self._head.answer_id, index)),
+                "finishReason": candidate.finish,
+                "index": index,
+            }
+            for index, candidate in ended
+        ]
+        return _event(self._head.document(candidates, usage_metadata(self._usage)))
+
+
+def _choices(document: Fields) -> Iterator[tuple[int, Fields]]:
+    for choice in objects_of(document.get("choices")):
+        index = choice.get("index")
+        yield (index if isinstance(index, int) else 0), choice
+
+
+def _content(parts: list[Fields]) -> Fields:
+    return {"parts": parts or [{"text": ""}], "role": "model"}
+
+
+def _logprobs(choice: Mapping[str, object]) -> Fields:
+    """How sure the model was of each token, and of those beside it."""
+    tokens = objects_of(part_of(choice, "logprobs").get("content"))
+    if not tokens:
+        return {}
+    chosen = [_candidate_token(one) for one in tokens]
+    result: Fields = {"chosenCandidates": chosen}
+    if any(one.get("top_logprobs") for one in tokens):
+        result["topCandidates"] = [
+            {"candidates": [_candidate_token(other) for other in objects_of(one.get("top_logprobs"))]} for one in tokens
+        ]
+    mean = sum(number(one, "logprob") or 0.0 for one in tokens) / len(tokens)
+    return {"avgLogprobs": mean, "logprobsResult": result}
+
+
+def _candidate_token(token: Mapping[str, object]) -> Fields:
+    return {"token": text_of(token, "token") or "", "logProbability": number(token, "logprob") or 0.0}
+
+
+def _event(document: bytes) -> bytes:
+    return b"data: " + document + b"\n\n"

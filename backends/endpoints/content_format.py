@@ -1,0 +1,233 @@
+"""Gemini's generateContent as an endpoint of ours, in front of any backend: the request as an OpenAI chat body. Pure.
+
+The way back is content_events.py. What is lost on the way is listed in docs/backends.md.
+"""
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+import msgspec
+
+from backends.endpoints.content_parts import Calls, model_message, user_messages
+from backends.endpoints.content_schema import json_schema_of
+from backends.endpoints.content_wrapping import Wrapping, needs_wrapping, wrapped
+from backends.formats.chat_fields import invalid, list_of, object_of, untranslatable
+from backends.formats.json_objects import Fields, decode_object, number, text_of
+from backends.formats.past_thinking import name_thoughts
+from backends.formats.proto_json import NamedTwice, member_of, members_of, messages_of, whole_number
+from backends.formats.schema_subset import is_strict
+
+_NUMBERS: Final = {
+    "temperature": "temperature",
+    "topP": "top_p",
+    "presencePenalty": "presence_penalty",
+    "frequencyPenalty": "frequency_penalty",
+}
+_WHOLE: Final = {
+    "maxOutputTokens": "max_tokens",
+    "candidateCount": "n",
+    "seed": "seed",
+}
+_MODES: Final = {"auto": "auto", "validated": "auto", "any": "required", "none": "none"}
+_EFFORTS: Final = {"minimal": "minimal", "low": "low", "medium": "medium", "high": "high", "xhigh": "xhigh"}
+_BUDGETS: Final = ((1_024, "low"), (8_192, "medium"))
+"""Up to how many tokens of thinking which effort stands for: as Google's own endpoint for OpenAI's clients reads
+efforts. 0, to think not at all, is for some models no effort that they know, so it is their least."""
+_TIERS: Final = ("flex", "priority")
+
+_BOUND: Final = {
+    "cachedContent": "what is cached is kept at Google; send it whole, or ask a model of its own API",
+    "continuationToken": "an answer can only be gone on with where it began; ask a model of Google's own API",
+}
+"""Fields that lean on what Google keeps."""
+_SPOKEN: Final = {
+    "speechConfig": "this model cannot answer with speech",
+    "imageConfig": "this model cannot draw for its answer",
+    "audioTranscriptionConfig": "only Google's models write down what they hear so",
+}
+_PLAIN, _JSON, _ENUM = "text/plain", "application/json", "text/x.enum"
+_ANY_JSON: Final[Fields] = {"type": "json_object"}
+
+
+class ContentAsked(NamedTuple):
+    """A chat that asks the same, and how its answer is to be told: whether with the thoughts before it, and what stands
+    inside of the object that was asked for instead."""
+
+    body: bytes
+    shows_thoughts: bool
+    wrapping: Wrapping
+
+
+def chat_from_content(
+    body: bytes,
+    *,
+    model: str,
+    is_stream: bool,
+    thoughts: tuple[str, ...] = (),
+    takes_effort: bool = False,
+    signs_calls: bool = False,
+) -> ContentAsked:
+    """An OpenAI chat that asks the same, with past thinking under the names in `thoughts`, how hard to think, and
+    the signatures of Gemini's calls, only for those who are known to take them.
+    Raises UpstreamRejected, naming the field; Untranslatable where other backends could be asked it."""
+    fields = decode_object(body)
+    if fields is None:
+        raise invalid("body", "must be a JSON object")
+    try:
+        asked = members_of(fields)
+        config = member_of(asked, "generationConfig")
+        thinking = member_of(config, "thinkingConfig")
+        chat: Fields = {"model": model, **_generation(config)}
+        if takes_effort and (effort := _effort(thinking)) is not None:
+            chat["reasoning_effort"] = effort
+        form, wrapping = _response_format(config)
+        if form is not None:
+            chat["response_format"] = form
+        for name, why in _BOUND.items():
+            if asked.get(name):
+                raise untranslatable(name, why)
+        messages = [name_thoughts(message, thoughts) for message in _messages(asked, signs_calls=signs_calls)]
+        if not messages:
+            raise invalid("contents", "none says anything; send at least one text")
+        chat |= _tools(asked)
+        if chat.get("response_format") == _ANY_JSON:
+            messages = _told_of_json(messages)
+    except NamedTwice as error:
+        raise invalid("body", str(error)) from error
+    except RecursionError as error:
+        raise invalid("body", "is nested too deeply") from error
+    if is_stream:
+        chat |= {"stream": True, "stream_options": {"include_usage": True}}
+    if (tier := (text_of(asked, "serviceTier") or "").lower()) in _TIERS:
+        chat["service_tier"] = tier
+    body = msgspec.json.encode(chat | {"messages": messages})
+    return ContentAsked(body, thinking.get("includeThoughts") is True, wrapping)
+
+
+def request_to_count(body: bytes) -> bytes:
+    """What stands in a call that counts: the contents alone, or a whole request."""
+    fields = decode_object(body) or {}
+    inner = fields.get("generateContentRequest") or fields.get("generate_content_request")
+    return msgspec.json.encode(inner) if isinstance(inner, dict) else body
+
+
+def _messages(asked: Fields, *, signs_calls: bool) -> Iterator[Fields]:
+    system = messages_of(member_of(asked, "systemInstruction"), "parts")
+    if instructions := "\n".join(text for part in system if (text := text_of(part, "text"))):
+        yield {"role": "system", "content": instructions}
+    calls = Calls()
+    for place, item in enumerate(list_of(asked.get("contents"), "contents")):
+        where = f"contents[{place}]"
+        content = members_of(object_of(item, where))
+        parts = [
+            members_of(object_of(part, f"{where}.parts")) for part in list_of(content.get("parts"), f"{where}.parts")
+        ]
+        role = content.get("role", "user")
+        if role == "model":
+            message = model_message(parts, calls, where, signs_calls=signs_calls)
+            if message is not None:
+                yield message
+        elif role in ("user", "function", ""):
+            yield from user_messages(parts, calls, where)
+        else:
+            raise invalid(f"{where}.role", "must be user or model")
+
+
+def _told_of_json(messages: list[Fields]) -> list[Fields]:
+    """OpenAI refuses to answer in JSON where no message speaks of it; of Gemini its type is enough."""
+    if b"json" in msgspec.json.encode(messages).lower():
+        return messages
+    return [{"role": "system", "content": "Answer in JSON."}, *messages]
+
+
+def _generation(config: Fields) -> Fields:
+    where = "generationConfig"
+    for name, why in _SPOKEN.items():
+        if config.get(name):
+            raise untranslatable(f"{where}.{name}", why)
+    modalities = list_of(config.get("responseModalities"), f"{where}.responseModalities")
+    if any(str(one).upper() not in ("TEXT", "MODALITY_UNSPECIFIED") for one in modalities):
+        raise untranslatable(f"{where}.responseModalities", "this model answers with text alone")
+    chat: Fields = {}
+    for theirs, ours in _NUMBERS.items():
+        if config.get(theirs) is not None:
+            if (value := number(config, theirs)) is None:
+                raise invalid(f"{where}.{theirs}", "must be a number")
+            chat[ours] = value
+    for theirs, ours in _WHOLE.items():
+        if config.get(theirs) is not None:
+            if (count := whole_number(config[theirs])) is None:
+                raise invalid(f"{where}.{theirs}", "must be an integer")
+            chat[ours] = count
+    if stop := list_of(config.get("stopSequences"), f"{where}.stopSequences"):
+        chat["stop"] = stop
+    if config.get("responseLogprobs") is True:
+        chat["logprobs"] = True
+        if (most := whole_number(config.get("logprobs"))) is not None:
+            chat["top_logprobs"] = most
+    return chat
+
+
+def _effort(thinking: Fields) -> str | None:
+    if (level := _EFFORTS.get((text_of(thinking, "thinkingLevel") or "").lower())) is not None:
+        return level
+    budget = whole_number(thinking.get("thinkingBudget"))
+    if budget is None or budget < 0:  # as much as the model thinks right
+        return None
+    if budget == 0:
+        return "minimal"
+    return next((effort for most, effort in _BUDGETS if budget <= most), "high")
+
+
+def _response_format(config: Fields) -> tuple[Fields | None, Wrapping]:
+    kind = text_of(config, "responseMimeType") or _PLAIN
+    if kind not in (_JSON, _ENUM):
+        return None, ""
+    schema = config.get("responseJsonSchema")
+    if schema is None and (given := config.get("responseSchema")) is not None:
+        schema = json_schema_of(object_of(given, "generationConfig.responseSchema"), closes=True)
+    if schema is None:
+        return _ANY_JSON, ""
+    wanted, wrapping = object_of(schema, "generationConfig.responseJsonSchema"), ""
+    if needs_wrapping(wanted):
+        wanted, wrapping = wrapped(wanted), "text" if kind == _ENUM else "json"
+    asked: Fields = {"name": "answer", "schema": wanted, "strict": is_strict(wanted)}
+    return {"type": "json_schema", "json_schema": asked}, wrapping
+
+
+def _tools(asked: Fields) -> Fields:
+    declared: list[Fields] = []
+    for place, item in enumerate(list_of(asked.get("tools"), "tools")):
+        where = f"tools[{place}]"
+        tool = members_of(object_of(item, where))
+        for name in tool.keys() - {"functionDeclarations"}:
+            raise untranslatable(f"{where}.{name}", "this tool runs at Google, and cannot be asked of this model")
+        where += ".functionDeclarations"
+        declared += [members_of(object_of(one, where)) for one in list_of(tool.get("functionDeclarations"), where)]
+    if not declared:
+        return {}
+    config = member_of(member_of(asked, "toolConfig"), "functionCallingConfig")
+    mode = (text_of(config, "mode") or "auto").lower()
+    allowed = list_of(config.get("allowedFunctionNames"), "toolConfig.functionCallingConfig.allowedFunctionNames")
+    wanted = [one for one in declared if not allowed or one.get("name") in allowed]
+    functions = [_function(one) for one in wanted]
+    choice: object = _MODES.get(mode, "auto")
+    if choice == "required" and len(allowed) == 1:
+        choice = {"type": "function", "function": {"name": allowed[0]}}
+    made: Fields = {"tools": functions}
+    return made if choice == "auto" else made | {"tool_choice": choice}
+
+
+def _function(declared: Fields) -> Fields:
+    name = text_of(declared, "name")
+    if not name:
+        raise invalid("tools.functionDeclarations.name", "must be a text that is not empty")
+    function: Fields = {"name": name}
+    if description := text_of(declared, "description"):
+        function["description"] = description
+    schema = declared.get("parametersJsonSchema")
+    if schema is None and (given := declared.get("parameters")) is not None:
+        schema = json_schema_of(object_of(given, "tools.functionDeclarations.parameters"))
+    if schema is not None:
+        function["parameters"] = schema
+    return {"type": "function", "function": function}

@@ -1,0 +1,141 @@
+"""The parts of Gemini's contents as messages of an OpenAI chat. Pure."""
+
+import base64
+import binascii
+import mimetypes
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+
+from backends.formats.chat_fields import invalid, untranslatable
+from backends.formats.json_objects import Fields, part_of, text_of
+from backends.formats.past_thinking import DETAILS, THOUGHT, detail_of
+from backends.formats.proto_json import member_of, messages_of
+from backends.formats.thought_signatures import details_in, is_sealed
+
+_SOUNDS: Final = {"audio/mpeg": "mp3", "audio/x-wav": "wav", "audio/wave": "wav"}
+"""How a chat calls a kind of sound, where that is not its own name."""
+_WEB: Final = ("https://", "http://")
+_OF_GOOGLE: Final = ("https://generativelanguage.googleapis.com/", "https://www.youtube.com/", "https://youtu.be/")
+"""What only Google's models can open."""
+
+
+class Calls:
+    """The function calls of a conversation that wait for what they gave. Gemini may leave their ids out, a chat not."""
+
+    def __init__(self) -> None:
+        self._waiting: list[tuple[str, str]] = []
+        self._count = 0
+
+    def called(self, call: Fields) -> str:
+        """The id of a call, its own or a new one."""
+        self._count += 1
+        call_id = text_of(call, "id") or f"call_{self._count}"
+        self._waiting.append((call_id, text_of(call, "name") or ""))
+        return call_id
+
+    def answered(self, response: Fields, where: str) -> str:
+        """The id of the call that this answers: by its id, else the first that waits with its name, else the first."""
+        call_id, name = text_of(response, "id"), text_of(response, "name")
+        by_id = (one for one in self._waiting if one[0] == call_id)
+        by_name = (one for one in self._waiting if one[1] == name)
+        found = next(by_id, None) or next(by_name, None) or (self._waiting[0] if self._waiting else None)
+        if found is None:
+            raise invalid(f"{where}.functionResponse", "answers no function call that was sent before it")
+        self._waiting.remove(found)
+        return found[0]
+
+
+def model_message(parts: list[Fields], calls: Calls, where: str, *, signs_calls: bool) -> Fields | None:
+    """What a model said, None where it was nothing that can be told. Raises UpstreamRejected."""
+    text: list[str] = []
+    thought: list[str] = []
+    called: list[Fields] = []
+    details: list[Fields] = []
+    for part in parts:
+        signature = text_of(part, "thoughtSignature")
+        details += [detail_of(carried, place) for place, carried in details_in(signature or "")]
+        if (said := text_of(part, "text")) is not None:
+            (thought if part.get("thought") is True else text).append(said)
+        elif call := member_of(part, "functionCall"):
+            called.append(_call(call, calls, where))
+            if signs_calls and signature and not is_sealed(signature):
+                called[-1]["extra_content"] = {"google": {"thought_signature": signature}}
+        elif what := part.keys() - {"thought", "thoughtSignature", "partMetadata"}:
+            raise untranslatable(f"{where}.parts", f"{min(what)} of a model cannot be told to this one")
+    thinking = "\n\n".join(filter(None, thought))
+    message: Fields = {"role": "assistant", "content": "".join(text) or None, THOUGHT: thinking}
+    message |= {DETAILS: details} if details else {}
+    if called:
+        return message | {"tool_calls": called}
+    return message if message["content"] else None
+
+
+def user_messages(parts: list[Fields], calls: Calls, where: str) -> Iterator[Fields]:
+    """What functions gave first, as messages of their own: that is where a chat wants it. Raises UpstreamRejected."""
+    said: list[Fields] = []
+    for part in parts:
+        if response := member_of(part, "functionResponse"):
+            content = msgspec.json.encode(part_of(response, "response")).decode()
+            yield {"role": "tool", "tool_call_id": calls.answered(response, where), "content": content}
+            said += [_part(shown, where) for shown in messages_of(response, "parts")]
+        elif part.get("text") != "":
+            said.append(_part(part, where))
+    if len(said) == 1 and said[0]["type"] == "text":
+        yield {"role": "user", "content": said[0]["text"]}
+    elif said:
+        yield {"role": "user", "content": said}
+
+
+def _call(call: Fields, calls: Calls, where: str) -> Fields:
+    name = text_of(call, "name")
+    if not name:
+        raise invalid(f"{where}.functionCall.name", "must be a text that is not empty")
+    arguments = msgspec.json.encode(part_of(call, "args")).decode()
+    return {"id": calls.called(call), "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+def _part(part: Fields, where: str) -> Fields:
+    if (text := text_of(part, "text")) is not None:
+        return {"type": "text", "text": text}
+    if inline := member_of(part, "inlineData"):
+        return _inline(inline, where)
+    if file := member_of(part, "fileData"):
+        return _by_address(file, where)
+    raise untranslatable(f"{where}.parts", f"{min(part, default='a part')} cannot be sent to this model")
+
+
+def _inline(inline: Fields, where: str) -> Fields:
+    kind, content = (text_of(inline, "mimeType") or "").lower(), text_of(inline, "data") or ""
+    kind, _, _ = kind.partition(";")
+    data = content.replace("-", "+").replace("_", "/")
+    if kind.startswith("text/") or kind == "application/json":
+        return {"type": "text", "text": _text(data, where)}
+    if kind.startswith("image/"):
+        return {"type": "image_url", "image_url": {"url": f"data:{kind};base64,{data}"}}
+    if kind.startswith("audio/"):
+        form = _SOUNDS.get(kind, kind.removeprefix("audio/"))
+        return {"type": "input_audio", "input_audio": {"data": data, "format": form}}
+    if kind == "application/pdf":
+        name = text_of(inline, "displayName") or "document.pdf"
+        return {"type": "file", "file": {"filename": name, "file_data": f"data:{kind};base64,{data}"}}
+    raise untranslatable(f"{where}.inlineData", f"{kind or 'data without a type'} cannot be sent to this model")
+
+
+def _text(data: str, where: str) -> str:
+    try:
+        return base64.b64decode(data, validate=True).decode()
+    except (binascii.Error, UnicodeDecodeError) as error:
+        raise invalid(f"{where}.inlineData.data", "must be base64 of UTF-8 text") from error
+
+
+def _by_address(file: Fields, where: str) -> Fields:
+    address = text_of(file, "fileUri") or ""
+    kind = text_of(file, "mimeType") or mimetypes.guess_type(address.partition("?")[0])[0] or ""
+    if not address.startswith(_WEB) or address.startswith(_OF_GOOGLE):
+        why = "what is kept at Google can only be shown to its models; send what is in it as inlineData"
+        raise untranslatable(f"{where}.fileData", why)
+    if not kind.startswith("image/"):
+        raise untranslatable(f"{where}.fileData", "only pictures can be sent to this model by their address")
+    return {"type": "image_url", "image_url": {"url": address}}

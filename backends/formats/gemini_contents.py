@@ -1,0 +1,172 @@
+"""Gemini's own calls and answers, passed on as they are to a caller who speaks Gemini's format, and metered on the way.
+Pure."""
+
+import re
+from collections.abc import Mapping
+from typing import Final, cast
+
+import msgspec
+
+from backends.errors import StreamBroken, UnreadableAnswer
+from backends.formats.gemini import believable_usage, finish_of, has_calls_in, not_content
+from backends.formats.json_objects import Fields, decode_object, objects_of, part_of, text_of
+from backends.formats.json_splice import find_members, splice
+from backends.formats.past_thinking import UNKNOWN_SIGNATURE
+from backends.formats.thought_signatures import SEALED, is_sealed
+from backends.http.errors import error_from_event
+from backends.http.stream_reader import StreamReader
+from backends.protocol import Chunk
+from backends.usage import Usage
+
+_CALL_NAMES: Final = ("functionCall", "function_call")
+_CALL_MARKS: Final = (b'"functionCall"', b'"function_call"')
+_SIGNATURES: Final = ("thoughtSignature", "thought_signature")
+_OLDER: Final = re.compile(r"gemini-(?:1\.5|2)\b")
+"""Bill a search by the prompt, those after them by each query."""
+_REQUEST: Final = ("generateContentRequest", "generate_content_request")
+
+
+def native_body(body: bytes, *, counts: bool, model: str) -> bytes:
+    """The caller's body as its model is to have it: without a model of its own beside the address's, and with a
+    signature in each turn of a model that calls functions, which Gemini refuses without, and other models do not write.
+    The very bytes where there is nothing to change. Raises NotAnObject."""
+    members = find_members(body)
+    edits: dict[str, bytes | None] = {"model": None} if "model" in members else {}
+    for name in members.keys() & set(_REQUEST if counts else ()):
+        inner = body[members[name].start : members[name].end]
+        edits[name] = splice(inner, {"model": msgspec.json.encode(f"models/{model}")})
+    if (contents := members.get("contents")) is not None:
+        came = body[contents.start : contents.end]
+        if (signed := with_signatures(came)) != came:
+            edits["contents"] = signed
+    return splice(body, edits, members) if edits else body
+
+
+def with_signatures(contents: bytes) -> bytes:
+    """Contents without signatures of ours, and with one in each turn of a model whose calls have none; the very bytes
+    where none lacks it."""
+    if SEALED.encode() not in contents and not any(mark in contents for mark in _CALL_MARKS):
+        return contents
+    try:
+        found = msgspec.json.decode(contents)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):  # its provider's to refuse
+        return contents
+    changed = [_sign(content) for content in objects_of(found)]
+    return msgspec.json.encode(found) if any(changed) else contents
+
+
+def _sign(content: Fields) -> bool:
+    """Whether the content had to be changed."""
+    parts, has_changed = objects_of(content.get("parts")), False
+    for part in parts:
+        for name in _SIGNATURES:
+            if is_sealed(text_of(part, name) or ""):
+                del part[name]
+                has_changed = True
+    calls = [part for part in parts if any(name in part for name in _CALL_NAMES)]
+    if content.get("role") != "model" or not calls or any(name in one for one in calls for name in _SIGNATURES):
+        return has_changed
+    calls[0]["thoughtSignature"] = UNKNOWN_SIGNATURE
+    return True
+
+
+def read_native_content(body: bytes, *, backend: str, model: str) -> Chunk:
+    """A whole answer, its bytes untouched. Raises BackendError when it is none."""
+    document = decode_object(body) or {}
+    finish = finish_of(document)
+    if finish is None:
+        raise not_content(document, body, backend=backend)
+    usage, is_malformed = _usage(document.get("usageMetadata"), _searches(document, model), _maps(document))
+    characters = _characters(document)
+    return Chunk(
+        body,
+        has_output=characters > 0,
+        output_characters=characters,
+        finish_reason=finish,
+        usage=usage,
+        is_done=True,
+        is_usage_malformed=is_malformed,
+    )
+
+
+class NativeContentReader(StreamReader):
+    """One stream; every event's payload is its data untouched. It ends without a word."""
+
+    def __init__(self, backend: str, model: str) -> None:
+        self._backend = backend
+        self._model = model
+        self._usage: object = None
+        self._searches = self._maps = 0
+        self._has_finished = False
+        self._has_calls = False
+        self.is_started = False
+        self.is_done = False
+
+    def read(self, data: bytes) -> list[Chunk]:
+        event = decode_object(data)
+        if event is None:
+            raise self._broken("sent an event that is not JSON")
+        if event.get("error") is not None:
+            raise error_from_event(event["error"], backend=self._backend, is_started=self.is_started)
+        self._usage = event.get("usageMetadata", self._usage)
+        self._searches = max(self._searches, _searches(event, self._model))
+        self._maps = max(self._maps, _maps(event))
+        self.is_started = self.is_started or "candidates" in event or "promptFeedback" in event
+        characters = _characters(event)
+        self._has_calls = self._has_calls or has_calls_in(event)
+        finish = finish_of(event, has_calls=self._has_calls)
+        self._has_finished = self._has_finished or finish is not None
+        payload = b"data: " + data.replace(b"\n", b" ") + b"\n\n"
+        return [Chunk(payload, has_output=characters > 0, output_characters=characters, finish_reason=finish)]
+
+    def end(self) -> list[Chunk]:
+        if not self._has_finished:
+            raise self._broken("ended its stream before the answer was complete")
+        self.is_done = True
+        usage, is_malformed = _usage(self._usage, self._searches, self._maps)
+        return [Chunk(b"", usage=usage, is_done=True, is_usage_malformed=is_malformed)]
+
+    def _broken(self, what: str) -> StreamBroken | UnreadableAnswer:
+        kind = StreamBroken if self.is_started else UnreadableAnswer
+        return kind(f"{self._backend} {what}", backend=self._backend)
+
+
+def _usage(wire: object, searches: int, maps: int) -> tuple[Usage | None, bool]:
+    usage, is_malformed = believable_usage(wire)
+    if usage is not None and (searches or maps):
+        usage = msgspec.structs.replace(usage, web_searches=searches, other_tool_calls=maps)
+    return usage, is_malformed
+
+
+def _searches(document: Fields, model: str) -> int:
+    """What Google bills of its own search beside the tokens."""
+    grounded = [part_of(one, "groundingMetadata") for one in objects_of(document.get("candidates"))]
+    queries = [cast(list[object], found) for one in grounded if isinstance(found := one.get("webSearchQueries"), list)]
+    made = sum(map(len, queries))
+    return min(made, 1) if _OLDER.search(model) else made
+
+
+def _maps(document: Fields) -> int:
+    """Whether its map was asked, whose bill no answer tells."""
+    grounded = [part_of(one, "groundingMetadata") for one in objects_of(document.get("candidates"))]
+    return int(any("maps" in chunk for one in grounded for chunk in objects_of(one.get("groundingChunks"))))
+
+
+def _parts(document: Mapping[str, object]) -> list[Fields]:
+    candidates = objects_of(document.get("candidates"))
+    return [part for one in candidates for part in objects_of(part_of(one, "content").get("parts"))]
+
+
+def _characters(document: Mapping[str, object]) -> int:
+    return sum(map(_characters_of, _parts(document)))
+
+
+def _characters_of(part: Fields) -> int:
+    """Of a picture or a sound one: how many tokens it is, no length tells."""
+    if isinstance(text := part.get("text"), str):
+        return len(text)
+    if isinstance(part.get("functionCall"), dict):
+        call = part_of(part, "functionCall")
+        return len(str(call.get("name"))) + len(msgspec.json.encode(call.get("args") or {}))
+    said = (part_of(part, "executableCode").get("code"), part_of(part, "codeExecutionResult").get("output"))
+    return sum(len(one) for one in said if isinstance(one, str)) or int("inlineData" in part)

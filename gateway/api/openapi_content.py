@@ -1,0 +1,108 @@
+"""Gemini's endpoints in the OpenAPI document, as far as the gateway itself looks at their bodies."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+Schema = dict[str, Any]
+
+COUNT: Final[Schema] = {"type": "integer", "minimum": 0}
+MAYBE_OBJECT: Final[Schema] = {"type": ["object", "null"]}
+OBJECTS: Final[Schema] = {"type": ["array", "null"], "items": {"type": "object"}}
+CONTENTS: Final[Schema] = {
+    "type": "array",
+    "minItems": 1,
+    "items": {"type": "object", "properties": {"role": {"enum": ["user", "model"]}, "parts": OBJECTS}},
+}
+CONFIG: Final[Schema] = {
+    "type": ["object", "null"],
+    "properties": {
+        "maxOutputTokens": {"type": ["integer", "null"], "minimum": 0, "maximum": 10_000_000},
+        "candidateCount": {"type": ["integer", "null"], "minimum": 0, "maximum": 128},
+    },
+}
+CONTENT_TO_COUNT: Final[Schema] = {"contents": CONTENTS, "systemInstruction": MAYBE_OBJECT, "tools": OBJECTS}
+EMBEDDED: Final[Schema] = {
+    "type": "object",
+    "properties": {"values": {"type": "array", "items": {"type": "number"}}},
+}
+TEXTS: Final[Schema] = {
+    "type": "object",
+    "required": ["parts"],
+    "properties": {
+        "parts": {
+            "type": "array",
+            "items": {"type": "object", "required": ["text"], "properties": {"text": {"type": "string"}}},
+        }
+    },
+}
+EMBED: Final[Schema] = {
+    "type": "object",
+    "required": ["content"],
+    "properties": {"content": TEXTS, "outputDimensionality": {"type": ["integer", "null"], "minimum": 1}},
+}
+
+
+def _object(required: tuple[str, ...], **properties: Schema) -> Schema:
+    return {"type": "object", "required": list(required), "properties": properties}
+
+
+CONTENT_SCHEMAS: Final[Mapping[str, Schema]] = {
+    "ContentRequest": _object(
+        ("contents",),
+        **CONTENT_TO_COUNT,
+        generationConfig=CONFIG,
+        toolConfig={},
+        cachedContent={},
+        serviceTier={},
+    ),
+    "Content": _object(
+        ("candidates",),
+        candidates={"type": "array", "items": {"type": "object"}},
+        usageMetadata={"type": "object"},
+        modelVersion={"type": "string"},
+        responseId={"type": "string"},
+    ),
+    "ContentCountRequest": _object(("contents",), **CONTENT_TO_COUNT),
+    "ContentCount": _object(("totalTokens",), totalTokens=COUNT),
+    "EmbedContentRequest": EMBED,
+    "EmbedContent": _object(("embedding",), embedding=EMBEDDED),
+    "BatchEmbedContentsRequest": _object(("requests",), requests={"type": "array", "minItems": 1, "items": EMBED}),
+    "BatchEmbedContents": _object(("embeddings",), embeddings={"type": "array", "items": EMBEDDED}),
+    "GoogleError": _object(
+        ("error",),
+        error=_object(
+            ("code", "message", "status"),
+            code={"type": "integer"},
+            message={"type": "string"},
+            status={"type": "string"},
+            details={"type": "array", "items": {"type": "object"}},
+        ),
+    ),
+}
+AT: Final = "/v1beta/models/{model}"
+CONTENT_ENDPOINTS: Final[Mapping[str, tuple[str, str, str]]] = {
+    f"{AT}:generateContent": ("Answer in Gemini's format.", "ContentRequest", "Content"),
+    f"{AT}:streamGenerateContent": ("Answer in Gemini's format, piece by piece.", "ContentRequest", ""),
+    f"{AT}:countTokens": ("Count the input tokens of contents.", "ContentCountRequest", "ContentCount"),
+    f"{AT}:embedContent": ("Embed a text, in Gemini's format.", "EmbedContentRequest", "EmbedContent"),
+    f"{AT}:batchEmbedContents": ("Embed texts, in Gemini's format.", "BatchEmbedContentsRequest", "BatchEmbedContents"),
+}
+"""At `/v1/models/{model}` too."""
+STREAMED: Final[Mapping[str, Schema]] = {
+    "application/json": {"schema": {"type": "array", "items": {"$ref": "#/components/schemas/Content"}}},
+    "text/event-stream": {},
+}
+MODEL_PARAMETER: Final[Schema] = {
+    "name": "model",
+    "in": "path",
+    "required": True,
+    "schema": {"type": "string", "minLength": 1},
+    "description": "`auto`, or any name that /v1/models lists.",
+}
+ALT_PARAMETER: Final[Schema] = {
+    "name": "alt",
+    "in": "query",
+    "required": False,
+    "schema": {"enum": ["sse", "json"]},
+    "description": "`sse`: events as they come; else one list, piece by piece.",
+}
