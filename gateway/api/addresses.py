@@ -3,15 +3,20 @@
 import re
 from collections.abc import Container
 
-GEMINI = "Gemini's API is not offered here"
+GEMINI = (
+    "of Gemini's API there are models, generateContent, streamGenerateContent, countTokens, embedContent and "
+    "batchEmbedContents; files, caches and what else is kept at Google, ask Google for, or send it in the request"
+)
 OLLAMA = "/api/"
 BARE = ("/", "/v1", "/v1/")
 SLASHES = re.compile("/{2,}")
 LONGEST = 64
 """Characters that an address of ours may have: strangers send tens of thousands."""
-GEMINI_CALLS = (":generateContent", ":streamGenerateContent", ":countTokens", ":embedContent", ":batchEmbedContents")
+GEMINIS = ("/v1beta/", "/v1beta1/", "/v1alpha/", "/upload/")
+GEMINIS_AT_V1 = tuple(
+    f"/v1/{name}" for name in ("cachedContents", "corpora", "interactions", "operations", "tunedModels")
+)
 OTHERS = (
-    ("/v1beta/", GEMINI),
     (OLLAMA, "Ollama's API is not offered here"),
     ("/generate", "text-generation-inference's API is not offered here"),
 )
@@ -38,7 +43,7 @@ ELSEWHERE = {
 
 def is_elsewhere(path: str) -> bool:
     """Whether there is nothing for any method, though one of our addresses has this form."""
-    return path in ELSEWHERE or path.endswith(GEMINI_CALLS)
+    return path in ELSEWHERE
 
 
 def is_ollamas(path: str) -> bool:
@@ -57,12 +62,14 @@ def advice(path: str, known: Container[str]) -> str:
             return why
     if (meant := _behind_another(path, known)) is not None:
         return f"did you mean {meant}? An OpenAI client's base_url ends in /v1, and Anthropic's before it"
+    if path.startswith((*GEMINIS, *GEMINIS_AT_V1)):
+        return GEMINI
     before, _, rest = path.rpartition("/v1/")
     if before and (meant := f"/v1/{rest}") in known:
         if before == "/v1":
             return f"did you mean {meant}? This client adds /v1 itself: its base_url ends before it"
         return f"did you mean {meant}? Nothing stands before /v1 in the base_url"
-    others = GEMINI if path.endswith(GEMINI_CALLS) else next((why for at, why in OTHERS if path.startswith(at)), None)
+    others = next((why for at, why in OTHERS if path.startswith(at)), None)
     if others is None:
         return "see /docs"
     return f"{others}: use an OpenAI client with a base_url that ends in /v1, or Anthropic's"

@@ -12,11 +12,15 @@ from starlette.responses import JSONResponse
 from starlette.routing import Match
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from backends.endpoints.content_errors import content_error_from
 from backends.endpoints.messages_events import messages_error
 from backends.protocol import COUNTS
 from gateway import __version__
-from gateway.api.addresses import advice, is_elsewhere, is_ollamas
+from gateway.api.addresses import GEMINI, advice, is_elsewhere, is_ollamas
+from gateway.api.callers_api import is_googles
 from gateway.api.documentation import build_documentation_router
+from gateway.api.gemini import BATCH, GeminiPath
+from gateway.api.gemini import ENDPOINTS as CONTENTS
 from gateway.api.messages import ENDPOINTS as MESSAGES
 from gateway.api.messages import MessagesPath
 from gateway.api.openapi_hot import complete_document
@@ -24,6 +28,7 @@ from gateway.api.public import ANTHROPIC
 from gateway.api.shedding import Load
 from gateway.api.token_path import ENDPOINTS, TokenPath
 from gateway.api.unpacking import Unpacker
+from gateway.content_embeddings import ContentEmbeddings
 from gateway.errors import BreakevenError, InvalidRequest, NotFound, RequestError
 from gateway.ids import new_request_id
 from gateway.kept_answers.idempotency import Idempotency
@@ -33,8 +38,8 @@ from gateway.token_counting import TokenCounter
 from gateway.yaml_document import problem_of
 
 log = logging.getLogger(__name__)
-POSTED = ENDPOINTS.keys() | MESSAGES.keys()
-KNOWN = POSTED | {"/v1/models", "/v1/files", "/v1/batches", "/v1/messages/batches"}
+POSTED = ENDPOINTS.keys() | MESSAGES.keys() | CONTENTS.keys()
+KNOWN = ENDPOINTS.keys() | MESSAGES.keys() | {"/v1/models", "/v1/files", "/v1/batches", "/v1/messages/batches"}
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 SEND_A_POST = "Send a POST; see /docs."
 NO_SOCKETS = "WebSockets are not answered here: send a POST, with `stream: true` for events as they come."
@@ -61,6 +66,12 @@ class Root:
             )
             for place, operation in endpoints.items():
                 self._hot[place] = counted if operation in COUNTS else path
+        for place, operation in CONTENTS.items():
+            embedding = ContentEmbeddings(pipeline, is_batch=place == BATCH)
+            answers = counting if operation in COUNTS else embedding if operation == "embeddings" else pipeline
+            self._hot[place] = GeminiPath(
+                answers, max_body_bytes=max_body_bytes, idempotency=idempotency, unpacker=unpacker
+            )
         self._rest = rest
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -117,6 +128,8 @@ def _refusal(request: Request, error: BreakevenError, status: int, headers: Mapp
     """In the shape of the API that was asked, with a name to ask us about."""
     name, is_anthropics = new_request_id(), _is_anthropics(request)
     body = messages_error(status, str(error), request_id=name) if is_anthropics else body_of(error)
+    if is_googles(request.scope):
+        body = content_error_from(body_of(error), status, str(error), request_id=name)
     named = {**(headers or {}), "request-id" if is_anthropics else "x-request-id": name}
     return Response(body, status_code=status, headers=named, media_type="application/json")
 
@@ -144,14 +157,16 @@ async def _http_error(request: Request, error: Exception) -> Response:
             HTTPStatus.METHOD_NOT_ALLOWED, NO_SOCKETS if is_socket else SEND_A_POST, {"allow": "POST"}
         )
     path = request.url.path
-    if error.status_code == HTTPStatus.NOT_FOUND or is_elsewhere(path):
-        nothing = NotFound(f"There is nothing at {path}; {advice(path, KNOWN)}.", code="not_found")
+    is_another_method = error.status_code == HTTPStatus.METHOD_NOT_ALLOWED and path not in POSTED
+    is_anothers = is_another_method and is_googles(request.scope)  # of a model's, in its address
+    if error.status_code == HTTPStatus.NOT_FOUND or is_elsewhere(path) or is_anothers:
+        why = GEMINI if is_anothers else advice(path, KNOWN)
+        nothing = NotFound(f"There is nothing at {path}; {why}.", code="not_found")
         if is_ollamas(path):
             return JSONResponse({"error": str(nothing)}, HTTPStatus.NOT_FOUND)
         return _refusal(request, nothing, HTTPStatus.NOT_FOUND, None)
     translated = RequestError(str(error.detail), code=HTTPStatus(error.status_code).name.lower())
-    is_method = error.status_code == HTTPStatus.METHOD_NOT_ALLOWED and path not in POSTED
-    headers = {"allow": _methods_at(request)} if is_method else error.headers
+    headers = {"allow": _methods_at(request)} if is_another_method else error.headers
     return _refusal(request, translated, error.status_code, headers)
 
 

@@ -7,12 +7,13 @@ from starlette.types import Scope
 
 from gateway.access.keys import KeyRing
 from gateway.access.roles import PERMISSIONS
+from gateway.api.gemini import ENDPOINTS as CONTENTS
 from gateway.api.messages import ENDPOINTS as MESSAGES
 from gateway.api.shedding import FILES, UNASKED_BYTES, Bound
 from gateway.api.token_path import ENDPOINTS, credential_of
 from gateway.errors import BodyTooLarge, Forbidden
 
-PROMPTS: Final = ENDPOINTS.keys() | MESSAGES.keys() | {"/v1/route", "/v1/messages/batches"}
+PROMPTS: Final = ENDPOINTS.keys() | MESSAGES.keys() | CONTENTS.keys() | {"/v1/route", "/v1/messages/batches"}
 ADMIN: Final = "/admin/v1/"
 
 

@@ -1,6 +1,6 @@
 """Anthropic's endpoints: bodies and events pass as they are; errors, and an ending of our own, are in its shape."""
 
-from starlette.types import Send
+from starlette.types import Scope, Send
 
 from backends.endpoints.messages_events import OpenBlock
 from backends.protocol import Chunk, Operation
@@ -33,7 +33,7 @@ class MessagesCaller(AsgiCaller):
 class MessagesPath(TokenPath):
     """ASGI application for the endpoints of `ENDPOINTS`."""
 
-    def _caller(self, send: Send) -> AsgiCaller:
+    def _caller(self, send: Send, scope: Scope) -> AsgiCaller:
         return MessagesCaller(send)
 
     def _operation(self, path: str) -> Operation:

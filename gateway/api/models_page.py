@@ -1,18 +1,28 @@
-"""`/v1/models` as Anthropic's clients read it: in pages. Pure."""
+"""`/v1/models` as Anthropic's and Google's clients read it: in pages. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Final
 
 from pydantic import BaseModel, Field
 
 from gateway.errors import InvalidRequest
+from gateway.routing.rules import EMBEDDINGS
+from gateway.routing.snapshot import Candidate
+
+PREFIX: Final = "models/"
+"""How Google's names of models begin."""
+WRITING: Final = ["generateContent", "streamGenerateContent", "countTokens"]
+EMBEDDING: Final = ["embedContent", "batchEmbedContents"]
 
 
 class PageAsked(BaseModel):
-    """What Anthropic's clients ask for; without a limit there is one page with all of them."""
+    """What Anthropic's clients ask for, and Google's; without a limit there is one page with all of them."""
 
     limit: int | None = Field(default=None, ge=1, le=1000)
     after_id: str | None = None
     before_id: str | None = None
+    page_size: int | None = Field(default=None, ge=0, le=1000, alias="pageSize")
+    page_token: str | None = Field(default=None, alias="pageToken")
 
 
 def anthropic_page(names: Sequence[str], asked: PageAsked) -> dict[str, object]:
@@ -34,6 +44,25 @@ def anthropic_page(names: Sequence[str], asked: PageAsked) -> dict[str, object]:
 def anthropic_model(name: str) -> dict[str, object]:
     """One row."""
     return {"type": "model", "id": name, "display_name": name, "created_at": "1970-01-01T00:00:00Z"}
+
+
+def google_page(models: Mapping[str, Candidate | None], asked: PageAsked) -> dict[str, object]:
+    """A page's token is the last name of the page before."""
+    names = list(models)
+    start = 0 if not asked.page_token else _place(names, "pageToken", asked.page_token) + 1
+    end = start + (asked.page_size or len(names))
+    page = names[start:end]
+    more = {"nextPageToken": page[-1]} if page and end < len(names) else {}
+    return {"models": [google_model(name, models[name]) for name in page], **more}
+
+
+def google_model(name: str, candidate: Candidate | None) -> dict[str, object]:
+    """One row; the limits are of models that have a window, and not of names that rules route."""
+    limits = {} if candidate is None else {"inputTokenLimit": candidate.context_window}
+    does_embed = candidate is not None and candidate.specialty == EMBEDDINGS
+    does_write = candidate is None or candidate.specialty is None
+    methods = EMBEDDING if does_embed else WRITING if does_write else []
+    return {"name": f"{PREFIX}{name}", "displayName": name, "supportedGenerationMethods": methods, **limits}
 
 
 def _place(names: Sequence[str], parameter: str, name: str) -> int:

@@ -5,15 +5,24 @@
     /openai/v1/...                   /v1/...: Azure's newer address, and Groq's
     /openai/...                      /v1/...
     /openai/deployments/NAME/...     /v1/..., of the model NAME, whatever the body says: so it is at Azure
+    /v1beta/openai/...               /v1/...: Google's address for OpenAI's clients
+    /v1beta/models/NAME:METHOD       /v1/models:METHOD, of the model NAME: Gemini's clients
+    /v1/models/NAME:METHOD           the same: its newer clients
+    /v1beta/models                   /v1/models
 
-Azure's clients send their key as `api-key`; their `api-version` says nothing here.
+Azure's clients send their key as `api-key`, Google's as `x-goog-api-key` or in the query, where nobody behind this file
+sees it; Azure's `api-version` says nothing here.
 """
 
 from typing import Final
+from urllib.parse import parse_qsl, urlencode
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from gateway.api.token_path import DEPLOYMENT, ENDPOINTS
+from gateway.api.callers_api import GOOGLES, GOOGLES_KEY
+from gateway.api.gemini import ENDPOINTS as CONTENTS
+from gateway.api.gemini import MODELS, ContentCall
+from gateway.api.token_path import CONTENT_CALL, DEPLOYMENT, ENDPOINTS
 
 API: Final = "/v1"
 OURS: Final = f"{API}/"
@@ -25,6 +34,11 @@ BARE: Final = frozenset(end.split("/")[1] for end in OF_DEPLOYMENTS) | {"models"
 """What may stand first in an address without `/v1`."""
 COHERES: Final = {"/v2/rerank": "/v1/rerank"}
 KEY: Final = b"api-key"
+GEMINIS: Final = ("/v1beta/", "/v1beta1/", "/v1alpha/", "/upload/")
+"""Before what Google's clients ask for, with `/v1/` the versions of its API."""
+GEMINIS_OPENAI: Final = "/v1beta/openai/"
+METHODS: Final = tuple(place.removeprefix(MODELS) for place in CONTENTS)
+IN_QUERY: Final = b"key="
 KEYS: Final = frozenset({b"authorization", b"x-api-key"})
 
 
@@ -35,8 +49,12 @@ class OtherAddresses:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and not scope["path"].startswith(OURS):
-            scope = _as_ours(scope)
+        if scope["type"] == "http":
+            path: str = scope["path"]
+            if not path.startswith(OURS):
+                scope = _as_ours(scope)
+            elif path.startswith(MODELS) or GOOGLES_KEY in dict(scope["headers"]):
+                scope = _as_googles(scope)
         await self._app(scope, receive, send)
 
 
@@ -44,6 +62,10 @@ def _as_ours(scope: Scope) -> Scope:
     path: str = scope["path"]
     if path.startswith(AZURE):
         return _as_azures(scope)
+    if path.startswith(GEMINIS_OPENAI):
+        return {**scope, "path": f"{OURS}{path.removeprefix(GEMINIS_OPENAI)}"}
+    if path.startswith(GEMINIS):
+        return _as_googles(scope)
     if path[1:].partition("/")[0] in BARE:
         return {**scope, "path": f"{API}{path}"}
     ours = COHERES.get(path)
@@ -58,6 +80,43 @@ def _as_azures(scope: Scope) -> Scope:
     path, deployment = split_azures(scope["path"])
     named = {} if deployment is None else {DEPLOYMENT: deployment}
     return {**scope, "path": path, "headers": headers, **named}
+
+
+def _as_googles(scope: Scope) -> Scope:
+    """Of `/v1/models` only what Google's clients send: others ask there too."""
+    headers: list[tuple[bytes, bytes]] = scope["headers"]
+    given, path = dict(headers), scope["path"]
+    place, model = split_googles(path)
+    query: bytes = scope.get("query_string", b"")
+    if place is None and path.startswith(OURS) and GOOGLES_KEY not in given and IN_QUERY not in query:
+        return scope
+    pairs = parse_qsl(query.decode("latin-1"), keep_blank_values=True)
+    asked = dict(pairs)
+    if "key" in asked:
+        query = urlencode([pair for pair in pairs if pair[0] != "key"]).encode()
+    key = given.get(GOOGLES_KEY) or asked.get("key", "").encode("latin-1", "replace")
+    if key and KEYS.isdisjoint(given):
+        headers = [*headers, (b"x-api-key", key)]
+    changed = {**scope, "path": place or _listed(path), "headers": headers, "query_string": query, GOOGLES: True}
+    if place is None:
+        return changed
+    return {**changed, CONTENT_CALL: ContentCall(model, is_listed=asked.get("alt") != "sse")}
+
+
+def _listed(path: str) -> str:
+    """Where models are listed, and each is told of; anything else is nowhere."""
+    rest = next((path.removeprefix(f"{version}models") for version in GEMINIS if path.startswith(version)), path)
+    return f"{MODELS}{rest}" if rest == "" or (rest != path and rest.startswith("/")) else path
+
+
+def split_googles(path: str) -> tuple[str | None, str]:
+    """(our address for a call of a model, that model) for one of Gemini's; None where it is none. A name may have
+    slashes and colons in it."""
+    base = next((f"{version}models/" for version in (OURS, *GEMINIS) if path.startswith(f"{version}models/")), None)
+    if base is None or not path.endswith(METHODS):
+        return None, ""
+    model, _, method = path[len(base) :].rpartition(":")
+    return f"{MODELS}:{method}", model
 
 
 def split_azures(path: str) -> tuple[str, str | None]:

@@ -8,7 +8,8 @@ from fastapi.responses import JSONResponse
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 from pydantic import BaseModel
 
-from gateway.api.models_page import PageAsked, anthropic_model, anthropic_page
+from gateway.api.callers_api import is_googles
+from gateway.api.models_page import PageAsked, anthropic_model, anthropic_page, google_model, google_page
 from gateway.api.token_path import credential_of, parse_tags
 from gateway.errors import ModelNotFound
 from gateway.money import format_usd
@@ -114,20 +115,24 @@ def build_public_router(
     @router.get("/v1/models", tags=["models"], response_model=ModelList)
     async def models(request: Request, asked: Annotated[PageAsked, Query()]) -> ModelList | Response:  # pyright: ignore[reportUnusedFunction]
         """The models this key may use; `auto` is routed, and so are names that a rule is for. In Anthropic's shape, and
-        its pages, for its clients; others get all of them."""
+        its pages, for its clients, and in Google's for those; others get all of them."""
         allowed = _allowed(pipeline, request)
         if ANTHROPIC in request.headers:
             return JSONResponse(anthropic_page(list(allowed), asked))
+        if is_googles(request.scope):
+            return JSONResponse(google_page(allowed, asked))
         return ModelList(data=[_model(name, candidate) for name, candidate in allowed.items()])
 
     @router.get("/v1/models/{name:path}", tags=["models"], response_model=Model)
     async def model(name: str, request: Request) -> Model | Response:  # pyright: ignore[reportUnusedFunction]
-        """One model. In Anthropic's shape for its clients."""
+        """One model. In Anthropic's shape for its clients, in Google's for those."""
         allowed = _allowed(pipeline, request)
         if name not in allowed:
             raise ModelNotFound(name, [one for one in allowed if one != AUTO])
         if ANTHROPIC in request.headers:
             return JSONResponse(anthropic_model(name))
+        if is_googles(request.scope):
+            return JSONResponse(google_model(name, allowed[name]))
         return _model(name, allowed[name])
 
     @router.post("/v1/route", tags=["models"])

@@ -33,6 +33,8 @@ TRACEPARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9
 LONGEST_CACHE_SECONDS = 30 * 86_400
 DEPLOYMENT: Final = "breakeven.deployment"
 """In a scope: the model that the address names."""
+CONTENT_CALL: Final = "breakeven.content_call"
+"""In a scope: what the address of a call in Gemini's format says beside its method."""
 MAX_TAGS = 16
 MAX_TAG_LENGTH = 64
 
@@ -73,7 +75,7 @@ class TokenPath:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers: list[tuple[bytes, bytes]] = scope["headers"]
-        caller = self._caller(send)
+        caller = self._caller(send, scope)
         held = 0
         try:
             given = dict(headers)  # most of what may be asked for by a header is not: that is seen at once
@@ -96,6 +98,8 @@ class TokenPath:
                 {} if PASSED_ON.isdisjoint(given) else parse_passed_on(headers),
                 content_type,
             )
+            if CONTENT_CALL in scope:
+                asked = self._of_address(asked, scope)
             key = idempotency_key(headers) if KEY_HEADER in given else None
             work = (
                 self._pipeline.answer(asked, caller)
@@ -119,8 +123,12 @@ class TokenPath:
             if held:
                 self._unpacker.release(held)
 
-    def _caller(self, send: Send) -> AsgiCaller:
+    def _caller(self, send: Send, scope: Scope) -> AsgiCaller:
         return AsgiCaller(send)
+
+    def _of_address(self, asked: Incoming, scope: Scope) -> Incoming:
+        """With what the address says of it."""
+        return asked
 
     def _operation(self, path: str) -> Operation:
         return ENDPOINTS[path]
@@ -132,7 +140,7 @@ class TokenPath:
         """Run the pipeline for whoever asks first with this key; `caller` is one of those who wait for it."""
 
         async def serve(shared: Sink) -> bool:
-            leader = self._caller(as_send(shared))
+            leader = self._caller(as_send(shared), scope)
             try:
                 with going_on(scope):
                     await self._pipeline.answer(asked, leader)
@@ -140,8 +148,9 @@ class TokenPath:
             finally:
                 leader.close()
 
+        place = f"{scope['path']}{scope.get(CONTENT_CALL, '')}".encode()
         body = without_boundary(asked.body, asked.content_type)
-        content = (scope["path"].encode(), body, ",".join(asked.tags).encode(), vendor_text(asked.headers))
+        content = (place, body, ",".join(asked.tags).encode(), vendor_text(asked.headers))
         sink = SendSink(send)
         try:
             await self._idempotency.answer(key, asked.credential, content, serve, sink)

@@ -22,6 +22,13 @@ RESPONSES = (
     b'{"type":"function_call","call_id":"c","name":"f","arguments":"{}"},{"type":"function_call_output","call_id":"c",'
     b'"output":"one"}],"tools":[{"type":"function","name":"f","parameters":{}}],"text":{"format":{"type":"json_object"}}}'
 )
+CONTENT = (
+    b'{"contents":[{"role":"user","parts":[{"text":"hi"},{"inlineData":{"mimeType":"image/png","data":"iVBORw0KGgo="}}]},'
+    b'{"role":"model","parts":[{"functionCall":{"name":"f","args":{}},"thoughtSignature":"s"}]},{"role":"user","parts":'
+    b'[{"functionResponse":{"name":"f","response":{"result":1}}}]}],"system_instruction":{"parts":[{"text":"s"}]},'
+    b'"tools":[{"functionDeclarations":[{"name":"f","parameters":{"type":"OBJECT","properties":{"a":{"type":"STRING"}}}}]}],'
+    b'"generationConfig":{"maxOutputTokens":"5","responseMimeType":"application/json","responseSchema":{"type":"ARRAY"}}}'
+)
 GEMINI_EVENTS = (
     b'data: {"candidates":[{"content":{"role":"model","parts":[{"text":"hm","thought":true},{"text":"hi"},'
     b'{"functionCall":{"name":"f","args":{"a":1}},"thoughtSignature":"s"}]},"finishReason":"STOP","index":0}],'
@@ -58,6 +65,7 @@ ANSWERS = [
 ]
 BODIES = [
     CHAT,
+    CONTENT,
     THINKING_CHAT,
     ASKED,
     RESPONSES,

@@ -11,6 +11,9 @@ from typing import Any, Final, get_args
 
 from starlette.types import Message
 
+from backends.endpoints.content_embeddings import embedding_body
+from backends.endpoints.content_events import ContentEventWriter, ContentHead, content_from_answer
+from backends.endpoints.content_format import chat_from_content
 from backends.endpoints.messages_events import MessagesEventWriter, OpenBlock, message_from_answer
 from backends.endpoints.messages_format import InvalidMessages, chat_body_from_messages
 from backends.endpoints.responses_events import ResponsesEventWriter, response_from_answer
@@ -23,6 +26,8 @@ from backends.formats.anthropic_request import build_messages_body
 from backends.formats.chat_view import parse_chat
 from backends.formats.form_splice import NotAForm, find_fields, splice_form
 from backends.formats.gemini import GeminiStreamReader, build_content_body, read_content
+from backends.formats.gemini_contents import NativeContentReader, native_body, read_native_content
+from backends.formats.json_splice import NotAnObject
 from backends.formats.media import MediaAsked
 from backends.formats.media import read_answer as read_media
 from backends.formats.media_events import MediaStreamReader, SpeechEventReader
@@ -39,6 +44,7 @@ from backends.http.sse import EventTooLarge, SseParser
 from backends.protocol import JSON, Call, Chunk, Operation
 from gateway.api.token_path import read_body
 from gateway.errors import BodyTooLarge, InvalidRequest
+from gateway.request.content_view import limited_to
 from gateway.request.run import Incoming
 from gateway.request.views import view_of
 from tests.fuzzing import seeds
@@ -53,6 +59,7 @@ READERS: Final[Mapping[str, Callable[[], StreamReader]]] = {
     "openai": lambda: OpenAIStreamReader("fuzz", wants_usage_chunk=True),
     "anthropic": lambda: AnthropicStreamReader("fuzz", wants_usage_chunk=True, created=0),
     "native messages": lambda: NativeMessagesReader("fuzz"),
+    "native gemini": lambda: NativeContentReader("fuzz", "m"),
     "gemini": lambda: GeminiStreamReader("fuzz", wants_usage_chunk=True, answer_id="a", created=0),
     "responses": lambda: ResponsesStreamReader("fuzz"),
     "responses as chats": lambda: ChatOfResponseReader("fuzz", wants_usage_chunk=True),
@@ -65,6 +72,7 @@ ANSWERS: Final[Sequence[Callable[[bytes], Chunk]]] = (
     partial(read_message, backend="fuzz", created=0),
     partial(read_native_message, backend="fuzz"),
     partial(read_content, backend="fuzz", answer_id="a", created=0),
+    partial(read_native_content, backend="fuzz", model="m"),
     partial(read_response, backend="fuzz"),
     partial(read_response_as_chat, backend="fuzz"),
     partial(read_media, asked=MediaAsked(b"", "json"), call=DRAWING, backend="fuzz"),
@@ -117,8 +125,10 @@ def streams(data: bytes) -> None:
     chat = read_stream(READERS["openai"](), [whole])[0]
     messages = MessagesEventWriter(message_id="m", model="m", input_tokens=1)
     responses = ResponsesEventWriter(ResponseHead("r", 0, {}), now=lambda: 0)
+    content = ContentEventWriter(ContentHead("r", "m", shows_thoughts=True, wrapping="json"))
     for chunk in chat:
         messages.write(chunk)
+        content.write(chunk)
         responses.write(chunk)
 
 
@@ -134,6 +144,7 @@ def answers(data: bytes) -> None:
         chunk = read_answer(data, backend="fuzz")
     except BackendError:
         return
+    content_from_answer(chunk.payload, chunk.usage, ContentHead("r", "m"))
     message_from_answer(chunk.payload, chunk.usage, message_id="m", model="m")
     response_from_answer(chunk.payload, chunk.usage, ResponseHead("r", 0, {}), now=0)
 
@@ -150,6 +161,10 @@ def bodies(data: bytes) -> None:
     _said(lambda: build_response_body(call, backend="fuzz", models_think=True))
     _said(lambda: build_messages_body(parse_chat(data), call))
     _said(lambda: build_content_body(parse_chat(data)))
+    _said(lambda: _as_chat(chat_from_content(data, model="m", is_stream=False, takes_effort=True).body))
+    _said(lambda: embedding_body(data, model="m", is_batch=True))
+    _refused(lambda: native_body(data, counts=False, model="m"))
+    _refused(lambda: limited_to(data, 5))
     for translate in (chat_body_from_messages, chat_body_from_responses):
         _said(lambda translate=translate: _as_chat(translate(data)))
 
@@ -184,6 +199,13 @@ def _said(say: Callable[[], object]) -> None:
     try:
         say()
     except (UpstreamRejected, InvalidMessages):
+        return
+
+
+def _refused(say: Callable[[], object]) -> None:
+    try:
+        say()
+    except NotAnObject:
         return
 
 

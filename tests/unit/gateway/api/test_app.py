@@ -5,6 +5,7 @@ from fastapi import APIRouter
 from fastapi.testclient import TestClient
 
 from gateway.api.app import build_fastapi
+from gateway.api.other_addresses import OtherAddresses
 from gateway.errors import DatabaseDown, StateError
 
 
@@ -61,7 +62,9 @@ def test_elsewhere_there_is_nothing() -> None:
         ("/v1/conversations", "make the conversation at its provider; its id may then stand in a request to /v1/resp"),
         ("/v1/conversations/conv_1/items", "make the conversation at its provider"),
         ("/v1/filesystem", "see /docs"),
-        ("/v1beta/models/m:generateContent", "Gemini's API is not offered here: use an OpenAI client"),
+        ("/v1beta/cachedContents", "of Gemini's API there are models, generateContent, streamGenerateContent"),
+        ("/upload/v1beta/files", "files, caches and what else is kept at Google, ask Google for"),
+        ("/v1/interactions", "of Gemini's API there are models"),
         ("/openai/v1/responses", "did you mean /v1/responses? Nothing stands before /v1"),
         ("/openai/v1/files", "did you mean /v1/files? Nothing stands before /v1"),
         ("/api/v1/chat/completions", "did you mean /v1/chat/completions? Nothing stands before /v1"),
@@ -99,9 +102,9 @@ def test_what_a_provider_alone_does_is_no_wrong_method_where_a_response_could_ha
     async def model(name: str) -> str:  # pyright: ignore[reportUnusedFunction]
         return name
 
-    gemini = TestClient(app).post("/v1/models/m:generateContent", json={})
+    gemini = TestClient(OtherAddresses(app)).post("/v1/models/m:predict", json={}, headers={"x-goog-api-key": "k"})
     assert gemini.status_code == 404
-    assert "Gemini's API is not offered here" in gemini.json()["error"]["message"]
+    assert "of Gemini's API there are models, generateContent" in gemini.json()["error"]["message"]
     answer = TestClient(app).post("/v1/responses/compact", json={})
     assert answer.status_code == 404
     assert "conversations are not compacted here" in answer.json()["error"]["message"]

@@ -9,7 +9,9 @@ from starlette.types import Receive, Scope, Send
 from backends.formats.form_splice import find_fields, text_fields
 from backends.protocol import JSON
 from gateway.api.app import POSTED
-from gateway.api.other_addresses import OtherAddresses, split_azures
+from gateway.api.callers_api import is_googles
+from gateway.api.gemini import call_of
+from gateway.api.other_addresses import OtherAddresses, split_azures, split_googles
 from gateway.api.shedding import API
 from gateway.api.token_path import DEPLOYMENT, credential_of, of_deployment
 
@@ -33,7 +35,7 @@ def test_each_address_of_azures_is_one_of_ours(asked: str, path: str, deployment
     assert split_azures(asked) == (path, deployment)
 
 
-async def seen(path: str, *headers: tuple[bytes, bytes]) -> tuple[Scope, Scope]:
+async def seen(path: str, *headers: tuple[bytes, bytes], query: bytes = b"") -> tuple[Scope, Scope]:
     """The scope that was sent in, and what the application saw."""
     came: list[Scope] = []
 
@@ -43,7 +45,7 @@ async def seen(path: str, *headers: tuple[bytes, bytes]) -> tuple[Scope, Scope]:
     async def nothing(*_: Any) -> Any:
         raise AssertionError
 
-    sent: Scope = {"type": "http", "path": path, "headers": list(headers)}
+    sent: Scope = {"type": "http", "path": path, "headers": list(headers), "query_string": query}
     await OtherAddresses(app)(sent, nothing, nothing)
     return sent, came[0]
 
@@ -74,6 +76,55 @@ async def test_coheres_clients_rank() -> None:
     assert scope["path"] == "/v1/rerank"
     _, scope = await seen("/rerank")
     assert scope["path"] == "/v1/rerank"
+
+
+@pytest.mark.parametrize(
+    ("asked", "path", "model"),
+    [
+        ("/v1beta/models/auto:generateContent", "/v1/models:generateContent", "auto"),
+        ("/v1/models/org/m:8b:streamGenerateContent", "/v1/models:streamGenerateContent", "org/m:8b"),
+        ("/v1alpha/models/m:countTokens", "/v1/models:countTokens", "m"),
+        ("/v1beta/models/m:embedContent", "/v1/models:embedContent", "m"),
+        ("/v1beta/models/m:batchEmbedContents", "/v1/models:batchEmbedContents", "m"),
+        ("/v1beta/models/m:predict", None, ""),
+        ("/v1beta/tunedModels/m:generateContent", None, ""),
+        ("/v1/chat/completions", None, ""),
+    ],
+)
+async def test_each_call_of_geminis_is_one_of_ours(asked: str, path: str | None, model: str) -> None:
+    assert split_googles(asked) == (path, model)
+    _, scope = await seen(asked, (b"x-goog-api-key", b"bk-1"))
+    assert call_of(scope).model == model
+    assert is_googles(scope)
+    assert credential_of(scope["headers"]) == "bk-1"
+
+
+@pytest.mark.parametrize(
+    ("asked", "path"),
+    [
+        ("/v1beta/models", "/v1/models"),
+        ("/v1beta/models/a/b", "/v1/models/a/b"),
+        ("/v1beta/modelsx", "/v1beta/modelsx"),
+        ("/v1beta/files", "/v1beta/files"),
+        ("/v1beta/openai/chat/completions", "/v1/chat/completions"),
+    ],
+)
+async def test_models_are_told_of_where_geminis_clients_look(asked: str, path: str) -> None:
+    _, scope = await seen(asked)
+    assert (scope["path"], is_googles(scope)) == (path, "openai" not in asked)
+
+
+async def test_a_key_in_the_query_goes_no_further() -> None:
+    query = b"alt=sse&key=bk-1&pageSize=2"
+    _, scope = await seen("/v1beta/models/m:streamGenerateContent", query=query)
+    assert (scope["query_string"], call_of(scope).is_listed) == (b"alt=sse&pageSize=2", False)
+    assert credential_of(scope["headers"]) == "bk-1"
+    _, scope = await seen("/v1/models", query=b"key=bk-1")
+    assert (credential_of(scope["headers"]), scope["query_string"], is_googles(scope)) == ("bk-1", b"", True)
+    _, scope = await seen("/v1beta/models", (b"authorization", b"Bearer bk-2"), query=b"key=bk-1")
+    assert credential_of(scope["headers"]) == "Bearer bk-2"
+    sent, scope = await seen("/v1/models", (b"authorization", b"Bearer bk-2"), query=b"limit=1")
+    assert scope is sent
 
 
 def test_whatever_is_answered_stands_where_calls_are_bounded() -> None:

@@ -1,0 +1,96 @@
+"""Gemini's endpoints: model and method stand in the address, answers and errors are in Google's shape."""
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+import msgspec
+from starlette.types import Scope, Send
+
+from backends.endpoints.content_embeddings import embeddings_from_answer
+from backends.protocol import EVENT_STREAM, JSON, Chunk, Operation
+from gateway.api.asgi_caller import AsgiCaller
+from gateway.api.token_path import CONTENT_CALL, TokenPath
+from gateway.errors import BreakevenError
+from gateway.openai_errors import content_body_of
+from gateway.request.run import Incoming
+
+MODELS: Final = "/v1/models"
+ENDPOINTS: dict[str, Operation] = {
+    f"{MODELS}:generateContent": "generate_content",
+    f"{MODELS}:streamGenerateContent": "generate_content",
+    f"{MODELS}:countTokens": "generate_content.count_tokens",
+    f"{MODELS}:embedContent": "embeddings",
+    f"{MODELS}:batchEmbedContents": "embeddings",
+}
+"""Where other_addresses.py brings each call; its model then stands in the scope."""
+STREAM: Final = f"{MODELS}:streamGenerateContent"
+BATCH: Final = f"{MODELS}:batchEmbedContents"
+
+
+class ContentCall(NamedTuple):
+    """What an address says beside its method. `is_listed`: a stream is to come as one list, not as events."""
+
+    model: str = ""
+    is_listed: bool = False
+
+
+class ListCaller(AsgiCaller):
+    """Is sent the events of a stream as the items of one JSON list, which is what Google's API answers with unless it
+    is asked for events."""
+
+    is_listing = False
+    has_items = False
+
+    async def start(self, *, status: int, content_type: str, headers: Mapping[str, str]) -> None:
+        self.is_listing = content_type.startswith(EVENT_STREAM)
+        await super().start(status=status, content_type=JSON if self.is_listing else content_type, headers=headers)
+
+    async def send(self, payload: bytes, *, chunk: Chunk | None = None, is_last: bool = False) -> None:
+        if self.is_listing:
+            payload = b"".join(map(self._item, payload.split(b"\n\n")))
+            if is_last:
+                payload += b"]" if payload or self.has_items else b"[]"
+        await super().send(payload, chunk=chunk, is_last=is_last)
+
+    def _item(self, event: bytes) -> bytes:
+        if not event:
+            return b""
+        before, self.has_items = b",\r\n" if self.has_items else b"[", True
+        return before + event.removeprefix(b"data: ")
+
+
+class EmbeddingCaller(AsgiCaller):
+    """Is sent what OpenAI's embeddings answered, in Gemini's words."""
+
+    def __init__(self, send: Send, *, is_batch: bool) -> None:
+        super().__init__(send)
+        self._is_batch = is_batch
+
+    async def send(self, payload: bytes, *, chunk: Chunk | None = None, is_last: bool = False) -> None:
+        if chunk is not None:
+            payload = embeddings_from_answer(payload, is_batch=self._is_batch)
+        await super().send(payload, chunk=chunk, is_last=is_last)
+
+
+class GeminiPath(TokenPath):
+    """ASGI application for the endpoints of `ENDPOINTS`."""
+
+    def _caller(self, send: Send, scope: Scope) -> AsgiCaller:
+        path, call = scope["path"], call_of(scope)
+        if ENDPOINTS[path] == "embeddings":
+            return EmbeddingCaller(send, is_batch=path == BATCH)
+        return ListCaller(send) if call.is_listed and path == STREAM else AsgiCaller(send)
+
+    def _operation(self, path: str) -> Operation:
+        return ENDPOINTS[path]
+
+    def _of_address(self, asked: Incoming, scope: Scope) -> Incoming:
+        return msgspec.structs.replace(asked, model=call_of(scope).model, is_stream=scope["path"] == STREAM)
+
+    def _error(self, error: BreakevenError, request_id: str) -> bytes:
+        return content_body_of(error, request_id)
+
+
+def call_of(scope: Scope) -> ContentCall:
+    """Of a call that came to none of Gemini's addresses, nothing."""
+    return scope.get(CONTENT_CALL) or ContentCall()
