@@ -113,8 +113,7 @@ def _choice(wire: AnswerWire, index: int, answer: Collected, prepared: Prepared)
     message: dict[str, Any] = {"role": "assistant", "content": text, "refusal": None}
     if thought and prepared.shows_thoughts:
         message["reasoning_content"] = thought
-    if prepared.tools is not None:
-        split = ToolSplit(prepared.tools, prepared.most_calls)
+    if (split := _tool_split(prepared)) is not None:
         text, calls = split.push(text, is_last=True)
         if calls:
             entry["finish_reason"] = "tool_calls"
@@ -122,12 +121,18 @@ def _choice(wire: AnswerWire, index: int, answer: Collected, prepared: Prepared)
     return entry | {"message": message}
 
 
+def _tool_split(prepared: Prepared) -> ToolSplit | None:
+    if prepared.tools is None:
+        return None
+    unmarked = prepared.tools.keys() if prepared.calls_unmarked else frozenset[str]()
+    return ToolSplit(unmarked, prepared.most_calls, prepared.tools)
+
+
 async def events(admission: Admission, prepared: Prepared, wire: AnswerWire) -> AsyncGenerator[bytes]:
     """Server-sent events. A failure before the first raises EngineError, one after it is an error event, and no [DONE]
     follows that."""
     requests: dict[int, Request] = {}
-    tools, most = prepared.tools, prepared.most_calls
-    splits = [None if tools is None else ToolSplit(tools, most) for _ in range(prepared.answers)]
+    splits = [_tool_split(prepared) for _ in range(prepared.answers)]
     thoughts = [ThinkingSplit(prepared.thinking) if prepared.thinking else None for _ in range(prepared.answers)]
     logprobs = [_logprobs(wire, prepared, answer) for answer in range(prepared.answers)]
     told = [0] * prepared.answers

@@ -1,6 +1,8 @@
 """From a request's body to what the engine runs: prompt tokens and one set of sampling parameters per choice."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from local_engine.errors import InvalidRequest
 from local_engine.sampling.constraints import ConstraintCompiler, function_of, requested_constraint, tool_constraint
@@ -39,8 +41,10 @@ class Prepared:
     counts_in_every_chunk: bool
     cache_salt: str
     priority: int
-    # Names of those that the answer may call without a mark; None where there are no tools.
-    tools: frozenset[str] | None = None
+    # What each takes, by its name; None where there are no tools.
+    tools: Mapping[str, Any] | None = None
+    # Whether the answer may call them without a mark.
+    calls_unmarked: bool = True
     most_calls: int | None = None
     thinking: Thinking | None = None
     shows_thoughts: bool = True
@@ -113,7 +117,7 @@ def prepare_chat(body: bytes, model: Model) -> Prepared:
     """Raises InvalidRequest that names the parameter."""
     request = parse_chat(body)
     messages = [plain_message(message, index) for index, message in enumerate(request.messages)]
-    names = frozenset(function_of(tool)["name"] for tool in request.tools or ())
+    functions = [function_of(tool) for tool in request.tools or ()]
     tools = None if request.tool_choice == "none" else request.tools
     extra = template_names(
         request.add_generation_prompt,
@@ -138,8 +142,9 @@ def prepare_chat(body: bytes, model: Model) -> Prepared:
     )
     prepared = replace(
         prepared,
+        tools={function["name"]: function.get("parameters") for function in functions} if tools else None,
         # JSON in a form of its own is no call, whatever it looks like.
-        tools=None if not tools else names if form is None else frozenset(),
+        calls_unmarked=form is None,
         most_calls=1 if request.parallel_tool_calls is False else None,
         thinking=thinking_of(ids, model.tokenizer),
         shows_thoughts=request.include_reasoning is not False,

@@ -2,7 +2,7 @@
 
 import time
 import uuid
-from collections.abc import Set
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -111,8 +111,10 @@ class Collected:
 class ToolSplit:
     """Separates an answer's tool calls, in wire shape, from its text."""
 
-    def __init__(self, names: Set[str], most_calls: int | None = None) -> None:
-        self._parser = ToolCallParser(names)
+    def __init__(
+        self, names: Set[str], most_calls: int | None = None, schemas: Mapping[str, Any] | None = None
+    ) -> None:
+        self._parser = ToolCallParser(names, schemas)
         self._most_calls = most_calls
         self.calls = 0
 

@@ -8,7 +8,11 @@ MISTRAL: Final = "[TOOL_CALLS]"
 MISTRAL_ARGUMENTS: Final = "[ARGS]"
 MISTRAL_ID: Final = "[CALL_ID]"
 LLAMA: Final = "<|python_tag|>"
+# Phi-4-mini's and Granite's; the latter closes none.
+PIPED: Final = "<|tool_call|>"
+PIPED_CLOSE: Final = "<|/tool_call|>"
+PHI: Final = "functools["
 THINKS: Final = "<think>"
 THOUGHT: Final = "</think>"
 # Special tokens that an answer's text must show, so that calls and thoughts are found in it.
-SHOWN_TOKENS: Final = (OPEN, CLOSE, MISTRAL, MISTRAL_ARGUMENTS, MISTRAL_ID, LLAMA, THINKS, THOUGHT)
+SHOWN_TOKENS: Final = (OPEN, CLOSE, MISTRAL, MISTRAL_ARGUMENTS, MISTRAL_ID, LLAMA, PIPED, PIPED_CLOSE, THINKS, THOUGHT)

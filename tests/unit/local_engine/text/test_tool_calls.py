@@ -1,5 +1,8 @@
 """Tool calls found in text, whole and byte by byte."""
 
+import json
+from typing import Any
+
 import pytest
 from tokenizers import AddedToken
 from tokenizers import Tokenizer as FastTokenizer
@@ -7,7 +10,7 @@ from tokenizers.models import WordLevel
 
 from local_engine.server.openai_answers import ToolSplit
 from local_engine.text.tokenizer import Tokenizer
-from local_engine.text.tool_calls import ToolCall, ToolCallParser
+from local_engine.text.tool_calls import ToolCall, ToolCallParser, parse_function
 
 CALL = '{"name": "f", "arguments": {"x": 1}}'
 PARSED = ToolCall("f", '{"x": 1}')
@@ -43,14 +46,47 @@ SHORT = ToolCall("f", '{"x": 1}', has_short_id=True)
         (f"<|python_tag|>{CALL}", "", [PARSED]),
         (f"I look. <|python_tag|>{CALL};{CALL}", "I look. ", [PARSED, PARSED]),
         ("I compute. <|python_tag|>print(1)", "I compute. print(1)", []),
+        (f"<|tool_call|>[{CALL}, {CALL}]", "", [PARSED, PARSED]),
+        (f"I look. <|tool_call|>[{CALL}]<|/tool_call|>", "I look. ", [PARSED]),
+        ("<|tool_call|>[1]", "<|tool_call|>[1]", []),
+        (f"<|tool_call|>[{CALL}", f"<|tool_call|>[{CALL}", []),
+        (f"functools[{CALL}, {CALL}]", "", [PARSED, PARSED]),
+        ("It uses functools[0] here.", "It uses functools[0] here.", []),
+        (f"<tool_call>[{CALL}, {CALL}]", "", [PARSED, PARSED]),
+        (f"<tool_call>[{CALL}]</tool_call>", "", [PARSED]),
+        ("<tool_call>\n<function=f>\n<parameter=x>\n1\n</parameter>\n</function>\n</tool_call>", "", [PARSED]),
+        ("<tool_call><function=f></function></tool_call>", "", [ToolCall("f", "{}")]),
+        ("<tool_call><function f></tool_call>", "<tool_call><function f></tool_call>", []),
     ],
 )
 @pytest.mark.parametrize("step", [1, 3, 1000])
 def test_calls_and_text_are_separated(text: str, plain: str, calls: list[ToolCall], step: int) -> None:
-    parser = ToolCallParser({"f"})
+    parser = ToolCallParser({"f"}, {"f": {"properties": {"x": {"type": "integer"}}}})
     pieces = [parser.push(text[at : at + step]) for at in range(0, len(text), step)] + [parser.finish()]
     assert "".join(piece for piece, _ in pieces) == plain
     assert [call for _, found in pieces for call in found] == calls
+
+
+@pytest.mark.parametrize(
+    ("schema", "text", "value"),
+    [
+        ({"type": "string"}, "1", "1"),
+        ({"type": "string"}, "a\n<b>\n", "a\n<b>\n"),
+        ({"type": "integer"}, "1", 1),
+        ({"type": "object"}, '{"a": [1]}', {"a": [1]}),
+        ({"type": "boolean"}, "True", True),
+        ({"type": "integer"}, "many", "many"),
+        ({"type": ["string", "null"]}, "null", None),
+        ({"type": ["string", "null"]}, "1", "1"),
+        ({"anyOf": [{"type": "number"}]}, "1.5", 1.5),
+        (None, "1", "1"),
+    ],
+)
+def test_an_argument_between_tags_is_of_the_type_that_its_schema_says(schema: Any, text: str, value: Any) -> None:
+    tagged = f"<function=f>\n<parameter=x>\n{text}\n</parameter>\n</function>"
+    call = parse_function(tagged, {"f": {"properties": {"x": schema}}})
+    assert call is not None
+    assert json.loads(call.arguments) == {"x": value}
 
 
 def test_json_that_can_be_no_call_is_told_at_once() -> None:
@@ -59,7 +95,7 @@ def test_json_that_can_be_no_call_is_told_at_once() -> None:
     assert parser.push(f"<tool_call>{CALL}</tool_call>") == ("", [PARSED])
 
 
-@pytest.mark.parametrize("mark", ["[TOOL_CALLS]", "<|python_tag|>"])
+@pytest.mark.parametrize("mark", ["[TOOL_CALLS]", "<|python_tag|>", "<|tool_call|>"])
 def test_marks_are_shown_though_they_are_special_tokens(mark: str) -> None:
     fast = FastTokenizer(WordLevel({"w": 0}, unk_token="w"))
     fast.add_special_tokens([AddedToken(mark, special=True), AddedToken("</s>", special=True)])
