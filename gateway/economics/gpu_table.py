@@ -63,10 +63,12 @@ class Gpu(Row):
 
 
 class ServedModel(Row):
-    """What decides memory and speed. `kv_bytes` is per element of the key-value cache."""
+    """What decides memory and speed. `kv_bytes` is per element of the key-value cache; of a model with experts
+    `active_parameters_billion` are those that one token takes part of."""
 
     name: str
     parameters_billion: Positive
+    active_parameters_billion: Positive | None = None
     bytes_per_parameter: Positive
     layers: int = Field(gt=0)
     kv_heads: int = Field(gt=0)
@@ -76,6 +78,22 @@ class ServedModel(Row):
     @property
     def weight_bytes(self) -> float:
         return self.parameters_billion * 1e9 * self.bytes_per_parameter
+
+    @property
+    def operations_per_token(self) -> float:
+        """A multiplication and an addition with each weight that a token meets."""
+        return 2 * (self.active_parameters_billion or self.parameters_billion) * 1e9
+
+    def weight_bytes_read(self, sequences: int) -> float:
+        """What a step reads: all, or of experts those that any sequence takes, each taking its own by chance."""
+        active = (self.active_parameters_billion or self.parameters_billion) / self.parameters_billion
+        return self.weight_bytes * (1 - (1 - active) ** sequences)
+
+    @model_validator(mode="after")
+    def _active_are_some(self) -> "ServedModel":
+        if (self.active_parameters_billion or 0) > self.parameters_billion:
+            raise ValueError(f"{self.name}: active_parameters_billion are some of parameters_billion, not more")
+        return self
 
     @property
     def kv_bytes_per_token(self) -> float:

@@ -128,13 +128,14 @@ def _assume(
     assumed = table.assumptions
     bytes_per_second = gpu.memory_gb_per_second * 1e9 * gpus * assumed.memory_bandwidth
     operations_per_second = gpu.dense_bf16_tflops * 1e12 * gpus * assumed.compute
-    operations_per_token = 2 * model.parameters_billion * 1e9
-    base = model.weight_bytes / bytes_per_second
     cache = model.kv_bytes_per_token * tokens_per_sequence / 2 / bytes_per_second
-    each = cache + operations_per_token / operations_per_second
+    each = cache + model.operations_per_token / operations_per_second
     concurrencies = sorted({1, (1 + most) // 2, most})
-    points = [SweepPoint(count, count / (base + each * count)) for count in concurrencies]
-    return fit_throughput_curve(points), operations_per_second / operations_per_token
+    points = [
+        SweepPoint(count, count / (model.weight_bytes_read(count) / bytes_per_second + each * count))
+        for count in concurrencies
+    ]
+    return fit_throughput_curve(points), operations_per_second / model.operations_per_token
 
 
 def _tokens_per_sequence(rows: Sequence[HourlyTraffic]) -> float:

@@ -57,6 +57,31 @@ def test_an_assumed_engine_is_slower_than_its_data_sheet() -> None:
     assert engine.prefill_tokens_per_second < 989e12 / 16.06e9
 
 
+def test_of_experts_all_take_memory_and_few_take_time() -> None:
+    """30.5 billion weights, 3.3 of them for a token: 61 GB, and alone it reads 6.6 GB a step, in a large batch all."""
+    row = "{name: qwen3-30b-a3b, parameters_billion: 30.5, active_parameters_billion: 3.3, bytes_per_parameter: 2, "
+    row += "layers: 48, kv_heads: 4, head_dimension: 128}"
+    table = parse_gpu_table(TEXT.replace("models:\n", f"models:\n  - {row}\n"))
+    model, dense = table.model("qwen3-30b-a3b"), table.model("llama-3.1-8b-instruct")
+    assert model.weight_bytes == 61e9
+    assert model.weight_bytes_read(1) == pytest.approx(6.6e9)
+    assert model.weight_bytes_read(8) == pytest.approx(61e9 * (1 - (1 - 3.3 / 30.5) ** 8))
+    assert model.weight_bytes_read(256) == pytest.approx(61e9)
+    assert dense.weight_bytes_read(1) == dense.weight_bytes_read(99) == dense.weight_bytes
+    engines = [
+        build_engine(replace(EIGHT_B, model=name), table, tokens_per_sequence=1600)[0]
+        for name in (model.name, dense.name)
+    ]
+    assert engines[0].prefill_tokens_per_second / engines[1].prefill_tokens_per_second == pytest.approx(8.03 / 3.3)
+
+
+def test_more_active_parameters_than_there_are_is_an_error() -> None:
+    with pytest.raises(EconomicsError, match="are some of parameters_billion"):
+        parse_gpu_table(
+            TEXT.replace("parameters_billion: 8.03,", "parameters_billion: 8.03, active_parameters_billion: 9,")
+        )
+
+
 def test_a_published_curve_is_used_before_an_assumption() -> None:
     candidate = Candidate("nvidia-h100-sxm-80gb", "llama-3.3-70b-instruct-fp8", gpus_per_replica=2)
     answer = ask(candidate)
