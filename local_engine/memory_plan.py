@@ -62,6 +62,9 @@ def weight_bytes(
     unless the formats agree.
     """
     bytes_per_weight = exact_bytes_per_weight if weights == "float32" else BYTES_PER_WEIGHT[weights]
+    if weights == "int8":
+        # A file's 4 bits stay so, and nothing takes more than where it is kept to the bit.
+        bytes_per_weight = min(bytes_per_weight, exact_bytes_per_weight)
     matrices = int(model.parameters * bytes_per_weight)
     if weights in ("float32", "bfloat16"):
         return matrices

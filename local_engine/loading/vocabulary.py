@@ -22,6 +22,11 @@ TEKKEN_SPLIT: Final = (
     rf"[^\r\n\p{{L}}\p{{N}}]?{UPPER}*{LOWER}+|[^\r\n\p{{L}}\p{{N}}]?{UPPER}+{LOWER}*|\p{{N}}|"
     r" ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
+ENDINGS: Final = "(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+O200K_SPLIT: Final = (
+    rf"[^\r\n\p{{L}}\p{{N}}]?{UPPER}*{LOWER}+{ENDINGS}|[^\r\n\p{{L}}\p{{N}}]?{UPPER}+{LOWER}*{ENDINGS}|\p{{N}}{{1,3}}|"
+    r" ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
 # What llama.cpp makes of a file that names no rule: one expression after another, each within what the last one left.
 DEFAULT_SPLITS: Final = (
     r"[\p{P}\$\+<=>\^~\|]+",
@@ -33,15 +38,17 @@ LLAMA3_NAMES: Final = ("llama-bpe", "llama3", "llama-v3", "falcon3", "pixtral", 
 SPLITS: Final = {
     "default": DEFAULT_SPLITS,
     "tekken": (TEKKEN_SPLIT,),
+    # Phi-4-mini's, as its own tokenizer has it.
+    "gpt-4o": (O200K_SPLIT,),
     **dict.fromkeys(("qwen2", "deepseek-r1-qwen", "megrez", "seed-coder", "stablelm2"), (QWEN2_SPLIT,)),
-    **dict.fromkeys((*LLAMA3_NAMES, "smaug-bpe"), (LLAMA3_SPLIT,)),
+    **dict.fromkeys((*LLAMA3_NAMES, "smaug-bpe", "dbrx"), (LLAMA3_SPLIT,)),
 }
 # GPT-2's own rule, and after single digits.
 PLAIN: Final = ("gpt-2", "mpt", "olmo", "trillion", "a.x-4.0", "mellum")
 SINGLE_DIGITS: Final = ("smollm", "starcoder", "refact", "command-r", "minerva-7b")
 # A word that is a token is that token, whatever its merges; these also begin with BOS unless the file says otherwise.
 WHOLE_WORDS_FIRST: Final = {*LLAMA3_NAMES, "tekken"}
-TURN_ENDS: Final = ("<|eot_id|>", "<|im_end|>", "<|end_of_turn|>", "<end_of_turn>")
+TURN_ENDS: Final = ("<|eot_id|>", "<|im_end|>", "<|end_of_turn|>", "<end_of_turn>", "<|end|>")
 SPACE: Final = "\u2581"
 
 

@@ -20,10 +20,17 @@
 
 namespace {
 
+struct Expert {
+    Matrix gate_up, down;
+};
+
 struct Layer {
     Matrix qkv, output, gate_up, down;
-    const float *input_norm, *feed_forward_norm;
-    const float *query_norm, *key_norm;  // null but for Qwen3
+    Matrix router;          // of the experts, where there are some
+    const Expert* experts;  // null where the feed-forward part is one
+    // Before attention and the feed-forward part, and behind either; null where a family has none there.
+    const float *input_norm, *feed_forward_norm, *attention_norm, *end_norm;
+    const float *query_norm, *key_norm;  // of each head or of all together; may be null
     const float *cos, *sin;              // [positions][head_size / 2]; null where nothing is rotated
     long window;                         // keys that a row sees, its own included; 0 for all
     Cache cache;
@@ -32,12 +39,15 @@ struct Layer {
 struct Model {
     const Layer* layers;
     long layer_count, hidden, intermediate;
+    long experts, experts_used, expert_size, shares_add_up;
+    long is_gelu, norms_all_heads;
     Heads heads;
     float epsilon, attention_scale;  // 0 for one over the root of the head's size
     long threads;
 
     long attention() const { return heads.query * heads.size; }
-    long widest() const { return std::max({hidden, intermediate, attention()}); }
+    long wide() const { return std::max(intermediate, expert_size); }
+    long widest() const { return std::max({hidden, wide(), attention()}); }
 };
 
 inline float inverse_rms(const float* x, long n, float epsilon) {
@@ -73,10 +83,15 @@ void place(const Model& model, const Layer& layer, const Step& step, long row, f
     const long at = position * (size / 2);
     const float root = 1.0f / std::sqrt(static_cast<float>(size));
     const float scale = model.attention_scale > 0.0f ? model.attention_scale : root;
+    if (model.norms_all_heads) {
+        normalise(qkv, layer.query_norm, qkv, heads.query * size, model.epsilon);
+        float* keys = qkv + heads.query * size;
+        normalise(keys, layer.key_norm, keys, heads.kv * size, model.epsilon);
+    }
     for (long head = 0; head < heads.query + heads.kv; ++head) {
         const bool is_query = head < heads.query;
         const float* norm = is_query ? layer.query_norm : layer.key_norm;
-        if (norm) normalise(qkv + head * size, norm, qkv + head * size, size, model.epsilon);
+        if (norm && !model.norms_all_heads) normalise(qkv + head * size, norm, qkv + head * size, size, model.epsilon);
         const float by = is_query ? scale : 1.0f;
         if (layer.cos) rotate(qkv + head * size, size, layer.cos + at, layer.sin + at, by);
         else if (is_query) for (long i = 0; i < size; ++i) qkv[head * size + i] *= by;
@@ -93,12 +108,59 @@ void place(const Model& model, const Layer& layer, const Step& step, long row, f
     }
 }
 
-void multiply_gated(const float* gate_up, float* out, long n) {
+// gelu(x) by its hyperbolic tangent is x times the sigmoid of this, silu(x) x times the sigmoid of x.
+inline Floats gelu_slope(Floats x) {
+    const Floats cubic = multiply_add(x * x * x, every(0.044715f), x);
+    return cubic * every(1.5957691216057308f);
+}
+
+void multiply_gated(const float* gate_up, float* out, long n, bool is_gelu) {
     for (long i = 0; i < n; i += kLanes) {
         const Mask mask = first_lanes(n - i);
         const Floats gate = load(gate_up + i, mask), one = every(1.0f);
-        const Floats sigmoid = one / (one + exp(every(0.0f) - gate));
+        const Floats slope = is_gelu ? gelu_slope(gate) : gate;
+        const Floats sigmoid = one / (one + exp(every(0.0f) - slope));
         store(out + i, gate * sigmoid * load(gate_up + n + i, mask), mask);
+    }
+}
+
+// The likeliest experts of a row, the first of equals first, and their shares of it. Overwrites the logits.
+void choose(const Model& model, float* logits, int32_t* chosen, float* shares) {
+    const float peak = *std::max_element(logits, logits + model.experts);
+    float all = 0.0f, taken = 0.0f;
+    for (long e = 0; e < model.experts; ++e) all += logits[e] = std::exp(logits[e] - peak);
+    for (long i = 0; i < model.experts_used; ++i) {
+        const long best = std::max_element(logits, logits + model.experts) - logits;
+        chosen[i] = static_cast<int32_t>(best);
+        taken += shares[i] = logits[best];
+        logits[best] = -1.0f;
+    }
+    const float whole = model.shares_add_up ? taken : all;
+    for (long i = 0; i < model.experts_used; ++i) shares[i] /= whole;
+}
+
+// A row that an expert computes, and the expert's place among the row's.
+struct Taken {
+    int32_t expert;
+    long row, place;
+};
+
+std::vector<Taken> by_expert(const int32_t* chosen, long rows, const Model& model) {
+    std::vector<long> begins(model.experts + 1, 0);
+    const long count = rows * model.experts_used;
+    for (long i = 0; i < count; ++i) ++begins[chosen[i] + 1];
+    for (long e = 0; e < model.experts; ++e) begins[e + 1] += begins[e];
+    std::vector<Taken> places(count);
+    for (long i = 0; i < count; ++i)
+        places[begins[chosen[i]]++] = {chosen[i], i / model.experts_used, i % model.experts_used};
+    return places;
+}
+
+// to += times * from
+void add(const float* from, float times, float* to, long n) {
+    for (long i = 0; i < n; i += kLanes) {
+        const Mask mask = first_lanes(n - i);
+        store(to + i, multiply_add(load(from + i, mask), every(times), load(to + i, mask)), mask);
     }
 }
 
@@ -126,6 +188,8 @@ class Memory {
 // Memory between phases, kept from step to step.
 struct Workspace {
     Memory<float> qkv, attended, gate_up, plain, scales, sums, row;
+    Memory<float> computed, normed, logits, shares;
+    Memory<int32_t> chosen;
     Memory<int8_t> values;
     Memory<uint8_t> unpacked;
 
@@ -141,7 +205,13 @@ struct Workspace {
         fit(rows, model.threads, model.widest());
         qkv.fit(rows * model.heads.width());
         attended.fit(rows * model.attention());
-        gate_up.fit(rows * 2 * model.intermediate);
+        gate_up.fit(rows * 2 * model.wide());
+        computed.fit(rows * model.hidden);
+        if (!model.experts) return;
+        normed.fit(rows * model.hidden);
+        logits.fit(rows * model.experts);
+        shares.fit(rows * model.experts_used);
+        chosen.fit(rows * model.experts_used);
     }
     Activations activations() const { return {plain.data(), values.data(), scales.data(), sums.data()}; }
 };
@@ -154,15 +224,27 @@ void run_layer(const Model& model, const Layer& layer, const Step& step, const s
     float* scratch = work.row.data() + thread * model.widest();
     uint8_t* unpacked = work.unpacked.data() + thread * scratch_bytes(model.widest());
     float *qkv = work.qkv.data(), *attended = work.attended.data(), *gate_up = work.gate_up.data();
+    float* computed = work.computed.data();
+    const auto normed = [&](const float* from, const float* weight, float* to) -> const float* {
+        if (!weight) return from;
+        normalise(from, weight, to, hidden, model.epsilon);
+        return to;
+    };
     const auto norm_rows = [&](const float* weight, const Matrix& next) {
-        for (long row = rows.begin; row < rows.end; ++row) {
-            normalise(x + row * hidden, weight, scratch, hidden, model.epsilon);
-            take(scratch, next, taken, row);
-        }
+        for (long row = rows.begin; row < rows.end; ++row)
+            take(normed(x + row * hidden, weight, scratch), next, taken, row);
         barrier.wait();
     };
     const auto multiply = [&](const Matrix& w, float* y, bool adds) {
         product(taken, step.rows, w, y, adds, unpacked, thread, threads);
+        barrier.wait();
+    };
+    // What a part of the layer computes is added to x, itself or normed.
+    const auto add_product = [&](const Matrix& w, const float* norm) {
+        multiply(w, norm ? computed : x, !norm);
+        if (!norm) return;
+        for (long row = rows.begin; row < rows.end; ++row)
+            add(normed(computed + row * hidden, norm, scratch), 1.0f, x + row * hidden, hidden);
         barrier.wait();
     };
     norm_rows(layer.input_norm, layer.qkv);
@@ -173,21 +255,62 @@ void run_layer(const Model& model, const Layer& layer, const Step& step, const s
     heads.window = layer.window;
     const long items = static_cast<long>(tiles.size()) * model.heads.kv;
     for (long item = thread; item < items; item += threads) {
-        const auto run = model.heads.size == 64 ? attend_group<1> : attend_group<2>;
+        const auto run = heads.size == 64 ? attend_group<1> : heads.size == 128 ? attend_group<2> : attend_group<4>;
         run(heads, layer.cache, step, tiles[item / model.heads.kv], item % model.heads.kv, qkv, attended);
     }
     barrier.wait();
     for (long row = rows.begin; row < rows.end; ++row) take(attended + row * attention, layer.output, taken, row);
     barrier.wait();
-    multiply(layer.output, x, true);
-    norm_rows(layer.feed_forward_norm, layer.gate_up);
-    multiply(layer.gate_up, gate_up, false);
+    add_product(layer.output, layer.attention_norm);
+    if (!layer.experts) {
+        norm_rows(layer.feed_forward_norm, layer.gate_up);
+        multiply(layer.gate_up, gate_up, false);
+        for (long row = rows.begin; row < rows.end; ++row) {
+            multiply_gated(gate_up + row * 2 * model.intermediate, scratch, model.intermediate, model.is_gelu);
+            take(scratch, layer.down, taken, row);
+        }
+        barrier.wait();
+        add_product(layer.down, layer.end_norm);
+        return;
+    }
+    float *logits = work.logits.data(), *shares = work.shares.data(), *states = work.normed.data();
+    int32_t* chosen = work.chosen.data();
+    const long used = model.experts_used, size = model.expert_size;
     for (long row = rows.begin; row < rows.end; ++row) {
-        multiply_gated(gate_up + row * 2 * model.intermediate, scratch, model.intermediate);
-        take(scratch, layer.down, taken, row);
+        normalise(x + row * hidden, layer.feed_forward_norm, states + row * hidden, hidden, model.epsilon);
+        take(states + row * hidden, layer.router, taken, row);
     }
     barrier.wait();
-    multiply(layer.down, x, true);
+    multiply(layer.router, logits, false);
+    for (long row = rows.begin; row < rows.end; ++row)
+        choose(model, logits + row * model.experts, chosen + row * used, shares + row * used);
+    barrier.wait();
+    // Every thread makes the same list of places, expert after expert. So a row's experts are added in their order,
+    // whatever other rows take.
+    const std::vector<Taken> places = by_expert(chosen, step.rows, model);
+    for (size_t first = 0; first < places.size();) {
+        const Expert& expert = layer.experts[places[first].expert];
+        size_t last = first;
+        while (last < places.size() && places[last].expert == places[first].expert) ++last;
+        const long count = static_cast<long>(last - first);
+        const Range mine = share(count, thread, threads);
+        const Taken* at = places.data() + first;
+        for (long i = mine.begin; i < mine.end; ++i) take(states + at[i].row * hidden, expert.gate_up, taken, i);
+        barrier.wait();
+        product(taken, count, expert.gate_up, gate_up, false, unpacked, thread, threads);
+        barrier.wait();
+        for (long i = mine.begin; i < mine.end; ++i) {
+            multiply_gated(gate_up + i * 2 * size, scratch, size, model.is_gelu);
+            take(scratch, expert.down, taken, i);
+        }
+        barrier.wait();
+        product(taken, count, expert.down, computed, false, unpacked, thread, threads);
+        barrier.wait();
+        for (long i = mine.begin; i < mine.end; ++i)
+            add(computed + i * hidden, shares[at[i].row * used + at[i].place], x + at[i].row * hidden, hidden);
+        first = last;
+    }
+    barrier.wait();
 }
 
 }  // namespace

@@ -6,12 +6,14 @@ from typing import Final, Literal, TypeVar
 
 import torch
 
-from local_engine.config import ModelConfig
+from local_engine.config import ExpertShape, ModelConfig
 from local_engine.layers.rotary import rotary_kinds, rotary_of, rotation_tables
 from local_engine.loading.weights import BLOCK, LoadedFile, stack_blocks, stack_nibbles
+from local_engine.model import NORM_NAMES
 from local_engine.native.build import load_decoder, runnable_sets
 from local_engine.native.packed import (
     LANES,
+    CExpert,
     CLayer,
     CMatrix,
     CModel,
@@ -23,7 +25,8 @@ from local_engine.native.packed import (
 )
 from native.library import find_compiler
 
-HEAD_SIZES: Final = (64, 128)
+HEAD_SIZES: Final = (64, 128, 256)
+NO_EXPERTS: Final = ExpertShape(0, 0, 0)
 Kept = TypeVar("Kept", torch.Tensor, PackedMatrix)
 
 
@@ -34,29 +37,17 @@ def can_run(config: ModelConfig, block_size: int) -> bool:
 
 def why_not(config: ModelConfig, block_size: int) -> str | None:
     """What keeps the native decoder from running here, and the fix where there is one; None where it runs."""
-    sides = (config.hidden_size, config.intermediate_size, config.heads * config.head_size)
+    experts = NO_EXPERTS if config.experts is None else config.experts
+    sides = (config.hidden_size, config.intermediate_size, experts.size, config.heads * config.head_size)
     if not runnable_sets():
         return "the processor lacks AVX2"
     if config.head_size not in HEAD_SIZES or any(side % BLOCK for side in sides):
-        return f"the model's heads are not 64 or 128 wide, or its layers not a multiple of {BLOCK}"
-    if other := _other_parts(config):
-        return f"it has no {other[0]} in it"
+        return f"the model's heads are not 64, 128 or 256 wide, or its layers not a multiple of {BLOCK}"
     if block_size != LANES:
         return f"--block-size is not {LANES}"
     if load_decoder() is None:
         return "there is no C++ compiler: install g++" if find_compiler() is None else "the C++ compiler failed"
     return None
-
-
-def _other_parts(config: ModelConfig) -> list[str]:
-    """What of the model's family is not computed in C++."""
-    parts = {
-        "norms behind attention": config.norm_place != "before",
-        "norms over all heads together": config.has_wide_qk_norm,
-        f"{config.activation}": config.activation != "silu",
-        "experts": config.experts is not None,
-    }
-    return [name for name, has in parts.items() if has]
 
 
 class NativeDecoder:
@@ -75,6 +66,7 @@ class NativeDecoder:
         self._is_float = weights == "float32"
         # Everything that the C structures point at.
         self._kept: list[torch.Tensor | PackedMatrix] = []
+        self._arrays: list[ctypes.Array[CExpert]] = []
         embedding = self._keep(self._exact(["model.embed_tokens.weight"], None))
         self.embedding = embedding.c_matrix()
         self.final_norm = loaded.weights.tensor("model.norm.weight").contiguous()
@@ -94,11 +86,18 @@ class NativeDecoder:
     def c_model(self, layers: "ctypes.Array[CLayer]") -> CModel:
         """The model over these layers, whose caches are somebody's own."""
         config = self.config
+        experts = config.experts or NO_EXPERTS
         return CModel(
             layers=ctypes.addressof(layers),
             layer_count=config.layers,
             hidden=config.hidden_size,
             intermediate=config.intermediate_size,
+            experts=experts.count,
+            experts_used=experts.used,
+            expert_size=experts.size,
+            shares_add_up=experts.shares_add_up,
+            is_gelu=config.activation == "gelu",
+            norms_all_heads=config.has_wide_qk_norm,
             heads=config.heads,
             kv_heads=config.kv_heads,
             head_size=config.head_size,
@@ -113,19 +112,40 @@ class NativeDecoder:
         kind = rotary_of(config, index)
         cos, sin = (None, None) if kind is None else (table.data_ptr() for table in self._tables[kind])
         attention, feed_forward = f"{prefix}self_attn.", f"{prefix}mlp."
-        return CLayer(
+        input_norm, attention_norm, feed_forward_norm, end_norm = (
+            None if name is None else self._vector(f"{prefix}{name}.weight") for name in NORM_NAMES[config.norm_place]
+        )
+        layer = CLayer(
             qkv=self._matrix(f"{attention}q_proj", f"{attention}k_proj", f"{attention}v_proj"),
             output=self._matrix(f"{attention}o_proj"),
-            gate_up=self._matrix(f"{feed_forward}gate_proj", f"{feed_forward}up_proj"),
-            down=self._matrix(f"{feed_forward}down_proj"),
-            input_norm=self._vector(f"{prefix}input_layernorm.weight"),
-            feed_forward_norm=self._vector(f"{prefix}post_attention_layernorm.weight"),
+            input_norm=input_norm,
+            attention_norm=attention_norm,
+            feed_forward_norm=feed_forward_norm,
+            end_norm=end_norm,
             query_norm=self._vector(f"{attention}q_norm.weight") if has_head_norms else None,
             key_norm=self._vector(f"{attention}k_norm.weight") if has_head_norms else None,
             cos=cos,
             sin=sin,
             window=0 if index in config.full_layers else config.sliding_window,
         )
+        experts = config.experts_of(index)
+        if experts is None:
+            layer.gate_up, layer.down = self._feed_forward(feed_forward)
+        else:
+            self._add_experts(layer, feed_forward, experts)
+        return layer
+
+    def _feed_forward(self, prefix: str) -> tuple[CMatrix, CMatrix]:
+        return self._matrix(f"{prefix}gate_proj", f"{prefix}up_proj"), self._matrix(f"{prefix}down_proj")
+
+    def _add_experts(self, layer: CLayer, prefix: str, shape: ExpertShape) -> None:
+        """The router is kept to the bit in every format: which experts compute depends on it."""
+        layer.router = self._keep(self._exact([f"{prefix}gate.weight"], None)).c_matrix()
+        experts = (CExpert * shape.count)(
+            *(CExpert(*self._feed_forward(f"{prefix}experts.{number}.")) for number in range(shape.count))
+        )
+        self._arrays.append(experts)
+        layer.experts = ctypes.addressof(experts)
 
     def _matrix(self, *parts: str) -> CMatrix:
         """One product for all `parts`, stacked by rows."""

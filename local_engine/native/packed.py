@@ -28,6 +28,12 @@ class CMatrix(ctypes.Structure):
     )
 
 
+class CExpert(ctypes.Structure):
+    """`Expert` of decoder.cpp."""
+
+    _fields_ = (("gate_up", CMatrix), ("down", CMatrix))
+
+
 class CLayer(ctypes.Structure):
     """`Layer` of decoder.cpp."""
 
@@ -36,8 +42,12 @@ class CLayer(ctypes.Structure):
         ("output", CMatrix),
         ("gate_up", CMatrix),
         ("down", CMatrix),
+        ("router", CMatrix),
+        ("experts", ctypes.c_void_p),
         ("input_norm", ctypes.c_void_p),
         ("feed_forward_norm", ctypes.c_void_p),
+        ("attention_norm", ctypes.c_void_p),
+        ("end_norm", ctypes.c_void_p),
         ("query_norm", ctypes.c_void_p),
         ("key_norm", ctypes.c_void_p),
         ("cos", ctypes.c_void_p),
@@ -56,6 +66,12 @@ class CModel(ctypes.Structure):
         ("layer_count", ctypes.c_long),
         ("hidden", ctypes.c_long),
         ("intermediate", ctypes.c_long),
+        ("experts", ctypes.c_long),
+        ("experts_used", ctypes.c_long),
+        ("expert_size", ctypes.c_long),
+        ("shares_add_up", ctypes.c_long),
+        ("is_gelu", ctypes.c_long),
+        ("norms_all_heads", ctypes.c_long),
         ("heads", ctypes.c_long),
         ("kv_heads", ctypes.c_long),
         ("head_size", ctypes.c_long),

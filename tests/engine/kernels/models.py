@@ -2,7 +2,7 @@
 
 import torch
 
-from local_engine.config import ModelConfig
+from local_engine.config import ExpertShape, ModelConfig
 from local_engine.loading.weights import WeightSource
 from local_engine.model import NORM_NAMES
 from local_engine.request import Request
@@ -38,9 +38,7 @@ def weight_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
         at = f"model.layers.{index}."
         shapes |= {f"{at}{name}.weight": (hidden,) for name in NORM_NAMES[config.norm_place] if name is not None}
         shapes[f"{at}self_attn.o_proj.weight"] = (hidden, q_rows)
-        shapes[f"{at}mlp.gate_proj.weight"] = (config.intermediate_size, hidden)
-        shapes[f"{at}mlp.up_proj.weight"] = (config.intermediate_size, hidden)
-        shapes[f"{at}mlp.down_proj.weight"] = (hidden, config.intermediate_size)
+        shapes |= _feed_forward(f"{at}mlp.", config, config.experts_of(index))
         for name, rows in (("q", q_rows), ("k", kv_rows), ("v", kv_rows)):
             shapes[f"{at}self_attn.{name}_proj.weight"] = (rows, hidden)
             if config.has_qkv_bias:
@@ -49,6 +47,19 @@ def weight_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
             is_wide = config.has_wide_qk_norm
             shapes[f"{at}self_attn.q_norm.weight"] = (q_rows if is_wide else config.head_size,)
             shapes[f"{at}self_attn.k_norm.weight"] = (kv_rows if is_wide else config.head_size,)
+    return shapes
+
+
+def _feed_forward(prefix: str, config: ModelConfig, experts: ExpertShape | None) -> dict[str, tuple[int, ...]]:
+    def gated(at: str, size: int) -> dict[str, tuple[int, ...]]:
+        wide = (size, config.hidden_size)
+        return {f"{at}gate_proj.weight": wide, f"{at}up_proj.weight": wide, f"{at}down_proj.weight": wide[::-1]}
+
+    if experts is None:
+        return gated(prefix, config.intermediate_size)
+    shapes: dict[str, tuple[int, ...]] = {f"{prefix}gate.weight": (experts.count, config.hidden_size)}
+    for number in range(experts.count):
+        shapes |= gated(f"{prefix}experts.{number}.", experts.size)
     return shapes
 
 

@@ -51,6 +51,12 @@ def test_all_experts_take_memory_and_few_take_part() -> None:
     assert half.parameters < shape.parameters
 
 
+def test_a_files_four_bits_take_what_they_take_in_int8_too() -> None:
+    whole = weight_bytes(LLAMA_8B, "int8")
+    assert whole - weight_bytes(LLAMA_8B, "int8", 0.75) == pytest.approx(0.375 * LLAMA_8B.parameters)
+    assert weight_bytes(LLAMA_8B, "int8", 2.0) == whole
+
+
 def test_float32_weights_that_are_kept_as_the_file_has_them_take_what_that_takes() -> None:
     with pytest.raises(DoesNotFit):
         plan_blocks(LLAMA_8B, EngineConfig(), 8192, 24 * GIB)

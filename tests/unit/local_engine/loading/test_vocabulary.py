@@ -92,6 +92,7 @@ def test_an_end_of_a_turn_that_the_file_does_not_name_is_known_by_its_text() -> 
     tokens = byte_level()["tokenizer.ggml.tokens"]
     unnamed = byte_level(tokens=[*tokens[:-2], "<|eot_id|>", "abc"])
     assert build_gguf_tokenizer(unnamed).eos_token_ids == {257, 258}
+    assert build_gguf_tokenizer(byte_level(tokens=[*tokens[:-2], "<|end|>", "abc"])).eos_token_ids == {257, 258}
     assert build_gguf_tokenizer(unnamed | {"tokenizer.ggml.eot_token_id": 256}).eos_token_ids == {256, 257}
     plain = byte_level(tokens=unnamed["tokenizer.ggml.tokens"], token_type=[1] * 256 + [3, 3, 1, 1])
     assert build_gguf_tokenizer(plain).eos_token_ids == {257}
@@ -108,6 +109,8 @@ def test_what_is_not_read_is_named(metadata: dict[str, Any]) -> None:
     [
         ("tekken", "HelloWorld's 2024\n", ["Hello", "World", "'s", "Ġ", "2", "0", "2", "4", "Ċ"]),
         ("llama-bpe", "Hello's 2024\n", ["Hello", "'s", "Ġ", "202", "4", "Ċ"]),
+        ("dbrx", "Hello's 2024\n", ["Hello", "'s", "Ġ", "202", "4", "Ċ"]),
+        ("gpt-4o", "HelloWorld's 2024\n", ["Hello", "World's", "Ġ", "202", "4", "Ċ"]),
         ("qwen2", "Hello's 24", ["Hello", "'s", "Ġ", "2", "4"]),
         ("seed-coder", "Hello's 24", ["Hello", "'s", "Ġ", "2", "4"]),
         ("smaug-bpe", "Hello's 2024", ["Hello", "'s", "Ġ", "202", "4"]),
