@@ -12,8 +12,40 @@ FIELDS = {
     "month_usd": "Dollars a month",
     "overlap_seconds": "The old secret works for",
 }
+LIMITS = {
+    "budget_usd": "Budget, $",
+    "requests_per_minute": "Requests a minute",
+    "tokens_per_minute": "Input tokens a minute",
+    "max_parallel_requests": "Requests at once",
+    "tier_quotas": "Tier quotas",
+}
+"""Of a key, as the gateway's sentences about its `limits` begin."""
+TYPED = {
+    "name": "name",
+    "team": "team",
+    "project": "project",
+    "tags": "tags",
+    "expires_at_us": "last_day",
+    "month_usd": "amount",
+    "budget_usd": "budget",
+    "requests_per_minute": "requests",
+    "tokens_per_minute": "tokens",
+    "max_parallel_requests": "at_once",
+    "tier_quotas": "quotas",
+}
+"""The gateway's names, and what a form calls the field that one is typed into."""
+TOLD = (("needs its name", "name"), ("a budget ", "budget"), ("no tier ", "quotas"))
+"""Sentences that name no field, or all of the limits, and are of one."""
 WHOLE = "body"
 """How the gateway calls all of what was sent."""
+
+
+class WrongField(ValueError):
+    """What was typed into `field` cannot be sent; the sentence says why."""
+
+    def __init__(self, field: str, said: str) -> None:
+        super().__init__(said)
+        self.field = field
 
 
 def form_problem(error: Exception) -> str:
@@ -32,4 +64,16 @@ def in_form_words(said: str) -> str:
     if is_of_field and field == WHOLE:
         return wrong[:1].upper() + wrong[1:]
     name = FIELDS.get(field.partition(".")[0]) if is_of_field else None
+    limit, _, rest = wrong.partition(" ")
+    if field == "limits" and limit in LIMITS:
+        return f"{LIMITS[limit]}: {rest}"
     return said if name is None else f"{name}: {wrong}"
+
+
+def field_of(said: str, asked: str | None) -> str | None:
+    """Where a form would mark what the gateway said of `asked`; None where no single field is wrong."""
+    for words, field in TOLD:
+        if words in said:
+            return field
+    names = [(asked or "").partition(".")[0], *said.partition(": ")[2].split(" ", 1)[:1]]
+    return next((TYPED[name] for name in names if name in TYPED), None)

@@ -12,13 +12,14 @@ Json = Any
 
 
 class GatewayRefused(Exception):
-    """The gateway answered no; `message` is its own sentence."""
+    """The gateway answered no; `message` is its own sentence, and `field` what it is about, if it says so."""
 
-    def __init__(self, status: int, message: str, code: str | None) -> None:
+    def __init__(self, status: int, message: str, code: str | None, field: str | None = None) -> None:
         super().__init__(message)
         self.status = status
         self.message = message
         self.code = code
+        self.field = field
 
 
 class GatewayUnreachable(Exception):
@@ -100,8 +101,7 @@ class GatewayClient:
             raise GatewayUnreachable(_unanswered(error, is_change=is_change), is_away=is_away) from error
         if answer.status_code < 400:
             return answer
-        message, code = _refusal(answer)
-        raise GatewayRefused(answer.status_code, message, code)
+        raise _refusal(answer)
 
 
 def _given(query: Mapping[str, object]) -> httpx.QueryParams:
@@ -127,9 +127,11 @@ def _unanswered(error: httpx.HTTPError, *, is_change: bool) -> str:
     return f"{said} It may have done it all the same: look before you try again."
 
 
-def _refusal(answer: httpx.Response) -> tuple[str, str | None]:
+def _refusal(answer: httpx.Response) -> GatewayRefused:
     try:
         error = answer.json()["error"]
-        return str(error["message"]), error.get("code")
+        return GatewayRefused(answer.status_code, str(error["message"]), error.get("code"), error.get("param"))
     except (ValueError, KeyError, TypeError):
-        return f"The gateway answered {answer.status_code} without saying why.", None
+        return GatewayRefused(
+            answer.status_code, f"The gateway answered {answer.status_code} without saying why.", None
+        )

@@ -76,7 +76,7 @@ class KeyFields:
         self.quotas.set_value(key_form.quotas_text(limits.get("tier_quotas", {})))
 
     def read(self) -> dict[str, Any]:
-        """The key in the fields. Raises ValueError, in a sentence."""
+        """The key in the fields. Raises WrongField."""
         return {
             "name": (self.name.value or "").strip(),
             "team": (self.team.value or "").strip() or None,
@@ -89,7 +89,7 @@ class KeyFields:
 
     def _limits(self) -> dict[str, Any]:
         found: dict[str, Any] = {}
-        if budget := typed_usd(self.budget.value):
+        if budget := typed_usd(self.budget.value, "budget"):
             found |= {"budget_usd": budget, "budget_window": self.window.value}
         numbers = {
             "requests_per_minute": self.requests.value,

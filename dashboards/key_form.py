@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
+from dashboards.form_problem import WrongField
+
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
 
@@ -22,20 +24,21 @@ def last_day(expires_at_us: int | None) -> str:
 
 
 def expires_at_us(day: str | None) -> int | None:
-    """Raises ValueError, in a sentence."""
+    """Raises WrongField."""
     if not day:
         return None
     try:
         last = date.fromisoformat(day)
     except ValueError as error:
-        raise ValueError(f"{day!r} is not a day such as 2026-12-31.") from error
+        raise WrongField("last_day", f"{day!r} is not a day such as 2026-12-31.") from error
     return (datetime(last.year, last.month, last.day, tzinfo=UTC) + timedelta(days=1) - EPOCH) // MICROSECOND
 
 
 def require_to_come(expires_at_us: int | None, now_us: int) -> None:
-    """Raises ValueError, in a sentence, where a key would have ended already."""
+    """Raises WrongField where a key would have ended already."""
     if expires_at_us is not None and expires_at_us <= now_us:
-        raise ValueError(f"The last day {last_day(expires_at_us)} is past. To end a key now, revoke it.")
+        said = f"The last day {last_day(expires_at_us)} is past. To end a key now, revoke it."
+        raise WrongField("last_day", said)
 
 
 def quotas_text(quotas: Mapping[str, Mapping[str, Any]]) -> str:
@@ -44,13 +47,13 @@ def quotas_text(quotas: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def quotas(text: str | None) -> dict[str, dict[str, Any]]:
-    """The inverse. Raises ValueError, in a sentence."""
+    """The inverse. Raises WrongField."""
     found: dict[str, dict[str, Any]] = {}
     for word in words(text):
         tier, _, amount = word.partition("=")
         requests, _, window = amount.partition("/")
         if not (tier and requests.isdecimal() and window in ("day", "month", "total")):
-            raise ValueError(f"{word!r} is not a quota such as premium=100/day (day, month or total).")
+            raise WrongField("quotas", f"{word!r} is not a quota such as premium=100/day (day, month or total).")
         found[tier.strip()] = {"requests": int(requests), "window": window}
     return found
 

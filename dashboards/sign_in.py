@@ -27,7 +27,8 @@ PAGE = """<!doctype html>
 gateway started for the first time; <code>breakeven keys create --role viewer --name NAME</code> makes others.</p>
 {problem}{company}<input type="hidden" name="token" value="{token}"><input type="hidden" name="next" value="{wanted}">
 <label for="key">API key</label>
-<input id="key" name="key" type="password" required autofocus maxlength="200" placeholder="bk-…" spellcheck="false">
+<input id="key" name="key" type="password" required autofocus maxlength="200" placeholder="bk-…" spellcheck="false"
+{wrong}>
 <button type="submit">Sign in</button></form></main></body></html>"""
 NO_GATEWAY = "The gateway does not answer. Is it running? `breakeven serve` starts both."
 ON_THE_WAY = (
@@ -142,11 +143,12 @@ class SignInForm:
     def page(self, request: Request, wanted: str, problem: str = "", status: int = 200) -> Response:
         """`wanted` is the page to show afterwards."""
         nonce = secrets.token_urlsafe(16)
-        shown = f'<p class="be-problem" role="alert">{escape(problem)}</p>' if problem else ""
+        shown = f'<p class="be-problem" id="problem" role="alert">{escape(problem)}</p>' if problem else ""
         if not problem and destination_of(wanted) != HOME:
             shown = ON_THE_WAY
         text = PAGE.format(
             problem=shown,
+            wrong='aria-describedby="problem"' if problem else "",
             company=self._link(wanted),
             token=self._tokens.token(nonce),
             wanted=escape(destination_of(wanted)),

@@ -2,15 +2,18 @@
 
 import re
 
+from dashboards.form_problem import WrongField
+
 THOUSANDS = re.compile(r"\d{1,3}(,\d{3})+(\.\d*)?")
 
 
-def typed_usd(text: str | None) -> str:
-    """`$1,500.50` is 1500.50, nothing is nothing. Raises ValueError, in a sentence, where a comma parts no thousands:
+def typed_usd(text: str | None, field: str) -> str:
+    """`$1,500.50` is 1500.50, nothing is nothing. Raises WrongField where a comma parts no thousands:
     taken away, it would make 1250 of 12,50."""
     amount = (text or "").replace("$", "").strip()
     if "," not in amount:
         return amount
     if THOUSANDS.fullmatch(amount) is None:
-        raise ValueError(f"{amount!r} is no amount of dollars: write cents after a point (12.50), thousands as 1,250.")
+        said = f"{amount!r} is no amount of dollars: write cents after a point (12.50), thousands as 1,250."
+        raise WrongField(field, said)
     return amount.replace(",", "")

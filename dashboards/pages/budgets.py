@@ -9,10 +9,11 @@ from urllib.parse import urlencode
 from nicegui import ui
 
 from dashboards import charts, display, markup
-from dashboards.form_problem import form_problem, form_word
+from dashboards.form_problem import WrongField, form_problem, form_word
 from dashboards.frame import View, chart, confirm, grid, html, panel, refusal
 from dashboards.gateway_client import GatewayRefused, GatewayUnreachable
 from dashboards.kept_form import KeptForm
+from dashboards.marked_fields import MarkedFields
 from dashboards.markup import Cell, Column
 from dashboards.one_press import on_press
 from dashboards.typed_amounts import typed_usd
@@ -185,16 +186,16 @@ async def _setter(view: View, budgets: list[dict[str, Any]], stopping: set[tuple
         try:
             await change
         except (GatewayRefused, GatewayUnreachable) as error:
-            problem.set_content(refusal(view, error))
+            marked.say(refusal(view, error), error)
             return
         ui.navigate.to("/budgets")
 
     async def set_budget() -> None:
         whose = "" if scope.value == "all" else (name.value or "").strip()
         try:
-            usd = typed_usd(amount.value)
+            usd = typed_usd(amount.value, "amount")
         except ValueError as error:
-            problem.set_content(form_problem(error))
+            marked.say(form_problem(error), error)
             return
         budget = {"scope": scope.value, "name": whose, "month_usd": usd, "stops": bool(stops.value)}
         await attempt(view.gateway.put(BUDGETS, budget))
@@ -205,7 +206,8 @@ async def _setter(view: View, budgets: list[dict[str, Any]], stopping: set[tuple
 
     def ask_first() -> None:
         if gone.value is None:
-            problem.set_content(form_problem(ValueError("Choose the budget to remove.")))
+            wrong = WrongField("gone", "Choose the budget to remove.")
+            marked.say(form_problem(wrong), wrong)
             return
         ends = next(one["stops"] for one in budgets if f"{one['scope']} {one['name']}" == gone.value)
         then = "Requests are no longer refused for it" if ends else "Nothing warns of it any more"
@@ -224,7 +226,8 @@ async def _setter(view: View, budgets: list[dict[str, Any]], stopping: set[tuple
     for element in (scope, name):
         element.on_value_change(keep_stopping)
     fields = {"scope": scope, "name": name, "amount": amount, "stops": stops}
-    KeptForm("budget", fields, lambda said: problem.set_content(form_word(said)))
+    marked = MarkedFields({**fields, "gone": gone}, problem)
+    KeptForm("budget", fields, lambda said: marked.say(form_word(said)))
     amount.on("keydown.enter", on_press(button, set_budget))
     remove.on_click(ask_first)
 

@@ -17,6 +17,7 @@ from dashboards.kept_form import KeptForm
 from dashboards.key_fields import KeyFields
 from dashboards.key_list import KeyList, page_number, pages_of, query_of
 from dashboards.limit_words import limits_text
+from dashboards.marked_fields import MarkedFields
 from dashboards.markup import Cell, Column
 from dashboards.one_press import on_press
 from dashboards.secret_words import is_used, old_secrets_text
@@ -139,7 +140,8 @@ def _creator(view: View, models: Sequence[str]) -> None:
         fields = KeyFields.build(models)
         button = ui.button("Create").props("no-caps unelevated")
     result = html("")
-    kept = KeptForm("new key", {"role": role, **fields.by_name()}, lambda said: result.set_content(form_word(said)))
+    marked = MarkedFields(fields.by_name(), result)
+    kept = KeptForm("new key", {"role": role, **fields.by_name()}, lambda said: marked.say(form_word(said)))
 
     async def create() -> None:
         try:
@@ -147,10 +149,10 @@ def _creator(view: View, models: Sequence[str]) -> None:
             key_form.require_to_come(asked["expires_at_us"], time.time_ns() // 1000)
             made = await view.gateway.post(KEYS, {"role": role.value, **asked})
         except (ValueError, GatewayRefused, GatewayUnreachable) as error:
-            result.set_content(refusal(view, error))
+            marked.say(refusal(view, error), error)
             return
         kept.opened()
-        result.set_content(
+        marked.say(
             f'<p class="be-fine" role="status">{escape(made["name"])} may start now. Copy the key: it is not shown '
             f'again.</p><code class="be-secret">{escape(made["key"])}</code>'
         )
@@ -269,6 +271,7 @@ class _Changer:
             self._old = html("")
         self._problem = html("")
         self._editor.set_visibility(False)
+        self._marked = MarkedFields(self._fields.by_name(), self._problem)
         self._kept = KeptForm("key", self._fields.by_name(), self._say, of=self._chosen)
         if wanted in self._working:
             self._chosen.set_value(wanted)
@@ -281,7 +284,7 @@ class _Changer:
         self._fields.show(self._working[self._chosen.value])
         self._shown = self._fields.read()
         self._kept.opened()
-        self._problem.set_content("")
+        self._marked.say("")
         self._show_old()
         self._editor.set_visibility(True)
 
@@ -303,11 +306,11 @@ class _Changer:
         try:
             made = await self._view.gateway.post(f"{self._path}/rotate", {"overlap_seconds": self._overlap.value})
         except (GatewayRefused, GatewayUnreachable) as error:
-            self._problem.set_content(refusal(self._view, error))
+            self._marked.say(refusal(self._view, error), error)
             return
         self._working[made["id"]] = {name: value for name, value in made.items() if name != "key"}
         self._show_old()
-        self._problem.set_content(
+        self._marked.say(
             f'<p class="be-fine" role="status">The new secret of {escape(made["name"])} works now. Copy it: it is not '
             f'shown again.</p><code class="be-secret">{escape(made["key"])}</code>'
         )
@@ -330,7 +333,7 @@ class _Changer:
                 now = next(one["limits"] for one in listed if one["id"] == self._chosen.value)
                 change["limits"] = key_form.merged(self._shown["limits"], change["limits"], now)
         except (ValueError, GatewayRefused, GatewayUnreachable) as error:
-            self._problem.set_content(refusal(self._view, error))
+            self._marked.say(refusal(self._view, error), error)
             return
         if change:
             await self._attempt(self._view.gateway.patch(self._path, change, limit=0))
@@ -338,7 +341,7 @@ class _Changer:
             self._say("Nothing was changed.")
 
     def _say(self, said: str) -> None:
-        self._problem.set_content(form_word(said))
+        self._marked.say(form_word(said))
 
     def _ask_first(self) -> None:
         name = self._working[self._chosen.value]["name"]
@@ -352,6 +355,6 @@ class _Changer:
         try:
             await change
         except (GatewayRefused, GatewayUnreachable) as error:
-            self._problem.set_content(refusal(self._view, error))
+            self._marked.say(refusal(self._view, error), error)
             return
         ui.navigate.to(self._afterwards)

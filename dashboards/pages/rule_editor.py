@@ -11,6 +11,7 @@ from nicegui import ui
 from dashboards import markup
 from dashboards.frame import View, grid, html, panel
 from dashboards.gateway_client import GatewayRefused, GatewayUnreachable
+from dashboards.one_press import give_back_focus
 from dashboards.pages.replay_result import replay_result
 from dashboards.pages.rule_form import Known, RuleForm
 
@@ -198,6 +199,7 @@ def _buttons(editor: Editor, *, may_write: bool) -> None:
     def button(label: str, action: Action, *, is_main: bool = False) -> None:
         async def pressed() -> None:
             await editor.attempt(action)
+            give_back_focus(shown)
 
         shown = ui.button(label, on_click=pressed).props("no-caps unelevated" if is_main else "no-caps outline")
         editor.buttons.append(shown)

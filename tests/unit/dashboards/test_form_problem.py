@@ -2,7 +2,7 @@
 
 import pytest
 
-from dashboards.form_problem import form_problem, in_form_words
+from dashboards.form_problem import field_of, form_problem, in_form_words
 
 
 @pytest.mark.parametrize(
@@ -11,6 +11,8 @@ from dashboards.form_problem import form_problem, in_form_words
         ("month_usd: must be above 0.", "Dollars a month: must be above 0."),
         ("tags.0: is too long: its greatest length is 64.", "Tags: is too long: its greatest length is 64."),
         ("limits: a budget cannot be negative.", "Limits: a budget cannot be negative."),
+        ("limits: budget_usd is not an amount.", "Budget, $: is not an amount."),
+        ("limits: requests_per_minute must be at least 1.", "Requests a minute: must be at least 1."),
         ("body: a team's budget needs its name.", "A team's budget needs its name."),
         ("There is no tier 'x' in breakeven.yaml; there are: none.", None),
         ("The gateway did not answer (ReadTimeout).", None),
@@ -24,3 +26,23 @@ def test_a_field_is_called_as_it_stands_over_it(said: str, shown: str | None) ->
 
 def test_it_is_text() -> None:
     assert form_problem(ValueError("name: <b>")) == '<p class="be-problem" role="alert">Name: &lt;b&gt;</p>'
+
+
+@pytest.mark.parametrize(
+    ("said", "asked", "field"),
+    [
+        ("name: is too short: its least length is 1.", "name", "name"),
+        ("tags.1: is too long: its greatest length is 64.", "tags.1", "tags"),
+        ("A key of the role 'lead' reads what its team spends: name the team.", "team", "team"),
+        ("limits: budget_usd is not an amount of dollars such as 25 or 25.50.", "limits", "budget"),
+        ("limits: a budget cannot be negative.", "limits", "budget"),
+        ("limits: requests_per_minute must be at least 1.", "limits", "requests"),
+        ("There is no tier 'x' in breakeven.yaml; there are: none.", "limits", "quotas"),
+        ("month_usd: must be above 0.", "month_usd", "amount"),
+        ("body: a team's or project's budget needs its name; the budget of everything has none.", None, "name"),
+        ("The key 'ann' was revoked.", None, None),
+        ("", None, None),
+    ],
+)
+def test_the_field_that_is_wrong_is_known(said: str, asked: str | None, field: str | None) -> None:
+    assert field_of(said, asked) == field

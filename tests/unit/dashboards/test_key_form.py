@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from dashboards.form_problem import WrongField
 from dashboards.key_form import (
     changed,
     expires_at_us,
@@ -60,8 +61,9 @@ def test_a_quota_that_is_none_is_said(text: str) -> None:
 
 
 def test_a_day_that_is_none_is_said() -> None:
-    with pytest.raises(ValueError, match="is not a day such as 2026-12-31"):
+    with pytest.raises(WrongField, match="is not a day such as 2026-12-31") as raised:
         expires_at_us("tomorrow")
+    assert raised.value.field == "last_day"
 
 
 def test_only_what_is_another_is_sent() -> None:
