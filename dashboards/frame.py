@@ -85,7 +85,8 @@ async def show(spec: PageSpec, specs: Sequence[PageSpec], view: View) -> None:
     theme = view.request.cookies.get(THEME_COOKIE)
     ui.dark_mode(None if theme not in ("dark", "light") else theme == "dark")
     ui.add_head_html('<link rel="stylesheet" href="static/style.css">')
-    ui.add_head_html('<script type="module" src="static/signed_out.js"></script>')
+    for script in ("signed_out", "popped"):
+        ui.add_head_html(f'<script type="module" src="static/{script}.js"></script>')
     if theme in ("dark", "light"):
         ui.add_head_html(f"<script>document.documentElement.classList.add('be-{theme}')</script>")
     ui.page_title(f"{spec.title} · Breakeven")
@@ -100,7 +101,7 @@ async def show(spec: PageSpec, specs: Sequence[PageSpec], view: View) -> None:
             with ui.element("div").classes("be-who"):
                 html(_who(view.session))
                 _button("Light / dark", TOGGLE_THEME, "be-link")
-        with ui.element("main").classes("be-main").props('id="main"') as main:
+        with ui.element("main").classes("be-main").props('id="main" tabindex="-1"') as main:
             html(_head(spec, view))
             if not view.session.may(*spec.permissions):
                 html(
@@ -228,7 +229,8 @@ def grid(kind: str) -> ui.element:
 
 def confirm(question: str, label: str, then: Callable[[], Awaitable[None]]) -> None:
     """Ask before what cannot be undone by a click: `then` runs when the button that `label` names is pressed."""
-    with ui.dialog() as dialog, ui.card():
+    with ui.dialog().props("role=alertdialog") as dialog, ui.card():
+        dialog.props["aria-label"] = question
         html(f"<p>{escape(question)}</p>")
 
         async def pressed() -> None:

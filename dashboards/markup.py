@@ -12,6 +12,7 @@ COMMAND = re.compile("`([^`]+)`")
 UNIT = re.compile(r"(?<=\d) (?=%|(?:ms|s|h|min|tok/s|k|M|G)\b)")
 MINUS = re.compile(r"−(?=\$)")
 CONTEXT_LINES = 3
+SIDES = "Active rules on the left, edited rules on the right"
 LONG_WORD = 9
 """A word of more signs than this is set smaller in a tile: at full size an amount such as $0.0000489 broke in two."""
 
@@ -58,9 +59,11 @@ def table(columns: Sequence[Column], rows: Iterable[Sequence[Cell | str | None]]
         "<tr>" + "".join(_cell(cell, column) for cell, column in zip(row, columns, strict=True)) + "</tr>"
         for row in cells
     )
+    name = escape(caption)
     return (
-        f'<div class="be-scroll" tabindex="0"><table class="be-table"><caption class="be-hidden">{escape(caption)}'
-        f"</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
+        f'<div class="be-scroll" role="group" aria-label="{name}" tabindex="0"><table class="be-table">'
+        f'<caption class="be-hidden">{name}</caption>'
+        f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
     )
 
 
@@ -135,7 +138,7 @@ def diff(text: str) -> str:
         f'<div class="be-diff-line {"at" if number < 2 else tones.get(line[:1], "")}">{escape(line) or " "}</div>'
         for number, line in enumerate(text.splitlines())
     )
-    return f'<div class="be-diff" tabindex="0">{lines}</div>'
+    return f'<div class="be-diff" role="group" aria-label="Changes" tabindex="0">{lines}</div>'
 
 
 def side_by_side(old: Sequence[str], new: Sequence[str], opcodes: Iterable[tuple[str, int, int, int, int]]) -> str:
@@ -152,8 +155,8 @@ def side_by_side(old: Sequence[str], new: Sequence[str], opcodes: Iterable[tuple
             left, right = (a1 + i if a1 + i < a2 else None), (b1 + i if b1 + i < b2 else None)
             rows.append(_pair(old, new, left, right, "" if tag == "equal" else "changed"))
     return (
-        '<div class="be-scroll" tabindex="0"><table class="be-sides"><caption class="be-hidden">Active rules on the '
-        f"left, edited rules on the right</caption><tbody>{''.join(rows)}</tbody></table></div>"
+        f'<div class="be-scroll" role="group" aria-label="{SIDES}" tabindex="0"><table class="be-sides">'
+        f'<caption class="be-hidden">{SIDES}</caption><tbody>{"".join(rows)}</tbody></table></div>'
     )
 
 

@@ -108,8 +108,8 @@ def under_way_text(listed: Listed) -> str:
     said = spent(listed.total) if listed.total["requests"] else ""
     if not listed.under_way:
         return said + markup.message("No batch is under way", "All have ended.")
-    news = f"The list loads its news every {REFRESH_SECONDS:.0f} seconds while a batch is under way."
-    note = f'<p class="be-note be-hint">{news}</p>'
+    news = f"The list loads its news every {REFRESH_SECONDS:.0f} seconds while a batch is under way"
+    note = f'<p class="be-note be-hint" role="status">{news}: now {len(listed.under_way):,}.</p>'  # read out if changed
     return said + batch_table(listed.under_way) + _hint(listed.under_way, MOST_UNDER_WAY) + note
 
 

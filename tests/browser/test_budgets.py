@@ -20,8 +20,11 @@ def test_finance_sets_a_budget_and_sees_it_used(browser: webdriver.Chrome, runni
     see(browser, "Chance of exceeding")
     button(browser, "Set budget").click()
     see(browser, "Dollars a month: is not an amount of dollars")
+    assert problem_of_focused(browser).startswith("Dollars a month: is not an amount of dollars")
     button(browser, "Remove").click()
     see(browser, "Choose the budget to remove.")
+    assert problem_of_focused(browser) == "Choose the budget to remove."
+    assert len(browser.find_elements(By.CSS_SELECTOR, "[aria-invalid=true]")) == 1
     browser.find_element(By.CSS_SELECTOR, "input[aria-label='Name']").send_keys("search" + Keys.TAB)
     browser.find_element(By.CSS_SELECTOR, "input[aria-label='Dollars a month']").send_keys("$1,234.50" + Keys.TAB)
     browser.find_element(By.CLASS_NAME, "q-checkbox").click()
@@ -37,6 +40,13 @@ def test_finance_sets_a_budget_and_sees_it_used(browser: webdriver.Chrome, runni
     assert spent.get_attribute("title") == display.exact_dollars(budgets["search"]["spent_usd"])
 
 
+def problem_of_focused(browser: webdriver.Chrome) -> str:
+    """What is said of the field that has the focus."""
+    patient(browser).until(lambda one: one.switch_to.active_element.get_attribute("aria-invalid"))
+    place = browser.switch_to.active_element.get_attribute("aria-describedby") or ""
+    return browser.find_element(By.ID, place).text
+
+
 def test_a_budget_is_removed_only_once_that_was_confirmed(browser: webdriver.Chrome, running: Running) -> None:
     def names() -> set[str]:
         return {one["name"] for one in running.ask("/admin/v1/budgets")["budgets"]}
@@ -46,9 +56,16 @@ def test_a_budget_is_removed_only_once_that_was_confirmed(browser: webdriver.Chr
     see(browser, "nothing: it has no key")
     browser.find_element(By.CSS_SELECTOR, "input[aria-label='Budget to remove']").send_keys("be rem")
     patient(browser).until(lambda one: option(one, "Team to be removed")).click()
-    button(browser, "Remove").click()
+    button(browser, "Remove").send_keys(Keys.ENTER)
     see(browser, "Requests are no longer refused for it")
     assert "to be removed" in names(), "asked, not done"
+    dialog = browser.find_element(By.CSS_SELECTOR, "[role=alertdialog]")
+    assert dialog.accessible_name.startswith("Remove the budget 'Team to be removed'?")
+    ActionChains(browser).send_keys(Keys.ESCAPE).perform()
+    patient(browser).until(lambda one: not one.find_elements(By.CSS_SELECTOR, "[role=alertdialog]"))
+    patient(browser).until(lambda one: one.switch_to.active_element.text == "Remove", "asked from there")
+    ActionChains(browser).send_keys(Keys.ENTER).perform()
+    see(browser, "Requests are no longer refused for it")
     button(browser, "Remove it").click()
     patient(browser).until(lambda _: "to be removed" not in names())
 

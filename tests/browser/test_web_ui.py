@@ -49,6 +49,22 @@ def shown_period(browser: webdriver.Chrome) -> tuple[str, str]:
     return start.isoformat(), end.isoformat()
 
 
+def test_days_are_chosen_by_keys_and_left_by_them(browser: webdriver.Chrome, running: Running) -> None:
+    go(browser, running, "/requests")
+    range_of_days = browser.find_element(By.CLASS_NAME, "be-range")
+    opener = range_of_days.find_element(By.TAG_NAME, "summary")
+    browser.execute_script("arguments[0].focus()", opener)
+    escape = ActionChains(browser).send_keys(Keys.ESCAPE)
+    backwards = ActionChains(browser).key_down(Keys.SHIFT).send_keys(Keys.TAB, Keys.TAB).key_up(Keys.SHIFT)
+    for leaving in (escape, backwards):
+        ActionChains(browser).send_keys(Keys.ENTER, Keys.TAB).perform()
+        assert browser.switch_to.active_element.get_attribute("name") == "since"
+        leaving.perform()
+        assert range_of_days.get_attribute("open") is None, "it hides what is below"
+        assert range_of_days.find_element(By.TAG_NAME, "input").is_displayed() is False
+        browser.execute_script("arguments[0].focus()", opener)
+
+
 def test_from_a_sum_to_the_price_lines_of_one_request(browser: webdriver.Chrome, running: Running) -> None:
     go(browser, running, "/explorer?by=team")
     browser.find_element(By.LINK_TEXT, "research").click()
@@ -232,6 +248,10 @@ def test_every_page_stands_on_a_phone_without_sideways_scrolling(browser: webdri
         assert not [one for one in browser.find_elements(By.CSS_SELECTOR, ".be-nav") if one.is_displayed()]
         button(browser, "Menu").click()
         assert button(browser, "Menu").get_attribute("aria-expanded") == "true"
+        ActionChains(browser).send_keys(Keys.TAB, Keys.ESCAPE).perform()
+        assert button(browser, "Menu").get_attribute("aria-expanded") == "false"
+        assert browser.switch_to.active_element.text == "Menu"
+        ActionChains(browser).send_keys(Keys.ENTER).perform()
         browser.find_element(By.LINK_TEXT, "Routing rules").click()
         see(browser, "History")
     finally:

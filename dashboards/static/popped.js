@@ -1,0 +1,25 @@
+// What opens over a page closes at Escape, and gives the focus back to what opened it: the menu of a phone, and the days
+// to choose, which close too once the focus or a press is elsewhere. Knows nothing of what is in them.
+const days = () => document.querySelector(".be-range[open]");
+const menu = () => document.querySelector(".be-side.be-open");
+
+function close(opened) {
+  const opener = opened.querySelector(opened.matches(".be-range") ? "summary" : ".be-menu");
+  if (opened.matches(".be-range")) opened.open = false;
+  else opened.classList.remove("be-open");
+  if (opener.hasAttribute("aria-expanded")) opener.setAttribute("aria-expanded", "false");
+  return opener;
+}
+
+document.addEventListener("keydown", ({ key, target }) => {
+  if (key !== "Escape") return;
+  const opened = [days(), menu()].find((one) => one?.contains(target));
+  if (opened) close(opened).focus();
+});
+
+for (const moved of ["focusin", "pointerdown"]) {
+  document.addEventListener(moved, ({ target }) => {
+    const opened = days();
+    if (opened && !opened.contains(target)) close(opened);
+  });
+}
