@@ -5,12 +5,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import event
+from sqlalchemy.engine import ExceptionContext
 from sqlalchemy.exc import InvalidatePoolError
 from sqlalchemy.exc import TimeoutError as PoolExhausted
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from sqlalchemy.pool import AsyncAdaptedQueuePool, ConnectionPoolEntry
 
-from gateway.errors import DatabaseDown
+from gateway.errors import DatabaseDown, InvalidRequest
 from gateway.storage.database_down import tell_when_down
 
 CONNECTIONS = 5
@@ -20,6 +21,8 @@ TURN_SECONDS = 15.0
 """For one of the connections to be free."""
 UNNAMED = {"statement_cache_size": 0, "prepared_statement_cache_size": 0}
 """Prepares each statement anew and gives it no name, so that nothing is kept from one transaction to the next."""
+NOT_TEXT = "22021"
+"""Of what PostgreSQL says to a NUL in a text, the one character of ours that it has no place for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +60,19 @@ def open_postgres(url: str, patience: Patience) -> AsyncEngine:
         connect_args={"timeout": patience.connect_seconds, "command_timeout": patience.statement_seconds},
     )
     tell_when_down(engine.sync_engine, _Dialler())
+    event.listen(engine.sync_engine, "handle_error", _refuse_nul, retval=True)
     driver: Any = engine.dialect.loaded_dbapi.asyncpg
     # The last one: a server that goes has said so, and its connection is not closed yet.
     broken = (OSError, TimeoutError, driver.PostgresError, driver.InterfaceError, driver.InternalClientError)
     event.listen(engine.sync_engine, "checkout", _asking_for_life(patience.sign_of_life_seconds, broken))
     return engine
+
+
+def _refuse_nul(context: ExceptionContext) -> InvalidRequest | None:
+    """It is the mistake of whoever sent it: what we ask for ourselves has none."""
+    if getattr(context.original_exception, "pgcode", None) != NOT_TEXT:
+        return None
+    return InvalidRequest("A text of this request has a NUL (U+0000) in it, which no text here can have.")
 
 
 class _Dialler:
