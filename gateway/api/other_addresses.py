@@ -22,7 +22,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from gateway.api.callers_api import GOOGLES, GOOGLES_KEY
 from gateway.api.gemini import ENDPOINTS as CONTENTS
 from gateway.api.gemini import MODELS, ContentCall
-from gateway.api.token_path import CONTENT_CALL, DEPLOYMENT, ENDPOINTS
+from gateway.api.token_path import CONTENT_CALL, DEPLOYMENT, ENDPOINTS, LITELLMS_KEY
 
 API: Final = "/v1"
 OURS: Final = f"{API}/"
@@ -39,7 +39,7 @@ GEMINIS: Final = ("/v1beta/", "/v1beta1/", "/v1alpha/", "/upload/")
 GEMINIS_OPENAI: Final = "/v1beta/openai/"
 METHODS: Final = tuple(place.removeprefix(MODELS) for place in CONTENTS)
 IN_QUERY: Final = b"key="
-KEYS: Final = frozenset({b"authorization", b"x-api-key"})
+KEYS: Final = frozenset({b"authorization", b"x-api-key", LITELLMS_KEY})
 
 
 class OtherAddresses:

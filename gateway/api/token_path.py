@@ -35,6 +35,7 @@ DEPLOYMENT: Final = "breakeven.deployment"
 """In a scope: the model that the address names."""
 CONTENT_CALL: Final = "breakeven.content_call"
 """In a scope: what the address of a call in Gemini's format says beside its method."""
+LITELLMS_KEY: Final = b"x-litellm-api-key"
 MAX_TAGS = 16
 MAX_TAG_LENGTH = 64
 
@@ -159,9 +160,10 @@ class TokenPath:
 
 
 def credential_of(headers: list[tuple[bytes, bytes]]) -> str | None:
-    """`Authorization`, or `x-api-key` as Anthropic's clients send it."""
+    """`Authorization`, or `x-api-key` as Anthropic's clients send it. Before both, as at LiteLLM, `x-litellm-api-key`:
+    whoever sends that has something else in `Authorization`, such as a subscription's token."""
     found = dict(headers)
-    value = found.get(b"authorization") or found.get(b"x-api-key")
+    value = found.get(LITELLMS_KEY) or found.get(b"authorization") or found.get(b"x-api-key")
     return value.decode("latin-1") if value else None
 
 

@@ -56,6 +56,15 @@ async def test_the_key_comes_as_azures_clients_send_it() -> None:
     assert (scope["path"], scope[DEPLOYMENT]) == ("/v1/chat/completions", "auto")
 
 
+async def test_litellms_header_comes_before_all_others() -> None:
+    """As at LiteLLM: agents on a subscription have its token in `Authorization`."""
+    key, token = (b"x-litellm-api-key", b"Bearer bk-1"), (b"authorization", b"Bearer a-subscriptions")
+    assert credential_of([token, key, (b"x-api-key", b"bk-2")]) == "Bearer bk-1"
+    _, scope = await seen("/openai/models", key, (b"api-key", b"bk-3"))
+    assert credential_of(scope["headers"]) == "Bearer bk-1"
+    assert credential_of([token, (b"x-litellm-api-key", b"")]) == "Bearer a-subscriptions"
+
+
 @pytest.mark.parametrize(("other", "value"), [(b"authorization", b"Bearer bk-2"), (b"x-api-key", b"Bearer bk-2")])
 async def test_a_key_in_another_header_comes_first(other: bytes, value: bytes) -> None:
     _, scope = await seen("/openai/models", (b"api-key", b"bk-1"), (other, value))
