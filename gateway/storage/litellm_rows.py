@@ -25,7 +25,8 @@ READING: Final = Patience(statement_seconds=None)
 def parse_litellm_url(given: str) -> tuple[str, str]:
     """Ours, and the schema of the tables. Raises ValueError, which has no password in it."""
     address, question, options = given.strip().partition("?")
-    if not address.startswith(("postgres://", "postgresql://")):
+    scheme, _, server = address.partition("://")
+    if scheme not in ("postgres", "postgresql") or not server:
         raise ValueError("must be LiteLLM's DATABASE_URL, as in postgresql://USER:PASSWORD@HOST:5432/litellm")
     said = parse_qsl(options, keep_blank_values=True)
     kept = urlencode([(name, value) for name, value in said if name not in OF_PRISMA])

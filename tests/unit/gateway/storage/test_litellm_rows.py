@@ -29,3 +29,4 @@ def test_what_is_none_is_refused_without_its_password(given: str) -> None:
     with pytest.raises(ValueError, match=r"postgresql://USER:PASSWORD|host and port") as refused:
         parse_litellm_url(given)
     assert "hush" not in str(refused.value)
+    assert "sqlite" not in str(refused.value)
