@@ -87,6 +87,10 @@ class KeyStore(Protocol):
 
     async def find_by_hash(self, key_hash: bytes) -> KeyRecord | None: ...
 
+    async def litellms(self) -> Collection[str]:
+        """The ids of those that were LiteLLM's, whatever their secrets are by now."""
+        ...
+
     async def has_litellms(self) -> bool:
         """Whether any key was LiteLLM's, so that secrets are known as it hashes them too."""
         ...

@@ -194,7 +194,7 @@ def _table(view: View, keys: KeyList) -> str:
             Cell(", ".join(one["tags"]), tone="be-tags") if one["tags"] else NONE,
             "all" if one["allowed_models"] is None else ", ".join(one["allowed_models"]) or "none",
             Cell(limits_text(one["limits"]), tone="be-tags"),
-            Cell(display.day_of(one["created_at_us"]), tone="be-nowrap", title=display.moment(one["created_at_us"])),
+            created(one),
             _last_request(one),
             _state(one, now_us),
             Cell("spend", href=f"explorer?{urlencode({'by': 'model', 'key': one['id'], 'period': 'month'})}"),
@@ -210,6 +210,13 @@ def _name(view: View, keys: KeyList, one: Mapping[str, Any]) -> Cell:
         return Cell(one["name"], tone="be-name muted", title=one["id"])
     href = _address(_find(view), keys.page, change=one["id"]) if view.session.may("keys.write") else None
     return Cell(one["name"], tone="be-name", title=one["id"], href=href)
+
+
+def created(one: Mapping[str, Any]) -> Cell:
+    whose = f", from {one['taken_over_from']}" if one["taken_over_from"] else ""
+    return Cell(
+        f"{display.day_of(one['created_at_us'])}{whose}", tone="be-nowrap", title=display.moment(one["created_at_us"])
+    )
 
 
 def _last_request(one: Mapping[str, Any]) -> Cell:

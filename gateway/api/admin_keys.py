@@ -51,6 +51,7 @@ class KeyService:
         """Of all keys, or of a team's."""
         limits, rotations = await self.store.limits(), await self.secrets.rotations()
         known = await self.store.list(wanted.ids)
+        litellms = await self.store.litellms()
         last_days = await self.store.last_days() if wanted.last_requests and wanted.limit != 0 else {}
 
         def listed() -> KeyList:
@@ -59,7 +60,10 @@ class KeyService:
             return KeyList(keys=keys, matching=len(found))
 
         def fields(one: ListedKey, key: str) -> dict[str, object]:
-            return key_fields(one, limits.get(key, {}), rotations.get(key), last_days.get(key))
+            was_litellms = key in litellms
+            return key_fields(
+                one, limits.get(key, {}), rotations.get(key), last_days.get(key), was_litellms=was_litellms
+            )
 
         return await asyncio.to_thread(listed)  # 50,000 would hold the loop for a second
 
@@ -119,7 +123,7 @@ def build_keys_router(keys: KeyService) -> APIRouter:
         keys.require_future(asked.expires_at_us)
         created, secret = await keys.store.create(asked.new_key(), author=caller.name, limits=asked.limits)
         await keys.refresh()
-        return CreatedKey.model_validate({**key_fields(created, asked.limits, None, None), "key": secret})
+        return CreatedKey.model_validate({**key_fields(created, asked.limits), "key": secret})
 
     @router.put("/keys/{key_id}/limits", openapi_extra=needs("keys.write"))
     async def set_limits(  # pyright: ignore[reportUnusedFunction]

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import date
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, Literal, cast
 
 import msgspec
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchema, field_validator
@@ -141,6 +141,7 @@ class Key(BaseModel):
     keeps_bodies: bool
     rotated_at_us: int | None
     old_secrets: list[WorkingSecret]
+    taken_over_from: Literal["LiteLLM"] | None = Field(description="Whose it was before it was imported")
     last_request_on: date | None = Field(
         description=f"The last day (UTC) on which it called a model; null: not in {LAST_DAYS} days"
     )
@@ -202,7 +203,12 @@ class Me(BaseModel):
 
 
 def key_fields(
-    listed: ListedKey, limits: Mapping[str, Any], rotation: Rotation | None, last_day: int | None
+    listed: ListedKey,
+    limits: Mapping[str, Any],
+    rotation: Rotation | None = None,
+    last_day: int | None = None,
+    *,
+    was_litellms: bool = False,
 ) -> dict[str, object]:
     """Of `Key`. Days are counted since the epoch."""
     record = listed.record
@@ -221,5 +227,6 @@ def key_fields(
         "keeps_bodies": record.keeps_bodies,
         "rotated_at_us": None if rotation is None else rotation.rotated_at_us,
         "old_secrets": [] if rotation is None else [asdict(one) for one in rotation.working],
+        "taken_over_from": "LiteLLM" if was_litellms else None,
         "last_request_on": None if last_day is None else moment_of(last_day * DAY_US).date(),
     }

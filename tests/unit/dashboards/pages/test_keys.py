@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from dashboards.pages.keys import Chosen, why_not_changed
+from dashboards.pages.keys import Chosen, created, why_not_changed
 
 KEY: dict[str, Any] = {"id": "key_1", "name": "chat <app>", "revoked_at_us": None}
 
@@ -22,3 +22,9 @@ KEY: dict[str, Any] = {"id": "key_1", "name": "chat <app>", "revoked_at_us": Non
 )
 def test_why_a_key_cannot_be_changed(key: dict[str, Any] | None, said: str | None) -> None:
     assert why_not_changed(Chosen("key_1", key)) == said
+
+
+def test_a_key_that_came_from_litellm_says_so() -> None:
+    came = {"created_at_us": 1_790_000_000_000_000, "taken_over_from": "LiteLLM"}
+    assert created(came).text == "21 Sep 2026, from LiteLLM"
+    assert created({**came, "taken_over_from": None}).text == "21 Sep 2026"

@@ -72,6 +72,7 @@ class MemoryKeys:
         self.secrets: dict[str, str] = {}
         self.limited: dict[str, Mapping[str, Any]] = {}
         self.used_on: dict[str, int] = {}
+        self.from_litellm: set[str] = set()
 
     async def create(
         self, new: NewKey, *, author: str, limits: Mapping[str, Any] | None = None
@@ -118,6 +119,9 @@ class MemoryKeys:
 
     async def find_by_hash(self, key_hash: bytes) -> KeyRecord | None:
         return self.ring().get(key_hash)
+
+    async def litellms(self) -> Collection[str]:
+        return self.from_litellm
 
     async def has_litellms(self) -> bool:
         return False

@@ -52,6 +52,15 @@ async def test_a_key_says_when_it_last_called_a_model() -> None:
     assert quick == [{**one, "last_request_on": None} for one in listed]
 
 
+async def test_a_key_says_that_it_came_from_litellm() -> None:
+    rig = await AdminRig().start()
+    came, ours = (rig.ask("owner", "POST", KEYS, name=f"bot {n}").json() for n in range(2))
+    assert ours["taken_over_from"] is None
+    rig.keys.from_litellm = {came["id"]}
+    listed = rig.ask("owner", "GET", f"{KEYS}?find=bot").json()["keys"]
+    assert {one["id"]: one["taken_over_from"] for one in listed} == {came["id"]: "LiteLLM", ours["id"]: None}
+
+
 async def test_a_revoked_key_stops_at_once() -> None:
     rig = await AdminRig().start()
     viewer = rig.ask("viewer", "GET", "/admin/v1/me").json()["id"]
