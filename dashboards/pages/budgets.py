@@ -23,6 +23,7 @@ SCOPES = {"all": "Everything", "team": "A team", "project": "A project"}
 FORECAST_DAYS = 30
 NEAR, LIKELY = 0.8, 0.5
 MOST_KEYS = MOST_BUDGETS = 50
+MOST_NOTED = 5
 KEY_COLUMNS = [
     Column("Key"),
     Column("Team"),
@@ -47,6 +48,7 @@ async def build(view: View) -> None:
             html(search(find, len(shown), len(found["budgets"])))
         if shown:
             html(_table(shown))
+            html(taken_over_note([budget_name(one) for one in shown], shown))
         elif find:
             html(markup.message("No such budget", "No budget has all of these words in its name."))
         else:
@@ -114,7 +116,7 @@ def _row(one: dict[str, Any]) -> list[Cell | str]:
     return [
         Cell(budget_name(one), href=spending_link(one), tone="be-name"),
         one["month_usd"],
-        one["spent_usd"],
+        spent(one),
         gauge(one["spent_share"]),
         display.UNKNOWN
         if outlook is None
@@ -126,6 +128,31 @@ def _row(one: dict[str, Any]) -> list[Cell | str]:
         _day(outlook),
         _end(one),
     ]
+
+
+def spent(one: dict[str, Any]) -> Cell:
+    """Of that, some may be in no report."""
+    if not float(one["taken_over_usd"]):
+        return Cell(one["spent_usd"])
+    there = display.dollars(one["taken_over_usd"])
+    return Cell(one["spent_usd"], title=f"of it {there} taken over from LiteLLM")
+
+
+def taken_over_note(names: Sequence[str], rows: Sequence[dict[str, Any]]) -> str:
+    """Why what is spent is more than any report shows; nothing where it is not."""
+    found = [
+        f"{display.dollars(one['taken_over_usd'])} of {name}"
+        for name, one in zip(names, rows, strict=True)
+        if float(one["taken_over_usd"])
+    ]
+    if not found:
+        return ""
+    more = len(found) - MOST_NOTED
+    said = ", ".join(found[:MOST_NOTED]) + (f" and of {more} more" if more > 0 else "")
+    return (
+        f'<p class="be-note be-hint">Of what is spent, taken over from LiteLLM: {escape(said)}. It counts until the '
+        "window ends, and is in no report.</p>"
+    )
 
 
 def _end(one: dict[str, Any]) -> Cell:
@@ -267,6 +294,7 @@ async def _keys(view: View) -> None:
         html(markup.message("No key has a budget", "An owner can give one on the page Keys."))
         return
     html(markup.table(KEY_COLUMNS, [_key_row(one) for one in found["keys"]], caption="Budgets of keys"))
+    html(taken_over_note([f"the key {one['name']}" for one in found["keys"]], found["keys"]))
     if found["with_budget"] > MOST_KEYS:
         said = f"The {MOST_KEYS} that have used most, of {found['with_budget']:,} keys with a budget"
         html(f'<p class="be-note be-hint">{said}; the page Keys finds each.</p>')
@@ -274,4 +302,4 @@ async def _keys(view: View) -> None:
 
 def _key_row(one: dict[str, Any]) -> list[Cell | str]:
     per = f"{display.dollars(one['budget_usd'])} / {one['window']}"
-    return [one["name"], one["team"] or "none", per, one["spent_usd"], gauge(one["spent_share"])]
+    return [one["name"], one["team"] or "none", per, spent(one), gauge(one["spent_share"])]

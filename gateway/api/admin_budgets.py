@@ -63,14 +63,16 @@ class BudgetOutlook(BaseModel):
 
 
 class BudgetRow(BaseModel):
-    """One budget now. `outlook` is null before two complete days are known, or without the reports extra. `keys` are
-    the working keys whose requests it counts: 0 where no key has that team or project, or its name is misspelt."""
+    """One budget now. Of `spent_usd`, `taken_over_usd` was spent at LiteLLM in this month before it was imported: it is
+    in no report. `outlook` is null before two complete days are known, or without the reports extra. `keys` are the
+    working keys whose requests it counts: 0 where no key has that team or project, or its name is misspelt."""
 
     scope: BudgetScope
     name: str
     month_usd: str
     stops: bool
     spent_usd: str
+    taken_over_usd: str
     spent_share: float
     keys: int
     outlook: BudgetOutlook | None
@@ -91,7 +93,8 @@ class RemovedBudget(BaseModel):
 
 class KeyBudgetRow(BaseModel):
     """A key's own budget and what its present window (UTC) counts of it: at the end of it the key is refused. A request
-    that a process left behind when it died counts as the most that it may have cost."""
+    that a process left behind when it died counts as the most that it may have cost. Of it, `taken_over_usd` was spent
+    at LiteLLM before the key was imported, and is in no report."""
 
     id: str
     name: str
@@ -99,6 +102,7 @@ class KeyBudgetRow(BaseModel):
     window: WindowName
     budget_usd: str
     spent_usd: str
+    taken_over_usd: str
     spent_share: float
 
 
@@ -177,6 +181,7 @@ def _row(standing: Standing, counted: Counted) -> BudgetRow:
         month_usd=format_usd(budget.month_pico_usd),
         stops=budget.stops,
         spent_usd=format_usd(standing.spent_pico_usd),
+        taken_over_usd=format_usd(standing.opening_pico_usd),
         spent_share=standing.share,
         keys=counted[budget.scope, budget.name],
         outlook=_outlook(standing.burn),
@@ -193,6 +198,7 @@ def _key_row(one: KeySpent) -> KeyBudgetRow:
         window=one.window,
         budget_usd=format_usd(one.amount_pico_usd),
         spent_usd=format_usd(one.spent_pico_usd),
+        taken_over_usd=format_usd(one.opening_pico_usd),
         spent_share=one.share,
     )
 

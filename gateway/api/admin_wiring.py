@@ -43,7 +43,10 @@ def build_admin(gateway: Gateway) -> APIRouter:
         return OwnEngine(LOCAL_BACKEND, gateway.deployment.curve, settings.gpu_hour_pico_usd)
 
     stores = gateway.stores
-    standings = BudgetsService(stores.budgets, stores.reports, _look_ahead, gateway.take_over, now_us=now_us)
+    opened = stores.openings.of
+    standings = BudgetsService(
+        stores.budgets, stores.reports, _look_ahead, gateway.take_over, now_us=now_us, openings=opened
+    )
     told = gateway.deployment.settings.notices
     if gateway.notices is not None and told.forecast:
         gateway.notices.foresee = lambda: foresee(standings, now_us())
@@ -68,7 +71,9 @@ def build_admin(gateway: Gateway) -> APIRouter:
         key_names=stores.reports.key_names,
         entries=stores.entries,
         budgets=standings,
-        keys_spent=lambda: spent_by_keys(stores.keys, stores.reports, gateway.pipeline.admission.limits, now_us()),
+        keys_spent=lambda: spent_by_keys(
+            stores.keys, stores.reports, gateway.pipeline.admission.limits, now_us(), opened
+        ),
         notices=NoticeService(stores.notices.state, bool(told.webhook), told.shares_per_mille, told.forecast),
         audit=stores.audit,
         engine=own_engine,

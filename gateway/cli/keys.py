@@ -19,8 +19,13 @@ from gateway.cli.litellm_keys import import_litellm
 from gateway.cli.show_table import show_table
 from gateway.cli.state import State, open_state
 from gateway.clock import now_us
+from gateway.from_litellm.windows import plain
 from gateway.instants import DAY_US, moment_of
 from gateway.limits.admission import parse_limits
+from gateway.limits.openings import by_budget
+from gateway.limits.values import WindowName, window_id
+from gateway.money import usd
+from gateway.storage.sql.openings import SqlOpenings
 from gateway.stores import LAST_DAYS, KeyChange, ListedKey, NewKey
 from gateway.yaml_document import problem_of
 
@@ -184,11 +189,15 @@ def list_keys(as_json: bool = typer.Option(False, "--json")) -> None:
     for row in rows:
         whose = (str(row[column] or "") for column in ("id", "name", "role", "team", "project"))
         last = row["last_request_on"] or f"none in {LAST_DAYS} days"
-        table.add_row(*whose, _readable(row["created"]), str(row["state"]), last)
+        came = f"{_readable(row['created'])}{', from LiteLLM' if row['taken_over_from'] else ''}"
+        table.add_row(*whose, came, str(row["state"]), last)
     show_table(table)
     for row in rows:
         if row["state"] == "active" and row["secret"] != "ours":
             print(f"{row['id']} {row['name']}: its secret is the one that it had at LiteLLM")
+        if row["state"] == "active" and row["taken_over_usd"] is not None:
+            when = {"day": "today", "month": "this month"}[row["limits"].get("budget_window", "month")]
+            print(f"{row['id']} {row['name']}: of its budget ${row['taken_over_usd']} was spent {when} at LiteLLM")
         if row["state"] == "active":
             for old in row["old_secrets"]:
                 last_used = "not used since" if old["last_used"] is None else f"last used {_readable(old['last_used'])}"
@@ -267,9 +276,15 @@ async def _list() -> list[dict[str, Any]]:
         limits, rotations = await state.keys.limits(), await state.secrets.rotations()
         last_days, litellms = await state.keys.last_days(), await state.keys.litellms()
         listed = {one.record.id: one for one in await state.keys.list()}
+        windows = {window: window_id(window, now_us()) for window in WindowName.__args__}
+        opened = by_budget(await SqlOpenings(state.database).of(windows.values()))
         rows = [_row(one, limits.get(key, {}), rotations.get(key), last_days.get(key)) for key, one in listed.items()]
         for row in rows:  # until another takes its place
             row["secret"] = "LiteLLM's" if row["id"] in litellms and row["id"] not in rotations else "ours"
+            row["taken_over_from"] = "LiteLLM" if row["id"] in litellms else None
+            window = windows[row["limits"].get("budget_window", "month")]
+            opening = opened.get(("key", row["id"], window)) if "budget_usd" in row["limits"] else None
+            row["taken_over_usd"] = plain(usd(opening)) if opening else None
         return rows
 
 

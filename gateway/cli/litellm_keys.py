@@ -21,13 +21,22 @@ from gateway.from_litellm.allowed import Models
 from gateway.from_litellm.config_file import access_groups
 from gateway.from_litellm.fields import DATABASE_VARIABLE, TABLES
 from gateway.from_litellm.rows import Rows, parse_answers, parse_row
-from gateway.from_litellm.take_over import TakenBudget, TakenKey, TakeOver, take_over
+from gateway.from_litellm.take_over import (
+    TakenBudget,
+    TakenKey,
+    TakenOpening,
+    TakeOver,
+    take_over,
+    without_openings,
+)
 from gateway.from_litellm.windows import plain
 from gateway.instants import moment_of
+from gateway.limits.openings import Opening
 from gateway.money import parse_usd
 from gateway.routing.rules import RulesDocument
 from gateway.storage.litellm_rows import parse_litellm_url, read_litellm
 from gateway.storage.sql.budgets import SqlBudgets
+from gateway.storage.sql.openings import SqlOpenings
 from gateway.stores import Budget, ListedKey
 
 
@@ -50,6 +59,9 @@ def import_litellm(
         [], help="In its place, files of what its /key/list?return_full_object=true and /team/list answer; repeatable."
     ),
     config: Path | None = typer.Option(None, help="Its config.yaml, for the access groups that models have there."),
+    anew: bool = typer.Option(
+        False, "--budgets-anew", help="Count nothing of what was spent there in the day or month that is running."
+    ),
     dry_run: bool = typer.Option(False, "--dry-run", help="Show what would be made, and make nothing."),
     as_json: bool = typer.Option(False, "--json", help="Print one JSON object."),
 ) -> None:
@@ -58,7 +70,7 @@ def import_litellm(
         raise typer.BadParameter("name LiteLLM's --database, or files of its answers with --answer")
     rows = parse_answers({str(one): read_text(one) for one in answer}) if answer else asyncio.run(_read(database or ""))
     groups = access_groups(read_merged(config).root) if config is not None else {}
-    outcome = asyncio.run(_import(rows, groups, dry_run=dry_run))
+    outcome = asyncio.run(_import(rows, groups, dry_run=dry_run, anew=anew))
     if as_json:
         print(json.dumps(_document(outcome, dry_run=dry_run)))
     else:
@@ -74,24 +86,35 @@ async def _read(database: str) -> Rows:
     return Rows({table: [parse_row(text) for text in texts] for table, texts in found.items()})
 
 
-async def _import(rows: Rows, groups: Mapping[str, Sequence[str]], *, dry_run: bool) -> Outcome:
+async def _import(rows: Rows, groups: Mapping[str, Sequence[str]], *, dry_run: bool, anew: bool) -> Outcome:
     async with open_state(is_looking=dry_run) as state:
         document, _ = await state.active_rules()
         at_us = now_us()
         found = take_over(rows, Models(lambda name: _here(state, document, name), groups), now_us=at_us)
+        if anew:
+            found = without_openings(found)
         here = await state.keys.taken_over([one.digest for one in found.keys])
         budgets = SqlBudgets(state.database)
         budgets_here = frozenset((one.scope, one.name) for one in await budgets.budgets())
         made: dict[bytes, str] = {}
         for key in found.keys if not dry_run else ():
-            listed, is_made = await state.keys.take_over(key.new, key.digest, author=AUTHOR, limits=key.limits)
+            listed, is_made = await state.keys.take_over(
+                key.new, key.digest, author=AUTHOR, limits=key.limits, opening=_pico(key.opening)
+            )
             made |= {key.digest: listed.record.id} if is_made else {}
+        openings = SqlOpenings(state.database)
         for one in found.budgets if not dry_run else ():
+            if (opening := _pico(one.opening)) is not None:  # first, so that no worker sees the budget without it
+                await openings.set(Opening(one.scope, one.name, *opening), author=AUTHOR)
             if (one.scope, one.name) not in budgets_here:
                 await budgets.set(Budget(one.scope, one.name, parse_usd(one.month_usd), AUTHOR, at_us, stops=True))
         shared = state.deployment.shared_limits.teams
         rates = {team: one for team, one in found.rates.items() if team not in shared}
         return Outcome(found, here, budgets_here, made, rates)
+
+
+def _pico(opening: TakenOpening | None) -> tuple[str, int] | None:
+    return None if opening is None else (opening.window_id, parse_usd(opening.usd))
 
 
 def _here(state: State, document: RulesDocument, name: str) -> Sequence[str]:
@@ -130,6 +153,7 @@ def _document(outcome: Outcome, *, dry_run: bool) -> dict[str, Any]:
                 "limits": dict(key.limits),
                 "expires": _end(key),
                 "spent_at_litellm_usd": plain(key.spent_usd),
+                "counts_here_usd": _counted(key.opening),
                 "state": _state(outcome, key, dry_run=dry_run),
                 "notes": list(key.notes),
             }
@@ -141,6 +165,7 @@ def _document(outcome: Outcome, *, dry_run: bool) -> dict[str, Any]:
                 "name": one.name,
                 "month_usd": plain(one.month_usd),
                 "spent_at_litellm_usd": plain(one.spent_usd),
+                "counts_here_usd": _counted(one.opening),
                 "state": _budget_state(outcome, one, dry_run=dry_run),
                 "notes": list(one.notes),
             }
@@ -158,12 +183,12 @@ def _tell(outcome: Outcome, *, dry_run: bool) -> None:
     for key in found.keys:
         models = "all" if key.new.allowed_models is None else ", ".join(key.new.allowed_models) or "none"
         whose = (key.new.name, key.new.team or "", key.new.project or "", models, _limits(key.limits))
-        keys.add_row(*whose, f"${plain(key.spent_usd)}", _end(key) or "", _state(outcome, key, dry_run=dry_run))
+        keys.add_row(*whose, _spent(key), _end(key) or "", _state(outcome, key, dry_run=dry_run))
     show_table(keys)
     if found.budgets:
         budgets = Table(Column("budget of", no_wrap=True), "a month", "spent there", "")
         for one in found.budgets:
-            amounts = (f"${plain(one.month_usd)}", f"${plain(one.spent_usd)}")
+            amounts = (f"${plain(one.month_usd)}", _spent(one))
             budgets.add_row(f"{one.scope} {one.name}", *amounts, _budget_state(outcome, one, dry_run=dry_run))
         show_table(budgets)
     for title, lines in (
@@ -181,6 +206,16 @@ def _tell(outcome: Outcome, *, dry_run: bool) -> None:
     would = "would be made" if dry_run else "were made"
     made = len(found.keys) - len(outcome.here)
     print(f"\n{made} keys {would}, {len(outcome.here)} were here before, {len(found.left_out)} are left out.")
+
+
+def _counted(opening: TakenOpening | None) -> str:
+    return "0" if opening is None else plain(opening.usd)
+
+
+def _spent(one: TakenKey | TakenBudget) -> str:
+    """As a line of a table."""
+    counts = ", which counts here" if one.opening is not None and one.opening.usd else ""
+    return f"${plain(one.spent_usd)}{counts}"
 
 
 def _limits(limits: Mapping[str, Any]) -> str:

@@ -32,6 +32,7 @@ def open_notices(
         page=budgets_page(settings),
         now_us=now_us,
         show_failing=metrics.notices_fail,
+        openings=stores.openings.of,
     )
 
 

@@ -43,6 +43,7 @@ from gateway.ledger.remote_sink import RemoteSink
 from gateway.ledger.shipper import Shipper
 from gateway.limits.budget_keeper import BudgetKeeper, carry_unshipped
 from gateway.limits.counters import RENEW_SECONDS
+from gateway.limits.openings import by_budget
 from gateway.notices.watch import BudgetNotices
 from gateway.pipeline import Pipeline
 from gateway.process.change_watch import ChangeWatch
@@ -164,11 +165,12 @@ class Gateway:
             # In this order: a secret that is replaced between the two is in both, never in neither.
             records = await self.stores.keys.records()
             replaced, has_litellms = await self.stores.secrets.replaced(), await self.stores.keys.has_litellms()
-            self.key_ring.replace(records, replaced, has_litellms=has_litellms)
-            self.pipeline.admission.limits = limits_of_keys(
-                await self.stores.keys.limits(), self.deployment.shared_limits
-            )
-            self.pipeline.admission.strict = strict_budgets(await self.stores.budgets.budgets())
+            limits = limits_of_keys(await self.stores.keys.limits(), self.deployment.shared_limits)
+            strict = strict_budgets(await self.stores.budgets.budgets())
+            openings = by_budget(await self.stores.openings.recent())
+            admission = self.pipeline.admission
+            admission.openings, admission.limits, admission.strict = openings, limits, strict
+            self.key_ring.replace(records, replaced, has_litellms=has_litellms)  # no key is known before its limits are
             await self.rules.refresh()
 
     async def take_over(self) -> None:

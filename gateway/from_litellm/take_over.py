@@ -1,7 +1,7 @@
 """LiteLLM's keys, teams and budgets as ours, and whatever of them has no place. Pure: makes nothing."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any, Final, Literal
 
@@ -31,7 +31,9 @@ from gateway.from_litellm.rows import (
     names_of,
     whole,
 )
-from gateway.from_litellm.windows import Window, plain, read_usd, window_of
+from gateway.from_litellm.windows import MOST, Window, plain, read_usd, window_of
+from gateway.instants import microseconds
+from gateway.limits.values import window_end, window_id
 from gateway.stores import NewKey
 
 Owned = Literal["team", "project"]
@@ -46,14 +48,24 @@ OTHER_ROUTES: Final = frozenset({"management_routes", "info_routes", "self_manag
 
 
 @dataclass(frozen=True, slots=True)
+class TakenOpening:
+    """What LiteLLM counts of a budget in the period that is running there, which is this window here."""
+
+    window_id: str
+    usd: Decimal
+
+
+@dataclass(frozen=True, slots=True)
 class TakenKey:
-    """`notes` are what of it has no place here; `spent_usd` is what it spent there since its last reset."""
+    """`notes` are what of it has no place here; `spent_usd` is what it spent there since its last reset, `opening` what
+    of that its budget counts here."""
 
     digest: bytes = field(repr=False)
     new: NewKey
     limits: Mapping[str, Any]
     spent_usd: Decimal
     notes: Sequence[str]
+    opening: TakenOpening | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +77,7 @@ class TakenBudget:
     month_usd: Decimal
     spent_usd: Decimal
     notes: Sequence[str]
+    opening: TakenOpening | None = None
 
 
 @dataclass(slots=True)
@@ -98,6 +111,15 @@ def take_over(rows: Rows, models: Models, *, now_us: int) -> TakeOver:
     return made
 
 
+def without_openings(found: TakeOver) -> TakeOver:
+    """The same, with budgets that begin anew."""
+    return replace(
+        found,
+        keys=[replace(one, opening=None) for one in found.keys],
+        budgets=[replace(one, opening=None) for one in found.budgets],
+    )
+
+
 class _Reader:
     def __init__(self, rows: Rows, models: Models, groups: Mapping[str, Sequence[str]], now_us: int) -> None:
         self._is_whole = rows.is_whole
@@ -129,7 +151,7 @@ class _Reader:
             made.left_out.append(f"{name}: {why}")
             return
         notes = [] if name == alias or not alias else [f"it was called {alias!r}"]
-        limits, spent = self._limits(row, notes)
+        limits, spent, opening = self._limits(row, notes)
         if nothing := [ours for ours, limit in limits.items() if isinstance(limit, int) and limit < 1]:
             made.left_out.append(f"{name}: it may do nothing: its {nothing[0]} is {limits[nothing[0]]}")
             return
@@ -142,7 +164,7 @@ class _Reader:
             expires_at_us=moment_us(row.get("expires")),
         )
         notes += self._nowhere(row, KEYS)
-        made.keys.append(TakenKey(digest, new, limits, spent, notes))
+        made.keys.append(TakenKey(digest, new, limits, spent, notes, opening))
 
     def add_budget(self, made: TakeOver, scope: Owned, row: Row) -> None:
         its_id = str(row[f"{scope}_id"])
@@ -154,7 +176,7 @@ class _Reader:
         amount = read_usd(_own_or(row, shared, "max_budget"))
         if amount is not None:
             duration = _duration(row, shared)
-            window, spent = window_of(duration), self._spent(row, shared)
+            window, spent, opening = window_of(duration), self._spent(row, shared), None
             if window.name == "total":
                 amount = max(Decimal(0), amount - spent)
                 notes.append(
@@ -163,10 +185,12 @@ class _Reader:
             elif window.name == "day":
                 amount = Window("month", window.share * 30).amount(amount)
                 notes.append(f"its budget was for {duration}; here a {scope} has one of a month, 30 times a day's")
+                notes += _not_counted(spent)
             else:
-                amount = window.amount(amount)
+                amount, opening = window.amount(amount), self._opening(row, shared, window, spent, notes)
                 notes += _told_share(window, duration)
-            made.budgets.append(TakenBudget(scope, label, amount, spent, [*notes, *self._nowhere(row, table)]))
+            told = [*notes, *self._nowhere(row, table)]
+            made.budgets.append(TakenBudget(scope, label, amount, spent, told, opening))
         else:
             made.notes += [f"{scope} {label}: {note}" for note in (*notes, *self._nowhere(row, table))]
         rates = {
@@ -191,13 +215,13 @@ class _Reader:
             notes.append(f"its limits of the budget {its_id} are not known: the answers of the API do not have them")
         return given or {}
 
-    def _limits(self, row: Row, notes: list[str]) -> tuple[dict[str, Any], Decimal]:
-        """With what it spent there."""
+    def _limits(self, row: Row, notes: list[str]) -> tuple[dict[str, Any], Decimal, TakenOpening | None]:
+        """With what it spent there, and what of that counts here."""
         shared = self._budget_of(row, notes)
         limits: dict[str, Any] = {
             ours: limit for theirs, ours in RATES.items() if (limit := whole(_own_or(row, shared, theirs))) is not None
         }
-        spent = self._spent(row, shared)
+        spent, opening = self._spent(row, shared), None
         if (amount := read_usd(_own_or(row, shared, "max_budget"))) is not None:
             duration = _duration(row, shared)
             window = window_of(duration)
@@ -205,11 +229,27 @@ class _Reader:
             if window.name == "total":
                 notes += [f"of its ${plain(amount)} for good, ${plain(spent)} was spent there"] if spent else []
                 amount = max(Decimal(0), amount - spent)
+            else:
+                opening = self._opening(row, shared, window, spent, notes)
             limits |= {"budget_usd": plain(window.amount(amount)), "budget_window": window.name}
         for name in ("tpd_limit", "model_max_budget", "soft_budget", "allowed_models"):
             if is_said(shared.get(name)) and not is_said(row.get(name)):
                 notes.append(f"{name} of its budget: {TOLD.get(name, NO_PLACE)}")
-        return limits, spent
+        return limits, spent, opening
+
+    def _opening(self, row: Row, shared: Row, window: Window, spent: Decimal, notes: list[str]) -> TakenOpening | None:
+        """Only where the period there ends when the window here does, for as much money: else nobody can tell what of
+        it was spent in this window."""
+        ends_at_us = moment_us(row.get("budget_reset_at") or shared.get("budget_reset_at"))
+        end = window_end(window.name, self._now_us)
+        if window.share != 1 or end is None or ends_at_us is None:
+            is_same = False
+        else:  # a reset that is overdue was of the window before
+            is_same = ends_at_us == microseconds(end) or ends_at_us <= self._now_us
+        if not is_same:
+            notes += _not_counted(spent)
+            return None
+        return TakenOpening(window_id(window.name, self._now_us), min(spent, MOST))
 
     def _spent(self, row: Row, shared: Row) -> Decimal:
         """Since the last reset; nothing where the next one is overdue."""
@@ -274,6 +314,14 @@ def _told_share(window: Window, duration: str | None) -> list[str]:
     if window.share == 1:
         return []
     return [f"its budget was for {duration}; here it is for a {window.name}, with as much for the time"]
+
+
+def _not_counted(spent: Decimal) -> list[str]:
+    if not spent:
+        return []
+    return [
+        f"the ${plain(spent)} of its present period there does not count here: that is no calendar day or month, UTC"
+    ]
 
 
 def _tags(row: Row, notes: list[str]) -> tuple[str, ...]:

@@ -66,11 +66,13 @@ class _Hold(msgspec.Struct):
 class Admission:
     """`limits` (by key), `strict` and `shared` are replaced whole when they change. `now_us` arguments name the window.
 
-    `strict`: the monthly budgets in pico-USD that stop, by scope and name.
+    `strict`: the monthly budgets in pico-USD that stop, by scope and name. `openings`: what budgets had spent before
+    they came here, by scope, name and window: so much less is left of each.
     """
 
     limits: Mapping[str, Limits] = field(default_factory=dict[str, Limits])
     strict: Mapping[tuple[BudgetScope, str], int] = field(default_factory=dict[tuple[BudgetScope, str], int])
+    openings: Mapping[tuple[str, str, str], int] = field(default_factory=dict[tuple[str, str, str], int])
     shared: SharedLimits = field(default_factory=SharedLimits)
     treasury: Treasury = field(default_factory=Treasury)
     wait_seconds: float = WAIT_SECONDS
@@ -233,9 +235,9 @@ class Admission:
         intent, cost = entry.intent, entry.cost.total_pico_usd if entry.cost is not None else entry.cost_upper_pico_usd
         hold = _Hold(cost=cost or 0, counts=True)
         for budget in self._budgets(intent.key_id, intent.team, intent.project):
-            account = budget_account(budget.name, window_id(budget.window, intent.accepted_at_us), scope=budget.scope)
-            hold.purses.append(self.treasury.purse(account, budget.pico_usd))
-            hold.purses[-1].carry(hold.cost)
+            purse, _ = self._purse(budget, intent.accepted_at_us)
+            purse.carry(hold.cost)
+            hold.purses.append(purse)
         if (tier := self._tier(intent.key_id, entry.model)) is not None:
             hold.quota = self._quota_purse(intent.key_id, tier, intent.accepted_at_us)
             hold.quota.carry(1)
@@ -316,15 +318,21 @@ class Admission:
         for budget in budgets:
             if amount is None:
                 raise BudgetExhausted(price_unknown(budget))
-            account = budget_account(budget.name, window_id(budget.window, now_us), scope=budget.scope)
-            purse = self.treasury.purse(account, budget.pico_usd)
+            purse, opening = self._purse(budget, now_us)
             if refusal := await self._store_says_no(purse, amount, self._seconds_to(deadline)):
                 # Each counts nothing twice; their sum would: a charge is in the books and held for a while.
-                spent = max(refusal.surely_gone, refusal.held_spent + purse.holding.spent)
+                spent = opening + max(refusal.surely_gone, refusal.held_spent + purse.holding.spent)
                 held = refusal.held - refusal.held_spent + purse.reserved
                 raise BudgetExhausted(budget_spent(budget, spent=spent, held=held, needed=amount))
             hold.purses.append(purse)
             hold.amount = amount
+
+    def _purse(self, budget: StrictBudget, at_us: int) -> tuple[Purse, int]:
+        """Of a budget in the window of that moment, and what had been spent of it before it came here."""
+        window = window_id(budget.window, at_us)
+        opening = self.openings.get((budget.scope, budget.name, window), 0) if self.openings else 0
+        account = budget_account(budget.name, window, scope=budget.scope)
+        return self.treasury.purse(account, budget.pico_usd - opening), opening
 
     def _seconds_to(self, deadline: float) -> float:
         return max(0.0, deadline - self.treasury.monotonic())

@@ -5,20 +5,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gateway.access.keys import KeyRecord
+from gateway.limits.openings import Openings, by_budget, no_openings
 from gateway.limits.spending import counted_pico_usd, of_window
-from gateway.limits.values import Limits, WindowName
+from gateway.limits.values import Limits, WindowName, window_id
 from gateway.stores import KeyStore
 from gateway.sums import ReportStore
 
 
 @dataclass(frozen=True, slots=True)
 class KeySpent:
-    """One key's budget, and what its present window (UTC) counts of it."""
+    """One key's budget, and what its present window (UTC) counts of it. Of that `opening_pico_usd` was spent before the
+    key came here."""
 
     record: KeyRecord
     window: WindowName
     amount_pico_usd: int
     spent_pico_usd: int
+    opening_pico_usd: int = 0
 
     @property
     def share(self) -> float:
@@ -27,7 +30,11 @@ class KeySpent:
 
 
 async def spent_by_keys(
-    keys: KeyStore, reports: ReportStore, limits: Mapping[str, Limits], now_us: int
+    keys: KeyStore,
+    reports: ReportStore,
+    limits: Mapping[str, Limits],
+    now_us: int,
+    openings: Openings = no_openings,
 ) -> list[KeySpent]:
     """Of the keys that have a budget and are not revoked."""
     budgets = {key: one for key, one in limits.items() if one.budget_usd is not None}
@@ -39,8 +46,13 @@ async def spent_by_keys(
     for window in windows:
         for row in await reports.sums(of_window(window, now_us, ("key", "status"))):
             spent[window, row.group["key"]] += counted_pico_usd(row)
-    return [_spent(one, budgets[one.id], spent[budgets[one.id].budget_window, one.id]) for one in found]
+    ids = {window: window_id(window, now_us) for window in windows}
+    opened = by_budget(await openings(ids.values()) if ids else ())
 
+    def of(record: KeyRecord) -> KeySpent:
+        own = budgets[record.id]
+        window, amount = own.budget_window, own.budget_pico_usd or 0
+        opening = opened.get(("key", record.id, ids[window]), 0)
+        return KeySpent(record, window, amount, spent[window, record.id] + opening, opening)
 
-def _spent(record: KeyRecord, limits: Limits, pico_usd: int) -> KeySpent:
-    return KeySpent(record, limits.budget_window, limits.budget_pico_usd or 0, pico_usd)
+    return [of(one) for one in found]

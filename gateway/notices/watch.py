@@ -1,11 +1,12 @@
 """Looks at what budgets have spent and tells what is new, once for all workers and replicas. Knows protocols only."""
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from gateway.errors import NoticeNotTaken
 from gateway.instants import DAY_US, HOUR_US
+from gateway.limits.openings import Openings, by_budget, no_openings
 from gateway.limits.spending import counted_pico_usd, of_window
 from gateway.limits.values import Limits, WindowName, window_id
 from gateway.notices.forecast_notice import Foreseen, forecast_document, forecast_due
@@ -107,6 +108,7 @@ class BudgetNotices:
     now_us: Callable[[], int]
     foresee: Callable[[], Awaitable[Sequence[Foreseen]]] | None = None
     show_failing: Callable[[bool], None] = lambda _: None
+    openings: Openings = field(default=no_openings)
 
     async def look(self) -> None:
         """Where nobody did lately. Raises NoticeNotTaken at the first that is not taken; it and the rest are tried
@@ -169,17 +171,20 @@ class BudgetNotices:
     async def _shared(self, now_us: int) -> list[BudgetSpent]:
         """Budgets of teams, projects and everything, which are monthly."""
         budgets = await self.budgets.budgets()
+        month = window_id(MONTH, now_us)
         rows = await self._rows(MONTH, now_us, ("team", "project", "status")) if budgets else ()
+        opened = by_budget(await self.openings([month]) if budgets else ())
         return [
             BudgetSpent(
                 scope=one.scope,
                 name=one.name,
                 shown=one.name,
-                window_id=window_id(MONTH, now_us),
+                window_id=month,
                 amount_pico_usd=one.month_pico_usd,
                 spent_pico_usd=sum(
                     counted_pico_usd(row) for row in rows if one.scope == "all" or row.group[one.scope] == one.name
-                ),
+                )
+                + opened.get((one.scope, one.name, month), 0),
                 stops=one.stops,
             )
             for one in budgets
@@ -196,7 +201,7 @@ class BudgetNotices:
                 spent_pico_usd=one.spent_pico_usd,
                 stops=True,
             )
-            for one in await spent_by_keys(self.keys, self.reports, self.limits(), now_us)
+            for one in await spent_by_keys(self.keys, self.reports, self.limits(), now_us, self.openings)
             if one.amount_pico_usd
         ]
 

@@ -7,7 +7,8 @@ from datetime import date
 from typing import Literal
 
 from gateway.instants import moment_of
-from gateway.limits.values import BudgetScope
+from gateway.limits.openings import Openings, by_budget, no_openings
+from gateway.limits.values import BudgetScope, window_id
 from gateway.reports.daily_costs import BudgetBurn, DailyCost, DailyHistory
 from gateway.reports.daily_history import HISTORY_DAYS, read_budgets_costs, read_daily_costs
 from gateway.stores import Budget, BudgetStore
@@ -23,12 +24,14 @@ Days = tuple[tuple[DailyCost, ...], tuple[DailyCost, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """One budget now, today included; what `burn` says of the days to come it learned from complete ones."""
+    """One budget now, today included, and what of that was spent before it came here; what `burn` says of the days to
+    come it learned from complete ones."""
 
     budget: Budget
     spent_pico_usd: int
     burn: BudgetBurn | None
     learned_days: int
+    opening_pico_usd: int = 0
 
     @property
     def share(self) -> float:
@@ -50,12 +53,14 @@ class BudgetsService:
         take_over: Callable[[], Awaitable[None]],
         *,
         now_us: Callable[[], int],
+        openings: Openings = no_openings,
     ) -> None:
         self._store = store
         self._take_over = take_over
         self._reports = reports
         self._look_ahead = look_ahead
         self._now_us = now_us
+        self._openings = openings
         self._kept: dict[tuple[str, str], tuple[int, Days, BudgetBurn | None]] = {}
 
     async def standings(self, of_team: str | None = None, scope: BudgetScope | None = None) -> list[Standing]:
@@ -67,16 +72,14 @@ class BudgetsService:
             wanted = [one for one in wanted if (one.scope, one.name) == ("team", of_team)]
         wanted = [one for one in wanted if scope in (None, one.scope)]
         now_us = self._now_us()
-        histories = await self._histories(wanted, now_us)
-        return [await self._standing(one, histories[one.scope, one.name], now_us) for one in wanted]
+        return await self._all_standings(wanted, now_us)
 
     async def set(self, budget: Budget) -> Standing:
         """Make or replace the one of its scope and name, and say how it stands. The others are not looked at."""
         await self._store.set(budget)
         await self._take_over()
-        now_us = self._now_us()
-        histories = await self._histories([budget], now_us)
-        return await self._standing(budget, histories[budget.scope, budget.name], now_us)
+        [standing] = await self._all_standings([budget], self._now_us())
+        return standing
 
     async def remove(self, scope: BudgetScope, name: str, *, author: str) -> bool:
         """False when there is none."""
@@ -84,6 +87,16 @@ class BudgetsService:
             return False
         await self._take_over()
         return True
+
+    async def _all_standings(self, budgets: Sequence[Budget], now_us: int) -> list[Standing]:
+        histories, month = await self._histories(budgets, now_us), window_id("month", now_us)
+        opened = by_budget(await self._openings([month]) if budgets else ())
+        return [
+            await self._standing(
+                one, histories[one.scope, one.name], now_us, opened.get((one.scope, one.name, month), 0)
+            )
+            for one in budgets
+        ]
 
     async def _histories(self, budgets: Sequence[Budget], now_us: int) -> dict[tuple[str, str], DailyHistory]:
         found: dict[tuple[str, str], DailyHistory] = {}
@@ -97,13 +110,15 @@ class BudgetsService:
                 found[one.scope, one.name] = of_all
         return found
 
-    async def _standing(self, budget: Budget, history: DailyHistory, now_us: int) -> Standing:
-        today = moment_of(now_us).date()
-        spent = sum(day.cost_pico_usd for day in history.month) + history.today_pico_usd
-        whose, asked = (budget.scope, budget.name), (budget.month_pico_usd, (history.complete, history.month))
+    async def _standing(self, budget: Budget, history: DailyHistory, now_us: int, opening: int) -> Standing:
+        today, left = moment_of(now_us).date(), max(0, budget.month_pico_usd - opening)
+        spent = sum(day.cost_pico_usd for day in history.month) + history.today_pico_usd + opening
+        whose, asked = (budget.scope, budget.name), (left, (history.complete, history.month))
         kept = self._kept.get(whose)
         if kept is None or kept[:2] != asked:
-            burn = await asyncio.to_thread(self._look_ahead, history, budget.month_pico_usd, today)
+            burn = await asyncio.to_thread(self._look_ahead, history, left, today)
             kept = self._kept[whose] = (*asked, burn)
-        burn = None if kept[2] is None else kept[2].with_today(history.today_pico_usd, today)
-        return Standing(budget, spent, burn, len(history.complete))
+        burn = kept[2]
+        if burn is not None:
+            burn = burn.with_opening(opening, budget.month_pico_usd).with_today(history.today_pico_usd, today)
+        return Standing(budget, spent, burn, len(history.complete), opening)

@@ -69,6 +69,16 @@ class BudgetBurn:
     runs_out_middle: date | None
     runs_out_late: date | None
 
+    def with_opening(self, pico_usd: int, budget_pico_usd: int) -> "BudgetBurn":
+        """Of what was left of the whole budget, now with what had been spent of it elsewhere."""
+        ends = (self.projected.low_pico_usd, self.projected.middle_pico_usd, self.projected.high_pico_usd)
+        return replace(
+            self,
+            spent_pico_usd=self.spent_pico_usd + pico_usd,
+            budget_pico_usd=budget_pico_usd,
+            projected=Range(*(end + pico_usd for end in ends)),
+        )
+
     def with_today(self, today_pico_usd: int, today: date) -> "BudgetBurn":
         """What is booked already is no matter of odds: the month costs no less, and a budget below that is gone."""
         spent = self.spent_pico_usd + today_pico_usd

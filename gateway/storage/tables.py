@@ -273,6 +273,19 @@ budgets = Table(
     CheckConstraint("scope in ('all', 'team', 'project')", name="scope"),
 )
 
+# What a budget had spent elsewhere in the window in which it came here: it counts until that window ends, and stands in
+# no sum. The newest figure that was heard.
+opening_amounts = Table(
+    "opening_amounts",
+    metadata,
+    Column("scope", Text, primary_key=True),
+    Column("name", Text, primary_key=True),  # of a key its id
+    Column("window_id", Text, primary_key=True),  # month:2026-11-01; see gateway/limits/values.py
+    Column("amount_pico_usd", BigInteger, nullable=False),
+    Column("at_us", BigInteger, nullable=False),
+    CheckConstraint("scope in ('key', 'team', 'project')", name="scope"),
+)
+
 # Which shares of budgets an operator was told of: the row of one is the claim to tell it. An amount that is changed is
 # another budget here, and so is each window.
 budget_notices = Table(

@@ -13,9 +13,11 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from gateway.access.keys import KeyRecord, hash_key, hash_litellm_digest
 from gateway.clock import now_us
 from gateway.instants import DAY_US
+from gateway.limits.openings import Opening
 from gateway.storage.database import FIRST_KEYS_LOCK, lock, writing
 from gateway.storage.pepper import pepper_mark
 from gateway.storage.sql.audit import append_audit
+from gateway.storage.sql.openings import set_opening
 from gateway.storage.tables import api_keys, daily, dimensions, litellm_keys, replaced_secrets
 from gateway.stores import LAST_DAYS, KeyChange, ListedKey, NewKey
 
@@ -62,25 +64,33 @@ class SqlKeyStore:
         return await self._insert(connection, new, hash_key(self._pepper, secret), author=author, limits=limits), secret
 
     async def take_over(
-        self, new: NewKey, litellm_digest: bytes, *, author: str, limits: Mapping[str, Any]
+        self,
+        new: NewKey,
+        litellm_digest: bytes,
+        *,
+        author: str,
+        limits: Mapping[str, Any],
+        opening: tuple[str, int] | None = None,
     ) -> tuple[ListedKey, bool]:
         """The key of LiteLLM's whose SHA-256 that is, and whether it is made now: one that was taken over before stays
-        as it is here, whatever became of it."""
+        as it is here, whatever became of it, but for the newer `opening`: a window and the pico-USD spent in it there.
+        """
         its_hash = hash_litellm_digest(self._pepper, litellm_digest)
         async with writing(self._engine) as connection:
             await lock(connection, FIRST_KEYS_LOCK)  # two at once make nothing twice
             row = await _taken_over(connection, its_hash)
-            if row is not None and row["is_noted"]:
-                return _listed(row), False
             if row is None:
                 listed = await self._insert(connection, new, its_hash, author=author, limits=limits, was="LiteLLM's")
             else:
-                listed, at_us = _listed(row), self._now_us()
-                await append_audit(
-                    connection, at_us=at_us, actor=author, action="key.take_over", subject=listed.record.id
-                )
-            note = {"hash": its_hash, "key_id": listed.record.id, "at_us": self._now_us()}
-            await connection.execute(litellm_keys.insert().values(note))
+                listed = _listed(row)
+            key_id, at_us = listed.record.id, self._now_us()
+            if row is not None and not row["is_noted"]:
+                await append_audit(connection, at_us=at_us, actor=author, action="key.take_over", subject=key_id)
+            if row is None or not row["is_noted"]:
+                note = {"hash": its_hash, "key_id": key_id, "at_us": at_us}
+                await connection.execute(litellm_keys.insert().values(note))
+            if opening is not None:
+                await set_opening(connection, Opening("key", key_id, *opening), author=author, at_us=at_us)
         return listed, row is None
 
     async def taken_over(self, litellm_digests: Iterable[bytes]) -> Mapping[bytes, ListedKey]:

@@ -17,6 +17,7 @@ from gateway.storage.sql.files import SqlFiles
 from gateway.storage.sql.keys import SqlKeyStore
 from gateway.storage.sql.ledger import SqlLedger
 from gateway.storage.sql.notices import SqlNotices
+from gateway.storage.sql.openings import SqlOpenings
 from gateway.storage.sql.rents import SqlRents
 from gateway.storage.sql.reports import SqlReports
 from gateway.storage.sql.rules import SqlRulesStore
@@ -38,6 +39,7 @@ class SqlStores:
     keys: SqlKeyStore
     ledger: SqlLedger
     notices: SqlNotices
+    openings: SqlOpenings
     rents: SqlRents
     reports: SqlReports
     rules: SqlRulesStore
@@ -64,6 +66,7 @@ def open_stores(database: AsyncEngine, home: Home) -> SqlStores:
         keys=SqlKeyStore(database, pepper),
         ledger=SqlLedger(database),
         notices=SqlNotices(database),
+        openings=SqlOpenings(database),
         rents=SqlRents(database),
         reports=SqlReports(database),
         rules=SqlRulesStore(database),

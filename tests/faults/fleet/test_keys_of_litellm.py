@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 import httpx
@@ -114,6 +115,42 @@ def test_its_limits_are_in_force_over_all_workers(move: Move) -> None:
     [refused] = asyncio.run(chat_afresh([move.replica.url], other, 1, model="plain"))
     assert refused.status in (403, 404), refused
     assert asyncio.run(move.statuses("sk-nobodys")) == [401] * WORKERS
+
+
+def test_what_litellm_counts_of_the_running_month_counts_here_and_is_in_no_report(move: Move) -> None:
+    """At every worker, also after a restart; imported again, it is the newer figure."""
+    at = datetime.now(UTC)
+    reset = datetime(at.year + at.month // 12, at.month % 12 + 1, 1)  # noqa: DTZ001 (as LiteLLM's columns are)
+    month: dict[str, Any] = {"max_budget": 10.0, "budget_duration": "30d", "budget_reset_at": reset}
+    asyncio.run(move.theirs.add_key("sk-half", key_alias="half", spend=4.25, **month))
+    asyncio.run(move.theirs.add_key("sk-spent", key_alias="spent", spend=10.0, **month))
+    taken = {one["name"]: one["counts_here_usd"] for one in move.take_over()["keys"]}
+    assert (taken["half"], taken["spent"]) == ("4.25", "10")
+
+    def refused(secret: str) -> bool:
+        return asyncio.run(move.statuses(secret)) == [429] * WORKERS
+
+    def shown() -> dict[str, float]:
+        rows = move.admin("/budgets/keys")["keys"]
+        return {one["name"]: float(one["taken_over_usd"]) for one in rows if one["name"] in ("half", "spent")}
+
+    assert refused("sk-spent")
+    assert asyncio.run(move.statuses("sk-half")) == [200] * WORKERS
+    assert shown() == {"half": 4.25, "spent": 10.0}
+    asyncio.run(move.theirs.change_key("sk-half", "spend", 9.9999999999))
+    for _ in range(2):
+        move.take_over()
+    assert shown()["half"] == 9.9999999999
+    until(lambda: refused("sk-half"), "the newer figure is not in force at every worker")
+    [half] = [one for one in move.run("list", "--json") if one["name"] == "half"]
+    assert (half["taken_over_from"], half["taken_over_usd"]) == ("LiteLLM", "9.9999999999")
+    rows = {one["group"]["key"]: one for one in move.admin("/reports/costs?by=key")["rows"]}
+    assert float(rows[half["id"]]["cost_usd"]) < 0.01
+    move.replica.terminate()
+    move.replica.wait()
+    move.replica.start()
+    move.replica.wait_until_ready()
+    assert refused("sk-half")
 
 
 def test_a_rotation_ends_the_secret_of_litellms(move: Move) -> None:

@@ -3,16 +3,25 @@
 import asyncio
 import json
 import time
+from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from gateway.access.keys import KeyRing
-from gateway.errors import Unauthenticated
+from gateway.errors import BudgetExhausted, Unauthenticated
+from gateway.instants import DAY_US, microseconds
+from gateway.limits.admission import Admission, parse_limits
+from gateway.limits.counters import budget_account
+from gateway.limits.openings import Opening, OpeningScope, by_budget
+from gateway.limits.spending import Spending
 from gateway.storage.database import migrate
 from gateway.storage.pepper import pepper_mark
 from gateway.storage.sql.audit import SqlAuditLog
 from gateway.storage.sql.keys import SqlKeyStore
+from gateway.storage.sql.openings import SqlOpenings
+from gateway.storage.sql.reports import SqlReports
 from gateway.storage.sql.secrets import SqlSecrets
 from gateway.storage.tables import api_keys, audit_log, litellm_keys
 from gateway.stores import ListedKey, NewKey
@@ -25,8 +34,12 @@ DIGEST = bytes.fromhex(hash_token(SECRET))
 LIMITS = {"requests_per_minute": 7}
 
 
-async def take_over(engine: AsyncEngine, *, pepper: bytes = PEPPER) -> tuple[ListedKey, bool]:
-    return await SqlKeyStore(engine, pepper).take_over(NewKey("app", team="red"), DIGEST, author="ada", limits=LIMITS)
+async def take_over(
+    engine: AsyncEngine, *, pepper: bytes = PEPPER, opening: tuple[str, int] | None = None
+) -> tuple[ListedKey, bool]:
+    return await SqlKeyStore(engine, pepper).take_over(
+        NewKey("app", team="red"), DIGEST, author="ada", limits=LIMITS, opening=opening
+    )
 
 
 async def ring(engine: AsyncEngine) -> KeyRing:
@@ -81,6 +94,67 @@ async def test_taken_over_again_it_is_the_same_key_and_stays_as_it_is(engine: As
     assert (again.record.revoked_at_us is not None, is_made) == (True, False)
     assert not await works(engine)
     assert len(await keys.list()) == 1
+
+
+MONTH, DAY = "month:2026-11-01", "day:2026-11-25"
+
+
+async def test_what_it_had_spent_is_the_newest_figure_and_never_added_to(engine: AsyncEngine) -> None:
+    """The import that is repeated takes it over anew, also of a key that was rotated, and of each window apart."""
+    openings, log = SqlOpenings(engine), SqlAuditLog(engine)
+    key_id = (await take_over(engine, opening=(MONTH, 0)))[0].record.id
+    assert await openings.of([MONTH]) == [], "nothing is nothing"
+    for pico_usd in (5, 5, 8, 3):
+        assert (await take_over(engine, opening=(MONTH, pico_usd)))[0].record.id == key_id
+        assert await openings.of([MONTH, DAY]) == [Opening("key", key_id, MONTH, pico_usd)]
+    changes = [one for one in await log.page(before=None, limit=50) if one.action == "budget.open"]
+    assert len(changes) == 3, "the same figure again is no change"
+    assert (changes[0].subject, json.loads(changes[0].detail)) == (
+        key_id,
+        {"window": MONTH, "before_usd": "0.000000000008", "after_usd": "0.000000000003"},
+    )
+    await SqlSecrets(engine, PEPPER).rotate(key_id, overlap_seconds=0, author="bob")
+    await take_over(engine, opening=(DAY, 1))
+    await take_over(engine)
+    assert {one.pico_usd for one in await openings.of([MONTH, DAY])} == {3, 1}
+    assert await openings.of(["month:2026-12-01"]) == [], "it ends with its window"
+    later = SqlOpenings(engine, now_us=lambda: time.time_ns() // 1000 + 63 * DAY_US)
+    assert (len(await openings.recent()), await later.recent()) == (2, [])
+    await take_over(engine, opening=(MONTH, 0))
+    assert await openings.of([MONTH]) == [Opening("key", key_id, MONTH, 0)]
+
+
+async def test_what_a_team_had_spent_is_kept_apart_from_a_key_of_its_name(engine: AsyncEngine) -> None:
+    openings = SqlOpenings(engine)
+    given: list[tuple[OpeningScope, int]] = [("team", 4), ("project", 5), ("key", 6), ("team", 7)]
+    for scope, pico_usd in given:
+        await openings.set(Opening(scope, "red", MONTH, pico_usd), author="ada")
+    assert {(one.scope, one.pico_usd) for one in await openings.of([MONTH])} == set(given[1:])
+    newest = (await SqlAuditLog(engine).page(before=None, limit=1))[0]
+    assert (newest.action, newest.subject) == ("budget.open", "team red")
+    await asyncio.gather(*(openings.set(Opening("team", "red", MONTH, 9), author="ada") for _ in range(4)))
+    assert Opening("team", "red", MONTH, 9) in await openings.of([MONTH])
+    assert (await SqlAuditLog(engine).verify()).is_intact
+
+
+async def test_a_budget_that_was_half_spent_there_refuses_the_other_half_alone(engine: AsyncEngine) -> None:
+    """As workers count it, whose books say nothing of it."""
+    at_us = microseconds(datetime(2026, 11, 25, 12, tzinfo=UTC))
+    key_id = (await take_over(engine, opening=(MONTH, 60)))[0].record.id
+    admission = Admission(
+        limits={key_id: parse_limits({"budget_usd": "0.0000000001"})},
+        openings=by_budget(await SqlOpenings(engine).recent()),
+        wait_seconds=0.0,
+    )
+    spending = Spending(SqlReports(engine), admission, lambda: at_us)
+    assert (await spending()).spent == {budget_account(key_id, MONTH): 0}
+    await admission.treasury.counters.read_books(spending)
+    await admission.reserve("first", key_id, 40, now_us=at_us)
+    with pytest.raises(BudgetExhausted):
+        await admission.reserve("second", key_id, 1, now_us=at_us)
+    december = replace(spending, now_us=lambda: at_us + 10 * DAY_US)
+    await admission.treasury.counters.read_books(december)
+    await admission.reserve("third", key_id, 100, now_us=at_us + 10 * DAY_US)
 
 
 async def test_several_imports_at_once_make_one_key(engine: AsyncEngine) -> None:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from dashboards.pages.budgets import MOST_BUDGETS, failing_note, most_used, search
+from dashboards.pages.budgets import MOST_BUDGETS, failing_note, most_used, search, spent, taken_over_note
 
 MINUTE = 60_000_000
 
@@ -24,3 +24,13 @@ def test_of_many_budgets_those_that_have_used_most_are_shown_and_all_are_found()
     assert most_used(many[:MOST_BUDGETS], "") == many[:MOST_BUDGETS], "as they come where all are shown"
     assert "50 of 2,000 budgets" in search('"<', 50, 2000)
     assert 'value="&quot;&lt;"' in search('"<', 50, 2000)
+
+
+def test_what_was_spent_at_litellm_is_told_apart() -> None:
+    rows = [{"spent_usd": "9.5", "taken_over_usd": there} for there in ("2.25", "0.000000000000")]
+    assert spent(rows[0]).title == "of it $2.25 taken over from LiteLLM"
+    assert spent(rows[1]).title == ""
+    said = taken_over_note(["Team <red>", "Team blue"], rows)
+    assert "taken over from LiteLLM: $2.25 of Team &lt;red&gt;. It counts until the window ends" in said
+    assert taken_over_note(["Team blue"], rows[1:]) == ""
+    assert "and of 2 more" in taken_over_note(["Team red"] * 7, rows[:1] * 7)

@@ -1,5 +1,6 @@
 """Monthly budgets over HTTP: set, listed with what is spent of them, removed."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ async def test_a_budget_is_set_replaced_and_removed() -> None:
     rig.ask("finance", "PUT", BUDGETS, scope="team", name="red", month_usd="40")
     row = rig.ask("finance", "PUT", BUDGETS, scope="team", name="red", month_usd="50").json()
     assert (row["month_usd"], row["spent_usd"], row["spent_share"]) == ("50.000000000000", "25.000000000000", 0.5)
-    assert (row["set_by"], row["outlook"]) == ("finance", None)
+    assert (row["set_by"], row["outlook"], float(row["taken_over_usd"])) == ("finance", None, 0)
     assert rig.ask("viewer", "GET", BUDGETS).json()["budgets"] == [row]
     removed = rig.ask("finance", "DELETE", f"{BUDGETS}?scope=team&name=red").json()
     assert removed == {"scope": "team", "name": "red"}
@@ -83,11 +84,13 @@ async def test_the_budgets_of_keys_are_told_with_what_admission_counts() -> None
     def spent(name: str, team: str | None, usd: int) -> KeySpent:
         return KeySpent(KeyRecord(f"id-{name}", name, "app", team), "month", 10 * 10**12, usd * 10**12)
 
-    rig.spent_by_key = [spent("little", "red", 1), spent("much", "blue", 9), spent("some", None, 5)]
+    much = replace(spent("much", "blue", 9), opening_pico_usd=4 * 10**12)
+    rig.spent_by_key = [spent("little", "red", 1), much, spent("some", None, 5)]
     found = rig.ask("owner", "GET", f"{BUDGETS}/keys?limit=2").json()
     assert [one["name"] for one in found["keys"]] == ["much", "some"]
     assert found["with_budget"] == 3
     assert found["keys"][0]["spent_usd"] == "9.000000000000"
+    assert [float(one["taken_over_usd"]) for one in found["keys"]] == [4, 0]
     assert found["keys"][0]["spent_share"] == 0.9
     assert [one["name"] for one in rig.ask("lead", "GET", f"{BUDGETS}/keys").json()["keys"]] == ["little"]
 

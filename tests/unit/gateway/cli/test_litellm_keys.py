@@ -2,6 +2,7 @@
 
 import json
 import re
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -100,6 +101,34 @@ def test_keys_are_made_and_listed_with_whose_their_secrets_are(tmp_path: Path) -
     run("rotate", "shop")
     assert json.loads(run("list", "--json"))[0]["secret"] == "ours"
     assert hash_token(SECRET) not in said + run("list") + run("list", "--json")
+
+
+@pytest.mark.usefixtures("_schema")
+def test_what_was_spent_this_month_counts_here_unless_budgets_are_to_begin_anew(tmp_path: Path) -> None:
+    at = datetime.now(UTC)
+    ends = f"{datetime(at.year + at.month // 12, at.month % 12 + 1, 1):%Y-%m-%dT%H:%M:%S}"  # noqa: DTZ001
+    month: dict[str, Any] = {"max_budget": 5, "budget_duration": "30d", "budget_reset_at": ends}
+    team = {"team_id": "t", "team_alias": "Red", **month, "spend": 3}
+
+    def found(spend: float, *words: str) -> str:
+        return run("import-litellm", *answers(tmp_path, key(team_id="t", spend=spend, **month), teams=[team]), *words)
+
+    assert "$0.5, which counts here" not in found(0.5, "--budgets-anew")
+    assert json.loads(run("list", "--json"))[0]["taken_over_usd"] is None
+    tried = json.loads(found(0.5, "--dry-run", "--json"))
+    assert (tried["keys"][0]["counts_here_usd"], tried["budgets"][0]["counts_here_usd"]) == ("0.5", "3")
+    assert json.loads(run("list", "--json"))[0]["taken_over_usd"] is None
+    said = found(0.5)
+    assert "$0.5, which counts here" in said
+    assert "$3, which counts here" in said
+    found(0.75)
+    [row] = json.loads(run("list", "--json"))
+    assert (row["taken_over_from"], row["taken_over_usd"]) == ("LiteLLM", "0.75")
+    listed = run("list")
+    assert f"{row['id']} shop: of its budget $0.75 was spent this month at LiteLLM" in listed
+    assert ", from LiteLLM" in listed
+    run("change", "shop", "--clear", "budget")
+    assert json.loads(run("list", "--json"))[0]["taken_over_usd"] is None
 
 
 @pytest.mark.usefixtures("_schema")

@@ -10,7 +10,7 @@ from gateway.errors import ConfigurationError
 from gateway.from_litellm.allowed import Models
 from gateway.from_litellm.fields import ACCESS_GROUPS, BUDGETS, KEYS, MEMBERSHIPS, ORGANIZATIONS, PROJECTS, TEAMS, USERS
 from gateway.from_litellm.rows import Rows, parse_answers
-from gateway.from_litellm.take_over import TakenKey, TakeOver, take_over
+from gateway.from_litellm.take_over import TakenKey, TakenOpening, TakeOver, take_over, without_openings
 from gateway.stores import NewKey
 from tests.litellm_database import hash_token
 
@@ -41,7 +41,8 @@ def test_a_key_with_all_that_has_a_place() -> None:
     made = taken(
         key(
             team_id="t1", project_id="p1", max_budget=Decimal("10.5"), budget_duration="30d", spend=Decimal("0.25"),
-            rpm_limit=60, tpm_limit=1000, max_parallel_requests=3, expires="2026-12-24T18:00:00",
+            budget_reset_at="2026-12-01T00:00:00", rpm_limit=60, tpm_limit=1000, max_parallel_requests=3,
+            expires="2026-12-24T18:00:00",
             metadata={"tags": ["nightly", "x"]}, models=["a"],
         ),
         teams=[{"team_id": "t1", "team_alias": "Red"}],
@@ -60,6 +61,7 @@ def test_a_key_with_all_that_has_a_place() -> None:
         "budget_window": "month",
     }
     assert (found.spent_usd, list(found.notes)) == (Decimal("0.25"), [])
+    assert found.opening == TakenOpening("month:2026-11-01", Decimal("0.25"))
     assert made.notes == ["tokens_per_minute counts input tokens here; LiteLLM's tpm counts those of answers too"]
 
 
@@ -156,6 +158,62 @@ def test_of_a_budget_for_good_the_rest_is_left_and_what_was_before_a_reset_is_go
     assert made.keys[0].notes == ["of its $100 for good, $40.5 was spent there"]
     assert made.keys[2].notes == ["its budget was for 7d; here it is for a month, with as much for the time"]
     assert made.keys[3].spent_usd == 0
+
+
+@pytest.mark.parametrize(
+    ("columns", "window", "usd"),
+    [
+        ({"budget_duration": "30d", "budget_reset_at": "2026-12-01T00:00:00"}, "month:2026-11-01", "2.5"),
+        ({"budget_duration": "1mo", "budget_reset_at": "2026-12-01T00:00:00Z"}, "month:2026-11-01", "2.5"),
+        ({"budget_duration": "1d", "budget_reset_at": "2026-11-26T02:00:00+02:00"}, "day:2026-11-25", "2.5"),
+        ({"budget_duration": "daily", "budget_reset_at": "2026-11-26T00:00:00"}, "day:2026-11-25", "2.5"),
+        # It is overdue: what was spent was spent in the period before.
+        ({"budget_duration": "30d", "budget_reset_at": "2026-11-25T00:00:00"}, "month:2026-11-01", "0"),
+    ],
+)
+def test_what_a_running_period_has_spent_counts_here(columns: dict[str, Any], window: str, usd: str) -> None:
+    made = taken(key(max_budget=5, spend=Decimal("2.5"), **columns))
+    assert only(made).opening == TakenOpening(window, Decimal(usd))
+    assert only(made).notes == []
+    assert only(without_openings(made)).opening is None
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"budget_duration": "30d", "budget_reset_at": "2026-12-12T08:00:00"},
+        {"budget_duration": "30d", "budget_reset_at": "2026-11-26T00:00:00"},
+        {"budget_duration": "1d", "budget_reset_at": "2026-11-26T05:00:00"},
+        {"budget_duration": "30d"},
+        {"budget_duration": "7d", "budget_reset_at": "2026-12-01T00:00:00"},
+    ],
+)
+def test_of_a_period_that_is_none_here_nothing_counts_and_that_is_said(columns: dict[str, Any]) -> None:
+    made = taken(key(max_budget=5, spend=Decimal("2.5"), **columns), key("idle", max_budget=5, spend=0, **columns))
+    assert [one.opening for one in made.keys] == [None, None]
+    said = "the $2.5 of its present period there does not count here: that is no calendar day or month, UTC"
+    assert (said in made.keys[0].notes, said in made.keys[1].notes) == (True, False)
+
+
+def test_without_a_budget_or_with_one_for_good_nothing_is_left_to_count() -> None:
+    made = taken(key("none", spend=3), key("good", max_budget=9, spend=3))
+    assert [one.opening for one in made.keys] == [None, None]
+
+
+def test_what_teams_and_projects_have_spent_this_month_counts_too() -> None:
+    month = {"max_budget": 50, "budget_duration": "30d", "budget_reset_at": "2026-12-01T00:00:00"}
+    made = taken(
+        teams=[
+            {"team_id": "1", "team_alias": "month", "spend": Decimal("7.25"), **month},
+            {"team_id": "2", "team_alias": "day", "max_budget": 2, "budget_duration": "1d", "spend": 1},
+        ],
+        budgets=[{"budget_id": "b", **month}],
+        projects=[{"project_id": "p", "project_alias": "search", "budget_id": "b", "spend": 3}],
+    )
+    assert [one.opening for one in made.budgets] == [
+        TakenOpening("month:2026-11-01", Decimal("7.25")), None, TakenOpening("month:2026-11-01", Decimal(3)),
+    ]  # fmt: skip
+    assert made.budgets[1].notes[-1].startswith("the $1 of its present period there does not count here")
 
 
 def test_budgets_of_teams_and_projects_are_for_a_month_and_stop() -> None:

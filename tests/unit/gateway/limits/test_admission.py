@@ -164,6 +164,37 @@ async def test_the_budget_counts_what_is_held() -> None:
         await reserve(limited, "e", 1)
 
 
+async def test_what_was_spent_before_it_came_here_is_gone_until_its_window_ends() -> None:
+    usd, later_us = 10**12, NOW_US + 40 * DAY_US
+    limited = admission(budget_usd="10")
+    limited.strict = {("team", "red"): 9 * usd}
+    limited.openings = {("key", "k", MONTH): 6 * usd, ("team", "red", MONTH): 8 * usd, ("project", "k", MONTH): usd}
+    await reserve(limited, "a", 4 * usd)
+    limited.settle("a", usd)
+    with pytest.raises(BudgetExhausted, match=r"this key is \$10\.0+ per month: \$7\.0+ is spent"):
+        await reserve(limited, "b", 3 * usd + 1)
+    with pytest.raises(BudgetExhausted, match=r"the team 'red' is \$9\.0+ per month: \$8\.0+ is spent"):
+        await limited.reserve("c", "other", usd + 1, now_us=NOW_US, team="red")
+    await limited.reserve("d", "other", usd, now_us=NOW_US, team="red")
+    await reserve(limited, "e", 10 * usd, now_us=later_us)
+
+
+async def test_more_that_is_heard_of_holds_at_once_whatever_was_leased_before() -> None:
+    """And a figure that is more than the budget is no debt: the next window has all of it."""
+    limited = admission(budget_usd="0.0000000001")
+    await reserve(limited, "r", 5)
+    limited.settle("r", 5)
+    limited.openings = {("key", "k", MONTH): 95}
+    with pytest.raises(BudgetExhausted):
+        await reserve(limited, "s", 1)
+    limited.openings = {("key", "k", MONTH): 94}
+    await reserve(limited, "t", 1)
+    limited.openings = {("key", "k", MONTH): 10**15}
+    with pytest.raises(BudgetExhausted):
+        await reserve(limited, "u", 1)
+    await reserve(limited, "v", 100, now_us=NOW_US + 40 * DAY_US)
+
+
 async def test_money_that_is_only_held_is_waited_for() -> None:
     limited = admission(budget_usd="0.000000000100", wait_seconds=3600)
     await reserve(limited, "a", 100)

@@ -1,10 +1,11 @@
 """What is told of a key's own budget is what admission counts of it."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 from gateway.instants import DAY_US, microseconds
+from gateway.limits.openings import Opening
 from gateway.limits.values import Limits
 from gateway.notices.key_budgets import spent_by_keys
 from gateway.stores import NewKey
@@ -53,3 +54,13 @@ async def test_a_key_that_is_revoked_or_may_spend_nothing() -> None:
     limits = {key: Limits(budget_usd="0", budget_window="total") for key in ("key-0", "key-1")}
     [found] = await spent_by_keys(keys, Books(), limits, NOW_US)
     assert (found.record.name, found.spent_pico_usd, found.share) == ("stopped", 0, 1.0)
+
+
+async def test_what_a_key_spent_before_it_came_here_counts_and_is_told_apart() -> None:
+    async def openings(windows: Collection[str]) -> Sequence[Opening]:
+        assert set(windows) == {"day:2026-11-11"}
+        return [Opening("key", "key-0", "day:2026-11-11", 2 * USD), Opening("team", "key-0", "day:2026-11-11", USD)]
+
+    limits = {"key-0": Limits(budget_usd="8", budget_window="day")}
+    [found] = await spent_by_keys(await keys_with("app"), Books(), limits, NOW_US, openings)
+    assert (found.spent_pico_usd, found.opening_pico_usd, found.share) == (6 * USD, 2 * USD, 0.75)

@@ -9,6 +9,7 @@ import pytest
 
 from gateway.errors import NoticeNotTaken
 from gateway.instants import microseconds as us
+from gateway.limits.openings import Opening
 from gateway.limits.values import Limits, window_id
 from gateway.notices.forecast_notice import Foreseen
 from gateway.notices.notice import BudgetSpent, Document, Mark
@@ -100,6 +101,7 @@ class Rig:
     counted: list[str] = field(default_factory=list[str])
     shown: list[bool] = field(default_factory=list[bool])
     foreseen: list[Foreseen] = field(default_factory=list[Foreseen])
+    opened: list[Opening] = field(default_factory=list[Opening])
     is_down: bool = False
     now: datetime = NOVEMBER
 
@@ -123,7 +125,11 @@ class Rig:
             now_us=lambda: us(self.now) + seconds_ahead,
             foresee=self.foresee,
             show_failing=self.shown.append,
+            openings=self.openings,
         )
+
+    async def openings(self, windows: Collection[str]) -> Sequence[Opening]:
+        return [one for one in self.opened if one.window_id in windows]
 
     async def foresee(self) -> list[Foreseen]:
         return self.foreseen
@@ -148,6 +154,16 @@ async def test_each_share_is_told_once_when_it_is_reached(rig: Rig) -> None:
         await worker.look()
     assert rig.said == [("team", "red", "80.000000000000", 0.8), ("team", "red", "100.000000000000", 1.0)]
     assert rig.counted == ["sent", "sent"]
+
+
+async def test_what_was_spent_before_it_came_here_counts_until_its_month_ends(rig: Rig) -> None:
+    rig.opened = [Opening("team", "red", "month:2026-11-01", 75 * USD), Opening("key", "red", "month:2026-11-01", USD)]
+    rig.reports.dollars[11, "red"] = 10
+    await rig.worker().look()
+    assert rig.said == [("team", "red", "85.000000000000", 0.8)]
+    rig.now, rig.reports.dollars = DECEMBER, {(12, "red"): 10}
+    await rig.worker().look()
+    assert len(rig.said) == 1
 
 
 async def test_of_workers_that_look_at_once_one_tells(rig: Rig) -> None:

@@ -3,12 +3,13 @@
 import asyncio
 import gc
 import weakref
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import UTC, date, datetime, timedelta
 
 import pytest
 
 from gateway.instants import microseconds as us
+from gateway.limits.openings import Opening
 from gateway.reports.budgets_service import BudgetsService
 from gateway.reports.daily_costs import BudgetBurn, DailyCost, DailyHistory, Range, TooShort
 from gateway.reports.outlook import burn_of_month
@@ -96,6 +97,29 @@ async def test_of_each_budget_there_is_one_outlook_however_often_it_was_changed(
     assert await service.remove("team", "red", author="ada")
     await service.standings()
     assert await is_held() == [False] * 3
+
+
+@pytest.mark.parametrize(("opened", "runs_out"), [(50, date(2026, 11, 16)), (150, date(2026, 11, 6))])
+async def test_what_was_spent_before_it_came_here_is_gone_and_teaches_no_forecast(opened: int, runs_out: date) -> None:
+    async def openings(windows: Collection[str]) -> Sequence[Opening]:
+        assert list(windows) == ["month:2026-11-01"]
+        return [Opening("team", "red", "month:2026-11-01", opened * USD)]
+
+    async def take_over() -> None: ...
+
+    store = MemoryBudgets()
+    await store.set(Budget("team", "red", 200 * USD, "ada", 1))
+    now_us = us(NOW)
+    service = BudgetsService(
+        store, TenDollarsADay(), burn_of_month, take_over, now_us=lambda: now_us, openings=openings
+    )
+    [standing] = await service.standings()
+    assert (standing.spent_pico_usd, standing.opening_pico_usd) == ((110 + opened) * USD, opened * USD)
+    burn = standing.burn
+    assert burn is not None
+    assert (burn.spent_pico_usd, burn.budget_pico_usd) == ((110 + opened) * USD, 200 * USD)
+    assert burn.projected.middle_pico_usd == pytest.approx((300 + opened) * USD, rel=0.01)
+    assert (burn.probability_of_exceeding, burn.runs_out_middle) == (1.0, runs_out)
 
 
 async def test_every_change_is_taken_over_and_only_a_change() -> None:
