@@ -116,6 +116,8 @@ def _messages(asked: Fields, *, signs_calls: bool) -> Iterator[Fields]:
     if instructions := "\n".join(text for part in system if (text := text_of(part, "text"))):
         yield {"role": "system", "content": instructions}
     calls = Calls()
+    said: list[Fields] = []
+    said_at = ""
     for place, item in enumerate(list_of(asked.get("contents"), "contents")):
         where = f"contents[{place}]"
         content = members_of(object_of(item, where))
@@ -123,14 +125,16 @@ def _messages(asked: Fields, *, signs_calls: bool) -> Iterator[Fields]:
             members_of(object_of(part, f"{where}.parts")) for part in list_of(content.get("parts"), f"{where}.parts")
         ]
         role = content.get("role", "user")
-        if role == "model":
-            message = model_message(parts, calls, where, signs_calls=signs_calls)
-            if message is not None:
-                yield message
-        elif role in ("user", "function", ""):
+        if role == "model":  # clients keep a streamed answer as a content for each of its pieces
+            said_at, said = where, said + parts
+            continue
+        yield from model_message(said, calls, said_at, signs_calls=signs_calls)
+        said = []
+        if role in ("user", "function", ""):
             yield from user_messages(parts, calls, where)
         else:
             raise invalid(f"{where}.role", "must be user or model")
+    yield from model_message(said, calls, said_at, signs_calls=signs_calls)
 
 
 def _told_of_json(messages: list[Fields]) -> list[Fields]:

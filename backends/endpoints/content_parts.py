@@ -47,8 +47,8 @@ class Calls:
         return found[0]
 
 
-def model_message(parts: list[Fields], calls: Calls, where: str, *, signs_calls: bool) -> Fields | None:
-    """What a model said, None where it was nothing that can be told. Raises UpstreamRejected."""
+def model_message(parts: list[Fields], calls: Calls, where: str, *, signs_calls: bool) -> Iterator[Fields]:
+    """What a model said, as one message; none where it was nothing that can be told. Raises UpstreamRejected."""
     text: list[str] = []
     thought: list[str] = []
     called: list[Fields] = []
@@ -68,8 +68,9 @@ def model_message(parts: list[Fields], calls: Calls, where: str, *, signs_calls:
     message: Fields = {"role": "assistant", "content": "".join(text) or None, THOUGHT: thinking}
     message |= {DETAILS: details} if details else {}
     if called:
-        return message | {"tool_calls": called}
-    return message if message["content"] else None
+        yield message | {"tool_calls": called}
+    elif message["content"]:
+        yield message
 
 
 def user_messages(parts: list[Fields], calls: Calls, where: str) -> Iterator[Fields]:

@@ -3,6 +3,7 @@ Pure."""
 
 import re
 from collections.abc import Mapping
+from itertools import groupby
 from typing import Final, cast
 
 import msgspec
@@ -51,20 +52,21 @@ def with_signatures(contents: bytes) -> bytes:
         found = msgspec.json.decode(contents)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):  # its provider's to refuse
         return contents
-    changed = [_sign(content) for content in objects_of(found)]
+    turns = groupby(objects_of(found), lambda content: content.get("role") == "model")
+    changed = [_sign(list(turn), is_models=is_models) for is_models, turn in turns]
     return msgspec.json.encode(found) if any(changed) else contents
 
 
-def _sign(content: Fields) -> bool:
-    """Whether the content had to be changed."""
-    parts, has_changed = objects_of(content.get("parts")), False
+def _sign(turn: list[Fields], *, is_models: bool) -> bool:
+    """Whether the contents had to be changed: a streamed answer comes back as one for each of its pieces."""
+    parts, has_changed = [part for content in turn for part in objects_of(content.get("parts"))], False
     for part in parts:
         for name in _SIGNATURES:
             if is_sealed(text_of(part, name) or ""):
                 del part[name]
                 has_changed = True
     calls = [part for part in parts if any(name in part for name in _CALL_NAMES)]
-    if content.get("role") != "model" or not calls or any(name in one for one in calls for name in _SIGNATURES):
+    if not is_models or not calls or any(name in one for one in calls for name in _SIGNATURES):
         return has_changed
     calls[0]["thoughtSignature"] = UNKNOWN_SIGNATURE
     return True

@@ -67,7 +67,8 @@ def sample(schema: Json, root: Json) -> object:
     if schema.get("type") == "object" or "properties" in schema:
         properties = cast(dict[str, Json], schema.get("properties", {}))
         return {name: sample(inner, root) for name, inner in properties.items()}
-    return _SAMPLES.get(str(schema.get("type")), "Paris")
+    kind = schema.get("type")
+    return _SAMPLES.get(str(cast(list[object], kind)[0] if isinstance(kind, list) else kind), "Paris")
 
 
 def _resolve(reference: str, root: Json) -> Json:

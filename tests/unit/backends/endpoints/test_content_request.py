@@ -237,6 +237,15 @@ def test_a_conversation() -> None:
     assert "extra_content" not in without["tool_calls"][0]
 
 
+def test_a_streamed_answer_that_was_kept_piece_by_piece_is_one_message() -> None:
+    pieces = [{"text": "I "}, {"text": "see."}, {"functionCall": {"name": "f"}}, {"text": ""}]
+    kept = [{"role": "model", "parts": [piece]} for piece in pieces]
+    given = {"parts": [{"functionResponse": {"name": "f", "response": {}}}]}
+    said = translate({"contents": [*HI, *kept, given, *kept[:2]]})["messages"]
+    assert [message["role"] for message in said] == ["user", "assistant", "tool", "assistant"]
+    assert (said[1]["content"], len(said[1]["tool_calls"]), said[3]["content"]) == ("I see.", 1, "I see.")
+
+
 def test_two_calls_of_one_name_are_answered_in_their_order() -> None:
     call, given = {"functionCall": {"name": "f"}}, {"functionResponse": {"name": "f", "response": {}}}
     turns = [*HI, {"role": "model", "parts": [call, call]}, {"role": "function", "parts": [given, given]}]

@@ -31,6 +31,8 @@ def answer(*parts: Json, reason: str | None = "STOP", **more: Any) -> bytes:
         b'{"contents":[{"role":"model","parts":[{"functionCall":{"name":"f"},"thoughtSignature":"Eq=="},'
         b'{"functionCall":{}}]}]}',
         b'{"contents":[{"role":"model","parts":[{"function_call":{"name":"f"},"thought_signature":"Eq=="}]}]}',
+        b'{"contents":[{"role":"model","parts":[{"functionCall":{},"thoughtSignature":"Eq=="}]},'
+        b'{"role":"model","parts":[{"functionCall":{}}]}]}',
         b'{"contents":[{"role":"user","parts":[{"text":"\\"functionCall\\""}]}]}',
         b'{"contents":"functionCall"}',
     ],
