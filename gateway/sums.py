@@ -38,7 +38,8 @@ class SumsQuery:
     with several tags counts in each `tag`; `tags` is the JSON array of all it has, so that each request counts once.
     `filters` maps a dimension that is not a time to its value; None matches requests that have none.
     Corrections that were booked at `as_of_us` or later are left out: what a closed month came to when it was closed.
-    `most_groups` is how many somebody can use: none are held beyond.
+    `most_groups` is how many somebody can use: none are held beyond. Of `money_alone` only requests, those without a
+    price, and money are summed: less is read, and the other figures are 0.
     """
 
     since_us: int
@@ -49,6 +50,7 @@ class SumsQuery:
     as_of_us: int | None = None
     with_latencies: bool = False
     most_groups: int | None = None
+    money_alone: bool = False
 
 
 class TooManyGroups(ValueError):

@@ -26,7 +26,7 @@ async def read_daily_costs(
     span = await _span(store, now_us, days)
     by: tuple[Dimension, ...] = ("day", "status") if of_budget else ("day",)
     costs: dict[str | None, int] = {}
-    for row in await store.sums(SumsQuery(*span.period_us, by, filters)):
+    for row in await store.sums(SumsQuery(*span.period_us, by, filters, money_alone=not of_budget)):
         cost = counted_pico_usd(row) if of_budget else row.corrected_cost_pico_usd
         costs[row.group["day"]] = costs.get(row.group["day"], 0) + cost
     return span.history(costs)

@@ -5,9 +5,10 @@ See gateway.stores.ReportStore. Sums are exact integers on both databases, beyon
 
 import asyncio
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
-from operator import add, attrgetter
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import fields, replace
+from functools import partial
+from operator import add, attrgetter, itemgetter
 
 from sqlalchemy import case, func, literal, select
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
@@ -15,17 +16,30 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from gateway.economics.traffic import HourlyTraffic
 from gateway.instants import HOUR_US
 from gateway.routing.rules import SPECIALTIES
+from gateway.storage.sums.by_dimension import (
+    Group,
+    Known,
+    SpanSums,
+    TooLarge,
+    grouped,
+    joined,
+    known_dimensions,
+    sums_by_dimension,
+)
 from gateway.storage.sums.cut_hours import Totals, moved_in
-from gateway.storage.sums.filters import COLUMNS
+from gateway.storage.sums.filters import COLUMNS, conditions
 from gateway.storage.sums.group_count import refuse_too_many
+from gateway.storage.sums.kept_sums import KeptSums
 from gateway.storage.sums.periods import Calendar, Cut, cut_hours
 from gateway.storage.sums.rollup import DAY_HOURS, SKETCHES, SUMS
 from gateway.storage.sums.sketch import grow, percentile
 from gateway.storage.sums.sum_rows import (
     BY_STATUS,
+    Span,
     cut_sketches,
     cut_sums,
     later_corrections,
+    names_of,
     rollup_sketches,
     rollup_sums,
     spans,
@@ -36,13 +50,21 @@ from gateway.sums import TIMES, Latencies, Sums, SumsQuery, TooManyGroups
 
 KEYS_AT_ONCE = 500
 NUMBERS = (*SUMS, *BY_STATUS)
+MOST_DIMENSIONS = 100_000
+"""Whose sums are held at once: 25 MB. Where callers' tags make more of them the database adds up."""
+RowsOf = Callable[[AsyncConnection, SumsQuery, Span], AsyncIterator[Totals]]
+_fields = [one.name for one in fields(Sums)][1:-1]
+assert sorted(_fields) == sorted(NUMBERS)
+_as_fields = itemgetter(*map(NUMBERS.index, _fields))
+"""A group's numbers in the order of the fields of Sums."""
 
 
 class SqlReports:
     """Reads what the shipper added up."""
 
-    def __init__(self, engine: AsyncEngine) -> None:
+    def __init__(self, engine: AsyncEngine, kept: KeptSums | None = None) -> None:
         self._engine = engine
+        self._kept = kept or KeptSums()
 
     async def sums(self, query: SumsQuery) -> Sequence[Sums]:
         [found] = await self.sums_together([query])
@@ -63,11 +85,17 @@ class SqlReports:
             outside = {hour for hour in gone if not whole.since_us <= hour * HOUR_US < whole.until_us}
             skipped = outside.union(cut.hour for cut in split)
             rollups = spans(whole, skipped=skipped)
-            for span in (*rollups, *later_corrections(whole, skipped=skipped)):
-                async for row in rollup_sums(connection, whole, span):
+            by_row = [*later_corrections(whole, skipped=skipped)]
+            if (columns := await self._by_dimension(connection, whole, rollups)) is None:
+                by_row += rollups
+            else:
+                await asyncio.to_thread(_add_columns, groups, *columns)
+            for span in by_row:
+                async for row in self._rows(rollup_sums, connection, whole, span):
                     _add(groups, row["at"] * span.unit_us if "at" in row else None, row)
             for span in rollups if timed else ():
-                async for row in rollup_sketches(connection, _all_of(timed), span.within(*booked_us)):
+                part = span.within(*booked_us)
+                async for row in self._rows(rollup_sketches, connection, _all_of(timed), part):
                     _add_sketches(groups, row["at"] * span.unit_us if "at" in row else None, row)
             for cut in split:
                 async for row in cut_sums(connection, whole, cut):
@@ -79,6 +107,30 @@ class SqlReports:
                     _add(groups, at_us, row)
         # Off the event loop: there may be tens of thousands of groups, and requests wait here.
         return await asyncio.to_thread(lambda: [one.ordered() for one in groups])
+
+    async def _by_dimension(
+        self, connection: AsyncConnection, whole: SumsQuery, rollups: Sequence[Span]
+    ) -> tuple[SpanSums, Known] | None:
+        """The sums of all spans and what is known of their dimensions; None where they are better added up by the
+        database: into one or those of times, or because there are too many or too large ones."""
+        if not whole.by or any(name in TIMES for name in whole.by) or not rollups:
+            return None
+        if (await connection.execute(select(func.count()).select_from(dimensions))).scalar_one() > MOST_DIMENSIONS:
+            return None
+        wanted, names = conditions(whole), names_of(whole)
+        found: list[SpanSums] = []
+        try:
+            for one in rollups:
+                read = partial(sums_by_dimension, connection, one, names, wanted)
+                found.append(await (read() if wanted else self._kept.columns(connection, one, names, read)))
+        except TooLarge:
+            return None
+        # After the sums: of what is added in between there is nothing in them.
+        return joined(found), await known_dimensions(connection, whole.by, wanted)
+
+    def _rows(self, read: RowsOf, connection: AsyncConnection, query: SumsQuery, span: Span) -> AsyncIterator[Totals]:
+        asked = (read, query.by, tuple(sorted(query.filters.items())), query.money_alone)
+        return self._kept.rows(connection, span, asked, partial(read, connection, query, span))
 
     async def hourly_traffic(
         self, since_us: int, until_us: int, *, of_all_kinds: bool = False
@@ -168,14 +220,25 @@ class _Groups:
     def __init__(self, query: SumsQuery, calendar: Calendar) -> None:
         self.query = query
         self._calendar = calendar
-        self._sums: dict[tuple[str | None, ...], list[int]] = {}
-        self._sketches: dict[tuple[str | None, ...], tuple[bytearray, ...]] = {}
+        self._sums: dict[Group, list[int]] = {}
+        self._sketches: dict[Group, tuple[bytearray, ...]] = {}
 
     def add(self, at_us: int | None, row: Totals, numbers: Sequence[int]) -> None:
         """`numbers` are the row's, in the order of NUMBERS."""
         for values in self._groups_of(at_us, row):
-            present = self._sums.get(values)
-            self._sums[values] = list(numbers) if present is None else list(map(add, present, numbers))
+            self._add_to(values, numbers)
+        self._refuse_too_many()
+
+    def add_columns(self, sums: SpanSums, known: Known) -> None:
+        for values, numbers in grouped(sums, known, self.query.by, NUMBERS):
+            self._add_to(values, numbers)
+        self._refuse_too_many()
+
+    def _add_to(self, values: Group, numbers: Sequence[int]) -> None:
+        present = self._sums.get(values)
+        self._sums[values] = list(numbers) if present is None else list(map(add, present, numbers))
+
+    def _refuse_too_many(self) -> None:
         if self.query.most_groups is not None and len(self._sums) > self.query.most_groups:
             raise TooManyGroups
 
@@ -185,9 +248,9 @@ class _Groups:
             for whole, name in zip(kept, SKETCHES, strict=True):
                 grow(whole, row[name] or b"")
 
-    def _groups_of(self, at_us: int | None, row: Totals) -> list[tuple[str | None, ...]]:
+    def _groups_of(self, at_us: int | None, row: Totals) -> list[Group]:
         """One group, or one for each tag."""
-        found: list[tuple[str | None, ...]] = [()]
+        found: list[Group] = [()]
         for name in self.query.by:
             if name in TIMES:
                 values: list[str | None] = [self._calendar.label(name, at_us or 0)]
@@ -202,15 +265,14 @@ class _Groups:
 
     def ordered(self) -> list[Sums]:
         """By the groups' values."""
-        order = sorted(self._sums, key=lambda values: tuple((value is not None, value or "") for value in values))
-        return [self._one(values) for values in order]
+        has_none = any(None in values for values in self._sums)
+        return [self._one(values) for values in sorted(self._sums, key=_none_first if has_none else None)]
 
-    def _one(self, values: tuple[str | None, ...]) -> Sums:
-        numbers = dict(zip(NUMBERS, self._sums[values], strict=True))
+    def _one(self, values: Group) -> Sums:
         latencies = self._latencies(values) if self.query.with_latencies else None
-        return Sums(dict(zip(self.query.by, values, strict=True)), **numbers, latencies=latencies)
+        return Sums(dict(zip(self.query.by, values, strict=True)), *_as_fields(self._sums[values]), latencies=latencies)
 
-    def _latencies(self, values: tuple[str | None, ...]) -> Latencies:
+    def _latencies(self, values: Group) -> Latencies:
         first, decode = map(bytes, self._sketches.get(values, (b"", b"")))
         return Latencies(
             percentile(first, 0.5),
@@ -221,18 +283,28 @@ class _Groups:
         )
 
 
+def _none_first(values: Group) -> tuple[tuple[bool, str], ...]:
+    return tuple((value is not None, value or "") for value in values)
+
+
 def _all_of(queries: Sequence[SumsQuery]) -> SumsQuery:
     """What all of them group by, of their one period."""
     first, *others = queries
     shared = attrgetter("since_us", "until_us", "filters", "time_zone", "as_of_us")
     assert all(shared(one) == shared(first) for one in others)
-    return replace(first, by=tuple(dict.fromkeys(name for one in queries for name in one.by)))
+    by = tuple(dict.fromkeys(name for one in queries for name in one.by))
+    return replace(first, by=by, money_alone=all(one.money_alone for one in queries))
 
 
 def _add(groups: Sequence[_Groups], at_us: int | None, row: Totals) -> None:
     numbers = [int(row.get(name) or 0) for name in NUMBERS]
     for one in groups:
         one.add(at_us, row, numbers)
+
+
+def _add_columns(groups: Sequence[_Groups], sums: SpanSums, known: Known) -> None:
+    for one in groups:
+        one.add_columns(sums, known)
 
 
 def _add_sketches(groups: Sequence[_Groups], at_us: int | None, row: Totals) -> None:

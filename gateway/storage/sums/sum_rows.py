@@ -12,6 +12,7 @@ from sqlalchemy import ColumnElement, LargeBinary, Select, Subquery, Table, case
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway.instants import HOUR_US
+from gateway.storage.rows.entry_rows import COST_COLUMNS
 from gateway.storage.sums.corrections import Totals, taken_back
 from gateway.storage.sums.cut_hours import requests_of
 from gateway.storage.sums.filters import COLUMNS, conditions
@@ -25,7 +26,14 @@ Key = tuple[Any, ...]
 V = TypeVar("V")
 ROWS_AT_ONCE = 250
 SKETCH_HOURS = 14 * DAY_HOURS
-"""Joined at once by PostgreSQL: of longer, and of many dimensions, it would be hundreds of megabytes."""
+"""Joined at once by PostgreSQL: of longer, and of many dimensions, it would be hundreds of megabytes. Of SQLite, which
+has twice the length to make and this process's memory to make it in, a day is."""
+MONEY = (
+    *("requests", "unpriced_requests", "priced_later_requests"),
+    *(name for name in COST_COLUMNS if name != "list_pico_usd"),
+    "adjustment_pico_usd",
+)
+"""What a cost is made of."""
 BY_STATUS: dict[str, Any] = {
     "successful_requests": dimensions.c.status == "completed",
     "aborted_requests": dimensions.c.status.in_(("cancelled", "partial")),
@@ -48,11 +56,16 @@ class Span:
         end = min(self.end, -(-end_us // self.unit_us))
         return replace(self, first=max(self.first, first_us // self.unit_us), end=end)
 
-    def steps(self) -> Iterator["Span"]:
-        """Parts of SKETCH_HOURS at most."""
-        step = SKETCH_HOURS * HOUR_US // self.unit_us
+    def steps(self, hours: int) -> Iterator["Span"]:
+        """Parts of so many at most."""
+        step = hours * HOUR_US // self.unit_us
         for first in range(self.first, self.end, step):
             yield replace(self, first=first, end=min(first + step, self.end))
+
+
+def names_of(query: SumsQuery) -> tuple[str, ...]:
+    """Of SUMS, those that the question needs."""
+    return MONEY if query.money_alone else SUMS
 
 
 def spans(query: SumsQuery, *, skipped: Set[int]) -> list[Span]:
@@ -80,7 +93,7 @@ def later_corrections(query: SumsQuery, *, skipped: Set[int]) -> list[Span]:
 
 async def rollup_sums(connection: AsyncConnection, query: SumsQuery, span: Span) -> AsyncIterator[Totals]:
     """By the columns of the groups, and by hour or day, as `at`, where a time is asked for."""
-    async for totals in _summed(connection, span.table, _keys(query, span), _wanted(query, span)):
+    async for totals in _summed(connection, query, span.table, _keys(query, span), _wanted(query, span)):
         yield totals
 
 
@@ -88,23 +101,35 @@ async def rollup_sketches(connection: AsyncConnection, query: SumsQuery, span: S
     """The same of the sketches, a key's joined or in several rows: there are far more rows than keys."""
     keys = _keys(query, span)
     source = span.table.join(dimensions, dimensions.c.id == span.table.c.dimension_id)
-    sketches = [span.table.c[name] for name in SKETCHES]
-    if connection.dialect.name != "postgresql":
-        found = select(*keys, *sketches).select_from(source).where(*_wanted(query, span))
-        async for row in _merged(keys, _rows(connection, found)):
+    sketches, is_sqlite = [span.table.c[name] for name in SKETCHES], connection.dialect.name == "sqlite"
+    joined = [(_joined_hex if is_sqlite else _joined_bytes)(one).label(one.name) for one in sketches]
+
+    async def parts() -> AsyncIterator[tuple[Any, ...]]:
+        for step in span.steps(DAY_HOURS if is_sqlite else SKETCH_HOURS):
+            found = select(*keys, *joined).select_from(source).where(*_wanted(query, step)).group_by(*keys)
+            async for row in rows_of(connection, found):
+                yield row
+
+    if is_sqlite:
+        async for row in _merged(keys, parts()):
             yield row
-        return
-    nothing = literal(b"", LargeBinary)
-    joined = [func.string_agg(one, nothing).label(one.name) for one in sketches]
-    for step in span.steps():
-        found = select(*keys, *joined).select_from(source).where(*_wanted(query, step)).group_by(*keys)
-        async for *key, first, decode in _rows(connection, found):
+    else:
+        async for *key, first, decode in parts():
             yield _of_key(keys, key, (first, decode))
+
+
+def _joined_bytes(column: ColumnElement[Any]) -> ColumnElement[Any]:
+    return func.string_agg(column, literal(b"", LargeBinary))
+
+
+def _joined_hex(column: ColumnElement[Any]) -> ColumnElement[Any]:
+    """SQLite joins texts alone."""
+    return func.group_concat(func.hex(column), "")
 
 
 async def cut_sums(connection: AsyncConnection, query: SumsQuery, cut: Cut) -> AsyncIterator[Totals]:
     """Of the requests of a part of an hour."""
-    async for totals in _summed(connection, requests_of(cut), _keys(query), conditions(query)):
+    async for totals in _summed(connection, query, requests_of(cut), _keys(query), conditions(query)):
         yield totals
 
 
@@ -114,7 +139,7 @@ async def cut_sketches(connection: AsyncConnection, query: SumsQuery, cut: Cut) 
     figures = (table.c.time_to_first_token_us, table.c.decode_tokens_per_second)
     values: dict[Key, tuple[list[float], list[float]]] = {}
     found = select(*keys, *figures).select_from(source).where(*conditions(query))
-    async for *key, first_us, speed in _rows(connection, found):
+    async for *key, first_us, speed in rows_of(connection, found):
         firsts, speeds = values.setdefault(tuple(key), ([], []))
         firsts += [] if first_us is None else [first_us / 1e6]
         speeds += [] if speed is None else [speed]
@@ -142,21 +167,22 @@ def _wanted(query: SumsQuery, span: Span) -> list[Any]:
 
 async def _summed(
     connection: AsyncConnection,
+    query: SumsQuery,
     table: Table | Subquery,
     keys: Sequence[ColumnElement[Any]],
     wanted: Sequence[ColumnElement[Any]],
 ) -> AsyncIterator[Totals]:
-    sums = [part for name in SUMS for part in _exact_sum(connection, table.c[name])]
+    sums = [part for name in names_of(query) for part in _exact_sum(connection, table.c[name])]
     sums += [func.sum(case((test, table.c.requests), else_=0)).label(name) for name, test in BY_STATUS.items()]
     source = table.join(dimensions, dimensions.c.id == table.c.dimension_id)
     names = [column.name for column in (*keys, *sums)]
-    async for row in _rows(connection, select(*keys, *sums).select_from(source).where(*wanted).group_by(*keys)):
+    async for row in rows_of(connection, select(*keys, *sums).select_from(source).where(*wanted).group_by(*keys)):
         totals = dict(zip(names, row, strict=True))
         if totals["requests"] is not None:
-            yield _joined(totals)
+            yield _joined(totals, names_of(query))
 
 
-async def _rows(connection: AsyncConnection, query: Select[Any]) -> AsyncIterator[tuple[Any, ...]]:
+async def rows_of(connection: AsyncConnection, query: Select[Any]) -> AsyncIterator[tuple[Any, ...]]:
     """What it finds, fetched a little at a time: requests pass on this loop in between."""
     async with connection.stream(query) as result:
         async for some in result.partitions(ROWS_AT_ONCE):
@@ -165,12 +191,12 @@ async def _rows(connection: AsyncConnection, query: Select[Any]) -> AsyncIterato
 
 
 async def _merged(keys: Sequence[ColumnElement[Any]], rows: AsyncIterator[tuple[Any, ...]]) -> AsyncIterator[Totals]:
-    """Rows of a key and its sketches, one for each key."""
+    """Rows of a key and its sketches, as hexadecimal digits, one for each key."""
     parts: dict[Key, tuple[bytearray, bytearray]] = {}
     async for *key, first, decode in rows:
         firsts, decodes = parts.setdefault(tuple(key), (bytearray(), bytearray()))
-        grow(firsts, first)
-        grow(decodes, decode)
+        grow(firsts, bytes.fromhex(first or ""))
+        grow(decodes, bytes.fromhex(decode or ""))
     async for key, sketches in _in_turns(parts):
         yield _of_key(keys, key, sketches)
 
@@ -198,9 +224,9 @@ def _exact_sum(connection: AsyncConnection, column: ColumnElement[Any]) -> list[
     return [func.sum(high).label(f"{name}:high"), func.sum(low).label(name)]
 
 
-def _joined(row: Totals) -> Totals:
+def _joined(row: Totals, names: Sequence[str]) -> Totals:
     joined = dict(row)
-    for name in SUMS:
+    for name in names:
         high = joined.pop(f"{name}:high", 0)
         joined[name] = (int(high) << 32) + int(joined[name])
     return joined

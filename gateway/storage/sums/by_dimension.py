@@ -1,0 +1,183 @@
+"""Sums of a span by dimension, as columns of integers, and the groups that they come to: what thousands of keys spent
+is added up by numpy, and not row by row in Python. Reads; which questions are asked is sql/reports.py's.
+"""
+
+import json
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import repeat
+from typing import Any, Final
+
+import numpy as np
+from sqlalchemy import BigInteger, ColumnElement, case, cast, func, select
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from gateway.storage.sums.filters import COLUMNS
+from gateway.storage.sums.sum_rows import BY_STATUS, ROWS_AT_ONCE, Span, rows_of
+from gateway.storage.tables import dimensions
+from gateway.sums import Dimension
+
+Group = tuple[str | None, ...]
+Numbered = tuple[Group, list[int]]
+HALF: Final = 32
+LOW: Final = (1 << HALF) - 1
+MOST: Final = (1 << 63) - 1
+EXACT_UP_TO: Final = 1 << 30
+"""Sums of upper halves below it fit with their lower ones into 64 bits."""
+STATUSES: Final[Mapping[str, frozenset[str]]] = {
+    "successful_requests": frozenset({"completed"}),
+    "aborted_requests": frozenset({"cancelled", "partial"}),
+}
+
+
+class TooLarge(ArithmeticError):
+    """A dimension's sum is beyond 64 bits."""
+
+
+@dataclass(frozen=True, slots=True)
+class SpanSums:
+    """`figures` has a row for each of `names` and a column for each dimension in `ids`."""
+
+    names: tuple[str, ...]
+    ids: Any
+    figures: Any
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return int(self.ids.nbytes + self.figures.nbytes)
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """Dimensions by ascending id: each of the `columns` is as long as `ids`."""
+
+    ids: Any
+    columns: Mapping[str, Sequence[Any]]
+
+
+async def sums_by_dimension(
+    connection: AsyncConnection, span: Span, names: Sequence[str], conditions: Sequence[ColumnElement[Any]]
+) -> SpanSums:
+    """Of the dimensions of which `conditions` hold. Raises TooLarge."""
+    unit, of = span.table.columns[0], span.table.c.dimension_id
+    wanted: list[Any] = [unit >= span.first, unit < span.end]
+    if span.skipped:
+        wanted.append(unit.not_in(sorted(span.skipped)))
+    if conditions:
+        wanted.append(of.in_(select(dimensions.c.id).where(*conditions)))
+    sums = [_sum(connection, span.table.c[name]).label(name) for name in names]
+    query = select(of, *sums).where(*wanted).group_by(of)
+    try:
+        parts: list[Any] = [np.array(some, np.int64) async for some in _parts(connection, query)]
+    except TypeError as error:  # NULL: see _sum
+        raise TooLarge from error
+    except DBAPIError as error:
+        if "integer overflow" not in str(error.orig):
+            raise
+        raise TooLarge from error
+    whole = np.concatenate(parts).T if parts else np.empty((len(names) + 1, 0), np.int64)
+    return SpanSums(tuple(names), whole[0], np.ascontiguousarray(whole[1:]))
+
+
+def _sum(connection: AsyncConnection, column: ColumnElement[Any]) -> ColumnElement[Any]:
+    """SQLite's fails beyond 64 bits. PostgreSQL's goes on, and comes as text if it is not said to fit: None says that
+    it does not."""
+    total = func.sum(column)
+    if connection.dialect.name == "sqlite":
+        return total
+    return case((total.between(-MOST, MOST), cast(total, BigInteger)))
+
+
+async def _parts(connection: AsyncConnection, query: Any) -> AsyncIterator[list[tuple[Any, ...]]]:
+    some: list[tuple[Any, ...]] = []
+    async for row in rows_of(connection, query):
+        some.append(row)
+        if len(some) == ROWS_AT_ONCE:
+            yield some
+            some = []
+    if some:
+        yield some
+
+
+async def known_dimensions(
+    connection: AsyncConnection, by: Iterable[str], conditions: Sequence[ColumnElement[Any]]
+) -> Known:
+    """What groups by these are made of, and whose requests count as successful."""
+    names = list(dict.fromkeys([*(COLUMNS[name] for name in by), "status", "is_simulated"]))
+    query = select(dimensions.c.id, *(dimensions.c[name] for name in names)).where(*conditions)
+    found: list[list[Any]] = [[] for _ in range(len(names) + 1)]
+    async for some in _parts(connection, query.order_by(dimensions.c.id)):
+        for column, values in zip(found, zip(*some, strict=True), strict=True):
+            column.extend(values)
+    return Known(np.array(found[0], np.int64), dict(zip(names, found[1:], strict=True)))
+
+
+def joined(parts: Sequence[SpanSums]) -> SpanSums:
+    """Of several spans; a dimension may be there once for each."""
+    ids, figures = np.concatenate([one.ids for one in parts]), np.hstack([one.figures for one in parts])
+    return SpanSums(parts[0].names, ids, figures)
+
+
+def grouped(sums: SpanSums, known: Known, by: Sequence[Dimension], names: Sequence[str]) -> Iterator[Numbered]:
+    """Each group with its figures by these names, BY_STATUS among them; of what was not summed 0."""
+    if not len(known.ids) or not len(sums.ids):
+        return
+    places = np.minimum(np.searchsorted(known.ids, sums.ids), len(known.ids) - 1)
+    [inside] = np.nonzero(known.ids[places] == sums.ids)
+    numbers, columns, codes = _codes(known, by, places[inside])
+    if not len(codes):
+        return
+    columns = inside[columns]
+    order = np.argsort(codes, kind="stable")
+    columns, codes = columns[order], codes[order]
+    [starts] = np.nonzero(np.diff(codes, prepend=-1))
+    figures = dict(zip(sums.names, sums.figures[:, columns], strict=True))
+    for name in BY_STATUS:
+        figures[name] = np.where(_counts(known, name)[places[columns]], figures["requests"], 0)
+    nothing = np.zeros(len(columns), np.int64)
+    totals = _added_up(np.vstack([figures.get(name, nothing) for name in names]), starts)
+    yield from zip([numbers[code] for code in codes[starts].tolist()], totals, strict=True)
+
+
+def _added_up(figures: Any, starts: Any) -> list[list[int]]:
+    """By group, exactly: in halves, as the sum of all may be beyond 64 bits."""
+    high = np.add.reduceat(figures >> HALF, starts, axis=1)
+    low = np.add.reduceat(figures & LOW, starts, axis=1)
+    high, low = high + (low >> HALF), low & LOW
+    if np.abs(high).max() < EXACT_UP_TO:
+        return ((high << HALF) + low).T.tolist()
+    return ((high.astype(object) << HALF) + low.astype(object)).T.tolist()
+
+
+def _codes(known: Known, by: Sequence[Dimension], places: Any) -> tuple[list[Group], Any, Any]:
+    """Groups, and which of `places`, each that of a dimension, is in which of them: of tags in several."""
+    numbers: dict[Group, int] = {}
+    values = [_values(known, name) for name in by]
+    groups: Iterable[Group] = zip(*values, strict=True) if values else repeat((), len(known.ids))
+    if "tag" not in by:
+        codes = np.array([numbers.setdefault(group, len(numbers)) for group in groups])
+        return list(numbers), np.arange(len(places)), codes[places]
+    place = by.index("tag")
+    several = [
+        [
+            numbers.setdefault((*group[:place], tag, *group[place + 1 :]), len(numbers))
+            for tag in json.loads(group[place] or "[]") or [None]
+        ]
+        for group in groups
+    ]
+    found = [(column, code) for column, row in enumerate(places.tolist()) for code in several[row]]
+    columns, codes = np.array(found, np.int64).reshape(-1, 2).T
+    return list(numbers), columns, codes
+
+
+def _values(known: Known, name: Dimension) -> Sequence[Any]:
+    values = known.columns[COLUMNS[name]]
+    return ["true" if one else "false" for one in values] if name == "is_simulated" else values
+
+
+def _counts(known: Known, name: str) -> Any:
+    if name == "simulated_requests":
+        return np.array([bool(one) for one in known.columns["is_simulated"]])
+    return np.array([one in STATUSES[name] for one in known.columns["status"]])
