@@ -35,8 +35,8 @@ def require_zone(name: str) -> str:
 
 
 def localised(given: Any) -> Any:
-    """A query's fields whose `since`, `until` and `as_of`, where they have no zone of their own, are of its
-    `time_zone`. What cannot be read is left to the field that it is."""
+    """A query's fields: its times, where they have no zone of their own, are of its `time_zone`. What cannot be read is
+    left to the field that it is."""
     if not isinstance(given, Mapping):
         return given
     fields = dict(cast("Mapping[str, Any]", given))
@@ -44,7 +44,7 @@ def localised(given: Any) -> Any:
         zone = ZoneInfo(require_zone(str(fields.get("time_zone") or "UTC")))
     except ValueError:
         return fields
-    for name in ("since", "until", "as_of"):
+    for name in ("since", "until", "as_of", "compare_since", "compare_until"):
         with contextlib.suppress(ValueError):
             moment = datetime.fromisoformat(str(fields.get(name)).strip())
             fields[name] = moment if moment.tzinfo is not None else moment.replace(tzinfo=zone)

@@ -11,9 +11,10 @@ from gateway.reports.reconcile_views import ReconcileBody, Reconciliations, Reco
 from gateway.reports.views import (
     BreakEvenQuery,
     BreakEvenView,
-    CostQuery,
     CostTable,
+    CostTableQuery,
     Overview,
+    OverviewQuery,
     PeriodQuery,
     Reports,
     Utilisation,
@@ -27,15 +28,15 @@ def build_reports_router(reports: Reports) -> APIRouter:
 
     @router.get("/costs", response_model=CostTable, openapi_extra=needs("reports.read", or_lead=True))
     async def costs(  # pyright: ignore[reportUnusedFunction]
-        query: Annotated[CostQuery, Query()], only_team: OnlyTeam
+        query: Annotated[CostTableQuery, Query()], only_team: OnlyTeam
     ) -> Response:
-        """Spend by any dimension, with its token mix."""
+        """Spend by any dimension, with its token mix: all groups, or a part of them and the others as one row."""
         table = await reports.costs(narrowed(query, only_team))
         # Off the event loop, as all that grows with the number of rows.
         return Response(await asyncio.to_thread(table.model_dump_json), media_type="application/json")
 
     @router.get("/overview", openapi_extra=needs("reports.read"))
-    async def overview(query: Annotated[PeriodQuery, Query()]) -> Overview:  # pyright: ignore[reportUnusedFunction]
+    async def overview(query: Annotated[OverviewQuery, Query()]) -> Overview:  # pyright: ignore[reportUnusedFunction]
         """One period in a dozen numbers."""
         return await reports.overview(query)
 

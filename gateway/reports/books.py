@@ -1,26 +1,29 @@
 """The reports of the admin API, put together from the ledger's sums. Knows protocols only; reads no clock itself."""
 
 import asyncio
-from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from fractions import Fraction
 from typing import Literal, cast
 
 from gateway.economics.rent import RentHistory
 from gateway.errors import InvalidRequest
-from gateway.instants import HOUR_US, moment_of
+from gateway.instants import HOUR_US, microseconds, moment_of
 from gateway.money import format_usd
 from gateway.reports.cache_savings import saved_by_caches
+from gateway.reports.cost_rows import SIMULATED, Grouped, Rows, added_up, empty_row, rows_of
 from gateway.reports.gpu_books import Bounds, GpuBooks
 from gateway.reports.savings import BY, savings
 from gateway.reports.views import (
+    ALL,
     CostQuery,
     CostRow,
     CostTable,
+    EarlierCost,
+    EarlierCosts,
     Overview,
     PeriodQuery,
+    Shown,
     SpendPoint,
     Utilisation,
 )
@@ -31,11 +34,7 @@ from gateway.sums import TIMES, BookStore, Dimension, Sums, SumsQuery, TooManyGr
 DEFAULT_DAYS = 30
 MOST_ROWS = 100_000
 HOURLY_UP_TO_US = 3 * 24 * HOUR_US
-MTOK = 10**6
-COUNTS = ("requests", "successful_requests", "input_tokens", "output_tokens")
-MONEY = ("input_pico_usd", "cached_input_pico_usd", "cache_write_pico_usd", "output_pico_usd")
 OWNERS: tuple[Dimension, ...] = ("team", "project", "tag")
-SIMULATED: Dimension = "is_simulated"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +47,13 @@ class BooksOf:
 
 
 @dataclass(frozen=True, slots=True)
-class Grouped:
-    """The answer to one question, and its finer parts (by model, operation, status and whether simulated too)."""
+class Then:
+    """Requests and money of a time to compare with, by group and in all."""
 
-    query: SumsQuery
+    bounds: Bounds
+    is_by_group: bool
     groups: Sequence[Sums]
-    parts: Sequence[Sums]
+    total: Sums
 
 
 class Books:
@@ -95,22 +95,27 @@ class Books:
                 "filter; the FOCUS export has no such limit.",
                 param="by",
             ) from error
-        rows = await _rows(table)
+        then = await self._earlier(asked, query)
+        ceased = _ceased(table.groups, then, by)
+        names = await self._key_names([*table.groups, *ceased]) if "key" in by else {}
+        found = await _rows(table, query.shown(), names, ceased)
         unallocated = None if owner is None else _cost(one for one in owned if one.group[owner] is None)
         is_whole = not (filters or query.costs_alone)
         idle = await self.gpus.idle(bounds) if is_whole else None
         spent = _cost(total.groups)
-        booked_us = await self._store.first_and_last_us()
         return CostTable(
             since=moment_of(bounds.since_us),
             until=moment_of(bounds.until_us),
-            books_begin=None if booked_us is None else moment_of(booked_us[0]),
+            books_begin=await self._books_begin(),
             time_zone=query.time_zone,
             as_of=query.as_of,
             by=list(by),
-            key_names=await self._key_names(rows) if "key" in by else {},
-            rows=rows,
+            key_names=names,
+            groups=len(table.groups) + len(ceased),
+            rows=found.rows,
+            others=found.others,
             total=await _total(total),
+            earlier=None if then is None else _earlier_costs(then, found.rows, len(ceased)),
             unallocated_usd=None if unallocated is None else format_usd(unallocated),
             unallocated_share=None if unallocated is None or not spent else unallocated / spent,
             shadow_usd=format_usd(_cost(one for one in total.parts if one.group["operation"] == SHADOW)),
@@ -119,14 +124,34 @@ class Books:
             saved_by_prompt_caches_usd=format_usd(saved_by_caches(self._of.snapshot(), total.parts)),
         )
 
+    async def _earlier(self, asked: SumsQuery, query: PeriodQuery) -> Then | None:
+        """What the same groups cost in the time to compare with; of groups of a time, all together."""
+        bounds = self.compared_bounds(query.compared())
+        begin = await self._books_begin()
+        if bounds is None or begin is None or microseconds(begin) > bounds.since_us:
+            return None
+        by = () if set(asked.by) & set(TIMES) else asked.by
+        at_once = replace(asked, since_us=bounds.since_us, until_us=bounds.until_us, money_alone=True)
+        groups, total = await self._store.sums_together([replace(at_once, by=by), replace(at_once, by=())])
+        return Then(bounds, by != (), groups if by else (), total[0] if total else Sums({}))
+
+    def compared_bounds(self, compared: tuple[int | None, int | None]) -> Bounds | None:
+        """Raises InvalidRequest for half of a time, or an empty one."""
+        since_us, until_us = compared
+        if since_us is None and until_us is None:
+            return None
+        if since_us is None or until_us is None or since_us >= until_us:
+            raise InvalidRequest("`compare_since` must be before `compare_until`; give both.", param="compare_since")
+        return Bounds(since_us, until_us)
+
     async def overview(self, query: PeriodQuery) -> Overview:
         bounds = self.bounds(query)
         bucket: Literal["hour", "day"] = "hour" if bounds.until_us - bounds.since_us <= HOURLY_UP_TO_US else "day"
         asked = SumsQuery(bounds.since_us, bounds.until_us, ("model",))
-        models, total, _ = await self._read(asked)
+        models, total, [owned] = await self._read(asked, ("team",))
         # Apart: all of it together would be a row for each team on each day.
-        owned = await self._store.sums(replace(asked, by=("team",)))
-        spend = await self._store.sums(replace(asked, by=(bucket, "model")))
+        spend = await self._store.sums(replace(asked, by=(bucket, "model"), money_alone=True))
+        then = await self._earlier(replace(asked, by=()), query)
         idle = await self.gpus.idle(bounds)
         teamless, spent = _cost(one for one in owned if one.group["team"] is None), _cost(total.groups)
         return Overview(
@@ -134,7 +159,7 @@ class Books:
             until=moment_of(bounds.until_us),
             bucket=bucket,
             total=await _total(total),
-            models=await _rows(models),
+            models=(await _rows(models)).rows,
             savings=savings(self._of.snapshot(), total.parts, idle),
             idle=idle,
             unallocated_share=teamless / spent if spent else None,
@@ -148,14 +173,20 @@ class Books:
                 )
                 for row in spend
             ],
+            books_begin=await self._books_begin(),
+            earlier=None if then is None else _earlier_costs(then, [], 0),
         )
 
     async def utilisation(self, query: PeriodQuery) -> Utilisation:
         return await self.gpus.utilisation(self.bounds(query))
 
-    async def _key_names(self, rows: Sequence[CostRow]) -> dict[str, str]:
-        """Of the keys that the rows are of; one that is in no table of keys has none."""
-        return dict(await self._store.key_names({key_id for row in rows if (key_id := row.group["key"])}))
+    async def _books_begin(self) -> datetime | None:
+        booked_us = await self._store.first_and_last_us()
+        return None if booked_us is None else moment_of(booked_us[0])
+
+    async def _key_names(self, groups: Sequence[Sums]) -> dict[str, str]:
+        """Of the keys that the groups are of; one that is in no table of keys has none."""
+        return dict(await self._store.key_names({key_id for one in groups if (key_id := one.group["key"])}))
 
     async def _read(
         self, asked: SumsQuery, *others: tuple[Dimension, ...], with_latencies: bool = True
@@ -172,112 +203,52 @@ class Books:
 
 
 async def _total(table: Grouped) -> CostRow:
-    rows = await _rows(table)
+    rows = (await _rows(table)).rows
     return rows[0] if rows else empty_row()
 
 
-async def _rows(table: Grouped) -> list[CostRow]:
-    """Dearest first, or in the order of their times.
-
-    Prices per input and output token are of the requests priced by token alone: GPU time is one price for both, and
-    is in the blended price only. What has no known price divides nothing.
-    """
+async def _rows(
+    table: Grouped, shown: Shown = ALL, names: Mapping[str, str] | None = None, ceased: Sequence[Sums] = ()
+) -> Rows:
     # Off the event loop: keys by day and model are many rows, and answers pass here too.
-    return await asyncio.to_thread(_cost_rows, table)
+    return await asyncio.to_thread(rows_of, table, shown, names, ceased)
 
 
-def _cost_rows(table: Grouped) -> list[CostRow]:
-    """Each group with what its finer parts say of unit prices, and of what nobody bills: that can be an attempt's money
-    alone, beside no simulated request."""
-    by = table.query.by
-    simulated: Counter[tuple[str | None, ...]] = Counter()
-    for part in table.parts:
-        if part.group[SIMULATED] == "true":
-            simulated[_key(part, by)] += part.corrected_cost_pico_usd
-    known = [part for part in table.parts if not part.is_wholly_unpriced]
-    priced = joined(known, by)
-    timed = {part.group["model"] for part in known if part.compute_pico_usd}
-    split = [part for part in known if part.group["model"] not in timed and not part.was_wholly_unpriced]
-    is_same = len(split) == len(known) and not any(part.unpriced_requests for part in known)
-    by_token = priced if is_same else joined(split, by, as_booked=True)
-    ordered = sorted(table.groups, key=lambda group: -group.corrected_cost_pico_usd)
-    if by and by[0] in TIMES:
-        ordered.sort(key=lambda group: tuple(value or "" for value in group.group.values()))
-    return [cost_row(one, priced.get(key := _key(one, by)), by_token.get(key), simulated[key]) for one in ordered]
+def _ceased(groups: Sequence[Sums], then: Then | None, by: Sequence[Dimension]) -> list[Sums]:
+    """Groups of then that are none any more, as groups of nothing, the dearest first."""
+    if then is None or not then.groups:
+        return []
+    present = {tuple(one.group.values()) for one in groups}
+    gone = [one for one in then.groups if tuple(one.group.values()) not in present]
+    return [Sums(one.group) for one in sorted(gone, key=lambda one: -one.corrected_cost_pico_usd)]
 
 
-def cost_row(sums: Sums, priced: Sums | None, by_token: Sums | None, simulated_pico_usd: int = 0) -> CostRow:
-    """One group with its unit prices; `priced` is the part of it that has any, `by_token` what was priced by token."""
-    cost = sums.corrected_cost_pico_usd
-    known, tokened = priced or Sums({}), by_token or Sums({})
-    input_pico = tokened.input_pico_usd + tokened.cached_input_pico_usd + tokened.cache_write_pico_usd
-    latencies = sums.latencies
-    return CostRow(
-        group={str(name): value for name, value in sums.group.items()},
-        requests=sums.requests,
-        successful_requests=sums.successful_requests,
-        input_tokens=sums.input_tokens,
-        cached_input_tokens=sums.cached_input_tokens,
-        output_tokens=sums.output_tokens,
-        reasoning_tokens=sums.reasoning_tokens,
-        web_searches=sums.web_searches,
-        file_searches=sums.file_searches,
-        other_tool_calls=sums.other_tool_calls,
-        gpu_seconds=sums.gpu_seconds,
-        cost_usd=format_usd(cost),
-        list_cost_usd=format_usd(sums.list_pico_usd),
-        input_usd_per_mtok=_per_mtok(input_pico, tokened.input_tokens),
-        output_usd_per_mtok=_per_mtok(tokened.output_pico_usd, tokened.output_tokens),
-        blended_usd_per_mtok=_per_mtok(cost, known.input_tokens + known.output_tokens),
-        cost_per_request_usd=_each(cost, known.requests),
-        cost_per_successful_request_usd=_each(cost, known.successful_requests),
-        corrections_usd=format_usd(sums.adjustment_pico_usd),
-        unpriced_requests=sums.still_unpriced_requests,
-        estimated_requests=sums.estimated_requests,
-        simulated_requests=sums.simulated_requests,
-        simulated_usd=format_usd(simulated_pico_usd),
-        cost_lower_usd=format_usd(sums.lower_pico_usd),
-        cost_upper_usd=None if sums.unbounded_requests else format_usd(sums.upper_pico_usd),
-        time_to_first_token_p50_seconds=latencies.time_to_first_token_p50_seconds if latencies else None,
-        time_to_first_token_p95_seconds=latencies.time_to_first_token_p95_seconds if latencies else None,
-        time_to_first_token_p99_seconds=latencies.time_to_first_token_p99_seconds if latencies else None,
-        decode_tokens_per_second_p50=latencies.decode_tokens_per_second_p50 if latencies else None,
-        decode_tokens_per_second_p5=latencies.decode_tokens_per_second_p5 if latencies else None,
+def _earlier_costs(then: Then, rows: Sequence[CostRow], ceased: int) -> EarlierCosts:
+    of = {tuple(one.group.values()): one for one in then.groups}
+    found = [of.get(tuple(row.group.values())) for row in rows]
+    shown = {id(one) for one in found}
+    others = [one for one in then.groups if id(one) not in shown]
+    return EarlierCosts(
+        since=moment_of(then.bounds.since_us),
+        until=moment_of(then.bounds.until_us),
+        total=_earlier_cost(then.total),
+        is_by_group=then.is_by_group,
+        rows=[None if one is None else _earlier_cost(one) for one in found],
+        others=_earlier_cost(added_up(others)) if others else None,
+        ceased=ceased,
     )
 
 
-def empty_row() -> CostRow:
-    """No requests."""
-    return cost_row(Sums({}), None, None)
-
-
-def joined(
-    parts: Sequence[Sums], by: Sequence[Dimension], *, as_booked: bool = False
-) -> dict[tuple[str | None, ...], Sums]:
-    """What unit prices divide, added up by `by`: money, and the counts of what is known to have cost it."""
-    groups: dict[tuple[str | None, ...], Sums] = {}
-    for part in parts:
-        before = groups.get(key := _key(part, by), Sums({}))
-        counts = {name: part.priced(getattr(part, name), as_booked=as_booked) for name in COUNTS}
-        more = counts | {name: getattr(part, name) for name in MONEY}
-        groups[key] = Sums({}, **{name: getattr(before, name) + count for name, count in more.items()})
-    return groups
+def _earlier_cost(one: Sums) -> EarlierCost:
+    return EarlierCost(
+        requests=one.requests,
+        unpriced_requests=one.still_unpriced_requests,
+        cost_usd=format_usd(one.corrected_cost_pico_usd),
+    )
 
 
 def _cost(groups: Iterable[Sums]) -> int:
     return sum(one.corrected_cost_pico_usd for one in groups)
-
-
-def _key(sums: Sums, by: Sequence[Dimension]) -> tuple[str | None, ...]:
-    return tuple(sums.group[name] for name in by)
-
-
-def _each(pico: int, requests: int) -> str | None:
-    return format_usd(round(Fraction(pico, requests))) if requests else None
-
-
-def _per_mtok(pico: int, tokens: int) -> str | None:
-    return format_usd(round(Fraction(pico * MTOK, tokens))) if tokens else None
 
 
 def _start(label: str) -> datetime:

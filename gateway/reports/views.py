@@ -1,13 +1,15 @@
 """What the reports of costs, GPU hours and break-even are asked and answer, over HTTP and on the command line alike."""
 
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Annotated, ClassVar, Literal, Protocol
+from typing import Annotated, ClassVar, Literal, Protocol, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from gateway.economics.report import BreakEvenReport
 from gateway.instants import microseconds
 from gateway.moments import Moment, localised, require_zone
+from gateway.reports.row_order import is_order
 
 Dimension = Literal[
     "model",
@@ -48,6 +50,10 @@ class PeriodQuery(BaseModel):
     def bounds(self) -> tuple[int | None, int | None]:
         return microseconds(self.since), microseconds(self.until)
 
+    def compared(self) -> tuple[int | None, int | None]:
+        """Another time beside it; None: no other."""
+        return None, None
+
 
 class BooksQuery(PeriodQuery):
     """`as_of` leaves out corrections that were booked from then on: what a month came to when it was closed."""
@@ -56,6 +62,26 @@ class BooksQuery(PeriodQuery):
 
     def as_of_us(self) -> int | None:
         return microseconds(self.as_of)
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """Which groups of a report are told one by one, and in what order; None: all, or the report's own."""
+
+    limit: int | None = None
+    offset: int = 0
+    order: str | None = None
+
+    @property
+    def place(self) -> slice:
+        return slice(self.offset, None if self.limit is None else self.offset + self.limit)
+
+
+ALL = Shown()
+COMPARED = (
+    "With the other one: a time whose spend stands beside this one's, as `earlier`, which is null where the ledger "
+    "begins within or after it: a part is no measure for a whole"
+)
 
 
 class CostQuery(BooksQuery):
@@ -90,6 +116,49 @@ class CostQuery(BooksQuery):
 
     def filters(self) -> dict[str, str]:
         return {name: value for name in self.FILTERS if (value := getattr(self, name)) is not None}
+
+    def shown(self) -> Shown:
+        return ALL
+
+
+class CostTableQuery(CostQuery):
+    """So many groups, in any order, beside what they cost in another time."""
+
+    limit: int | None = Field(
+        default=None, ge=1, le=100_000, description="At most so many rows; all other groups are one, `others`"
+    )
+    offset: int = Field(default=0, ge=0, le=1_000_000, description="So many groups stand before the first row")
+    order: str | None = Field(
+        default=None,
+        max_length=20,
+        description="Of all groups, before any are left out: spend, requests, input, cached, output, input-price, "
+        "output-price or request-price, the largest first, or one of `by`, by name; with - before it the other way "
+        "round. Without it the dearest first, or in the order of their times",
+    )
+    compare_since: Moment | None = Field(default=None, description=COMPARED)
+    compare_until: Moment | None = Field(default=None, description=COMPARED)
+
+    @model_validator(mode="after")
+    def _has_its_order(self) -> Self:
+        if self.order is not None and not is_order(self.order, self.dimensions()):
+            raise ValueError("`order` is a figure such as spend or requests, or one of `by`")
+        return self
+
+    def shown(self) -> Shown:
+        return Shown(self.limit, self.offset, self.order)
+
+    def compared(self) -> tuple[int | None, int | None]:
+        return microseconds(self.compare_since), microseconds(self.compare_until)
+
+
+class OverviewQuery(PeriodQuery):
+    """A period, beside another one."""
+
+    compare_since: Moment | None = Field(default=None, description=COMPARED)
+    compare_until: Moment | None = Field(default=None, description=COMPARED)
+
+    def compared(self) -> tuple[int | None, int | None]:
+        return microseconds(self.compare_since), microseconds(self.compare_until)
 
 
 class CostRow(BaseModel):
@@ -153,8 +222,33 @@ class IdleCost(BaseModel):
     utilisation: float
 
 
+class EarlierCost(BaseModel):
+    """What a group came to in the time to compare with."""
+
+    requests: int
+    unpriced_requests: int
+    cost_usd: str
+
+
+class EarlierCosts(BaseModel):
+    """Another time: all of it, each of the report's `rows` in their order, null where such a group had no request, and
+    what `others` came to. Groups that had requests then and have none now are among the groups of the report, as rows
+    of nothing: so many `ceased`. Of groups of a time the total alone is compared: it `is_by_group` otherwise."""
+
+    since: datetime
+    until: datetime
+    total: EarlierCost
+    is_by_group: bool
+    rows: list[EarlierCost | None]
+    others: EarlierCost | None
+    ceased: int
+
+
 class CostTable(BaseModel):
-    """Groups, and the whole. `key_names` are of the keys grouped by; two keys may have one name. `unallocated` is what
+    """Groups, and the whole. `rows` are those asked for of so many `groups`, and `others` is what all other groups come
+    to, without percentiles; null where there are none. Rows and others add up to the total, to the pico-dollar; of
+    tags they come to more, as a request counts in each of its tags. `key_names` are of the keys grouped by, those of
+    `others` among them; two keys may have one name. `unallocated` is what
     has no owner among the team, project or tag grouped by, None where only one owner's was asked for; shadow calls are
     in the sums and stand apart here. Idle rent is in no row and not in the total; it and savings, which count it, are
     of everything and so only there without filters. `saved_by_prompt_caches_usd` is what reads from providers' caches
@@ -167,8 +261,11 @@ class CostTable(BaseModel):
     as_of: datetime | None = Field(description="Corrections booked from then on are left out; None: all count")
     by: list[str]
     key_names: dict[str, str]
+    groups: int
     rows: list[CostRow]
+    others: CostRow | None
     total: CostRow
+    earlier: EarlierCosts | None
     unallocated_usd: str | None
     unallocated_share: float | None
     shadow_usd: str
@@ -199,6 +296,8 @@ class Overview(BaseModel):
     unallocated_share: float | None
     unallocated_usd: str
     spend: list[SpendPoint]
+    books_begin: datetime | None = Field(description="The ledger's first hour with a request; None: it has none")
+    earlier: EarlierCosts | None
 
 
 class UtilisationPoint(BaseModel):

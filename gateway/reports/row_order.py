@@ -1,0 +1,73 @@
+"""The order of a cost report's groups, as a question names it: a figure or a dimension, with `-` before it the other
+way round. Pure."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from gateway.sums import Dimension, Sums
+
+Group = tuple[str | None, ...]
+Value = int | Fraction | str
+
+
+@dataclass(frozen=True, slots=True)
+class Priced:
+    """A group beside what its unit prices divide: see cost_rows.py."""
+
+    sums: Sums
+    known: Sums | None = None
+    by_token: Sums | None = None
+
+
+def _ratio(part: int, whole: int) -> Fraction | None:
+    return Fraction(part, whole) if whole else None
+
+
+def _input_price(one: Priced) -> Fraction | None:
+    of = one.by_token or Sums({})
+    return _ratio(of.input_pico_usd + of.cached_input_pico_usd + of.cache_write_pico_usd, of.input_tokens)
+
+
+def _output_price(one: Priced) -> Fraction | None:
+    of = one.by_token or Sums({})
+    return _ratio(of.output_pico_usd, of.output_tokens)
+
+
+FIGURES: Mapping[str, Callable[[Priced], int | Fraction | None]] = {
+    "spend": lambda one: one.sums.corrected_cost_pico_usd,
+    "requests": lambda one: one.sums.requests,
+    "input": lambda one: one.sums.input_tokens,
+    "cached": lambda one: _ratio(one.sums.cached_input_tokens, one.sums.input_tokens),
+    "output": lambda one: one.sums.output_tokens,
+    "input-price": _input_price,
+    "output-price": _output_price,
+    "request-price": lambda one: _ratio(one.sums.corrected_cost_pico_usd, one.known.requests) if one.known else None,
+}
+"""The largest first; prices are those of the row's columns of that name."""
+OF_PRICES = frozenset({"input-price", "output-price", "request-price"})
+
+
+def is_order(text: str, by: Iterable[str]) -> bool:
+    """Whether it names one of the groups that there are."""
+    return text.removeprefix("-") in {*FIGURES, *by}
+
+
+def in_order(
+    groups: Sequence[Priced], text: str, by: Sequence[Dimension], name_of: Callable[[str], str]
+) -> list[Priced]:
+    """Unknown values and groups without a name stand last, whichever way; equal ones stay as they are. `name_of` is
+    what people call a key."""
+    column, is_turned = text.removeprefix("-"), text.startswith("-")
+
+    def value_of(one: Priced) -> Value | None:
+        if (figure := FIGURES.get(column)) is not None:
+            return figure(one)
+        value = one.sums.group[by[by.index(column)]]  # pyright: ignore[reportArgumentType]
+        if not value:
+            return None
+        return (name_of(value) if column == "key" else value).casefold()
+
+    known = [(value, one) for one in groups if (value := value_of(one)) is not None]
+    known.sort(key=lambda pair: pair[0], reverse=(column in FIGURES) != is_turned)  # pyright: ignore[reportArgumentType, reportCallIssue]
+    return [*(one for _, one in known), *(one for one in groups if value_of(one) is None)]
