@@ -50,9 +50,10 @@ def earlier_of(period: Period, books_begin: str | None) -> Earlier:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """What was spent before, in all and by group; None is not compared with."""
+    """What was spent before: in all, by the groups that have no row, and by group; None is not compared with."""
 
     total: str | None
+    others: str | None
     groups: Mapping[tuple[str | None, ...], str] | None
 
     def change(self, row: Mapping[str, Any]) -> Cell:
@@ -60,30 +61,16 @@ class Compared:
             return NOT_COMPARED
         return change_cell(display.cost(row), self.groups.get(tuple(row["group"].values())))
 
-    def change_of_total(self, total: Mapping[str, Any]) -> Cell:
-        return NOT_COMPARED if self.total is None else change_cell(display.cost(total), self.total)
 
-
-def compared(before: Mapping[str, Any], earlier: Earlier, *, is_by_group: bool) -> Compared:
-    """With the report of the time before, as far as the books hold it."""
-    if not earlier.is_whole:
-        return Compared(None, None)
-    groups = {tuple(row["group"].values()): display.cost(row) for row in before["rows"]}
-    return Compared(display.cost(before["total"]), groups if is_by_group else None)
-
-
-def no_longer(rows: list[dict[str, Any]], before: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Groups of the time before that nobody asked for in this one, as rows of nothing: without them the changes of the
-    rows would not make up the change of the total."""
-    present = {tuple(row["group"].values()) for row in rows}
-    return [_NOTHING | {"group": row["group"]} for row in before if tuple(row["group"].values()) not in present]
-
-
-_NOTHING: dict[str, Any] = {
-    **dict.fromkeys(("requests", "input_tokens", "cached_input_tokens", "output_tokens", "unpriced_requests"), 0),
-    **dict.fromkeys(("input_usd_per_mtok", "output_usd_per_mtok", "cost_per_request_usd")),
-    "cost_usd": "0",
-}
+def compared(found: Mapping[str, Any]) -> Compared:
+    """As a report has it; of groups of a time the total alone, as no group is in both times."""
+    before = found["earlier"]
+    if before is None:
+        return Compared(None, None, None)
+    pairs = zip(found["rows"], before["rows"], strict=True)
+    groups = {tuple(row["group"].values()): display.cost(then) for row, then in pairs if then is not None}
+    others = display.cost(before["others"]) if before["others"] else None
+    return Compared(display.cost(before["total"]), others, groups if before["is_by_group"] else None)
 
 
 def change_cell(now: str, before: str | None) -> Cell:

@@ -1,20 +1,23 @@
 """Spend by any dimension, compared with the period before, down to the requests behind a row."""
 
-import asyncio
 from collections import Counter
 from dataclasses import replace
+from decimal import Decimal
 from html import escape
 from typing import Any
 
 from dashboards import certainty, charts, display, markup
-from dashboards.earlier import Compared, Earlier, compared, earlier_of, no_longer
+from dashboards.earlier import NOT_COMPARED, Compared, Earlier, change_cell, compared, earlier_of
 from dashboards.frame import View, chart, html, no_requests, panel
 from dashboards.markup import Cell, Column
 from dashboards.periods import Period, link, time_of
-from dashboards.row_order import Order, in_order, next_order, parse_order
+from dashboards.row_order import Order, next_order, parse_order
 from dashboards.suggestions import Suggestions, load_suggestions
-from dashboards.table_part import TablePart, parse_part
+from dashboards.table_part import ROWS, TablePart, parse_part
 
+COSTS = "/admin/v1/reports/costs"
+LAST_ROW = 1_000_000
+"""Further than any report goes."""
 TIMES = ("hour", "day", "week", "month", "quarter")
 DIMENSIONS = ("model", "team", "project", "key", "backend", "provider", "rule", "status", "tag", *TIMES)
 FILTERS = ("team", "project", "key", "model", "backend", "rule", "tag")
@@ -43,14 +46,11 @@ async def build(view: View) -> None:
     wanted = f"{by},{then}" if then and then != by else by
     as_of = view.query("as_of")
     html(_form(view, by, then, {**given, "as_of": as_of, "order": order}, await load_suggestions(view)))
-    asked = {"as_of": as_of, "costs_alone": True, **given}
-    # Of a time no group is in both, but for one that the two share: it is not compared with its own other part.
-    is_timed = not set(TIMES).isdisjoint(wanted.split(","))
-    periods = ((view.period, wanted), (view.period.before(), "model" if is_timed else wanted))
-    found, before = await asyncio.gather(
-        *(view.gateway.get("/admin/v1/reports/costs", by=groups, **asked, **one.bounds()) for one, groups in periods)
-    )
-    if not found["rows"]:
+    chosen = parse_order(order, wanted.split(","))
+    asked = {"by": wanted, "as_of": as_of, **given}
+    found, part = await read_report(view, asked, chosen)
+    gone = found["earlier"]["ceased"] if found["earlier"] else 0
+    if found["groups"] == gone:
         html(
             markup.message("Nothing matches", "No request in this time has all of these properties.")
             if any(given.values())
@@ -58,12 +58,9 @@ async def build(view: View) -> None:
         )
         return
     earlier = earlier_of(view.period, found["books_begin"])
-    against = compared(before, earlier, is_by_group=not is_timed)
-    gone = no_longer(found["rows"], before["rows"]) if against.groups is not None else []
-    key_names = labels({**before["key_names"], **found["key_names"]})
-    part = parse_part(view.query("page"), len(found["rows"]) + len(gone))
+    against, key_names = compared(found), labels(found["key_names"])
     if part.number == 1:  # who goes on in the table has seen it
-        _spend_chart(view, found, key_names, wanted)
+        _spend_chart(view, found, await _to_draw(view, found, asked, chosen), found["groups"] - gone, key_names)
     if found["unallocated_share"]:
         html(
             f'<div class="be-banner">{display.share(found["unallocated_share"])} of this spend '
@@ -73,31 +70,66 @@ async def build(view: View) -> None:
         html(said)
     if found["as_of"]:
         html(f'<div class="be-banner">{escape(_closed(found["as_of"]))}</div>')
-    with panel("Every group", table_note(view, found["by"], earlier, len(gone))):
-        rows = [*found["rows"], *gone]
-        if (chosen := parse_order(order, found["by"])) is not None:
-            rows = in_order(rows, chosen, lambda name, value: value if name in TIMES else named(name, value, key_names))
-        html(_table(view, {**found, "rows": rows[part.shown]}, against, key_names))
+    with panel("Every group", table_note(view, found["by"], earlier, gone)):
+        html(cost_table(view, found, part, against, key_names))
         if part.last_number > 1:
             html(_other_parts(view, part))
         html(_downloads(view, wanted, {**given, "as_of": as_of}))
 
 
-def _most(rows: list[dict[str, Any]]) -> str:
-    """That the chart has not all of them."""
-    is_cut = len(rows) > MOST_BARS and not set(TIMES) & set(rows[0]["group"])
-    return f", the {MOST_BARS} largest of {len(rows):,} groups" if is_cut else ""
+async def read_report(view: View, asked: dict[str, Any], chosen: Order | None) -> tuple[dict[str, Any], TablePart]:
+    """The part that the address names, or the last there is; what other groups come to is one row of it. Of groups of a
+    time all are fetched, as they are drawn over all of it, and the others of a part are in no row."""
+    before = view.period.before()
+    query = {
+        **asked,
+        **view.period.bounds(),
+        "costs_alone": True,
+        "order": None if chosen is None else chosen.address(),
+        "compare_since": before.since.isoformat(),
+        "compare_until": before.until.isoformat(),
+    }
+    if _time_of(asked["by"]) is not None:
+        found = await view.gateway.get(COSTS, **query)
+        return found, parse_part(view.query("page"), found["groups"])
+    part = parse_part(view.query("page"), LAST_ROW)
+    found = await view.gateway.get(COSTS, **query, limit=ROWS, offset=part.shown.start)
+    there = parse_part(view.query("page"), found["groups"])
+    if there.number != part.number:
+        found = await view.gateway.get(COSTS, **query, limit=ROWS, offset=there.shown.start)
+    return found, there
 
 
-def _spend_chart(view: View, found: dict[str, Any], key_names: dict[str, str], wanted: str) -> None:
-    with panel(f"Spend by {wanted.replace(',', ' and ')}", f"US dollars, {view.period.phrase}{_most(found['rows'])}."):
+async def _to_draw(
+    view: View, found: dict[str, Any], asked: dict[str, Any], chosen: Order | None
+) -> list[dict[str, Any]]:
+    """The dearest, whatever order the rows are in."""
+    if chosen not in (None, Order("spend")) and _time_of(asked["by"]) is None:
+        dearest = await view.gateway.get(COSTS, **asked, **view.period.bounds(), costs_alone=True, limit=MOST_BARS)
+        return dearest["rows"]
+    return [row for row in found["rows"] if row["requests"] or Decimal(row["cost_usd"])]
+
+
+def _time_of(by: str) -> str | None:
+    """Which of the dimensions is a time."""
+    return next((name for name in by.split(",") if name in TIMES), None)
+
+
+def _spend_chart(
+    view: View, found: dict[str, Any], rows: list[dict[str, Any]], groups: int, key_names: dict[str, str]
+) -> None:
+    """Of so many `groups`, the `rows` that there are of them."""
+    by = found["by"]
+    time = _time_of(",".join(by))
+    most = f", the {MOST_BARS} largest of {groups:,} groups" if groups > MOST_BARS and time is None else ""
+    with panel(f"Spend by {' and '.join(by)}", f"US dollars, {view.period.phrase}{most}."):
         said = "Spend by group; the table below has every number"
-        if not any(float(row["cost_usd"]) for row in found["rows"]):
+        if not any(float(row["cost_usd"]) for row in rows):
             html(certainty.nothing_spent(found["total"]))
-        elif (over_time := points_over_time(found["rows"], key_names)) is not None:
-            chart(charts.stacked_bars(over_time, each=next(one for one in found["by"] if one in TIMES)), said)
+        elif (over_time := points_over_time(rows, key_names)) is not None:
+            chart(charts.stacked_bars(over_time, each=time or "day"), said)
         else:
-            _lying_bars(found["rows"][:MOST_BARS], key_names, said)
+            _lying_bars(rows[:MOST_BARS], key_names, said)
 
 
 def _lying_bars(rows: list[dict[str, Any]], key_names: dict[str, str], said: str) -> None:
@@ -172,16 +204,25 @@ def named(dimension: str, value: str | None, key_names: dict[str, str]) -> str:
     return display.group_time(dimension, value) if dimension in TIMES and value else key_names.get(value, value)
 
 
-def _table(view: View, found: dict[str, Any], before: Compared, key_names: dict[str, str]) -> str:
+def cost_table(view: View, found: dict[str, Any], part: TablePart, before: Compared, key_names: dict[str, str]) -> str:
     columns = [
         *(_sortable(view, found["by"], Column(name.capitalize()), name) for name in found["by"]),
         *(_sortable(view, found["by"], column, name) for column, name in FIGURE_COLUMNS),
     ]
-    body = [_row(view, row, before.change(row), key_names) for row in found["rows"]]
-    whole = {**found["total"], "group": dict.fromkeys(found["by"], "")}
-    total = _row(view, whole, before.change_of_total(whole), {})
-    total[0] = Cell("Total")
-    return markup.table(columns, [*body, total], caption="Cost by group")
+    rows = found["rows"] if _time_of(",".join(found["by"])) is None else found["rows"][part.shown]
+    body = [_row(view, row, before.change(row), key_names) for row in rows]
+    if found["others"]:
+        count = found["groups"] - len(rows)
+        body.append(_sum_row(view, found, "others", before.others, f"{markup.counted(count, 'other group')}"))
+    return markup.table(
+        columns, [*body, _sum_row(view, found, "total", before.total, "Total")], caption="Cost by group"
+    )
+
+
+def _sum_row(view: View, found: dict[str, Any], of: str, before: str | None, said: str) -> list[Cell | str | None]:
+    whole = {**found[of], "group": dict.fromkeys(found["by"], "")}
+    row = _row(view, whole, change_cell(display.cost(whole), before) if before is not None else NOT_COMPARED, {})
+    return [Cell(said), *row[1:]]
 
 
 def _other_parts(view: View, part: TablePart) -> str:

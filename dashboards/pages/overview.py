@@ -1,6 +1,5 @@
 """The first page: one period in a dozen numbers, each of which leads to the requests behind it."""
 
-import asyncio
 from datetime import UTC, datetime
 from decimal import Decimal
 from html import escape
@@ -23,22 +22,23 @@ SAVINGS = (
     "time. Idle rent and shadow calls count as spent; embeddings, images and sound are on neither side."
 )
 BUDGETS = "budgets"
+NOTHING = {"cost_usd": "0", "requests": 0}
+"""What was spent in a time that the books hold nothing or a part of: it is not compared with."""
 
 
 async def build(view: View) -> None:
     """Numbers, spend over time, savings, models, token mix."""
-    found, before = await asyncio.gather(
-        view.gateway.get("/admin/v1/reports/overview", **view.period.bounds()),
-        view.gateway.get("/admin/v1/reports/costs", by="model", costs_alone=True, **view.period.before().bounds()),
-    )
+    before = view.period.before()
+    compare = {"compare_since": before.since.isoformat(), "compare_until": before.until.isoformat()}
+    found = await view.gateway.get("/admin/v1/reports/overview", **view.period.bounds(), **compare)
     total = found["total"]
     if not total["requests"]:
         html(no_requests(view))
         return
     if said := certainty.simulated(total):
         html(said)
-    earlier = earlier_of(view.period, before["books_begin"])
-    html(markup.tiles(_tiles(found, before["total"], earlier, view)))
+    then = found["earlier"]["total"] if found["earlier"] else NOTHING
+    html(markup.tiles(_tiles(found, then, earlier_of(view.period, found["books_begin"]), view)))
     month = html('<p class="be-note be-pending">Simulating the rest of this month…</p>')
     ui.timer(0.1, lambda: _show_month(view, month, has_rent=found["idle"] is not None), once=True)
     _notes(found, view)

@@ -1,13 +1,12 @@
 """What is told against the time before, and that a time which the books hold a part of is not."""
 
-from datetime import UTC, datetime, timedelta
-from decimal import Decimal
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from dashboards.display import UNKNOWN
-from dashboards.earlier import Earlier, change_cell, compared, earlier_of, no_longer
+from dashboards.earlier import change_cell, compared, earlier_of
 from dashboards.periods import Period
 
 MARCH = Period("", datetime(2026, 3, 1, tzinfo=UTC), datetime(2026, 3, 31, tzinfo=UTC))
@@ -43,17 +42,6 @@ def test_pointing_at_a_change_shows_what_was_spent_before() -> None:
     assert change_cell("3", "unknown").title == "price unknown before"
 
 
-def test_groups_that_ceased_stand_below_the_others_so_that_changes_add_up() -> None:
-    now, before = [row("a", "3"), row("b", "1")], [row("a", "2"), row("c", "5")]
-    gone = no_longer(now, before)
-    assert [(one["group"]["model"], one["requests"], one["cost_usd"]) for one in gone] == [("c", 0, "0")]
-    then = {one["group"]["model"]: Decimal(one["cost_usd"]) for one in before}
-    rows = [*now, *gone]
-    changes = sum(Decimal(one["cost_usd"]) - then.get(one["group"]["model"], 0) for one in rows)
-    assert changes == Decimal(4) - Decimal(7)
-    assert change_cell(gone[0]["cost_usd"], "5").text == "−100 %"
-
-
 @pytest.mark.parametrize(
     ("begin", "is_whole", "is_cut", "said"),
     [
@@ -80,16 +68,28 @@ def test_only_a_time_that_the_books_hold_all_of_is_compared_with(
     assert (earlier.period, earlier.is_whole, earlier.is_cut) == (BEFORE, is_whole, is_cut)
     if said is not None:
         assert said in earlier.why_not()
-    before = {"rows": [row("a", "1")], "total": row("", "1")}
-    against = compared(before, earlier, is_by_group=True)
-    assert against.change(row("a", "3")).text == ("+200 %" if is_whole else UNKNOWN)
-    assert against.change(row("b", "3")).text == ("new" if is_whole else UNKNOWN)
-    assert against.change_of_total(row("", "3")).text == ("+200 %" if is_whole else UNKNOWN)
+
+
+def report(*rows: dict[str, Any], before: dict[str, Any] | None) -> dict[str, Any]:
+    return {"rows": list(rows), "earlier": before}
+
+
+def test_groups_are_compared_with_what_they_cost_before() -> None:
+    before = {"total": row("", "1"), "is_by_group": True, "rows": [row("a", "1"), None], "others": row("", "4")}
+    against = compared(report(row("a", "3"), row("b", "3"), before=before))
+    assert against.change(row("a", "3")).text == "+200 %"
+    assert against.change(row("b", "3")).text == "new"
+    assert (against.total, against.others) == ("1", "4")
+
+
+def test_of_a_time_that_the_books_hold_a_part_of_nothing_is_compared() -> None:
+    against = compared(report(row("a", "3"), before=None))
+    assert against.change(row("a", "3")).text == UNKNOWN
+    assert (against.total, against.others) == (None, None)
 
 
 def test_of_days_the_total_alone_is_compared() -> None:
-    against = compared({"rows": [], "total": row("", "1")}, Earlier(BEFORE, BEFORE.since), is_by_group=False)
+    before = {"total": row("", "1"), "is_by_group": False, "rows": [None], "others": None}
+    against = compared(report(row("a", "3"), before=before))
     assert against.change(row("a", "3")).text == UNKNOWN
-    assert against.change_of_total(row("", "3")).text == "+200 %"
-    late = Earlier(BEFORE, BEFORE.since + timedelta(hours=1))
-    assert compared({"rows": [], "total": row("", "1")}, late, is_by_group=False).total is None
+    assert against.total == "1"

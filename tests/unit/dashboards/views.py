@@ -23,8 +23,10 @@ class NamedGateway(GatewayClient):
         return self._url
 
 
-def make_view(*permissions: str, url: str = "http://127.0.0.1:8080") -> View:
+def make_view(
+    *permissions: str, url: str = "http://127.0.0.1:8080", gateway: GatewayClient | None = None, query: str = "find=a"
+) -> View:
     session = Session("bk-1", "ann", "viewer", frozenset(permissions), "csrf", 0, 0)
     scope = {"type": "http", "scheme": "http", "server": ("127.0.0.1", 8081), "path": "/ui/keys"}
-    request = Request({**scope, "headers": [], "query_string": b"find=a"})
-    return View(NamedGateway(url), session, request, preset("30d", datetime(2026, 3, 5, tzinfo=UTC)))
+    request = Request({**scope, "headers": [], "query_string": query.encode()})
+    return View(gateway or NamedGateway(url), session, request, preset("30d", datetime(2026, 3, 5, tzinfo=UTC)))

@@ -3,10 +3,14 @@
 from datetime import timedelta
 from typing import Any
 
+import httpx
 import pytest
 
-from dashboards.earlier import Earlier
-from dashboards.pages.explorer import labels, named, points_over_time, table_note
+from dashboards.earlier import Earlier, compared
+from dashboards.gateway_client import GatewayClient
+from dashboards.pages.explorer import cost_table, labels, named, points_over_time, read_report, table_note
+from dashboards.row_order import Order
+from dashboards.table_part import TablePart
 from tests.unit.dashboards.views import make_view
 
 
@@ -74,3 +78,68 @@ def test_a_table_that_is_compared_with_nothing_says_since_when_there_are_books()
     assert said.startswith("The books begin on ")
     assert "pointing at it" not in said
     assert "A heading leads to another order." in said
+
+
+class Reports(GatewayClient):
+    """A gateway of so many groups; notes what it is asked."""
+
+    def __init__(self, groups: int) -> None:
+        super().__init__(httpx.AsyncClient(), "bk-1")
+        self._groups = groups
+        self.asked: list[dict[str, object]] = []
+
+    async def get(self, path: str, **query: object) -> Any:
+        assert path == "/admin/v1/reports/costs"
+        self.asked.append(query)
+        return {"groups": self._groups, "rows": [], "others": None, "earlier": None}
+
+
+@pytest.mark.parametrize(
+    ("page", "offsets", "shown"),
+    [("1", [0], 1), ("2", [500], 2), ("9", [4000, 500], 2), (None, [0], 1)],
+)
+async def test_no_more_groups_are_asked_for_than_are_shown(page: str | None, offsets: list[int], shown: int) -> None:
+    """Of 5,000 keys all rows were sent and 500 shown. Beyond the last page it is the last."""
+    gateway = Reports(groups=612)
+    view = make_view("reports.read", gateway=gateway, query=f"page={page}" if page else "")
+    _, part = await read_report(view, {"by": "key", "team": "ads"}, Order("requests", is_turned=True))
+    assert (part.number, part.rows) == (shown, 612)
+    assert [(one["limit"], one["offset"], one["order"], one["team"]) for one in gateway.asked] == [
+        (500, offset, "-requests", "ads") for offset in offsets
+    ]
+    assert {one["compare_since"] for one in gateway.asked} == {view.period.before().since.isoformat()}
+
+
+async def test_of_groups_of_a_time_all_are_asked_for_as_they_are_drawn() -> None:
+    gateway = Reports(groups=612)
+    view = make_view("reports.read", gateway=gateway, query="page=2")
+    _, part = await read_report(view, {"by": "day,key"}, None)
+    assert part.number == 2
+    assert ["limit" in one for one in gateway.asked] == [False]
+
+
+def test_the_groups_that_have_no_row_are_one_above_the_total() -> None:
+    def figures(usd: str, requests: int) -> dict[str, Any]:
+        prices = dict.fromkeys(("input_usd_per_mtok", "output_usd_per_mtok", "cost_per_request_usd"))
+        tokens = dict.fromkeys(("input_tokens", "cached_input_tokens", "output_tokens"), 0)
+        return {"cost_usd": usd, "requests": requests, "unpriced_requests": 0, **prices, **tokens}
+
+    found = {
+        "by": ["key"],
+        "groups": 41,
+        "rows": [{**figures("5", 3), "group": {"key": "key_1"}}],
+        "others": {**figures("2", 1), "group": {}},
+        "total": {**figures("7", 4), "group": {}},
+        "earlier": {
+            "total": figures("4", 1),
+            "is_by_group": True,
+            "rows": [figures("2.5", 1)],
+            "others": figures("1", 1),
+        },
+    }
+    view = make_view("reports.read", query="by=key")
+    made = cost_table(view, found, TablePart(1, 41), compared(found), {"key_1": "chat"})
+    chat, others, total = made.split("<tr")[-3:]
+    assert ("chat" in chat, "+100 %" in chat) == (True, True)
+    assert ("40 other groups" in others, "$2" in others, "+100 %" in others) == (True, True, True)
+    assert ("Total" in total, "$7" in total, "+75 %" in total) == (True, True, True)
