@@ -22,6 +22,8 @@ PLAIN_TEMPLATE: Final = (
 GENERATION, CONTINUES = "add_generation_prompt", "continue_final_message"
 # A template that asks this writes a turn of calls without content in its own way; others would write "None".
 ASKS_FOR_NONE: Final = re.compile(r"content['\"\]]*\s+is\s+(not\s+)?none", re.IGNORECASE)
+# A template that asks this finds its tools in a message (Phi-4-mini's, in the system's).
+ASKS_MESSAGE_FOR_TOOLS: Final = re.compile(r"message(\.tools\b|\[['\"]tools['\"]\])")
 # What a template raises for a conversation that it was not written for.
 REFUSALS = (jinja2.TemplateError, TypeError, ValueError, KeyError, AttributeError, ArithmeticError)
 
@@ -34,6 +36,7 @@ class ChatTemplate:
         self._template = _compile(source or PLAIN_TEMPLATE)
         self._tool_template = self._template if tool_source is None else _compile(tool_source)
         self._takes_none = ASKS_FOR_NONE.search(f"{source}{tool_source}") is not None
+        self._has_tools_in_message = ASKS_MESSAGE_FOR_TOOLS.search(f"{source}{tool_source}") is not None
         self._names = dict(names)
 
     def render(
@@ -49,6 +52,8 @@ class ChatTemplate:
         `extra` are names of the template's own; one that says the same as a name of ours wins.
         """
         messages = [_readable(message, takes_none=self._takes_none) for message in messages]
+        if tools and self._has_tools_in_message:
+            messages = _with_tools(messages, tools)
         # Templates of Llama 3.1 ask whether tools are none: an empty list would be told the model as tools it has.
         names = {"messages": messages, "tools": tools or None, GENERATION: True} | self._names | dict(extra or {})
         if not names.pop(CONTINUES, False):
@@ -103,6 +108,14 @@ class Arguments(dict[str, Any]):
 
     def __add__(self, after: str) -> str:
         return f"{self}{after}"
+
+
+def _with_tools(messages: list[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The functions as JSON text in the system's message, which is put first where there is none."""
+    functions = _to_json([tool.get("function", tool) for tool in tools])
+    has_system = bool(messages) and messages[0].get("role") == "system"
+    system = messages[0] if has_system else {"role": "system", "content": ""}
+    return [{**system, "tools": functions}, *messages[has_system:]]
 
 
 def _readable(message: Mapping[str, Any], *, takes_none: bool) -> Mapping[str, Any]:

@@ -1,4 +1,5 @@
 """Parts what a model thinks from what it says: Qwen3, SmolLM3 and DeepSeek's distillations write thoughts between tags.
+Granite writes what it says between tags too, which are left out.
 
 Where the template asks for thoughts it may have written the opening tag itself, so that the answer begins inside.
 """
@@ -10,7 +11,7 @@ from typing import Final
 
 from local_engine.text.answer_text import overlap
 from local_engine.text.tokenizer import Tokenizer
-from local_engine.text.tool_marks import THINKS, THOUGHT
+from local_engine.text.tool_marks import SAID, SAYS, THINKS, THOUGHT
 
 _TAIL_TOKENS: Final = 16
 """An opening tag at a prompt's end is within these, also where it is several tokens."""
@@ -19,10 +20,11 @@ _TAIL_TOKENS: Final = 16
 @dataclass(frozen=True, slots=True)
 class Thinking:
     """That an answer's model may think. `is_open`: its prompt ended with the opening tag; `is_over`: with the
-    closing one, as where no thoughts are wanted."""
+    closing one, as where no thoughts are wanted. `tags_answers`: it writes tags around what it says, too."""
 
     is_open: bool
     is_over: bool = False
+    tags_answers: bool = False
 
     def tokens_of(self, ids: Sequence[int], tokenizer: Tokenizer) -> int:
         """How many of an answer's tokens were thoughts, their tags included."""
@@ -38,7 +40,11 @@ def thinking_of(prompt: Sequence[int], tokenizer: Tokenizer) -> Thinking | None:
     if THOUGHT not in (tokenizer.chat_template or ""):
         return None
     tail = tokenizer.decode(prompt[-_TAIL_TOKENS:]).rstrip()
-    return Thinking(is_open=tail.endswith(THINKS), is_over=tail.endswith(THOUGHT))
+    return Thinking(
+        is_open=tail.endswith(THINKS),
+        is_over=tail.endswith(THOUGHT),
+        tags_answers=SAID in (tokenizer.chat_template or ""),
+    )
 
 
 class _Place(Enum):
@@ -54,9 +60,12 @@ class ThinkingSplit:
 
     def __init__(self, thinking: Thinking) -> None:
         self._is_open = thinking.is_open
+        self._tags_answers = thinking.tags_answers
         self._place = _Place.BEGINS
         self._held = ""
         self._has_thought = False
+        # Whether the answer began with a tag.
+        self._is_tagged = False
 
     def push(self, text: str, *, is_last: bool) -> tuple[str, str]:
         """Thoughts and text that became certain."""
@@ -67,10 +76,9 @@ class ThinkingSplit:
         if self._place is _Place.THOUGHT:
             self._held = self._held.lstrip()
             self._place = _Place.SAYS if self._held else _Place.THOUGHT
-        said = ""
-        if self._place is _Place.SAYS:
-            said, self._held = self._held, ""
-        return thought, said
+            if self._tags_answers and self._held and not self._is_tagged:
+                self._begin_answer(is_last=is_last)
+        return thought, self._say(is_last=is_last) if self._place is _Place.SAYS else ""
 
     def _begin(self, *, is_last: bool) -> None:
         """A model may repeat the tag that its template wrote."""
@@ -79,6 +87,22 @@ class ThinkingSplit:
             self._place, self._held = _Place.THINKS, begun.removeprefix(THINKS)
         elif is_last or not THINKS.startswith(begun):
             self._place = _Place.THINKS if self._is_open else _Place.SAYS
+
+    def _begin_answer(self, *, is_last: bool) -> None:
+        if self._held.startswith(SAYS):
+            self._held = self._held.removeprefix(SAYS).lstrip()
+            self._is_tagged = True
+            self._place = _Place.SAYS if self._held else _Place.THOUGHT
+        elif SAYS.startswith(self._held) and not is_last:
+            self._place = _Place.THOUGHT
+
+    def _say(self, *, is_last: bool) -> str:
+        """What is certain, without the tag that closes a tagged answer."""
+        before, _, after = self._held.partition(SAID) if self._is_tagged else (self._held, "", "")
+        text = before + after
+        end = len(text) - (overlap(text, SAID) if self._is_tagged and not is_last else 0)
+        self._held = text[end:]
+        return text[:end]
 
     def _think(self, *, is_last: bool) -> str:
         if not self._has_thought:

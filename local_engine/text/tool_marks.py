@@ -14,5 +14,8 @@ PIPED_CLOSE: Final = "<|/tool_call|>"
 PHI: Final = "functools["
 THINKS: Final = "<think>"
 THOUGHT: Final = "</think>"
+# Granite's, around what it says after its thoughts.
+SAYS: Final = "<response>"
+SAID: Final = "</response>"
 # Special tokens that an answer's text must show, so that calls and thoughts are found in it.
 SHOWN_TOKENS: Final = (OPEN, CLOSE, MISTRAL, MISTRAL_ARGUMENTS, MISTRAL_ID, LLAMA, PIPED, PIPED_CLOSE, THINKS, THOUGHT)

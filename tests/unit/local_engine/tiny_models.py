@@ -142,7 +142,9 @@ def make_model(family: str, head_dim: int = 32) -> PreTrainedModel:
             )
         )
     elif family == "mixtral":
-        model = MixtralForCausalLM(MixtralConfig(**SHAPE, num_local_experts=4, num_experts_per_tok=2))
+        model = MixtralForCausalLM(
+            MixtralConfig(**SHAPE, head_dim=head_dim, num_local_experts=4, num_experts_per_tok=2)
+        )
     elif family in ("qwen3-moe", "qwen3-moe-mixed"):
         # Which layers are dense, and shares that need not add up, no GGUF file can say.
         mixed = {"mlp_only_layers": [0]} if family == "qwen3-moe-mixed" else {"norm_topk_prob": True}

@@ -198,6 +198,21 @@ def test_the_native_decoder_answers_from_what_a_file_holds(tmp_path: Path, kind:
     assert_same(assemble(loaded, SMALL), model)
 
 
+@pytest.mark.parametrize(
+    ("family", "architecture"), [("mixtral", "llama"), ("qwen3-moe", "qwen3moe"), ("gemma3", "gemma3")]
+)
+@pytest.mark.parametrize("kind", [Kind.Q8_0, Kind.Q4_0])
+def test_the_native_decoder_and_torch_answer_alike_from_few_bits(
+    tmp_path: Path, family: str, architecture: str, kind: Kind
+) -> None:
+    """A stack of experts' matrices is one tensor of the file."""
+    path = write_gguf(make_model(family, head_dim=64), tmp_path / "tiny.gguf", architecture, kind)
+    ids, logprobs = answer(assemble(load_gguf(path), SMALL))
+    in_torch, theirs = answer(assemble(load_gguf(path), replace(SMALL, block_size=8, kv_blocks=64)))
+    assert ids == in_torch
+    assert logprobs == pytest.approx(theirs, abs=1e-3)
+
+
 @pytest.mark.parametrize("name", sorted(QUANTISATIONS))
 def test_every_quantisation_that_we_claim_is_dequantised(name: str) -> None:
     kind = Kind[name]

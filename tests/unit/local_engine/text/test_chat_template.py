@@ -68,3 +68,20 @@ def test_a_tools_own_template_is_asked_too() -> None:
 def test_a_template_that_cannot_reckon_with_the_messages_refuses_them(template: str) -> None:
     with pytest.raises(InvalidRequest, match="template refused the messages"):
         rendered(template, {"role": "user", "content": "Hi"})
+
+
+@pytest.mark.parametrize("has_system", [False, True])
+def test_a_template_that_looks_for_its_tools_in_a_message_finds_them_there(*, has_system: bool) -> None:
+    """As Phi-4-mini's: the functions themselves, as text."""
+    template = ChatTemplate(
+        "{% for message in messages %}{% if message['role'] == 'system' and 'tools' in message and message['tools'] is "
+        "not none %}{{ message['content'] + '<|tool|>' + message['tools'] + '<|/tool|>' }}{% else %}"
+        "{{ message['content'] }}{% endif %}{% endfor %}",
+        None,
+        {},
+    )
+    messages = [{"role": "system", "content": "Help."}] * has_system + [{"role": "user", "content": "Hi."}]
+    tools = [{"type": "function", "function": {"name": "f", "parameters": {}}}]
+    told = '<|tool|>[{"name": "f", "parameters": {}}]<|/tool|>Hi.'
+    assert template.render(messages, tools=tools) == ("Help." if has_system else "") + told
+    assert template.render(messages) == ("Help." if has_system else "") + "Hi."

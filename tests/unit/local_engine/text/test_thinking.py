@@ -41,6 +41,27 @@ def test_thoughts_and_text(is_open: bool, text: str, thought: str, said: str) ->
         assert found == [thought, said]
 
 
+@pytest.mark.parametrize(
+    ("text", "thought", "said"),
+    [
+        ("<think>Hm.</think><response>Yes.</response>", "Hm.", "Yes."),
+        ("<think>Hm.</think>\n<response>\na <b> c</response>", "Hm.", "a <b> c"),
+        ("<think>Hm.</think>Yes </response>", "Hm.", "Yes </response>"),
+        ("<think>Hm.</think><respond", "Hm.", "<respond"),
+        ("<think>Hm.</think><resp", "Hm.", "<resp"),
+        ("<think>Hm.</think><response>a </resp", "Hm.", "a </resp"),
+        ("Yes.", "", "Yes."),
+    ],
+)
+def test_tags_around_what_is_said_are_left_out(text: str, thought: str, said: str) -> None:
+    for step in (1, 4, len(text)):
+        split, found = ThinkingSplit(Thinking(is_open=False, tags_answers=True)), ["", ""]
+        for at in range(0, len(text), step):
+            for place, piece in enumerate(split.push(text[at : at + step], is_last=at + step >= len(text))):
+                found[place] += piece
+        assert found == [thought, said]
+
+
 def test_text_comes_as_soon_as_it_is_certain() -> None:
     split = ThinkingSplit(Thinking(is_open=True))
     assert split.push("I wonder", is_last=False) == ("I wonder", "")
