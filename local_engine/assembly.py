@@ -147,7 +147,6 @@ def assemble(
     """Build an engine around weights that are open already, or around a `compute` that holds them."""
     context_window = min(config.context_window or loaded.config.default_context_window, loaded.config.context_window)
     check_device(config)
-    check_experts(loaded.config, config)
     is_native = config.device == "cpu" and can_run(loaded.config, config.block_size)
     blocks = plan_blocks(
         loaded.config,
@@ -200,15 +199,6 @@ def check_device(config: EngineConfig) -> None:
         )
     if is_gpu:
         check_capability(torch.cuda.get_device_capability(torch.device(config.device)), config)
-
-
-def check_experts(model: ModelConfig, config: EngineConfig) -> None:
-    """Raise ModelUnsupported for experts on a GPU, where no kernel computes them yet."""
-    if model.experts is not None and config.device != "cpu":
-        raise ModelUnsupported(
-            f"{model.name} has {model.experts.count} experts a layer, which are not computed on a GPU yet; leave "
-            "--device out to run it on the CPU."
-        )
 
 
 def check_capability(capability: tuple[int, int], config: EngineConfig) -> None:

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from local_engine.attention.protocol import AttentionBackend, AttentionBatch
 from local_engine.config import ExpertShape, ModelConfig, NormPlace
 from local_engine.layers.feed_forward import ACTIVATIONS, Experts, FeedForward
-from local_engine.layers.linear import Linear, LinearBuilder, StoredLinears
+from local_engine.layers.linear import DenseLinear, Linear, LinearBuilder, StoredLinears
 from local_engine.layers.rotary import Rotary, RotaryKind, Rotation, rotary_kinds, rotary_of, rotate
 from local_engine.loading.weights import WeightSource, stack_nibbles
 
@@ -209,8 +209,9 @@ def _feed_forward(prefix: str, config: ModelConfig, load: _Loader) -> FeedForwar
 
 
 def _experts(prefix: str, config: ModelConfig, shape: ExpertShape, load: _Loader) -> Experts:
+    # Which experts compute depends on the router, which therefore is not rounded.
     return Experts(
-        load.linear(prefix, "gate"),
+        DenseLinear(load.tensor(f"{prefix}gate.weight"), None),
         [_feed_forward(f"{prefix}experts.{number}.", config, load) for number in range(shape.count)],
         used=shape.used,
         shares_add_up=shape.shares_add_up,

@@ -66,7 +66,7 @@ class FusedDecoder(DecoderModel):
         self._head_norms = [
             None if config.has_wide_qk_norm else _head_norms(layer, config.norm_epsilon) for layer in self._layers
         ]
-        self._gated = [_gated(layer) for layer in self._layers]
+        self._gated = [_gated(layer) for layer in self._layers] if self._is_plain else []
 
     def forward(
         self, token_ids: torch.Tensor, positions: torch.Tensor, caches: list[KvCache], batch: AttentionBatch
@@ -125,7 +125,7 @@ class FusedDecoder(DecoderModel):
     def _forward_varied(
         self, token_ids: torch.Tensor, positions: torch.Tensor, caches: list[KvCache], batch: AttentionBatch
     ) -> torch.Tensor:
-        """`forward` of a family whose norms or gate are elsewhere or others: of more launches."""
+        """`forward` of a family whose norms or gate are elsewhere or others, or that has experts: of more launches."""
         x = self._embed(token_ids)
         for index, layer in enumerate(self._layers):
             qkv = layer.qkv(self._norm(x, layer.input_norm))
@@ -136,9 +136,10 @@ class FusedDecoder(DecoderModel):
 
     @property
     def _is_plain(self) -> bool:
-        """Whether norms and gate are where the fused kernels have them."""
+        """Whether norms and gate are where the fused kernels have them, and matrices those of all tokens."""
         config = self.config
-        return config.norm_place == "before" and config.activation == "silu" and not config.has_wide_qk_norm
+        is_elsewhere = config.norm_place != "before" or config.has_wide_qk_norm
+        return not is_elsewhere and config.activation == "silu" and config.experts is None
 
     def _on_device(self, kind: RotaryKind, context_window: int) -> tuple[torch.Tensor, torch.Tensor]:
         cos, sin = rotation_tables(self.config, context_window, is_local=kind == "local")
@@ -198,7 +199,7 @@ def there(weight: torch.Tensor | None) -> torch.Tensor:
 
 
 def _gated(layer: Layer) -> FeedForward:
-    assert isinstance(layer.feed_forward, FeedForward), "experts are refused before anything is loaded"
+    assert isinstance(layer.feed_forward, FeedForward), "a plain model has no experts"
     return layer.feed_forward
 
 

@@ -45,9 +45,8 @@ class Experts:
         shares, chosen = self.router(x).float().softmax(dim=-1).topk(self.used, dim=-1)
         if self.shares_add_up:
             shares = shares / shares.sum(dim=-1, keepdim=True)
-        out = torch.zeros_like(x)
+        out = torch.zeros(x.shape, dtype=torch.float32, device=x.device)
         for number in chosen.unique().tolist():
             rows, places = torch.where(chosen == number)
-            computed = self.experts[number](x[rows]) * shares[rows, places, None].to(x.dtype)
-            out.index_add_(0, rows, computed)
-        return out
+            out.index_add_(0, rows, self.experts[number](x[rows]).float() * shares[rows, places, None])
+        return out.to(x.dtype)

@@ -111,6 +111,9 @@ def make_model(family: str, head_dim: int = 32) -> PreTrainedModel:
         model = SmolLM3ForCausalLM(SmolLM3Config(**SHAPE | {"num_hidden_layers": 4}, pad_token_id=0))
     elif family == "phi3":
         model = Phi3ForCausalLM(Phi3Config(**SHAPE, sliding_window=21, pad_token_id=0))
+    elif family == "phi3-wide":
+        shape = SHAPE | {"hidden_size": 128, "num_attention_heads": 2, "num_key_value_heads": 1}
+        model = Phi3ForCausalLM(Phi3Config(**shape, partial_rotary_factor=0.75, pad_token_id=0))
     elif family in ("phi3-short", "phi3-long"):
         # Longer than what the tests ask, or shorter: transformers takes the one divisors or the other.
         original = 128 if family == "phi3-short" else 32
@@ -261,7 +264,9 @@ def write_gguf(
     if sliding_pattern is not None:
         writer.add_sliding_window_pattern(sliding_pattern)
     if architecture == "phi3":
-        writer.add_rope_dimension_count(int(rope["partial_rotary_factor"] * 16))
+        writer.add_rope_dimension_count(
+            int(rope["partial_rotary_factor"] * config.hidden_size // config.num_attention_heads)
+        )
         writer.add_sliding_window(config.sliding_window or 0)
     if architecture == "gemma3":
         writer.add_key_length(config.head_dim)

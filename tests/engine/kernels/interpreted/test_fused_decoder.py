@@ -9,7 +9,7 @@ from triton.errors import TritonError
 
 from local_engine.attention.cpu import CpuAttention
 from local_engine.attention.triton_attention import TritonAttention, leading_ones
-from local_engine.config import ModelConfig, WeightFormat
+from local_engine.config import ExpertShape, ModelConfig, WeightFormat
 from local_engine.cuda_graph import DecodeBuffers, DecodeRow
 from local_engine.kernels import gpu_runner
 from local_engine.kernels.advance import advance
@@ -66,6 +66,7 @@ KINDS = {
         full_layers=frozenset({1}),
         local_rope_theta=100.0,
     ),
+    "experts": replace(make_config(), experts=ExpertShape(5, 2, 48, dense_layers=frozenset({0}))),
 }
 
 
@@ -87,6 +88,16 @@ def test_logits_equal_the_plain_models_step_after_step(config: ModelConfig) -> N
         assert relative_error(fused.run(batch), wanted) < 1e-5
         for request, _ in step:
             request.token_ids.append(42)
+
+
+def test_steps_with_experts_are_not_captured() -> None:
+    """Which of them compute, the host must know: a captured step would compute those of the step that was captured."""
+    config = replace(KINDS["experts"], layers=1, vocabulary_size=64)
+    plan = GpuPlan(weights="float32", kv_dtype=torch.float32, blocks=16, context_window=128, max_rows=4)
+    runner = build_gpu_runner(config, make_weights(config), plan, CPU)
+    runner.capture()
+    assert not runner.captures
+    assert not runner.model.can_fuse_one_row
 
 
 def test_one_row_takes_fewer_launches_to_the_same_logits() -> None:

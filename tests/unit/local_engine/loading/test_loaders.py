@@ -12,7 +12,7 @@ import torch
 from gguf.constants import GGML_QUANT_SIZES
 from safetensors.torch import load_file, save_file
 
-from local_engine.assembly import Engine, assemble, build_engine, check_experts, without_idle_window
+from local_engine.assembly import Engine, assemble, build_engine, without_idle_window
 from local_engine.config import EngineConfig
 from local_engine.errors import DoesNotFit, EngineError, ModelUnavailable, ModelUnsupported
 from local_engine.loading.gguf_file import GgufTensor
@@ -159,6 +159,10 @@ def test_a_request_alone_equals_itself_in_company_bitwise(tmp_path: Path, family
         "mistral",
         "mistral-window",
         "qwen3",
+        "gemma3-scaled",
+        "mixtral",
+        "qwen3-moe-mixed",
+        "phi3-wide",
     ],
 )
 def test_the_native_decoder_answers_as_transformers_does(tmp_path: Path, family: str, head_size: int) -> None:
@@ -199,7 +203,8 @@ def test_the_native_decoder_answers_from_what_a_file_holds(tmp_path: Path, kind:
 
 
 @pytest.mark.parametrize(
-    ("family", "architecture"), [("mixtral", "llama"), ("qwen3-moe", "qwen3moe"), ("gemma3", "gemma3")]
+    ("family", "architecture"),
+    [("mixtral", "llama"), ("qwen3-moe", "qwen3moe"), ("gemma3", "gemma3"), ("phi3-wide", "phi3")],
 )
 @pytest.mark.parametrize("kind", [Kind.Q8_0, Kind.Q4_0])
 def test_the_native_decoder_and_torch_answer_alike_from_few_bits(
@@ -463,13 +468,6 @@ def test_the_text_of_a_gemma_that_reads_images_too_is_run(tmp_path: Path) -> Non
     loaded = load_safetensors(folder)
     assert loaded.config.full_layers == {number for number, kind in enumerate(kinds) if kind == "full_attention"}
     assert_same(assemble(loaded, SMALL), model)
-
-
-def test_experts_are_refused_on_a_gpu(tmp_path: Path) -> None:
-    config = load_safetensors(write_folder(make_model("mixtral"), tmp_path)).config
-    with pytest.raises(ModelUnsupported, match="has 4 experts a layer, which are not computed on a GPU"):
-        check_experts(config, EngineConfig(device="cuda"))
-    check_experts(config, EngineConfig())
 
 
 def test_frequencies_that_change_beyond_the_window_are_the_plain_ones_within_it(tmp_path: Path) -> None:

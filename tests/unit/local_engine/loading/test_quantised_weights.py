@@ -176,6 +176,17 @@ def test_a_quantised_folder_answers_as_transformers_on_the_numbers_it_means(tmp_
     assert_same(assemble(loaded, SMALL), model)
 
 
+def test_a_part_of_a_fused_matrix_is_read_in_few_bits(tmp_path: Path) -> None:
+    model = make_model("phi3")
+    meant = quantise_folder(write_folder(model, tmp_path), *FORMATS["awq"])
+    model.load_state_dict(meant, strict=False)
+    loaded = load_safetensors(tmp_path)
+    held = loaded.nibbles("model.layers.1.self_attn.k_proj.weight")
+    assert held is not None
+    assert held.values.shape == (32, 64)
+    assert_same(assemble(loaded, SMALL), model)
+
+
 @pytest.mark.parametrize(
     ("config", "words"),
     [
