@@ -101,9 +101,10 @@ class ArrangedWeights:
             whole = theirs.replace(part, fused)
             if part in parts and whole in self._weights:
                 return whole, self._part(name, parts, parts.index(part))
-        for ours, other in OTHER_NAMES:
-            theirs = theirs.replace(ours, other)
-        return theirs, self._ordered(name)
+        other = theirs
+        for ours, named in OTHER_NAMES:
+            other = other.replace(ours, named)
+        return other if other in self._weights else theirs, self._ordered(name)
 
     def _part(self, name: str, parts: tuple[str, ...], index: int) -> Rows:
         """One of several matrices that stand one under another."""

@@ -90,7 +90,8 @@ def _smollm3(raw: Raw) -> Raw:
     layers = range(int(raw["num_hidden_layers"]))
     every = int(raw.get("no_rope_layer_interval", 4))
     rotates = raw.get("no_rope_layers") or [(layer + 1) % every for layer in layers]
-    return {"unrotated_layers": frozenset(layer for layer in layers if not rotates[layer])}
+    pairs = zip(layers, rotates, strict=True)
+    return {"unrotated_layers": frozenset(layer for layer, is_rotated in pairs if not is_rotated)}
 
 
 def _granite(raw: Raw) -> Raw:
@@ -113,6 +114,8 @@ def _gemma3(raw: Raw) -> Raw:
     kinds = raw["layer_types"]
     ropes = raw.get("rope_parameters") or {}
     local = ropes.get(SLIDING) or {}
+    if local.get("rope_type", "default") != "default":
+        raise ModelUnsupported(f"Rotary scaling of kind {local['rope_type']} in layers with a window is not supported.")
     return {
         "norm_place": "both",
         "embedding_scale": float(raw["hidden_size"]) ** 0.5,

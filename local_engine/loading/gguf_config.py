@@ -77,6 +77,8 @@ def _smollm3(values: Values) -> dict[str, Any]:
 
 def _granite(values: Values) -> dict[str, Any]:
     """As in `config_json`, where a multiplier that is not said, or is 0, is none."""
+    if values.get("rope.scaling.finetuned", True) is False:
+        raise ModelUnsupported("The GGUF file says that its Granite rotates nothing, which is not computed here.")
     residual = float(values.get("residual_scale", 0.0)) or 1.0
     return {
         "embedding_scale": (float(values.get("embedding_scale", 0.0)) or 1.0) / residual,
@@ -226,8 +228,6 @@ def _windows(values: Values, architecture: Architecture, window: int) -> tuple[i
 def _rope_scaling(values: Values, architecture: Architecture, divisors: Divisors) -> RopeScaling | None:
     """Llama 3.1 and later come with a divisor for each frequency, as a tensor, Phi with two; others name a rule."""
     window = int(values["context_length"])
-    if values.get("rope.scaling.finetuned", True) is False:
-        raise ModelUnsupported("The GGUF file says that its model rotates nothing, which is not computed here.")
     if values.has(ROPE_DIVISORS):
         return RopeScaling(kind="divisors", divisors=tuple(divisors(ROPE_DIVISORS)))
     if architecture.has_longrope and values.has(LONGROPE_DIVISORS[0]):

@@ -432,6 +432,8 @@ def test_what_would_be_computed_wrongly_is_named(tmp_path: Path, changes: dict[s
         ("mixtral", {"num_experts_per_tok": 5}),
         ("mixtral", {"num_local_experts": 5}),
         ("granite", {"residual_multiplier": 0.0}),
+        ("smollm3", {"no_rope_layers": [1, 0]}),
+        ("gemma3", {"rope_parameters": {"sliding_attention": {"rope_type": "linear", "factor": 2.0}}}),
         ("gemma3", {"layer_types": None, "sliding_window_pattern": 0}),
     ],
 )
@@ -442,6 +444,32 @@ def test_a_variation_that_does_not_hold_together_is_a_clear_error(
     change(folder / "config.json", changes)
     with pytest.raises(EngineError):
         build_engine(folder, SMALL)
+
+
+def test_a_matrix_that_is_missing_is_named_as_the_familys_files_name_it(tmp_path: Path) -> None:
+    """Not as Mixtral's would, whose names are others."""
+    folder = write_folder(make_model("llama"), tmp_path)
+    tensors = load_file(folder / "model.safetensors")
+    del tensors["model.layers.1.mlp.gate_proj.weight"]
+    save_file(tensors, folder / "model.safetensors")
+    with pytest.raises(ModelUnsupported, match=r"no tensor model\.layers\.1\.mlp\.gate_proj\.weight"):
+        build_engine(folder, SMALL)
+
+
+@pytest.mark.parametrize(
+    ("family", "architecture", "extra"),
+    [
+        ("gemma3", "gemma3", {"gemma3.final_logit_softcapping": 30.0}),
+        ("olmo2", "olmo2", {"olmo2.attention.sliding_window": 11.0}),
+        ("llama", "llama", {"llama.rope.dimension_count": 8.0}),
+    ],
+)
+def test_what_a_gguf_file_says_and_is_not_computed_is_named(
+    tmp_path: Path, family: str, architecture: str, extra: dict[str, float]
+) -> None:
+    path = write_gguf(make_model(family), tmp_path / "tiny.gguf", architecture, Kind.F32, extra=extra)
+    with pytest.raises(ModelUnsupported, match=r"caps its logits|OLMo 3|Partial rotary"):
+        load_gguf(path)
 
 
 def test_longrope_is_served_up_to_its_original_window_and_the_start_says_how_far_it_goes(tmp_path: Path) -> None:
