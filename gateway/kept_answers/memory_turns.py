@@ -1,21 +1,22 @@
-"""Kept responses of one process, in memory."""
+"""Kept responses, or conversations, of one process, in memory."""
 
 import time
 from collections.abc import Callable
 
 from gateway.kept_answers.expiring import Expiring
+from gateway.kept_answers.record_store import Change
 
 OVERHEAD_BYTES = 256
 """About what a turn's name and place cost."""
 
 
 class MemoryTurns:
-    """See TurnStore."""
+    """See TurnStore and RecordStore."""
 
     def __init__(self, *, max_bytes: int = 64 << 20, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._turns: Expiring[bytes] = Expiring(_size, max_bytes=max_bytes, monotonic=monotonic)
 
-    async def get(self, name: str, seconds: float) -> bytes | None:
+    async def get(self, name: str, seconds: float | None) -> bytes | None:
         return self._turns.get(name, renewed_seconds=seconds)
 
     async def put(self, name: str, value: bytes, seconds: float) -> None:
@@ -23,6 +24,21 @@ class MemoryTurns:
 
     async def delete(self, name: str) -> bool:
         return self._turns.drop(name)
+
+    async def swap(self, change: Change, seconds: float) -> bool:
+        if self._turns.get(change.name) != change.was:
+            return False
+        for name in change.gone:
+            self._turns.drop(name)
+        for name, value in change.beside.items():
+            self._turns.put(name, value, seconds)
+        for name in change.renewed:
+            self._turns.get(name, renewed_seconds=seconds)
+        if change.value is None:
+            self._turns.drop(change.name)
+        else:
+            self._turns.put(change.name, change.value, seconds)
+        return True
 
 
 def _size(value: bytes) -> int:

@@ -1,5 +1,6 @@
-"""What every store of kept responses must do."""
+"""What every store of kept responses, and of conversations, must do."""
 
+import asyncio
 from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import cast
@@ -9,6 +10,7 @@ import pytest
 from gateway.errors import StoreDown
 from gateway.kept_answers.conversations import TurnStore
 from gateway.kept_answers.memory_turns import OVERHEAD_BYTES, MemoryTurns
+from gateway.kept_answers.record_store import Change, RecordStore
 from gateway.storage.redis.bytes import connect_bytes
 from gateway.storage.redis.turns import PREFIX, RedisTurns
 from gateway.storage.turns.disk_turns import DiskTurns
@@ -108,6 +110,60 @@ async def test_redis_forgets_by_itself_and_a_reader_gives_more_time(redis_server
 async def test_redis_that_is_not_there_is_told_as_that() -> None:
     async with connect_bytes(f"redis://127.0.0.1:{free_port()}/0") as client:
         store = RedisTurns(client)
-        for asking in (store.get(NAME, 60), store.put(NAME, b"", 60), store.delete(NAME)):
+        swapping = store.swap(Change(NAME, None, b""), 60)
+        for asking in (store.get(NAME, 60), store.put(NAME, b"", 60), store.delete(NAME), swapping):
             with pytest.raises(StoreDown):
                 await asking
+
+
+async def test_several_records_change_in_one_step_or_none_does(store: RecordStore) -> None:
+    async def kept() -> list[bytes | None]:
+        return [await store.get(name, None) for name in ("head", "a", "b", "c")]
+
+    assert await store.swap(Change("head", None, b"1", beside={"a": b"\0a", "b": b""}), 60)
+    assert await kept() == [b"1", b"\0a", b"", None]
+    for was in (None, b"", b"2"):
+        assert not await store.swap(Change("head", was, b"3", beside={"c": b"c"}, gone=["a"]), 60)
+    assert await kept() == [b"1", b"\0a", b"", None]
+    assert await store.swap(Change("head", b"1", b"", beside={"c": b"c"}, gone=["a"], renewed=["b"], erases=True), 60)
+    assert await kept() == [b"", None, b"", b"c"]
+    assert not await store.swap(Change("head", None, b"3"), 60), "an empty one is one too"
+    assert await store.swap(Change("head", b"", None, gone=["b", "c", "never"], erases=True), 60)
+    assert await kept() == [None] * 4
+    assert not await store.swap(Change("head", b"", None), 60)
+
+
+async def test_of_many_who_change_one_at_once_each_is_told_whether_it_was_the_first(store: RecordStore) -> None:
+    async def add() -> None:
+        while True:
+            was = await store.get("head", 60)
+            count = int(was or b"0") + 1
+            if await store.swap(Change("head", was, b"%d" % count, beside={f"piece {count}": b"x"}), 60):
+                return
+
+    await asyncio.gather(*(add() for _ in range(20)))
+    assert await store.get("head", None) == b"20"
+    assert [await store.get(f"piece {one + 1}", None) for one in range(20)] == [b"x"] * 20
+
+
+async def test_what_belongs_together_gets_its_time_anew_together(clocked: RecordStore, clock: HandClock) -> None:
+    assert await clocked.swap(Change("head", None, b"1", beside={"a": b"a", "b": b"b"}), 60)
+    clock.now += 40
+    assert await clocked.get("a", None) == b"a"
+    assert await clocked.swap(Change("head", b"1", b"2", renewed=["a"]), 60)
+    clock.now += 40
+    assert [await clocked.get(name, None) for name in ("head", "a", "b")] == [b"2", b"a", None]
+    assert await clocked.swap(Change("b", None, b"anew"), 60), "what is over is none"
+    clock.now += 30
+    assert not await clocked.swap(Change("head", b"2", b"3"), 60)
+    assert await clocked.get("head", None) is None
+
+
+async def test_redis_gives_all_of_them_the_same_time(redis_server: RedisServer) -> None:
+    async with connect_bytes(redis_server.url) as client:
+        store = RedisTurns(client, patience_seconds=PATIENCE_SECONDS)
+        await store.swap(Change("head", None, b"1", beside={"a": b"a", "b": b"b"}), 60)
+        await store.swap(Change("head", b"1", b"2", beside={"b": b"c"}, renewed=["a", "never"]), 600)
+        lasting = [await client.pttl(PREFIX + name) for name in ("head", "a", "b")]
+        assert all(60_000 < one <= 600_000 for one in lasting)
+        assert await client.pttl(PREFIX + "never") == -2

@@ -1,4 +1,5 @@
-"""Kept responses shared by all workers and replicas through Redis, which forgets them after their time.
+"""Kept responses and conversations, shared by all workers and replicas through Redis, which forgets them after their
+time.
 
 Give that Redis a `maxmemory` and the policy `volatile-lru`: then it drops the least recently used when it is full.
 """
@@ -7,23 +8,39 @@ from typing import cast
 
 from redis.asyncio import Redis
 
+from gateway.kept_answers.record_store import Change
 from gateway.storage.redis.bytes import answering
 
 PREFIX = "breakeven:turns:"
+CONVERSATIONS = "breakeven:conversations:"
+LOCKS = "breakeven:conversation-locks:"
+SWAP = """
+local milliseconds, puts, renewed = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
+if (redis.call('GET', KEYS[1]) or false) ~= (ARGV[4] == '1' and ARGV[5] or false) then return 0 end
+for place = 1, puts do redis.call('SET', KEYS[1 + place], ARGV[7 + place], 'PX', milliseconds) end
+for place = 1, renewed do redis.call('PEXPIRE', KEYS[1 + puts + place], milliseconds) end
+for place = 2 + puts + renewed, #KEYS do redis.call('DEL', KEYS[place]) end
+if ARGV[6] == '1' then redis.call('SET', KEYS[1], ARGV[7], 'PX', milliseconds) else redis.call('DEL', KEYS[1]) end
+return 1
+"""
+"""A record, those put beside it, those renewed and those to go; what the first one was and becomes, each behind
+whether it is at all."""
 PATIENCE_SECONDS = 1.0
 """How long an answer's end waits for its turn to be kept."""
 
 
 class RedisTurns:
-    """Implements TurnStore. The client's values are bytes (redis/bytes.py)."""
+    """Implements TurnStore and RecordStore. The client's values are bytes (redis/bytes.py)."""
 
     def __init__(self, client: "Redis", *, prefix: str = PREFIX, patience_seconds: float = PATIENCE_SECONDS) -> None:
         self._client = client
         self._prefix = prefix
         self._patience_seconds = patience_seconds
 
-    async def get(self, name: str, seconds: float) -> bytes | None:
+    async def get(self, name: str, seconds: float | None) -> bytes | None:
         async with answering(self._patience_seconds):
+            if seconds is None:
+                return cast(bytes | None, await self._client.get(self._prefix + name))
             return cast(bytes | None, await self._client.getex(self._prefix + name, px=round(seconds * 1000)))
 
     async def put(self, name: str, value: bytes, seconds: float) -> None:
@@ -33,3 +50,22 @@ class RedisTurns:
     async def delete(self, name: str) -> bool:
         async with answering(self._patience_seconds):
             return bool(await self._client.delete(self._prefix + name))
+
+    async def swap(self, change: Change, seconds: float) -> bool:
+        names = (change.name, *change.beside, *change.renewed, *change.gone)
+        told = (
+            round(seconds * 1000),
+            len(change.beside),
+            len(change.renewed),
+            *_said(change.was),
+            *_said(change.value),
+        )
+        async with answering(self._patience_seconds):
+            swapped = await self._client.eval(
+                SWAP, len(names), *(self._prefix + name for name in names), *told, *change.beside.values()
+            )  # pyright: ignore[reportGeneralTypeIssues]
+        return swapped == 1
+
+
+def _said(value: bytes | None) -> tuple[int, bytes]:
+    return (0, b"") if value is None else (1, value)

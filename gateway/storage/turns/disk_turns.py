@@ -1,4 +1,5 @@
-"""Kept responses of one process on the disk, which outlive it: one thread asks the file, and the event loop goes on.
+"""Kept responses, or conversations, of one process on the disk, which outlive it: one thread asks the file, and the
+event loop goes on.
 
 The last ones stay in memory too: a long conversation is read turn by turn, and each would wait for that thread.
 """
@@ -6,7 +7,7 @@ The last ones stay in memory too: a long conversation is read turn by turn, and 
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final, TypeVar
@@ -14,6 +15,7 @@ from typing import Final, TypeVar
 from gateway.errors import StoreDown
 from gateway.kept_answers.expiring import Expiring
 from gateway.kept_answers.memory_turns import OVERHEAD_BYTES
+from gateway.kept_answers.record_store import Change
 from gateway.storage.turns.turn_file import RENEWED_SHARE, TurnFile
 
 log = logging.getLogger(__name__)
@@ -37,7 +39,7 @@ class _Recent:
 
 
 class DiskTurns:
-    """See TurnStore. Nobody else may write to the file."""
+    """See TurnStore and RecordStore. Nobody else may write to the file."""
 
     def __init__(
         self,
@@ -65,13 +67,14 @@ class DiskTurns:
             self._thread.shutdown()
             raise
 
-    async def get(self, name: str, seconds: float) -> bytes | None:
+    async def get(self, name: str, seconds: float | None) -> bytes | None:
         recent = self._recent.get(name, renewed_seconds=seconds)
         if recent is not None:
-            self._renew_later(name, recent, seconds)
+            if seconds is not None:
+                self._renew_later(name, recent, seconds)
             return recent.value
         found = await self._ask(lambda: self._file.get(name, seconds))
-        if found is not None:
+        if found is not None and seconds is not None:
             self._recent.put(name, _Recent(found, self._monotonic()), seconds)
         self._tidy_later()
         return found
@@ -81,6 +84,22 @@ class DiskTurns:
         await self._ask(lambda: self._file.put(name, value, seconds))
         self._recent.put(name, _Recent(value, self._monotonic()), seconds)
         self._tidy_later()
+
+    async def swap(self, change: Change, seconds: float) -> bool:
+        names = (change.name, *change.beside, *change.gone)
+        self._drop(names)
+        try:
+            is_swapped = await self._ask(lambda: self._file.swap(change, seconds))
+        finally:
+            self._drop(names)  # whoever read one in the file meanwhile had it put there
+        if is_swapped:
+            own = {} if change.value is None else {change.name: change.value}
+            for name, value in {**change.beside, **own}.items():
+                self._recent.put(name, _Recent(value, self._monotonic()), seconds)
+            self._tidy_later()
+            if change.erases:
+                await self._empty_log()
+        return is_swapped
 
     async def delete(self, name: str) -> bool:
         self._recent.drop(name)
@@ -105,6 +124,10 @@ class DiskTurns:
             log.warning("the newest kept responses may be lost: %s", error)
         self._is_closed = True
         self._thread.shutdown(wait=False)
+
+    def _drop(self, names: Iterable[str]) -> None:
+        for name in names:
+            self._recent.drop(name)
 
     async def _empty_log(self) -> None:
         """Once for all who deleted before it begins: one each let a hundred deletions a second wait for five."""

@@ -1,9 +1,11 @@
-"""Kept responses as rows of a file, for one thread, which may block. Knows no event loop, and not what the bytes are.
+"""Kept responses, or conversations, as rows of a file, for one thread, which may block. Knows no event loop, and not
+what the bytes are.
 
 The file is theirs alone. In the books' database they would wait for its lock, and would be in its backups.
 """
 
 import logging
+import math
 import shutil
 import sqlite3
 import time
@@ -13,6 +15,7 @@ from typing import Final
 
 from gateway.clock import unstepped_seconds
 from gateway.errors import StoreDown
+from gateway.kept_answers.record_store import Change
 from gateway.storage.turns.disposable_file import DisposableFile, checkpoint, give_back, number_of, writing
 
 log = logging.getLogger(__name__)
@@ -24,6 +27,7 @@ SCHEMA: Final = (
 )
 LEAST_FREE_BYTES: Final = 256 << 20
 """The file grows no more where its disk has less room than this: the journal may need it, and goes first."""
+ASKED: Final = "SELECT until_ms, value FROM turns JOIN sealed USING (id) WHERE name = ?"
 UNTIDY_PAGES: Final = 1024
 SPARE_PAGES: Final = 8
 """What a turn may need beside its own pages: a new one in each index, and those above them."""
@@ -69,11 +73,16 @@ class TurnFile:
     def close(self) -> None:
         self._file.close()
 
-    def get(self, name: str, seconds: float) -> bytes | None:
+    def get(self, name: str, seconds: float | None) -> bytes | None:
+        """For so many seconds more, where they are given."""
         return self._file.ask(lambda connection: self._get(connection, name, seconds))
 
     def put(self, name: str, value: bytes, seconds: float) -> None:
         self._file.ask(lambda connection: self._put(connection, name, value, seconds))
+
+    def swap(self, change: Change, seconds: float) -> bool:
+        """See RecordStore. What it erases is in the write-ahead log until `empty_log`."""
+        return self._file.ask(lambda connection: self._swap(connection, change, seconds))
 
     def renew(self, name: str, seconds: float) -> None:
         """As if it were read."""
@@ -106,11 +115,12 @@ class TurnFile:
             give_back(connection, number_of(connection, "freelist_count"))
             checkpoint(connection)
 
-    def _get(self, connection: sqlite3.Connection, name: str, seconds: float) -> bytes | None:
-        asked = "SELECT until_ms, value FROM turns JOIN sealed USING (id) WHERE name = ?"
-        found = connection.execute(asked, (name,)).fetchone()
+    def _get(self, connection: sqlite3.Connection, name: str, seconds: float | None) -> bytes | None:
+        found = connection.execute(ASKED, (name,)).fetchone()
         if found is None or found[0] <= self._ms():
             return None
+        if seconds is None:
+            return found[1]
         until_ms = self._ms(seconds)
         if until_ms - found[0] > seconds * 1000 * RENEWED_SHARE:
             try:
@@ -124,24 +134,55 @@ class TurnFile:
         connection.execute("UPDATE turns SET until_ms = ? WHERE name = ?", (until_ms, name))
 
     def _put(self, connection: sqlite3.Connection, name: str, value: bytes, seconds: float) -> None:
+        with writing(connection):
+            self._write(connection, name, value, self._ms(seconds))  # or not: larger than all that there is room for
+
+    def _write(
+        self,
+        connection: sqlite3.Connection,
+        name: str,
+        value: bytes,
+        until_ms: int,
+        *,
+        spared_ms: float = math.inf,
+    ) -> bool:
+        """Whether there was room, without those that are kept until then or longer."""
         pages = len(value) // self._page_bytes + SPARE_PAGES
         self._written_pages += 2 * pages  # its own, and those of others that are overwritten to make room
-        with writing(connection):
-            _drop(connection, name)
-            if not self._make_room(connection, pages):
-                return  # larger than all that there is room for
-            self._leave_room(connection, pages)
-            row = (name, self._ms(seconds))
-            number = connection.execute("INSERT INTO turns (name, until_ms) VALUES (?, ?)", row).lastrowid
-            connection.execute("INSERT INTO sealed (id, value) VALUES (?, ?)", (number, value))
+        _drop(connection, name)
+        if not self._make_room(connection, pages, spared_ms=spared_ms):
+            return False
+        self._leave_room(connection, pages)
+        row = (name, until_ms)
+        number = connection.execute("INSERT INTO turns (name, until_ms) VALUES (?, ?)", row).lastrowid
+        connection.execute("INSERT INTO sealed (id, value) VALUES (?, ?)", (number, value))
+        return True
 
-    def _make_room(self, connection: sqlite3.Connection, pages: int) -> bool:
+    def _swap(self, connection: sqlite3.Connection, change: Change, seconds: float) -> bool:
+        until_ms = self._ms(seconds)
+        with writing(connection):
+            found = connection.execute(ASKED, (change.name,)).fetchone()
+            if (found[1] if found is not None and found[0] > self._ms() else None) != change.was:
+                return False
+            self._written_pages += SPARE_PAGES
+            # Before anything is written, so that none of them makes room for another.
+            renewed = [(until_ms, name) for name in (change.name, *change.renewed)]
+            connection.executemany("UPDATE turns SET until_ms = ? WHERE name = ?", renewed)
+            for name in (*change.gone, *((change.name,) if change.value is None else ())):
+                _drop(connection, name)
+            own = {} if change.value is None else {change.name: change.value}
+            for name, value in {**change.beside, **own}.items():
+                if not self._write(connection, name, value, until_ms, spared_ms=until_ms):
+                    raise StoreDown(f"{self._file.path} has no room for all that belongs together there")
+        return True
+
+    def _make_room(self, connection: sqlite3.Connection, pages: int, *, spared_ms: float = math.inf) -> bool:
         """Whether there is some."""
         if pages > self._most_pages:
             return False
         while number_of(connection, "page_count") - number_of(connection, "freelist_count") + pages > self._most_pages:
-            first = connection.execute("SELECT id FROM turns ORDER BY until_ms LIMIT 1").fetchone()
-            if first is None:
+            first = connection.execute("SELECT id, until_ms FROM turns ORDER BY until_ms LIMIT 1").fetchone()
+            if first is None or first[1] >= spared_ms:
                 return False
             _remove(connection, first[0])
         return True

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from gateway.errors import StoreDown
+from gateway.kept_answers.record_store import Change
 from gateway.storage.turns.turn_file import FORGOTTEN_AT_ONCE, LEAST_FREE_BYTES, UNTIDY_PAGES, TurnFile
 from tests.hand_clock import HandClock
 
@@ -199,3 +200,45 @@ def test_it_says_when_its_log_has_become_long(disk: Disk) -> None:
     file.tidy()
     assert not file.is_untidy
     assert disk.path.with_name("turns.db-wal").stat().st_size == 0
+
+
+def test_of_what_belongs_together_nothing_makes_room_for_the_rest(disk: Disk) -> None:
+    """Others do, as long as there are some; else it stays as it was."""
+    file = disk.file()
+    file.put("other", bytes(400_000), DAY)
+    disk.wait(1)
+    pieces = {f"{one}": os.urandom(200_000) for one in range(4)}
+    assert file.swap(Change("head", None, b"1", beside={"0": pieces["0"]}), DAY)
+    assert file.get("other", None) is not None
+    held = ["0"]
+    for name in ("1", "2", "3"):
+        disk.wait(1)
+        head = b"%d" % len(held)
+        assert file.swap(Change("head", head, b"%d" % (len(held) + 1), beside={name: pieces[name]}, renewed=held), DAY)
+        held.append(name)
+    assert file.get("other", None) is None
+    disk.wait(1)
+    with pytest.raises(StoreDown, match="no room for all that belongs together"):
+        file.swap(Change("head", b"4", b"5", beside={"4": bytes(500_000)}, gone=["0"], renewed=held[1:]), DAY)
+    assert file.get("head", None) == b"4"
+    assert {name: file.get(name, None) for name in held} == pieces
+
+
+def test_what_a_change_erased_is_in_no_file_any_more(disk: Disk) -> None:
+    file, secret = disk.file(), os.urandom(16)
+    assert file.swap(Change("head", None, secret, beside={"a": 500 * secret}), DAY)
+    file.empty_log()
+    assert secret in disk.bytes_of_it()
+    assert file.swap(Change("head", secret, b"2", gone=["a"], erases=True), DAY)
+    file.empty_log()
+    assert secret not in disk.bytes_of_it()
+
+
+def test_whoever_only_looks_gives_no_time(disk: Disk) -> None:
+    file = disk.file()
+    file.put("a", b"turn", 60)
+    disk.wait(50)
+    assert file.get("a", None) == b"turn"
+    assert disk.ends()["a"] < 11
+    disk.wait(11)
+    assert file.get("a", None) is None
