@@ -25,8 +25,10 @@ from backends.response_names import ResponseNames
 from classifier.protocol import Classification, Classifier
 from gateway.access.keys import KeyRecord, KeyRing, require_model_access
 from gateway.errors import NoEligibleModel
+from gateway.kept_answers.belonging import BelongingCaller, named_conversation
 from gateway.kept_answers.body_keeper import BodyKeeper
 from gateway.kept_answers.conversations import Conversations, Resumed
+from gateway.kept_answers.kept_conversations import Belonging, KeptConversations
 from gateway.kept_answers.memory_responses import MemoryResponses
 from gateway.kept_answers.response_cache import ResponseCache
 from gateway.learning.implied_feedback import ImpliedFeedback
@@ -79,6 +81,7 @@ class Pipeline:
     retry_policy: RetryPolicy = field(default_factory=RetryPolicy)
     responses: ResponseCache = field(default_factory=lambda: ResponseCache(MemoryResponses()))
     conversations: Conversations | None = None
+    kept_conversations: KeptConversations | None = None
     bodies: BodyKeeper | None = None
     shadows: ShadowCalls | None = None
     rule_state: RuleState = field(default_factory=RuleState)
@@ -98,7 +101,23 @@ class Pipeline:
         """
         started_at = self.monotonic()
         key = self.identify(incoming) if known_key is None else known_key
-        whole, resumed = await self.resume(incoming, key)
+        if incoming.operation == "responses" and (named := self._own_conversation(incoming)) is not None:
+            conversations, conversation_id = named
+            async with conversations.turn(tenant_of(key.team, key.id), conversation_id) as belonging:
+                await self._answer_whole(incoming, caller, key, started_at, belonging)
+        else:
+            await self._answer_whole(incoming, caller, key, started_at)
+
+    async def _answer_whole(
+        self,
+        incoming: Incoming,
+        caller: Caller,
+        key: KeyRecord,
+        started_at: float,
+        belonging: Belonging | None = None,
+    ) -> None:
+        """With what it refers to; as a turn of the conversation that it belongs to."""
+        whole, resumed = await self._resumed(incoming, key, belonging)
         with self.room_for(whole, incoming):
             await self._answer(whole, caller, key, started_at, asked=incoming, resumed=resumed)
 
@@ -137,6 +156,8 @@ class Pipeline:
             caller = self.shadows.listen(caller, run)
         if self.conversations is not None:
             caller = self.conversations.listen(caller, resumed, run.intent.request_id)
+        if self.kept_conversations is not None and resumed is not None and resumed.belonging is not None:
+            caller = BelongingCaller(caller, self.kept_conversations, resumed.belonging, resumed.items)
         await self._booked(run, books, self._serve_cached(run, incoming.cache_seconds, books, caller))
 
     async def serve_apart(self, run: Run, caller: Caller) -> None:
@@ -163,11 +184,25 @@ class Pipeline:
         require_model_access(key)
         return key
 
-    async def resume(self, incoming: Incoming, key: KeyRecord) -> tuple[Incoming, Resumed | None]:
-        """With what it refers to of responses that are kept here. Raises RequestError."""
+    async def read_whole(self, incoming: Incoming, key: KeyRecord) -> Incoming:
+        """With what it refers to of what is kept here, to be looked at and not answered. Raises RequestError."""
+        belonging = None
+        if incoming.operation in RESPONSES and (named := self._own_conversation(incoming)) is not None:
+            conversations, conversation_id = named
+            belonging = await conversations.read(tenant_of(key.team, key.id), conversation_id)
+        return (await self._resumed(incoming, key, belonging))[0]
+
+    def _own_conversation(self, incoming: Incoming) -> tuple[KeptConversations, str] | None:
+        """The one that it belongs to, if it was made here. Raises InvalidRequest."""
+        name = named_conversation(incoming.body) if self.kept_conversations is not None else None
+        return None if name is None or self.kept_conversations is None else (self.kept_conversations, name)
+
+    async def _resumed(
+        self, incoming: Incoming, key: KeyRecord, belonging: Belonging | None
+    ) -> tuple[Incoming, Resumed | None]:
         if self.conversations is None or incoming.operation not in RESPONSES:
             return incoming, None
-        return await self.conversations.resume(incoming, tenant_of(key.team, key.id))
+        return await self.conversations.resume(incoming, tenant_of(key.team, key.id), belonging)
 
     def room_for(self, whole: Incoming, asked: Incoming) -> AbstractContextManager[None]:
         """While what was asked is under way with what it refers to. Raises Overloaded."""

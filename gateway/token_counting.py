@@ -40,7 +40,7 @@ class TokenCounter:
     async def answer(self, incoming: Incoming, caller: Caller) -> None:
         """Count as the model that would answer counts; else estimate. Raises RequestError."""
         key = self._pipeline.identify(incoming)
-        whole, _ = await self._pipeline.resume(incoming, key)
+        whole = await self._pipeline.read_whole(incoming, key)
         with self._pipeline.room_for(whole, incoming):
             view = view_of(whole)
             await self._pipeline.admission.admit(key.id, team=key.team, tokens=0)

@@ -35,7 +35,8 @@ NOT_KEPT: Final = (
 )
 KEPT_ELSEWHERE: Final = {
     "previous_response_id": f"the response {NOT_KEPT}",
-    **dict.fromkeys(("conversation", "prompt"), "only a model whose provider offers the Responses API has any"),
+    "conversation": "that one is not kept here; ask a model of the provider that made it",
+    "prompt": "only a model whose provider offers the Responses API has any",
 }
 """Fields that lean on what one provider keeps, and what to do about each."""
 CALLS: Final = ("function_call", "custom_tool_call")

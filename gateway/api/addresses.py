@@ -21,8 +21,7 @@ OTHERS = (
     ("/generate", "text-generation-inference's API is not offered here"),
 )
 ELSEWHERE = {
-    "/v1/conversations": "make the conversation at its provider; its id may then stand in a request to /v1/responses",
-    "/v1/responses/compact": "conversations are not compacted here; ask the provider for it",
+    "/v1/responses/compact": "conversations are not compacted here: the models of others could not read what comes out",
     "/v1/audio": "of sound there are /v1/audio/speech, /v1/audio/transcriptions and /v1/audio/translations",
     "/v1/images": "of pictures there are /v1/images/generations and /v1/images/edits",
     "/v1/realtime": "live sessions are not offered here; ask the provider for them",
@@ -35,7 +34,7 @@ ELSEWHERE = {
     "/v1/evals": "models are judged by `breakeven evaluate`; for the provider's own evals, ask the provider",
     "/v1/skills": "skills are kept at a provider; say in the request what they say",
     "/v1/assistants": "there are no assistants here; /v1/responses takes instructions and tools",
-    "/v1/threads": "no conversation is kept here; send it with each request to /v1/responses or /v1/chat/completions",
+    "/v1/threads": "there are no threads here; /v1/conversations keeps what is said in /v1/responses",
     "/health": "did you mean /healthz (it is alive) or /readyz (it can serve)?",
 }
 """What the official clients ask of providers and we do not pass on."""

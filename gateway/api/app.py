@@ -39,7 +39,8 @@ from gateway.yaml_document import problem_of
 
 log = logging.getLogger(__name__)
 POSTED = ENDPOINTS.keys() | MESSAGES.keys() | CONTENTS.keys()
-KNOWN = ENDPOINTS.keys() | MESSAGES.keys() | {"/v1/models", "/v1/files", "/v1/batches", "/v1/messages/batches"}
+LISTED = {"/v1/models", "/v1/files", "/v1/batches", "/v1/messages/batches", "/v1/conversations"}
+KNOWN = ENDPOINTS.keys() | MESSAGES.keys() | LISTED
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 SEND_A_POST = "Send a POST; see /docs."
 NO_SOCKETS = "WebSockets are not answered here: send a POST, with `stream: true` for events as they come."

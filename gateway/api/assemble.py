@@ -16,6 +16,7 @@ from gateway.api.admin_wiring import build_admin
 from gateway.api.app import Root, build_fastapi
 from gateway.api.batches import build_batches_router
 from gateway.api.body_bounds import build_bound
+from gateway.api.conversations import build_conversations_router
 from gateway.api.feedback import build_feedback_router
 from gateway.api.files import build_files_router
 from gateway.api.message_batches import build_message_batches_router
@@ -40,6 +41,8 @@ def build_app(gateway: Gateway, *, ui_url: str | None = None) -> ASGIApp:
     rest = build_fastapi()
     rest.include_router(build_public_router(gateway.pipeline, gateway.exposition, gateway.problems, gateway.warnings))
     rest.include_router(build_stored_responses_router(gateway.pipeline))
+    if gateway.pipeline.kept_conversations is not None:
+        rest.include_router(build_conversations_router(gateway.pipeline, gateway.pipeline.kept_conversations))
     stores, batches, batch_bounds = gateway.stores, gateway.batches, bounds_of(gateway.deployment.settings)
     rest.include_router(build_files_router(gateway.pipeline, stores.files, batch_bounds))
     wake = batches.wake if batches is not None else _nobody_to_wake

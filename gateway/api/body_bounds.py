@@ -7,6 +7,7 @@ from starlette.types import Scope
 
 from gateway.access.keys import KeyRing
 from gateway.access.roles import PERMISSIONS
+from gateway.api.conversations import PREFIX as CONVERSATIONS
 from gateway.api.gemini import ENDPOINTS as CONTENTS
 from gateway.api.messages import ENDPOINTS as MESSAGES
 from gateway.api.shedding import FILES, UNASKED_BYTES, Bound
@@ -15,6 +16,7 @@ from gateway.errors import BodyTooLarge, Forbidden
 
 PROMPTS: Final = ENDPOINTS.keys() | MESSAGES.keys() | CONTENTS.keys() | {"/v1/route", "/v1/messages/batches"}
 ADMIN: Final = "/admin/v1/"
+SAID: Final = (ADMIN, CONVERSATIONS)
 
 
 def build_bound(keys: KeyRing, now_us: Callable[[], int], max_bytes: int, max_file_bytes: int) -> Bound:
@@ -31,7 +33,7 @@ def build_bound(keys: KeyRing, now_us: Callable[[], int], max_bytes: int, max_fi
                 f"The key {key.name!r} has the role {key.role!r}, which may do nothing under {ADMIN}.",
                 code="role_not_allowed",
             )
-        most = max_bytes if path in PROMPTS or path.startswith(ADMIN) else UNASKED_BYTES
+        most = max_bytes if path in PROMPTS or path.startswith(SAID) else UNASKED_BYTES
         setting = "server.max_body_megabytes"
         if path == FILES:
             most, setting = max_file_bytes + UNASKED_BYTES, "batches.max_file_megabytes"  # with the form around it

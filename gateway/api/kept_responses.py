@@ -6,12 +6,11 @@ from collections.abc import Mapping
 import msgspec
 
 from backends.formats.json_objects import Fields
+from gateway.api.item_pages import USUAL_ITEMS, page_of
 from gateway.errors import InvalidRequest, Overloaded, StoreDown
 from gateway.kept_answers.conversations import Conversations, Turn
 
 log = logging.getLogger(__name__)
-USUAL_ITEMS = 20
-MOST_ITEMS = 100
 
 
 async def ask_kept_response(
@@ -41,24 +40,19 @@ async def ask_kept_response(
 async def _input_items(conversations: Conversations, tenant: str, turn: Turn, asked: Mapping[str, str]) -> bytes:
     """One page, the newest first unless `order` is `asc`."""
     given = asked.get("limit", str(USUAL_ITEMS))
-    limit = int(given) if given.isascii() and given.isdigit() else 0
-    if not 1 <= limit <= MOST_ITEMS:
-        raise InvalidRequest(f"limit: must be 1 to {MOST_ITEMS}.", param="limit")
-    items = await conversations.input_items(tenant, turn)
-    if asked.get("order", "desc") != "asc":
-        items.reverse()
-    places = {str(item["id"]): place + 1 for place, item in enumerate(items)}
-    first = 0
-    if (after := asked.get("after")) is not None:
-        if after not in places:
-            raise InvalidRequest("after: no item of this response has that id.", param="after")
-        first = places[after]
-    page = items[first : first + limit]
-    listed: Fields = {
+    items = {str(item["id"]): item for item in await conversations.input_items(tenant, turn)}
+    ids, has_more = page_of(
+        list(items),
+        limit=int(given) if given.isascii() and given.isdigit() else 0,
+        order="asc" if asked.get("order") == "asc" else "desc",
+        after=asked.get("after"),
+        of="response",
+    )
+    page: Fields = {
         "object": "list",
-        "data": page,
-        "first_id": page[0]["id"] if page else None,
-        "last_id": page[-1]["id"] if page else None,
-        "has_more": first + limit < len(items),
+        "data": [items[one] for one in ids],
+        "first_id": ids[0] if ids else None,
+        "last_id": ids[-1] if ids else None,
+        "has_more": has_more,
     }
-    return msgspec.json.encode(listed)
+    return msgspec.json.encode(page)

@@ -30,7 +30,7 @@ AZURE: Final = "/openai/"
 DEPLOYMENTS: Final = f"{AZURE}deployments/"
 OF_DEPLOYMENTS: Final = sorted((place.removeprefix(API) for place in ENDPOINTS), key=len, reverse=True)
 """The longest first: a chat's address ends as a completion's does."""
-BARE: Final = frozenset(end.split("/")[1] for end in OF_DEPLOYMENTS) | {"models", "files", "batches"}
+BARE: Final = frozenset(end.split("/")[1] for end in OF_DEPLOYMENTS) | {"models", "files", "batches", "conversations"}
 """What may stand first in an address without `/v1`."""
 COHERES: Final = {"/v2/rerank": "/v1/rerank"}
 KEY: Final = b"api-key"

@@ -1,8 +1,9 @@
-"""What `breakeven doctor` looks at on this disk: the home, the journal, kept responses. Changes nothing."""
+"""What `breakeven doctor` looks at on this disk: the home, the journal, what is kept for callers. Changes nothing."""
 
 import os
 import shutil
 from collections.abc import Iterator
+from pathlib import Path
 
 from gateway.cli.finding import Finding, attempt
 from gateway.config.home import Home
@@ -14,10 +15,12 @@ LEAST_FREE_BYTES = 2 << 30
 
 
 def examine_disk(home: Home, settings: Settings | None) -> Iterator[Finding]:
-    """The home, the journal in it, and the kept responses; `settings` are None where there are none to be read."""
+    """The home, the journal in it, and kept responses and conversations; `settings` are None where there are none to be
+    read."""
     yield attempt("state", lambda: _state(home), "set BREAKEVEN_HOME to a writable directory with 2 GB free")
     yield _journal(home)
-    yield _kept_responses(home, settings)
+    yield _kept("responses", home.turns_file, home, settings)
+    yield _kept("conversations", home.conversations_file, home, settings)
 
 
 def _state(home: Home) -> str:
@@ -53,9 +56,9 @@ def _journal(home: Home) -> Finding:
     return Finding("journal", True, "synced by the kernel, without a thread")
 
 
-def _kept_responses(home: Home, settings: Settings | None) -> Finding:
+def _kept(what: str, file: Path, home: Home, settings: Settings | None) -> Finding:
     """In the file of their own; see gateway/composition/kept_answers.py."""
-    name, file = "kept responses", home.turns_file
+    name = f"kept {what}"
     if settings is not None and settings.redis is not None:
         return Finding(name, True, "in Redis")
     kept = settings.kept_answers if settings is not None else KeptAnswerSettings()
@@ -65,6 +68,6 @@ def _kept_responses(home: Home, settings: Settings | None) -> Finding:
         return Finding(name, True, "none kept yet")
     return attempt(
         name,
-        lambda: inspect_turn_file(file, max_bytes=kept.disk_megabytes << 20),
-        "do what it says; until then models are served, and responses may be lost at the next start",
+        lambda: inspect_turn_file(file, max_bytes=kept.disk_megabytes << 20, what=what),
+        f"do what it says; until then models are served, and {what} may be lost at the next start",
     )

@@ -14,6 +14,7 @@ from gateway.kept_answers.idempotency import IdempotencyStore
 from gateway.kept_answers.memory_idempotency import MemoryIdempotency
 from gateway.kept_answers.memory_responses import MemoryResponses
 from gateway.kept_answers.memory_turns import MemoryTurns
+from gateway.kept_answers.record_store import RecordStore
 from gateway.kept_answers.response_cache import ResponseStore
 from gateway.storage.turns.disk_turns import DiskTurns
 from gateway.storage.turns.disposable_file import remove_file
@@ -26,39 +27,63 @@ HOURS_HERE = 24
 
 @dataclass(frozen=True, slots=True)
 class KeptAnswers:
-    """Of one worker. `forget`, now and then, removes what is over; `aclose` closes what was opened for them."""
+    """Of one worker. `locks` are of conversations with a turn under way. `forget`, now and then, removes what is over;
+    `aclose` closes what was opened for them."""
 
     idempotency: IdempotencyStore
     responses: ResponseStore
     turns: TurnStore
     turn_seconds: float
+    conversations: RecordStore
+    conversation_seconds: float
+    locks: RecordStore
     forget: Callable[[], Awaitable[None]]
     aclose: Callable[[], Awaitable[None]]
 
 
-def open_kept_answers(url: str | None, settings: KeptAnswerSettings, turns_file: Path) -> KeptAnswers:
-    """In Redis at `url`, which is not connected yet; else in this process, and responses in that file.
+def open_kept_answers(
+    url: str | None, settings: KeptAnswerSettings, turns_file: Path, conversations_file: Path, *, text_days: int
+) -> KeptAnswers:
+    """In Redis at `url`, which is not connected yet; else in this process, and responses and conversations in those
+    files. `text_days` is for how long texts are kept.
 
     Raises StateError when Redis is configured and its client is not installed.
     """
     seconds, most = settings.idempotency_hours * HOUR_SECONDS, settings.memory_megabytes << 20
+    hours_here = HOURS_HERE if url is None else 0
+    turn_seconds = HOUR_SECONDS * (hours_here if settings.response_hours is None else settings.response_hours)
+    conversation_seconds = 24 * HOUR_SECONDS * text_days if turn_seconds else 0
     if url is None:
-        turn_seconds = HOUR_SECONDS * (HOURS_HERE if settings.response_hours is None else settings.response_hours)
-        disk = _open_on_disk(turns_file, settings, turn_seconds)
+        turns = _open_here(turns_file, settings, turn_seconds, "responses")
+        conversations = _open_here(conversations_file, settings, conversation_seconds, "conversations")
+        disks = [one for one in (turns, conversations) if isinstance(one, DiskTurns)]
+
+        async def forget() -> None:
+            for disk in disks:
+                await disk.forget()
+
+        async def close() -> None:
+            for disk in disks:
+                await disk.aclose()
+
         return KeptAnswers(
             MemoryIdempotency(seconds=seconds, max_bytes=most),
             MemoryResponses(max_bytes=most),
-            disk or MemoryTurns(max_bytes=most),
+            turns,
             turn_seconds,
-            disk.forget if disk is not None else _nothing_to_do,
-            disk.aclose if disk is not None else _nothing_to_do,
+            conversations,
+            conversation_seconds,
+            MemoryTurns(max_bytes=most),
+            forget,
+            close,
         )
-    _remove(turns_file)
+    for file, what in ((turns_file, "responses"), (conversations_file, "conversations")):
+        _remove(file, what)
     try:
         from gateway.storage.redis.bytes import connect_bytes
         from gateway.storage.redis.idempotency import RedisIdempotency
         from gateway.storage.redis.responses import RedisResponses
-        from gateway.storage.redis.turns import RedisTurns
+        from gateway.storage.redis.turns import CONVERSATIONS, LOCKS, RedisTurns
     except ModuleNotFoundError as error:
         raise StateError(f"Redis is configured and {error.name} is missing: {install_command('redis')}") from error
     client = connect_bytes(url)
@@ -66,17 +91,22 @@ def open_kept_answers(url: str | None, settings: KeptAnswerSettings, turns_file:
         RedisIdempotency(client, seconds=seconds),
         RedisResponses(client),
         RedisTurns(client),
-        HOUR_SECONDS * (settings.response_hours or 0),
+        turn_seconds,
+        RedisTurns(client, prefix=CONVERSATIONS),
+        conversation_seconds,
+        RedisTurns(client, prefix=LOCKS),
         _nothing_to_do,
         client.aclose,
     )
 
 
-def _open_on_disk(file: Path, settings: KeptAnswerSettings, seconds: float) -> DiskTurns | None:
-    """None where they are not to be there, and then no earlier ones stay; or where it cannot be, which is logged."""
+def _open_here(file: Path, settings: KeptAnswerSettings, seconds: float, what: str) -> DiskTurns | MemoryTurns:
+    """In memory where they are not to be on the disk, and then no earlier ones stay there; or where they cannot be,
+    which is logged."""
+    memory = MemoryTurns(max_bytes=settings.memory_megabytes << 20)
     if not (settings.disk_megabytes and seconds):
-        _remove(file)
-        return None
+        _remove(file, what)
+        return memory
     turns = DiskTurns(
         TurnFile(file, max_bytes=settings.disk_megabytes << 20, longest_seconds=seconds),
         memory_bytes=settings.memory_megabytes << 20,
@@ -84,17 +114,17 @@ def _open_on_disk(file: Path, settings: KeptAnswerSettings, seconds: float) -> D
     try:
         turns.open()
     except StoreDown as error:
-        log.warning("responses are kept in memory until the next start, which loses them: %s", error)
-        return None
+        log.warning("%s are kept in memory until the next start, which loses them: %s", what, error)
+        return memory
     return turns
 
 
-def _remove(file: Path) -> None:
+def _remove(file: Path, what: str) -> None:
     """What an earlier configuration left there: nobody would ever forget it."""
     try:
         remove_file(file)
     except OSError as error:
-        log.warning("%s holds responses of an earlier configuration, and cannot be removed: %s", file, error)
+        log.warning("%s holds %s of an earlier configuration, and cannot be removed: %s", file, what, error)
 
 
 async def _nothing_to_do() -> None:

@@ -22,6 +22,7 @@ from gateway.config.settings import LOCAL_BACKEND, ShadowSettings
 from gateway.kept_answers.body_keeper import BodyKeeper
 from gateway.kept_answers.conversations import Conversations
 from gateway.kept_answers.idempotency import Idempotency
+from gateway.kept_answers.kept_conversations import KeptConversations
 from gateway.kept_answers.response_cache import ResponseCache
 from gateway.learning.classifier_versions import ClassifierVersions
 from gateway.learning.classifier_watch import ClassifierWatch
@@ -90,7 +91,13 @@ def _put_together(
     metrics = Metrics(journal)
     classifier_watch = _classifier_watch(stores, metrics)
     watching = open_watching(settings.telemetry.otlp_endpoint, metrics)
-    kept = open_kept_answers(settings.redis, settings.kept_answers, home.turns_file)
+    kept = open_kept_answers(
+        settings.redis,
+        settings.kept_answers,
+        home.turns_file,
+        home.conversations_file,
+        text_days=settings.retention.bodies_days,
+    )
     sharing = open_sharing(settings.redis, home=home, journal=claim.path, workers=workers)
     admission = Admission(
         shared=deployment.shared_limits,
@@ -114,6 +121,13 @@ def _put_together(
         ),
         bodies=bodies,
         warm=MemoryWarmPrefixes() if sharing.prefixes is None else SharedWarmPrefixes(sharing.prefixes),
+    )
+    pipeline.kept_conversations = KeptConversations(
+        kept.conversations,
+        kept.locks,
+        key_ring.conversation_secret,
+        seconds=kept.conversation_seconds,
+        most_bytes=settings.server.max_body_megabytes << 20,
     )
     pipeline.exploration = exploration = _exploration(pipeline, metrics, workers=workers)
     pipeline.implied = implied = _implied_feedback(stores, metrics)

@@ -39,6 +39,11 @@ class Home:
         return self.root / "kept-responses.db"
 
     @property
+    def conversations_file(self) -> Path:
+        """Kept conversations, where there is no Redis."""
+        return self.root / "kept-conversations.db"
+
+    @property
     def journal_directory(self) -> Path:
         return self.root / "journal"
 

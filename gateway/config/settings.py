@@ -207,10 +207,11 @@ class RetentionSettings(Strict):
 
 
 class KeptAnswerSettings(Strict):
-    """Answers under idempotency keys, in the response cache, and of models without a Responses API, for those who go
-    on from them. Without Redis the worker keeps its own, each of the three in so much memory; the last in a file of
-    `disk_megabytes` too, unless that is 0. `response_hours` is unless given a day there, and 0 (none) in Redis, which
-    has to be one that may drop them when it is full."""
+    """Answers under idempotency keys, in the response cache, of models without a Responses API, for those who go
+    on from them, and conversations. Without Redis the worker keeps its own, each of the four in so much memory; the
+    last two each in a file of `disk_megabytes` too, unless that is 0. `response_hours` is unless given a day there, and
+    0 (none, and no conversations) in Redis, which has to be one that may drop them when it is full. Conversations are
+    stored texts: they are kept for `retention.bodies_days`."""
 
     memory_megabytes: int = Field(default=64, ge=1)
     disk_megabytes: int = Field(default=512, ge=0)

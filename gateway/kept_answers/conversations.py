@@ -7,7 +7,6 @@ read tells nothing, and is forgotten some time after it was last referred to. Kn
 
 import hashlib
 import logging
-import os
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
@@ -15,13 +14,14 @@ from dataclasses import dataclass
 from typing import Final, Protocol, cast
 
 import msgspec
-from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from backends.formats.json_objects import Fields, decode_object, objects_of
 from backends.formats.json_splice import NotAnObject, splice
 from backends.protocol import Chunk
 from gateway.errors import BodyTooLarge, InvalidRequest, Overloaded, StoreDown
+from gateway.kept_answers.conversation_items import parse_items
+from gateway.kept_answers.kept_conversations import Belonging
+from gateway.kept_answers.sealing import Seal
 from gateway.request.many_values import require_bearable
 from gateway.request.run import Caller, Incoming
 
@@ -31,8 +31,8 @@ LARGEST_TURN_BYTES: Final = 8 << 20
 """Of a turn's input and of its response together; a larger one is not kept."""
 REST_SECONDS: Final = 5.0
 """How long nothing is kept after the store was down: no answer waits for it again and again."""
-NONCE_BYTES: Final = 12
 _PREVIOUS: Final = "previous_response_id"
+_CONVERSATION: Final = "conversation"
 _REFERENCE: Final = "item_reference"
 _NO_ITEMS: Final = b"[]"
 _ENDS: Final = (b"event: response.completed\ndata: ", b"event: response.incomplete\ndata: ")
@@ -54,11 +54,13 @@ class TurnStore(Protocol):
 
 
 class Turn(msgspec.Struct, frozen=True, array_like=True):
-    """A response as its caller got it, the items that it was asked with, and the response that it went on from."""
+    """A response as its caller got it, the items that it was asked with, and the response that it went on from, or the
+    conversation."""
 
     response: bytes
     items: bytes
     previous: str | None
+    conversation_id: str | None = None
 
     def output(self) -> bytes:
         """The items that the model gave, as a JSON array."""
@@ -66,12 +68,14 @@ class Turn(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Resumed(msgspec.Struct, frozen=True):
-    """What a request to the Responses API is to be kept as. `is_kept`: its caller did not ask otherwise."""
+    """What a request to the Responses API is to be kept as. `is_kept`: its caller did not ask otherwise. A turn of a
+    conversation belongs to that."""
 
     tenant: str
     items: bytes
     previous: str | None
     is_kept: bool
+    belonging: Belonging | None = None
 
 
 class _Asked(msgspec.Struct):
@@ -110,7 +114,7 @@ class Conversations:
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._store = store
-        self._secret = secret
+        self._seal = Seal(secret)
         self._seconds = seconds
         self._most_bytes = most_bytes
         self._most_added_bytes = most_added_bytes
@@ -119,8 +123,11 @@ class Conversations:
         self._monotonic = monotonic
         self._resting_until = 0.0
 
-    async def resume(self, incoming: Incoming, tenant: str) -> tuple[Incoming, Resumed | None]:
-        """The request with what it refers to in place of the references; what is not kept here stays as it is.
+    async def resume(
+        self, incoming: Incoming, tenant: str, belonging: Belonging | None = None
+    ) -> tuple[Incoming, Resumed | None]:
+        """The request with what it refers to in place of the references, and behind what was said in the conversation
+        that it belongs to; what is not kept here stays as it is.
 
         Raises InvalidRequest where the beginning of its conversation is gone, BodyTooLarge, and Overloaded while the
         store cannot be asked.
@@ -135,24 +142,39 @@ class Conversations:
         items = _items_of(bytes(asked.input))
         if items is None:
             return incoming, None
-        try:
+        with _told():
             turns = await self._turns(tenant, asked.previous_response_id)
-            referred = await self._with_references(tenant, items) if _REFERENCE.encode() in items else items
-        except StoreDown as error:
-            log.warning("kept responses cannot be read: %s", error)
-            raise Overloaded(
-                "The response that this request goes on from cannot be read right now; try again.",
-                retry_after_seconds=1.0,
-            ) from error
+            referred = await self.dereferenced(tenant, items)
         previous = cast(str, asked.previous_response_id) if turns else None
         is_kept = asked.store is not False and len(referred) <= self._largest_turn_bytes
-        resumed = Resumed(tenant, referred, previous, is_kept)
-        if referred is items and not turns:
+        resumed = Resumed(tenant, referred, previous, is_kept, belonging)
+        if belonging is not None:
+            self._require_appendable(referred)
+        elif referred is items and not turns:
             return incoming, resumed
-        whole = _joined([part for turn in turns for part in (turn.items, turn.output())] + [referred])
-        return msgspec.structs.replace(
-            incoming, body=self._replaced(incoming.body, whole, is_resumed=bool(turns))
-        ), resumed
+        before = [part for turn in turns for part in (turn.items, turn.output())]
+        if belonging is not None:
+            before = [belonging.items]
+        left_out = [_PREVIOUS] * bool(turns) + [_CONVERSATION] * (belonging is not None)
+        body = self._replaced(incoming.body, _joined([*before, referred]), left_out)
+        return msgspec.structs.replace(incoming, body=body), resumed
+
+    def _require_appendable(self, items: bytes) -> None:
+        """What will not be kept is refused before it is asked."""
+        parse_items(items, (), param="input")
+        if len(items) > self._largest_turn_bytes:
+            raise BodyTooLarge(
+                f"A turn of a conversation may have {self._largest_turn_bytes:,} bytes of input: what is larger is not "
+                "kept. Send less at a time, or the conversation whole and without `conversation`.",
+                code="body_too_large",
+            )
+
+    async def dereferenced(self, tenant: str, items: bytes) -> bytes:
+        """A JSON array of items, those of kept responses in place of references to them. Raises as `resume`."""
+        if not self._seconds or _REFERENCE.encode() not in items:
+            return items
+        with _told():
+            return await self._with_references(tenant, items)
 
     @contextmanager
     def room(self, added_bytes: int) -> Generator[None]:
@@ -180,10 +202,12 @@ class Conversations:
         """One response; without it the conversation goes on only where its caller sends it whole."""
         if len(response) + len(resumed.items) > self._largest_turn_bytes or self._monotonic() < self._resting_until:
             return
-        turn = Turn(response, resumed.items, resumed.previous)
+        conversation_id = resumed.belonging.conversation_id if resumed.belonging is not None else None
+        turn = Turn(response, resumed.items, resumed.previous, conversation_id)
         name = _name(resumed.tenant, response_id)
         try:
-            await self._store.put(name, self._sealed(resumed.tenant, name, turn), self._seconds)
+            sealed = self._seal.close(resumed.tenant, name, msgspec.msgpack.encode(turn))
+            await self._store.put(name, sealed, self._seconds)
         except StoreDown as error:
             self._resting_until = self._monotonic() + REST_SECONDS
             log.warning("responses are not kept: %s", error)
@@ -215,6 +239,12 @@ class Conversations:
                 if found:
                     raise _beginning_is_gone()
                 return ()
+            if turn.conversation_id is not None:
+                raise InvalidRequest(
+                    f"The response {response_id!r} belongs to a conversation: go on in that, with `conversation: "
+                    f"{turn.conversation_id}`.",
+                    param=_PREVIOUS,
+                )
             found.append(turn)
             size += len(turn.items) + len(turn.response)
             if size > self._most_bytes:
@@ -248,29 +278,18 @@ class Conversations:
         given = _RAW_ITEMS.decode(turn.output()) if turn is not None else []
         return {(decode_object(bytes(item)) or {}).get("id"): item for item in given}
 
-    def _replaced(self, body: bytes, items: bytes, *, is_resumed: bool) -> bytes:
+    def _replaced(self, body: bytes, items: bytes, left_out: Sequence[str]) -> bytes:
         if len(body) + len(items) > self._most_bytes:
             raise _too_long(self._most_bytes)
-        edits: Mapping[str, bytes | None] = {"input": items, **({_PREVIOUS: None} if is_resumed else {})}
+        edits: Mapping[str, bytes | None] = {"input": items, **dict.fromkeys(left_out)}
         try:
             return splice(body, edits)
         except NotAnObject as error:
             raise InvalidRequest(f"The body is not valid: {error}.", code="invalid_json") from error
 
-    def _sealed(self, tenant: str, name: str, turn: Turn) -> bytes:
-        nonce = os.urandom(NONCE_BYTES)
-        cipher = AESGCM(self._secret(tenant))
-        return nonce + cipher.encrypt(nonce, msgspec.msgpack.encode(turn), name.encode())
-
     def _opened(self, tenant: str, name: str, sealed: bytes) -> Turn | None:
-        """None where it was sealed with another pepper, or altered."""
-        cipher = AESGCM(self._secret(tenant))
-        try:
-            plain = cipher.decrypt(sealed[:NONCE_BYTES], sealed[NONCE_BYTES:], name.encode())
-        except (InvalidTag, ValueError):
-            log.warning("a kept response does not open: it was kept under another pepper, or altered")
-            return None
-        return msgspec.msgpack.decode(plain, type=Turn)
+        plain = self._seal.open(tenant, name, sealed)
+        return None if plain is None else msgspec.msgpack.decode(plain, type=Turn)
 
 
 @dataclass(slots=True)
@@ -310,6 +329,19 @@ class _Keeping:
             if found:
                 return bytes(_ENDED.decode(event.partition(b"\n")[0]).response)
         return None
+
+
+@contextmanager
+def _told() -> Generator[None]:
+    """A store that is down is told to the caller."""
+    try:
+        yield
+    except StoreDown as error:
+        log.warning("kept responses cannot be read: %s", error)
+        raise Overloaded(
+            "The response that this request goes on from cannot be read right now; try again.",
+            retry_after_seconds=1.0,
+        ) from error
 
 
 def _items_of(given: bytes) -> bytes | None:

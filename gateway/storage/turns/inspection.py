@@ -1,4 +1,5 @@
-"""Looks whether a file of kept responses can be used, beside whoever uses it. Changes nothing, makes nothing."""
+"""Looks whether a file of kept responses, or conversations, can be used, beside whoever uses it. Changes nothing, makes
+nothing."""
 
 import os
 import shutil
@@ -21,13 +22,15 @@ def free_bytes_at(folder: Path) -> int:
     return shutil.disk_usage(folder).free
 
 
-def inspect_turn_file(path: Path, *, max_bytes: int, free_bytes: Callable[[Path], int] = free_bytes_at) -> str:
+def inspect_turn_file(
+    path: Path, *, max_bytes: int, free_bytes: Callable[[Path], int] = free_bytes_at, what: str = "responses"
+) -> str:
     """What there is, in words. Raises StateError, which says what is wrong and what to do."""
     files = [one for one in (path.with_name(path.name + suffix) for suffix in BESIDE) if one.exists()]
     _require_ours(path, files)
     if free_bytes(path.parent) < LEAST_FREE_BYTES:
         raise StateError(
-            f"less than {LEAST_FREE_BYTES >> 20} MB are free at {path.parent}: no more responses are kept until there "
+            f"less than {LEAST_FREE_BYTES >> 20} MB are free at {path.parent}: no more {what} are kept until there "
             "is room, because the journal may need it"
         )
     if path not in files:
@@ -38,7 +41,8 @@ def inspect_turn_file(path: Path, *, max_bytes: int, free_bytes: Callable[[Path]
             f"{path} has {size / 1e6:.0f} MB, more than `kept_answers.disk_megabytes` allows; the next start of "
             "`breakeven serve` makes it smaller"
         )
-    return f"{count:,} in {path}, {size / 1e6:.0f} of {max_bytes / 1e6:.0f} MB"
+    records = " records" if what == "conversations" else ""  # several of each
+    return f"{count:,}{records} in {path}, {size / 1e6:.0f} of {max_bytes / 1e6:.0f} MB"
 
 
 def _require_ours(path: Path, files: list[Path]) -> None:

@@ -157,6 +157,32 @@ def test_tokens_of_a_response_are_counted(client: openai.OpenAI, gateway: Gatewa
     assert more.input_tokens > bare.input_tokens
 
 
+def test_a_conversation(client: openai.OpenAI, gateway: Gateway) -> None:
+    tool: Any = {"type": "function", "name": "weather", "strict": True, **WEATHER["function"]}
+    made = client.conversations.create(metadata={"topic": "weather"})
+    first = client.responses.create(model=gateway.model, input="Weather?", tools=[tool], conversation=made.id)
+    assert first.conversation is not None
+    assert first.conversation.id == made.id
+    call = next(item for item in first.output if item.type == "function_call")
+    result: Any = [{"type": "function_call_output", "call_id": call.call_id, "output": "sunny"}]
+    with client.responses.stream(model=gateway.model, input=result, tools=[tool], conversation=made.id) as stream:
+        assert stream.get_final_response().output_text == "The tool said: sunny"
+    items = list(
+        client.conversations.items.list(made.id, order="asc", limit=2, include=["message.output_text.logprobs"])
+    )
+    assert [item.type for item in items] == ["message", "function_call", "function_call_output", "message"]
+    for item in items:
+        found = client.conversations.items.retrieve(str(item.id), conversation_id=made.id)
+        assert found.to_dict() == item.to_dict()
+    assert client.conversations.retrieve(made.id).metadata == {"topic": "weather"}
+    assert client.conversations.update(made.id, metadata={"topic": "sun"}).metadata == {"topic": "sun"}
+    added = client.conversations.items.create(made.id, items=[{"role": "user", "content": "Thanks."}])
+    assert client.conversations.items.delete(str(added.last_id), conversation_id=made.id).id == made.id
+    assert client.conversations.delete(made.id).deleted
+    with pytest.raises(openai.NotFoundError):
+        client.conversations.retrieve(made.id)
+
+
 def test_responses_structured_output(client: openai.OpenAI, gateway: Gateway) -> None:
     answer = client.responses.parse(model=gateway.model, input="A city.", text_format=City)
     assert answer.output_parsed == City(name="Paris", population=7)

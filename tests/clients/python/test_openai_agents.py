@@ -1,10 +1,13 @@
 """OpenAI's Agents SDK: its loop over chats, and over the Responses API in front of a provider of chats."""
 
+from typing import Any
+
 import pytest
 from agents import (
     Agent,
     ModelSettings,
     OpenAIChatCompletionsModel,
+    OpenAIConversationsSession,
     OpenAIResponsesModel,
     RunConfig,
     Runner,
@@ -68,3 +71,41 @@ async def test_a_hand_over_to_another_agent(model: Model) -> None:
     expert = Agent(name="expert", model=model)
     result = await Runner.run(Agent(name="guide", model=model, handoffs=[expert]), QUESTION, run_config=QUIETLY)
     assert result.last_agent.name == "expert"
+
+
+async def test_a_session_that_the_gateway_keeps(gateway: Gateway) -> None:
+    """With the Responses API alone: the SDK cannot make chats of such a session's items."""
+    async with AsyncOpenAI(base_url=gateway.base_url, api_key=gateway.key) as client:
+        model = OpenAIResponsesModel(gateway.model, client)
+        agent = Agent(name="guide", model=model, tools=[weather])
+        session: Any = OpenAIConversationsSession(openai_client=client)  # the SDK's types disagree with each other
+        first = await Runner.run(agent, QUESTION, session=session, run_config=QUIETLY)
+        assert first.final_output == "The tool said: sunny in Paris"
+        kinds = ["message", "function_call", "function_call_output", "message"]
+        assert [item.get("type") for item in await session.get_items()] == kinds
+        streamed = Runner.run_streamed(Agent(name="guide", model=model), "Thanks.", session=session, run_config=QUIETLY)
+        assert [event async for event in streamed.stream_events()]
+        assert streamed.final_output == TEXT
+        again = OpenAIConversationsSession(conversation_id=session.session_id, openai_client=client)
+        assert [item.get("type") for item in await again.get_items()] == [*kinds, "message", "message"]
+        assert [item.get("role") for item in await again.get_items(limit=2)] == ["user", "assistant"]
+        newest = await again.pop_item()
+        assert newest is not None
+        assert newest.get("role") == "assistant"
+        assert len(await again.get_items()) == 5
+        await again.clear_session()
+        assert await again.get_items() == []
+
+
+async def test_a_conversation_that_the_server_keeps(gateway: Gateway) -> None:
+    async with AsyncOpenAI(base_url=gateway.base_url, api_key=gateway.key) as client:
+        agent = Agent(name="guide", model=OpenAIResponsesModel(gateway.model, client), tools=[weather])
+        made = await client.conversations.create()
+        first = await Runner.run(agent, QUESTION, conversation_id=made.id, run_config=QUIETLY)
+        assert first.final_output == "The tool said: sunny in Paris"
+        streamed = Runner.run_streamed(agent, "And Rome?", conversation_id=made.id, run_config=QUIETLY)
+        assert [event async for event in streamed.stream_events()]
+        items = [item.type async for item in client.conversations.items.list(made.id, order="asc")]
+        assert items[:4] == ["message", "function_call", "function_call_output", "message"]
+        assert items[4] == "message"
+        assert len(items) > 5

@@ -35,6 +35,8 @@ def scope_of(path: str, role: str | None) -> dict[str, Any]:
         ("/v1/chat/completions/", "app", LONGEST),
         ("/v1/messages/count_tokens", "app", LONGEST),
         ("/v1/responses/input_tokens", "app", LONGEST),
+        ("/v1/conversations", "app", LONGEST),
+        ("/v1/conversations/conv_1/items", "app", LONGEST),
         ("/v1/route", "app", LONGEST),
         ("/v1/feedback", "app", BodyTooLarge),
         ("/v1/responses/abc/cancel", "owner", BodyTooLarge),

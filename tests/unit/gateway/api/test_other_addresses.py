@@ -26,6 +26,8 @@ from gateway.api.token_path import DEPLOYMENT, credential_of, of_deployment
         ("/openai/deployments/dall-e-3/images/generations", "/v1/images/generations", "dall-e-3"),
         ("/openai/v1/responses", "/v1/responses", None),
         ("/openai/responses/resp_1", "/v1/responses/resp_1", None),
+        ("/openai/v1/conversations/conv_1/items", "/v1/conversations/conv_1/items", None),
+        ("/openai/deployments/auto/responses/input_tokens", "/v1/responses/input_tokens", "auto"),
         ("/openai/models", "/v1/models", None),
         ("/openai/deployments//chat/completions", "/v1/deployments//chat/completions", None),
         ("/openai/deployments/auto/extensions/chat", "/v1/deployments/auto/extensions/chat", None),

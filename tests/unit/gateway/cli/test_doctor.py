@@ -19,9 +19,11 @@ from gateway.config.first_files import write_first_files
 from gateway.config.home import Home, create_home
 from gateway.config.providers import load_providers
 from gateway.errors import DatabaseDown
+from gateway.kept_answers.record_store import Change
 from gateway.storage.database import migrate, open_database, require_writable
 from gateway.storage.redis.bytes import connect_bytes
 from gateway.storage.sql.notices import SqlNotices
+from gateway.storage.turns.turn_file import TurnFile
 from tests.newest_schema import make_newest_file
 from tests.redis_server import RedisServer
 from tests.webhook_receiver import webhook_receiver
@@ -312,6 +314,19 @@ def test_kept_responses_that_are_damaged_are_a_finding(home: Home) -> None:
     assert not finding.is_ok
     assert finding.detail.startswith(f"{home.turns_file} is damaged or of another version")
     assert finding.fix is not None
+
+
+def test_kept_conversations_are_looked_at_too(home: Home) -> None:
+    name = "kept conversations"
+    create_home(home)
+    assert found(home)[name] == Finding(name, True, "none kept yet")
+    file = TurnFile(home.conversations_file, max_bytes=1 << 20, longest_seconds=60)
+    assert file.swap(Change("head", None, b"1", beside={"a": b"a"}), 60)
+    assert found(home)[name].detail.startswith(f"2 records in {home.conversations_file}, 0 of 537 MB")
+    file.close()
+    home.conversations_file.write_bytes(b"not a database" * 500)
+    finding = found(home)[name]
+    assert (finding.is_ok, "conversations may be lost at the next start" in (finding.fix or "")) == (False, True)
 
 
 @pytest.mark.parametrize(

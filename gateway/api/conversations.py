@@ -1,0 +1,175 @@
+"""OpenAI's conversations, as the gateway keeps them itself: made, read, changed and deleted. Nothing is booked."""
+
+from typing import Annotated, Any, Literal, cast
+
+import msgspec
+from fastapi import APIRouter, Path, Query, Request
+from pydantic import BaseModel
+
+from gateway.access.keys import require_model_access
+from gateway.api.item_pages import MOST_ITEMS, USUAL_ITEMS, Order, page_of
+from gateway.api.listed import Listed, listed
+from gateway.api.token_path import credential_of
+from gateway.errors import InvalidRequest
+from gateway.kept_answers.conversation_items import Item, shown
+from gateway.kept_answers.kept_conversations import Head, KeptConversations, no_item
+from gateway.ledger.entry import tenant_of
+from gateway.pipeline import Pipeline
+from gateway.request.encodings import unreadable, without_byte_order_mark
+from gateway.request.many_values import require_bearable
+
+PREFIX = "/v1/conversations"
+MOST_AT_ONCE = 20
+MOST_PAIRS, LONGEST_KEY, LONGEST_VALUE = 16, 64, 512
+ConversationId = Annotated[str, Path(pattern=r"^[A-Za-z0-9_-]{1,512}$")]
+ItemId = Annotated[str, Path(pattern=r"^[A-Za-z0-9_.:-]{1,256}$")]
+METADATA: dict[str, Any] = {
+    "type": ["object", "null"],
+    "maxProperties": MOST_PAIRS,
+    "propertyNames": {"maxLength": LONGEST_KEY},
+    "additionalProperties": {"type": "string", "maxLength": LONGEST_VALUE},
+}
+ITEMS: dict[str, Any] = {"type": ["array", "null"], "maxItems": MOST_AT_ONCE, "items": {"type": "object"}}
+
+
+class Conversation(BaseModel):
+    """`created_at` is Unix seconds."""
+
+    id: str
+    object: Literal["conversation"] = "conversation"
+    created_at: int
+    metadata: dict[str, str]
+
+
+class Deleted(BaseModel):
+    id: str
+    object: Literal["conversation.deleted"] = "conversation.deleted"
+    deleted: bool = True
+
+
+class _Asked(msgspec.Struct):
+    items: list[msgspec.Raw] | None = None
+    metadata: dict[str, str] | None = None
+
+
+_ASKED = msgspec.json.Decoder(_Asked)
+
+
+def _body(required: list[str], **properties: dict[str, Any]) -> dict[str, Any]:
+    schema = {"type": "object", "required": required, "properties": properties}
+    return {"requestBody": {"required": bool(required), "content": {"application/json": {"schema": schema}}}}
+
+
+def build_conversations_router(pipeline: Pipeline, conversations: KeptConversations) -> APIRouter:
+    """A key sees those of its team, or its own; another's look exactly like ones that never were."""
+    router = APIRouter(prefix=PREFIX, tags=["models"])
+
+    async def tenant(request: Request) -> str:
+        key = pipeline.keys.authenticate(credential_of(request.scope["headers"]), pipeline.now_us())
+        require_model_access(key)
+        await pipeline.admission.admit(key.id, team=key.team, tokens=0)
+        return tenant_of(key.team, key.id)
+
+    async def items_of(owner: str, asked: _Asked) -> bytes:
+        """With what they refer to of kept responses in place of the references."""
+        given = asked.items or []
+        if len(given) > MOST_AT_ONCE:
+            raise InvalidRequest(f"items: at most {MOST_AT_ONCE} at a time.", param="items")
+        items = msgspec.json.encode(given)
+        kept = pipeline.conversations
+        return items if kept is None else await kept.dereferenced(owner, items)
+
+    @router.post("", openapi_extra=_body([], items=ITEMS, metadata=METADATA))
+    async def create(request: Request) -> Conversation:  # pyright: ignore[reportUnusedFunction]
+        """Begin a conversation, for turns of `/v1/responses` that name it."""
+        owner, asked = await tenant(request), await _asked(request)
+        conversation_id, head = await conversations.create(owner, await items_of(owner, asked), _metadata(asked))
+        return _shown(conversation_id, head)
+
+    @router.get("/{conversation_id}")
+    async def retrieve(conversation_id: ConversationId, request: Request) -> Conversation:  # pyright: ignore[reportUnusedFunction]
+        """When it was made, and its metadata."""
+        return _shown(conversation_id, await conversations.find(await tenant(request), conversation_id))
+
+    @router.post("/{conversation_id}", openapi_extra=_body(["metadata"], metadata=METADATA))
+    async def update(conversation_id: ConversationId, request: Request) -> Conversation:  # pyright: ignore[reportUnusedFunction]
+        """Give it other metadata."""
+        owner, asked = await tenant(request), await _asked(request, "metadata")
+        return _shown(conversation_id, await conversations.describe(owner, conversation_id, _metadata(asked)))
+
+    @router.delete("/{conversation_id}")
+    async def delete(conversation_id: ConversationId, request: Request) -> Deleted:  # pyright: ignore[reportUnusedFunction]
+        """Forget it, and its items. Responses that were its turns are forgotten in their own time, or by themselves."""
+        await conversations.delete(await tenant(request), conversation_id)
+        return Deleted(id=conversation_id)
+
+    @router.post("/{conversation_id}/items", openapi_extra=_body(["items"], items={**ITEMS, "type": "array"}))
+    async def add(conversation_id: ConversationId, request: Request) -> Listed:  # pyright: ignore[reportUnusedFunction]
+        """Append up to 20 items, all or none."""
+        owner, asked = await tenant(request), await _asked(request, "items")
+        added = await conversations.add(owner, conversation_id, await items_of(owner, asked))
+        return _listed(added, has_more=False)
+
+    @router.get("/{conversation_id}/items")
+    async def index(  # pyright: ignore[reportUnusedFunction]
+        conversation_id: ConversationId,
+        request: Request,
+        limit: Annotated[int, Query(ge=1, le=MOST_ITEMS)] = USUAL_ITEMS,
+        order: Order = "desc",
+        after: Annotated[str | None, Query(max_length=256)] = None,
+    ) -> Listed:
+        """A page of its items, whole, the newest first unless `order` is `asc`."""
+        owner = await tenant(request)
+        ids = (await conversations.find(owner, conversation_id)).ids
+        wanted, has_more = page_of(ids, limit=limit, order=order, after=after, of="conversation")
+        return _listed(await conversations.items(owner, conversation_id, wanted), has_more=has_more)
+
+    @router.get("/{conversation_id}/items/{item_id}")
+    async def item(conversation_id: ConversationId, item_id: ItemId, request: Request) -> dict[str, Any]:  # pyright: ignore[reportUnusedFunction]
+        """One item, whole."""
+        found = await conversations.items(await tenant(request), conversation_id, [item_id])
+        if not found:
+            raise no_item(item_id)
+        return shown(found[0])
+
+    @router.delete("/{conversation_id}/items/{item_id}")
+    async def remove(conversation_id: ConversationId, item_id: ItemId, request: Request) -> Conversation:  # pyright: ignore[reportUnusedFunction]
+        """Forget one item. The conversation goes on as if that had never been said."""
+        head = await conversations.remove(await tenant(request), conversation_id, item_id)
+        return _shown(conversation_id, head)
+
+    return router
+
+
+async def _asked(request: Request, *required: str) -> _Asked:
+    body = without_byte_order_mark(await request.body()) or b"{}"
+    require_bearable(body)
+    try:
+        given = msgspec.json.decode(body)
+        asked = _ASKED.decode(body)
+    except msgspec.ValidationError as error:
+        raise InvalidRequest(f"The body is not what is taken here: {error}.") from error
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise unreadable(body, error) from error
+    for name in required:
+        if name not in cast(dict[str, object], given):
+            raise InvalidRequest(f"{name}: is missing.", param=name)
+    return asked
+
+
+def _metadata(asked: _Asked) -> dict[str, str]:
+    pairs = asked.metadata or {}
+    if len(pairs) > MOST_PAIRS or any(len(key) > LONGEST_KEY or len(pairs[key]) > LONGEST_VALUE for key in pairs):
+        raise InvalidRequest(
+            f"metadata: takes {MOST_PAIRS} pairs, with keys of {LONGEST_KEY} characters and values of {LONGEST_VALUE}.",
+            param="metadata",
+        )
+    return pairs
+
+
+def _shown(conversation_id: str, head: Head) -> Conversation:
+    return Conversation(id=conversation_id, created_at=head.created_at, metadata=head.metadata)
+
+
+def _listed(items: list[Item], *, has_more: bool) -> Listed:
+    return listed([shown(one) for one in items], has_more=has_more)

@@ -1,0 +1,109 @@
+"""Turns of conversations that the gateway keeps: which one a request names, and a caller that appends what was said to
+it when the answer has ended well."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from backends.formats.json_objects import decode_object, text_of
+from backends.formats.json_splice import NotAnObject, find_members, splice
+from backends.protocol import Chunk
+from gateway.errors import InvalidRequest
+from gateway.kept_answers.conversation_items import split_items
+from gateway.kept_answers.kept_conversations import PREFIX, Belonging, KeptConversations
+from gateway.request.many_values import require_bearable
+from gateway.request.run import Caller
+
+_MEMBER: Final = b"conversation"
+_ESCAPE: Final = b"\\u00"
+"""May spell any letter of a member's name."""
+_EVENT: Final = b"event: response."
+_BEGUN: Final = frozenset({b"created", b"queued", b"in_progress"})
+_ENDED: Final = frozenset({b"completed", b"incomplete"})
+
+
+class _Named(msgspec.Struct):
+    conversation: object = None
+    previous_response_id: object = None
+
+
+class _WithOutput(msgspec.Struct):
+    output: msgspec.Raw
+
+
+_NAMED: Final = msgspec.json.Decoder(_Named)
+_OUTPUT: Final = msgspec.json.Decoder(_WithOutput)
+
+
+def named_conversation(body: bytes) -> str | None:
+    """The id of the conversation that a request belongs to, if it is one that was made here. Raises InvalidRequest."""
+    if _MEMBER not in body and _ESCAPE not in body:
+        return None
+    require_bearable(body)
+    try:
+        asked = _NAMED.decode(body)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return None  # whoever reads it next says what is wrong with it
+    named = asked.conversation
+    conversation_id = text_of(named, "id") if isinstance(named, dict) else named  # pyright: ignore[reportUnknownArgumentType]
+    if not isinstance(conversation_id, str) or not conversation_id.startswith(PREFIX):
+        return None
+    if asked.previous_response_id is not None:
+        raise InvalidRequest(
+            "previous_response_id: cannot be used together with conversation, which has what was said before.",
+            param="previous_response_id",
+        )
+    return conversation_id
+
+
+@dataclass(slots=True)
+class BelongingCaller:
+    """A Caller that is told to which conversation the response belongs; to none where it could not be appended.
+    `items` are those that the request brought."""
+
+    caller: Caller
+    conversations: KeptConversations
+    belonging: Belonging
+    items: bytes
+    content_type: str = ""
+
+    @property
+    def is_gone(self) -> bool:
+        return self.caller.is_gone
+
+    def outlive(self, seconds: float | None = None) -> None:
+        self.caller.outlive(seconds)
+
+    async def start(self, *, status: int, content_type: str, headers: Mapping[str, str]) -> None:
+        self.content_type = content_type
+        await self.caller.start(status=status, content_type=content_type, headers=headers)
+
+    async def send(self, payload: bytes, *, chunk: Chunk | None = None, is_last: bool = False) -> None:
+        if chunk is not None and self.content_type == "application/json":
+            status = (text_of(decode_object(payload) or {}, "status") or "").encode()
+            payload = await self._whole(payload, has_ended=status in _ENDED)
+        elif chunk is not None and _EVENT in payload:
+            payload = b"\n\n".join([await self._event(event) for event in payload.split(b"\n\n")])
+        await self.caller.send(payload, chunk=chunk, is_last=is_last)
+
+    async def _event(self, event: bytes) -> bytes:
+        head, mark, told = event.partition(b"\ndata: ")
+        kind = head.removeprefix(_EVENT)
+        if kind not in _BEGUN | _ENDED:
+            return event
+        member = find_members(told)["response"]
+        response = await self._whole(told[member.start : member.end], has_ended=kind in _ENDED)
+        return head + mark + told[: member.start] + response + told[member.end :]
+
+    async def _whole(self, response: bytes, *, has_ended: bool) -> bytes:
+        belongs = True
+        if has_ended:
+            output = bytes(_OUTPUT.decode(response).output)
+            belongs = await self.conversations.append(self.belonging, [*split_items(self.items), *split_items(output)])
+        told = {"id": self.belonging.conversation_id} if belongs else None
+        try:
+            return splice(response, {"conversation": msgspec.json.encode(told)})
+        except NotAnObject:  # with a key twice, as its provider wrote it
+            return response

@@ -1,0 +1,96 @@
+"""The items of a conversation: kept as they came, so that a model is told what was said, and shown as OpenAI's API
+shows them, each with an id. Pure."""
+
+import re
+import secrets
+from collections.abc import Collection, Sequence
+from typing import Final, NamedTuple, cast
+
+import msgspec
+
+from backends.formats.json_objects import Fields, decode_object, text_of
+from gateway.errors import InvalidRequest
+
+_ID: Final = re.compile(r"[A-Za-z0-9_.:-]{1,256}")
+_PREFIXES: Final = {
+    "message": "msg",
+    "reasoning": "rs",
+    "function_call": "fc",
+    "function_call_output": "fco",
+    "custom_tool_call": "ctc",
+    "custom_tool_call_output": "cto",
+}
+_ENDED: Final = ("message", "function_call", "function_call_output")
+"""Items that say whether they are complete."""
+_SAID: Final[Fields] = {"type": "output_text", "annotations": [], "logprobs": []}
+_RAW_ITEMS: Final = msgspec.json.Decoder(list[msgspec.Raw])
+
+
+class Item(NamedTuple):
+    """`given` is its JSON as it came, in which `id` may stand or not."""
+
+    id: str
+    given: bytes
+
+
+def split_items(items: bytes) -> list[bytes]:
+    """The values in a JSON array, each as it stands there."""
+    return [bytes(one) for one in _RAW_ITEMS.decode(items)]
+
+
+def join_items(items: Sequence[bytes]) -> bytes:
+    return b"[" + b",".join(items) + b"]"
+
+
+def parse_items(items: bytes, known: Collection[str], *, param: str = "items") -> list[Item]:
+    """Each of a JSON array with an id that none of the `known` is: its own, or a new one. Raises InvalidRequest."""
+    found: list[Item] = []
+    ids = set(known)
+    for place, given in enumerate(split_items(items)):
+        fields = decode_object(given)
+        if fields is None:
+            raise _invalid(f"{param}[{place}]", "must be an object")
+        kind = _kind_of(fields, f"{param}[{place}]")
+        own = text_of(fields, "id")
+        is_new = own is not None and _ID.fullmatch(own) is not None and own not in ids
+        named = own if own is not None and is_new else f"{_PREFIXES.get(kind, 'item')}_{secrets.token_hex(24)}"
+        ids.add(named)
+        found.append(Item(named, given))
+    return found
+
+
+def _kind_of(fields: Fields, where: str) -> str:
+    kind = fields.get("type", "message" if "role" in fields else None)
+    if not isinstance(kind, str):
+        raise _invalid(f"{where}.type", "must be a text")
+    if kind == "item_reference":
+        raise _invalid(where, "no item of that id is kept here")
+    if kind == "message":
+        if not isinstance(fields.get("role"), str):
+            raise _invalid(f"{where}.role", "must be a text")
+        if not isinstance(fields.get("content"), str | list):
+            raise _invalid(f"{where}.content", "must be a text, or parts of it")
+    return kind
+
+
+def shown(item: Item) -> Fields:
+    """As clients read it: a message has a type, a status and its content in parts."""
+    fields = decode_object(item.given) or {}
+    kind = fields.get("type", "message")
+    whole: Fields = {"type": kind, **fields, "id": item.id}
+    if kind in _ENDED and not isinstance(fields.get("status"), str):
+        whole["status"] = "completed"
+    if kind == "message":
+        whole["content"] = _parts(fields.get("content"), fields.get("role"))
+    return whole
+
+
+def _parts(content: object, role: object) -> list[object]:
+    if isinstance(content, str):
+        said = _SAID if role == "assistant" else {"type": "input_text"}
+        return [{**said, "text": content}]
+    return cast(list[object], content)
+
+
+def _invalid(param: str, why: str) -> InvalidRequest:
+    return InvalidRequest(f"{param}: {why}.", param=param)

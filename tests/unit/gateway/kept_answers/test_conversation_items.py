@@ -1,0 +1,86 @@
+"""Items of a conversation: each has a name of its own, and is shown as OpenAI's API shows it."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from backends.endpoints.responses_format import chat_body_from_responses
+from backends.formats.json_objects import Fields
+from gateway.errors import InvalidRequest
+from gateway.kept_answers.conversation_items import Item, join_items, parse_items, shown, split_items
+
+USER: Fields = {"role": "user", "content": "hi"}
+TEXT = {"type": "input_text", "text": "hi"}
+SAID = {"type": "output_text", "text": "hi", "annotations": [], "logprobs": []}
+VALUES = st.recursive(st.none() | st.booleans() | st.integers() | st.text(), lambda one: st.lists(one, max_size=3))
+
+
+def parsed(*items: object, known: tuple[str, ...] = ()) -> list[Item]:
+    return parse_items(json.dumps(items).encode(), known)
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (USER, {"type": "message", "role": "user", "content": [TEXT], "status": "completed"}),
+        ({**USER, "status": "incomplete"}, {"type": "message", **USER, "content": [TEXT], "status": "incomplete"}),
+        (
+            {"role": "assistant", "content": "hi"},
+            {"type": "message", "role": "assistant", "content": [SAID], "status": "completed"},
+        ),
+        ({"type": "message", "role": "system", "content": [TEXT]}, {"content": [TEXT], "status": "completed"}),
+        ({"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}, {"status": "completed"}),
+        ({"type": "function_call_output", "call_id": "c", "output": "x"}, {"output": "x", "status": "completed"}),
+        ({"type": "of a version to come", "a": 1}, {"type": "of a version to come", "a": 1}),
+    ],
+)
+def test_what_clients_read(given: Fields, expected: Fields) -> None:
+    [item] = parsed(given)
+    told = shown(item)
+    assert expected.items() <= told.items()
+    assert told["id"] == item.id
+    assert item.given == json.dumps(given).encode(), "a model is told what was said"
+
+
+def test_an_item_keeps_its_own_name_unless_another_has_it() -> None:
+    first, second, third, fourth = parsed(
+        {**USER, "id": "a"}, {**USER, "id": "a"}, {**USER, "id": "b"}, {**USER, "id": "no name\n"}, known=("b",)
+    )
+    assert first.id == "a"
+    assert len({first.id, second.id, third.id, fourth.id, "b"}) == 5
+    assert all(one.id.startswith("msg_") for one in (second, third, fourth))
+    assert shown(second)["id"] == second.id
+
+
+@pytest.mark.parametrize(
+    ("item", "says"),
+    [
+        (1, r"items\[0\]: must be an object"),
+        ({}, r"items\[0\]\.type"),
+        ({"type": 1}, r"items\[0\]\.type"),
+        ({"type": "message", "content": "x"}, r"items\[0\]\.role"),
+        ({"role": "user", "content": 1}, r"items\[0\]\.content"),
+        ({"type": "item_reference", "id": "x"}, r"items\[0\]: no item of that id"),
+    ],
+)
+def test_what_is_no_item_is_named(item: object, says: str) -> None:
+    with pytest.raises(InvalidRequest, match=says):
+        parsed(item)
+
+
+@given(st.lists(st.dictionaries(st.text(max_size=5), VALUES, max_size=4), max_size=5))
+def test_split_and_joined_they_are_what_they_were(items: list[Fields]) -> None:
+    given_ = json.dumps(items, ensure_ascii=False).encode("utf-8", "surrogatepass")
+    assert json.loads(join_items(split_items(given_))) == items
+
+
+def test_what_clients_read_can_be_sent_back_to_any_model() -> None:
+    """As the Agents SDK does with a session's items."""
+    call = {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}
+    output = {"type": "function_call_output", "call_id": "c", "output": "sunny"}
+    items = parsed(USER, call, output, {"role": "assistant", "content": "It is sunny."})
+    body = {"model": "m", "input": [shown(one) for one in items]}
+    chat = json.loads(chat_body_from_responses(json.dumps(body).encode()))
+    assert [one["role"] for one in chat["messages"]] == ["user", "assistant", "tool", "assistant"]
