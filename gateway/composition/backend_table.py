@@ -14,6 +14,7 @@ from backends.protocol import Backend, Operation, Timeouts
 from backends.scripted import ScriptedBackend
 from backends.simulation import Pace, simulate
 from backends.translating import TranslatingBackend
+from backends.two_formats import TwoFormatsBackend
 from gateway.composition.provider_keys import build_pooled, keys_of_block, keys_of_provider
 from gateway.config.engine_curve import CurveFile, MeasuredEngine, fit_engine
 from gateway.config.providers import HostedProvider, hosted_from_environment, least_cached_tokens, load_providers
@@ -27,6 +28,8 @@ from gateway.rulebook.catalogue import SIMULATED, BackendFacts, Catalogue
 from gateway.upstreams.load import KeyShelf
 from gateway.upstreams.warm_prefixes import PromptCache
 
+OPENAIS = "/openai"
+"""How the address ends at which Google answers OpenAI's clients."""
 SIMULATED_PROVIDER = "openai"
 """Whose list prices the simulated hosted side carries."""
 
@@ -248,7 +251,7 @@ def native_operations(wire_format: str, provider: str) -> Collection[Operation]:
     """What `build_adapter`'s answers by itself beyond chat."""
     if wire_format == "anthropic":
         return NATIVE_PATHS
-    if wire_format == "gemini":
+    if "gemini" in (wire_format, provider):
         return NATIVE_OPERATIONS
     return OPENAI_PATHS if wire_format == "openai" and provider == "openai" else ()
 
@@ -260,4 +263,8 @@ def build_adapter(wire_format: str, name: str, base_url: str, key: str | None, p
     if wire_format == "gemini":
         return GeminiBackend(name, base_url, key, provider=provider)
     paths = OPENAI_PATHS if provider == "openai" else DEFAULT_PATHS  # it alone keeps Responses state
-    return OpenAICompatibleBackend(name, base_url, key, provider=provider, paths=paths, dialect=dialect_of(provider))
+    made = OpenAICompatibleBackend(name, base_url, key, provider=provider, paths=paths, dialect=dialect_of(provider))
+    if provider == "gemini":  # Google's endpoint for OpenAI's clients, behind that of its own
+        own = GeminiBackend(name, base_url.rstrip("/").removesuffix(OPENAIS), key, provider=provider)
+        return TwoFormatsBackend(made, own, of_second=NATIVE_OPERATIONS)
+    return made

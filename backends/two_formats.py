@@ -1,0 +1,37 @@
+"""One endpoint of a provider that speaks two wire formats: calls in the second one's own go there as they are."""
+
+from collections.abc import Collection, Sequence
+
+from backends.model_lists import ListsModels, ModelList
+from backends.protocol import Backend, BackendHealth, Call, Operation, Reply
+
+
+class TwoFormatsBackend:
+    """`first` is asked for everything but `of_second`, and how it is. Both have one name and one key."""
+
+    def __init__(self, first: Backend, second: Backend, *, of_second: Collection[Operation]) -> None:
+        self._first = first
+        self._second = second
+        self._of_second = of_second
+
+    @property
+    def name(self) -> str:
+        return self._first.name
+
+    @property
+    def is_simulated(self) -> bool:
+        return self._first.is_simulated
+
+    async def open(self, call: Call) -> Reply:
+        return await (self._second if call.operation in self._of_second else self._first).open(call)
+
+    async def model_lists(self) -> Sequence[ModelList]:
+        """As ListsModels has it; none of a backend that cannot be asked."""
+        return await self._first.model_lists() if isinstance(self._first, ListsModels) else ()
+
+    async def health(self) -> BackendHealth:
+        return await self._first.health()
+
+    async def aclose(self) -> None:
+        await self._first.aclose()
+        await self._second.aclose()
