@@ -1,28 +1,61 @@
 """A key is good from the moment in which whoever made it is told its secret, whatever process that was."""
 
+import asyncio
 from pathlib import Path
 
 import httpx
 import pytest
 
 from gateway.api.assemble import build_app
+from gateway.clock import now_us
 from gateway.composition.deployment import load_deployment
+from gateway.composition.running import Gateway
 from gateway.composition.wiring import open_gateway
 from gateway.config.first_files import write_first_files
 from gateway.config.home import Home, create_home
+from gateway.limits.openings import Opening
+from gateway.limits.values import window_id
 from gateway.stores import NewKey
 
 pytestmark = pytest.mark.integration
 PATHS = ("/v1/models", "/admin/v1/keys")
 
 
-async def test_a_key_and_its_next_secret_work_at_once(tmp_path: Path) -> None:
-    """Made in the database alone, as the command line does, and not told to the gateway."""
-    home = Home(tmp_path / "home")
+async def opened(directory: Path) -> Gateway:
+    home = Home(directory / "home")
     create_home(home)
     write_first_files(home)
     gateway = await open_gateway(load_deployment(home, environ={}))
     await gateway.start()
+    return gateway
+
+
+async def test_no_key_is_let_in_before_its_limits_and_what_it_had_spent_elsewhere_are_known(tmp_path: Path) -> None:
+    """Whoever asks at that very moment spent what nobody counted."""
+    gateway = await opened(tmp_path)
+    try:
+        keys, admission = gateway.stores.keys, gateway.pipeline.admission
+        window = window_id("month", now_us())
+        made: list[tuple[str, str]] = []
+        for number in range(3):
+            listed, secret = await keys.create(NewKey(f"{number}"), author="test", limits={"budget_usd": "5"})
+            await gateway.stores.openings.set(Opening("key", listed.record.id, window, 7), author="test")
+            made.append((listed.record.id, secret))
+        refreshing = asyncio.create_task(gateway.refresh())
+        while not refreshing.done():
+            for key_id, secret in made:
+                if gateway.key_ring.is_known(secret):
+                    assert key_id in admission.limits
+                    assert admission.openings["key", key_id, window] == 7
+            await asyncio.sleep(0)
+        assert all(gateway.key_ring.is_known(secret) for _, secret in made)
+    finally:
+        await gateway.stop()
+
+
+async def test_a_key_and_its_next_secret_work_at_once(tmp_path: Path) -> None:
+    """Made in the database alone, as the command line does, and not told to the gateway."""
+    gateway = await opened(tmp_path)
     try:
         transport = httpx.ASGITransport(build_app(gateway))  # pyright: ignore[reportArgumentType]
         async with httpx.AsyncClient(transport=transport, base_url="http://gateway") as client:
