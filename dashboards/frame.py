@@ -27,6 +27,10 @@ OF_ONE_PERIOD = frozenset({"period", "since", "until", "last", "before", "page"}
 """What an address says of a time or of a place in its list, which another time has not."""
 AWAY_SECONDS = 3.0
 """Between two looks whether a gateway that does not answer is back."""
+CANNOT_NOW = 503
+"""The gateway is there, and something that it needs is not: its database, say."""
+ANEW_SECONDS = 10.0
+ANEW = f"This page is loaded anew every {ANEW_SECONDS:.0f} seconds until it can."
 THEME_COOKIE = "breakeven_theme"
 TOGGLE_THEME = """() => {
   const root = document.documentElement, now = document.body.classList.contains('body--dark');
@@ -122,6 +126,10 @@ async def guarded(build: Callable[[View], Awaitable[None]], view: View) -> None:
     try:
         await build(view)
     except GatewayRefused as refused:
+        if refused.status == CANNOT_NOW:
+            html(markup.message("The gateway cannot answer now", f"{refused} {ANEW}", tone="bad"))
+            ui.timer(ANEW_SECONDS, ui.navigate.reload, once=True)
+            return
         tone = "" if refused.status == 400 else "bad"
         html(
             markup.message(
@@ -209,10 +217,18 @@ def html(text: str) -> ui.html:
     return ui.html(text, sanitize=True)
 
 
-def chart(options: Options, label: str, *, is_tall: bool = False) -> ui.echart:
-    """A chart that says what it shows to those who cannot see it; its numbers stand in a table of the page too."""
+def chart(options: Options, label: str, *, is_tall: bool = False, numbers: Callable[[], str] | None = None) -> None:
+    """A chart that says what it shows to those who cannot see it. `numbers` is the table of what is drawn, where the
+    page has none: written once somebody opens it."""
     shown = ui.echart(options).classes("be-chart tall" if is_tall else "be-chart")
-    return shown.props(f'role="img" aria-label="{escape(label, quote=True)}"')
+    shown.props(f'role="img" aria-label="{escape(label, quote=True)}"')
+    if numbers is None:
+        return
+    with ui.element("details").classes("be-numbers") as opened:
+        with ui.element("summary"):
+            ui.label("Numbers of this chart")
+        table = html("")
+    opened.on("toggle", lambda: table.set_content(numbers()), [])
 
 
 def panel(title: str, note: str = "") -> ui.element:

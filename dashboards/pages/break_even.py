@@ -87,10 +87,43 @@ def _picture(found: dict[str, Any]) -> None:
     ):
         chart(
             charts.cost_curves(found["curve"], report["observed"]["requests_per_day"], report["volume"]["hybrid"]),
-            "Monthly cost over requests a day, hosted and with own GPUs; the table below has the staircase",
+            "Monthly cost over requests a day, hosted and with own GPUs; its numbers can be opened below it",
             is_tall=True,
+            numbers=lambda: curve_table(found["curve"]),
         )
     html(markup.tiles([*_tiles(report), *_payback(found["payback"])]))
+
+
+def curve_table(points: list[dict[str, Any]]) -> str:
+    """What is drawn, in dollars a month."""
+    names = ("hosted_usd", "owned_usd", "owned_low_usd", "owned_high_usd")
+    headings = ("Everything hosted", "Own GPUs, rest hosted", "at least", "at most")
+    columns = [Column("Requests a day", is_number=True), *(Column(one, is_dollars=True) for one in headings)]
+    rows = [
+        [
+            display.count(point["requests_per_day"]),
+            *(None if point[name] is None else f"{point[name]:.2f}" for name in names),
+        ]
+        for point in points
+    ]
+    return markup.table(
+        columns, rows, caption="Bills of a month over volume; nine in ten resamples of days lie between"
+    )
+
+
+def tornado_table(report: dict[str, Any]) -> str:
+    """The saving a month as it is, and with each input a quarter lower and higher."""
+    columns = [Column("Input"), *(Column(name, is_dollars=True) for name in ("25 % lower", "as it is", "25 % higher"))]
+    rows: list[list[Cell | str | None]] = [
+        [
+            one["input"],
+            str(one["saving_at_minus_25_percent_usd"]),
+            str(report["month"]["plan_saving_usd"]),
+            str(one["saving_at_plus_25_percent_usd"]),
+        ]
+        for one in report["tornado"]
+    ]
+    return markup.table(columns, rows, caption="Saving a month")
 
 
 def _rest(found: dict[str, Any]) -> None:
@@ -107,7 +140,11 @@ def _rest(found: dict[str, Any]) -> None:
                 )
                 for one in report["tornado"]
             ]
-            chart(charts.tornado(swings, float(report["month"]["plan_saving_usd"])), "Sensitivity of the saving")
+            chart(
+                charts.tornado(swings, float(report["month"]["plan_saving_usd"])),
+                "Sensitivity of the saving; its numbers can be opened below it",
+                numbers=lambda: tornado_table(report),
+            )
     with panel("In words, and what it assumes"):
         caveats = "".join(f"<li>{escape(one)}</li>" for one in report["caveats"])
         verdict = escape(markup.unbroken(report["verdict"].replace("-$", "−$")))

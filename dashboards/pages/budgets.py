@@ -268,13 +268,31 @@ async def _forecast(view: View, team: str | None, teams: list[str]) -> None:
         return
     history = [(one["day"], float(one["cost_usd"])) for one in found["history"]]
     ahead = [(o["day"], float(o["low_usd"]), float(o["expected_usd"]), float(o["high_usd"])) for o in found["days"]]
-    chart(charts.forecast(history, ahead), "Daily spend and its forecast; the line below has the sum", is_tall=True)
+    said = "Daily spend and its forecast; the line below has the sum, and its numbers can be opened"
+    chart(charts.forecast(history, ahead), said, is_tall=True, numbers=lambda: days_table(found))
     total = [display.dollars(found[f"total_{name}_usd"]) for name in ("low", "expected", "high")]
     html(
         f'<p class="be-note be-hint">The next {FORECAST_DAYS} days: {total[1]}, from {total[0]} to {total[2]} in nine '
         f"of ten simulations. Method: {escape(found['method'])}, from {len(found['history'])} days. "
         f"{escape(found['caution'] or '')}</p>"
     )
+
+
+def days_table(found: dict[str, Any]) -> str:
+    """What is drawn: the days that were, and those to come."""
+    columns = [
+        Column("Day, UTC"),
+        Column("Spent", is_dollars=True),
+        Column("Expected", is_dollars=True),
+        Column("5 %", is_dollars=True),
+        Column("95 %", is_dollars=True),
+    ]
+    spent = [[display.day(one["day"]), one["cost_usd"], None, None, None] for one in found["history"]]
+    ahead = [
+        [display.day(one["day"]), None, *(one[f"{name}_usd"] for name in ("expected", "low", "high"))]
+        for one in found["days"]
+    ]
+    return markup.table(columns, [*spent, *ahead], caption="Spend by day and its forecast")
 
 
 def _teams(team: str | None, teams: list[str]) -> str:

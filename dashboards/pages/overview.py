@@ -47,7 +47,8 @@ async def build(view: View) -> None:
         if any(usd for _, _, usd in points):
             chart(
                 charts.stacked_bars(points, each=found["bucket"]),
-                "Spend over time by model; the table below has the sums",
+                "Spend over time by model; its numbers can be opened below it",
+                numbers=lambda: spend_table(found["spend"], found["bucket"]),
             )
         else:
             html(certainty.nothing_spent(total))
@@ -202,6 +203,18 @@ def _notes(found: dict[str, Any], view: View) -> None:
             f'<a href="{escape(view.link("/explorer", by="team", then="key"))}">its keys</a> a team to allocate it.'
             "</div>"
         )
+
+
+def spend_table(points: list[dict[str, Any]], bucket: str) -> str:
+    """What is drawn, with every model in a column of its own."""
+    models = sorted({point["model"] for point in points})
+    spent: dict[str, dict[str, str]] = {}
+    for point in points:
+        spent.setdefault(point["start"], {})[point["model"]] = point["cost_usd"]
+    columns = [Column(f"{bucket.capitalize()}, UTC"), *(Column(name, is_dollars=True) for name in models)]
+    name_of = display.hour if bucket == "hour" else display.day
+    rows = [[name_of(start), *(of.get(name) for name in models)] for start, of in sorted(spent.items())]
+    return markup.table(columns, rows, caption=f"Spend per {bucket} by model")
 
 
 def models_table(rows: list[dict[str, Any]], total: dict[str, Any], view: View) -> str:

@@ -19,8 +19,9 @@ async def build(view: View) -> None:
     html(_tiles(found, view.period.label))
     with panel("Used and idle by the hour", "Everything above the line's area is idle and was paid for. Hours in UTC."):
         points = [(p["start"], p["used_gpu_seconds"], p["paid_gpu_seconds"]) for p in found["hours"]]
-        what = "GPU utilisation by the hour in per cent of paid time"
-        chart(charts.used_and_paid(points, found["break_even_utilisation"]), what, is_tall=True)
+        what = "GPU utilisation by the hour in per cent of paid time; its numbers can be opened below it"
+        drawn = charts.used_and_paid(points, found["break_even_utilisation"])
+        chart(drawn, what, is_tall=True, numbers=lambda: hours_table(found["hours"], view, "Every hour"))
     with panel("Busiest hours"):
         html(_busiest(found["hours"], view))
         every_hour = markup.downloads("Every hour", lambda form: view.link(f"/export/utilisation.{form}"))
@@ -68,6 +69,12 @@ def rent_note(found: dict[str, Any]) -> str:
 
 
 def _busiest(hours: list[dict[str, Any]], view: View) -> str:
+    busiest = sorted(hours, key=lambda p: -p["used_gpu_seconds"])[:8]
+    return hours_table(busiest, view, "The hours in which the GPU was used most")
+
+
+def hours_table(hours: list[dict[str, Any]], view: View, caption: str) -> str:
+    """In the order given."""
     return markup.table(
         [
             markup.Column("Hour, UTC"),
@@ -82,9 +89,9 @@ def _busiest(hours: list[dict[str, Any]], view: View) -> str:
                 f"{p['used_gpu_seconds']:,.0f} s",
                 display.share(p["used_gpu_seconds"] / p["paid_gpu_seconds"] if p["paid_gpu_seconds"] else None),
             ]
-            for p in sorted(hours, key=lambda p: -p["used_gpu_seconds"])[:8]
+            for p in hours
         ],
-        caption="The hours in which the GPU was used most",
+        caption=caption,
     )
 
 

@@ -57,8 +57,8 @@ class Page:
         self.look: Callable[[], Awaitable[None]] | None = None
         self.navigate = self
 
-    def timer(self, seconds: float, look: Callable[[], Awaitable[None]]) -> "Page":
-        del seconds
+    def timer(self, seconds: float, look: Callable[[], Awaitable[None]], *, once: bool = False) -> "Page":
+        del seconds, once
         self.look = look
         return self
 
@@ -104,3 +104,17 @@ async def test_a_page_is_loaded_again_once_a_gateway_that_was_away_is_back(
         await page.look()
     assert page.look is None, "it looks no more"
     assert page.reloads == reloads
+
+
+async def test_a_page_whose_database_is_down_is_loaded_anew_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    page, shown = Page(), list[str]()
+    monkeypatch.setattr(frame, "ui", page)
+    monkeypatch.setattr(frame, "html", shown.append)
+
+    async def build(view: View) -> None:
+        raise GatewayRefused(503, "The database does not answer.", None)
+
+    await guarded(build, make_view())
+    assert "The gateway cannot answer now" in shown[0]
+    assert "The database does not answer. This page is loaded anew every 10 seconds until it can." in shown[0]
+    assert page.look == page.reload

@@ -1,6 +1,8 @@
-"""A view of a page without its process: who looks, and at what time."""
+"""A view of a page without its process: who looks, and at what time; and what stands in its tables."""
 
+import re
 from datetime import UTC, datetime
+from html import unescape
 
 import httpx
 from starlette.requests import Request
@@ -30,3 +32,11 @@ def make_view(
     scope = {"type": "http", "scheme": "http", "server": ("127.0.0.1", 8081), "path": "/ui/keys"}
     request = Request({**scope, "headers": [], "query_string": query.encode()})
     return View(gateway or NamedGateway(url), session, request, preset("30d", datetime(2026, 3, 5, tzinfo=UTC)))
+
+
+def cells_of(table: str) -> list[list[str]]:
+    """The text of its body, row by row."""
+    return [
+        [unescape(re.sub("<[^>]+>", "", cell)) for cell in re.findall("<td.*?</td>", row)]
+        for row in re.findall("<tr>(.*?)</tr>", table.partition("<tbody>")[2])
+    ]

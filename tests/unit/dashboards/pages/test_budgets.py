@@ -2,7 +2,16 @@
 
 from typing import Any
 
-from dashboards.pages.budgets import MOST_BUDGETS, failing_note, most_used, search, spent, taken_over_note
+from dashboards.pages.budgets import (
+    MOST_BUDGETS,
+    days_table,
+    failing_note,
+    most_used,
+    search,
+    spent,
+    taken_over_note,
+)
+from tests.unit.dashboards.views import cells_of
 
 MINUTE = 60_000_000
 
@@ -34,3 +43,14 @@ def test_what_was_spent_at_litellm_is_told_apart() -> None:
     assert "taken over from LiteLLM: $2.25 of Team &lt;red&gt;. It counts until the window ends" in said
     assert taken_over_note(["Team blue"], rows[1:]) == ""
     assert "and of 2 more" in taken_over_note(["Team red"] * 7, rows[:1] * 7)
+
+
+def test_the_chart_of_the_days_is_a_table_too() -> None:
+    found: dict[str, Any] = {
+        "history": [{"day": "2026-03-04", "cost_usd": "1.5"}],
+        "days": [{"day": "2026-03-05", "expected_usd": "2", "low_usd": "1", "high_usd": "4"}],
+    }
+    assert cells_of(days_table(found)) == [
+        ["4 Mar 2026", "$1.50", "–", "–", "–"],
+        ["5 Mar 2026", "–", "$2.00", "$1.00", "$4.00"],
+    ]

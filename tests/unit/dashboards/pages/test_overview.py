@@ -1,16 +1,14 @@
 """The month's tiles are the forecast's own figures, with a budget beside them or without one."""
 
-import re
 from datetime import UTC, datetime, timedelta
-from html import unescape
 from typing import Any
 
 import pytest
 
 from dashboards.earlier import Earlier
-from dashboards.pages.overview import against, beside, models_table, month_tiles, saved_tiles, volume_tiles
+from dashboards.pages.overview import against, beside, models_table, month_tiles, saved_tiles, spend_table, volume_tiles
 from dashboards.periods import Period, preset
-from tests.unit.dashboards.views import make_view
+from tests.unit.dashboards.views import cells_of, make_view
 
 MONTH: dict[str, Any] = {"spent_usd": "11.5", "low_usd": "20", "expected_usd": "30.25", "high_usd": "41"}
 
@@ -125,13 +123,6 @@ def make_figures(cost_usd: str, *, requests: int = 2, unpriced_requests: int = 0
     }
 
 
-def cells_of(table: str) -> list[list[str]]:
-    return [
-        [unescape(re.sub("<[^>]+>", "", cell)) for cell in re.findall("<td.*?</td>", row)]
-        for row in re.findall("<tr>(.*?)</tr>", table.partition("<tbody>")[2])
-    ]
-
-
 def test_the_last_row_of_the_models_is_the_total_above_and_no_sum_of_what_is_shown() -> None:
     rows = [{"group": {"model": name}, **make_figures("0.005")} for name in ("a", "b", "c")]
     rows.append({"group": {"model": "d"}, **make_figures("0", unpriced_requests=2)})
@@ -164,3 +155,15 @@ def test_a_model_leads_to_its_requests_only_who_may_see_them() -> None:
     rows = [{"group": {"model": "a"}, **make_figures("1")}]
     assert "requests?" not in models_table(rows, make_figures("1"), make_view("reports.read"))
     assert "requests?" in models_table(rows, make_figures("1"), make_view("entries.read"))
+
+
+@pytest.mark.parametrize(("bucket", "first"), [("day", "5 Mar 2026"), ("hour", "5 Mar 00:00")])
+def test_the_chart_of_the_spend_is_a_table_too(bucket: str, first: str) -> None:
+    points = [
+        {"start": "2026-03-06T00:00:00Z", "model": "b", "cost_usd": "2"},
+        {"start": "2026-03-05T00:00:00Z", "model": "a", "cost_usd": "1.5"},
+        {"start": "2026-03-05T00:00:00Z", "model": "b", "cost_usd": "0.25"},
+    ]
+    cells = cells_of(spend_table(points, bucket))
+    assert cells[0] == [first, "$1.50", "$0.25"]
+    assert cells[1][1:] == ["–", "$2.00"]

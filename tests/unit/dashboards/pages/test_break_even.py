@@ -1,0 +1,25 @@
+"""What the charts of break-even draw stands in tables too, for who cannot see them."""
+
+from typing import Any
+
+from dashboards.pages.break_even import curve_table, tornado_table
+from tests.unit.dashboards.views import cells_of
+
+
+def test_the_curves_are_a_table() -> None:
+    point = {"requests_per_day": 1200.4, "hosted_usd": 10.0, "owned_usd": 14.4}
+    bare = {**point, "owned_low_usd": None, "owned_high_usd": None}
+    wide = {**point, "owned_low_usd": 14.0, "owned_high_usd": 15.25}
+    assert cells_of(curve_table([bare, wide])) == [
+        ["1,200", "$10.00", "$14.40", "–", "–"],
+        ["1,200", "$10.00", "$14.40", "$14.00", "$15.25"],
+    ]
+
+
+def test_what_moves_the_saving_is_a_table() -> None:
+    moved = {"saving_at_minus_25_percent_usd": "-20", "saving_at_plus_25_percent_usd": "3.5"}
+    report: dict[str, Any] = {
+        "month": {"plan_saving_usd": "-8.25"},
+        "tornado": [{"input": "price of a GPU-hour", **moved}],
+    }
+    assert cells_of(tornado_table(report)) == [["price of a GPU-hour", "−$20.00", "−$8.25", "$3.50"]]
