@@ -1,1 +1,2 @@
-"""Answers that are kept: idempotency keys, the response cache, and prompts of keys that opted in."""
+"""What is kept of answers: under idempotency keys, in the response cache, for who goes on from them or in
+conversations, and of keys that opted in."""

@@ -7,12 +7,13 @@ from typing import cast
 
 import pytest
 
-from gateway.errors import StoreDown
+from gateway.errors import InvalidRequest, NotFound, StoreDown
 from gateway.kept_answers.conversations import TurnStore
+from gateway.kept_answers.kept_conversations import KeptConversations
 from gateway.kept_answers.memory_turns import OVERHEAD_BYTES, MemoryTurns
 from gateway.kept_answers.record_store import Change, RecordStore
 from gateway.storage.redis.bytes import connect_bytes
-from gateway.storage.redis.turns import PREFIX, RedisTurns
+from gateway.storage.redis.turns import CONVERSATIONS, LOCKS, PREFIX, RedisTurns
 from gateway.storage.turns.disk_turns import DiskTurns
 from gateway.storage.turns.turn_file import TurnFile
 from tests.hand_clock import HandClock
@@ -167,3 +168,29 @@ async def test_redis_gives_all_of_them_the_same_time(redis_server: RedisServer) 
         lasting = [await client.pttl(PREFIX + name) for name in ("head", "a", "b")]
         assert all(60_000 < one <= 600_000 for one in lasting)
         assert await client.pttl(PREFIX + "never") == -2
+
+
+async def test_through_redis_every_worker_has_the_same_conversations_one_turn_at_a_time(
+    redis_server: RedisServer,
+) -> None:
+    async with connect_bytes(redis_server.url) as one, connect_bytes(redis_server.url) as two:
+        here, there = (
+            KeptConversations(
+                RedisTurns(client, prefix=CONVERSATIONS, patience_seconds=PATIENCE_SECONDS),
+                RedisTurns(client, prefix=LOCKS, patience_seconds=PATIENCE_SECONDS),
+                lambda tenant: tenant.encode().ljust(32),
+            )
+            for client in (one, two)
+        )
+        name, _ = await here.create("red", b'[{"role":"user","content":"hi"}]', {})
+        async with there.turn("red", name) as belonging:
+            assert belonging.items == b'[{"role":"user","content":"hi"}]'
+            with pytest.raises(InvalidRequest, match="Another request is at work"):
+                await here.turn("red", name).__aenter__()
+            assert await there.append(belonging, [b'{"role":"assistant","content":"hello"}'])
+        async with here.turn("red", name) as belonging:
+            assert belonging.items == b'[{"role":"user","content":"hi"},{"role":"assistant","content":"hello"}]'
+        await here.delete("red", name)
+        with pytest.raises(NotFound):
+            await there.find("red", name)
+        assert not [key async for key in one.scan_iter("breakeven:conversation*")]
