@@ -1,0 +1,6 @@
+# Anything: reading the package for its types is dear (see stubPath in pyproject.toml).
+from typing import Any
+
+suppress_debug_info: bool
+
+def __getattr__(name: str) -> Any: ...
