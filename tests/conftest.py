@@ -34,10 +34,12 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 TOGETHER = {
     "tests/browser/": "browser",
     "tests/engine/test_": "engine",
+    "tests/faults/fleet/test_deaths": "fleet",
+    "tests/faults/fleet/test_fleet": "fleet",
     "tests/unit/local_engine/": "engine",
 }
-"""Files that share a browser with its servers, or a model and transformers, which alone takes as long to import as all
-that the other tests do: each worker that gets one of them makes all that anew."""
+"""Files that share a browser with its servers, a fleet of six processes, or a model and transformers, which alone takes
+as long to import as all that the other tests do: each worker that gets one of them makes all that anew."""
 
 
 class ByWhatIsShared(LoadFileScheduling):

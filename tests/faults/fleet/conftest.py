@@ -1,4 +1,4 @@
-"""The fleet of each file of tests: real PostgreSQL, real Redis, a provider in a process of its own."""
+"""The fleet that files of tests share: real PostgreSQL, real Redis, a provider in a process of its own."""
 
 import asyncio
 from collections.abc import Iterator
@@ -14,14 +14,14 @@ from tests.redis_server import RedisServer
 from tests.scripted_provider.process import ProviderProcess, provider_process
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def provider() -> Iterator[ProviderProcess]:
     with provider_process("--pieces", "4", "--delay", "0.1") as process:
         yield process
 
 
-@pytest.fixture(scope="module")
-def fleet(
+@pytest.fixture(scope="package")
+def running_fleet(
     provider: ProviderProcess,
     postgres_directory: str,
     running_redis: RedisServer,
@@ -49,6 +49,15 @@ def fleet(
             replica.terminate()
         for replica in (one, two):
             replica.wait()
+
+
+@pytest.fixture
+def fleet(running_fleet: Fleet) -> Fleet:
+    """Both replicas are up, whichever test ended one."""
+    if not running_fleet.two.is_running:
+        running_fleet.two.start()
+        running_fleet.two.wait_until_ready()
+    return running_fleet
 
 
 @pytest.fixture

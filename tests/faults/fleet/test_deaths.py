@@ -15,14 +15,6 @@ from tests.faults.fleet.two_replicas import ENTRIES, Fleet
 pytestmark = [pytest.mark.faults, pytest.mark.integration]
 
 
-@pytest.fixture(autouse=True)
-def both_are_up(fleet: Fleet) -> None:
-    """Whichever test ended one."""
-    if not fleet.two.is_running:
-        fleet.two.start()
-        fleet.two.wait_until_ready()
-
-
 async def test_who_asks_again_after_an_answer_finds_a_place_and_a_killed_worker_keeps_none(fleet: Fleet) -> None:
     _, key = fleet.new_key("as-many-callers", max_parallel_requests=8)
     await until_known(fleet.urls, key)
