@@ -79,11 +79,13 @@ clean:
 	@$(BIN)/python $(INSTALL) 'pip>=25.1' || $(NOT_INSTALLED)
 	@touch $@
 
-.venv-clients/.installed: .venv/bin/python tests/clients/constraints.txt tests/clients/node/package-lock.json
+# By .venv's pip, for the same reason.
+CLIENTS_PIP := $(BIN)/python -m pip --python .venv-clients/bin/python
+.venv-clients/.installed: .venv/.pip tests/clients/constraints.txt tests/clients/node/package-lock.json
 	@echo "Installing the client libraries into .venv-clients (once; about a minute)"
 	@$(PYTHON) -m venv .venv-clients
-	@.venv-clients/bin/python $(INSTALL) --no-deps -r tests/clients/constraints.txt
-	@.venv-clients/bin/python -m pip check
+	@$(CLIENTS_PIP) install --quiet --disable-pip-version-check --no-compile --no-deps -r tests/clients/constraints.txt
+	@$(CLIENTS_PIP) check
 	@if command -v npm >/dev/null; then cd tests/clients/node && npm ci --silent --no-audit --no-fund; else echo "No npm here: the Node clients are skipped"; fi
 	@touch $@
 
