@@ -40,7 +40,7 @@ class Transformers:
 
 
 def build(loaded: LoadedFile) -> LlamaForCausalLM:
-    """transformers' Llama with the file's tensors."""
+    """transformers' Llama with the file's tensors, which it shares with whoever else keeps them."""
     config = loaded.config
     model = LlamaForCausalLM(
         LlamaConfig(
@@ -57,5 +57,5 @@ def build(loaded: LoadedFile) -> LlamaForCausalLM:
         )
     ).eval()
     names = {name: "model.embed_tokens.weight" if name == "lm_head.weight" else name for name in model.state_dict()}
-    model.load_state_dict({name: loaded.weights.tensor(source) for name, source in names.items()})
+    model.load_state_dict({name: loaded.weights.tensor(source) for name, source in names.items()}, assign=True)
     return model

@@ -1,4 +1,5 @@
-"""The real weights, loaded once; the reference is transformers on the same float32 tensors."""
+"""The real weights, loaded once and gone with the last test here, for they and their caches fill gigabytes; the
+reference is transformers on the same float32 tensors."""
 
 import os
 from collections.abc import Callable
@@ -38,7 +39,7 @@ def model_path() -> Path:
 
 
 class KeptWeights:
-    """Tensors dequantised once for all engines of the session."""
+    """Tensors dequantised once for all engines."""
 
     def __init__(self, weights: WeightSource) -> None:
         self._weights = weights
@@ -53,14 +54,14 @@ class KeptWeights:
         return self._kept[name]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def loaded(model_path: Path) -> LoadedFile:
     """The opened file."""
     file = load_gguf(model_path)
     return replace(file, weights=KeptWeights(file.weights))
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def model(loaded: LoadedFile) -> DecoderModel:
     """The float32 model out of torch's products, for engines that the native decoder cannot serve."""
     return DecoderModel(
@@ -68,13 +69,13 @@ def model(loaded: LoadedFile) -> DecoderModel:
     )
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def native(loaded: LoadedFile) -> NativeDecoder | None:
     """The float32 model of the native decoder, where this machine can run it."""
     return NativeDecoder(loaded, "float32", context_window=4096) if can_run(loaded.config, 16) else None
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def build(loaded: LoadedFile, model: DecoderModel, native: NativeDecoder | None) -> EngineBuilder:
     """Build an engine with the given configuration; equal configurations share one engine, float32 ones the model."""
     built: dict[EngineConfig, Engine] = {}
@@ -104,7 +105,7 @@ def build(loaded: LoadedFile, model: DecoderModel, native: NativeDecoder | None)
     return engine
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def reference(loaded: LoadedFile) -> Reference:
     """transformers' own Llama, float32, with the dequantised tensors of the file."""
     from benchmarks.engine_cpu.transformers_rival import build
