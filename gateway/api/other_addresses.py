@@ -22,6 +22,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from gateway.api.callers_api import GOOGLES, GOOGLES_KEY
 from gateway.api.gemini import ENDPOINTS as CONTENTS
 from gateway.api.gemini import MODELS, ContentCall
+from gateway.api.messages import ENDPOINTS as MESSAGES
 from gateway.api.token_path import CONTENT_CALL, DEPLOYMENT, ENDPOINTS, LITELLMS_KEY
 
 API: Final = "/v1"
@@ -39,6 +40,8 @@ GEMINIS: Final = ("/v1beta/", "/v1beta1/", "/v1alpha/", "/upload/")
 GEMINIS_OPENAI: Final = "/v1beta/openai/"
 METHODS: Final = tuple(place.removeprefix(MODELS) for place in CONTENTS)
 IN_QUERY: Final = b"key="
+OTHERS: Final = ENDPOINTS.keys() | MESSAGES.keys()
+"""Of other clients alone: what is asked there most pays for no second look."""
 KEYS: Final = frozenset({b"authorization", b"x-api-key", LITELLMS_KEY})
 
 
@@ -53,7 +56,7 @@ class OtherAddresses:
             path: str = scope["path"]
             if not path.startswith(OURS):
                 scope = _as_ours(scope)
-            elif path.startswith(MODELS) or GOOGLES_KEY in dict(scope["headers"]):
+            elif path not in OTHERS and (path.startswith(MODELS) or GOOGLES_KEY in dict(scope["headers"])):
                 scope = _as_googles(scope)
         await self._app(scope, receive, send)
 

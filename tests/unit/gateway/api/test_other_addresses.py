@@ -99,7 +99,7 @@ async def test_coheres_clients_rank() -> None:
         ("/v1beta/models/m:batchEmbedContents", "/v1/models:batchEmbedContents", "m"),
         ("/v1beta/models/m:predict", None, ""),
         ("/v1beta/tunedModels/m:generateContent", None, ""),
-        ("/v1/chat/completions", None, ""),
+        ("/v1/interactions", None, ""),
     ],
 )
 async def test_each_call_of_geminis_is_one_of_ours(asked: str, path: str | None, model: str) -> None:
@@ -134,8 +134,9 @@ async def test_a_key_in_the_query_goes_no_further() -> None:
     assert (credential_of(scope["headers"]), scope["query_string"], is_googles(scope)) == ("bk-1", b"", True)
     _, scope = await seen("/v1beta/models", (b"authorization", b"Bearer bk-2"), query=b"key=bk-1")
     assert credential_of(scope["headers"]) == "Bearer bk-2"
-    sent, scope = await seen("/v1/models", (b"authorization", b"Bearer bk-2"), query=b"limit=1")
-    assert scope is sent
+    for path in ("/v1/models", "/v1/chat/completions", "/v1/messages"):
+        sent, scope = await seen(path, (b"authorization", b"Bearer bk-2"), query=b"limit=1")
+        assert scope is sent
 
 
 def test_whatever_is_answered_stands_where_calls_are_bounded() -> None:
