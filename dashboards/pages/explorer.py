@@ -60,7 +60,7 @@ async def build(view: View) -> None:
     earlier = earlier_of(view.period, found["books_begin"])
     against, key_names = compared(found), labels(found["key_names"])
     if part.number == 1:  # who goes on in the table has seen it
-        _spend_chart(view, found, await _to_draw(view, found, asked, chosen), found["groups"] - gone, key_names)
+        _spend_chart(view, found, _to_draw(found), found["groups"] - gone, key_names)
     if found["unallocated_share"]:
         html(
             f'<div class="be-banner">{display.share(found["unallocated_share"])} of this spend '
@@ -93,20 +93,17 @@ async def read_report(view: View, asked: dict[str, Any], chosen: Order | None) -
         found = await view.gateway.get(COSTS, **query)
         return found, parse_part(view.query("page"), found["groups"])
     part = parse_part(view.query("page"), LAST_ROW)
-    found = await view.gateway.get(COSTS, **query, limit=ROWS, offset=part.shown.start)
+    found = await view.gateway.get(COSTS, **query, limit=ROWS, offset=part.shown.start, dearest=MOST_BARS)
     there = parse_part(view.query("page"), found["groups"])
     if there.number != part.number:
         found = await view.gateway.get(COSTS, **query, limit=ROWS, offset=there.shown.start)
     return found, there
 
 
-async def _to_draw(
-    view: View, found: dict[str, Any], asked: dict[str, Any], chosen: Order | None
-) -> list[dict[str, Any]]:
-    """The dearest, whatever order the rows are in."""
-    if chosen not in (None, Order("spend")) and _time_of(asked["by"]) is None:
-        dearest = await view.gateway.get(COSTS, **asked, **view.period.bounds(), costs_alone=True, limit=MOST_BARS)
-        return dearest["rows"]
+def _to_draw(found: dict[str, Any]) -> list[dict[str, Any]]:
+    """The dearest, whatever order the rows are in; of groups of a time all."""
+    if _time_of(",".join(found["by"])) is None:
+        return found["dearest"]
     return [row for row in found["rows"] if row["requests"] or Decimal(row["cost_usd"])]
 
 

@@ -114,6 +114,7 @@ class Books:
             groups=len(table.groups) + len(ceased),
             rows=found.rows,
             others=found.others,
+            dearest=found.dearest,
             total=await _total(total),
             earlier=None if then is None else _earlier_costs(then, found.rows, len(ceased)),
             unallocated_usd=None if unallocated is None else format_usd(unallocated),

@@ -30,10 +30,11 @@ class Grouped:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Those that are shown, and all others as one; None: there are no others."""
+    """Those that are shown, all others as one (None: there are none), and the dearest."""
 
     rows: list[CostRow]
     others: CostRow | None
+    dearest: list[CostRow]
 
 
 def rows_of(table: Grouped, shown: Shown, names: Mapping[str, str] | None = None, ceased: Sequence[Sums] = ()) -> Rows:
@@ -47,22 +48,31 @@ def rows_of(table: Grouped, shown: Shown, names: Mapping[str, str] | None = None
         table.query.by,
         {part.group["model"] for part in table.parts if part.compute_pico_usd and not part.is_wholly_unpriced},
     )
-    groups = [Priced(one) for one in (*_by_spend(table), *ceased)]
+    own = [Priced(one) for one in _by_spend(table)]
+    dearest = sorted(own, key=lambda one: -one.sums.corrected_cost_pico_usd)[: shown.dearest]
+    groups = [*own, *map(Priced, ceased)]
     if shown.order is not None:
         if shown.order.removeprefix("-") in OF_PRICES:
             groups = _priced(groups, table.parts, by, timed)
         groups = in_order(groups, shown.order, by, lambda key: (names or {}).get(key, key))
     chosen = groups[shown.place]
+    inside, outside = _split(table.parts, chosen, by)
+    of_dearest = _made(dearest, _split(table.parts, dearest, by)[0], by, timed) if dearest else []
     if len(chosen) == len(groups):
-        return Rows(_made(chosen, table.parts, by, timed), None)
-    wanted = {_key(one.sums, by) for one in chosen}
-    inside: list[Sums] = []
-    outside: list[Sums] = []
-    for part in table.parts:
+        return Rows(_made(chosen, inside, by, timed), None, of_dearest)
+    shown_groups = {_key(one.sums, by) for one in chosen}
+    rest = added_up([one.sums for one in groups if _key(one.sums, by) not in shown_groups])
+    [others] = _made([Priced(rest)], outside, (), timed)
+    return Rows(_made(chosen, inside, by, timed), others, of_dearest)
+
+
+def _split(parts: Sequence[Sums], groups: Sequence[Priced], by: Sequence[Dimension]) -> tuple[list[Sums], list[Sums]]:
+    """Those of these groups, and all others."""
+    wanted = {_key(one.sums, by) for one in groups}
+    inside, outside = list[Sums](), list[Sums]()
+    for part in parts:
         (inside if _key(part, by) in wanted else outside).append(part)
-    rest = [one.sums for one in groups if _key(one.sums, by) not in wanted]
-    [others] = _made([Priced(added_up(rest))], outside, (), timed)
-    return Rows(_made(chosen, inside, by, timed), others)
+    return inside, outside
 
 
 def _by_spend(table: Grouped) -> list[Sums]:

@@ -66,11 +66,13 @@ class BooksQuery(PeriodQuery):
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """Which groups of a report are told one by one, and in what order; None: all, or the report's own."""
+    """Which groups of a report are told one by one, and in what order; None: all, or the report's own. So many of the
+    `dearest` are told besides."""
 
     limit: int | None = None
     offset: int = 0
     order: str | None = None
+    dearest: int = 0
 
     @property
     def place(self) -> slice:
@@ -135,6 +137,12 @@ class CostTableQuery(CostQuery):
         "output-price or request-price, the largest first, or one of `by`, by name; with - before it the other way "
         "round. Without it the dearest first, or in the order of their times",
     )
+    dearest: int = Field(
+        default=0,
+        ge=0,
+        le=100,
+        description="So many groups that cost most, besides the rows: a chart of any page has them",
+    )
     compare_since: Moment | None = Field(default=None, description=COMPARED)
     compare_until: Moment | None = Field(default=None, description=COMPARED)
 
@@ -145,7 +153,7 @@ class CostTableQuery(CostQuery):
         return self
 
     def shown(self) -> Shown:
-        return Shown(self.limit, self.offset, self.order)
+        return Shown(self.limit, self.offset, self.order, self.dearest)
 
     def compared(self) -> tuple[int | None, int | None]:
         return microseconds(self.compare_since), microseconds(self.compare_until)
@@ -264,6 +272,7 @@ class CostTable(BaseModel):
     groups: int
     rows: list[CostRow]
     others: CostRow | None
+    dearest: list[CostRow]
     total: CostRow
     earlier: EarlierCosts | None
     unallocated_usd: str | None

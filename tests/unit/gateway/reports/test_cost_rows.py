@@ -46,6 +46,15 @@ async def test_rows_and_others_add_up_to_the_total_to_the_pico_dollar(
             assert sum(Decimal(getattr(row, name)) for row in summed) == Decimal(getattr(whole.total, name)), name
 
 
+async def test_the_dearest_are_there_whatever_the_order_and_the_part(month: Month) -> None:
+    """A chart has them beside the rows of any page."""
+    whole = await asked(month, by="key")
+    assert whole.dearest == []
+    part = await asked(month, by="key", order="key", limit=1, offset=3, dearest=2)
+    assert part.dearest == whole.rows[:2]
+    assert len(part.rows) == 1
+
+
 async def test_the_others_are_priced_as_one_group_of_them_would_be(month: Month) -> None:
     """All groups left out are the total itself, by its unit prices too."""
     part = await asked(month, by="key", limit=1, offset=10_000)
