@@ -241,7 +241,16 @@ def cost_curves(points: Sequence[dict[str, Any]], here: float, pays_from: dict[s
     if pays_from is not None and pays_from["requests_per_day"] <= points[-1]["requests_per_day"]:
         is_right = pays_from["requests_per_day"] > points[-1]["requests_per_day"] / 2
         options["series"][0]["markPoint"] = _pays_from(pays_from, is_right=is_right)
+        return _said_shorter_on_a_phone(on_a_phone(options))
     return on_a_phone(options)
+
+
+def _said_shorter_on_a_phone(options: Options) -> Options:
+    """The crossing's words would lie over the numbers of the axis there."""
+    whole = options["series"][0]["markPoint"]["label"]["formatter"]
+    for media, said in zip(options["media"], (whole.removeprefix("owning pays "), whole), strict=True):
+        media["option"]["series"] = [{"markPoint": {"label": {"formatter": said}}}]
+    return options
 
 
 def _pays_from(volume: dict[str, Any], *, is_right: bool) -> Options:

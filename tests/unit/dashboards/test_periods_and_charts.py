@@ -199,6 +199,8 @@ def test_the_cost_curve_has_its_band_and_its_mark() -> None:
     assert [one["data"] for one in options["series"]] == [[[1.0, 2.0]], [[1.0, 3.0]], [[1.0, 2.5]], [[1.0, 1.0]]]
     assert options["series"][0]["markLine"]["data"] == [{"xAxis": 1.0}]
     assert options["series"][0]["markPoint"]["data"] == [{"coord": [1.0, 2.5]}]
+    said = [one["option"]["series"][0]["markPoint"]["label"]["formatter"] for one in options["media"]]
+    assert said == ["from 1 a day", "owning pays from 1 a day"], "the shorter on a phone"
     assert options["series"][-1]["name"] in options["legend"]["data"]
     without = charts.cost_curves([{**point, "owned_low_usd": None, "owned_high_usd": None}], 1.0, None)
     assert len(without["series"]) == len(without["legend"]["data"]) == 2
