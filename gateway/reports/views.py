@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Annotated, ClassVar, Literal, Protocol, Self
+from typing import Annotated, ClassVar, Literal, Protocol
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
 from gateway.economics.report import BreakEvenReport
 from gateway.instants import microseconds
@@ -146,11 +146,13 @@ class CostTableQuery(CostQuery):
     compare_since: Moment | None = Field(default=None, description=COMPARED)
     compare_until: Moment | None = Field(default=None, description=COMPARED)
 
-    @model_validator(mode="after")
-    def _has_its_order(self) -> Self:
-        if self.order is not None and not is_order(self.order, self.dimensions()):
-            raise ValueError("`order` is a figure such as spend or requests, or one of `by`")
-        return self
+    @field_validator("order")
+    @classmethod
+    def _names_a_column(cls, order: str | None, known: ValidationInfo) -> str | None:
+        by = known.data.get("by")  # none where it is refused itself
+        if order is not None and by is not None and not is_order(order, by.split(",")):
+            raise ValueError("takes a figure such as spend or requests, or one of `by`; with - before it turned round")
+        return order
 
     def shown(self) -> Shown:
         return Shown(self.limit, self.offset, self.order, self.dearest)
