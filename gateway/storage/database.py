@@ -1,4 +1,7 @@
-"""Opens a database and brings its schema up to date. Knows SQLite and PostgreSQL and nothing of what is stored."""
+"""Opens a database and brings its schema up to date. Knows SQLite and PostgreSQL and nothing of what is stored.
+
+Alembic is imported by who asks for the schema: the child that writes rows never does, and starts in less CPU for it.
+"""
 
 import asyncio
 import logging
@@ -9,7 +12,6 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
-from alembic.util import CommandError
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, text
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
@@ -18,7 +20,6 @@ from gateway.errors import DatabaseDown, StateError
 from gateway.extras import install_command
 from gateway.storage.database_down import is_in_the_way, lacking, tell_when_down, told_as_down
 from gateway.storage.postgres import Patience, open_postgres
-from gateway.storage.schema import bring_to, missing_tables, newest_revision, present_revision
 
 log = logging.getLogger(__name__)
 BUSY_TIMEOUT_SECONDS = 60  # on a slow disk a first start, which the others wait for, has taken more than ten
@@ -221,6 +222,8 @@ async def shared_now_us(connection: AsyncConnection, here: Callable[[], int]) ->
 
 async def schema_there(engine: AsyncEngine) -> str | None:
     """The revision of its schema; None: it has none. Changes nothing. Raises DatabaseDown."""
+    from gateway.storage.schema import newest_revision, present_revision
+
     async with engine.connect() as connection:
         present = await connection.run_sync(present_revision)
         if present == newest_revision():
@@ -230,6 +233,8 @@ async def schema_there(engine: AsyncEngine) -> str | None:
 
 async def require_tables(connection: AsyncConnection) -> None:
     """Raises DatabaseDown where the schema says that it is the newest, and tables of it are not there."""
+    from gateway.storage.schema import missing_tables
+
     if missing := await connection.run_sync(missing_tables):
         where = connection.engine.url.render_as_string()
         raise lacking(where, f"it lacks tables of its schema ({', '.join(missing[:5])})")
@@ -253,6 +258,8 @@ async def migrate_engine(engine: AsyncEngine) -> None:
 
 
 async def _bring(engine: AsyncEngine, revision: str) -> None:
+    from gateway.storage.schema import bring_to
+
     async with writing(engine) as connection:
         await take_all_the_time(connection)
         await lock(connection, SCHEMA_LOCK)
@@ -264,6 +271,8 @@ async def _bring(engine: AsyncEngine, revision: str) -> None:
 
 
 async def _migrate_engine(engine: AsyncEngine, revision: str) -> None:
+    from alembic.util import CommandError
+
     try:
         await get_out_of_the_way(lambda: _bring(engine, revision), "the schema's change")
     except CommandError as error:
