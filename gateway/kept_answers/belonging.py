@@ -1,6 +1,7 @@
 """Turns of conversations that the gateway keeps: which one a request names, and a caller that appends what was said to
 it when the answer has ended well."""
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -16,6 +17,7 @@ from gateway.kept_answers.kept_conversations import PREFIX, Belonging, KeptConve
 from gateway.request.many_values import require_bearable
 from gateway.request.run import Caller
 
+log = logging.getLogger(__name__)
 _MEMBER: Final = b"conversation"
 _ESCAPE: Final = b"\\u00"
 """May spell any letter of a member's name."""
@@ -93,17 +95,29 @@ class BelongingCaller:
         kind = head.removeprefix(_EVENT)
         if kind not in _BEGUN | _ENDED:
             return event
-        member = find_members(told)["response"]
+        try:
+            member = find_members(told).get("response")
+        except NotAnObject:  # with a key twice
+            member = None
+        if member is None:
+            return event
         response = await self._whole(told[member.start : member.end], has_ended=kind in _ENDED)
         return head + mark + told[: member.start] + response + told[member.end :]
 
     async def _whole(self, response: bytes, *, has_ended: bool) -> bytes:
         belongs = True
         if has_ended:
-            output = bytes(_OUTPUT.decode(response).output)
-            belongs = await self.conversations.append(self.belonging, [*split_items(self.items), *split_items(output)])
+            belongs = await self._appended(response)
         told = {"id": self.belonging.conversation_id} if belongs else None
         try:
             return splice(response, {"conversation": msgspec.json.encode(told)})
         except NotAnObject:  # with a key twice, as its provider wrote it
             return response
+
+    async def _appended(self, response: bytes) -> bool:
+        try:
+            output = split_items(bytes(_OUTPUT.decode(response).output))
+        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:  # paid all the same, so it leaves
+            log.warning("a turn is not kept in its conversation: its provider lists no output: %s", error)
+            return False
+        return await self.conversations.append(self.belonging, [*split_items(self.items), *output])

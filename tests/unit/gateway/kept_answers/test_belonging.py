@@ -128,3 +128,23 @@ async def test_an_answer_with_a_key_twice_leaves_as_it_came() -> None:
     await caller.send(body, chunk=Chunk(body), is_last=True)
     assert turn.told.body == body
     assert await turn.count() == 2
+
+
+@pytest.mark.parametrize("rest", [b"", b', "output": null', b', "output": {}'])
+async def test_an_answer_without_items_leaves_and_belongs_to_none(rest: bytes) -> None:
+    """It is paid: that it cannot be kept is no reason to keep it from its caller."""
+    turn = Turn()
+    caller = await turn.begin("application/json")
+    body = b'{"id": "resp_1", "status": "completed"%b}' % rest
+    await caller.send(body, chunk=Chunk(body), is_last=True)
+    assert json.loads(turn.told.body) == {**json.loads(body), "conversation": None}
+    assert await turn.count() == 0
+
+
+@pytest.mark.parametrize("data", [b"{}", b'{"response": {}, "response": {}}', b"[]"])
+async def test_an_event_without_one_response_leaves_as_it_came(data: bytes) -> None:
+    turn = Turn()
+    caller = await turn.begin("text/event-stream")
+    given = b"event: response.completed\ndata: %b\n\n" % data
+    await caller.send(given, chunk=Chunk(given))
+    assert (turn.told.body, await turn.count()) == (given, 0)
