@@ -3,7 +3,7 @@ shows them, each with an id. Pure."""
 
 import re
 import secrets
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Final, NamedTuple, cast
 
 import msgspec
@@ -23,6 +23,8 @@ _PREFIXES: Final = {
 _ENDED: Final = ("message", "function_call", "function_call_output")
 """Items that say whether they are complete."""
 _SAID: Final[Fields] = {"type": "output_text", "annotations": [], "logprobs": []}
+MOST_LEVELS: Final = 100
+"""Of lists and objects in each other: what is kept has to be read again from anywhere, and shown."""
 _RAW_ITEMS: Final = msgspec.json.Decoder(list[msgspec.Raw])
 
 
@@ -50,6 +52,8 @@ def parse_items(items: bytes, known: Collection[str], *, param: str = "items") -
         fields = decode_object(given)
         if fields is None:
             raise _invalid(f"{param}[{place}]", "must be an object")
+        if given.count(b"[") + given.count(b"{") > MOST_LEVELS and _is_deep(fields):
+            raise _invalid(f"{param}[{place}]", f"has more than {MOST_LEVELS} lists and objects in each other")
         kind = _kind_of(fields, f"{param}[{place}]")
         own = text_of(fields, "id")
         is_new = own is not None and _ID.fullmatch(own) is not None and own not in ids
@@ -57,6 +61,17 @@ def parse_items(items: bytes, known: Collection[str], *, param: str = "items") -
         ids.add(named)
         found.append(Item(named, given))
     return found
+
+
+def _is_deep(fields: Fields) -> bool:
+    level: list[object] = [fields]
+    for _ in range(MOST_LEVELS):
+        level = [inner for outer in level for inner in _within(outer) if isinstance(inner, dict | list)]
+    return bool(level)
+
+
+def _within(outer: object) -> Iterable[object]:
+    return cast(Fields, outer).values() if isinstance(outer, dict) else cast(list[object], outer)
 
 
 def _kind_of(fields: Fields, where: str) -> str:

@@ -24,6 +24,7 @@ from tests.integration.test_stored_responses import client_of, responded
 from tests.live_server import serving
 from tests.rig import KEY, Rig
 from tests.scripted_provider import Raw, ScriptedProvider
+from tests.unit.gateway.kept_answers.test_conversation_items import nested
 
 pytestmark = pytest.mark.integration
 JSON = {"content-type": "application/json"}
@@ -305,6 +306,7 @@ async def test_items_of_kept_responses_may_be_referred_to() -> None:
         ("POST", "", {"items": [{"id": "x"}]}, "items[0].type: must be a text"),
         ("POST", "", {"items": [{"role": 1, "content": "x"}]}, "items[0].role"),
         ("POST", "", {"items": [{"role": "user"}]}, "items[0].content"),
+        ("POST", "/ID/items", {"items": [{"type": "x", "v": nested(300)}]}, "more than 100 lists and objects"),
         ("POST", "", {"metadata": {"a": 1}}, "metadata"),
         ("POST", "", {"metadata": {str(one): "x" for one in range(17)}}, "16 pairs"),
         ("POST", "", {"metadata": {"a": "x" * 513}}, "512"),

@@ -9,12 +9,19 @@ from hypothesis import strategies as st
 from backends.endpoints.responses_format import chat_body_from_responses
 from backends.formats.json_objects import Fields
 from gateway.errors import InvalidRequest
-from gateway.kept_answers.conversation_items import Item, join_items, parse_items, shown, split_items
+from gateway.kept_answers.conversation_items import MOST_LEVELS, Item, join_items, parse_items, shown, split_items
 
 USER: Fields = {"role": "user", "content": "hi"}
 TEXT = {"type": "input_text", "text": "hi"}
 SAID = {"type": "output_text", "text": "hi", "annotations": [], "logprobs": []}
 VALUES = st.recursive(st.none() | st.booleans() | st.integers() | st.text(), lambda one: st.lists(one, max_size=3))
+
+
+def nested(levels: int) -> object:
+    value: object = []
+    for level in range(levels - 1):
+        value = [value] if level % 2 else {"v": value}
+    return value
 
 
 def parsed(*items: object, known: tuple[str, ...] = ()) -> list[Item]:
@@ -62,12 +69,18 @@ def test_an_item_keeps_its_own_name_unless_another_has_it() -> None:
         ({"type": 1}, r"items\[0\]\.type"),
         ({"type": "message", "content": "x"}, r"items\[0\]\.role"),
         ({"role": "user", "content": 1}, r"items\[0\]\.content"),
+        ({"type": "x", "v": nested(MOST_LEVELS)}, r"items\[0\]: has more than 100 lists and objects in each other"),
         ({"type": "item_reference", "id": "x"}, r"items\[0\]: no item of that id"),
     ],
 )
 def test_what_is_no_item_is_named(item: object, says: str) -> None:
     with pytest.raises(InvalidRequest, match=says):
         parsed(item)
+
+
+def test_what_is_wide_is_not_deep() -> None:
+    [item] = parsed({"type": "x", "v": [nested(MOST_LEVELS - 2)] * MOST_LEVELS})
+    assert shown(item)["type"] == "x"
 
 
 @given(st.lists(st.dictionaries(st.text(max_size=5), VALUES, max_size=4), max_size=5))
