@@ -116,18 +116,7 @@ class Model:
 def prepare_chat(body: bytes, model: Model) -> Prepared:
     """Raises InvalidRequest that names the parameter."""
     request = parse_chat(body)
-    messages = [plain_message(message, index) for index, message in enumerate(request.messages)]
-    functions = [function_of(tool) for tool in request.tools or ()]
-    tools = None if request.tool_choice == "none" else request.tools
-    extra = template_names(
-        request.add_generation_prompt,
-        request.continue_final_message,
-        request.documents,
-        request.chat_template_kwargs,
-        request.reasoning_effort,
-    )
-    ids = model.tokenizer.encode_chat(messages, tools=tools, extra=extra, with_bos=request.add_special_tokens)
-    check_ids(ids, model.known_tokens, "messages")
+    ids = chat_prompt(request, model)
     logprobs = (request.top_logprobs or 0) if request.logprobs else None
     call = _tool_choice(request)
     form = requested_constraint(request.response_format, request.constraints) if call is None else None
@@ -142,7 +131,7 @@ def prepare_chat(body: bytes, model: Model) -> Prepared:
     )
     prepared = replace(
         prepared,
-        tools={function["name"]: function.get("parameters") for function in functions} if tools else None,
+        tools=_callable(request),
         # JSON in a form of its own is no call, whatever it looks like.
         calls_unmarked=form is None,
         most_calls=1 if request.parallel_tool_calls is False else None,
@@ -151,6 +140,30 @@ def prepare_chat(body: bytes, model: Model) -> Prepared:
     )
     prepared = prepared if prepared.constraint is None else _thinking_first(prepared, model)
     return replace(prepared, thinking=None) if request.separate_reasoning is False else prepared
+
+
+def chat_prompt(request: ChatRequest, model: Model) -> list[int]:
+    """Its token ids, whole. Raises InvalidRequest that names the parameter."""
+    messages = [plain_message(message, index) for index, message in enumerate(request.messages)]
+    for tool in request.tools or ():
+        function_of(tool)
+    tools = None if request.tool_choice == "none" else request.tools
+    extra = template_names(
+        request.add_generation_prompt,
+        request.continue_final_message,
+        request.documents,
+        request.chat_template_kwargs,
+        request.reasoning_effort,
+    )
+    ids = model.tokenizer.encode_chat(messages, tools=tools, extra=extra, with_bos=request.add_special_tokens)
+    check_ids(ids, model.known_tokens, "messages")
+    return ids
+
+
+def _callable(request: ChatRequest) -> dict[str, Any] | None:
+    """What each function takes that may be called, by its name; None where there is none."""
+    functions = [] if request.tool_choice == "none" else [function_of(tool) for tool in request.tools or ()]
+    return {function["name"]: function.get("parameters") for function in functions} or None
 
 
 def _thinking_first(prepared: Prepared, model: Model) -> Prepared:

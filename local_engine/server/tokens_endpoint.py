@@ -5,21 +5,16 @@ from typing import Any
 import msgspec
 
 from local_engine.errors import InvalidRequest
-from local_engine.server.chat import Model
-from local_engine.server.openai_protocol import parse_body, template_names
-from local_engine.text.messages import plain_message
+from local_engine.server.chat import Model, chat_prompt
+from local_engine.server.openai_protocol import parse_body, parse_chat
 
 
 class TokenizeRequest(msgspec.Struct, kw_only=True):
-    """A text (`content` as llama.cpp calls it), or messages as the chat endpoint takes them."""
+    """A text (`content` as llama.cpp calls it); or messages, and then the body is read as a chat's."""
 
     prompt: str | None = None
     content: str | None = None
-    messages: list[dict[str, Any]] | None = None
-    tools: list[dict[str, Any]] | None = None
-    chat_template_kwargs: dict[str, Any] | None = None
-    add_generation_prompt: bool | None = None
-    continue_final_message: bool | None = None
+    messages: list[Any] | None = None
     add_special_tokens: bool = True
     return_token_strs: bool | None = None
 
@@ -35,7 +30,7 @@ _DETOKENIZE = msgspec.json.Decoder(DetokenizeRequest)
 
 
 def tokenized(body: bytes, model: Model) -> dict[str, Any]:
-    """Raises InvalidRequest that names the parameter."""
+    """Of a chat the very tokens that would be answered. Raises InvalidRequest that names the parameter."""
     request = parse_body(_TOKENIZE, body)
     text = request.prompt if request.prompt is not None else request.content
     if (text is None) == (not request.messages):
@@ -43,13 +38,7 @@ def tokenized(body: bytes, model: Model) -> dict[str, Any]:
     if text is not None:
         ids = model.tokenizer.encode(text, with_bos=request.add_special_tokens)
     else:
-        messages = [plain_message(message, index) for index, message in enumerate(request.messages or ())]
-        extra = template_names(
-            request.add_generation_prompt, request.continue_final_message, None, request.chat_template_kwargs
-        )
-        ids = model.tokenizer.encode_chat(
-            messages, tools=request.tools, extra=extra, with_bos=request.add_special_tokens
-        )
+        ids = chat_prompt(parse_chat(body), model)
     pieces = [model.tokenizer.fast.id_to_token(token) for token in ids] if request.return_token_strs else None
     return {"count": len(ids), "max_model_len": model.context_window, "tokens": ids, "token_strs": pieces}
 
