@@ -6,7 +6,7 @@ import msgspec
 
 from backends.formats.chat_fields import invalid, list_of, object_of
 from backends.formats.json_objects import Fields, decode_object, number, objects_of, part_of, text_of
-from backends.formats.proto_json import NamedTwice, member_of, members_of, whole_number
+from backends.formats.proto_json import NamedTwice, many_of, member_of, members_of, whole_number
 
 
 def embedding_body(body: bytes, *, model: str, is_batch: bool) -> bytes:
@@ -17,7 +17,7 @@ def embedding_body(body: bytes, *, model: str, is_batch: bool) -> bytes:
         raise invalid("body", "must be a JSON object")
     try:
         asked = members_of(fields)
-        requests = list_of(asked.get("requests"), "requests") if is_batch else [asked]
+        requests = list_of(many_of(asked.get("requests")), "requests") if is_batch else [asked]
         if not requests:
             raise invalid("requests", "needs at least one")
         read = [members_of(object_of(one, "requests")) for one in requests]
@@ -48,7 +48,7 @@ def _dimensions(asked: Fields) -> object:
 
 
 def _texts(asked: Fields, where: str) -> Iterator[str]:
-    for item in list_of(member_of(asked, "content").get("parts"), f"{where}.content.parts"):
+    for item in list_of(many_of(member_of(asked, "content").get("parts")), f"{where}.content.parts"):
         text = text_of(members_of(object_of(item, f"{where}.content.parts")), "text")
         if text is None:
             raise invalid(f"{where}.content.parts", "only text can be embedded here")

@@ -14,7 +14,7 @@ from backends.endpoints.content_wrapping import Wrapping, needs_wrapping, wrappe
 from backends.formats.chat_fields import invalid, list_of, object_of, untranslatable
 from backends.formats.json_objects import Fields, decode_object, number, text_of
 from backends.formats.past_thinking import name_thoughts
-from backends.formats.proto_json import NamedTwice, member_of, members_of, messages_of, whole_number
+from backends.formats.proto_json import NamedTwice, many_of, member_of, members_of, messages_of, whole_number
 from backends.formats.schema_subset import is_strict
 
 _NUMBERS: Final = {
@@ -118,12 +118,11 @@ def _messages(asked: Fields, *, signs_calls: bool) -> Iterator[Fields]:
     calls = Calls()
     said: list[Fields] = []
     said_at = ""
-    for place, item in enumerate(list_of(asked.get("contents"), "contents")):
+    for place, item in enumerate(list_of(many_of(asked.get("contents")), "contents")):
         where = f"contents[{place}]"
         content = members_of(object_of(item, where))
-        parts = [
-            members_of(object_of(part, f"{where}.parts")) for part in list_of(content.get("parts"), f"{where}.parts")
-        ]
+        given = list_of(many_of(content.get("parts")), f"{where}.parts")
+        parts = [members_of(object_of(part, f"{where}.parts")) for part in given]
         role = content.get("role", "user")
         if role == "model":  # clients keep a streamed answer as a content for each of its pieces
             said_at, said = where, said + parts
@@ -149,7 +148,7 @@ def _generation(config: Fields) -> Fields:
     for name, why in _SPOKEN.items():
         if config.get(name):
             raise untranslatable(f"{where}.{name}", why)
-    modalities = list_of(config.get("responseModalities"), f"{where}.responseModalities")
+    modalities = list_of(many_of(config.get("responseModalities")), f"{where}.responseModalities")
     if any(str(one).upper() not in ("TEXT", "MODALITY_UNSPECIFIED") for one in modalities):
         raise untranslatable(f"{where}.responseModalities", "this model answers with text alone")
     chat: Fields = {}
@@ -163,7 +162,7 @@ def _generation(config: Fields) -> Fields:
             if (count := whole_number(config[theirs])) is None:
                 raise invalid(f"{where}.{theirs}", "must be an integer")
             chat[ours] = count
-    if stop := list_of(config.get("stopSequences"), f"{where}.stopSequences"):
+    if stop := list_of(many_of(config.get("stopSequences")), f"{where}.stopSequences"):
         chat["stop"] = stop
     if config.get("responseLogprobs") is True:
         chat["logprobs"] = True
@@ -201,18 +200,20 @@ def _response_format(config: Fields) -> tuple[Fields | None, Wrapping]:
 
 def _tools(asked: Fields) -> Fields:
     declared: list[Fields] = []
-    for place, item in enumerate(list_of(asked.get("tools"), "tools")):
+    for place, item in enumerate(list_of(many_of(asked.get("tools")), "tools")):
         where = f"tools[{place}]"
         tool = members_of(object_of(item, where))
         for name in tool.keys() - {"functionDeclarations"}:
             raise untranslatable(f"{where}.{name}", "this tool runs at Google, and cannot be asked of this model")
         where += ".functionDeclarations"
-        declared += [members_of(object_of(one, where)) for one in list_of(tool.get("functionDeclarations"), where)]
+        given = list_of(many_of(tool.get("functionDeclarations")), where)
+        declared += [members_of(object_of(one, where)) for one in given]
     if not declared:
         return {}
     config = member_of(member_of(asked, "toolConfig"), "functionCallingConfig")
     mode = (text_of(config, "mode") or "auto").lower()
-    allowed = list_of(config.get("allowedFunctionNames"), "toolConfig.functionCallingConfig.allowedFunctionNames")
+    where = "toolConfig.functionCallingConfig.allowedFunctionNames"
+    allowed = list_of(many_of(config.get("allowedFunctionNames")), where)
     wanted = [one for one in declared if not allowed or one.get("name") in allowed]
     functions = [_function(one) for one in wanted]
     choice: object = _MODES.get(mode, "auto")

@@ -13,6 +13,7 @@ from backends.formats.gemini import believable_usage, finish_of, has_calls_in, n
 from backends.formats.json_objects import Fields, decode_object, objects_of, part_of, text_of
 from backends.formats.json_splice import find_members, splice
 from backends.formats.past_thinking import UNKNOWN_SIGNATURE
+from backends.formats.proto_json import many_of
 from backends.formats.thought_signatures import SEALED, is_sealed
 from backends.http.errors import error_from_event
 from backends.http.stream_reader import StreamReader
@@ -52,14 +53,14 @@ def with_signatures(contents: bytes) -> bytes:
         found = msgspec.json.decode(contents)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):  # its provider's to refuse
         return contents
-    turns = groupby(objects_of(found), lambda content: content.get("role") == "model")
+    turns = groupby(objects_of(many_of(found)), lambda content: content.get("role") == "model")
     changed = [_sign(list(turn), is_models=is_models) for is_models, turn in turns]
     return msgspec.json.encode(found) if any(changed) else contents
 
 
 def _sign(turn: list[Fields], *, is_models: bool) -> bool:
     """Whether the contents had to be changed: a streamed answer comes back as one for each of its pieces."""
-    parts, has_changed = [part for content in turn for part in objects_of(content.get("parts"))], False
+    parts, has_changed = [part for content in turn for part in objects_of(many_of(content.get("parts")))], False
     for part in parts:
         for name in _SIGNATURES:
             if is_sealed(text_of(part, name) or ""):

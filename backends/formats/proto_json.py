@@ -33,9 +33,14 @@ def member_of(fields: Mapping[str, object], name: str) -> Fields:
     return members_of(part_of(fields, name))
 
 
+def many_of(value: object) -> object:
+    """Of a field that may stand there many times: one alone is a list of one, as Google's own parser has it."""
+    return value if value is None or isinstance(value, list) else [value]  # pyright: ignore[reportUnknownVariableType]
+
+
 def messages_of(fields: Mapping[str, object], name: str) -> list[Fields]:
     """The messages in a list, whatever else is in it. Raises NamedTwice."""
-    return [members_of(one) for one in objects_of(fields.get(name))]
+    return [members_of(one) for one in objects_of(many_of(fields.get(name)))]
 
 
 def whole_number(value: object) -> int | None:

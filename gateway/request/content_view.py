@@ -11,7 +11,7 @@ import msgspec
 
 from backends.formats.json_objects import Fields, objects_of, part_of, text_of
 from backends.formats.json_splice import find_members, splice
-from backends.formats.proto_json import NamedTwice, member_of, members_of, messages_of, whole_number
+from backends.formats.proto_json import NamedTwice, many_of, member_of, members_of, messages_of, whole_number
 from backends.protocol import Operation
 from gateway.errors import InvalidRequest
 from gateway.pricing.price import ToolKind
@@ -88,7 +88,7 @@ def _view(asked: Fields, incoming: Incoming) -> RequestView:
         parts += said
     media = list(_media(parts))
     images = sum(_kind(one) == "image" for one in media)
-    declared = [raw for tool in tools for raw in objects_of(tool.get("functionDeclarations"))]
+    declared = [raw for tool in tools for raw in objects_of(many_of(tool.get("functionDeclarations")))]
     raw_tools = [msgspec.Raw(msgspec.json.encode(tool)) for tool in tools]
     tool_tokens = sum(len(bytes(raw)) for raw in raw_tools) // 4
     called = sum(len(msgspec.json.encode(one)) for part in parts if (one := part.get("functionCall"))) // 4
@@ -185,7 +185,7 @@ def _choices(config: Fields) -> int:
 
 def _draws(config: Fields) -> bool:
     """Whether more than text is to come."""
-    wanted = config.get("responseModalities")
+    wanted = many_of(config.get("responseModalities"))
     return isinstance(wanted, list) and any(str(one).upper() != "TEXT" for one in wanted)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
 
 

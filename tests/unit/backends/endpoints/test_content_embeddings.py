@@ -54,3 +54,9 @@ def test_answers_come_in_the_order_in_which_they_were_asked_for() -> None:
     assert json.loads(embeddings_from_answer(b'{"data":[{"embedding":[1.0]}]}', is_batch=False)) == {
         "embedding": {"values": [1.0]}
     }
+
+
+def test_one_alone_is_a_list_of_one() -> None:
+    alone = {"content": {"parts": {"text": "a"}}}
+    assert asked(alone, is_batch=False) == {"model": "m", "input": "a"}
+    assert asked({"requests": alone}, is_batch=True) == {"model": "m", "input": ["a"]}

@@ -355,3 +355,22 @@ def test_a_conversation_comes_back_as_it_was(contents: list[Json]) -> None:
     """Through a chat, and the adapter that says a chat in Gemini's words."""
     chat = asked({"contents": contents}, signs_calls=True).body
     assert json.loads(build_content_body(parse_chat(chat)))["contents"] == contents
+
+
+def test_one_alone_is_a_list_of_one() -> None:
+    """As Google's own parser has it, and as its documents have written it."""
+    listed = {
+        "contents": HI,
+        "systemInstruction": {"parts": [{"text": "be brief"}]},
+        "tools": [{"functionDeclarations": [{"name": "f"}]}],
+        "toolConfig": {"functionCallingConfig": {"mode": "ANY", "allowedFunctionNames": ["f"]}},
+        "generationConfig": {"stopSequences": ["x"], "responseModalities": ["TEXT"]},
+    }
+    alone = {
+        "contents": {"role": "user", "parts": {"text": "hi"}},
+        "systemInstruction": {"parts": {"text": "be brief"}},
+        "tools": {"functionDeclarations": {"name": "f"}},
+        "toolConfig": {"functionCallingConfig": {"mode": "ANY", "allowedFunctionNames": "f"}},
+        "generationConfig": {"stopSequences": "x", "responseModalities": "TEXT"},
+    }
+    assert translate(alone) == translate(listed)

@@ -128,3 +128,9 @@ def test_a_stream_that_does_not_end() -> None:
         reader.end()
     with pytest.raises(StreamBroken):
         reader.read(b'{"error":{"code":503,"message":"x","status":"UNAVAILABLE"}}')
+
+
+def test_a_part_that_stands_alone_is_signed_too() -> None:
+    body = json.dumps({"contents": [{"role": "model", "parts": CALL}]}).encode()
+    [content] = json.loads(native_body(body, counts=False, model="m"))["contents"]
+    assert content["parts"] == {**CALL, "thoughtSignature": UNKNOWN_SIGNATURE}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from backends.formats.proto_json import NamedTwice, member_of, members_of, messages_of, whole_number
+from backends.formats.proto_json import NamedTwice, many_of, member_of, members_of, messages_of, whole_number
 
 
 def test_a_member_is_found_in_either_spelling() -> None:
@@ -35,3 +35,11 @@ def test_both_spellings_at_once_are_refused() -> None:
 )
 def test_whole_numbers(value: object, number: int | None) -> None:
     assert whole_number(value) == number
+
+
+@pytest.mark.parametrize(
+    ("value", "many"), [(None, None), ([], []), ([1], [1]), ({"a": 1}, [{"a": 1}]), ("x", ["x"]), (0, [0])]
+)
+def test_one_alone_is_a_list_of_one(value: object, many: object) -> None:
+    assert many_of(value) == many
+    assert messages_of({"a": {"b_c": 1}}, "a") == [{"bC": 1}]

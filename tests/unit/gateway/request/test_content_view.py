@@ -8,7 +8,7 @@ import pytest
 from backends.formats.json_splice import NotAnObject
 from gateway.errors import InvalidRequest
 from gateway.request.content_view import limited_to
-from gateway.request.hosted_tools import ASSUMED_CALLS, NO_TOOLS, limit_calls
+from gateway.request.hosted_tools import ASSUMED_CALLS, NO_TOOLS, HostedTools, limit_calls
 from gateway.request.run import Incoming
 from gateway.request.view import RequestView
 from gateway.request.views import view_of
@@ -134,3 +134,30 @@ def test_a_limit_is_written_where_the_caller_would(body: bytes, limited: bytes) 
     assert limited_to(body, 5) == limited
     with pytest.raises(NotAnObject):
         limited_to(b'{"a":1,"a":2}', 5)
+
+
+def test_one_alone_is_seen_as_in_a_list() -> None:
+    """As Google's own parser has it: a search that was not seen was billed and bounded by nothing."""
+    image = {"inlineData": {"mimeType": "image/png", "data": "AAAA"}}
+    listed = view(
+        contents=[{"parts": [image]}],
+        systemInstruction={"parts": [{"text": "be brief"}]},
+        tools=[{"googleSearch": {}, "functionDeclarations": [{"name": "f"}]}],
+        generationConfig={"responseModalities": ["IMAGE"]},
+    )
+    alone = view(
+        contents={"parts": image},
+        systemInstruction={"parts": {"text": "be brief"}},
+        tools={"googleSearch": {}, "functionDeclarations": {"name": "f"}},
+        generationConfig={"responseModalities": "IMAGE"},
+    )
+    assert alone.hosted_tools == HostedTools(ASSUMED_CALLS, frozenset({"web_search"}), is_limited=False)
+    assert (alone.conversation, alone.hosted_tools, alone.needs, alone.may_have_media, alone.image_bytes) == (
+        listed.conversation,
+        listed.hosted_tools,
+        listed.needs,
+        listed.may_have_media,
+        listed.image_bytes,
+    )
+    drawn = [view(generationConfig={"responseModalities": wanted}) for wanted in ("IMAGE", "TEXT", None)]
+    assert [one.may_have_media for one in drawn] == [True, False, False]
