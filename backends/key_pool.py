@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field, replace
 
+from backends.chat_counts import CountsChats
 from backends.errors import RateLimited, UpstreamRejected
 from backends.model_lists import ListsModels, ModelList
 from backends.protocol import Backend, BackendHealth, Call, Chunk, Reply
@@ -111,6 +112,17 @@ class KeyPool:
         except BaseException:
             key.under_way -= 1
             raise
+
+    @property
+    def counts_chats(self) -> bool:
+        """As CountsChats has it: the endpoint is the same for all keys."""
+        inner = next(iter(self._keys.values())).backend
+        return isinstance(inner, CountsChats) and inner.counts_chats
+
+    async def count_chat(self, call: Call) -> int | None:
+        """As CountsChats has it, by the key with the most room; it takes none."""
+        inner = self._keys[self.labels_by_room()[0]].backend
+        return await inner.count_chat(call) if isinstance(inner, CountsChats) else None
 
     async def stored(self, method: str, path: str) -> bytes | None:
         """As KeepsResponses has it. The keys may be of several accounts: the first that knows of it answers."""

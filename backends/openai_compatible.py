@@ -10,6 +10,8 @@ from backends.dialects import PLAIN, Dialect
 from backends.engine_health import parse_engine_health, parse_sglang_metrics, parse_vllm_metrics
 from backends.errors import Untranslatable, UpstreamRejected
 from backends.formats.chat_fields import in_background
+from backends.formats.chat_tokens import PATH as TOKENIZE
+from backends.formats.chat_tokens import is_text_alone, read_token_count, tokenize_body
 from backends.formats.error_bodies import in_openai_shape
 from backends.formats.input_tokens import read_count
 from backends.formats.json_objects import decode_object, part_of, text_of
@@ -56,6 +58,9 @@ OPENAI_PATHS: Final[Mapping[Operation, str]] = {
     "responses.input_tokens": "responses/input_tokens",
 }
 """Of the few that offer the Responses API too."""
+_COUNTING: Final = frozenset[HealthSource]({"engine", "vllm"})
+_NO_TOKENIZE: Final = frozenset({404, 405})
+"""Of a server behind a proxy that lets its /v1 through alone."""
 _STORED_TIMEOUTS: Final = Timeouts(first_byte_seconds=30.0, idle_seconds=30.0)
 _ASK_THERE: Final = re.compile(rb"(?:use|only supported in|try) (?:the )?/?v1/responses\b", re.IGNORECASE)
 """How OpenAI, and Azure, refuse a chat that can be had over the Responses API."""
@@ -215,6 +220,34 @@ class OpenAICompatibleBackend(HttpBackend):
             if (elsewhere := where_another_may_do(refusal)) is None:
                 raise
             raise elsewhere from refusal
+
+    @property
+    def counts_chats(self) -> bool:
+        """As CountsChats has it."""
+        return self._health_from in _COUNTING
+
+    async def count_chat(self, call: Call) -> int | None:
+        """As CountsChats has it. Our engine counts by the code that answers, so what it refuses is refused; vLLM by
+        code of its own, which sees no more of a picture than its mark."""
+        is_ours = self._health_from == "engine"
+        body = build_body(call, self._dialect)
+        if not self.counts_chats or not (is_ours or is_text_alone(body)):
+            return None
+        exchange = Exchange(
+            url=join_url(origin_of(self._base_url), TOKENIZE),
+            headers=self._headers | {"x-request-id": call.request_id},
+            body=tokenize_body(body),
+            read_answer=partial(read_token_count, backend=self.name),
+            stream_reader=partial(self._stream_reader, call),
+            translate_error=in_openai_shape,
+        )
+        try:
+            [chunk] = [chunk async for chunk in await self.exchange(call, exchange)]
+        except UpstreamRejected as refusal:
+            if is_ours and refusal.status not in _NO_TOKENIZE:
+                raise
+            return None
+        return None if chunk.usage is None else chunk.usage.input_tokens
 
     async def stored(self, method: str, path: str) -> bytes | None:
         """What the provider keeps of the Responses API, as it says it; `path` is what follows `responses/`. None where

@@ -11,6 +11,7 @@ from typing import Final, cast
 
 import msgspec
 
+from backends.chat_counts import CountsChats
 from backends.endpoints.content_errors import content_error_from
 from backends.endpoints.content_events import ContentEventWriter, ContentHead, content_from_answer
 from backends.endpoints.content_format import ContentAsked, chat_from_content, request_to_count
@@ -31,6 +32,7 @@ from backends.endpoints.responses_format import chat_body_from_responses
 from backends.endpoints.responses_items import ResponseHead
 from backends.errors import Untranslatable, UpstreamRejected
 from backends.formats.json_objects import decode_object
+from backends.formats.json_splice import NotAnObject, splice
 from backends.http.reply import PlainReply
 from backends.model_lists import ListsModels, ModelList
 from backends.protocol import COUNTS, Backend, BackendHealth, Call, Chunk, Operation, Reply
@@ -90,11 +92,7 @@ class TranslatingBackend:
         if operation == "generate_content" and operation not in self._native:
             return await self._open_content(call)
         if operation in COUNTS and operation not in self._native:
-            if operation == "responses.input_tokens":
-                self._chat_of(call)
-            if operation == COUNTED_CONTENT:
-                self._content_of(call, request_to_count(call.body))
-            return PlainReply(_estimate(call))
+            return PlainReply(await self._count(call))
         return await self._inner.open(call)
 
     async def stored(self, method: str, path: str) -> bytes | None:
@@ -134,15 +132,45 @@ class TranslatingBackend:
         takes_effort = call.reasons or not self._refuses_effort
         return chat_body_from_responses(call.body, thoughts=self._thoughts, takes_effort=takes_effort)
 
+    async def _count(self, call: Call) -> Chunk:
+        """Counted as the chat that would be asked, else estimated. Raises BackendError."""
+        inner = self._inner if isinstance(self._inner, CountsChats) and self._inner.counts_chats else None
+        body = self._chat_to_count(call, is_asked=inner is not None)
+        counted: int | None = None
+        if inner is not None and body is not None:
+            try:
+                counted = await inner.count_chat(_as_chat(call, body))
+            except UpstreamRejected as error:
+                error.body = _in_format_of(call.operation, error)
+                raise
+        return _estimate(call) if counted is None else _counted(call.operation, counted)
+
+    def _chat_to_count(self, call: Call, *, is_asked: bool) -> bytes | None:
+        """The chat that would be asked; None of a message that is none. Raises UpstreamRejected."""
+        if call.operation == "responses.input_tokens":
+            return self._chat_of(call)
+        if call.operation == COUNTED_CONTENT:
+            return self._content_of(call, request_to_count(call.body)).body
+        if not is_asked:
+            return None
+        try:
+            return self._message_as_chat(call, splice(call.body, {"max_tokens": b"1"}))  # a message needs it
+        except (InvalidMessages, NotAnObject):
+            return None
+
+    def _message_as_chat(self, call: Call, body: bytes) -> bytes:
+        """Raises InvalidMessages."""
+        return chat_body_from_messages(
+            body,
+            keeps_cache_marks=self._takes_cache_marks,
+            continues_last=self._continues_messages,
+            thoughts=self._thoughts,
+            reasons=call.reasons,
+        )
+
     async def _open_message(self, call: Call) -> Reply:
         try:
-            body = chat_body_from_messages(
-                call.body,
-                keeps_cache_marks=self._takes_cache_marks,
-                continues_last=self._continues_messages,
-                thoughts=self._thoughts,
-                reasons=call.reasons,
-            )
+            body = self._message_as_chat(call, call.body)
         except InvalidMessages as error:
             is_unsayable = isinstance(error, UnsayableMessages)
             body = messages_error(400, str(error), details=error.details if is_unsayable else None)
@@ -234,8 +262,21 @@ def _as_chat(call: Call, body: bytes) -> Call:
     )
 
 
+def _in_format_of(operation: Operation, error: UpstreamRejected) -> bytes:
+    """A chat's refusal as whoever asked for the count reads it."""
+    if operation == "responses.input_tokens":
+        return error.body
+    write = content_error_from if operation == COUNTED_CONTENT else messages_error_from
+    return write(error.body, error.status or 400, error.message)
+
+
 def _estimate(call: Call) -> Chunk:
     """Counted by nobody: a chat backend has no such endpoint."""
-    name = "totalTokens" if call.operation == COUNTED_CONTENT else "input_tokens"
-    counted = Usage(input_tokens=call.input_tokens, is_estimated=True)
-    return Chunk(msgspec.json.encode({name: call.input_tokens}), usage=counted, is_done=True)
+    return _counted(call.operation, call.input_tokens, is_estimated=True)
+
+
+def _counted(operation: Operation, count: int, *, is_estimated: bool = False) -> Chunk:
+    kind = {"object": "response.input_tokens"} if operation == "responses.input_tokens" else {}
+    name = "totalTokens" if operation == COUNTED_CONTENT else "input_tokens"
+    usage = Usage(input_tokens=count, is_estimated=is_estimated)
+    return Chunk(msgspec.json.encode({**kind, name: count}), usage=usage, is_done=True)
