@@ -33,6 +33,8 @@ LEASE_SECONDS: Final = 30.0
 """How long a conversation stays locked of a turn whose process was killed."""
 RENEW_SECONDS: Final = 10.0
 MOST_TRIES: Final = 20
+OWNER_LETTERS: Final = 16
+"""Of a tenant's name in the store: two that had the same would share a bound, and nothing else."""
 
 
 class Piece(msgspec.Struct, frozen=True, array_like=True):
@@ -292,6 +294,7 @@ class KeptConversations:
             gone=[_piece_name(found, piece) for piece in gone],
             renewed=[name for name in names if name not in beside],
             erases=erases,
+            owner=_name(found.tenant, "")[:OWNER_LETTERS],
         )
 
     async def _found(self, tenant: str, conversation_id: str, seconds: float | None = None) -> _Found:

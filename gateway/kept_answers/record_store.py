@@ -9,7 +9,8 @@ from typing import Protocol
 class Change:
     """Of the record `name`, if it is what it `was` (None: there is none): it becomes `value` (None: it goes). In the
     same step the records `beside` it are put, those in `gone` go, and those in `renewed` get the same time anew. If it
-    `erases`, nothing of what goes can be found anywhere when it is done."""
+    `erases`, nothing of what goes can be found anywhere when it is done. `owner` is whose all of that is, in a name
+    that tells nobody who: a store that is full may take the room from an owner who has much."""
 
     name: str
     was: bytes | None
@@ -18,6 +19,7 @@ class Change:
     gone: Collection[str] = ()
     renewed: Collection[str] = ()
     erases: bool = False
+    owner: str = ""
 
 
 class RecordStore(Protocol):

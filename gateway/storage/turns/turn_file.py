@@ -20,14 +20,29 @@ from gateway.storage.turns.disposable_file import DisposableFile, checkpoint, gi
 
 log = logging.getLogger(__name__)
 SCHEMA: Final = (
-    "CREATE TABLE turns (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, until_ms INTEGER NOT NULL)",
+    "CREATE TABLE turns (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, until_ms INTEGER NOT NULL, "
+    "owner TEXT NOT NULL, size INTEGER NOT NULL)",
     "CREATE INDEX turns_by_end ON turns (until_ms)",
+    "CREATE INDEX turns_by_owner ON turns (owner, until_ms) WHERE owner <> ''",
+    # Added up beside them: an owner may have a hundred thousand rows, and each of its writes would read all.
+    "CREATE TABLE owners (owner TEXT PRIMARY KEY, bytes INTEGER NOT NULL) WITHOUT ROWID",
+    "CREATE TRIGGER turn_comes AFTER INSERT ON turns WHEN new.owner <> '' BEGIN "
+    "INSERT INTO owners VALUES (new.owner, new.size) ON CONFLICT (owner) DO UPDATE SET bytes = bytes + new.size; END",
+    "CREATE TRIGGER turn_goes AFTER DELETE ON turns WHEN old.owner <> '' BEGIN "
+    "UPDATE owners SET bytes = bytes - old.size WHERE owner = old.owner; "
+    "DELETE FROM owners WHERE owner = old.owner AND bytes = 0; END",
     # Apart, so that more time is given without writing the bytes anew.
     "CREATE TABLE sealed (id INTEGER PRIMARY KEY, value BLOB NOT NULL)",
 )
 LEAST_FREE_BYTES: Final = 256 << 20
 """The file grows no more where its disk has less room than this: the journal may need it, and goes first."""
 ASKED: Final = "SELECT until_ms, value FROM turns JOIN sealed USING (id) WHERE name = ?"
+FIRST_OF_ALL: Final = "SELECT id, until_ms FROM turns ORDER BY until_ms LIMIT 1"
+FIRST_OF_OWNER: Final = FIRST_OF_ALL.replace(" ORDER", " WHERE owner = ? AND owner <> '' ORDER")
+SHARE: Final = 4
+"""An owner who has more than this part of a full file makes room for what it adds with its own."""
+ROW_BYTES: Final = 512
+"""About what a row has beside its bytes: thousands of small ones are not for nothing."""
 UNTIDY_PAGES: Final = 1024
 SPARE_PAGES: Final = 8
 """What a turn may need beside its own pages: a new one in each index, and those above them."""
@@ -39,8 +54,8 @@ with each later one."""
 
 
 class TurnFile:
-    """The file stays within `max_bytes`: what would be forgotten first makes room. No time that is given may be longer
-    than `longest_seconds`. Everything may raise StoreDown."""
+    """The file stays within `max_bytes`: what would be forgotten first makes room, among its own for an owner who has
+    much. No time that is given may be longer than `longest_seconds`. Everything may raise StoreDown."""
 
     def __init__(
         self,
@@ -144,17 +159,19 @@ class TurnFile:
         value: bytes,
         until_ms: int,
         *,
+        owner: str = "",
         spared_ms: float = math.inf,
     ) -> bool:
         """Whether there was room, without those that are kept until then or longer."""
         pages = len(value) // self._page_bytes + SPARE_PAGES
         self._written_pages += 2 * pages  # its own, and those of others that are overwritten to make room
         _drop(connection, name)
-        if not self._make_room(connection, pages, spared_ms=spared_ms):
+        if not self._make_room(connection, pages, owner=owner, spared_ms=spared_ms):
             return False
         self._leave_room(connection, pages)
-        row = (name, until_ms)
-        number = connection.execute("INSERT INTO turns (name, until_ms) VALUES (?, ?)", row).lastrowid
+        row = (name, until_ms, owner, ROW_BYTES + len(value))
+        insert = "INSERT INTO turns (name, until_ms, owner, size) VALUES (?, ?, ?, ?)"
+        number = connection.execute(insert, row).lastrowid
         connection.execute("INSERT INTO sealed (id, value) VALUES (?, ?)", (number, value))
         return True
 
@@ -172,16 +189,21 @@ class TurnFile:
                 _drop(connection, name)
             own = {} if change.value is None else {change.name: change.value}
             for name, value in {**change.beside, **own}.items():
-                if not self._write(connection, name, value, until_ms, spared_ms=until_ms):
+                if not self._write(connection, name, value, until_ms, owner=change.owner, spared_ms=until_ms):
                     raise StoreDown(f"{self._file.path} has no room for all that belongs together there")
         return True
 
-    def _make_room(self, connection: sqlite3.Connection, pages: int, *, spared_ms: float = math.inf) -> bool:
+    def _make_room(
+        self, connection: sqlite3.Connection, pages: int, *, owner: str = "", spared_ms: float = math.inf
+    ) -> bool:
         """Whether there is some."""
         if pages > self._most_pages:
             return False
         while number_of(connection, "page_count") - number_of(connection, "freelist_count") + pages > self._most_pages:
-            first = connection.execute("SELECT id, until_ms FROM turns ORDER BY until_ms LIMIT 1").fetchone()
+            has_much = _bytes_of(connection, owner) > self._max_bytes // SHARE
+            first = connection.execute(FIRST_OF_OWNER, (owner,)).fetchone() if has_much else None
+            if first is None or first[1] >= spared_ms:
+                first = connection.execute(FIRST_OF_ALL).fetchone()
             if first is None or first[1] >= spared_ms:
                 return False
             _remove(connection, first[0])
@@ -229,6 +251,12 @@ def _drop(connection: sqlite3.Connection, name: str) -> bool:
     if found is not None:
         _remove(connection, found[0])
     return found is not None
+
+
+def _bytes_of(connection: sqlite3.Connection, owner: str) -> int:
+    """Of nobody's none."""
+    found = connection.execute("SELECT bytes FROM owners WHERE owner = ?", (owner,)).fetchone() if owner else None
+    return 0 if found is None else found[0]
 
 
 def _remove(connection: sqlite3.Connection, number: int) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -32,6 +33,7 @@ class Seen(MemoryTurns):
     def __init__(self, **told: Any) -> None:
         super().__init__(**told)
         self.values: dict[str, bytes] = {}
+        self.owners: list[str] = []
         self.is_down = False
         self.before_swap: Callable[[], Any] | None = None
 
@@ -46,6 +48,7 @@ class Seen(MemoryTurns):
             await before()
         is_swapped = await super().swap(change, seconds)
         if is_swapped:
+            self.owners.append(change.owner)
             self.values |= {**change.beside, **({} if change.value is None else {change.name: change.value})}
             for name in (*change.gone, *([change.name] if change.value is None else [])):
                 self.values.pop(name, None)
@@ -99,6 +102,18 @@ async def test_a_store_that_others_read_tells_nothing_and_what_is_altered_is_not
         await kept.store.put(key, value[:-1] + bytes([value[-1] ^ 1]), 60)
     with pytest.raises(NotFound):
         await kept.conversations.find(TENANT, name)
+
+
+async def test_a_store_can_tell_owners_apart_and_not_who_they_are() -> None:
+    kept = Kept()
+    for tenant in (TENANT, "team blue"):
+        for _ in range(2):
+            name, _ = await kept.conversations.create(tenant, items("x"), {})
+            await kept.conversations.add(tenant, name, items("y"))
+    red, blue = kept.store.owners[:4], kept.store.owners[4:]
+    assert len({*red}) == len({*blue}) == 1
+    assert red != blue
+    assert all(re.fullmatch("[0-9a-f]{16}", owner) for owner in (*red, *blue))
 
 
 async def test_it_is_kept_since_it_was_last_gone_on_in_and_all_of_it_together() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from gateway.errors import StoreDown
 from gateway.kept_answers.record_store import Change
-from gateway.storage.turns.turn_file import FORGOTTEN_AT_ONCE, LEAST_FREE_BYTES, UNTIDY_PAGES, TurnFile
+from gateway.storage.turns.turn_file import FIRST_OF_OWNER, FORGOTTEN_AT_ONCE, LEAST_FREE_BYTES, UNTIDY_PAGES, TurnFile
 from tests.hand_clock import HandClock
 
 MEGABYTE = 1 << 20
@@ -222,6 +222,68 @@ def test_of_what_belongs_together_nothing_makes_room_for_the_rest(disk: Disk) ->
         file.swap(Change("head", b"4", b"5", beside={"4": bytes(500_000)}, gone=["0"], renewed=held[1:]), DAY)
     assert file.get("head", None) == b"4"
     assert {name: file.get(name, None) for name in held} == pieces
+
+
+def told(file: TurnFile, name: str, owner: str, size: int) -> None:
+    assert file.swap(Change(name, None, os.urandom(size), owner=owner), DAY)
+
+
+@pytest.mark.parametrize("size", [100, 3000, 60_000])
+def test_an_owner_who_has_much_makes_room_with_its_own(disk: Disk, size: int) -> None:
+    file = disk.file()
+    told(file, "small", "b", size)
+    disk.wait(1)
+    count = 3 * MEGABYTE // (size + 300)
+    for number in range(count):
+        told(file, f"{number}", "a", size)
+        disk.wait(0.01)
+    assert (file.get("small", None) is None, file.get("0", None)) == (False, None)
+    assert file.get(f"{count - 1}", None) is not None
+
+
+def test_what_owners_have_is_known_whatever_comes_and_goes(disk: Disk) -> None:
+    file = disk.file()
+    for number in range(60):
+        told(file, f"{number}", "ab"[number % 2], 997 * number)
+        disk.wait(1)
+    file.put("nobodys", b"x", 10)
+    assert file.swap(Change("59", file.get("59", None), b"y", gone=["57"], owner="b"), DAY)
+    file.delete("58")
+    disk.wait(DAY - 10)
+    while file.forget():
+        pass
+    with closing(sqlite3.connect(disk.path)) as other:
+        kept = other.execute("SELECT owner, sum(size) FROM turns WHERE owner <> '' GROUP BY owner").fetchall()
+        assert other.execute("SELECT owner, bytes FROM owners").fetchall() == kept
+        assert len(kept) == 2
+        plan = "".join(map(str, other.execute(f"EXPLAIN QUERY PLAN {FIRST_OF_OWNER}", ("a",)).fetchall()))
+    assert "turns_by_owner" in plan
+    disk.wait(DAY)
+    while file.forget():
+        pass
+    with closing(sqlite3.connect(disk.path)) as other:
+        assert other.execute("SELECT * FROM owners").fetchall() == []
+
+
+def test_an_owner_who_has_little_gets_its_room_from_who_was_not_there_longest(disk: Disk) -> None:
+    file = disk.file()
+    for number in range(40):
+        told(file, f"{number}", "a", 30_000)
+        disk.wait(1)
+    told(file, "new", "b", 60_000)
+    there = [number for number in range(40) if file.get(f"{number}", None) is not None]
+    assert there == list(range(there[0], 40))
+    assert file.get("new", None) is not None
+
+
+def test_who_has_nothing_old_of_its_own_gets_the_room_of_others(disk: Disk) -> None:
+    file = disk.file()
+    told(file, "other", "b", 500_000)
+    disk.wait(1)
+    pieces = {f"{one}": os.urandom(100_000) for one in range(7)}
+    assert file.swap(Change("head", None, b"1", beside=pieces, owner="a"), DAY)
+    assert file.get("other", None) is None
+    assert {name: file.get(name, None) for name in pieces} == pieces
 
 
 def test_what_a_change_erased_is_in_no_file_any_more(disk: Disk) -> None:
