@@ -5,15 +5,18 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from sqlalchemy import event
+from sqlalchemy import event, select, true, update
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from gateway.instants import DAY_US
 from gateway.instants import microseconds as us
 from gateway.ledger.entry import Entry
 from gateway.storage.sql.adjustments import SqlAdjustments
 from gateway.storage.sql.ledger import SqlLedger
 from gateway.storage.sql.reports import SqlReports
+from gateway.storage.sums.by_dimension import MOST
 from gateway.storage.sums.kept_sums import KeptSums
+from gateway.storage.tables import daily
 from gateway.stores import Adjustment
 from gateway.sums import Dimension, Sums, SumsQuery
 from tests.integration.storage.booked import GROUPINGS, PERIODS, START
@@ -40,6 +43,25 @@ async def test_groups_of_dimensions_are_those_that_the_database_makes(
             with monkeypatch.context() as patch:
                 patch.setattr("gateway.storage.sql.reports.MOST_DIMENSIONS", 0)
                 assert await reports.sums(query) == found
+
+
+@pytest.mark.parametrize("is_one_dimensions", [False, True])
+async def test_money_beyond_64_bits_is_exact(engine: AsyncEngine, stored: list[Entry], is_one_dimensions: bool) -> None:
+    """Of one dimension's days, which no column of numpy's holds, and of the groups of several."""
+    period = replace(WHOLE, since_us=us(START - timedelta(days=1)) // DAY_US * DAY_US)
+    added = sum(one.output_pico_usd for one in await SqlReports(engine).sums(period))
+    async with engine.begin() as connection:
+        first = (await connection.execute(select(daily).limit(1))).mappings().one()
+        wanted = daily.c.dimension_id == first["dimension_id"] if is_one_dimensions else true()
+        before = (await connection.execute(select(daily.c.output_pico_usd).where(wanted))).scalars().all()
+        await connection.execute(update(daily).where(wanted).values(output_pico_usd=MOST - 1))
+        another = {**first, "day": us(START + timedelta(days=6)) // DAY_US, "output_pico_usd": MOST - 1}
+        await connection.execute(daily.insert().values(another))
+    added += (len(before) + 1) * (MOST - 1) - sum(before)
+    groupings: list[tuple[Dimension, ...]] = [("team", "key"), ("status",), ("is_simulated",)]
+    for by in groupings:
+        found = await SqlReports(engine).sums(replace(period, by=by))
+        assert sum(one.output_pico_usd for one in found) == added
 
 
 async def test_what_is_booked_or_corrected_late_is_in_the_next_report(engine: AsyncEngine, stored: list[Entry]) -> None:
