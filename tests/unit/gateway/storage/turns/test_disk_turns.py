@@ -22,7 +22,7 @@ class Slow(TurnFile):
         self.goes_on = threading.Event()
         self.asked: list[str] = []
 
-    def get(self, name: str, seconds: float) -> bytes | None:
+    def get(self, name: str, seconds: float | None) -> bytes | None:
         self.asked.append(name)
         self.goes_on.wait()
         return super().get(name, seconds)
