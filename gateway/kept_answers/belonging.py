@@ -2,7 +2,6 @@
 it when the answer has ended well."""
 
 import logging
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -14,8 +13,8 @@ from backends.protocol import Chunk
 from gateway.errors import InvalidRequest
 from gateway.kept_answers.conversation_items import split_items
 from gateway.kept_answers.kept_conversations import PREFIX, Belonging, KeptConversations
+from gateway.kept_answers.passing_caller import PassingCaller
 from gateway.request.many_values import require_bearable
-from gateway.request.run import Caller
 
 log = logging.getLogger(__name__)
 _MEMBER: Final = b"conversation"
@@ -61,26 +60,13 @@ def named_conversation(body: bytes) -> str | None:
 
 
 @dataclass(slots=True)
-class BelongingCaller:
+class BelongingCaller(PassingCaller):
     """A Caller that is told to which conversation the response belongs; to none where it could not be appended.
     `items` are those that the request brought."""
 
-    caller: Caller
     conversations: KeptConversations
     belonging: Belonging
     items: bytes
-    content_type: str = ""
-
-    @property
-    def is_gone(self) -> bool:
-        return self.caller.is_gone
-
-    def outlive(self, seconds: float | None = None) -> None:
-        self.caller.outlive(seconds)
-
-    async def start(self, *, status: int, content_type: str, headers: Mapping[str, str]) -> None:
-        self.content_type = content_type
-        await self.caller.start(status=status, content_type=content_type, headers=headers)
 
     async def send(self, payload: bytes, *, chunk: Chunk | None = None, is_last: bool = False) -> None:
         if chunk is not None and self.content_type == "application/json":

@@ -21,6 +21,7 @@ from backends.protocol import Chunk
 from gateway.errors import BodyTooLarge, InvalidRequest, Overloaded, StoreDown
 from gateway.kept_answers.conversation_items import parse_items
 from gateway.kept_answers.kept_conversations import Belonging
+from gateway.kept_answers.passing_caller import PassingCaller
 from gateway.kept_answers.sealing import Seal
 from gateway.request.many_values import require_bearable
 from gateway.request.run import Caller, Incoming
@@ -293,25 +294,12 @@ class Conversations:
 
 
 @dataclass(slots=True)
-class _Keeping:
+class _Keeping(PassingCaller):
     """A Caller that keeps the response that passes, if it is one of ours and whole."""
 
-    caller: Caller
     conversations: Conversations
     resumed: Resumed
     response_id: str
-    content_type: str = ""
-
-    @property
-    def is_gone(self) -> bool:
-        return self.caller.is_gone
-
-    def outlive(self, seconds: float | None = None) -> None:
-        self.caller.outlive(seconds)
-
-    async def start(self, *, status: int, content_type: str, headers: Mapping[str, str]) -> None:
-        self.content_type = content_type
-        await self.caller.start(status=status, content_type=content_type, headers=headers)
 
     async def send(self, payload: bytes, *, chunk: Chunk | None = None, is_last: bool = False) -> None:
         if chunk is not None:
