@@ -28,7 +28,7 @@ from gateway.storage.sql.ledger import SqlLedger
 from gateway.storage.sql.reports import SqlReports
 from gateway.storage.sums.add_to_rollups import add_to_rollups
 from gateway.storage.sums.rollup import Rows, roll_up
-from gateway.storage.tables import circumstances, dimensions
+from gateway.storage.tables.books import circumstances, dimensions
 from gateway.sums import Dimension, SumsQuery
 
 DAYS = 30

@@ -8,7 +8,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from gateway.instants import microseconds, moment_of
 from gateway.storage.database import SCHEMA_LOCK, lock, writing
-from gateway.storage.tables import attempts, entries, request_bodies
+from gateway.storage.tables.books import attempts, entries
+from gateway.storage.tables.content import request_bodies
 
 PARTITIONED = (entries, attempts)
 DELETE_STEP_US = 3_600_000_000

@@ -8,7 +8,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from gateway.access.keys import hash_key
 from gateway.config.home import Home
 from gateway.errors import StateError
-from gateway.storage.tables import api_keys, audit_log
+from gateway.storage.tables.administration import api_keys, audit_log
 
 MARK_DIGITS = 8
 

@@ -16,7 +16,7 @@ from gateway.storage.rows.entry_rows import ROW, EntryRows
 from gateway.storage.rows.interned import Interned, insert_or_ignore
 from gateway.storage.sums.add_to_rollups import add_to_rollups
 from gateway.storage.sums.rollup import roll_up
-from gateway.storage.tables import attempts, circumstances, dimensions
+from gateway.storage.tables.books import attempts, circumstances, dimensions
 
 CHUNK = 300
 COLUMNS = (*ROW, "dimension_id", "circumstance_id")

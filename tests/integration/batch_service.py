@@ -30,8 +30,8 @@ from gateway.storage.database import open_database
 from gateway.storage.sql.batches import SqlBatches
 from gateway.storage.sql.files import SqlFiles
 from gateway.storage.sql.sealed import Seal
-from gateway.storage.tables import batches as table
-from gateway.storage.tables import file_parts
+from gateway.storage.tables.content import batches as table
+from gateway.storage.tables.content import file_parts
 from tests.integration.test_http import Service
 from tests.live_server import serving
 from tests.newest_schema import make_newest

@@ -7,7 +7,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway.ledger.entry import Entry
 from gateway.storage.rows.entry_from_row import Row, entry_from, has_attempt_rows
-from gateway.storage.tables import attempts, circumstances, dimensions, entries
+from gateway.storage.tables.books import attempts, circumstances, dimensions, entries
 
 CHUNK = 300
 

@@ -18,7 +18,7 @@ from gateway.storage.sql.audit import append_audit
 from gateway.storage.sums.add_to_rollups import add_to_rollups
 from gateway.storage.sums.corrections import CORRECTED_COST
 from gateway.storage.sums.rollup import HOUR_US, LARGEST, RANKED, SKETCHES, SUMS
-from gateway.storage.tables import adjustments, dimensions, entries, hourly
+from gateway.storage.tables.books import adjustments, dimensions, entries, hourly
 from gateway.stores import Adjustment, Difference
 
 CHUNK = 500

@@ -9,7 +9,7 @@ from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from gateway.storage.database import AUDIT_LOCK, lock, writing
-from gateway.storage.tables import audit_log
+from gateway.storage.tables.administration import audit_log
 from gateway.stores import AuditRecord, Verified
 
 GENESIS = bytes(32)

@@ -26,7 +26,7 @@ from gateway.storage.database import BATCHES_LOCK, lock, shared_now_us, writing
 from gateway.storage.rows.interned import insert_or_ignore
 from gateway.storage.sql.audit import append_audit
 from gateway.storage.sql.files import SqlFiles, drop_files, paged
-from gateway.storage.tables import batches, file_parts, files
+from gateway.storage.tables.content import batches, file_parts, files
 
 FORGET_AT_ONCE = 100
 

@@ -16,7 +16,7 @@ from gateway.storage.database import writing
 from gateway.storage.rows.interned import insert_or_ignore
 from gateway.storage.sql.audit import append_audit
 from gateway.storage.sql.sealed import Seal
-from gateway.storage.tables import request_bodies
+from gateway.storage.tables.content import request_bodies
 
 
 class SqlBodies:

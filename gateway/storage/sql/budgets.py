@@ -11,7 +11,7 @@ from gateway.limits.values import BudgetScope
 from gateway.money import format_usd
 from gateway.storage.database import AUDIT_LOCK, lock, writing
 from gateway.storage.sql.audit import append_audit
-from gateway.storage.tables import budgets
+from gateway.storage.tables.administration import budgets
 from gateway.stores import Budget
 
 

@@ -14,7 +14,7 @@ from gateway.storage.sums.busy_hours import busy_hours
 from gateway.storage.sums.corrections import CORRECTED_COST
 from gateway.storage.sums.filters import has_tag
 from gateway.storage.sums.ranked_hours import RankedHour, ranked_hours
-from gateway.storage.tables import adjustments, dimensions, entries
+from gateway.storage.tables.books import adjustments, dimensions, entries
 from gateway.stores import Adjustment, BatchCost, Correction, EntryOrder, EntryWanted
 
 PLAIN = ("key_id", "team", "project", "model", "backend", "rule", "status")

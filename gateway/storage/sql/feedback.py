@@ -9,7 +9,8 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from gateway.economics.replay_outcome import ShadowPair
 from gateway.storage.database import writing
 from gateway.storage.rows.interned import insert_or_ignore
-from gateway.storage.tables import circumstances, dimensions, entries, feedback, shadow_calls
+from gateway.storage.tables.books import circumstances, dimensions, entries
+from gateway.storage.tables.content import feedback, shadow_calls
 from gateway.stores import Feedback, FeedbackKind, FeedbackSource, ShadowCall
 
 

@@ -12,7 +12,7 @@ from gateway.clock import now_us
 from gateway.errors import BodyTooLarge, Conflict, NotFound
 from gateway.storage.database import BATCHES_LOCK, lock, writing
 from gateway.storage.sql.sealed import Seal
-from gateway.storage.tables import batches, file_parts, files
+from gateway.storage.tables.content import batches, file_parts, files
 
 READ_BYTES = 4 << 20
 """Of parts that are fetched at a time, as they are stored."""

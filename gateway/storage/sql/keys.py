@@ -18,7 +18,8 @@ from gateway.storage.database import FIRST_KEYS_LOCK, lock, writing
 from gateway.storage.pepper import pepper_mark
 from gateway.storage.sql.audit import append_audit
 from gateway.storage.sql.openings import set_opening
-from gateway.storage.tables import api_keys, daily, dimensions, litellm_keys, replaced_secrets
+from gateway.storage.tables.administration import api_keys, litellm_keys, replaced_secrets
+from gateway.storage.tables.books import daily, dimensions
 from gateway.stores import LAST_DAYS, KeyChange, ListedKey, NewKey
 
 PREFIX = "bk-"

@@ -14,7 +14,7 @@ from gateway.storage.partitions import Partitions
 from gateway.storage.row_writer import RowWriter, once_each
 from gateway.storage.rows.entry_rows import EntryRows, entry_rows
 from gateway.storage.rows.selected_entries import entry_select, read_entries
-from gateway.storage.tables import entries
+from gateway.storage.tables.books import entries
 
 PAGE = 1000
 YIELD_EVERY = 32

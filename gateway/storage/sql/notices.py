@@ -11,8 +11,8 @@ from gateway.notices.notice import Mark
 from gateway.notices.watch import ABANDONED_US, NoticeState
 from gateway.storage.database import shared_now_us, writing
 from gateway.storage.rows.interned import insert_or_ignore
-from gateway.storage.tables import budget_notices as table
-from gateway.storage.tables import notice_state
+from gateway.storage.tables.administration import budget_notices as table
+from gateway.storage.tables.administration import notice_state
 
 
 class SqlNotices:

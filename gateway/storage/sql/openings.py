@@ -12,7 +12,7 @@ from gateway.limits.openings import Opening
 from gateway.money import format_usd
 from gateway.storage.database import AUDIT_LOCK, lock, writing
 from gateway.storage.sql.audit import append_audit
-from gateway.storage.tables import opening_amounts as table
+from gateway.storage.tables.administration import opening_amounts as table
 
 RECENT_US = 62 * DAY_US
 

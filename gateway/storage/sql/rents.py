@@ -7,7 +7,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from gateway.economics.rent import GpuRent, dated_ahead, rents_begun
 from gateway.storage.database import RENTS_LOCK, lock, writing
-from gateway.storage.tables import gpu_rents, hourly
+from gateway.storage.tables.administration import gpu_rents
+from gateway.storage.tables.books import hourly
 
 
 class SqlRents:

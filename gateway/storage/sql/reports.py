@@ -44,7 +44,8 @@ from gateway.storage.sums.sum_rows import (
     rollup_sums,
     spans,
 )
-from gateway.storage.tables import api_keys, dimensions, entries, hourly
+from gateway.storage.tables.administration import api_keys
+from gateway.storage.tables.books import dimensions, entries, hourly
 from gateway.stores import SHADOW
 from gateway.sums import TIMES, Latencies, Sums, SumsQuery, TooManyGroups
 

@@ -9,7 +9,7 @@ from gateway.rulebook.service import Activation, StoredRules
 from gateway.storage.database import AUDIT_LOCK, lock, writing
 from gateway.storage.rows.interned import insert_or_ignore
 from gateway.storage.sql.audit import append_audit
-from gateway.storage.tables import activations, active_rules, rule_versions
+from gateway.storage.tables.administration import activations, active_rules, rule_versions
 
 VERSION_COLUMNS = (
     rule_versions.c.version,

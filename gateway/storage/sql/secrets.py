@@ -17,7 +17,7 @@ from gateway.storage.database import shared_now_us, writing
 from gateway.storage.pepper import pepper_mark
 from gateway.storage.sql.audit import append_audit
 from gateway.storage.sql.keys import new_secret
-from gateway.storage.tables import api_keys, replaced_secrets
+from gateway.storage.tables.administration import api_keys, replaced_secrets
 
 MOST_WORKING = 4
 """Older secrets of one key at a time: whoever asks again and again without hearing the answer is told."""

@@ -13,7 +13,7 @@ from sqlalchemy.dialects.sqlite import pysqlite
 
 from gateway.storage.sums.rollup import LARGEST, RANKED, SKETCHES, SUMS, Rows, by_day
 from gateway.storage.sums.sketch import merged
-from gateway.storage.tables import daily, hourly
+from gateway.storage.tables.books import daily, hourly
 
 CHUNK = 300
 NO_SKETCHES = dict.fromkeys(SKETCHES, b"")

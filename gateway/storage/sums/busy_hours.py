@@ -8,7 +8,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway.instants import HOUR_US
 from gateway.storage.sums.rollup import DAY_HOURS
-from gateway.storage.tables import daily, dimensions, hourly
+from gateway.storage.tables.books import daily, dimensions, hourly
 
 
 async def busy_hours(

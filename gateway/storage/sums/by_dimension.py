@@ -15,7 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway.storage.sums.filters import COLUMNS
 from gateway.storage.sums.sum_rows import BY_STATUS, ROWS_AT_ONCE, Span, rows_of
-from gateway.storage.tables import dimensions
+from gateway.storage.tables.books import dimensions
 from gateway.sums import Dimension
 
 Group = tuple[str | None, ...]

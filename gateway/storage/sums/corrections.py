@@ -10,7 +10,7 @@ from gateway.storage.rows.entry_rows import COST_COLUMNS
 from gateway.storage.sums.filters import conditions
 from gateway.storage.sums.periods import Cut
 from gateway.storage.sums.rollup import SUMS
-from gateway.storage.tables import adjustments, dimensions, entries
+from gateway.storage.tables.books import adjustments, dimensions, entries
 from gateway.sums import SumsQuery
 
 Totals = dict[str, Any]

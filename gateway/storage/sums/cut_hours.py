@@ -16,7 +16,7 @@ from gateway.storage.sums.corrections import Totals, corrections
 from gateway.storage.sums.filters import meets
 from gateway.storage.sums.periods import Cut
 from gateway.storage.sums.rollup import Rollup
-from gateway.storage.tables import attempts, circumstances, entries
+from gateway.storage.tables.books import attempts, circumstances, entries
 from gateway.sums import SumsQuery
 
 PAID_ELSEWHERE: ColumnElement[bool] = exists().where(

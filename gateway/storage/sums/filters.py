@@ -6,7 +6,7 @@ from typing import Any
 from sqlalchemy import ColumnElement
 
 from gateway.storage.rows.dimension import Dimension
-from gateway.storage.tables import dimensions
+from gateway.storage.tables.books import dimensions
 from gateway.sums import SumsQuery
 
 COLUMNS = {

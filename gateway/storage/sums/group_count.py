@@ -8,7 +8,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from gateway.instants import HOUR_US
 from gateway.storage.sums.filters import COLUMNS, conditions
 from gateway.storage.sums.rollup import DAY_HOURS
-from gateway.storage.tables import daily, dimensions, hourly
+from gateway.storage.tables.books import daily, dimensions, hourly
 from gateway.sums import TIMES, SumsQuery, TooManyGroups
 
 UTC_DAYS_OF_A_LOCAL_ONE = 3

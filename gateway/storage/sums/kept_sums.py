@@ -10,7 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from gateway.storage.sums.by_dimension import SpanSums
 from gateway.storage.sums.corrections import Totals
 from gateway.storage.sums.sum_rows import Span
-from gateway.storage.tables import daily, hourly
+from gateway.storage.tables.books import daily, hourly
 
 MOST_BYTES: Final = 64 << 20
 """Of a process: 15,000 dimensions, as 5,000 keys have, are 4 MB for each period that is looked at."""

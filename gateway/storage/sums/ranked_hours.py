@@ -9,7 +9,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway.instants import HOUR_US
 from gateway.storage.sums.rollup import DAY_HOURS, RANKED
-from gateway.storage.tables import daily, dimensions, hourly
+from gateway.storage.tables.books import daily, dimensions, hourly
 
 UNRANKED = 2**62
 """What may stand in a row that requests were added to which it does not rank, by a replica of an older version."""

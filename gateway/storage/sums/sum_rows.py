@@ -19,7 +19,7 @@ from gateway.storage.sums.filters import COLUMNS, conditions
 from gateway.storage.sums.periods import Cut
 from gateway.storage.sums.rollup import DAY_HOURS, SKETCHES, SUMS
 from gateway.storage.sums.sketch import grow, sketch
-from gateway.storage.tables import daily, dimensions, hourly
+from gateway.storage.tables.books import daily, dimensions, hourly
 from gateway.sums import TIMES, SumsQuery
 
 Key = tuple[Any, ...]

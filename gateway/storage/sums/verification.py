@@ -16,7 +16,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from gateway.instants import DAY_US, HOUR_US, moment_of
 from gateway.storage.rows.entry_rows import FIGURES
 from gateway.storage.sums.rollup import DAY_HOURS
-from gateway.storage.tables import adjustments, audit_log, daily, entries, hourly
+from gateway.storage.tables.administration import audit_log
+from gateway.storage.tables.books import adjustments, daily, entries, hourly
 
 MOVED: Final = frozenset({"other_pico_usd", "list_pico_usd"})
 """What an attempt on another bill moves from one dimension to another, within its hour."""

@@ -16,7 +16,7 @@ from gateway.ledger.journal import Journal
 from gateway.ledger.shipper import Shipper
 from gateway.storage.database import migrate, open_database
 from gateway.storage.sql.ledger import SqlLedger
-from gateway.storage.tables import entries, hourly
+from gateway.storage.tables.books import entries, hourly
 from tests.unit.gateway.ledger.builders import make_entry, request_id
 
 KILLS = int(os.environ.get("BREAKEVEN_KILLS", "4"))

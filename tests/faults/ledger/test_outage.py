@@ -22,7 +22,7 @@ from gateway.ledger.journal import SEGMENT_BYTES, Journal
 from gateway.ledger.shipper import EntrySink, Shipper
 from gateway.storage.database import migrate, open_database
 from gateway.storage.sql.ledger import SqlLedger
-from gateway.storage.tables import entries, hourly
+from gateway.storage.tables.books import entries, hourly
 from tests.unit.gateway.ledger.builders import make_entry, make_intent
 
 SECONDS = float(os.environ.get("BREAKEVEN_OUTAGE_SECONDS", "1"))

@@ -26,7 +26,7 @@ from gateway.storage.sql.keys import SqlKeyStore
 from gateway.storage.sql.ledger import SqlLedger
 from gateway.storage.sql.notices import SqlNotices
 from gateway.storage.sql.reports import SqlReports
-from gateway.storage.tables import budget_notices
+from gateway.storage.tables.administration import budget_notices
 from gateway.stores import Budget, NewKey
 from tests.unit.gateway.ledger.builders import make_entry, make_intent
 from tests.webhook_receiver import Receiver, webhook_receiver

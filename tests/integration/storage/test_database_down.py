@@ -17,7 +17,7 @@ from gateway.storage.database_down import is_down
 from gateway.storage.row_writer import RowWriter
 from gateway.storage.rows.entry_rows import entry_rows
 from gateway.storage.sql.ledger import SqlLedger
-from gateway.storage.tables import attempts, circumstances, daily, dimensions, entries, hourly
+from gateway.storage.tables.books import attempts, circumstances, daily, dimensions, entries, hourly
 from tests.newest_schema import make_newest
 from tests.postgres_server import empty_postgres
 from tests.unit.gateway.ledger.builders import make_entry

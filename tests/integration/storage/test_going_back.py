@@ -18,7 +18,7 @@ from gateway.storage.database import LATER_LOCK, lock, migrate, open_database, w
 from gateway.storage.schema import present_revision, revisions
 from gateway.storage.sql.keys import SqlKeyStore
 from gateway.storage.sql.ledger import SqlLedger
-from gateway.storage.tables import budgets, gpu_rents
+from gateway.storage.tables.administration import budgets, gpu_rents
 from gateway.stores import NewKey
 from tests.unit.gateway.ledger.builders import make_entry
 

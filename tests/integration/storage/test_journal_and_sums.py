@@ -18,7 +18,7 @@ from gateway.ledger.journal import Journal
 from gateway.ledger.record import Framing, Kind
 from gateway.ledger.shipper import Shipper
 from gateway.storage.sql.ledger import SqlLedger
-from gateway.storage.tables import daily, dimensions, entries, hourly
+from gateway.storage.tables.books import daily, dimensions, entries, hourly
 from tests.unit.gateway.ledger.builders import make_entry, make_intent
 
 pytestmark = pytest.mark.integration

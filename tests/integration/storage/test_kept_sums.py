@@ -16,7 +16,7 @@ from gateway.storage.sql.ledger import SqlLedger
 from gateway.storage.sql.reports import SqlReports
 from gateway.storage.sums.by_dimension import MOST
 from gateway.storage.sums.kept_sums import KeptSums
-from gateway.storage.tables import daily
+from gateway.storage.tables.books import daily
 from gateway.stores import Adjustment
 from gateway.sums import Dimension, Sums, SumsQuery
 from tests.integration.storage.booked import GROUPINGS, PERIODS, START

@@ -23,7 +23,7 @@ from gateway.storage.sql.keys import SqlKeyStore
 from gateway.storage.sql.openings import SqlOpenings
 from gateway.storage.sql.reports import SqlReports
 from gateway.storage.sql.secrets import SqlSecrets
-from gateway.storage.tables import api_keys, audit_log, litellm_keys
+from gateway.storage.tables.administration import api_keys, audit_log, litellm_keys
 from gateway.stores import ListedKey, NewKey
 from tests.litellm_database import hash_token
 

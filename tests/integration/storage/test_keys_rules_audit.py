@@ -17,7 +17,7 @@ from gateway.storage.sql.budgets import SqlBudgets
 from gateway.storage.sql.keys import SqlKeyStore
 from gateway.storage.sql.ledger import SqlLedger
 from gateway.storage.sql.rules import SqlRulesStore
-from gateway.storage.tables import api_keys, audit_log
+from gateway.storage.tables.administration import api_keys, audit_log
 from gateway.stores import LAST_DAYS, AuditLog, Budget, BudgetStore, KeyChange, KeyStore, NewKey
 from tests.unit.gateway.ledger.builders import make_entry, make_intent
 

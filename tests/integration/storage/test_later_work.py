@@ -16,7 +16,8 @@ from gateway.storage.database import LATER_LOCK, lock, migrate, open_database, w
 from gateway.storage.later_work import LaterWork
 from gateway.storage.partition_indexes import lacking_parts
 from gateway.storage.sql.ledger import SqlLedger
-from gateway.storage.tables import daily, hourly, state
+from gateway.storage.tables.administration import state
+from gateway.storage.tables.books import daily, hourly
 from tests.postgres_server import empty_postgres
 from tests.unit.gateway.ledger.builders import make_entry, make_intent
 

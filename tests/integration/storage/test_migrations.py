@@ -18,7 +18,8 @@ from gateway.storage.schema import present_revision
 from gateway.storage.sql.adjustments import SqlAdjustments
 from gateway.storage.sql.ledger import SqlLedger
 from gateway.storage.sql.reports import SqlReports
-from gateway.storage.tables import daily, hourly, metadata
+from gateway.storage.tables import metadata
+from gateway.storage.tables.books import daily, hourly
 from gateway.stores import Adjustment
 from gateway.sums import Dimension, SumsQuery
 from tests.unit.gateway.ledger.builders import make_entry, make_intent

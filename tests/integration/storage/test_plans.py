@@ -24,7 +24,7 @@ from gateway.storage.sql.entries import SqlEntries
 from gateway.storage.sql.keys import SqlKeyStore
 from gateway.storage.sql.ledger import SqlLedger, entry_select
 from gateway.storage.sql.reports import SqlReports
-from gateway.storage.tables import entries
+from gateway.storage.tables.books import entries
 from gateway.stores import NewKey
 from gateway.sums import Dimension, Sums, SumsQuery
 from tests.builders import make_snapshot

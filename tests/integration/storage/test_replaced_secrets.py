@@ -17,7 +17,7 @@ from gateway.storage.pepper import pepper_mark
 from gateway.storage.sql.audit import SqlAuditLog
 from gateway.storage.sql.keys import SqlKeyStore
 from gateway.storage.sql.secrets import MOST_WORKING, REMEMBERED, SqlSecrets
-from gateway.storage.tables import api_keys, audit_log, replaced_secrets
+from gateway.storage.tables.administration import api_keys, audit_log, replaced_secrets
 from gateway.stores import NewKey
 
 pytestmark = pytest.mark.integration

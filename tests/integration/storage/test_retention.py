@@ -20,7 +20,7 @@ from gateway.storage.retention import Forgotten, apply_retention
 from gateway.storage.sql.audit import SqlAuditLog
 from gateway.storage.sql.bodies import SqlBodies
 from gateway.storage.sql.ledger import SqlLedger
-from gateway.storage.tables import entries, hourly
+from gateway.storage.tables.books import entries, hourly
 from tests.postgres_server import empty_postgres
 from tests.unit.gateway.ledger.builders import make_entry, make_intent, request_id
 

@@ -16,7 +16,7 @@ from gateway.instants import DAY_US, HOUR_US
 from gateway.storage.sql.batches import SqlBatches
 from gateway.storage.sql.files import READ_BYTES, SqlFiles
 from gateway.storage.sql.sealed import Seal
-from gateway.storage.tables import batches, file_parts, files
+from gateway.storage.tables.content import batches, file_parts, files
 from tests.unit.gateway.batches.builders import make_batch
 
 pytestmark = pytest.mark.integration

@@ -11,7 +11,7 @@ from gateway.kept_answers.body_keeper import Bodies
 from gateway.storage.partitions import drop_bodies_before
 from gateway.storage.sql.audit import SqlAuditLog
 from gateway.storage.sql.bodies import SqlBodies
-from gateway.storage.tables import request_bodies
+from gateway.storage.tables.content import request_bodies
 from tests.unit.gateway.ledger.builders import request_id
 
 pytestmark = pytest.mark.integration

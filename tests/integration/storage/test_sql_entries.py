@@ -16,7 +16,7 @@ from gateway.ledger.entry import Entry, Status
 from gateway.storage.sql.adjustments import SqlAdjustments
 from gateway.storage.sql.entries import MOST_HOURS, SqlEntries
 from gateway.storage.sql.ledger import SqlLedger
-from gateway.storage.tables import daily, entries, hourly
+from gateway.storage.tables.books import daily, entries, hourly
 from gateway.stores import Adjustment, BatchCost, EntryOrder, EntryStore
 from tests.integration.storage.booked import START, Wanted
 from tests.unit.gateway.ledger.builders import make_entry, make_intent, request_id

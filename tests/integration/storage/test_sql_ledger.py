@@ -13,7 +13,7 @@ from gateway.ledger.entry import Attempt, Entry, Status
 from gateway.storage.rows.bounded import MOST_TOKENS
 from gateway.storage.sql.ledger import SqlLedger
 from gateway.storage.sql.reports import SqlReports
-from gateway.storage.tables import entries, hourly
+from gateway.storage.tables.books import entries, hourly
 from gateway.sums import SumsQuery
 from tests.unit.gateway.ledger.builders import (
     make_decision,

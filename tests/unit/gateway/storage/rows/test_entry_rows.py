@@ -12,7 +12,7 @@ from gateway.ledger.entry import Attempt, Cost, Entry, Media
 from gateway.storage.rows.dimension import Circumstance, Dimension
 from gateway.storage.rows.entry_from_row import entry_from
 from gateway.storage.rows.entry_rows import ROW, entry_rows
-from gateway.storage.tables import circumstances, dimensions
+from gateway.storage.tables.books import circumstances, dimensions
 from tests.unit.gateway.ledger.builders import make_decision, make_entry, make_facts, make_intent
 
 names = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=12)

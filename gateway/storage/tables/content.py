@@ -1,0 +1,89 @@
+"""What callers said of answers, and prompts and answers where they are kept: feedback, bodies, files, batches."""
+
+from sqlalchemy import BigInteger, Column, Double, Index, Integer, LargeBinary, Table, Text
+
+from gateway.storage.tables.naming import metadata
+
+feedback = Table(
+    "feedback",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("request_id", LargeBinary(16), nullable=False),
+    Column("key_id", Text, nullable=False),
+    Column("at_us", BigInteger, nullable=False),
+    Column("score", Double, nullable=False),
+    Column("source", Text, nullable=False),  # caller, shadow, judge
+    Column("comment", Text),
+    Column("kind", Text, nullable=False),  # what the score is made from; see gateway.stores.FeedbackKind
+    Index("ix_feedback_request_id", "request_id"),
+)
+
+# Requests that were asked again of another model, off the path. Both have an entry; the caller saw the first.
+shadow_calls = Table(
+    "shadow_calls",
+    metadata,
+    Column("request_id", LargeBinary(16), primary_key=True),
+    Column("of_request_id", LargeBinary(16), nullable=False),
+    Column("at_us", BigInteger, nullable=False),
+    Column("propensity", Double, nullable=False),  # of being asked again at all, times of this model
+    Index("ix_shadow_calls_of_request_id", "of_request_id"),
+)
+
+# Prompts and answers, only for keys that opted in, encrypted, with a retention of their own.
+request_bodies = Table(
+    "request_bodies",
+    metadata,
+    Column("request_id", LargeBinary(16), primary_key=True),
+    Column("stored_at_us", BigInteger, nullable=False),
+    Column("key_id", Text, nullable=False),
+    Column("sealed", LargeBinary, nullable=False),
+    Index("ix_request_bodies_stored_at_us", "stored_at_us"),
+)
+
+# Files of callers and of their batches. One without a size has not come whole yet.
+files = Table(
+    "files",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("tenant", Text, nullable=False),
+    Column("purpose", Text, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("size_bytes", BigInteger),
+    Column("created_at_us", BigInteger, nullable=False),
+    Column("expires_at_us", BigInteger, nullable=False),
+    Column("reserved_bytes", BigInteger),  # of an upload; until it is whole it has no size
+    Index("ix_files_tenant", "tenant", "id"),
+    Index("ix_files_expires_at_us", "expires_at_us"),
+)
+
+# Encrypted. Of an upload pieces of its bytes; of what a batch writes the results of its lines, by their places.
+file_parts = Table(
+    "file_parts",
+    metadata,
+    Column("file_id", Text, primary_key=True),
+    Column("place", Integer, primary_key=True, autoincrement=False),
+    Column("sealed", LargeBinary, nullable=False),
+)
+
+batches = Table(
+    "batches",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("tenant", Text, nullable=False),
+    Column("key_id", Text, nullable=False),
+    Column("status", Text, nullable=False),
+    Column("created_at_us", BigInteger, nullable=False),
+    Column("deadline_us", BigInteger, nullable=False),
+    Column("keep_us", BigInteger, nullable=False),
+    Column("input_file_id", Text, nullable=False),
+    Column("output_file_id", Text, nullable=False),
+    Column("error_file_id", Text, nullable=False),
+    Column("asked", Text, nullable=False),
+    Column("progress", Text, nullable=False),
+    Column("problems", Text, nullable=False),
+    Column("times_us", Text, nullable=False),
+    Column("runner", Text),  # who works on it, until when
+    Column("leased_until_us", BigInteger, nullable=False),
+    Index("ix_batches_tenant", "tenant", "id"),
+    Index("ix_batches_status", "status"),
+)
