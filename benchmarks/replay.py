@@ -18,7 +18,7 @@ from gateway.economics.replay_snapshot import outcomes_with, price_with
 from gateway.economics.replay_state import CacheRules
 from gateway.ledger.entry import Facts
 from gateway.pricing.catalogue import Ladder, ModelPrices, Rates
-from gateway.routing.rules import parse_rules
+from gateway.routing.rules_text import parse_rules
 from gateway.routing.snapshot import Candidate, EngineSpeed, RequestFacts, Snapshot
 
 BAR_SECONDS = 60.0

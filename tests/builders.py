@@ -4,7 +4,7 @@ from typing import Any
 
 from gateway.ledger.entry import Facts
 from gateway.pricing.catalogue import Ladder, ModelPrices, Rates
-from gateway.routing.rules import parse_rules
+from gateway.routing.rules_text import parse_rules
 from gateway.routing.snapshot import Candidate, EngineSpeed, RequestFacts, Snapshot
 
 DEFAULT_RULES = """

@@ -9,7 +9,8 @@ import msgspec
 from classifier.protocol import ModelProfile
 from gateway.errors import ConfigurationError
 from gateway.pricing.catalogue import FOR_EVER_US, ModelPrices, PriceBook
-from gateway.routing.rules import ModelSpec, RulesDocument, parse_rules
+from gateway.routing.rules import ModelSpec, RulesDocument
+from gateway.routing.rules_text import parse_rules
 from gateway.routing.snapshot import ON_DEMAND, CacheWrites, Candidate, EngineSpeed, Snapshot
 from gateway.yaml_document import parse_yaml
 

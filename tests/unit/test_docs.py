@@ -13,7 +13,7 @@ from gateway.cli import COMMANDS, build
 from gateway.config.settings import Settings
 from gateway.from_litellm.config_file import parse_fields, read_config
 from gateway.pricing.price_text import parse_overrides, parse_prices
-from gateway.routing.rules import parse_rules
+from gateway.routing.rules_text import parse_rules
 from gateway.yaml_document import parse_yaml, validate_yaml
 
 ROOT = Path(__file__).resolve().parents[2]

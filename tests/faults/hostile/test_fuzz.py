@@ -17,7 +17,8 @@ from backends.protocol import Chunk, Operation
 from backends.usage import Usage
 from gateway.errors import ConfigurationError, InvalidRequest
 from gateway.request.view import RequestView, parse_request
-from gateway.routing.rules import RulesDocument, parse_rules
+from gateway.routing.rules import RulesDocument
+from gateway.routing.rules_text import parse_rules
 from tests.read_stream import read_stream
 
 pytestmark = pytest.mark.faults

@@ -9,7 +9,8 @@ from dashboards.rule_fields import rule_fields, with_value
 from dashboards.rules_text import NotEditable, moved, render, split_rules, summary
 from gateway.config.first_files import first_rules
 from gateway.config.settings import EngineSettings
-from gateway.routing.rules import parse_rules, rules_json_schema
+from gateway.routing.rules import rules_json_schema
+from gateway.routing.rules_text import parse_rules
 
 FIRST = first_rules(EngineSettings(name="smol", context_window=8192))
 ODD = """rules:

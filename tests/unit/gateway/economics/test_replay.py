@@ -12,7 +12,7 @@ from gateway.economics.replay_outcome import ModelOutcome
 from gateway.economics.replay_result import ReplayDiff
 from gateway.economics.replay_state import CacheRules, EngineSlots, PrefixCaches
 from gateway.ledger.entry import Facts
-from gateway.routing.rules import parse_rules
+from gateway.routing.rules_text import parse_rules
 from gateway.routing.snapshot import Candidate, EngineSpeed, RequestFacts, Snapshot
 from tests.unit.gateway.economics.replay_builders import (
     BIG,

@@ -13,7 +13,8 @@ from gateway.economics.replay_outcome import ShadowPair
 from gateway.ledger.entry import Cost, Entry, Status
 from gateway.reports.replay_service import PAGES_AHEAD, ReplayService, scenario_of
 from gateway.reports.replay_views import ReplayResult
-from gateway.routing.rules import RulesDocument, parse_rules
+from gateway.routing.rules import RulesDocument
+from gateway.routing.rules_text import parse_rules
 from gateway.routing.snapshot import DOWN_SLOTS
 from tests.builders import make_candidate, make_prices, make_snapshot
 from tests.unit.gateway.ledger.builders import make_decision, make_entry, make_facts, make_intent

@@ -15,7 +15,7 @@ from gateway.limits.values import Rates, SharedLimits
 from gateway.reports.replay_service import scenario_of
 from gateway.request.run import Incoming
 from gateway.routing.decide import DIRECT, decide
-from gateway.routing.rules import parse_rules
+from gateway.routing.rules_text import parse_rules
 from tests.builders import make_candidate, make_prices, make_request, make_snapshot
 from tests.rig import KEY, A, B, RecordingCaller, Rig
 from tests.unit.gateway.ledger.builders import make_decision, make_entry, make_facts, make_intent
