@@ -13,7 +13,7 @@ from local_engine.assembly import assemble
 from local_engine.errors import ModelUnsupported
 from local_engine.loading.quantised_weights import AWQ_ORDER, QuantisedWeights, Scheme, read_scheme
 from local_engine.loading.safetensors_loader import load_safetensors
-from tests.unit.local_engine.loading.test_loaders import SMALL, assert_same
+from tests.unit.local_engine.loading.answers import SMALL, assert_same
 from tests.unit.local_engine.tiny_models import make_model, write_folder
 
 GROUP = 32
