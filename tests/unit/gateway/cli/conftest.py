@@ -1,4 +1,4 @@
-"""The demonstration's month, written once for all commands that read it."""
+"""Homes that commands find: an empty one, and the demonstration's month, written once for all that read it."""
 
 import asyncio
 import shutil
@@ -11,6 +11,13 @@ from gateway.cli.demo_month import write_demo_month
 from gateway.config.home import Home
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
+    """Not made yet."""
+    monkeypatch.setenv("BREAKEVEN_HOME", str(tmp_path / "home"))
+    return Home(tmp_path / "home")
 
 
 @pytest.fixture(scope="session")

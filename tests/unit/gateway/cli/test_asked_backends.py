@@ -1,0 +1,79 @@
+"""What `breakeven doctor --ask` says of each backend, after its list of models."""
+
+import pytest
+
+from gateway.cli.doctor import Finding, examine
+from gateway.config.home import Home, create_home
+from tests.unit.gateway.cli.examined import endpoint
+
+CONFIGURED = """
+engine: {is_enabled: false}
+backends:
+  mine: {base_url: "BASE", KEYS}
+"""
+RULES = """
+version: 1
+models: {m: {backend: mine, upstream_model: big, context_window: 8192}}
+rules: [{name: all, choose: {from: any}}]
+"""
+
+
+def told_of_backends(home: Home, base: str, keys: str = "api_key_env: MY_KEY") -> dict[str, Finding]:
+    create_home(home)
+    home.config_file.write_text(CONFIGURED.replace("BASE", base).replace("KEYS", keys))
+    home.rules_file.write_text(RULES)
+    checks = {one.name: one for one in examine(home, "http://127.0.0.1:1", asks=True)}
+    assert checks["configuration"].is_ok, checks["configuration"].detail
+    return {name: one for name, one in checks.items() if name.startswith("backend ")}
+
+
+def test_a_backend_is_asked_only_when_told_to(home: Home) -> None:
+    asked: list[str] = []
+
+    def answer(path: str, key: str | None) -> tuple[int, str]:
+        asked.append(path)
+        return 200, '{"data": [{"id": "big"}]}'
+
+    with endpoint(answer) as origin:
+        assert told_of_backends(home, f"{origin}/v1", "provider: mine")["backend mine"].is_ok
+        assert asked == ["/v1/models"]
+        list(examine(home, "http://127.0.0.1:1"))
+        assert asked == ["/v1/models"]
+
+
+def test_each_key_is_tried_and_a_public_list_is_said_to_show_nothing(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def answer(path: str, key: str | None) -> tuple[int, str]:
+        return (401, "{}") if key == "Bearer old" else (200, '{"data": [{"id": "big"}]}')
+
+    monkeypatch.setenv("GOOD", "new")
+    monkeypatch.setenv("BAD", "old")
+    with endpoint(answer) as origin:
+        found = told_of_backends(home, f"{origin}/v1", "keys: [{env: GOOD}, {env: BAD}]")
+    assert found["backend mine (GOOD)"].is_ok
+    assert "the key is not tried" in found["backend mine (GOOD)"].detail
+    assert "401: it refuses the key" in found["backend mine (BAD)"].detail
+    assert "the key is in BAD" in found["backend mine (BAD)"].detail
+    assert found["backend mine (BAD)"].fix is not None
+
+
+@pytest.mark.parametrize(
+    ("base", "says", "has_fix"),
+    [
+        ("{origin}", "answers 404: base_url is wrong (most end in /v1)", True),
+        ("{origin}/page", "a page or another service", True),
+        ("{origin}/other", "its 1 models lack big", False),
+        ("http://127.0.0.1:1/v1", "http://127.0.0.1:1/v1/models: mine is unreachable", True),
+    ],
+)
+def test_what_is_wrong_with_a_backend_is_said(
+    home: Home, monkeypatch: pytest.MonkeyPatch, base: str, says: str, *, has_fix: bool
+) -> None:
+    pages = {"/page/models": "<html>", "/other/models": '[{"id": "models/small"}]'}
+    monkeypatch.setenv("MY_KEY", "k")
+    with endpoint(lambda path, _: (200, pages[path]) if path in pages else (404, "{}")) as origin:
+        found = told_of_backends(home, base.format(origin=origin))["backend mine"]
+    assert not found.is_ok
+    assert says in found.detail
+    assert (found.fix is not None) is has_fix
