@@ -13,7 +13,16 @@ from local_engine.engine_core import Delta
 from local_engine.request import Request
 from local_engine.server.chat import Prepared
 from local_engine.server.logprob_answers import LogprobWire, joined
-from local_engine.server.openai_answers import AnswerWire, Collected, ToolSplit, ending_of, error_event, error_of, usage
+from local_engine.server.openai_answers import (
+    AnswerWire,
+    Collected,
+    ToolSplit,
+    ending_of,
+    error_event,
+    error_of,
+    usage,
+    whole_calls,
+)
 from local_engine.text.thinking import ThinkingSplit
 
 FINISH = {"stop": "stop", "length": "length", "cancelled": "stop", "error": "stop"}
@@ -114,9 +123,9 @@ def _choice(wire: AnswerWire, index: int, answer: Collected, prepared: Prepared)
     if thought and prepared.shows_thoughts:
         message["reasoning_content"] = thought
     if (split := _tool_split(prepared)) is not None:
-        text, calls = split.push(text, is_last=True)
+        text, calls = whole_calls(split.push(text, is_last=True))
         if calls:
-            entry["finish_reason"] = "tool_calls"
+            entry["finish_reason"] = split.finish_of(entry["finish_reason"])
             message |= {"content": text.strip() or None, "tool_calls": calls}
     return entry | {"message": message}
 
@@ -124,8 +133,7 @@ def _choice(wire: AnswerWire, index: int, answer: Collected, prepared: Prepared)
 def _tool_split(prepared: Prepared) -> ToolSplit | None:
     if prepared.tools is None:
         return None
-    unmarked = prepared.tools.keys() if prepared.calls_unmarked else frozenset[str]()
-    return ToolSplit(unmarked, prepared.most_calls, prepared.tools)
+    return ToolSplit(prepared.tools, most_calls=prepared.most_calls, takes_unmarked=prepared.calls_unmarked)
 
 
 async def events(admission: Admission, prepared: Prepared, wire: AnswerWire) -> AsyncGenerator[bytes]:
@@ -182,10 +190,10 @@ async def events(admission: Admission, prepared: Prepared, wire: AnswerWire) -> 
                     yield chunk(choice, {"reasoning_content": thought}, shown, ids=ids)
                     shown, ids = None, list[int]()
             if split is not None:
-                text, calls = split.push(text, is_last=finish is not None)
-                for position, call in enumerate(calls, split.calls - len(calls)):
-                    yield chunk(choice, {"tool_calls": [{"index": position} | call]})
-                finish = "tool_calls" if finish and split.calls else finish
+                for piece in split.push(text, is_last=finish is not None):
+                    yield chunk(choice, piece, shown, ids=ids)
+                    shown, ids = None, list[int]()
+                text, finish = "", finish and split.finish_of(finish)
             ending = None if finish is None else ending_of(finish, delta.stop_string)
             if wire.kind == "text" and ending is not None:  # a chat's end is a chunk of its own, as OpenAI has it
                 yield chunk(choice, {"content": text}, shown, ending, ids=ids)

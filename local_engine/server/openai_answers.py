@@ -2,7 +2,7 @@
 
 import time
 import uuid
-from collections.abc import Mapping, Set
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,7 +14,7 @@ from local_engine.sampling.logprobs import TokenLogprobs
 from local_engine.server.logprob_answers import Kind, LogprobWire
 from local_engine.text.thinking import Thinking
 from local_engine.text.tokenizer import Tokenizer
-from local_engine.text.tool_calls import ToolCall, ToolCallParser
+from local_engine.text.tool_calls import CallBegins, Piece, ToolCallParser
 
 
 @dataclass
@@ -109,31 +109,56 @@ class Collected:
 
 
 class ToolSplit:
-    """Separates an answer's tool calls, in wire shape, from its text."""
+    """Separates an answer's tool calls from its text: deltas as OpenAI streams them, in the answer's order."""
 
-    def __init__(
-        self, names: Set[str], most_calls: int | None = None, schemas: Mapping[str, Any] | None = None
-    ) -> None:
-        self._parser = ToolCallParser(names, schemas)
+    def __init__(self, tools: Mapping[str, Any], *, most_calls: int | None = None, takes_unmarked: bool = True) -> None:
+        """`tools` are what may be called, and what each takes."""
+        self._parser = ToolCallParser(tools.keys(), tools, takes_unmarked=takes_unmarked)
         self._most_calls = most_calls
-        self.calls = 0
+        self._begun = 0
+        self._is_whole = True
 
-    def push(self, text: str, *, is_last: bool) -> tuple[str, list[dict[str, Any]]]:
-        """Plain text and calls that became certain."""
-        plain, calls = self._parser.push(text)
-        if is_last:
-            rest, last = self._parser.finish()
-            plain, calls = plain + rest, calls + last
-        if self._most_calls is not None:
-            calls = calls[: self._most_calls - self.calls]
-        self.calls += len(calls)
-        return plain, [_call_wire(call) for call in calls]
+    def push(self, text: str, *, is_last: bool) -> list[dict[str, Any]]:
+        """What became certain: text, a call's name, more of its arguments."""
+        pieces = self._parser.push(text) + (self._parser.finish() if is_last else [])
+        return [delta for piece in pieces if (delta := self._delta(piece)) is not None]
+
+    def finish_of(self, finish: str) -> str:
+        """How the answer ended: with calls, unless its last one is incomplete."""
+        return "tool_calls" if finish == "stop" and self._begun and self._is_whole else finish
+
+    def _delta(self, piece: Piece) -> dict[str, Any] | None:
+        if isinstance(piece, str):
+            return {"content": piece}
+        self._begun += isinstance(piece, CallBegins)
+        if self._most_calls is not None and self._begun > self._most_calls:
+            return None
+        index = self._begun - 1
+        if isinstance(piece, CallBegins):
+            self._is_whole = False
+            return {"tool_calls": [{"index": index} | _call_wire(piece)]}
+        self._is_whole = piece.ends
+        return {"tool_calls": [{"index": index, "function": {"arguments": piece.text}}]} if piece.text else None
 
 
-def _call_wire(call: ToolCall) -> dict[str, Any]:
-    function = {"name": call.name, "arguments": call.arguments}
+def _call_wire(call: CallBegins) -> dict[str, Any]:
     number = uuid.uuid4().hex
-    return {"id": number[:9] if call.has_short_id else "call_" + number[:24], "type": "function", "function": function}
+    return {
+        "id": number[:9] if call.has_short_id else "call_" + number[:24],
+        "type": "function",
+        "function": {"name": call.name, "arguments": ""},
+    }
+
+
+def whole_calls(deltas: list[dict[str, Any]]) -> tuple[str, list[dict[str, Any]]]:
+    """The text and the calls of all of an answer's deltas."""
+    calls: list[dict[str, Any]] = []
+    for piece in (piece for delta in deltas for piece in delta.get("tool_calls", ())):
+        if "id" in piece:
+            calls.append({name: value for name, value in piece.items() if name != "index"})
+        else:
+            calls[-1]["function"]["arguments"] += piece["function"]["arguments"]
+    return "".join(delta.get("content", "") for delta in deltas), calls
 
 
 def accounts(requests: list[Request], now: float, per_prompt: int) -> dict[str, Any]:

@@ -1,21 +1,27 @@
-"""Finds tool calls in streaming text: Hermes and Qwen write tags around JSON, Llama 3 JSON alone, others a mark.
+"""Finds tool calls in streaming text, as each family writes them: behind a mark, or as JSON alone (Llama 3, Gemma).
 
-After Mistral's mark follow nothing but calls: a JSON list of them, or, in later models, `name[ARGS]{...}` each with a
-mark of its own; after Granite's and Phi's a JSON list. Qwen3-Coder's tags are around a function with a tag for each
-argument, which says no type: the tool's schema does. Llama's calls are parted by semicolons, and stand behind a mark
-where it said something before them. JSON without any mark is a call only where it names a tool that there is: an answer
-may be an object with a name, too.
+Hermes, Qwen and SmolLM3 write tags around each call. After Mistral's mark stands a JSON list of calls or, in later
+models, `name[ARGS]{...}` each with a mark of its own; after Granite's and Phi's a list. Llama's are parted by
+semicolons, and stand behind a mark where it said something before them. Qwen3-Coder's tags are around a function with a
+tag for each argument, which says no type: the tool's schema does. JSON without any mark is a call only where it names a
+tool that there is: an answer may be an object with a name, too.
+
+A call of a known tool begins with the first key of its arguments and is one however it goes on: they are told as they
+are written. Any other is told once it is whole. What turns out to be no call is text.
 """
 
 import json
 import re
-from collections.abc import Callable, Mapping, Set
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Set
+from dataclasses import dataclass
 from typing import Any, Final
 
 from local_engine.text.answer_text import overlap
+from local_engine.text.json_span import JsonSpan
 from local_engine.text.tool_marks import (
     CLOSE,
+    FUNCTION_CLOSE,
+    FUNCTION_OPEN,
     LLAMA,
     MISTRAL,
     MISTRAL_ARGUMENTS,
@@ -26,9 +32,28 @@ from local_engine.text.tool_marks import (
     PIPED_CLOSE,
 )
 
+MARKS: Final = (OPEN, MISTRAL, PIPED, PHI, LLAMA)
+CLOSES: Final = (CLOSE, PIPED_CLOSE)
+# A list's bracket is followed by a call; Mistral's mark begins with one, too.
+BETWEEN: Final = re.compile(r"(?:[\s,;\]]|\[(?=[\s{]))*")
+# A list is no call without a mark.
+BETWEEN_UNMARKED: Final = re.compile(r"[\s;]*")
 FUNCTION: Final = re.compile(r"\s*<function=([^>]+)>(.*?)(?:</function>)?\s*", re.DOTALL)
 ARGUMENT: Final = re.compile(r"<parameter=([^>]+)>\n?(.*?)\n?(?:</parameter>|(?=<parameter=)|$)", re.DOTALL)
-DECODER: Final = json.JSONDecoder()
+STRING: Final = r'"((?:[^"\\]|\\.)*)"'
+KEY: Final = re.compile(rf"\{{\s*{STRING}", re.DOTALL)
+# Before arguments that begin as an object does.
+BEGUN: Final = rf"(?=\{{\s*(?:\}}|{STRING}\s*:))"
+HEAD: Final = re.compile(rf'\{{\s*"name"\s*:\s*{STRING}\s*,\s*"(?:arguments|parameters)"\s*:\s*{BEGUN}', re.DOTALL)
+WRAP: Final = re.compile(rf"(?:,\s*{STRING}\s*:\s*{STRING}\s*)*\}}", re.DOTALL)
+# An id of the model's own is dropped.
+NAMED: Final = rf"([^\s\[\]{{}}]+)\s*(?:{re.escape(MISTRAL_ID)}[^\[\]{{}}]*)?{re.escape(MISTRAL_ARGUMENTS)}\s*"
+NAMED_HEAD: Final = re.compile(NAMED)
+NAMED_BEGUN: Final = re.compile(NAMED + BEGUN, re.DOTALL)
+MAYBE_NAMED: Final = re.compile(r"[^\s\[\]{}]{1,128}\s*(?:\[[A-Z_]*(?:\][^\[\]{}]{0,64}(?:\[[A-Z]*)?)?)?")
+CALL_KEYS: Final = ("name", "arguments", "parameters", "type", "id")
+# No head is longer, and who writes a long text is not looked at from its beginning with every token.
+LONGEST_HEAD: Final = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,106 +65,198 @@ class ToolCall:
     has_short_id: bool = False
 
 
-class ToolCallParser:
-    """Splits an answer into plain text and calls. What does not parse as a call is given back as text."""
+@dataclass(frozen=True, slots=True)
+class CallBegins:
+    """A call of the function of this name."""
 
-    def __init__(self, names: Set[str], schemas: Mapping[str, Any] | None = None) -> None:
-        """`names` are those of the tools that may be called without a mark, `schemas` what each takes."""
+    name: str
+    has_short_id: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CallArguments:
+    """More of the last call's arguments, JSON text; the piece that `ends` them is the last."""
+
+    text: str
+    ends: bool = False
+
+
+Piece = str | CallBegins | CallArguments
+
+
+class ToolCallParser:
+    """Splits an answer into plain text and calls, in the answer's order."""
+
+    def __init__(
+        self, names: Set[str], schemas: Mapping[str, Any] | None = None, *, takes_unmarked: bool = True
+    ) -> None:
+        """`names` are those of the tools, `schemas` what each takes."""
         self._names = names
         self._schemas = schemas or {}
         self._held = ""
-        self._is_inside = False
-        self._has_begun = False
-        self._is_json = False
-        # After this one nothing but calls follow.
+        # In text: whether nothing but blanks came since the answer, or a call, began it.
+        self._is_blank = True
+        self._may_be_unmarked = takes_unmarked and bool(names)
+        # The mark that calls follow, empty where there is none; None in text.
         self._mark: str | None = None
+        # What was read since the last call, and is text if no other follows.
+        self._read = ""
+        # An object that is no call's beginning (yet), as far as it was followed.
+        self._object: JsonSpan | None = None
+        self._arguments: JsonSpan | None = None
+        self._told = 0
+        # Behind arguments: whether the object around them has to end yet.
+        self._is_wrapped = False
 
-    def push(self, text: str) -> tuple[str, list[ToolCall]]:
-        """Plain text and whole calls that became certain."""
+    def push(self, text: str) -> list[Piece]:
+        """What became certain."""
         self._held += text
-        if not self._has_begun and self._held.strip():
-            self._has_begun = True
-            self._is_json = bool(self._names) and self._held.lstrip().startswith("{")
-        if self._is_json or self._mark is not None or not self._has_begun:
-            return "", []
-        return self._advance()
+        return list(self._advance(is_last=False))
 
-    def finish(self) -> tuple[str, list[ToolCall]]:
-        """What is left when the answer ends; a call that was cut short is text."""
-        held, self._held = self._held, ""
-        if self._is_json or self._mark == LLAMA:
-            calls = parse_llama(held)
-            is_meant = self._mark == LLAMA or all(call.name in self._names for call in calls)
-            return ("", calls) if calls and is_meant else (held, [])
-        if self._mark is not None:
-            calls = AFTER[self._mark](held)
-            return ("", calls) if calls else (self._mark + held, [])
-        if self._is_inside and (calls := parse_list(held)):
-            return "", calls
-        return (OPEN + held if self._is_inside else held), []
+    def finish(self) -> list[Piece]:
+        """What is left when the answer ends."""
+        return list(self._advance(is_last=True))
 
-    def _advance(self) -> tuple[str, list[ToolCall]]:
-        plain, calls = "", list[ToolCall]()
-        while True:
-            mark = CLOSE if self._is_inside else OPEN
-            before, found, after = self._held.partition(mark)
-            if not found:
-                break
-            self._held = after
-            if not self._is_inside:
-                plain += before
-            elif found_calls := self._read_inside(before):
-                calls += found_calls
+    def _advance(self, *, is_last: bool) -> Iterator[Piece]:
+        before = ("", "", None, True)
+        while before != (before := (self._held, self._mark, self._arguments, self._is_wrapped)):
+            if self._arguments is not None:
+                yield from self._argue(self._arguments, is_last=is_last)
+            elif self._is_wrapped:
+                self._unwrap(is_last=is_last)
+            elif self._mark is not None:
+                yield from self._look(self._mark, is_last=is_last)
             else:
-                plain += OPEN + before + CLOSE
-            self._is_inside = not self._is_inside
-        if not self._is_inside:
-            plain += self._release()
-        return plain, calls
+                yield from self._say(is_last=is_last)
 
-    def _read_inside(self, text: str) -> list[ToolCall]:
-        call = parse_call(text) or parse_function(text, self._schemas)
-        return parse_list(text) if call is None else [call]
-
-    def _release(self) -> str:
-        """Text before a mark after which calls follow, or before what may become a mark."""
+    def _say(self, *, is_last: bool) -> Iterator[Piece]:
+        """Text up to a mark, or to what may become one."""
+        if self._is_blank and not is_last and not self._held.strip():
+            return
+        if self._may_be_unmarked:
+            self._may_be_unmarked = False
+            if self._held.lstrip().startswith("{"):
+                self._mark = ""
+                return
         places = [(self._held.find(mark), mark) for mark in MARKS if mark in self._held]
-        if places:
-            at, self._mark = min(places)
-            before, self._held = self._held[:at], self._held[at + len(self._mark) :]
-            return before
-        keep = max(overlap(self._held, mark) for mark in (OPEN, *MARKS))
-        end = len(self._held) - keep
-        plain, self._held = self._held[:end], self._held[end:]
-        return plain
+        at, mark = min(places, default=(len(self._held), ""))
+        end = at if mark or is_last else at - max(overlap(self._held, mark) for mark in MARKS)
+        text, rest = self._held[:end], self._held[at + len(mark) if mark else end :]
+        is_blank = self._is_blank and not text.strip()
+        if is_blank and not mark and not is_last:
+            return
+        self._held, self._is_blank = rest, is_blank
+        if mark:
+            # Python's says nothing to a reader. Blanks around calls are no text.
+            self._mark, self._read = mark, (text if is_blank else "") + ("" if mark == LLAMA else mark)
+        if text and not (is_blank and (mark or self._told)):
+            yield text
+
+    def _look(self, mark: str, *, is_last: bool) -> Iterator[Piece]:
+        """What follows a mark: a call, the mark of another, or text."""
+        between = BETWEEN if mark else BETWEEN_UNMARKED
+        at = _end_of(between, self._held)
+        self._read, self._held = self._read + self._held[:at], self._held[at:]
+        rest = self._held
+        found = next((known for known in (*CLOSES, *MARKS) if rest.startswith(known)), None)
+        is_idle = self._told > 0 and _end_of(between, self._read) == len(self._read)
+        if found is not None and is_idle:
+            self._held = rest.removeprefix(found)
+            self._mark, self._read, self._is_blank = (None if found in CLOSES else found), "", True
+        elif (call := self._next_call(rest, mark, is_last=is_last)) is not None:
+            yield from call
+        elif is_last or not self._may_become_call(rest, mark):
+            text, self._read, self._mark, self._is_blank = self._read, "", None, False
+            if text and (rest or not is_idle):
+                yield text
+
+    def _next_call(self, rest: str, mark: str, *, is_last: bool) -> list[Piece] | None:
+        """A call that begins here, its arguments yet to come or, where it is of another shape, whole."""
+        is_short = mark == MISTRAL
+        wrapped = HEAD.match(rest, 0, LONGEST_HEAD) if self._object is None or len(rest) < LONGEST_HEAD else None
+        begun = wrapped or (NAMED_BEGUN.match(rest, 0, LONGEST_HEAD) if is_short else None)
+        name = None if begun is None else _parse(f'"{begun[1]}"') if wrapped else begun[1]
+        if begun is not None and name in self._names:
+            self._begin(rest[begun.end() :])
+            self._arguments, self._is_wrapped = JsonSpan(), wrapped is not None
+            return [CallBegins(str(name), has_short_id=is_short)]
+        whole, end = self._whole(rest, mark, is_last=is_last)
+        if whole is None or (not mark and whole.name not in self._names):
+            return None
+        self._begin(rest[end:])
+        return [CallBegins(whole.name, has_short_id=is_short), CallArguments(whole.arguments, ends=True)]
+
+    def _begin(self, rest: str) -> None:
+        self._held, self._read, self._object = rest, "", None
+        self._told += 1
+
+    def _whole(self, rest: str, mark: str, *, is_last: bool) -> tuple[ToolCall | None, int]:
+        """A call that is all there, and where it ends."""
+        if rest.startswith("{"):
+            end = self._object_end(rest)
+            return (None, 0) if end is None else (parse_call(rest[:end]), end)
+        if rest.startswith(FUNCTION_OPEN):
+            end = _function_end(rest)
+            end = len(rest) if end is None and is_last else end
+            return (None, 0) if end is None else (parse_function(rest[:end], self._schemas), end)
+        if mark == MISTRAL and (named := NAMED_HEAD.match(rest, 0, LONGEST_HEAD)) is not None:
+            end = JsonSpan().end(rest, named.end())
+            arguments = "" if end is None else rest[named.end() : end]
+            return (ToolCall(named[1], arguments), end or 0) if isinstance(_parse(arguments), dict) else (None, 0)
+        return None, 0
+
+    def _object_end(self, rest: str) -> int | None:
+        self._object = self._object or JsonSpan()
+        return self._object.end(rest)
+
+    def _may_become_call(self, rest: str, mark: str) -> bool:
+        """Whether what is not one yet may be one with what comes."""
+        if rest.startswith("{"):
+            key = KEY.match(rest, 0, LONGEST_HEAD)
+            is_possible = bool(mark) or key is None or key[1] in CALL_KEYS
+            return is_possible and self._object is not None and self._object.is_open
+        if rest.startswith(FUNCTION_OPEN):
+            return _function_end(rest) is None
+        if any(known.startswith(rest) for known in (*CLOSES, *MARKS, FUNCTION_OPEN)):
+            return True
+        if mark != MISTRAL:
+            return False
+        if (named := NAMED_HEAD.match(rest, 0, LONGEST_HEAD)) is not None:
+            span = JsonSpan()
+            return rest[named.end() :][:1] in ("", "{") and span.end(rest, named.end()) is None and span.is_open
+        return MAYBE_NAMED.fullmatch(rest) is not None
+
+    def _argue(self, span: JsonSpan, *, is_last: bool) -> Iterator[Piece]:
+        """Arguments as they come. What can be no JSON ends them."""
+        span.end(self._held)
+        at = len(self._held) if is_last and span.is_open else span.at
+        text, self._held = self._held[:at], self._held[at:]
+        span.at = 0
+        self._arguments = span if span.is_open else None
+        if text or not span.is_open:
+            yield CallArguments(text, ends=not span.is_open)
+
+    def _unwrap(self, *, is_last: bool) -> None:
+        """What is left of the object around arguments: Mistral's ids."""
+        rest = self._held.lstrip()
+        if (wrap := WRAP.match(rest)) is not None:
+            self._held, self._is_wrapped = rest[wrap.end() :], False
+        elif is_last or len(rest) > LONGEST_HEAD or not ",".startswith(rest[:1]):
+            self._is_wrapped = False
+
+
+def _end_of(pattern: re.Pattern[str], text: str) -> int:
+    found = pattern.match(text)
+    return 0 if found is None else found.end()
 
 
 def parse_call(text: str) -> ToolCall | None:
     """`{"name": ..., "arguments": {...}}`, or Llama's `parameters`; None for anything else."""
-    return _read_call(_parse(text))
-
-
-def parse_llama(text: str) -> list[ToolCall]:
-    """Calls one after another, parted by semicolons; none if anything else is among them."""
-    calls: list[ToolCall] = []
-    while text := text.lstrip("; \t\r\n"):
-        try:
-            raw, end = DECODER.raw_decode(text)
-        except (ValueError, RecursionError):
-            return []
-        if (call := _read_call(raw)) is None:
-            return []
-        calls.append(call)
-        text = text[end:]
-    return calls
-
-
-def parse_list(text: str) -> list[ToolCall]:
-    """A JSON list of calls, Phi's closing mark left out; none if any of them is not one."""
-    raw = _parse(text.strip().removesuffix(PIPED_CLOSE))
-    found = [_read_call(entry) for entry in raw] if isinstance(raw, list) else []
-    calls = [call for call in found if call is not None]
-    return calls if len(calls) == len(found) else []
+    raw = _parse(text)
+    if not isinstance(raw, dict) or not isinstance(raw.get("name"), str):
+        return None
+    arguments = raw.get("arguments", raw.get("parameters", {}))
+    return ToolCall(raw["name"], arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False))
 
 
 def parse_function(text: str, schemas: Mapping[str, Any]) -> ToolCall | None:
@@ -155,6 +272,13 @@ def parse_function(text: str, schemas: Mapping[str, Any]) -> ToolCall | None:
     return ToolCall(name, json.dumps(arguments, ensure_ascii=False))
 
 
+def _function_end(text: str) -> int | None:
+    """Where a function between tags ends, with its own closing tag or before the call's."""
+    if (at := text.find(FUNCTION_CLOSE)) >= 0:
+        return at + len(FUNCTION_CLOSE)
+    return at if (at := text.find(CLOSE)) >= 0 else None
+
+
 def _typed(value: str, schema: Any) -> Any:
     """A value as its schema means it: text, unless another type is named and the text is JSON of it."""
     kinds = schema.get("type") if isinstance(schema, dict) else "string"
@@ -167,40 +291,8 @@ def _typed(value: str, schema: Any) -> Any:
         return {"True": True, "False": False, "None": None}.get(value, value)
 
 
-def parse_mistral(text: str) -> list[ToolCall]:
-    """All calls after the first mark; none if any of them is not one."""
-    raw = _parse(text)
-    found = [_read_call(entry) for entry in raw] if isinstance(raw, list) else list(map(_named, text.split(MISTRAL)))
-    calls = [replace(call, has_short_id=True) for call in found if call is not None]
-    return calls if len(calls) == len(found) else []
-
-
-def _named(text: str) -> ToolCall | None:
-    """`name[ARGS]{...}`, an id of the model's own before the arguments dropped."""
-    head, found, arguments = text.partition(MISTRAL_ARGUMENTS)
-    name = head.partition(MISTRAL_ID)[0].strip()
-    if not found or not name or not isinstance(_parse(arguments), dict):
-        return None
-    return ToolCall(name, arguments.strip())
-
-
 def _parse(text: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
         return None
-
-
-def _read_call(raw: Any) -> ToolCall | None:
-    if not isinstance(raw, dict) or not isinstance(raw.get("name"), str):
-        return None
-    arguments = raw.get("arguments", raw.get("parameters", {}))
-    return ToolCall(raw["name"], arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False))
-
-
-AFTER: Final[dict[str, Callable[[str], list[ToolCall]]]] = {
-    MISTRAL: parse_mistral,
-    PIPED: parse_list,
-    PHI: lambda held: parse_list(f"[{held}"),
-}
-MARKS: Final = (*AFTER, LLAMA)

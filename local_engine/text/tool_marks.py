@@ -12,6 +12,9 @@ LLAMA: Final = "<|python_tag|>"
 PIPED: Final = "<|tool_call|>"
 PIPED_CLOSE: Final = "<|/tool_call|>"
 PHI: Final = "functools["
+# Qwen3-Coder's, within the tags around a call.
+FUNCTION_OPEN: Final = "<function="
+FUNCTION_CLOSE: Final = "</function>"
 THINKS: Final = "<think>"
 THOUGHT: Final = "</think>"
 # Granite's, around what it says after its thoughts.

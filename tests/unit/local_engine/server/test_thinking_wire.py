@@ -9,12 +9,12 @@ import pytest
 
 from local_engine.async_engine import Admission
 from local_engine.engine_core import Delta
-from local_engine.request import Request
+from local_engine.request import FinishReason, Request
 from local_engine.sampling.constraints import ConstraintCompiler
 from local_engine.sampling.sampling_params import SamplingParams
 from local_engine.server.answer_stream import events, whole
 from local_engine.server.chat import Model, Prepared, prepare_chat
-from local_engine.server.openai_answers import AnswerWire
+from local_engine.server.openai_answers import AnswerWire, whole_calls
 from local_engine.text.tokenizer import Tokenizer
 from tests.unit.local_engine.asking import WEATHER
 from tests.unit.local_engine.text.test_thinking import TEMPLATE, tokenizer
@@ -25,14 +25,15 @@ CALL = '<tool_call>{"name": "weather", "arguments": {}}</tool_call>'
 class Says:
     """A token a delta."""
 
-    def __init__(self, reads: Tokenizer, text: str) -> None:
+    def __init__(self, reads: Tokenizer, text: str, ends: FinishReason = "stop") -> None:
         self._ids, self._reads = reads.encode(text, with_bos=False), reads
+        self._ends: FinishReason = ends
 
     async def generate(self, prompt: list[int], params: SamplingParams, **_: Any) -> AsyncIterator[Delta]:
         request = Request("r", prompt, params)
         for number, one in enumerate(self._ids, 1):
             request.token_ids.append(one)
-            ends = "stop" if number == len(self._ids) else None
+            ends = self._ends if number == len(self._ids) else None
             yield Delta(request, self._reads.decode([one]), [one], finish_reason=ends)
 
 
@@ -43,21 +44,23 @@ def asked(reads: Tokenizer, **changes: Any) -> Prepared:
 
 
 async def answer(
-    text: str, *, template: str | None = TEMPLATE, **changes: Any
+    text: str, *, template: str | None = TEMPLATE, ends: FinishReason = "stop", **changes: Any
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """The message, with how it ended, and the usage: told whole, and put together from a stream."""
     reads = tokenizer(template)
     prepared = asked(reads, **changes)
-    engine, wire = cast(Admission, Says(reads, text)), AnswerWire(prepared.kind, "m", reads, prepared.thinking)
+    engine, wire = cast(Admission, Says(reads, text, ends)), AnswerWire(prepared.kind, "m", reads, prepared.thinking)
     body = msgspec.json.decode(await whole(engine, prepared, wire))
     told = {**body["choices"][0]["message"], "finish_reason": body["choices"][0]["finish_reason"]}
     streamed = asked(reads, **changes, stream=True, stream_options={"include_usage": True})
     made: dict[str, Any] = {}
+    deltas: list[dict[str, Any]] = []
     async for event in events(engine, streamed, wire):
         if event == b"data: [DONE]\n\n":
             continue
         chunk = msgspec.json.decode(event.removeprefix(b"data: "))
         for choice in chunk["choices"]:
+            deltas.append(choice["delta"])
             for name, piece in choice["delta"].items():
                 made[name] = made.get(name, "") + piece if isinstance(piece, str) else piece
             made["finish_reason"] = choice["finish_reason"]
@@ -66,6 +69,9 @@ async def answer(
     for name in ("reasoning_content", "content"):
         assert (made.get(name) or "").strip() == (told.get(name) or "").strip()
     assert made["finish_reason"] == told["finish_reason"]
+    [streamed_calls, told_calls] = [whole_calls(deltas)[1], told.get("tool_calls", [])]
+    assert [call["function"] for call in streamed_calls] == [call["function"] for call in told_calls]
+    assert all(call["id"] and call["type"] == "function" for call in streamed_calls)
     return told, body["usage"]
 
 
@@ -108,6 +114,24 @@ async def test_calls_are_found_behind_thoughts_and_not_in_them() -> None:
     assert told["reasoning_content"] == f"{CALL}?"
     assert [call["function"]["name"] for call in told["tool_calls"]] == ["weather"]
     assert told["finish_reason"] == "tool_calls"
+
+
+@pytest.mark.parametrize(
+    ("said", "ends", "told"),
+    [
+        (CALL, "stop", "tool_calls"),
+        (CALL, "length", "length"),
+        (CALL.replace("{}}", '{"a": "b'), "length", "length"),
+        (CALL.replace("{}}", '{"a": "b'), "stop", "stop"),
+        (f"{CALL} So be it.", "length", "length"),
+    ],
+)
+async def test_an_answer_that_was_cut_says_so_beside_its_calls(said: str, ends: FinishReason, told: str) -> None:
+    """It ended in tool_calls, though the last one was half a call; a stop string in one is no call's end."""
+    message, _ = await answer(f"I look. {said}", tools=[WEATHER], ends=ends)
+    assert [call["function"]["name"] for call in message["tool_calls"]] == ["weather"]
+    assert message["finish_reason"] == told
+    assert message["content"].startswith("I look.")
 
 
 async def test_what_must_match_is_all_text_where_no_thoughts_are_wanted() -> None:

@@ -1,20 +1,46 @@
 """Tool calls found in text, whole and byte by byte."""
 
 import json
+import time
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tokenizers import AddedToken
 from tokenizers import Tokenizer as FastTokenizer
 from tokenizers.models import WordLevel
 
-from local_engine.server.openai_answers import ToolSplit
+from local_engine.server.openai_answers import ToolSplit, whole_calls
 from local_engine.text.tokenizer import Tokenizer
-from local_engine.text.tool_calls import ToolCall, ToolCallParser, parse_function
+from local_engine.text.tool_calls import (
+    CLOSES,
+    MARKS,
+    CallArguments,
+    CallBegins,
+    ToolCall,
+    ToolCallParser,
+    parse_function,
+)
 
 CALL = '{"name": "f", "arguments": {"x": 1}}'
 PARSED = ToolCall("f", '{"x": 1}')
 SHORT = ToolCall("f", '{"x": 1}', has_short_id=True)
+
+
+def parted(parser: ToolCallParser, *texts: str) -> tuple[str, list[ToolCall]]:
+    """An answer's text and calls, put together from their pieces."""
+    plain, calls = "", list[ToolCall]()
+    for piece in (*(piece for text in texts for piece in parser.push(text)), *parser.finish()):
+        match piece:
+            case str():
+                plain += piece
+            case CallBegins(name, has_short_id):
+                calls.append(ToolCall(name, "", has_short_id))
+            case CallArguments(text):
+                calls[-1] = replace(calls[-1], arguments=calls[-1].arguments + text)
+    return plain, calls
 
 
 @pytest.mark.parametrize(
@@ -27,9 +53,27 @@ SHORT = ToolCall("f", '{"x": 1}', has_short_id=True)
         ('{"name": "f", "parameters": {"x": 1}}', "", [PARSED]),
         ('{"answer": 42}', '{"answer": 42}', []),
         ('{"name": "Bob", "age": 42}', '{"name": "Bob", "age": 42}', []),
-        (f'{CALL}; {{"name": "Bob"}}', f'{CALL}; {{"name": "Bob"}}', []),
+        (f'{CALL}; {{"name": "Bob"}}', '; {"name": "Bob"}', [PARSED]),
+        ('{"name": "Bob"}; and so on', '{"name": "Bob"}; and so on', []),
         ("<tool_call>not json</tool_call>", "<tool_call>not json</tool_call>", []),
-        (f"<tool_call>{CALL}", f"<tool_call>{CALL}", []),
+        (f"<tool_call>{CALL}", "", [PARSED]),
+        (f"<tool_call>{CALL[:-4]}", "", [ToolCall("f", '{"x":')]),
+        (f"<tool_call>{CALL[:-8]}", f"<tool_call>{CALL[:-8]}", []),
+        ('<tool_call>{"name": "g"', '<tool_call>{"name": "g"', []),
+        (f"\n<tool_call>\n{CALL}\n</tool_call>\n<tool_call>\n{CALL}\n</tool_call>\n", "", [PARSED, PARSED]),
+        (
+            r"""<tool_call>{"name": "f", "arguments": {"a": "}</tool_call>\\\"{"}}</tool_call>!""",
+            "!",
+            [ToolCall("f", r"""{"a": "}</tool_call>\\\"{"}""")],
+        ),
+        ("""<tool_call>{"name": "f", "arguments": {'x': 1}}</tool_call>""",) * 2 + ([],),
+        (
+            """<tool_call>{"name": "f", "arguments": {"x": 'a'}}</tool_call>""",
+            """'a'}}</tool_call>""",
+            [ToolCall("f", '{"x": ')],
+        ),
+        ('<tool_call>{"arguments": {"x": 1}, "name": "f"}</tool_call>', "", [PARSED]),
+        (f"<tool_call>{CALL}{CALL}</tool_call>", "", [PARSED, PARSED]),
         ("a < b and <tool", "a < b and <tool", []),
         ("", "", []),
         (f"[TOOL_CALLS] [{CALL}, {CALL}]", "", [SHORT, SHORT]),
@@ -37,19 +81,23 @@ SHORT = ToolCall("f", '{"x": 1}', has_short_id=True)
         ('[TOOL_CALLS]f[ARGS]{"x": 1}', "", [SHORT]),
         ('[TOOL_CALLS]f[CALL_ID]a1[ARGS]{"x": 1}[TOOL_CALLS]f[ARGS]{"x": 1}', "", [SHORT, SHORT]),
         ("[TOOL_CALLS]f[ARGS]{", "[TOOL_CALLS]f[ARGS]{", []),
-        (f"[TOOL_CALLS][{CALL}, 7]", f"[TOOL_CALLS][{CALL}, 7]", []),
+        (f"[TOOL_CALLS][{CALL}, 7]", ", 7]", [SHORT]),
+        ("[TOOL_CALLS][7, 8]", "[TOOL_CALLS][7, 8]", []),
+        ("[TOOL_CALLS]two words", "[TOOL_CALLS]two words", []),
+        ('[TOOL_CALLS]g[ARGS]{"x": 1}', "", [ToolCall("g", '{"x": 1}', has_short_id=True)]),
+        (f'[TOOL_CALLS] [{CALL[:-1]}, "id": "abcdefghi"}}, {CALL}]', "", [SHORT, SHORT]),
         ("a list: [TOOL", "a list: [TOOL", []),
         (f"{CALL}; {CALL}", "", [PARSED, PARSED]),
         (f"{CALL}\n", "", [PARSED]),
-        (f"{CALL}; and so on", f"{CALL}; and so on", []),
-        (f'{CALL}; {{"answer": 42}}', f'{CALL}; {{"answer": 42}}', []),
+        (f"{CALL}; and so on", "; and so on", [PARSED]),
+        (f'{CALL}; {{"answer": 42}}', '; {"answer": 42}', [PARSED]),
         (f"<|python_tag|>{CALL}", "", [PARSED]),
         (f"I look. <|python_tag|>{CALL};{CALL}", "I look. ", [PARSED, PARSED]),
         ("I compute. <|python_tag|>print(1)", "I compute. print(1)", []),
         (f"<|tool_call|>[{CALL}, {CALL}]", "", [PARSED, PARSED]),
         (f"I look. <|tool_call|>[{CALL}]<|/tool_call|>", "I look. ", [PARSED]),
         ("<|tool_call|>[1]", "<|tool_call|>[1]", []),
-        (f"<|tool_call|>[{CALL}", f"<|tool_call|>[{CALL}", []),
+        (f"<|tool_call|>[{CALL}", "", [PARSED]),
         (f"functools[{CALL}, {CALL}]", "", [PARSED, PARSED]),
         ("It uses functools[0] here.", "It uses functools[0] here.", []),
         (f"<tool_call>[{CALL}, {CALL}]", "", [PARSED, PARSED]),
@@ -62,9 +110,7 @@ SHORT = ToolCall("f", '{"x": 1}', has_short_id=True)
 @pytest.mark.parametrize("step", [1, 3, 1000])
 def test_calls_and_text_are_separated(text: str, plain: str, calls: list[ToolCall], step: int) -> None:
     parser = ToolCallParser({"f"}, {"f": {"properties": {"x": {"type": "integer"}}}})
-    pieces = [parser.push(text[at : at + step]) for at in range(0, len(text), step)] + [parser.finish()]
-    assert "".join(piece for piece, _ in pieces) == plain
-    assert [call for _, found in pieces for call in found] == calls
+    assert parted(parser, *(text[at : at + step] for at in range(0, len(text), step))) == (plain, calls)
 
 
 @pytest.mark.parametrize(
@@ -89,10 +135,64 @@ def test_an_argument_between_tags_is_of_the_type_that_its_schema_says(schema: An
     assert json.loads(call.arguments) == {"x": value}
 
 
+PARTS = [
+    *MARKS,
+    *CLOSES,
+    "[ARGS]",
+    "[CALL_ID]",
+    "[",
+    "]",
+    "{",
+    "}",
+    '"',
+    "\\",
+    '"name": ',
+    '"f"',
+    ", ",
+    ";",
+    " ",
+    "w",
+    CALL,
+]
+
+
+@given(st.lists(st.sampled_from(PARTS), max_size=12).map("".join), st.integers(1, 9))
+def test_how_an_answer_comes_in_pieces_changes_nothing(text: str, step: int) -> None:
+    names = {"f": None, "w": None}
+    pieces = [text[at : at + step] for at in range(0, len(text), step)]
+    assert parted(ToolCallParser(names.keys()), *pieces) == parted(ToolCallParser(names.keys()), text)
+    assert parted(ToolCallParser(names.keys()), f"w{text}")[0].startswith("w")
+
+
+def test_a_call_is_told_as_it_is_written() -> None:
+    """It was held until its end, which for a file that a tool should write is a minute."""
+    parser = ToolCallParser({"f"})
+    assert parser.push('I look.\n<tool_call>\n{"name": "f", "arguments": {') == ["I look.\n"]
+    assert parser.push('"x": ') == [CallBegins("f"), CallArguments('{"x": ')]
+    assert parser.push('"a') == [CallArguments('"a')]
+    assert parser.push("\\") == []
+    assert parser.push('""}') == [CallArguments('\\""}', ends=True)]
+    assert parser.push("}\n</tool_call>\n") == []
+    assert parser.finish() == []
+
+
+def test_an_answer_of_a_long_object_is_read_once() -> None:
+    """Each token of it was compared with all before."""
+    parser = ToolCallParser({"f"})
+    parser.push('<tool_call>{"name": "g", "arguments": {"x": "')
+    start = time.process_time()
+    for _ in range(20_000):
+        assert parser.push("0123456789") == []
+    assert time.process_time() - start < 2
+    assert parser.push('"}}')[0] == CallBegins("g")
+
+
 def test_json_that_can_be_no_call_is_told_at_once() -> None:
-    parser = ToolCallParser(set())
-    assert parser.push(CALL) == (CALL, [])
-    assert parser.push(f"<tool_call>{CALL}</tool_call>") == ("", [PARSED])
+    parser = ToolCallParser({"f"}, takes_unmarked=False)
+    assert parser.push(CALL) == [CALL]
+    assert parser.push(f"<tool_call>{CALL}</tool_call>") == [CallBegins("f"), CallArguments('{"x": 1}', ends=True)]
+    # An object that is no call by its first key.
+    assert ToolCallParser({"f"}).push('{"answer": ') == ['{"answer": ']
 
 
 @pytest.mark.parametrize("mark", ["[TOOL_CALLS]", "<|python_tag|>", "<|tool_call|>"])
@@ -104,8 +204,8 @@ def test_marks_are_shown_though_they_are_special_tokens(mark: str) -> None:
 
 
 def test_ids_are_as_long_as_the_models_template_takes_them() -> None:
-    _, calls = ToolSplit({"f"}).push(f"[TOOL_CALLS][{CALL}]", is_last=True)
-    assert len(calls[0]["id"]) == 9
-    assert calls[0]["id"].isalnum()
-    _, calls = ToolSplit({"f"}).push(CALL, is_last=True)
-    assert calls[0]["id"].startswith("call_")
+    _, [call] = whole_calls(ToolSplit({"f": None}).push(f"[TOOL_CALLS][{CALL}]", is_last=True))
+    assert len(call["id"]) == 9
+    assert call["id"].isalnum()
+    _, [call] = whole_calls(ToolSplit({"f": None}).push(CALL, is_last=True))
+    assert call["id"].startswith("call_")
