@@ -1,0 +1,106 @@
+"""Every page in windows of any width, in a real Chromium: nothing scrolls sideways, is cut or leaves a hole."""
+
+import pytest
+from selenium import webdriver
+from selenium.webdriver import ActionChains
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+
+from dashboards.pages import PAGES
+from tests.browser import axe
+from tests.browser.conftest import Running
+from tests.browser.pictures import wait_until_settled
+from tests.browser.steps import button, go, patient, see
+
+pytestmark = [pytest.mark.browser, pytest.mark.integration]
+
+
+def test_every_page_stands_on_a_phone_and_at_four_times_its_size_without_sideways_scrolling_or_barriers(
+    browser: webdriver.Chrome, running: Running
+) -> None:
+    size = browser.get_window_size()
+    metrics = {"width": 320, "height": 844, "deviceScaleFactor": 1, "mobile": True}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    browser.set_script_timeout(120)
+    try:
+        wide: list[str] = []
+        found: list[str] = []
+        for spec in PAGES:
+            go(browser, running, spec.path)
+            wait_until_settled(browser)
+            if browser.execute_script("return document.documentElement.scrollWidth") > metrics["width"]:
+                wide.append(spec.path)
+            found += axe.barriers(browser) if axe.is_here() else []
+        assert not wide
+        assert not found
+        assert not [one for one in browser.find_elements(By.CSS_SELECTOR, ".be-nav") if one.is_displayed()]
+        button(browser, "Menu").click()
+        assert button(browser, "Menu").get_attribute("aria-expanded") == "true"
+        ActionChains(browser).send_keys(Keys.TAB, Keys.ESCAPE).perform()
+        assert button(browser, "Menu").get_attribute("aria-expanded") == "false"
+        assert browser.switch_to.active_element.text == "Menu"
+        ActionChains(browser).send_keys(Keys.ENTER).perform()
+        browser.find_element(By.LINK_TEXT, "Routing rules").click()
+        see(browser, "History")
+        if not axe.is_here():
+            pytest.skip(f"{axe.MISSING}; the widths were looked at")
+    finally:
+        browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+        browser.set_window_size(size["width"], size["height"])
+
+
+@pytest.mark.parametrize("width", [1024, 1130])
+def test_the_sliders_of_break_even_stay_in_the_window_of_a_tablet(
+    browser: webdriver.Chrome, running: Running, width: int
+) -> None:
+    metrics = {"width": width, "height": 768, "deviceScaleFactor": 1, "mobile": False}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    try:
+        go(browser, running, "/break-even")
+        patient(browser).until(lambda one: one.find_element(By.CLASS_NAME, "be-lever"))
+        assert browser.execute_script("return document.documentElement.scrollWidth") == width
+    finally:
+        browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+def test_all_of_the_keys_table_is_in_the_window_of_a_laptop(browser: webdriver.Chrome, running: Running) -> None:
+    metrics = {"width": 1280, "height": 860, "deviceScaleFactor": 1, "mobile": False}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    try:
+        go(browser, running, "/keys")
+        table = browser.find_element(By.CLASS_NAME, "be-scroll")
+        assert browser.execute_script("return arguments[0].scrollWidth - arguments[0].clientWidth", table) == 0
+    finally:
+        browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+def test_a_long_name_stays_in_its_column_on_a_phone(browser: webdriver.Chrome, running: Running) -> None:
+    browser.execute_cdp_cmd(
+        "Emulation.setDeviceMetricsOverride", {"width": 360, "height": 800, "deviceScaleFactor": 1, "mobile": True}
+    )
+    over = """const [cell] = arguments, said = cell.querySelector('a') ?? cell; said.textContent = 't'.repeat(64);
+      return cell.scrollWidth - cell.clientWidth"""
+    try:
+        for page in ("/explorer?by=team", "/budgets"):
+            go(browser, running, page)
+            cell = browser.find_element(By.CSS_SELECTOR, ".be-table tbody td")
+            assert browser.execute_script(over, cell) == 0, page
+    finally:
+        browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+@pytest.mark.parametrize("width", [360, 1280, 1440])
+def test_a_last_row_of_tiles_leaves_no_hole(browser: webdriver.Chrome, running: Running, width: int) -> None:
+    metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 400}
+    ends = """return [...document.querySelectorAll('.be-tiles')].map((all) => [all.lastChild, all].map(
+      (one) => Math.round(one.getBoundingClientRect().right)))"""
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    try:
+        for page in ("/", "/backends"):
+            go(browser, running, page)
+            wait_until_settled(browser)
+            found = browser.execute_script(ends)
+            assert found
+            assert all(last == whole for last, whole in found), page
+    finally:
+        browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
