@@ -1,23 +1,24 @@
 """The FOCUS export against the specification's own rules (FOCUS 1.3, cost and usage) and the ledger's sums."""
 
-import csv
-import io
 import json
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import Any
-
-import pytest
 
 from gateway.money import usd
-from gateway.reports.focus import Capacity, Period, focus_table
+from gateway.reports.focus import Period, focus_table
 from gateway.reports.focus_columns import COLUMNS, GROUP_BY
-from gateway.reports.tables import Cell, Format, ReportTable, apportion, cell_text, encode, file_of
-from gateway.sums import Dimension, Sums
+from gateway.reports.tables import Cell, ReportTable
+from tests.unit.gateway.reports.focus_month import (
+    NAMES,
+    PERIOD,
+    a_month,
+    make_capacity,
+    make_engine,
+    make_sums,
+    no_cost,
+)
 
-PERIOD = Period(datetime(2026, 1, 30, 12, tzinfo=UTC), datetime(2026, 2, 2, tzinfo=UTC))
-NAMES = {"key-1": "search nightly"}
 MANDATORY = [
     "BilledCost",
     "BillingAccountId",
@@ -52,7 +53,6 @@ NEVER_NULL = set(MANDATORY) - {
     "PricingQuantity",
     "PricingUnit",
 }
-COSTS = ("BilledCost", "ContractedCost", "EffectiveCost", "ListCost")
 ALLOWED = {
     "ChargeCategory": {"Usage", "Purchase", "Tax", "Credit", "Adjustment"},
     "ChargeClass": {"Correction", None},
@@ -65,86 +65,6 @@ ALLOWED = {
     "PricingUnit": {"Tokens", "Requests", "Seconds", "Hours", None},
     "ConsumedUnit": {"Tokens", "Requests", "Seconds", "Hours", None},
 }
-
-
-def make_sums(**given: Any) -> Sums:
-    group: dict[Dimension, str | None] = {
-        "day": "2026-01-31",
-        "team": "search",
-        "project": "ranking",
-        "key": "key-1",
-        "tags": '["batch","night"]',
-        "operation": "chat.completions",
-        "model": "mid-hosted",
-        "backend": "openai",
-        "provider": "openai",
-        "upstream_model": "gpt-5.4-mini",
-        "is_simulated": "false",
-    }
-    fields: dict[str, Any] = {
-        "requests": 3,
-        "input_tokens": 1000,
-        "cached_input_tokens": 200,
-        "cache_write_5m_tokens": 100,
-        "output_tokens": 77,
-        "input_pico_usd": 700 * 150_000,
-        "cached_input_pico_usd": 200 * 15_000,
-        "cache_write_pico_usd": 100 * 187_500,
-        "output_pico_usd": 77 * 600_000,
-        "other_pico_usd": 3_000_000,
-    }
-    group |= given.pop("group", {})
-    fields |= given
-    costs = [value for name, value in fields.items() if name.endswith("_pico_usd") and name[:4] not in ("list", "adju")]
-    fields.setdefault("list_pico_usd", sum(costs))
-    return Sums(group, **fields)
-
-
-def make_engine(**given: Any) -> Sums:
-    """Two hours of a GPU at $2, spent by one team."""
-    group = {"model": "own", "backend": "local", "provider": "local", "upstream_model": "llama"}
-    nothing = dict.fromkeys(
-        ("input_pico_usd", "cached_input_pico_usd", "cache_write_pico_usd", "output_pico_usd", "other_pico_usd"), 0
-    )
-    return make_sums(
-        group={**group, **given.pop("group", {})},
-        **{**nothing, "gpu_us": 7_200_000_000, "compute_pico_usd": 4 * 10**12, **given},
-    )
-
-
-def make_capacity(**given: Any) -> Capacity:
-    fields: dict[str, Any] = {
-        "day": "2026-01-31",
-        "backend": "local",
-        "provider": "local",
-        "paid_us": 24 * 3_600_000_000,
-        "used_us": 7_200_000_000,
-        "hours": Decimal(24),
-        "rent_pico_usd": 48 * 10**12,
-        "idle_pico_usd": 44 * 10**12,
-    }
-    return Capacity(**{**fields, **given})
-
-
-def a_month() -> ReportTable:
-    """Something of everything."""
-    groups = [
-        make_sums(),
-        make_sums(group={"team": None, "project": None, "tags": "[]", "day": "2026-01-30"}, list_pico_usd=10**9 + 7),
-        make_sums(group={"provider": "anthropic"}, unpriced_requests=1, estimated_requests=2),
-        make_sums(group={"provider": "nobody"}, unpriced_requests=3, **_no_cost()),
-        make_sums(group={"provider": "repriced"}, adjusted_requests=2, adjustment_pico_usd=-123_456_789),
-        make_sums(group={"provider": "simulated", "is_simulated": "true"}),
-        make_sums(group={"day": "2026-02-01"}),
-        make_engine(),
-        make_engine(group={"backend": "elsewhere", "provider": "vllm"}),
-    ]
-    return focus_table(groups, [make_capacity(), make_capacity(day="2026-02-01", used_us=0)], PERIOD, NAMES)
-
-
-def _no_cost() -> dict[str, int]:
-    names = ("input", "cached_input", "cache_write", "output", "other", "list")
-    return {f"{name}_pico_usd": 0 for name in names}
 
 
 def check_row(row: Mapping[str, Cell]) -> None:
@@ -211,13 +131,13 @@ def check_nulls(row: Mapping[str, Cell]) -> None:
 def test_what_got_its_price_later_is_no_longer_unpriced() -> None:
     """As in every other report; its usage was booked without a price, and what it cost is a correction."""
     later = make_sums(
-        unpriced_requests=3, priced_later_requests=2, adjusted_requests=2, adjustment_pico_usd=7, **_no_cost()
+        unpriced_requests=3, priced_later_requests=2, adjusted_requests=2, adjustment_pico_usd=7, **no_cost()
     )
     table = focus_table([later], [], PERIOD, NAMES)
     assert {row["x_UnpricedRequests"] for row in table.rows} == {1}
     assert all(row["PricingQuantity"] is None for row in table.rows)
     all_told = make_sums(
-        unpriced_requests=2, priced_later_requests=2, adjusted_requests=2, adjustment_pico_usd=7, **_no_cost()
+        unpriced_requests=2, priced_later_requests=2, adjusted_requests=2, adjustment_pico_usd=7, **no_cost()
     )
     table = focus_table([all_told], [], PERIOD, NAMES)
     assert {row["x_UnpricedRequests"] for row in table.rows} == {0}
@@ -306,99 +226,13 @@ def test_charges_are_cut_to_the_period_and_months_end_where_they_end() -> None:
     assert last["BillingPeriodEnd"] == last["ChargePeriodEnd"] == datetime(2027, 1, 1, tzinfo=UTC)
 
 
-def test_csv_and_parquet_hold_the_same() -> None:
-    parquet = pytest.importorskip("pyarrow.parquet", reason="Parquet needs pyarrow: pip install 'breakeven[reports]'")
-    import pyarrow
-
-    table = a_month()
-    read = parquet.read_table(pyarrow.BufferReader(encode(table, "parquet")))
-    assert read.schema.names == [column.name for column in COLUMNS]
-    assert str(read.schema.field("BilledCost").type) == "decimal128(38, 12)"
-    assert str(read.schema.field("ChargePeriodStart").type) == "timestamp[us, tz=UTC]"
-    assert read.schema.metadata[b"note.1"] == b"FOCUS 1.3"
-    lines = list(csv.DictReader(io.StringIO(encode(table, "csv").decode())))
-    assert len(lines) == read.num_rows == len(table.rows)
-    for line, row in zip(lines, read.to_pylist(), strict=True):
-        for name in COSTS:
-            assert Decimal(line[name]) == row[name]
-        assert datetime.fromisoformat(line["ChargePeriodStart"]) == row["ChargePeriodStart"]
-        assert (line["Tags"] or None) == row["Tags"]
-
-
-@pytest.mark.parametrize("form", ["csv", "parquet"])
-def test_a_file_of_pages_holds_what_one_of_a_page_does(form: Format) -> None:
-    table = a_month()
-    half = len(table.rows) // 2
-    file = file_of(COLUMNS, form)
-    pages = [
-        ReportTable(COLUMNS, table.rows[:half], table.notes[:1]),
-        ReportTable(COLUMNS, table.rows[half:], table.notes),
-    ]
-    content = b"".join([*map(file.page, pages), file.end()])
-    assert tuple(file.notes) == table.notes
-    if form == "csv":
-        assert content == encode(table, "csv")
-        return
-    parquet = pytest.importorskip("pyarrow.parquet", reason="Parquet needs pyarrow: pip install 'breakeven[reports]'")
-    read, at_once = (parquet.read_table(io.BytesIO(one)) for one in (content, encode(table, "parquet")))
-    assert read.equals(at_once, check_metadata=True)
-    assert read.schema.metadata[b"note.2"].decode() == table.notes[1]
-
-
-def test_a_file_without_a_page_has_its_columns() -> None:
-    assert file_of(COLUMNS, "csv").end() == encode(ReportTable(COLUMNS, ()), "csv")
-    parquet = pytest.importorskip("pyarrow.parquet", reason="Parquet needs pyarrow: pip install 'breakeven[reports]'")
-    read = parquet.read_table(io.BytesIO(file_of(COLUMNS, "parquet").end()))
-    assert (read.num_rows, read.schema.names) == (0, [column.name for column in COLUMNS])
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        (Decimal("0.072"), "0.072000"),
-        (Decimal("-1234.567"), "-1234.567000"),
-        (Decimal("2.5"), "2.500000"),
-        (Decimal(3), "3.000000"),
-        (Decimal("0.000000000005"), "0.000000000005"),
-        (0.5, "0.500000"),
-        (1.5e-07, "1.5e-07"),
-        (1000, "1000"),
-    ],
-)
-def test_a_spreadsheet_that_writes_decimals_with_a_comma_takes_none_for_another_number(value: Cell, text: str) -> None:
-    """It read 0.072 as 72, and three such cells of a column of fractions were its whole sum."""
-    assert cell_text(value) == text
-
-
-def test_no_cell_becomes_a_formula_of_a_spreadsheet() -> None:
-    rows = focus_table([make_sums(group={"team": "=HYPERLINK(1)"})], [], PERIOD, NAMES)
-    assert "'=HYPERLINK(1)" in encode(rows, "csv").decode()
-    negative = focus_table([make_sums(adjustment_pico_usd=-5, adjusted_requests=1)], [], PERIOD, NAMES)
-    assert ",-0.000000000005," in encode(negative, "csv").decode(), "a negative number stays one"
-
-
-@pytest.mark.parametrize(
-    ("whole", "weights", "parts"),
-    [
-        (10, [1, 1, 1], [4, 3, 3]),
-        (0, [5, 5], [0, 0]),
-        (7, [0, 0], [7, 0]),
-        (10**18 + 1, [1, 10**15, 3], None),
-    ],
-)
-def test_apportioning_adds_up(whole: int, weights: list[int], parts: list[int] | None) -> None:
-    found = apportion(whole, weights)
-    assert sum(found) == whole
-    assert parts is None or found == parts
-
-
 def test_the_groups_leave_no_request_in_two_rows() -> None:
     assert "tag" not in GROUP_BY, "a request with two tags would be counted twice"
 
 
 def test_what_is_billed_beside_tokens_stands_on_one_row_priced_or_not() -> None:
     calls = {"web_searches": 4, "file_searches": 2, "other_tool_calls": 1}
-    for group in (make_sums(**calls), make_sums(**calls, unpriced_requests=3, **_no_cost())):
+    for group in (make_sums(**calls), make_sums(**calls, unpriced_requests=3, **no_cost())):
         table = focus_table([group], [], PERIOD, NAMES)
         told = [row for row in table.rows if row["x_WebSearches"] is not None]
         assert [(row["SkuMeter"], row["x_WebSearches"], row["x_FileSearches"]) for row in told] == [("Requests", 4, 2)]
