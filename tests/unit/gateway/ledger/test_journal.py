@@ -9,24 +9,19 @@ from pathlib import Path
 import pytest
 
 from gateway.errors import LedgerUnavailable
-from gateway.ledger.disk import LocalDisk
-from gateway.ledger.entry import Entry, Status
 from gateway.ledger.journal import Journal
-from gateway.ledger.record import Framing, Kind
-from gateway.ledger.shipped_before import SURELY_KEPT_US
 from tests.simulated_disk import SimulatedDisk
 from tests.unit.gateway.ledger.builders import make_checkpoint, make_entry, make_intent, request_id
-
-SMALL = 1 << 16
-PATIENCE_SECONDS = 60
-
-
-def fail(error: OSError) -> None:
-    raise AssertionError(f"the journal stopped: {error}")
-
-
-def open_journal(directory: Path, segment_bytes: int = SMALL) -> Journal:
-    return Journal(LocalDisk(directory), on_failure=fail, segment_bytes=segment_bytes)
+from tests.unit.gateway.ledger.journals import (
+    PATIENCE_SECONDS,
+    SMALL,
+    fail,
+    open_journal,
+    read_all,
+    segments_of,
+    settle_once_there_is_room,
+    settle_one,
+)
 
 
 @pytest.fixture
@@ -34,38 +29,6 @@ async def journal(tmp_path: Path) -> AsyncIterator[Journal]:
     opened = open_journal(tmp_path, segment_bytes=1 << 20)
     yield opened
     await opened.aclose()
-
-
-def segments_of(directory: Path) -> list[Path]:
-    return sorted(directory.glob("*.seg"))
-
-
-def read_all(journal: Journal) -> list[Entry]:
-    entries: list[Entry] = []
-    position = journal.shipped
-    while True:
-        some, end = journal.read_settled(position)
-        if end == position:
-            return entries
-        entries += some
-        position = end
-
-
-async def settle_one(journal: Journal, number: int) -> None:
-    journal.intend(make_intent(number))
-    await journal.settle(make_entry(number))
-
-
-async def settle_once_there_is_room(journal: Journal, number: int) -> None:
-    """A segment may be on its way, in a thread."""
-    async with asyncio.timeout(PATIENCE_SECONDS):
-        while True:
-            try:
-                journal.intend(make_intent(number))
-                break
-            except LedgerUnavailable:
-                await asyncio.sleep(0.005)
-    await journal.settle(make_entry(number))
 
 
 async def test_what_is_settled_is_read_back_in_order(journal: Journal) -> None:
@@ -101,34 +64,6 @@ async def test_a_waiter_that_leaves_does_not_take_the_others_along(journal: Jour
     leaving.cancel()
     await staying
     assert len(read_all(journal)) == 2
-
-
-async def test_the_dead_processes_requests_become_orphans_with_bounds(tmp_path: Path) -> None:
-    first = open_journal(tmp_path)
-    for number in (1, 2, 3):
-        first.intend(make_intent(number))
-    first.intend(make_intent(4, cost_bound_pico_usd=None, is_simulated=True))
-    first.checkpoint(make_checkpoint(2, output_tokens=256, cost_so_far_pico_usd=160_000_000))
-    await first.settle(make_entry(3))
-    await first.aclose()
-
-    second = open_journal(tmp_path)
-    by_id = {entry.intent.request_id: entry for entry in read_all(second)}
-    await second.aclose()
-    assert second.recovered.orphans == (request_id(1), request_id(2), request_id(4))
-    assert by_id[request_id(3)] == make_entry(3)
-    bounds = [(by_id[request_id(n)].cost_lower_pico_usd, by_id[request_id(n)].cost_upper_pico_usd) for n in (1, 2, 4)]
-    assert bounds == [(0, 255_000_000), (160_000_000, 255_000_000), (0, None)]
-    for number in (1, 2, 4):
-        assert by_id[request_id(number)].status is Status.orphaned
-        assert by_id[request_id(number)].cost is None
-    assert by_id[request_id(2)].output_tokens == 256
-    assert [by_id[request_id(n)].is_simulated for n in (1, 2, 4)] == [False, False, True]
-
-    third = open_journal(tmp_path)
-    assert third.recovered.orphans == ()
-    assert third.recovered.settled_entries == 4
-    await third.aclose()
 
 
 async def test_segments_are_freed_when_shipped_and_an_open_intent_moves_forward(tmp_path: Path) -> None:
@@ -280,148 +215,3 @@ async def test_a_sync_that_fails_while_closing_is_told_and_the_rest_is_closed() 
         journal.intend(make_intent(2))
     await journal.aclose()
     assert len(told) == 1
-
-
-async def test_a_torn_tail_is_dropped_and_zeroed(tmp_path: Path) -> None:
-    journal = open_journal(tmp_path)
-    await settle_one(journal, 1)
-    await settle_one(journal, 2)
-    end = int(journal.gauges()["journal_bytes"])
-    await journal.aclose()
-    path = segments_of(tmp_path)[0]
-    with path.open("r+b") as file:
-        file.seek(end - 3)
-        file.write(b"xyz" + b"\x55" * 1_000)
-    again = open_journal(tmp_path)
-    assert again.recovered.discarded_bytes > 1_000
-    # Request 2 lost its settlement but not its intent: it is an orphan now.
-    assert [entry.status for entry in read_all(again)] == [Status.completed, Status.orphaned]
-    assert b"\x55" * 8 not in path.read_bytes()
-    await again.aclose()
-
-
-@pytest.mark.parametrize("is_head_torn", [False, True])
-async def test_what_was_answered_and_stands_behind_damage_is_kept_and_told(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, *, is_head_torn: bool
-) -> None:
-    journal = open_journal(tmp_path)
-    ends: list[int] = []
-    for number in range(6):
-        await settle_one(journal, number)
-        ends.append(int(journal.gauges()["journal_bytes"]))
-    journal.intend(make_intent(6))
-    await journal.aclose()
-    path = segments_of(tmp_path)[0]
-    with path.open("r+b") as file:  # the settlement of 2, and where its head is torn all of 3
-        file.seek(ends[2] - 40)
-        file.write(bytes(ends[3] - ends[2]) if is_head_torn else b"x")
-    again = Journal.open(tmp_path, on_failure=fail, segment_bytes=SMALL)
-    left = [(entry.intent.request_id, entry.status) for entry in read_all(again)]
-    lost = [3] if is_head_torn else []
-    answered = [(request_id(number), Status.completed) for number in (0, 1, 3, 4, 5) if number not in lost]
-    assert left == [*answered, (request_id(2), Status.orphaned), (request_id(6), Status.orphaned)]
-    assert "no whole records" in caplog.text
-    await settle_one(again, 7)
-    await again.aclose()
-    third = open_journal(tmp_path)
-    assert third.recovered.discarded_bytes == third.recovered.rescued_records == 0
-    assert third.recovered.settled_entries == len(left) + 1
-    await third.aclose()
-
-
-async def test_a_prepared_segment_that_was_cut_short_is_made_anew(tmp_path: Path) -> None:
-    def used() -> int:
-        return int(journal.gauges()["journal_bytes"])
-
-    journal, number = open_journal(tmp_path), 0
-    await settle_once_there_is_room(journal, number)
-    pair = used()
-    while SMALL - used() >= 3 * pair:
-        number += 1
-        await settle_once_there_is_room(journal, number)
-    opened: list[str] = []
-    while SMALL - used() >= pair:
-        number += 1
-        journal.intend(make_intent(number))
-        opened.append(request_id(number))
-    assert len(opened) > 2, "their settlements need the prepared segment"
-    await journal.aclose()
-    with segments_of(tmp_path)[1].open("r+b") as file:
-        file.truncate(0)
-    again = open_journal(tmp_path)
-    assert again.recovered.orphans == tuple(opened)
-    await again.aclose()
-
-
-async def test_what_a_caller_wrote_into_a_torn_record_is_none(tmp_path: Path) -> None:
-    journal = open_journal(tmp_path)
-    await settle_one(journal, 1)
-    begin = int(journal.gauges()["journal_bytes"])
-    await journal.aclose()
-    forged = Framing().frame(1, Kind.INTENT, request_id(9), b"forged")
-    with segments_of(tmp_path)[0].open("r+b") as file:
-        file.seek(begin)
-        file.write(Framing().frame(1, Kind.INTENT, request_id(2), b"said: " + forged + b" and more")[1:])
-    again = open_journal(tmp_path)
-    assert again.recovered.orphans == ()
-    assert again.recovered.rescued_records == 0
-    await again.aclose()
-
-
-@pytest.mark.parametrize("ahead", [1_000, (1 << 20) - 1, 1 << 20, 2 << 20, (3 << 20) - 5_000])
-async def test_what_is_left_far_behind_the_last_record_is_zeroed_too(tmp_path: Path, ahead: int) -> None:
-    journal = open_journal(tmp_path, segment_bytes=3 << 20)
-    await settle_one(journal, 1)
-    end = int(journal.gauges()["journal_bytes"])
-    await journal.aclose()
-    path = segments_of(tmp_path)[0]
-    with path.open("r+b") as file:
-        file.seek(end + ahead)
-        file.write(b"x")
-    again = open_journal(tmp_path, segment_bytes=3 << 20)
-    await again.aclose()
-    assert again.recovered.discarded_bytes == ahead + 1
-    assert not any(path.read_bytes()[end:])
-
-
-async def test_what_was_shipped_and_is_old_is_not_shipped_again_by_the_next_process(tmp_path: Path) -> None:
-    first = open_journal(tmp_path)
-    for number in range(4):
-        await settle_one(first, number)
-    first.intend(make_intent(4))
-    _, end = first.read_settled(first.shipped)
-    await first.mark_shipped(end, 4)
-    await settle_one(first, 5)
-    await first.aclose()
-
-    again = open_journal(tmp_path)
-    assert again.gauges()["unshipped_entries"] == again.recovered.settled_entries == 2
-    assert [entry.intent.request_id for entry in read_all(again)] == [request_id(5), request_id(4)]
-    await again.aclose()
-
-
-async def test_what_is_younger_than_what_any_database_forgets_is_shipped_again(tmp_path: Path) -> None:
-    first = open_journal(tmp_path)
-    moments = [make_intent(0).accepted_at_us + day * SURELY_KEPT_US for day in (0, 1, 2)]
-    for number, at_us in enumerate(moments):
-        first.intend(make_intent(number, accepted_at_us=at_us))
-        await first.settle(make_entry(number, intent=make_intent(number, accepted_at_us=at_us)))
-    _, end = first.read_settled(first.shipped)
-    await first.mark_shipped(end, 3)
-    await first.aclose()
-
-    again = Journal(LocalDisk(tmp_path), on_failure=fail, segment_bytes=SMALL, now_us=lambda: moments[2])
-    assert [entry.intent.request_id for entry in read_all(again)] == [request_id(1), request_id(2)]
-    assert again.gauges()["unshipped_entries"] == 2
-    await again.aclose()
-
-
-@pytest.mark.parametrize("note", [b"", b"0000", b"two words", b"\xff", b"0000000000000001 0000000000000100\n"])
-async def test_a_note_that_is_not_of_this_journal_counts_for_nothing(tmp_path: Path, note: bytes) -> None:
-    first = open_journal(tmp_path)
-    await settle_one(first, 1)
-    await first.aclose()
-    LocalDisk(tmp_path).note(note)
-    again = open_journal(tmp_path)
-    assert len(read_all(again)) == 1
-    await again.aclose()
