@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from backends.errors import ConnectFailed
 from backends.protocol import Timeouts
-from tests.unit.backends.http.test_http1_client import OK, client, fetch, says, server
+from tests.unit.backends.http.exact_server import OK, client, fetch, says, server
 
 LOOPBACK = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
 CA = x509.BasicConstraints(ca=True, path_length=None)
