@@ -2,37 +2,22 @@
 
 import json
 import sys
-from typing import cast
 
 import pytest
 
 from backends.errors import Untranslatable, UpstreamRejected
 from backends.formats.anthropic_request import DEFAULT_MAX_TOKENS, DEFAULT_WITH_THOUGHTS, build_messages_body
-from backends.formats.call_ids import for_anthropic
 from backends.formats.chat_view import parse_chat
 from backends.protocol import Call
+from tests.unit.backends.formats.anthropic_bodies import CALL, HI, HI_SAID, OLDER, SCHEMA, TOOL, Json, ask, translate
 
-Json = dict[str, object]
-OLDER = "claude-sonnet-4-6"
-HI = [{"role": "user", "content": "hi"}]
-HI_SAID = [{"role": "user", "content": [{"type": "text", "text": "hi"}]}]
-PNG = "data:image/png;base64,iVBORw0KGgo="
-SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}}
 CLOSED = SCHEMA | {"additionalProperties": False}
-
-
-def translate(body: Json, *, stream: bool = False, model: str = OLDER) -> Json:
-    raw = json.dumps({"messages": HI} | body).encode()
-    call = Call("chat.completions", model, raw, stream, "r-1")
-    return cast(Json, json.loads(build_messages_body(parse_chat(raw), call)))
 
 
 def test_the_least_body() -> None:
     assert translate({}) == {"model": OLDER, "max_tokens": DEFAULT_MAX_TOKENS, "messages": HI_SAID}
 
 
-TOOL: Json = {"type": "function", "function": {"name": "f", "description": "d", "parameters": SCHEMA, "strict": True}}
-CALL: Json = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": '{"a": 1}'}}
 FIELDS: list[tuple[Json, Json]] = [
     ({"max_tokens": 5}, {"max_tokens": 5}),
     ({"max_completion_tokens": 6, "max_tokens": 5}, {"max_tokens": 6}),
@@ -116,67 +101,8 @@ def test_fields(body: Json, expected: Json) -> None:
     assert translate(body) == least | expected
 
 
-def test_instructions_are_asked_as_a_users_where_the_user_says_nothing() -> None:
-    system: Json = {"role": "system", "content": "Write."}
-    for messages in ([system], [system, {"role": "user", "content": ""}]):
-        assert translate({"messages": messages})["messages"] == [
-            {"role": "user", "content": [{"type": "text", "text": "Write."}]}
-        ]
-
-
 def test_stream_is_said() -> None:
     assert translate({}, stream=True)["stream"] is True
-
-
-def test_a_conversation_with_tools_and_media() -> None:
-    cached = {"type": "text", "text": "long", "cache_control": {"type": "ephemeral"}}
-    messages: list[Json] = [
-        {"role": "system", "content": "be brief"},
-        {"role": "developer", "content": [cached]},
-        {
-            "role": "user",
-            "content": [
-                {"type": "image_url", "image_url": {"url": PNG}},
-                {"type": "image_url", "image_url": {"url": "https://x/y.png"}},
-                {"type": "file", "file": {"filename": "a.pdf", "file_data": "data:application/pdf;base64,JVBERi0="}},
-            ],
-        },
-        {"role": "assistant", "content": None, "tool_calls": [CALL, CALL | {"id": "c2"}]},
-        {"role": "tool", "tool_call_id": "c1", "content": "1"},
-        {"role": "tool", "tool_call_id": "c2", "content": [{"type": "text", "text": "2"}]},
-        {"role": "user", "content": "and?"},
-    ]
-    said = translate({"messages": messages})
-    assert said["system"] == [{"type": "text", "text": "be brief"}, cached]
-    used = {"type": "tool_use", "name": "f", "input": {"a": 1}}
-    result = {"type": "tool_result"}
-    assert said["messages"] == [
-        {
-            "role": "user",
-            "content": [
-                {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo="}},
-                {"type": "image", "source": {"type": "url", "url": "https://x/y.png"}},
-                {
-                    "type": "document",
-                    "source": {"type": "base64", "media_type": "application/pdf", "data": "JVBERi0="},
-                    "title": "a.pdf",
-                },
-            ],
-        },
-        {"role": "assistant", "content": [used | {"id": "c1"}, used | {"id": "c2"}]},
-        {
-            "role": "user",
-            "content": [
-                result | {"tool_use_id": "c1", "content": [{"type": "text", "text": "1"}]},
-                result | {"tool_use_id": "c2", "content": [{"type": "text", "text": "2"}]},
-                {"type": "text", "text": "and?"},
-            ],
-        },
-    ]
-
-
-def ask(*parts: Json) -> Json:
-    return {"messages": [{"role": "user", "content": list(parts)}]}
 
 
 REFUSED: list[tuple[Json, str]] = [
@@ -243,69 +169,6 @@ def test_of_temperature_and_top_p_only_what_changes_something_is_said(given: Jso
     assert {name: value for name, value in translate(given).items() if name in ("temperature", "top_p")} == said
 
 
-def test_a_text_file_is_said_as_text() -> None:
-    file: Json = {"type": "file", "file": {"filename": "a.md", "file_data": "data:text/markdown;base64,aMOp"}}
-    source = {"type": "text", "media_type": "text/plain", "data": "hé"}
-    message = cast(list[Json], translate(ask(file))["messages"])[0]
-    assert message["content"] == [{"type": "document", "source": source, "title": "a.md"}]
-    broken: Json = {"type": "file", "file": {"filename": "a.md", "file_data": "data:text/plain;base64,/w=="}}
-    with pytest.raises(UpstreamRejected, match="UTF-8"):
-        translate(ask(broken))
-
-
-MARK: Json = {"cache_control": {"type": "ephemeral"}}
-
-
-def marks_in(messages: list[Json], tools: list[Json]) -> list[object]:
-    """Which blocks are marked: those of the system, of each message, and the tools."""
-    said = translate({"messages": messages, "tools": tools})
-    turns = cast(list[Json], said["messages"])
-    blocks = [said["system"], *(turn["content"] for turn in turns), said.get("tools", [])]
-    return [["cache_control" in block for block in cast(list[Json], row)] for row in blocks]
-
-
-def test_a_mark_on_a_message_a_call_or_a_tool_is_on_what_it_became() -> None:
-    system: Json = {"role": "system", "content": "long"}
-    user: Json = {"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}
-    calls: Json = {"role": "assistant", "content": "I look.", "tool_calls": [CALL, CALL | {"id": "c2"}]}
-    results: list[Json] = [{"role": "tool", "tool_call_id": name, "content": "1"} for name in ("c1", "c2")]
-    plain = [system, user, calls, *results]
-    assert marks_in(plain, [TOOL]) == [[False], [False] * 2, [False] * 3, [False] * 2, [False]]
-
-    on_messages = [message | MARK for message in (system, user, calls, *results)]
-    marked = [[True], [False, True], [False, False, True], [True, True], [True]]
-    assert marks_in(on_messages, [TOOL | MARK]) == marked
-    inside: Json = TOOL | {"function": cast(Json, TOOL["function"]) | MARK}
-    assert marks_in([system, user], [inside])[-1] == [True]
-    on_a_call = calls | {"tool_calls": [CALL | MARK, CALL | {"id": "c2"}]}
-    assert marks_in([system, user, on_a_call, *results], [])[2] == [False, True, False]
-
-
-def test_a_mark_inside_a_tools_result_is_on_the_result() -> None:
-    content: list[Json] = [{"type": "text", "text": "1"}, {"type": "text", "text": "2"} | MARK]
-    result: Json = {"role": "tool", "tool_call_id": "c1", "content": content}
-    messages = cast(
-        list[Json], translate({"messages": [*HI, {"role": "assistant", "tool_calls": [CALL]}, result]})["messages"]
-    )
-    plain = [{"type": "text", "text": "1"}, {"type": "text", "text": "2"}]
-    assert messages[-1]["content"] == [{"type": "tool_result", "tool_use_id": "c1", "content": plain} | MARK]
-
-
-def test_a_message_marked_twice_keeps_the_mark_of_its_part() -> None:
-    part: Json = {"type": "text", "text": "a", "cache_control": {"type": "ephemeral", "ttl": "1h"}}
-    assert translate({"messages": [{"role": "user", "content": [part]} | MARK]})["messages"] == [
-        {"role": "user", "content": [part]}
-    ]
-    assert translate({"messages": [{"role": "system", "content": ""} | MARK, *HI]}) == translate({})
-
-
-def test_a_call_of_kimis_gets_an_id_that_anthropic_takes() -> None:
-    messages = [*HI, {"role": "assistant", "tool_calls": [CALL | {"id": "functions.f:0"}]}]
-    body = translate({"messages": [*messages, {"role": "tool", "tool_call_id": "functions.f:0", "content": "1"}]})
-    [_, asked, answered] = cast(list[dict[str, list[Json]]], body["messages"])
-    assert asked["content"][0]["id"] == answered["content"][0]["tool_use_id"] == for_anthropic("functions.f:0")
-
-
 def nested(depth: int) -> Json:
     schema: Json = {"type": "string"}
     for _ in range(depth):
@@ -339,56 +202,6 @@ def test_a_schema_nested_too_deeply_is_refused() -> None:
             build_messages_body(view, call)
     finally:
         sys.setrecursionlimit(limit)
-
-
-ASKED: Json = {"role": "user", "content": "hi"}
-
-
-def said(text: str) -> Json:
-    return {"type": "text", "text": text}
-
-
-def test_white_space_that_anthropic_refuses_is_left_out() -> None:
-    messages: list[Json] = [
-        {"role": "system", "content": [said(" "), said("be brief")]},
-        ASKED,
-        {"role": "assistant", "content": "\n\n", "tool_calls": [CALL]},
-        {"role": "tool", "tool_call_id": "c1", "content": "\n"},
-        {"role": "assistant", "content": "\n"},
-        {"role": "assistant", "content": "Sure: \n"},
-    ]
-    assert translate({"messages": messages}) == {
-        "model": OLDER,
-        "max_tokens": DEFAULT_MAX_TOKENS,
-        "system": [said("be brief")],
-        "messages": [
-            *HI_SAID,
-            {"role": "assistant", "content": [{"type": "tool_use", "id": "c1", "name": "f", "input": {"a": 1}}]},
-            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c1", "content": []}]},
-            {"role": "assistant", "content": [said("Sure:")]},
-        ],
-    }
-
-
-def test_results_come_before_what_the_user_says_between_them() -> None:
-    messages: list[Json] = [
-        ASKED,
-        {"role": "assistant", "tool_calls": [CALL, CALL | {"id": "c2"}]},
-        {"role": "tool", "tool_call_id": "c1", "content": "1"},
-        {"role": "user", "content": "wait"},
-        {"role": "tool", "tool_call_id": "c2", "content": "2"},
-    ]
-    last = cast(list[dict[str, list[Json]]], translate({"messages": messages})["messages"])[-1]
-    kinds = [block.get("tool_use_id") or block["text"] for block in last["content"]]
-    assert kinds == ["c1", "c2", "wait"]
-
-
-def test_a_jpg_is_a_jpeg() -> None:
-    image: Json = {"type": "image_url", "image_url": {"url": "data:image/jpg;base64,/9j/4AAQ"}}
-    [message] = cast(
-        list[dict[str, list[Json]]], translate({"messages": [{"role": "user", "content": [image]}]})["messages"]
-    )
-    assert message["content"][0]["source"] == {"type": "base64", "media_type": "image/jpeg", "data": "/9j/4AAQ"}
 
 
 def test_an_end_at_white_space_is_for_another_model() -> None:
