@@ -80,7 +80,8 @@ class Metrics:
         if entry.cost is None:
             self._unpriced[model,] += 1
         else:
-            self._cost_pico_usd[model,] += entry.cost.total_pico_usd - self._paid_elsewhere(entry)
+            elsewhere = self._paid_elsewhere(entry)  # first: it may be under this very model, whose sum it changes
+            self._cost_pico_usd[model,] += entry.cost.total_pico_usd - elsewhere
         if entry.is_usage_estimated:
             self._estimated[model,] += 1
         if entry.gpu_seconds:

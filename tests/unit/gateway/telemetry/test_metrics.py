@@ -30,6 +30,18 @@ def test_a_refused_answer_costs_under_the_model_that_gave_it() -> None:
     assert 'breakeven_cost_usd_total{model="mid-hosted"} 2.0' in lines
 
 
+def test_what_a_model_is_paid_for_being_asked_twice_is_counted_twice() -> None:
+    metrics = Metrics(MemoryLedger())
+    unread = Attempt(
+        1, "mid-hosted", "openai", "UnreadableAnswer", 0.0, 1.0, 10**12, 200, PaidTo("o", "m", False, 0, 1)
+    )
+    answered = Attempt(2, "mid-hosted", "openai", "answered", 1.0, 1.0, 0, 200)
+    cost = Cost(input_pico_usd=2 * 10**12, other_pico_usd=10**12, list_pico_usd=3 * 10**12)
+    metrics.settled(make_entry(1, cost=cost, attempts=(unread, answered)))
+    lines = generate_latest(metrics.registry).decode().splitlines()
+    assert 'breakeven_cost_usd_total{model="mid-hosted"} 3.0' in lines
+
+
 def test_notices_of_budgets_are_counted_by_how_it_went() -> None:
     metrics = Metrics(MemoryLedger())
     for outcome in ("failed", "sent", "sent"):
