@@ -61,11 +61,6 @@ def _ordered(x):
 
 
 @triton.jit
-def _unordered(key):
-    return tl.where(key < 0, key ^ 0x7FFFFFFF, key).to(tl.float32, bitcast=True)
-
-
-@triton.jit
 def _mass(
     row_ptr, vocabulary, threshold_1, threshold_2, threshold_3, peak, inverse_temperature, WEIGHTED: tl.constexpr
 ):
