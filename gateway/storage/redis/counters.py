@@ -70,7 +70,6 @@ class RedisCounters:
         worker: str,
         fleet: str = "",
         workers: int = 1,
-        prefix: str = PREFIX,
         settle_seconds: float = SETTLE_SECONDS,
         less_seconds: float = LESS_SECONDS,
         place_seconds: float = PLACE_SECONDS,
@@ -78,7 +77,6 @@ class RedisCounters:
         self._client = client
         self.worker = worker
         self._fleet = fleet
-        self._prefix = prefix
         self._settle_ms = round(settle_seconds * 1000)
         self._less_ms = round(less_seconds * 1000)
         self._epoch = ""
@@ -89,7 +87,7 @@ class RedisCounters:
             self._run,
             is_down=lambda: self._is_down,
             share=lambda: self._workers,
-            prefix=f"{prefix}places:",
+            prefix=f"{PREFIX}places:",
             place_seconds=place_seconds,
         )
         scripts = (LEASE, REPORT, BEGIN_READING, END_READING, CLAIM, TAKE, *PLACE_SCRIPTS)
@@ -98,7 +96,7 @@ class RedisCounters:
     async def take(self, rates: Sequence[Rate], left: list[float] | None = None) -> Shortage | None:
         if self._is_down:  # `report` finds out when it is back: no request waits for a store that does not answer
             return await self._alone.take(rates, left)
-        keys = [f"{self._prefix}rate:{rate.bucket}" for rate in rates]
+        keys = [f"{PREFIX}rate:{rate.bucket}" for rate in rates]
         arguments = [number for rate in rates for number in (rate.amount, rate.per_minute)]
         try:
             answer = await self._run(TAKE, keys, arguments)
@@ -174,9 +172,9 @@ class RedisCounters:
 
     async def _in_epoch(self, script: str, arguments: Sequence[Any]) -> list[Any]:
         """Run a script in the present epoch, learning its name first where it changed."""
-        key = f"{self._prefix}epoch"
+        key = f"{PREFIX}epoch"
         for _ in range(3):
-            answer = await self._run(script, [key], [self._epoch, self._prefix, *arguments])
+            answer = await self._run(script, [key], [self._epoch, PREFIX, *arguments])
             if answer[0] != "epoch":
                 return answer
             if not await self._claim(answer[1]):
@@ -188,7 +186,7 @@ class RedisCounters:
 
     async def _claim(self, epoch: str) -> bool:
         """Whether it is this fleet's; False: it was another's, which is gone. Raises CountersDown if that is not."""
-        keys = [f"{self._prefix}{epoch}:meta", f"{self._prefix}workers", f"{self._prefix}epoch"]
+        keys = [f"{PREFIX}{epoch}:meta", f"{PREFIX}workers", f"{PREFIX}epoch"]
         [whose] = await self._run(CLAIM, keys, [self._fleet])
         if whose == "theirs":
             self._is_down = True

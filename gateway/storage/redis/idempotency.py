@@ -34,18 +34,16 @@ class RedisIdempotency:
         client: "Redis",
         *,
         seconds: float = 86_400.0,
-        prefix: str = PREFIX,
         answer_seconds: float = ANSWER_SECONDS,
     ) -> None:
         self._client = client
         self._seconds = seconds
-        self._prefix = prefix
         self._answer_seconds = answer_seconds
         # One that stood still for a lease must not give up, renew or answer a claim that another has made since.
         self._owner = secrets.token_bytes(16)
 
     async def claim(self, name: str, fingerprint: bytes) -> Found | None:
-        key, lease_ms = self._prefix + name, round(LEASE_SECONDS * 1000)
+        key, lease_ms = PREFIX + name, round(LEASE_SECONDS * 1000)
         while True:
             async with answering(self._answer_seconds):
                 if await self._client.set(key, self._claimed(fingerprint), nx=True, px=lease_ms):
@@ -57,20 +55,18 @@ class RedisIdempotency:
 
     async def renew(self, name: str, fingerprint: bytes) -> None:
         async with answering(self._answer_seconds):
-            await self._client.eval(
-                RENEW, 1, self._prefix + name, self._claimed(fingerprint), round(LEASE_SECONDS * 1000)
-            )  # pyright: ignore[reportGeneralTypeIssues]
+            await self._client.eval(RENEW, 1, PREFIX + name, self._claimed(fingerprint), round(LEASE_SECONDS * 1000))  # pyright: ignore[reportGeneralTypeIssues]
 
     async def finish(self, name: str, fingerprint: bytes, recorded: Recorded) -> None:
         value = b"F" + fingerprint + msgspec.msgpack.encode(recorded)
         async with answering(self._answer_seconds):
             await self._client.eval(
-                FINISH, 1, self._prefix + name, self._claimed(fingerprint), value, round(self._seconds * 1000)
+                FINISH, 1, PREFIX + name, self._claimed(fingerprint), value, round(self._seconds * 1000)
             )  # pyright: ignore[reportGeneralTypeIssues]
 
     async def abandon(self, name: str, fingerprint: bytes) -> None:
         async with answering(self._answer_seconds):
-            await self._client.eval(ABANDON, 1, self._prefix + name, self._claimed(fingerprint))  # pyright: ignore[reportGeneralTypeIssues]
+            await self._client.eval(ABANDON, 1, PREFIX + name, self._claimed(fingerprint))  # pyright: ignore[reportGeneralTypeIssues]
 
     def _claimed(self, fingerprint: bytes) -> bytes:
         return b"R" + fingerprint + self._owner

@@ -9,7 +9,7 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import cast
 
 import msgspec
@@ -43,17 +43,14 @@ class RedisPrefixes:
         client: "Redis",
         *,
         replica: str,
-        prefix: str = PREFIX,
         most_records: int = MOST_RECORDS,
         answer_seconds: float = ANSWER_SECONDS,
-        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._client = client
-        self._everybodys = prefix.encode()
-        self._replicas = f"{prefix}:{replica}".encode()
+        self._everybodys = PREFIX.encode()
+        self._replicas = f"{PREFIX}:{replica}".encode()
         self._most_records = most_records
         self._answer_seconds = answer_seconds
-        self._monotonic = monotonic
         self._self = os.urandom(8)
         self._last: dict[bytes, bytes] = {}
         self._is_deaf = False
@@ -82,7 +79,7 @@ class RedisPrefixes:
 
     async def _listen_once(self, heard: Heard) -> None:
         seconds, micros = await self._client.time()
-        ahead = seconds + micros / 1e6 - self._monotonic()  # of our clock, by which its records are dated
+        ahead = seconds + micros / 1e6 - time.monotonic()  # of our clock, by which its records are dated
         self._begin(seconds * 1000)
         while True:
             found = cast(
@@ -97,7 +94,7 @@ class RedisPrefixes:
                     self._last[stream] = name
                     if fields[b"from"] != self._self:
                         told_at = int(name.partition(b"-")[0]) / 1000
-                        heard(_read(fields), max(0.0, self._monotonic() + ahead - told_at))
+                        heard(_read(fields), max(0.0, time.monotonic() + ahead - told_at))
 
     def _begin(self, now_ms: int) -> None:
         """Where we stopped; an hour ago for the first time, and when another server's clock is behind what we heard."""

@@ -19,16 +19,15 @@ PATIENCE_SECONDS = 0.5
 class RedisResponses:
     """Implements ResponseStore. The client's values are bytes (redis/bytes.py)."""
 
-    def __init__(self, client: "Redis", *, prefix: str = PREFIX, patience_seconds: float = PATIENCE_SECONDS) -> None:
+    def __init__(self, client: "Redis", *, patience_seconds: float = PATIENCE_SECONDS) -> None:
         self._client = client
-        self._prefix = prefix
         self._patience_seconds = patience_seconds
 
     async def get(self, name: str) -> CachedAnswer | None:
         async with answering(self._patience_seconds):
-            value = cast(bytes | None, await self._client.get(self._prefix + name))
+            value = cast(bytes | None, await self._client.get(PREFIX + name))
         return None if value is None else msgspec.msgpack.decode(value, type=CachedAnswer)
 
     async def put(self, name: str, answer: CachedAnswer, seconds: int) -> None:
         async with answering(self._patience_seconds):
-            await self._client.set(self._prefix + name, msgspec.msgpack.encode(answer), ex=seconds)
+            await self._client.set(PREFIX + name, msgspec.msgpack.encode(answer), ex=seconds)
