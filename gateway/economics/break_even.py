@@ -6,7 +6,7 @@ exact integers throughout. A month is the period scaled to the plan's hours per 
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import UTC, datetime, tzinfo
+from datetime import UTC, datetime
 
 import numpy as np
 
@@ -35,6 +35,7 @@ from gateway.economics.verdict import list_caveats, write_verdict
 from gateway.money import usd
 
 LEAST_DAYS_TO_RESAMPLE = 2
+RESAMPLES = 2000
 ESTIMATE_ERROR = 0.25
 """Standard error taken for token counts that the provider did not report; it widens the interval by their share."""
 
@@ -47,22 +48,20 @@ def analyse_break_even(
     generator: np.random.Generator,
     engine: Engine | None = None,
     period: Period | None = None,
-    zone: tzinfo = UTC,
-    resamples: int = 2000,
     volume: float = 1.0,
 ) -> BreakEvenReport:
     """The whole report. `rows` are the traffic that the plan's GPUs could serve, whoever served it.
 
     With an `engine` (its measured curve at N*) requests are priced by their tokens and overflow is modelled; without
-    one the ledger's own GPU-seconds per request are used and the fluid bound is reported. `zone` says where days begin
-    for the intervals, `volume` how many times the traffic is asked about. Raises NoTraffic on an empty period and
-    NotMeasured when nothing says what a request takes.
+    one the ledger's own GPU-seconds per request are used and the fluid bound is reported. `volume` says how
+    many times the traffic is asked about. Raises NoTraffic on an empty period and NotMeasured when nothing says what a
+    request takes.
     """
     period = period or (covering_period(rows) if rows else Period(0, 3_600_000_000))
     if not sum(row.requests for row in rows if period.holds(row)):
         rent = usd(plan.rent_pico_usd(period.hours))
         raise NoTraffic(f"idle: no request in {period.hours} hours, and {plan.name} cost ${rent:.2f} of rent meanwhile")
-    demand = build_demand(rows, period, plan=plan, hosted=hosted, engine=engine, zone=zone).scaled(volume)
+    demand = build_demand(rows, period, plan=plan, hosted=hosted, engine=engine).scaled(volume)
     case = Case(
         load=demand.load,
         hosted_usd=demand.hosted_pico_usd / PICO,
@@ -85,7 +84,7 @@ def analyse_break_even(
         month=_month(case, plan, staircase, demand.variable_usd),
         staircase=staircase,
         volume=find_volume(case, plan, demand),
-        confidence=_confidence(case, demand, generator, resamples),
+        confidence=_confidence(case, demand, generator),
         tornado=tuple(Swing(name, to_usd(low), to_usd(high)) for name, low, high in swing(case, demand)),
         verdict="",
         caveats=list_caveats(demand, plan, hosted, period, engine),
@@ -207,21 +206,21 @@ def _month(case: Case, plan: GpuPlan, staircase: Sequence[StaircaseRow], variabl
     )
 
 
-def _confidence(case: Case, demand: Demand, generator: np.random.Generator, resamples: int) -> Confidence | None:
+def _confidence(case: Case, demand: Demand, generator: np.random.Generator) -> Confidence | None:
     days = int(demand.day_of_hour.max()) + 1
     if days < LEAST_DAYS_TO_RESAMPLE:
         return None
     served = served_value_usd_by_bin(case.load, case.replicas, case.slots_per_replica)
     busy = np.minimum(case.load.busy_replicas, case.replicas)
     columns = np.stack([served, busy, case.load.hours], axis=1)
-    drawn = resample_clusters(columns, demand.day_of_hour, generator, resamples=resamples)
-    error = 1 + demand.estimated_share * ESTIMATE_ERROR * generator.standard_normal(resamples)
+    drawn = resample_clusters(columns, demand.day_of_hour, generator, resamples=RESAMPLES)
+    error = 1 + demand.estimated_share * ESTIMATE_ERROR * generator.standard_normal(RESAMPLES)
     cost = case.replicas * case.usd_per_replica_hour * case.hours_per_month + case.fixed_usd_per_month
     savings = drawn[:, 0] / drawn[:, 2] * error * case.hours_per_month - cost
     saving, used = spread(savings, days), spread(drawn[:, 1] / drawn[:, 2] / case.replicas, days)
     return Confidence(
         days=days,
-        resamples=resamples,
+        resamples=RESAMPLES,
         saving_low_usd=to_usd(saving.low),
         saving_middle_usd=to_usd(saving.middle),
         saving_high_usd=to_usd(saving.high),

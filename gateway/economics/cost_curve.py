@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, tzinfo
 
 import numpy as np
 
@@ -38,7 +37,6 @@ def cost_curve(
     engine: Engine | None,
     scales: Sequence[float],
     generator: np.random.Generator,
-    zone: tzinfo = UTC,
     volume: float = 1.0,
 ) -> list[CostPoint]:
     """One point per scale of `volume` times what was observed, at the observed mix and day. At least one replica is
@@ -46,7 +44,7 @@ def cost_curve(
 
     Raises NoTraffic or NotMeasured, as `build_demand` does.
     """
-    demand = build_demand(rows, period, plan=plan, hosted=hosted, engine=engine, zone=zone).scaled(volume)
+    demand = build_demand(rows, period, plan=plan, hosted=hosted, engine=engine).scaled(volume)
     case = Case(
         load=demand.load,
         hosted_usd=demand.hosted_pico_usd / PICO,

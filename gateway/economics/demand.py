@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, tzinfo
 
 import numpy as np
 from numpy.typing import NDArray
@@ -83,7 +82,6 @@ def build_demand(
     plan: GpuPlan,
     hosted: HostedAlternative,
     engine: Engine | None,
-    zone: tzinfo = UTC,
 ) -> Demand:
     """Hours without rows are hours without traffic.
 
@@ -108,7 +106,7 @@ def build_demand(
     bill = sum(hosted.price(row) for row in inside)
     return Demand(
         load=_load(requests, gpu_seconds, credited_usd, plan),
-        day_of_hour=_days(period, zone),
+        day_of_hour=_days(period),
         requests=total,
         input_tokens=shape_tokens[0],
         cached_input_tokens=shape_tokens[1],
@@ -167,7 +165,7 @@ def _load(requests: FloatArray, gpu_seconds: FloatArray, credited_usd: FloatArra
     return Load(np.ones_like(requests), requests / 3600.0, per_request, value)
 
 
-def _days(period: Period, zone: tzinfo) -> NDArray[np.int64]:
-    hours = range(period.start_us, period.end_us, HOUR_US)
-    days = [datetime.fromtimestamp(hour // 1_000_000, zone).date().toordinal() for hour in hours]
-    return np.unique(np.array(days, dtype=np.int64), return_inverse=True)[1].astype(np.int64)
+def _days(period: Period) -> NDArray[np.int64]:
+    """The UTC day of each hour, counted from the first."""
+    hours = np.arange(period.start_us // HOUR_US, period.start_us // HOUR_US + period.hours, dtype=np.int64)
+    return hours // 24 - hours[0] // 24

@@ -1,34 +1,19 @@
-from collections import Counter
-from datetime import UTC, datetime, timedelta, timezone
-from zoneinfo import ZoneInfo
-
 import pytest
 
 from gateway.economics.demand import build_demand
 from gateway.economics.errors import NoTraffic
 from gateway.economics.traffic import Period, covering_period
 from gateway.instants import HOUR_US
-from tests.unit.gateway.economics.builders import MARCH_2026_US, MINI, make_days, make_hour, make_plan
+from tests.unit.gateway.economics.builders import MARCH_2026_US, MINI, make_hour, make_plan
 from tests.unit.gateway.economics.worked_example import ENGINE
 
-WEEKEND_OF_THE_CLOCK_CHANGE = int(datetime(2026, 3, 28, 23, tzinfo=UTC).timestamp()) * 1_000_000
 
-
-def test_a_local_day_has_23_hours_when_clocks_go_forward() -> None:
-    """2026-03-29 in Berlin: hours are counted in UTC, so none is lost; only the day that they belong to moves."""
-    period = Period(WEEKEND_OF_THE_CLOCK_CHANGE, WEEKEND_OF_THE_CLOCK_CHANGE + 47 * HOUR_US)
-    rows = [make_hour(hour, 100, start_us=period.start_us) for hour in range(47)]
-    demand = build_demand(rows, period, plan=make_plan(), hosted=MINI, engine=ENGINE, zone=ZoneInfo("Europe/Berlin"))
-    assert sorted(Counter(demand.day_of_hour.tolist()).values()) == [23, 24]
+def test_days_are_utcs_and_the_first_may_be_short() -> None:
+    start_us = MARCH_2026_US + 23 * HOUR_US
+    rows = [make_hour(hour, 100, start_us=start_us) for hour in range(47)]
+    demand = build_demand(rows, covering_period(rows), plan=make_plan(), hosted=MINI, engine=ENGINE)
+    assert demand.day_of_hour.tolist() == [0] + [1] * 24 + [2] * 22
     assert demand.requests == 4700
-
-
-@pytest.mark.parametrize(("offset", "sizes"), [(0, [24, 24]), (5, [5, 19, 24]), (-3, [3, 21, 24])])
-def test_days_begin_where_the_zone_says(offset: int, sizes: list[int]) -> None:
-    rows = make_days(2)
-    zone = timezone(timedelta(hours=offset))
-    demand = build_demand(rows, covering_period(rows), plan=make_plan(), hosted=MINI, engine=ENGINE, zone=zone)
-    assert sorted(Counter(demand.day_of_hour.tolist()).values()) == sizes
 
 
 def test_several_models_in_one_hour_are_one_load() -> None:
