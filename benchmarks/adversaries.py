@@ -78,8 +78,9 @@ def difficulty(classifier: ItemResponseClassifier, text: str) -> float:
     return classifier.classify(Conversation(text)).difficulty
 
 
-def under_quota(dear: list[bool], *, bucket: float = 10.0) -> int:
+def under_quota(dear: list[bool]) -> int:
     """How many reach the dear tier when each request earns a share of one dear request, up to a bucket of ten."""
+    bucket = 10.0
     tokens, passed = bucket, 0
     for wants_dear in dear:
         if wants_dear and tokens >= 1.0:

@@ -102,14 +102,14 @@ def answer_alone(engine: Engine, prompt: list[int]) -> Known:
     return Known(prompt, request.output_token_ids)
 
 
-async def soak(engine: Engine, known: list[Known], seconds: float, seed: int = 0) -> Report:
+async def soak(engine: Engine, known: list[Known], seconds: float) -> Report:
     """Keep all clients busy for that long, let the rest finish, then count what is left."""
     report = Report()
     serving = engine.serve()
     serving.start()
     deadline = time.monotonic() + seconds
     watcher = asyncio.create_task(_watch_memory(report, deadline, seconds))
-    clients = [_client(serving, known, deadline, random.Random(seed * 1000 + i), report) for i in range(CLIENTS)]
+    clients = [_client(serving, known, deadline, random.Random(i), report) for i in range(CLIENTS)]
     await asyncio.gather(*clients)
     await watcher
     # The step loop carries out what its inbox holds, cancellations included, before it ends.

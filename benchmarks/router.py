@@ -100,7 +100,7 @@ def judges(bench: Bench, routers: Mapping[str, Matrix]) -> dict[str, dict[str, A
             rows = rows_of(bench.corpus, sources)
             if rows.sum() < MIN_PROMPTS:
                 continue
-            low, high = bootstrap_interval(routers["classifier"][rows], gap[rows], rounds=200, seed=0)
+            low, high = bootstrap_interval(routers["classifier"][rows], gap[rows])
             apgrs = {router: round(tie_aware_apgr(scores[rows], gap[rows]), 4) for router, scores in routers.items()}
             found[name] = {
                 "kind": kind,
@@ -161,7 +161,7 @@ def judge(routers: Mapping[str, Matrix], pair: Pair, rows: NDArray[np.bool_]) ->
     }
     for name, scores in routers.items():
         chosen = scores[rows]
-        low, high = bootstrap_interval(chosen, strong - weak, rounds=200, seed=0)
+        low, high = bootstrap_interval(chosen, strong - weak)
         found[name] = {
             "apgr": round(apgr(chosen, strong, weak), 4),
             "tie_aware_apgr": round(tie_aware_apgr(chosen, strong - weak), 4),

@@ -129,17 +129,17 @@ def read(url: str, key: str, model: str, load: Load) -> dict[str, Any]:
 
 
 class Peak:
-    """The most memory that a gateway had, looked at every few seconds: looking costs it time."""
+    """The most memory that a gateway had, looked at every five seconds: looking costs it time."""
 
-    def __init__(self, gateway: Rival, every_seconds: float = 5.0) -> None:
+    def __init__(self, gateway: Rival) -> None:
         self.megabytes = gateway.memory_megabytes()
-        self._gateway, self._every_seconds = gateway, every_seconds
+        self._gateway = gateway
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
         self._thread.start()
 
     def _watch(self) -> None:
-        while not self._ended.wait(self._every_seconds):
+        while not self._ended.wait(5.0):
             self.megabytes = max(self.megabytes, self._gateway.memory_megabytes())
 
     def stop(self) -> None:

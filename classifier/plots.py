@@ -24,9 +24,9 @@ def draw_cost_quality(curve: Sequence[tuple[float, float]], out: Path) -> None:
     _save(figure, out)
 
 
-def draw_reliability(predicted: Array, outcome: Array, out: Path, *, bins: int = 10) -> None:
-    """Observed share of good answers against the predicted one, over equally filled bins."""
-    parts = np.array_split(np.argsort(predicted, kind="stable"), bins)
+def draw_reliability(predicted: Array, outcome: Array, out: Path) -> None:
+    """Observed share of good answers against the predicted one, over ten equally filled bins."""
+    parts = np.array_split(np.argsort(predicted, kind="stable"), 10)
     figure, axes = plt.subplots(figsize=(5, 4))
     axes.plot([0, 1], [0, 1], linestyle="--")
     axes.plot([predicted[part].mean() for part in parts], [outcome[part].mean() for part in parts], marker="o")

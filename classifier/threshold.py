@@ -6,6 +6,8 @@ import numpy as np
 
 from classifier.metrics import Array
 
+ROUNDS = 200
+
 
 @dataclass(frozen=True, slots=True)
 class Cut:
@@ -17,7 +19,7 @@ class Cut:
     kept_quality_low: float
 
 
-def choose_cut(scores: Array, strong: Array, weak: Array, *, target: float, rounds: int = 200, seed: int = 0) -> Cut:
+def choose_cut(scores: Array, strong: Array, weak: Array, *, target: float) -> Cut:
     """The highest threshold whose kept quality is at least the target in 95 % of resamples.
 
     Raises ValueError for a target outside (0, 1] or fewer than 30 prompts. Always-strong meets every target.
@@ -28,8 +30,8 @@ def choose_cut(scores: Array, strong: Array, weak: Array, *, target: float, roun
         raise ValueError(f"{len(scores)} graded prompts are too few to calibrate on: at least 30 are needed")
     order = np.argsort(-scores, kind="stable")
     ends = np.r_[np.flatnonzero(np.diff(scores[order])), len(scores) - 1]  # equal scores go the same way
-    draw = np.random.default_rng(seed)
-    picks = draw.integers(0, len(scores), (rounds, len(scores)))
+    draw = np.random.default_rng(0)
+    picks = draw.integers(0, len(scores), (ROUNDS, len(scores)))
     for end in [-1, *ends.tolist()]:
         routed = np.zeros(len(scores), bool)
         routed[order[: end + 1]] = True
@@ -42,11 +44,11 @@ def choose_cut(scores: Array, strong: Array, weak: Array, *, target: float, roun
     raise AssertionError("always-strong ends the search")
 
 
-def cost_quality_curve(scores: Array, strong: Array, weak: Array, *, points: int = 21) -> list[tuple[float, float]]:
+def cost_quality_curve(scores: Array, strong: Array, weak: Array) -> list[tuple[float, float]]:
     """(share of strong calls, mean quality) from always-weak to always-strong."""
     order = np.argsort(-scores, kind="stable")
     curve: list[tuple[float, float]] = []
-    for share in np.linspace(0.0, 1.0, points).tolist():
+    for share in np.linspace(0.0, 1.0, 21).tolist():
         count = round(share * len(scores))
         curve.append((share, float((strong[order[:count]].sum() + weak[order[count:]].sum()) / len(scores))))
     return curve

@@ -16,12 +16,12 @@ WAITING = (
 
 
 @asynccontextmanager
-async def shown_early(place: ui.element, patience_seconds: float = PATIENCE_SECONDS) -> AsyncGenerator[None]:
+async def shown_early(place: ui.element) -> AsyncGenerator[None]:
     """Around what builds the page in `place`."""
     client, words = ui.context.client, list[ui.element]()
 
     async def show() -> None:
-        await asyncio.sleep(patience_seconds)
+        await asyncio.sleep(PATIENCE_SECONDS)
         with place:
             words.append(ui.html(WAITING, sanitize=False))
         await client.connected()  # sends the page as it stands

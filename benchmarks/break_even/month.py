@@ -51,9 +51,9 @@ def build_engine() -> Engine:
     return Engine(fit_throughput_curve(points), concurrency=64, prefill_tokens_per_second=8000.0, is_measured=False)
 
 
-def build_month(seed: int = SEED) -> list[HourlyTraffic]:
+def build_month() -> list[HourlyTraffic]:
     """One row an hour, all of it answered by the hosted model so far."""
-    generator = np.random.default_rng(seed)
+    generator = np.random.default_rng(SEED)
     days = np.exp(generator.normal(0.0, 0.15, DAYS))
     start_us = int(START.timestamp()) * 1_000_000
     rows: list[HourlyTraffic] = []

@@ -68,11 +68,10 @@ def fit_adaptation(
     outcomes: Matrix,
     models: Sequence[str],
     *,
-    penalties: Penalties | None = None,
     max_landmarks: int = MAX_LANDMARKS,
 ) -> Adaptation:
     """`outcomes` are prompts by models, NaN unknown; beyond `max_landmarks` only some labels are landmarks."""
-    penalties = penalties or Penalties()
+    penalties = Penalties()
     centre, spread = _frame(view)
     rows = np.clip((np.c_[view.scores, view.vectors] - centre) / spread, -LIMIT, LIMIT)
     near_scales = _near_scales(rows.shape[1] - 1)

@@ -84,7 +84,6 @@ async def write_demo_month(
     *,
     now: datetime | None = None,
     requests: int = 20_000,
-    seed: int = 7,
     progress: Callable[[int], None] = lambda done: None,
 ) -> DemoMonth | None:
     """Fill BREAKEVEN_HOME/demo; None where it holds a database already. `progress` hears how many are written."""
@@ -109,7 +108,7 @@ async def write_demo_month(
             teams.append(replace(app, key_id=key.record.id))
             app_key = app_key or secret
         snapshots = await _rules_and_snapshots(deployment, SqlRulesStore(database), end)
-        entries = make_month(teams, snapshots.at, snapshots.quality, end=end, requests=requests, seed=seed)
+        entries = make_month(teams, snapshots.at, snapshots.quality, end=end, requests=requests)
         written = 0
         for batch in _batches(entries):
             written += await SqlLedger(database).insert(batch)

@@ -50,10 +50,9 @@ def make_month(
     *,
     end: datetime,
     requests: int,
-    seed: int,
 ) -> Iterator[Entry]:
     """Entries in time order over the 30 days before `end`, which is on a whole hour. About `requests` of them."""
-    dice = random.Random(seed)
+    dice = random.Random(7)
     start = end - timedelta(days=DAYS)
     weights = [_load(start + timedelta(hours=hour)) for hour in range(24 * DAYS)]
     total = sum(weights)

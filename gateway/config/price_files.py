@@ -33,7 +33,6 @@ def load_overrides(path: Path) -> tuple[Override, ...]:
 
 def load_price_book(
     *,
-    directory: Path = SHIPPED,
     own_directory: Path | None = None,
     overrides: Sequence[Path] = (),
     providers: Iterable[str] | None = None,
@@ -42,7 +41,7 @@ def load_price_book(
 
     A provider's file in `own_directory` (where `breakeven prices import` writes) stands in for the shipped one.
     """
-    files = {file.provider: file for file in load_prices(directory, providers=providers)}
+    files = {file.provider: file for file in load_prices(providers=providers)}
     if own_directory is not None:
         files |= {file.provider: file for file in load_prices(own_directory, providers=providers)}
     book = PriceBook(files.values())

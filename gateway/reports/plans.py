@@ -12,12 +12,12 @@ from gateway.money import parse_usd
 from gateway.routing.snapshot import Candidate, Snapshot
 
 
-def own_engine_plan(settings: EngineSettings, *, replicas: int = 1) -> GpuPlan:
+def own_engine_plan(settings: EngineSettings) -> GpuPlan:
     """The bundled engine at its configured price: where it runs, its utilisation is what the ledger measured."""
     return GpuPlan(
         name=f"{settings.name} at ${settings.gpu_hour_usd} an hour",
         gpu_hour_price_pico_usd=settings.gpu_hour_pico_usd,
-        replicas=replicas,
+        replicas=1,
         fixed_month_pico_usd=parse_usd(settings.fixed_usd_per_month),
         is_running=settings.is_enabled,
     )
