@@ -22,8 +22,6 @@ from backends.http_backend import Exchange, HttpBackend, answers_ok, join_url
 from backends.protocol import VENDOR_HEADERS, BackendHealth, Call, Operation, Reply
 
 API_VERSION: Final = "2023-06-01"
-BETA: Final = "anthropic-beta"
-PROFILE: Final = "anthropic-user-profile-id"
 NATIVE_PATHS: Final[Mapping[Operation, str]] = {
     "messages": "messages",
     "messages.count_tokens": "messages/count_tokens",
@@ -41,10 +39,9 @@ class AnthropicBackend(HttpBackend):
         api_key: str | None,
         *,
         provider: str = "anthropic",
-        extra_headers: Mapping[str, str] | None = None,
     ) -> None:
         headers = {"anthropic-version": API_VERSION} | ({"x-api-key": api_key} if api_key else {})
-        super().__init__(name, base_url, headers, extra_headers=extra_headers)
+        super().__init__(name, base_url, headers)
         self.provider = provider
 
     async def open(self, call: Call) -> Reply:
@@ -85,20 +82,11 @@ class AnthropicBackend(HttpBackend):
         except NotAnObject as error:
             raise UpstreamRejected(str(error), backend=self.name, body=messages_error(400, str(error))) from error
         is_count = call.operation == "messages.count_tokens"
+        own = {name: value for name, value in call.headers.items() if name in VENDOR_HEADERS}
         return Exchange(
             url=join_url(self._base_url, NATIVE_PATHS[call.operation]),
-            headers=self._headers | self._vendor_headers(call.headers),
+            headers=self._headers | own,
             body=body,
             read_answer=partial(read_count if is_count else read_native_message, backend=self.name),
             stream_reader=partial(NativeMessagesReader, self.name),
         )
-
-    def _vendor_headers(self, headers: Mapping[str, str]) -> dict[str, str]:
-        """The caller's version instead of ours; its betas beside those this backend is configured with. Whom it is
-        configured to act for stays."""
-        said = {name: value for name, value in headers.items() if name in VENDOR_HEADERS}
-        if BETA in said and BETA in self._headers:
-            said[BETA] = f"{self._headers[BETA]},{said[BETA]}"
-        if PROFILE in self._headers:
-            said.pop(PROFILE, None)
-        return said

@@ -1,6 +1,5 @@
 """Adapter for Gemini's generateContent API: chats are translated, calls in its own format pass through untouched."""
 
-from collections.abc import Mapping
 from functools import partial
 from typing import Final
 from urllib.parse import quote
@@ -35,10 +34,9 @@ class GeminiBackend(HttpBackend):
         api_key: str | None,
         *,
         provider: str = "gemini",
-        extra_headers: Mapping[str, str] | None = None,
     ) -> None:
         headers = {"x-goog-api-key": api_key} if api_key else {}
-        super().__init__(name, base_url, headers, extra_headers=extra_headers)
+        super().__init__(name, base_url, headers)
         self.provider = provider
 
     async def open(self, call: Call) -> Reply:

@@ -77,8 +77,7 @@ class Exchange(msgspec.Struct, frozen=True):
 class HttpBackend:
     """Base of the adapters over HTTP, at one base URL with the same headers on every call.
 
-    `extra_headers` win over `headers`. Raises ValueError for a base URL that is not plain http(s), or a key or header
-    that cannot stand in a header.
+    Raises ValueError for a base URL that is not plain http(s), or a key that cannot stand in a header.
     """
 
     is_simulated = False
@@ -89,13 +88,11 @@ class HttpBackend:
         base_url: str,
         headers: Mapping[str, str],
         *,
-        extra_headers: Mapping[str, str] | None = None,
         client: HttpClient | None = None,
     ) -> None:
         self._name = name
         self._base_url = check_base_url(base_url)
-        extra = {key.lower(): value for key, value in (extra_headers or {}).items()}
-        self._headers = checked_headers({"content-type": "application/json", **headers, **extra})
+        self._headers = checked_headers({"content-type": "application/json", **headers})
         self._client: HttpClient = client or Http1Client(name)
 
     @property

@@ -97,7 +97,6 @@ class OpenAICompatibleBackend(HttpBackend):
         api_key: str | None,
         *,
         provider: str = "",
-        extra_headers: Mapping[str, str] | None = None,
         paths: Mapping[Operation, str] = DEFAULT_PATHS,
         dialect: Dialect = PLAIN,
         health_from: HealthSource = "models",
@@ -106,7 +105,7 @@ class OpenAICompatibleBackend(HttpBackend):
     ) -> None:
         headers = {"accept": "application/json, text/event-stream"}
         headers |= {"authorization": f"Bearer {api_key}"} if api_key else {}
-        super().__init__(name, base_url, headers, extra_headers=extra_headers, client=client)
+        super().__init__(name, base_url, headers, client=client)
         self.provider = provider or name
         self._urls = {operation: join_url(base_url, path) for operation, path in paths.items()}
         self._dialect = dialect

@@ -121,7 +121,7 @@ class Passage:
 async def passage() -> AsyncGenerator[Passage]:
     service = Service(Rig())
     async with ScriptedProvider() as provider, serving(service.app) as url:
-        spoken = AnthropicBackend("one", provider.base_url, "sk", extra_headers={"anthropic-beta": "configured"})
+        spoken = AnthropicBackend("one", provider.base_url, "sk")
         other = OpenAICompatibleBackend("two", provider.base_url, "sk", paths=OPENAI_PATHS)
         service.rig.pipeline.backends = {
             "one": TranslatingBackend(spoken, native=NATIVE_PATHS),
@@ -198,7 +198,7 @@ async def test_the_official_client_and_its_betas_reach_the_provider(passage: Pas
     assert final.content[0].model_dump(include={"thinking", "signature"}) == {"thinking": "hm", "signature": "Eq=="}
     for received in passage.provider.received:
         headers = {name.lower(): value for name, value in received.headers.items()}
-        assert headers["anthropic-beta"] == "configured,one-2025-01-01,two-2025-02-02"
+        assert headers["anthropic-beta"] == "one-2025-01-01,two-2025-02-02"
         assert headers["anthropic-user-profile-id"] == "up_1"
         assert (headers["x-api-key"], headers["anthropic-version"]) == ("sk", version)
         assert "authorization" not in headers

@@ -22,7 +22,7 @@ def make_call(body: bytes, operation: Operation, *, stream: bool = False) -> Cal
 
 
 async def collect(provider: ScriptedProvider, call: Call) -> list[Chunk]:
-    backend = AnthropicBackend("b", provider.base_url, "key", extra_headers={"Anthropic-Beta": "some-beta"})
+    backend = AnthropicBackend("b", provider.base_url, "key")
     async with aclosing(backend):
         return await read_stream.collect(backend, call)
 
@@ -37,7 +37,6 @@ async def test_a_native_call_is_sent_as_it_came_but_for_the_model() -> None:
     assert request.body == (NATIVE % b"false").replace(b'"auto"', b'"claude-x"')
     headers = {name.lower(): value for name, value in request.headers.items()}
     assert (headers["x-api-key"], headers["anthropic-version"]) == ("key", "2023-06-01")
-    assert headers["anthropic-beta"] == "some-beta"
     assert request.path == "/v1/messages"
     assert chunk.usage == OUTCOME.usage
     assert json.loads(chunk.payload)["content"] == [{"type": "text", "text": "Hello."}]
@@ -70,19 +69,6 @@ async def test_a_native_call_that_another_model_began_gets_ids_that_anthropic_ta
         [request] = provider.received
     expected = body.replace(b"functions.f:0", for_anthropic("functions.f:0").encode())
     assert request.body == expected.replace(b'"auto"', b'"claude-x"')
-
-
-async def test_whom_a_backend_is_configured_to_act_for_no_caller_changes() -> None:
-    name = "Anthropic-User-Profile-Id"
-    async with ScriptedProvider(OUTCOME) as provider:
-        backend = AnthropicBackend("b", provider.base_url, "key", extra_headers={name: "ours"})
-        call = Call("messages", "claude-x", NATIVE % b"false", False, "r-1", headers={name.lower(): "theirs"})
-        reply = await backend.open(call)
-        assert [chunk async for chunk in reply]
-        await reply.aclose()
-        await backend.aclose()
-        [request] = provider.received
-    assert {value for key, value in request.headers.items() if key.lower() == name.lower()} == {"ours"}
 
 
 async def test_a_native_stream_keeps_its_events() -> None:
