@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from fractions import Fraction
+from functools import cached_property
 
 from gateway.instants import DAY_US, EPOCH, MINUTE_US, moment_of
 
@@ -195,7 +196,6 @@ class PriceBook:
                 self._add(file.provider, record)
         for override in self._overrides:
             self._found(override)
-        self.version = self._hash()
 
     def _add(self, provider: str, record: ModelRecord) -> None:
         for name in (record.model, *record.aliases):
@@ -218,7 +218,9 @@ class PriceBook:
         of_provider = (record for file in self._files if file.provider == provider for record in file.models)
         return known[-1] if known else next((record.history[-1] for record in of_provider), None)
 
-    def _hash(self) -> str:
+    @cached_property
+    def version(self) -> str:
+        """Made when it is first asked for: it takes longer than all the rest, and most commands never ask."""
         content = repr((sorted(self._records.items()), sorted(self._names.items()), self._discounts()))
         return hashlib.sha256(content.encode()).hexdigest()[:16]
 
