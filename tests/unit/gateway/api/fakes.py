@@ -1,12 +1,15 @@
 """The real routers over stores in memory, for tests of the admin API."""
 
 from collections.abc import AsyncIterator, Collection, Mapping
+from contextvars import ContextVar
 from datetime import UTC, date, datetime
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
+from starlette.types import Receive, Scope, Send
 
 from backends.protocol import BackendHealth
 from backends.scripted import Outcome, ScriptedBackend, follow
@@ -147,36 +150,14 @@ class AdminRig:
             file=rules_file,
         )
         self.budgets = MemoryBudgets()
-        book = PriceBook([ProviderPrices("acme", (ModelRecord("small", (make_prices(),)),))])
-        self.app: FastAPI = build_fastapi()
-        self.app.include_router(
-            build_admin_router(
-                pipeline=self.pipeline,
-                prices=book,
-                keys=KeyService(self.keys, self.secrets, self._refresh, lambda: NOW_US),
-                rules=self.rules,
-                replay=self._replay,
-                reports=NoReports(),
-                finance=(
-                    build_forecast_router(NoReports()),
-                    build_exports_router(NoFiles()),
-                    build_reconcile_router(NoReports()),
-                    build_what_if_router(NoReports()),
-                ),
-                entries=self.entries,
-                bodies=self.bodies,
-                batches=self.batches,
-                key_names=self._key_names,
-                budgets=BudgetsService(self.budgets, OneSum(), _no_outlook, self._refresh, now_us=lambda: NOW_US),
-                keys_spent=self._keys_spent,
-                notices=NoticeService(self._notices, has_webhook=True, shares_per_mille=(800, 1000), forecast=True),
-                audit=MemoryAudit(),
-                engine=lambda: None,
-            ),
-            prefix=PREFIX,
-        )
-        self.app.include_router(build_own_requests_router(self.entries, self.ring, lambda: NOW_US))
-        self.client = TestClient(self.app, raise_server_exceptions=True)
+        self.key_service = KeyService(self.keys, self.secrets, self._refresh, lambda: NOW_US)
+        self.budgets_service = BudgetsService(self.budgets, OneSum(), _no_outlook, self._refresh, now_us=lambda: NOW_US)
+        self.notices = NoticeService(self.notices_told, has_webhook=True, shares_per_mille=(800, 1000), forecast=True)
+        self.client = TestClient(self._answer, raise_server_exceptions=True)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        _asked.set(self)
+        await admin_app()(scope, receive, send)
 
     async def start(self) -> "AdminRig":
         for role in ROLES:
@@ -185,19 +166,19 @@ class AdminRig:
         await self._refresh()
         return self
 
-    async def _notices(self) -> NoticeState:
+    async def notices_told(self) -> NoticeState:
         return self.told
 
-    async def _key_names(self, key_ids: Collection[str]) -> Mapping[str, str]:
+    async def key_names(self, key_ids: Collection[str]) -> Mapping[str, str]:
         return {one.record.id: one.record.name for one in self.keys.listed if one.record.id in key_ids}
 
-    async def _keys_spent(self) -> list[KeySpent]:
+    async def keys_spent(self) -> list[KeySpent]:
         return self.spent_by_key
 
     async def _refresh(self) -> None:
         self.ring.replace(self.keys.ring(), await self.secrets.replaced())
 
-    async def _replay(self, document: RulesDocument, since_us: int | None, until_us: int | None) -> ReplayResult:
+    async def replay(self, document: RulesDocument, since_us: int | None, until_us: int | None) -> ReplayResult:
         self.replayed.append(document)
         at = datetime(2026, 11, 1, tzinfo=UTC)
         return ReplayResult(
@@ -221,6 +202,60 @@ class AdminRig:
         return self.client.request(
             method, path, headers={"authorization": f"Bearer {secret}"}, json=body if body else None
         )
+
+
+_asked: ContextVar[AdminRig] = ContextVar("_asked")
+
+
+class _Its:
+    """What the rig that is asked has under this name."""
+
+    def __init__(self, name: str, **own: Any) -> None:
+        self._name = name
+        vars(self).update(own)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(getattr(_asked.get(), self._name), name)
+
+
+@cache
+def admin_app() -> FastAPI:
+    """For all rigs: to make its routes took most of a test."""
+
+    def its(name: str, **own: Any) -> Any:
+        return _Its(name, **own)
+
+    async def replay(document: RulesDocument, since_us: int | None, until_us: int | None) -> ReplayResult:
+        return await _asked.get().replay(document, since_us, until_us)
+
+    app = build_fastapi()
+    book = PriceBook([ProviderPrices("acme", (ModelRecord("small", (make_prices(),)),))])
+    admin = build_admin_router(
+        pipeline=its("pipeline", keys=its("ring")),
+        prices=book,
+        keys=its("key_service"),
+        rules=its("rules"),
+        replay=replay,
+        reports=NoReports(),
+        finance=(
+            build_forecast_router(NoReports()),
+            build_exports_router(NoFiles()),
+            build_reconcile_router(NoReports()),
+            build_what_if_router(NoReports()),
+        ),
+        entries=its("entries"),
+        bodies=its("bodies"),
+        batches=its("batches"),
+        key_names=lambda key_ids: _asked.get().key_names(key_ids),
+        budgets=its("budgets_service"),
+        keys_spent=lambda: _asked.get().keys_spent(),
+        notices=its("notices"),
+        audit=MemoryAudit(),
+        engine=lambda: None,
+    )
+    app.include_router(admin, prefix=PREFIX)
+    app.include_router(build_own_requests_router(its("entries"), its("ring"), lambda: NOW_US))
+    return app
 
 
 def _no_outlook(days: DailyHistory, budget: int, today: date) -> BudgetBurn | None:

@@ -4,10 +4,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from fastapi.testclient import TestClient
 from httpx import Response
 from prometheus_client import CollectorRegistry
 
 from gateway.access.keys import Role
+from gateway.api.app import build_fastapi
 from gateway.api.feedback import build_feedback_router
 from gateway.api.public import build_public_router
 from gateway.limits.local_counters import LocalCounters
@@ -48,7 +50,9 @@ class FeedbackRig(AdminRig):
         self.feedback = MemoryFeedback()
         [app] = [one.record for one in self.keys.listed if one.record.role == "app"]
         self.entries.entries.append(make_entry(key_id=app.id))
+        self.app = build_fastapi()
         self.app.include_router(build_feedback_router(self.pipeline, self.entries, self.feedback))
+        self.client = TestClient(self.app)
         return self
 
     def give(self, role: Role, **body: Any) -> Response:
