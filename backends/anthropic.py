@@ -15,7 +15,7 @@ from backends.formats.call_ids import for_anthropic, with_call_ids
 from backends.formats.chat_fields import untranslatable
 from backends.formats.chat_view import parse_chat
 from backends.formats.input_tokens import read_count
-from backends.formats.json_splice import NotAnObject, find_members, splice
+from backends.formats.json_splice import NotAnObject, find_members, require_plain_names, splice
 from backends.formats.past_thinking import UNSIGNED_MARK, without_unsigned
 from backends.formats.sampling import CLAUDE_SAMPLING, is_older_claude
 from backends.http_backend import Exchange, HttpBackend, answers_ok, join_url
@@ -27,6 +27,10 @@ NATIVE_PATHS: Final[Mapping[Operation, str]] = {
     "messages.count_tokens": "messages/count_tokens",
 }
 """Calls in Anthropic's own format."""
+_DECIDED_ON: Final = frozenset(
+    {"fallbacks", "inference_geo", "max_tokens", "messages", "model", "speed", "stream", "system", "tools"}
+)
+"""Other servers than Anthropic's take its format too."""
 
 
 class AnthropicBackend(HttpBackend):
@@ -67,6 +71,7 @@ class AnthropicBackend(HttpBackend):
     def _native(self, call: Call) -> Exchange:
         try:
             members = find_members(call.body)
+            require_plain_names(members, _DECIDED_ON)
             model = msgspec.json.encode(call.upstream_model)
             edits: dict[str, bytes | None] = {"model": model}
             named = members.get("model")

@@ -1,7 +1,7 @@
 """Changes members of a JSON object inside its bytes, and leaves every other byte as it was. Knows no wire format."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import msgspec
@@ -59,6 +59,19 @@ def find_members(body: bytes) -> dict[str, Member]:
     if values and body[position:].strip(_SPACE) != b"}":
         raise NotAnObject(TWICE)
     return members
+
+
+def require_plain_names(members: Iterable[str], decided_on: frozenset[str]) -> None:
+    """Raises NotAnObject where one of `decided_on` is written in other letters.
+
+    Servers written in Go take a name in any letters, the last one wins, and we read one way of writing it.
+    """
+    together = "\n".join(members)
+    if together == together.casefold():
+        return
+    for name in members:
+        if name != (meant := name.casefold()) and meant in decided_on:
+            raise NotAnObject(f"{name!r} is taken for {meant!r} by some servers and not by others; write {meant!r}")
 
 
 def splice(body: bytes, edits: Mapping[str, bytes | None], members: dict[str, Member] | None = None) -> bytes:

@@ -3,7 +3,7 @@
 The answer's way back is openai.py.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
@@ -12,7 +12,7 @@ from backends.dialects import PLAIN, Dialect
 from backends.errors import UpstreamRejected
 from backends.formats.answer_schema import without_value
 from backends.formats.call_ids import with_call_ids
-from backends.formats.json_splice import Member, NotAnObject, find_members, splice
+from backends.formats.json_splice import Member, NotAnObject, find_members, require_plain_names, splice
 from backends.formats.openai import error_body
 from backends.formats.past_thinking import (
     OUR_MARKS,
@@ -52,7 +52,6 @@ _DECIDED_ON: Final = frozenset(
         "web_search_options",
     }
 )
-"""Servers written in Go take a name in any letters, the last one wins, and we read one way of writing it."""
 _ASKED_FOR_USAGE: Final = (b'{"include_usage":true}', b'{"include_usage": true}')  # as clients' libraries write it
 _DEVELOPER: Final = b'"developer"'
 _SYSTEM: Final = msgspec.Raw(b'"system"')
@@ -123,7 +122,7 @@ def members_of(body: bytes) -> dict[str, Member]:
     writes one of _DECIDED_ON in other letters."""
     try:
         members = find_members(body)
-        _require_plain_names(members)
+        require_plain_names(members, _DECIDED_ON)
     except NotAnObject as error:
         raise _no_object(error) from error
     return members
@@ -138,16 +137,6 @@ def is_in_own_words(call: Call, model: object) -> bool:
 def _no_object(error: NotAnObject) -> UpstreamRejected:
     body = error_body(str(error), kind="invalid_request_error", code="invalid_json")
     return UpstreamRejected(str(error), status=400, body=body)
-
-
-def _require_plain_names(members: Iterable[str]) -> None:
-    """Raises NotAnObject."""
-    together = "\n".join(members)
-    if together == together.casefold():
-        return
-    for name in members:
-        if name != (meant := name.casefold()) and meant in _DECIDED_ON:
-            raise NotAnObject(f"{name!r} is taken for {meant!r} by some servers and not by others; write {meant!r}")
 
 
 def _as_told(messages: bytes, dialect: Dialect) -> bytes:

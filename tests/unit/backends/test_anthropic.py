@@ -101,7 +101,13 @@ async def test_a_native_rejection_keeps_anthropics_shape_and_a_chats_takes_opena
 
 
 @pytest.mark.parametrize(
-    ("operation", "body"), [("embeddings", b"{}"), ("messages", b"[]"), ("chat.completions", b"{")]
+    ("operation", "body"),
+    [
+        ("embeddings", b"{}"),
+        ("messages", b"[]"),
+        ("messages", NATIVE.replace(b"{", b'{"Max_Tokens":9000,', 1) % b"false"),
+        ("chat.completions", b"{"),
+    ],
 )
 async def test_what_cannot_be_sent_is_refused_without_a_call(operation: Operation, body: bytes) -> None:
     async with ScriptedProvider() as provider:
