@@ -187,6 +187,13 @@ def test_an_answer_of_a_long_object_is_read_once() -> None:
     assert parser.push('"}}')[0] == CallBegins("g")
 
 
+@pytest.mark.parametrize("inside", [f"{' ' * 300_000}x", "<parameter=" * 30_000, f"<parameter=x>{chr(10) * 300_000}x"])
+def test_a_function_is_read_in_no_longer_than_it_is_long(inside: str) -> None:
+    start = time.process_time()
+    assert parse_function(f"<function=f>{inside}</function>", {}) is not None
+    assert time.process_time() - start < 2  # minutes where each place was tried again
+
+
 def test_json_that_can_be_no_call_is_told_at_once() -> None:
     parser = ToolCallParser({"f"}, takes_unmarked=False)
     assert parser.push(CALL) == [CALL]
