@@ -162,11 +162,14 @@ async def _detokenize(served: Served, http: HttpRequest) -> Response:
 
 
 async def _read(served: Served, http: HttpRequest, read: Callable[[bytes, Model], T]) -> T:
-    """What `read` makes of the body."""
+    """What `read` makes of the body. Raises InvalidRequest for one that templates and marks cannot follow so deep."""
     body = await _body(http)
-    if len(body) <= READ_AT_ONCE_BYTES:
-        return read(body, served.model)
-    return await served.long_bodies.read(lambda: read(body, served.model))
+    try:
+        if len(body) <= READ_AT_ONCE_BYTES:
+            return read(body, served.model)
+        return await served.long_bodies.read(lambda: read(body, served.model))
+    except RecursionError as error:
+        raise InvalidRequest("The body is nested too deeply.") from error
 
 
 async def _body(http: HttpRequest) -> bytes:

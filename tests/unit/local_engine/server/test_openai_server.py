@@ -20,7 +20,9 @@ from local_engine.server.openai_answers import AnswerWire
 from local_engine.server.openai_server import build_app
 from tests.unit.local_engine.asking import HI, TEXT, VOCABULARY, WEATHER, client_of, complete
 
-REFUSED: list[tuple[str, dict[str, Any], str]] = [
+DEEP = json.loads('{"properties": ' * 600 + "1" + "}" * 600)
+"""What the JSON's reader follows and the marks in a message's texts do not."""
+REFUSED: list[tuple[str, dict[str, Any], str | None]] = [
     ("completions", {"prompt": []}, "prompt"),
     ("completions", {"prompt": ""}, "prompt"),
     ("completions", {"prompt": [[5], []]}, "prompt"),
@@ -64,6 +66,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("chat/completions", {"guided_regex": "a", "guided_choice": ["b"]}, "structured_outputs"),
     ("chat/completions", {"structured_outputs": {"choice": []}}, "structured_outputs"),
     ("chat/completions", {"grammar": "root ::= (("}, "structured_outputs"),
+    ("chat/completions", {"tools": [{"function": {"name": "f", "parameters": DEEP}}]}, None),
     ("chat/completions", {"structured_outputs": {"regex": "("}}, "structured_outputs"),
 ]
 
