@@ -15,7 +15,8 @@ Wrapping = Literal["", "json", "text"]
 """What is inside: nothing of ours, JSON as it is, or a text whose JSON is to be read (one of some words)."""
 MEMBER: Final = "answer"
 _HEAD: Final = re.compile(rf'\s*\{{\s*"{MEMBER}"\s*:\s*')
-_END: Final = re.compile(r"[\s}]*\Z")
+_END: Final = " \t\r\n}"
+"""What may end an answer, and all that is ours of it stands there: asked for by an expression, each blank was tried."""
 _LONGEST_HEAD: Final = 64
 
 
@@ -56,8 +57,7 @@ class Unwrapper:
             self._held = self._held[head.end() if head else 0 :]
         if self._is_text and self._is_wrapped:
             return ""
-        end = _END.search(self._held) if self._is_wrapped else None
-        passed = self._held[: end.start()] if end else self._held
+        passed = self._held.rstrip(_END) if self._is_wrapped else self._held
         self._held = self._held[len(passed) :]
         if self._is_wrapped and not self._has_passed:  # the head may have been cut before a blank
             passed = passed.lstrip()

@@ -1,6 +1,7 @@
 """Answers of other formats for callers of Gemini's: whole, and piece by piece."""
 
 import json
+from time import process_time
 from typing import Any, cast
 
 import pytest
@@ -188,6 +189,14 @@ def test_however_it_is_cut_the_inside_comes_out(value: object, data: st.DataObje
     one = Unwrapper("json")
     said = one.feed(text[:cut]) + one.feed(text[cut:]) + one.end(is_cut=False)
     assert json.loads(said) == value
+
+
+def test_blanks_before_the_end_are_not_looked_at_again_and_again() -> None:
+    began = process_time()
+    one = Unwrapper("json")
+    said = one.feed(f'{{"answer": [{" " * 200_000}1]}} ') + one.end(is_cut=False)
+    assert said == f"[{' ' * 200_000}1]"
+    assert process_time() - began < 1  # minutes, in which the worker answered nobody
 
 
 def test_a_whole_answer_and_a_stream_say_the_same() -> None:
