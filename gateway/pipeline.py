@@ -27,8 +27,8 @@ from gateway.access.keys import KeyRecord, KeyRing, require_model_access
 from gateway.errors import NoEligibleModel
 from gateway.kept_answers.belonging import BelongingCaller, named_conversation
 from gateway.kept_answers.body_keeper import BodyKeeper
-from gateway.kept_answers.conversations import Conversations, Resumed
 from gateway.kept_answers.kept_conversations import Belonging, KeptConversations
+from gateway.kept_answers.kept_responses import KeptResponses, Resumed
 from gateway.kept_answers.memory_responses import MemoryResponses
 from gateway.kept_answers.response_cache import ResponseCache
 from gateway.learning.implied_feedback import ImpliedFeedback
@@ -80,7 +80,7 @@ class Pipeline:
     drains: frozenset[str] = frozenset()  # backends that bill the whole answer whoever listens
     retry_policy: RetryPolicy = field(default_factory=RetryPolicy)
     responses: ResponseCache = field(default_factory=lambda: ResponseCache(MemoryResponses()))
-    conversations: Conversations | None = None
+    kept_responses: KeptResponses | None = None
     kept_conversations: KeptConversations | None = None
     bodies: BodyKeeper | None = None
     shadows: ShadowCalls | None = None
@@ -154,8 +154,8 @@ class Pipeline:
             caller = self.bodies.listen(caller, request_id=run.intent.request_id, key_id=key.id, body=asked.body)
         if self.shadows is not None:
             caller = self.shadows.listen(caller, run)
-        if self.conversations is not None:
-            caller = self.conversations.listen(caller, resumed, run.intent.request_id)
+        if self.kept_responses is not None:
+            caller = self.kept_responses.listen(caller, resumed, run.intent.request_id)
         if self.kept_conversations is not None and resumed is not None and resumed.belonging is not None:
             caller = BelongingCaller(caller, self.kept_conversations, resumed.belonging, resumed.items)
         await self._booked(run, books, self._serve_cached(run, incoming.cache_seconds, books, caller))
@@ -200,15 +200,15 @@ class Pipeline:
     async def _resumed(
         self, incoming: Incoming, key: KeyRecord, belonging: Belonging | None
     ) -> tuple[Incoming, Resumed | None]:
-        if self.conversations is None or incoming.operation not in RESPONSES:
+        if self.kept_responses is None or incoming.operation not in RESPONSES:
             return incoming, None
-        return await self.conversations.resume(incoming, tenant_of(key.team, key.id), belonging)
+        return await self.kept_responses.resume(incoming, tenant_of(key.team, key.id), belonging)
 
     def room_for(self, whole: Incoming, asked: Incoming) -> AbstractContextManager[None]:
         """While what was asked is under way with what it refers to. Raises Overloaded."""
-        if whole is asked or self.conversations is None:
+        if whole is asked or self.kept_responses is None:
             return nullcontext()
-        return self.conversations.room(len(whole.body) - len(asked.body))
+        return self.kept_responses.room(len(whole.body) - len(asked.body))
 
     def decide(self, view: RequestView, key: KeyRecord, tags: tuple[str, ...], at_us: int | None = None) -> Choice:
         """Classify and decide; also what `/v1/route` shows, so that it can never differ from the data path.

@@ -76,7 +76,7 @@ def build_conversations_router(pipeline: Pipeline, conversations: KeptConversati
         if len(given) > MOST_AT_ONCE:
             raise InvalidRequest(f"items: at most {MOST_AT_ONCE} at a time.", param="items")
         items = msgspec.json.encode(given)
-        kept = pipeline.conversations
+        kept = pipeline.kept_responses
         return items if kept is None else await kept.dereferenced(owner, items)
 
     @router.post("", openapi_extra=_body([], items=ITEMS, metadata=METADATA))

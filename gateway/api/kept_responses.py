@@ -8,27 +8,27 @@ import msgspec
 from backends.formats.json_objects import Fields
 from gateway.api.item_pages import USUAL_ITEMS, page_of
 from gateway.errors import InvalidRequest, Overloaded, StoreDown
-from gateway.kept_answers.conversations import Conversations, Turn
+from gateway.kept_answers.kept_responses import KeptResponses, Turn
 
 log = logging.getLogger(__name__)
 
 
 async def ask_kept_response(
-    conversations: Conversations, tenant: str, response_id: str, request: str, asked: Mapping[str, str]
+    kept: KeptResponses, tenant: str, response_id: str, request: str, asked: Mapping[str, str]
 ) -> bytes | None:
     """The answer to `request` (a method, and what follows the id in the path); None where that response is not kept
     here. Raises InvalidRequest, and Overloaded while the store cannot be asked."""
     try:
-        turn = await conversations.find(tenant, response_id)
+        turn = await kept.find(tenant, response_id)
         if turn is None:
             return None
         match request:
             case "GET":
                 return turn.response
             case "GET /input_items":
-                return await _input_items(conversations, tenant, turn, asked)
+                return await _input_items(kept, tenant, turn, asked)
             case "DELETE":
-                await conversations.forget(tenant, response_id)
+                await kept.forget(tenant, response_id)
                 return msgspec.json.encode({"id": response_id, "object": "response", "deleted": True})
             case _:
                 raise InvalidRequest("Only a response that is made in the background can be cancelled.")
@@ -37,10 +37,10 @@ async def ask_kept_response(
         raise Overloaded("The response cannot be read right now; try again.", retry_after_seconds=1.0) from error
 
 
-async def _input_items(conversations: Conversations, tenant: str, turn: Turn, asked: Mapping[str, str]) -> bytes:
+async def _input_items(kept: KeptResponses, tenant: str, turn: Turn, asked: Mapping[str, str]) -> bytes:
     """One page, the newest first unless `order` is `asc`."""
     given = asked.get("limit", str(USUAL_ITEMS))
-    items = {str(item["id"]): item for item in await conversations.input_items(tenant, turn)}
+    items = {str(item["id"]): item for item in await kept.input_items(tenant, turn)}
     ids, has_more = page_of(
         list(items),
         limit=int(given) if given.isascii() and given.isdigit() else 0,

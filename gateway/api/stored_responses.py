@@ -61,9 +61,9 @@ async def _ask(pipeline: Pipeline, request: Request, name: str, what: str = "") 
     asked = parse_qsl(request.url.query, keep_blank_values=True)
     if ("stream", "true") in asked:
         raise InvalidRequest("stream: a stored response can only be fetched whole.", param="stream")
-    if pipeline.conversations is not None:
+    if pipeline.kept_responses is not None:
         tenant, what_for = tenant_of(key.team, key.id), f"{request.method} {what}".strip()
-        kept = await ask_kept_response(pipeline.conversations, tenant, name, what_for, dict(asked))
+        kept = await ask_kept_response(pipeline.kept_responses, tenant, name, what_for, dict(asked))
         if kept is not None:
             return Response(kept, media_type="application/json")
     names = ResponseNames(pipeline.keys.response_secret(key.team or ""))  # a team's name is never empty

@@ -20,9 +20,9 @@ from gateway.composition.sharing import Sharing, open_sharing
 from gateway.composition.watching import open_watching
 from gateway.config.settings import LOCAL_BACKEND, ShadowSettings
 from gateway.kept_answers.body_keeper import BodyKeeper
-from gateway.kept_answers.conversations import Conversations
 from gateway.kept_answers.idempotency import Idempotency
 from gateway.kept_answers.kept_conversations import KeptConversations
+from gateway.kept_answers.kept_responses import KeptResponses
 from gateway.kept_answers.response_cache import ResponseCache
 from gateway.learning.classifier_versions import ClassifierVersions
 from gateway.learning.classifier_watch import ClassifierWatch
@@ -112,7 +112,7 @@ def _put_together(
         classifier=classifier,
         admission=admission,
         responses=ResponseCache(kept.responses),
-        conversations=Conversations(
+        kept_responses=KeptResponses(
             kept.turns,
             key_ring.conversation_secret,
             seconds=kept.turn_seconds,
@@ -183,7 +183,7 @@ def _pipeline(
     classifier: Classifier,
     admission: Admission,
     responses: ResponseCache,
-    conversations: Conversations,
+    kept_responses: KeptResponses,
     bodies: BodyKeeper,
     warm: WarmPrefixes,
 ) -> Pipeline:
@@ -201,7 +201,7 @@ def _pipeline(
         admission=admission,
         drains=frozenset(table.drains),
         responses=responses,
-        conversations=conversations,
+        kept_responses=kept_responses,
         timeouts=table.timeouts,
         prompt_caches=table.prompt_caches,
         marks_prompts=any(cache.marks == "auto" for cache in table.prompt_caches.values()),

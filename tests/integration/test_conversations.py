@@ -16,8 +16,8 @@ from backends.translating import TranslatingBackend
 from gateway.access.keys import KeyRecord
 from gateway.api.conversations import build_conversations_router
 from gateway.api.stored_responses import build_stored_responses_router
-from gateway.kept_answers.conversations import Conversations
 from gateway.kept_answers.kept_conversations import KeptConversations
+from gateway.kept_answers.kept_responses import KeptResponses
 from gateway.kept_answers.memory_turns import MemoryTurns
 from tests.integration.test_http import Service
 from tests.integration.test_stored_responses import client_of, responded
@@ -41,7 +41,7 @@ class Talk:
         self.model = ScriptedBackend("one", follow(outcomes), keeps_calls=True)
         secret = self.rig.pipeline.keys.conversation_secret
         self.rig.pipeline.backends = {"one": TranslatingBackend(self.model), "two": TranslatingBackend(self.rig.two)}
-        self.rig.pipeline.conversations = Conversations(MemoryTurns(), secret)
+        self.rig.pipeline.kept_responses = KeptResponses(MemoryTurns(), secret)
         self.kept = KeptConversations(MemoryTurns(), MemoryTurns(), secret, **settings)
         self.rig.pipeline.kept_conversations = self.kept
         self.service = Service(self.rig)

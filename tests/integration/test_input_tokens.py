@@ -13,7 +13,7 @@ from backends.openai_compatible import OPENAI_PATHS, OpenAICompatibleBackend
 from backends.translating import TranslatingBackend
 from gateway.access.keys import KeyRecord
 from gateway.api.stored_responses import build_stored_responses_router
-from gateway.kept_answers.conversations import Conversations
+from gateway.kept_answers.kept_responses import KeptResponses
 from gateway.kept_answers.memory_turns import MemoryTurns
 from tests.integration.test_http import Service
 from tests.integration.test_stored_responses import client_of
@@ -59,7 +59,7 @@ async def counting(*answers: Raw) -> AsyncGenerator[Counting]:
             "one": TranslatingBackend(backend, native=OPENAI_PATHS),
             "two": TranslatingBackend(rig.two),
         }
-        rig.pipeline.conversations = Conversations(MemoryTurns(), rig.pipeline.keys.conversation_secret)
+        rig.pipeline.kept_responses = KeptResponses(MemoryTurns(), rig.pipeline.keys.conversation_secret)
         service = Service(rig)
         service.rest.include_router(build_stored_responses_router(rig.pipeline))
         try:

@@ -17,7 +17,7 @@ from backends.translating import TranslatingBackend
 from gateway.access.keys import KeyRecord
 from gateway.api.app import build_fastapi
 from gateway.api.stored_responses import build_stored_responses_router
-from gateway.kept_answers.conversations import Conversations
+from gateway.kept_answers.kept_responses import KeptResponses
 from gateway.kept_answers.memory_turns import MemoryTurns
 from tests.integration.test_http import Service
 from tests.live_server import serving
@@ -148,7 +148,7 @@ async def test_what_a_model_without_a_responses_api_answered_is_kept_here(is_str
     rig = Rig()
     rig.add_key("bk-other", KeyRecord("key-4", "other", "app", team="blue"))
     rig.pipeline.backends = {"one": TranslatingBackend(rig.one), "two": TranslatingBackend(rig.two)}
-    rig.pipeline.conversations = Conversations(MemoryTurns(), rig.pipeline.keys.conversation_secret)
+    rig.pipeline.kept_responses = KeptResponses(MemoryTurns(), rig.pipeline.keys.conversation_secret)
     service = Service(rig)
     service.rest.include_router(build_stored_responses_router(rig.pipeline))
     async with serving(service.app) as url, client_of(url) as own, client_of(url, "bk-other") as other:

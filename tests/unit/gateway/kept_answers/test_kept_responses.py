@@ -12,7 +12,7 @@ from backends.scripted import Outcome, ScriptedBackend, follow
 from backends.translating import TranslatingBackend
 from gateway.access.keys import KeyRecord
 from gateway.errors import BodyTooLarge, InvalidRequest, Overloaded, StoreDown, UpstreamFailed
-from gateway.kept_answers.conversations import REST_SECONDS, Conversations, TurnStore
+from gateway.kept_answers.kept_responses import REST_SECONDS, KeptResponses, TurnStore
 from gateway.kept_answers.memory_turns import MemoryTurns
 from gateway.ledger.entry import tenant_of
 from gateway.request.many_values import MOST_CONTAINERS
@@ -60,7 +60,7 @@ class Talk:
         self.model = ScriptedBackend("one", follow(outcomes), keeps_calls=True)
         self.rig.pipeline.backends = {"one": TranslatingBackend(self.model), "two": self.rig.two}
         self.store = store or MemoryTurns(monotonic=self.clock)
-        self.conversations = self.rig.pipeline.conversations = Conversations(
+        self.kept_responses = self.rig.pipeline.kept_responses = KeptResponses(
             self.store, self.rig.pipeline.keys.conversation_secret, monotonic=self.clock, **settings
         )
 
@@ -169,7 +169,7 @@ async def test_who_goes_on_from_what_has_lost_its_beginning_is_told() -> None:
     talk = Talk([Outcome()] * 3)
     first = await talk.say("first")
     second = await talk.say("second", previous_response_id=first["id"])
-    assert await talk.conversations.forget(MINE, first["id"])
+    assert await talk.kept_responses.forget(MINE, first["id"])
     with pytest.raises(InvalidRequest, match="send the conversation whole") as caught:
         await talk.say("third", previous_response_id=second["id"])
     assert caught.value.code == "previous_response_not_found"
@@ -261,11 +261,11 @@ async def test_a_store_that_others_read_tells_nothing_and_what_is_altered_does_n
     assert b"secret" not in value
     assert MINE not in name
     await talk.store.put(name, value[:-1] + bytes([value[-1] ^ 1]), 60)
-    assert await talk.conversations.find(MINE, first["id"]) is None
+    assert await talk.kept_responses.find(MINE, first["id"]) is None
 
 
 @pytest.mark.parametrize("given", [b"{", b"[1]", b'{"model":"a","input":7}', b'{"model":"a","input":{"a":1}}'])
 async def test_what_is_no_request_is_left_to_whoever_reads_it_next(given: bytes) -> None:
     talk = Talk()
     incoming = Incoming("responses", KEY, given)
-    assert await talk.conversations.resume(incoming, MINE) == (incoming, None)
+    assert await talk.kept_responses.resume(incoming, MINE) == (incoming, None)

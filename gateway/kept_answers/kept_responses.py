@@ -98,7 +98,7 @@ _OUTPUT: Final = msgspec.json.Decoder(_WithOutput)
 _ENDED: Final = msgspec.json.Decoder(_Ended)
 
 
-class Conversations:
+class KeptResponses:
     """Of one worker process, over a store that may be shared. `secret` tells a tenant's 32 bytes; `most_bytes` is what
     a request may be, with all that it refers to, and `most_added_bytes` what all that are under way may have been made
     longer by; with no `seconds` nothing is kept."""
@@ -297,7 +297,7 @@ class Conversations:
 class _Keeping(PassingCaller):
     """A Caller that keeps the response that passes, if it is one of ours and whole."""
 
-    conversations: Conversations
+    kept: KeptResponses
     resumed: Resumed
     response_id: str
 
@@ -305,7 +305,7 @@ class _Keeping(PassingCaller):
         if chunk is not None:
             response = self._response(payload, is_last=is_last)
             if response is not None and (decode_object(response) or {}).get("id") == self.response_id:
-                await self.conversations.keep(self.resumed, self.response_id, response)
+                await self.kept.keep(self.resumed, self.response_id, response)
         await self.caller.send(payload, chunk=chunk, is_last=is_last)
 
     def _response(self, payload: bytes, *, is_last: bool) -> bytes | None:
