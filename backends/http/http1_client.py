@@ -15,7 +15,7 @@ from backends.errors import ConnectFailed, NoFilesLeft
 from backends.http.dialing import Dialer, is_for_want_of_files
 from backends.http.http1_connection import Http1Connection
 from backends.http.http1_response import Http1Response
-from backends.http.kept import Kept
+from backends.http.kept_connections import Kept
 from backends.protocol import Timeouts
 
 KEEP_ALIVE_SECONDS: Final = 30.0

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Protocol
 from fastapi import APIRouter, Query, Response
 
 from gateway.api.admin_guard import OnlyTeam, narrowed, needs
-from gateway.api.begun import Streamed
+from gateway.api.streamed import Streamed
 from gateway.errors import InvalidRequest, StateError
 from gateway.reports.forecast_views import DailyQuery, ForecastQuery
 from gateway.reports.tables import MEDIA_TYPES, Format, PagedTable, ReportTable, encode, file_of

@@ -7,9 +7,9 @@ from fastapi import APIRouter, Path, Query, Request
 from fastapi.responses import StreamingResponse
 from starlette.datastructures import FormData, UploadFile
 
-from gateway.api.begun import Streamed, begun
 from gateway.api.callers_key import key_of_caller
 from gateway.api.listed import NAME, After, Listed, listed
+from gateway.api.streamed import Streamed, begun
 from gateway.batches.bounds import BatchBounds
 from gateway.batches.values import INPUT, FileStore, Page, StoredFile
 from gateway.errors import BodyTooLarge, InvalidRequest, NotFound

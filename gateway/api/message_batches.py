@@ -11,9 +11,9 @@ from backends.endpoints.messages_events import messages_error
 from backends.formats.json_objects import Fields, decode_object, part_of
 from backends.protocol import VENDOR_HEADERS
 from gateway.api.batches import BatchId, require_room
-from gateway.api.begun import Streamed, begun
 from gateway.api.callers_key import key_of_caller
 from gateway.api.listed import NAME
+from gateway.api.streamed import Streamed, begun
 from gateway.api.token_path import parse_passed_on, parse_tags
 from gateway.batches.bounds import BatchBounds
 from gateway.batches.lines import EXPIRED_CODE, Lines

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from gateway.api.unread import Unread, UnreadBodies
+from gateway.api.unread_bodies import Unread, UnreadBodies
 from gateway.errors import BodyTooSlow, Overloaded
 from gateway.process.patient_protocol import CONNECTION
 

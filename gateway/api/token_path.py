@@ -11,7 +11,7 @@ from starlette.types import Receive, Scope, Send
 from backends.formats.form_splice import NotAForm, is_form, splice_form, without_boundary
 from backends.protocol import JSON, MEDIA, TRACE_HEADERS, VENDOR_HEADERS, Operation
 from gateway.api.asgi_caller import AsgiCaller, while_connected
-from gateway.api.once import KEY_HEADER, SendSink, as_send, idempotency_key
+from gateway.api.idempotency_keys import KEY_HEADER, SendSink, as_send, idempotency_key
 from gateway.api.under_way import going_on
 from gateway.api.unpacking import Unpacker
 from gateway.errors import BodyTooLarge, BreakevenError, InvalidRequest

@@ -9,7 +9,7 @@ import numpy as np
 from gateway.economics.errors import EconomicsError
 from gateway.economics.gpu_table import GpuTable
 from gateway.economics.traffic import HostedAlternative, HourlyTraffic, Period
-from gateway.economics.whatif import Candidate, WhatIf, rank, what_if
+from gateway.economics.what_if import Candidate, WhatIf, rank, what_if
 from gateway.errors import InvalidRequest
 from gateway.instants import HOUR_US, moment_of
 from gateway.money import PICO_PER_USD, format_usd

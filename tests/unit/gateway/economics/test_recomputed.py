@@ -15,7 +15,7 @@ import gateway.economics.gpu_table
 from gateway.economics.gpu_table import parse_gpu_table
 from gateway.economics.throughput_curve import SweepPoint, fit_throughput_curve
 from gateway.economics.traffic import HostedAlternative, HourlyTraffic, Period
-from gateway.economics.whatif import Candidate, what_if
+from gateway.economics.what_if import Candidate, what_if
 from gateway.instants import HOUR_US
 from tests.unit.gateway.economics.builders import MARCH_2026_US
 

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from gateway.api.unread import UnreadBodies
+from gateway.api.unread_bodies import UnreadBodies
 
 
 @pytest.mark.parametrize(

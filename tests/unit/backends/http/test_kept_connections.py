@@ -8,7 +8,7 @@ import pytest
 
 from backends.errors import ConnectFailed
 from backends.http.http1_connection import Http1Connection
-from backends.http.kept import Dial, Kept
+from backends.http.kept_connections import Dial, Kept
 
 
 class Wire(asyncio.Transport):

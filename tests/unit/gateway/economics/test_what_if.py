@@ -9,7 +9,7 @@ import pytest
 import gateway.economics.gpu_table
 from gateway.economics.errors import EconomicsError, ModelDoesNotFit, NotMeasured
 from gateway.economics.gpu_table import GpuTable, parse_gpu_table
-from gateway.economics.whatif import Candidate, WhatIf, build_engine, rank, sequences_that_fit, what_if
+from gateway.economics.what_if import Candidate, WhatIf, build_engine, rank, sequences_that_fit, what_if
 from tests.unit.gateway.economics.builders import LARGE, MINI, USD, make_days
 
 TEXT = Path(gateway.economics.gpu_table.__file__).with_suffix(".yaml").read_text(encoding="utf-8")
