@@ -1,8 +1,14 @@
 """What a backend that counts a chat's tokens can be asked. Knows no wire format."""
 
-from typing import Protocol, runtime_checkable
+from dataclasses import replace
+from typing import Final, Protocol, runtime_checkable
+
+import msgspec
 
 from backends.protocol import Call
+
+COUNT_SECONDS: Final = 30.0
+"""The longest that a count is waited for: an answer may take longer, but there is an estimate in this one's place."""
 
 
 @runtime_checkable
@@ -17,3 +23,10 @@ class CountsChats(Protocol):
     async def count_chat(self, call: Call) -> int | None:
         """`call` is the chat. None where that cannot be said of it. Raises BackendError."""
         ...
+
+
+def briefly(call: Call) -> Call:
+    """The same, waited for no longer than is worth it."""
+    allowed = call.timeouts
+    first, idle = min(allowed.first_byte_seconds, COUNT_SECONDS), min(allowed.idle_seconds, COUNT_SECONDS)
+    return msgspec.structs.replace(call, timeouts=replace(allowed, first_byte_seconds=first, idle_seconds=idle))

@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Final, Literal
 
+from backends.chat_counts import briefly
 from backends.dialects import PLAIN, Dialect
 from backends.engine_health import parse_engine_health, parse_sglang_metrics, parse_vllm_metrics
 from backends.errors import Untranslatable, UpstreamRejected
@@ -241,7 +242,7 @@ class OpenAICompatibleBackend(HttpBackend):
             translate_error=in_openai_shape,
         )
         try:
-            [chunk] = [chunk async for chunk in await self.exchange(call, exchange)]
+            [chunk] = [chunk async for chunk in await self.exchange(briefly(call), exchange)]
         except UpstreamRejected as refusal:
             if is_ours and refusal.status not in _NO_TOKENIZE:
                 raise

@@ -1,16 +1,19 @@
 """How a chat's tokens are asked for at `/tokenize`, by whom, and what becomes of every answer."""
 
 import json
+from collections.abc import Mapping
 from contextlib import aclosing
 from typing import Any
 
+import msgspec
 import pytest
 
 from backends.chat_counts import CountsChats
-from backends.errors import Untranslatable, UpstreamAuth, UpstreamRejected, UpstreamUnavailable
+from backends.errors import Untranslatable, UpstreamAuth, UpstreamRejected, UpstreamTimeout, UpstreamUnavailable
+from backends.http.client import HttpResponse
 from backends.key_pool import KeyLimits, KeyPool, PooledKey
 from backends.openai_compatible import HealthSource, OpenAICompatibleBackend
-from backends.protocol import Backend, Call, Operation
+from backends.protocol import Backend, Call, Operation, Timeouts
 from backends.scripted import Outcome, ScriptedBackend, follow
 from backends.translating import TranslatingBackend
 from tests.scripted_provider import Raw, ScriptedProvider
@@ -106,6 +109,25 @@ async def test_what_fails_is_told_as_of_any_call(answer: Raw, kind: type[Excepti
     async with ScriptedProvider(answer) as provider, aclosing(make_backend(provider)) as backend:
         with pytest.raises(kind):
             await count(backend)
+
+
+class Hung:
+    """An HTTP client of a server that never answers: it says at once how long it would have been waited for."""
+
+    async def send(
+        self, method: str, url: str, headers: Mapping[str, str], body: bytes | None, *, timeouts: Timeouts
+    ) -> HttpResponse:
+        raise UpstreamTimeout(f"{timeouts.first_byte_seconds:.0f} s")
+
+    async def aclose(self) -> None: ...
+
+
+@pytest.mark.parametrize(("allowed", "waited"), [(600.0, "30 s"), (5.0, "5 s")])
+async def test_a_count_is_not_waited_for_as_an_answer_is(allowed: float, waited: str) -> None:
+    backend = OpenAICompatibleBackend("one", "http://127.0.0.1:1/v1", None, health_from="vllm", client=Hung())
+    call = msgspec.structs.replace(make_call("chat.completions", chat()), timeouts=Timeouts(first_byte_seconds=allowed))
+    with pytest.raises(UpstreamTimeout, match=waited):
+        await backend.count_chat(call)
 
 
 @pytest.mark.parametrize("status", [404, 405])
