@@ -97,7 +97,7 @@ def build_files_router(pipeline: Pipeline, files: FileStore, bounds: BatchBounds
 
     @router.delete("/{file_id}")
     async def delete(file_id: FileId, request: Request) -> dict[str, Any]:  # pyright: ignore[reportUnusedFunction]
-        """Forget a file. One that a batch still reads is kept: 409."""
+        """Forget a file. One that a batch still reads, or its results need, is kept: 409."""
         if not await files.delete(await tenant(request), file_id):
             raise _not_found()
         return {"id": file_id, "object": "file", "deleted": True}

@@ -86,6 +86,10 @@ async def test_what_a_cancelled_batch_of_messages_did_not_ask_is_told_too(batche
         await until_heard(batches)
         held.goes_on.set()
         done = await ended(client, batch.id)
+        async with batches.client() as other:
+            asked = [one.id async for one in other.files.list(purpose="batch")]
+            with pytest.raises(openai.ConflictError, match=f"DELETE /v1/messages/batches/{batch.id}"):
+                await other.files.delete(asked[0])
         found = await results(client, batch.id)
     said = done.request_counts
     assert (said.succeeded, said.canceled, said.errored, said.expired) == (6, 4, 0, 0)

@@ -4,10 +4,11 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Sequence
 from typing import Any
 
+import msgspec
 from sqlalchemy import ColumnElement, Select, delete, func, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from gateway.batches.values import UNDER_WAY, Page, StoredFile
+from gateway.batches.values import MESSAGES, UNDER_WAY, Asked, Page, StoredFile
 from gateway.clock import now_us
 from gateway.errors import BodyTooLarge, Conflict, NotFound
 from gateway.storage.database import BATCHES_LOCK, lock, writing
@@ -57,11 +58,9 @@ class SqlFiles:
             there = await connection.execute(_whole(tenant).where(files.c.id == file_id))
             if there.first() is None:
                 return False
-            needed = select(batches.c.id).where(batches.c.input_file_id == file_id, batches.c.status.in_(UNDER_WAY))
-            if (batch := (await connection.execute(needed.limit(1))).scalar()) is not None:
-                raise Conflict(
-                    f"The batch {batch} still reads this file: cancel it first, or wait.", code="file_in_use"
-                )
+            reading = select(batches.c.id, batches.c.status, batches.c.asked).where(batches.c.input_file_id == file_id)
+            for batch_id, status, asked in await connection.execute(reading):
+                _require_unread(batch_id, status, asked)
             await drop_files(connection, [file_id])
         return True
 
@@ -132,6 +131,19 @@ class SqlFiles:
         async with self._engine.connect() as connection:
             rows = (await connection.execute(query.order_by(file_parts.c.place))).all()
         return [(row.place, bytes(row.sealed)) for row in rows]
+
+
+def _require_unread(batch_id: str, status: str, asked: str) -> None:
+    """Raises Conflict where the batch still needs its requests. The results of one of messages name those that were not
+    asked, for as long as it is there."""
+    if status in UNDER_WAY:
+        raise Conflict(f"The batch {batch_id} still reads this file: cancel it first, or wait.", code="file_in_use")
+    if msgspec.json.decode(asked, type=Asked).endpoint == MESSAGES:
+        raise Conflict(
+            f"The results of the batch {batch_id} need this file, and it goes with them: DELETE {MESSAGES}/batches/"
+            f"{batch_id} forgets all of it.",
+            code="file_in_use",
+        )
 
 
 def _gone(file_id: str) -> NotFound:
