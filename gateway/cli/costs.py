@@ -145,7 +145,7 @@ def sentences(table: CostTable) -> list[str]:
         would = show_usd(one.would_have_cost_usd)
         idle_too = "" if table.idle is None else ", idle GPUs included"
         found.append(
-            f"Everything but embeddings at {one.against} would cost {would} at today's price: "
+            f"All that chat models answered would cost {would} at {one.against}'s price of today: "
             f"this was {what}{idle_too}."
         )
     return found

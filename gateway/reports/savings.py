@@ -19,7 +19,7 @@ BY: tuple[Dimension, ...] = ("model", "operation", "status")
 def savings(snapshot: Snapshot, groups: Sequence[Sums], idle: IdleCost | None) -> list[Savings]:
     """Against the hosted model used most, and against the dearest; `groups` are everything, by BY. Idle rent counts as
     spent, and so do shadow calls, which nobody would have made there. Groups without any known cost are in neither,
-    nor is what no chat model makes: embeddings, images, speech, transcripts.
+    nor is what no chat model makes: embeddings, images, speech, transcripts, moderation, rankings.
 
     At the ordinary prices of `snapshot`, whatever the requests' own time had. Empty without a priced hosted model or
     without requests.

@@ -214,7 +214,8 @@ class CostRow(BaseModel):
 
 class Savings(BaseModel):
     """What the same tokens would have cost elsewhere at today's price, less what they cost at the prices of their own
-    time, idle rent included. Embeddings are on neither side."""
+    time, idle rent included. What no chat model makes (embeddings, images, sound, moderation, rankings) is on neither
+    side."""
 
     against: str
     would_have_cost_usd: str
