@@ -36,6 +36,7 @@ TOGETHER = {
     "tests/engine/test_": "engine",
     "tests/faults/fleet/test_deaths": "fleet",
     "tests/faults/fleet/test_fleet": "fleet",
+    "tests/faults/fleet/test_keys_of_litellm": "fleet",
     "tests/unit/local_engine/": "engine",
 }
 """Files that share a browser with its servers, a fleet of six processes, or a model and transformers, which alone takes

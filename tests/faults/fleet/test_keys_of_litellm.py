@@ -6,30 +6,26 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
-import httpx
 import pytest
 from typer.testing import CliRunner
 
 from gateway.cli import build
 from gateway.errors import StateError
 from tests.faults.fleet.caller import chat_afresh, chat_with_every_worker
-from tests.faults.fleet.replica import PATIENCE_SECONDS, Replica, until
+from tests.faults.fleet.replica import until
+from tests.faults.fleet.two_replicas import WORKERS, Fleet
 from tests.litellm_database import LiteLLMDatabase
-from tests.postgres_server import empty_postgres
-from tests.redis_server import RedisServer
-from tests.scripted_provider.process import provider_process
 
 pytestmark = [pytest.mark.faults, pytest.mark.integration, pytest.mark.timeout(600)]
-WORKERS = 2
 
 
 class Move:
-    """From a LiteLLM to a gateway of ours that runs already."""
+    """From a LiteLLM to a fleet of ours that runs already."""
 
-    def __init__(self, replica: Replica, theirs: LiteLLMDatabase, patch: pytest.MonkeyPatch) -> None:
-        self.replica, self.theirs = replica, theirs
+    def __init__(self, fleet: Fleet, theirs: LiteLLMDatabase, patch: pytest.MonkeyPatch) -> None:
+        self.fleet, self.theirs = fleet, theirs
         for name in ("BREAKEVEN_HOME", "BREAKEVEN_DATABASE_URL", "BREAKEVEN_REDIS_URL", "BREAKEVEN_PEPPER"):
-            patch.setenv(name, replica.environment[name])
+            patch.setenv(name, fleet.one.environment[name])
 
     def run(self, *words: str) -> Any:
         result = CliRunner().invoke(build("keys"), ["keys", *words], catch_exceptions=False)
@@ -39,33 +35,24 @@ class Move:
     def take_over(self, *words: str) -> Any:
         return self.run("import-litellm", "--database", self.theirs.url, "--json", *words)
 
-    def admin(self, path: str) -> Any:
-        headers = {"authorization": f"Bearer {self.replica.owner_key()}"}
-        answer = httpx.get(f"{self.replica.url}/admin/v1{path}", headers=headers, timeout=PATIENCE_SECONDS)
-        return answer.raise_for_status().json()
-
     async def statuses(self, secret: str) -> list[int]:
-        return [got.status for got in await chat_with_every_worker([self.replica.url], secret)]
+        return [got.status for got in await chat_with_every_worker(self.fleet.urls, secret)]
 
 
 @pytest.fixture(scope="module")
-def move(
-    postgres_directory: str, running_redis: RedisServer, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Move]:
-    running_redis.flush()
-    database, theirs = asyncio.run(empty_postgres(postgres_directory)), LiteLLMDatabase(postgres_directory)
+def moving(running_fleet: Fleet, postgres_directory: str) -> Iterator[Move]:
+    theirs = LiteLLMDatabase(postgres_directory)
     asyncio.run(theirs.make())
-    home = tmp_path_factory.mktemp("move") / "home"
-    with provider_process() as provider, pytest.MonkeyPatch.context() as patch:
-        replica = Replica(home, provider=provider.url, database=database, redis=running_redis.url, workers=WORKERS)
-        try:
-            replica.start()
-            replica.wait_until_ready()
-            yield Move(replica, theirs, patch)
-        finally:
-            replica.terminate()
-            replica.wait()
-            asyncio.run(theirs.remove())
+    with pytest.MonkeyPatch.context() as patch:
+        yield Move(running_fleet, theirs, patch)
+    asyncio.run(theirs.remove())
+
+
+@pytest.fixture
+def move(moving: Move, fleet: Fleet) -> Move:
+    """With both replicas up."""
+    assert moving.fleet is fleet
+    return moving
 
 
 def test_a_secret_made_at_litellm_answers_at_every_worker_until_it_is_revoked(move: Move) -> None:
@@ -82,7 +69,7 @@ def test_a_secret_made_at_litellm_answers_at_every_worker_until_it_is_revoked(mo
     [made] = told["keys"]
     assert (made["name"], made["team"], made["tags"]) == ("shop", "blue", ["nightly"])
     assert asyncio.run(move.statuses(secret)) == [200] * WORKERS, "at once"
-    [budget] = move.admin("/budgets")["budgets"]
+    [budget] = [one for one in move.fleet.admin("GET", "/budgets")["budgets"] if one["name"] == "blue"]
     assert (budget["scope"], budget["name"], float(budget["month_usd"]), budget["stops"]) == (
         "team",
         "blue",
@@ -108,11 +95,11 @@ def test_its_limits_are_in_force_over_all_workers(move: Move) -> None:
     asyncio.run(move.theirs.add_key(poor, key_alias="poor", max_budget=2.5, spend=2.5))
     asyncio.run(move.theirs.add_key(other, key_alias="other", models=["nothing-here"]))
     move.take_over()
-    got = [one.status for one in asyncio.run(chat_afresh([move.replica.url], secret, 8))]
-    assert (got.count(200), got.count(429)) == (3, 5), "of both workers together"
-    [refused] = asyncio.run(chat_afresh([move.replica.url], poor, 1))
+    got = [one.status for one in asyncio.run(chat_afresh(move.fleet.urls, secret, 4))]
+    assert (got.count(200), got.count(429)) == (3, 5), "of all workers together"
+    [refused] = asyncio.run(chat_afresh([move.fleet.one.url], poor, 1))
     assert (refused.status, json.loads(refused.body)["error"]["type"]) == (429, "insufficient_quota")
-    [refused] = asyncio.run(chat_afresh([move.replica.url], other, 1, model="plain"))
+    [refused] = asyncio.run(chat_afresh([move.fleet.two.url], other, 1, model="plain"))
     assert refused.status in (403, 404), refused
     assert asyncio.run(move.statuses("sk-nobodys")) == [401] * WORKERS
 
@@ -131,7 +118,7 @@ def test_what_litellm_counts_of_the_running_month_counts_here_and_is_in_no_repor
         return asyncio.run(move.statuses(secret)) == [429] * WORKERS
 
     def shown() -> dict[str, float]:
-        rows = move.admin("/budgets/keys")["keys"]
+        rows = move.fleet.admin("GET", "/budgets/keys")["keys"]
         return {one["name"]: float(one["taken_over_usd"]) for one in rows if one["name"] in ("half", "spent")}
 
     assert refused("sk-spent")
@@ -144,12 +131,12 @@ def test_what_litellm_counts_of_the_running_month_counts_here_and_is_in_no_repor
     until(lambda: refused("sk-half"), "the newer figure is not in force at every worker")
     [half] = [one for one in move.run("list", "--json") if one["name"] == "half"]
     assert (half["taken_over_from"], half["taken_over_usd"]) == ("LiteLLM", "9.9999999999")
-    rows = {one["group"]["key"]: one for one in move.admin("/reports/costs?by=key")["rows"]}
+    rows = {one["group"]["key"]: one for one in move.fleet.admin("GET", "/reports/costs?by=key")["rows"]}
     assert float(rows[half["id"]]["cost_usd"]) < 0.01
-    move.replica.terminate()
-    move.replica.wait()
-    move.replica.start()
-    move.replica.wait_until_ready()
+    move.fleet.two.terminate()
+    move.fleet.two.wait()
+    move.fleet.two.start()
+    move.fleet.two.wait_until_ready()
     assert refused("sk-half")
 
 
