@@ -67,8 +67,13 @@ def modules() -> dict[str, Path]:
     return {module_name(path): path for room in ROOMS for path in sorted((ROOT / room).rglob("*.py"))}
 
 
-def imported(name: str, path: Path) -> Iterator[str]:
+@cache
+def imported(name: str, path: Path) -> frozenset[str]:
     """Every module a file imports, functions' bodies and TYPE_CHECKING blocks included, as absolute names."""
+    return frozenset(_imported(name, path))
+
+
+def _imported(name: str, path: Path) -> Iterator[str]:
     package = name if path.name == "__init__.py" else name.rpartition(".")[0]
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
