@@ -20,6 +20,7 @@ from gateway.storage.sql.keys import SqlKeyStore
 from gateway.storage.sql.ledger import SqlLedger
 from gateway.storage.tables.administration import budgets, gpu_rents
 from gateway.stores import NewKey
+from tests.newest_schema import make_newest
 from tests.unit.gateway.ledger.builders import make_entry
 
 pytestmark = pytest.mark.integration
@@ -47,7 +48,7 @@ async def said(*arguments: str) -> str:
 
 
 async def fill(url: str) -> None:
-    await migrate(url)
+    await make_newest(url)
     engine = open_database(url)
     await SqlLedger(engine).insert([make_entry(1), make_entry(2, web_searches=3)])
     async with writing(engine) as connection:
@@ -136,7 +137,7 @@ async def test_what_a_gateway_does_already_is_left_to_it(database_url: str) -> N
 
 @pytest.mark.usefixtures("home")
 async def test_a_lead_whom_the_older_version_does_not_know_is_revoked_there(database_url: str) -> None:
-    await migrate(database_url)
+    await make_newest(database_url)
     engine = open_database(database_url)
     keys = SqlKeyStore(engine, b"pepper")
     for role in ("lead", "viewer"):
@@ -160,7 +161,7 @@ async def test_not_under_a_gateway_that_serves(home: Home, database_url: str) ->
 
 @pytest.mark.usefixtures("home")
 async def test_what_this_version_does_not_know_is_refused(database_url: str) -> None:
-    await migrate(database_url)
+    await make_newest(database_url)
     with pytest.raises(StateError, match=f"this version knows {OLDEST} to {NEWEST}"):
         await said("--to", "9999")
     engine = open_database(database_url)

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import timedelta
+from itertools import product
 from typing import Any
 
 import pytest
@@ -51,19 +52,18 @@ FIGURES: dict[EntryOrder, Callable[[Entry], float]] = {
 }
 
 
-@pytest.mark.parametrize("order", FIGURES)
 async def test_the_largest_come_first_and_those_without_the_figure_last(
-    engine: AsyncEngine, stored: list[Entry], order: EntryOrder
+    engine: AsyncEngine, stored: list[Entry]
 ) -> None:
-    figure = FIGURES[order]
     without = make_entry(999, intent=make_intent(999, team="ads"), cost=None, time_to_first_token_seconds=None)
     await SqlLedger(engine).insert([without])
-    found = await SqlEntries(engine).find(Wanted(team="ads", order=order, limit=500))
-    figures = [figure(one) for one in found]
-    assert len(set(figures)) > 1
-    assert figures == sorted((figure(one) for one in [*stored, without] if one.intent.team == "ads"), reverse=True)
-    few = await SqlEntries(engine).find(Wanted(team="ads", order=order, limit=3))
-    assert [figure(one) for one in few] == figures[:3]
+    for order, figure in FIGURES.items():
+        found = await SqlEntries(engine).find(Wanted(team="ads", order=order, limit=500))
+        figures = [figure(one) for one in found]
+        assert len(set(figures)) > 1
+        assert figures == sorted((figure(one) for one in [*stored, without] if one.intent.team == "ads"), reverse=True)
+        few = await SqlEntries(engine).find(Wanted(team="ads", order=order, limit=3))
+        assert [figure(one) for one in few] == figures[:3], order
 
 
 def dearest_first(entries: list[Entry], corrections: Mapping[str, int]) -> list[str]:
@@ -78,9 +78,8 @@ def dearest_first(entries: list[Entry], corrections: Mapping[str, int]) -> list[
 
 
 @pytest.mark.parametrize("team", ["ads", None])
-@pytest.mark.parametrize("limit", [1, 10, 500])
 async def test_the_dearest_are_those_with_their_corrections(
-    engine: AsyncEngine, stored: list[Entry], team: str | None, limit: int
+    engine: AsyncEngine, stored: list[Entry], team: str | None
 ) -> None:
     """One that a correction made cheaper gives way to others; one that got its first price later is among them."""
     asked = [entry for entry in stored if team in (None, entry.intent.team)]
@@ -96,8 +95,9 @@ async def test_the_dearest_are_those_with_their_corrections(
     corrections: dict[str, int] = {}
     for one in batch:
         corrections[one.request_id] = corrections.get(one.request_id, 0) + one.amount_pico_usd
-    found = await SqlEntries(engine).find(Wanted(team=team, order="cost", limit=limit))
-    assert [one.intent.request_id for one in found] == dearest_first(asked, corrections)[:limit]
+    for limit in (1, 10, 500):
+        found = await SqlEntries(engine).find(Wanted(team=team, order="cost", limit=limit))
+        assert [one.intent.request_id for one in found] == dearest_first(asked, corrections)[:limit]
 
 
 async def pages_of(engine: AsyncEngine, wanted: Wanted) -> list[str]:
@@ -108,11 +108,9 @@ async def pages_of(engine: AsyncEngine, wanted: Wanted) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("batch_id", [None, "batch_a"])
-@pytest.mark.parametrize("team", ["ads", None])
-@pytest.mark.parametrize("order", FIGURES)
+@pytest.mark.usefixtures("stored")
 async def test_page_after_page_of_the_largest_has_each_once_down_to_those_without_the_figure(
-    engine: AsyncEngine, stored: list[Entry], order: EntryOrder, team: str | None, batch_id: str | None
+    engine: AsyncEngine,
 ) -> None:
     intents = [make_intent(number, team="ads", batch_id="batch_a") for number in range(2000, 2016)]
     equals = [make_entry(number, intent=one) for number, one in enumerate(intents[:8])]
@@ -121,13 +119,14 @@ async def test_page_after_page_of_the_largest_has_each_once_down_to_those_withou
     await SqlLedger(engine).insert(equals)
     refund = Adjustment(equals[0].intent.request_id, "refund", "credit-7", -(10**12), "outage")
     assert await SqlAdjustments(engine).book([refund], author="ada") == 1
-    whole = await SqlEntries(engine).find(Wanted(team=team, batch_id=batch_id, order=order, limit=500))
-    numbers = [one.intent.request_id for one in whole]
-    assert {one.intent.request_id for one in equals} <= set(numbers)
-    few = max(len(numbers) // 9, 5)  # so that a page ends among the equals of a batch
-    assert await pages_of(engine, Wanted(team=team, batch_id=batch_id, order=order, limit=few)) == numbers
-    assert await SqlEntries(engine).find(Wanted(order=order, before=request_id(10**9))) == []
-    assert await SqlEntries(engine).find(Wanted(order=order, before="zz")) == []
+    for order, team, batch_id in product(FIGURES, ("ads", None), (None, "batch_a")):
+        wanted = Wanted(team=team, batch_id=batch_id, order=order, limit=500)
+        numbers = [one.intent.request_id for one in await SqlEntries(engine).find(wanted)]
+        assert {one.intent.request_id for one in equals} <= set(numbers)
+        few = max(len(numbers) // 9, 5)  # so that a page ends among the equals of a batch
+        assert await pages_of(engine, replace(wanted, limit=few)) == numbers, wanted
+        assert await SqlEntries(engine).find(Wanted(order=order, before=request_id(10**9))) == []
+        assert await SqlEntries(engine).find(Wanted(order=order, before="zz")) == []
 
 
 @pytest.mark.parametrize("team", ["ads", None])
@@ -195,9 +194,8 @@ async def test_what_a_batch_cost_is_the_sum_of_its_requests_with_their_correctio
     assert await store.batch_cost("batch_c") == BatchCost(0, 0, 0, 0, 0)
 
 
-@pytest.mark.parametrize("order", [*FIGURES, "newest"])
 async def test_the_requests_of_a_batch_are_found_in_every_order_and_come_back_with_its_name(
-    engine: AsyncEngine, stored: list[Entry], order: EntryOrder
+    engine: AsyncEngine, stored: list[Entry]
 ) -> None:
     few = [
         replaced(one, intent=replaced(one.intent, request_id=request_id(5000 + n), batch_id="batch_a"))
@@ -205,17 +203,19 @@ async def test_the_requests_of_a_batch_are_found_in_every_order_and_come_back_wi
     ]
     await SqlLedger(engine).insert(few)
     store = SqlEntries(engine)
-    found = await store.find(Wanted(batch_id="batch_a", order=order, limit=500))
-    assert {one.intent.request_id for one in found} == {one.intent.request_id for one in few}
-    assert {one.intent.batch_id for one in found} == {"batch_a"}
-    times = [(one.intent.accepted_at_us, one.intent.request_id) for one in found]
-    if order == "newest":
-        assert times == sorted(times, reverse=True)
-        rest = await store.find(Wanted(batch_id="batch_a", before=times[4][1], limit=500))
-        assert [one.intent.request_id for one in rest] == [number for _, number in times[5:]]
-    else:
-        figures = [max(FIGURES[order](one), 0) for one in found]
-        assert figures == sorted(figures, reverse=True)
-    mine = await store.find(Wanted(batch_id="batch_a", team="ads", order=order, limit=500))
-    assert {one.intent.team for one in mine} == {"ads"}
-    assert await store.find(Wanted(batch_id="batch_b", order=order)) == []
+    orders: list[EntryOrder] = [*FIGURES, "newest"]
+    for order in orders:
+        found = await store.find(Wanted(batch_id="batch_a", order=order, limit=500))
+        assert {one.intent.request_id for one in found} == {one.intent.request_id for one in few}
+        assert {one.intent.batch_id for one in found} == {"batch_a"}
+        times = [(one.intent.accepted_at_us, one.intent.request_id) for one in found]
+        if order == "newest":
+            assert times == sorted(times, reverse=True)
+            rest = await store.find(Wanted(batch_id="batch_a", before=times[4][1], limit=500))
+            assert [one.intent.request_id for one in rest] == [number for _, number in times[5:]]
+        else:
+            figures = [max(FIGURES[order](one), 0) for one in found]
+            assert figures == sorted(figures, reverse=True)
+        mine = await store.find(Wanted(batch_id="batch_a", team="ads", order=order, limit=500))
+        assert {one.intent.team for one in mine} == {"ads"}
+        assert await store.find(Wanted(batch_id="batch_b", order=order)) == []
