@@ -8,7 +8,7 @@ from typing import Final, cast
 
 import msgspec
 
-from backends.errors import BackendError, StreamBroken, UnreadableAnswer
+from backends.errors import BackendError
 from backends.formats.chat_chunks import (
     Answer,
     Head,
@@ -24,7 +24,7 @@ from backends.formats.chat_chunks import (
 from backends.formats.json_objects import Fields, decode_object, part_of, text_of
 from backends.formats.openai import error_body
 from backends.formats.usage_wire import MalformedUsage, checked, split_writes, token_count
-from backends.http.errors import error_from_event, no_answer
+from backends.http.errors import broken, error_from_event, no_answer
 from backends.http.stream_reader import StreamReader
 from backends.protocol import Chunk
 from backends.usage import Usage
@@ -173,7 +173,7 @@ class AnthropicStreamReader(StreamReader):
     def read(self, data: bytes) -> list[Chunk]:
         event = decode_object(data)
         if event is None:
-            raise self._broken("sent an event that is not JSON")
+            raise broken(self._backend, "sent an event that is not JSON", is_started=self.is_started)
         kind = event.get("type")
         if kind == "error":
             raise error_from_event(event.get("error"), backend=self._backend, is_started=self.is_started)
@@ -182,7 +182,7 @@ class AnthropicStreamReader(StreamReader):
         return chunks
 
     def end(self) -> list[Chunk]:
-        raise self._broken("ended its stream before the answer was complete")
+        raise broken(self._backend, "ended its stream before the answer was complete", is_started=self.is_started)
 
     def _chunks(self, kind: str, event: Fields) -> list[Chunk]:
         if kind == "content_block_delta":
@@ -242,10 +242,6 @@ class AnthropicStreamReader(StreamReader):
             return []
         usage, is_malformed = believable_usage(self._usage)
         return [usage_chunk(self._head, usage, is_shown=self._wants_usage, is_malformed=is_malformed)]
-
-    def _broken(self, what: str) -> StreamBroken | UnreadableAnswer:
-        kind = StreamBroken if self.is_started else UnreadableAnswer
-        return kind(f"{self._backend} {what}", backend=self._backend)
 
 
 def _block_index(event: Fields) -> int:

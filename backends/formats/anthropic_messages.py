@@ -4,10 +4,9 @@ import re
 from collections.abc import Mapping
 from typing import Final, cast
 
-from backends.errors import StreamBroken, UnreadableAnswer
 from backends.formats.anthropic import FINISH_REASONS, believable_usage, not_a_message
 from backends.formats.json_objects import Fields, decode_object
-from backends.http.errors import error_from_event
+from backends.http.errors import broken, error_from_event
 from backends.http.stream_reader import StreamReader
 from backends.protocol import Chunk
 
@@ -46,17 +45,17 @@ class NativeMessagesReader(StreamReader):
         event = decode_object(data)
         kind = event.get("type") if event else None
         if event is None or not isinstance(kind, str) or not _KIND.fullmatch(kind):
-            raise self._broken("sent an event that is not one of its own")
+            raise broken(self._backend, "sent an event that is not one of its own", is_started=self.is_started)
         if kind == "error":
             raise error_from_event(event.get("error"), backend=self._backend, is_started=self.is_started)
         payload = b"event: " + kind.encode() + b"\ndata: " + data.replace(b"\n", b" ") + b"\n\n"
         if kind == "message_stop" and not self.is_started:
-            raise self._broken("ended its stream without an answer")
+            raise broken(self._backend, "ended its stream without an answer", is_started=self.is_started)
         self.is_started = self.is_started or kind != "ping"
         return [self._chunk(kind, event, payload)]
 
     def end(self) -> list[Chunk]:
-        raise self._broken("ended its stream before the answer was complete")
+        raise broken(self._backend, "ended its stream before the answer was complete", is_started=self.is_started)
 
     def _chunk(self, kind: str, event: Fields, payload: bytes) -> Chunk:
         if kind in ("content_block_delta", "content_block_start"):
@@ -79,10 +78,6 @@ class NativeMessagesReader(StreamReader):
         if isinstance(wire, Mapping):
             known = cast(Mapping[str, object], wire)
             self._usage |= {name: value for name, value in known.items() if value is not None}
-
-    def _broken(self, what: str) -> StreamBroken | UnreadableAnswer:
-        kind = StreamBroken if self.is_started else UnreadableAnswer
-        return kind(f"{self._backend} {what}", backend=self._backend)
 
 
 def _characters(block: object) -> int:

@@ -9,7 +9,7 @@ from typing import Final, cast
 
 import msgspec
 
-from backends.errors import BackendError, StreamBroken, UnreadableAnswer
+from backends.errors import BackendError
 from backends.formats.chat_chunks import (
     Answer,
     Head,
@@ -27,7 +27,7 @@ from backends.formats.json_objects import Fields, decode_object, first_of, numbe
 from backends.formats.openai import error_body
 from backends.formats.past_thinking import UNKNOWN_SIGNATURE
 from backends.formats.usage_wire import MalformedUsage, checked, token_count
-from backends.http.errors import error_from_event, no_answer
+from backends.http.errors import broken, error_from_event, no_answer
 from backends.http.stream_reader import StreamReader
 from backends.protocol import Chunk
 from backends.usage import Usage
@@ -282,7 +282,7 @@ class GeminiStreamReader(StreamReader):
     def read(self, data: bytes) -> list[Chunk]:
         event = decode_object(data)
         if event is None:
-            raise self._broken("sent an event that is not JSON")
+            raise broken(self._backend, "sent an event that is not JSON", is_started=self.is_started)
         if event.get("error") is not None:
             raise error_from_event(event["error"], backend=self._backend, is_started=self.is_started)
         self._usage = event.get("usageMetadata", self._usage)
@@ -303,7 +303,7 @@ class GeminiStreamReader(StreamReader):
 
     def end(self) -> list[Chunk]:
         if not self._has_finished:
-            raise self._broken("ended its stream before the answer was complete")
+            raise broken(self._backend, "ended its stream before the answer was complete", is_started=self.is_started)
         self.is_done = True
         if self._usage is None:
             return [done_chunk()]
@@ -323,7 +323,3 @@ class GeminiStreamReader(StreamReader):
         function = cast(Mapping[str, str], call["function"])
         characters = len(function["name"]) + len(function["arguments"])
         return [delta_chunk(self._head, {"tool_calls": [call]}, characters, has_output=True)]
-
-    def _broken(self, what: str) -> StreamBroken | UnreadableAnswer:
-        kind = StreamBroken if self.is_started else UnreadableAnswer
-        return kind(f"{self._backend} {what}", backend=self._backend)

@@ -8,14 +8,13 @@ from typing import Final, cast
 
 import msgspec
 
-from backends.errors import StreamBroken, UnreadableAnswer
 from backends.formats.gemini import believable_usage, finish_of, has_calls_in, not_content
 from backends.formats.json_objects import Fields, decode_object, objects_of, part_of, text_of
 from backends.formats.json_splice import find_members, splice
 from backends.formats.past_thinking import UNKNOWN_SIGNATURE
 from backends.formats.proto_json import many_of
 from backends.formats.thought_signatures import SEALED, is_sealed
-from backends.http.errors import error_from_event
+from backends.http.errors import broken, error_from_event
 from backends.http.stream_reader import StreamReader
 from backends.protocol import Chunk
 from backends.usage import Usage
@@ -108,7 +107,7 @@ class NativeContentReader(StreamReader):
     def read(self, data: bytes) -> list[Chunk]:
         event = decode_object(data)
         if event is None:
-            raise self._broken("sent an event that is not JSON")
+            raise broken(self._backend, "sent an event that is not JSON", is_started=self.is_started)
         if event.get("error") is not None:
             raise error_from_event(event["error"], backend=self._backend, is_started=self.is_started)
         self._usage = event.get("usageMetadata", self._usage)
@@ -124,14 +123,10 @@ class NativeContentReader(StreamReader):
 
     def end(self) -> list[Chunk]:
         if not self._has_finished:
-            raise self._broken("ended its stream before the answer was complete")
+            raise broken(self._backend, "ended its stream before the answer was complete", is_started=self.is_started)
         self.is_done = True
         usage, is_malformed = _usage(self._usage, self._searches, self._maps)
         return [Chunk(b"", usage=usage, is_done=True, is_usage_malformed=is_malformed)]
-
-    def _broken(self, what: str) -> StreamBroken | UnreadableAnswer:
-        kind = StreamBroken if self.is_started else UnreadableAnswer
-        return kind(f"{self._backend} {what}", backend=self._backend)
 
 
 def _usage(wire: object, searches: int, maps: int) -> tuple[Usage | None, bool]:

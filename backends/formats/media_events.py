@@ -7,10 +7,9 @@ from typing import Final
 
 import msgspec
 
-from backends.errors import BackendError, StreamBroken, UnreadableAnswer
 from backends.formats.media import TRANSCRIPTS, image_usage, transcript_usage
 from backends.formats.usage_wire import MAX_TOKENS, MalformedUsage, parse_openai_usage
-from backends.http.errors import error_from_event
+from backends.http.errors import broken, error_from_event
 from backends.protocol import Call, Chunk
 from backends.usage import Units, Usage
 
@@ -53,7 +52,7 @@ class MediaStreamReader:
         try:
             event = _EVENT.decode(data)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise self._broken("sent an event that is not JSON") from error
+            raise broken(self._backend, "sent an event that is not JSON", is_started=self.is_started) from error
         if event.error is not None or event.type == "error":
             raise error_from_event(event.error, backend=self._backend, is_started=self.is_started)
         self.is_started = True
@@ -68,7 +67,7 @@ class MediaStreamReader:
     def end(self) -> list[Chunk]:
         """The stream is over: complete where something came to its end. Raises otherwise."""
         if self._held is None:
-            raise self._broken("ended its stream before the answer was complete")
+            raise broken(self._backend, "ended its stream before the answer was complete", is_started=self.is_started)
         self.is_done = True
         usage = self._usage
         if self._call.operation.startswith("images."):
@@ -92,12 +91,6 @@ class MediaStreamReader:
         except MalformedUsage:
             self._is_malformed = True
 
-    def _broken(self, what: str) -> BackendError:
-        message = f"{self._backend} {what}"
-        if self.is_started:
-            return StreamBroken(message, backend=self._backend)
-        return UnreadableAnswer(message, backend=self._backend)
-
 
 class SpeechStreamReader(MediaStreamReader):
     """Speech as events, for a caller who asked for them."""
@@ -114,7 +107,7 @@ class SpeechEventReader(SpeechStreamReader):
         try:
             return b64decode(event.audio or b"", validate=True)
         except (NotBase64, ValueError) as error:
-            raise self._broken("sent audio that is not base64") from error
+            raise broken(self._backend, "sent audio that is not base64", is_started=self.is_started) from error
 
 
 def speech_usage(found: Usage | None, call: Call) -> Usage | None:

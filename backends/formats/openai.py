@@ -14,9 +14,9 @@ from typing import Final, TypeVar, cast
 
 import msgspec
 
-from backends.errors import BackendError, StreamBroken, UnreadableAnswer
+from backends.errors import UnreadableAnswer
 from backends.formats.usage_wire import MalformedUsage, parse_openai_usage, parse_timings
-from backends.http.errors import error_from_event, no_answer
+from backends.http.errors import broken, error_from_event, no_answer
 from backends.http.stream_reader import StreamReader
 from backends.protocol import Chunk
 from backends.usage import Usage
@@ -121,7 +121,7 @@ class OpenAIStreamReader(StreamReader):
         """The chunk for one event; always one. Raises StreamBroken, or before the first chunk any retryable error."""
         if data == b"[DONE]":
             if not self.is_started:
-                raise self._broken("ended its stream without an answer")
+                raise broken(self._backend, "ended its stream without an answer", is_started=self.is_started)
             self.is_done = True
             return [Chunk(DONE, is_done=True)]
         event, data = self._decode(data)
@@ -157,7 +157,7 @@ class OpenAIStreamReader(StreamReader):
         if self._finished_choices and self._seen_choices <= self._finished_choices:
             self.is_done = True
             return [Chunk(DONE, is_done=True)]
-        raise self._broken("ended its stream before the answer was complete")
+        raise broken(self._backend, "ended its stream before the answer was complete", is_started=self.is_started)
 
     def _decode(self, data: bytes) -> tuple[_Event, bytes]:
         try:
@@ -167,7 +167,7 @@ class OpenAIStreamReader(StreamReader):
         try:
             return decode_leniently(data)
         except ValueError as error:
-            raise self._broken("sent an event that is not JSON") from error
+            raise broken(self._backend, "sent an event that is not JSON", is_started=self.is_started) from error
 
     def _chunk(self, events: Sequence[_Event], lines: bytes) -> Chunk:
         """Of one line of data for each event."""
@@ -189,7 +189,7 @@ class OpenAIStreamReader(StreamReader):
                     self._seen_choices.add(choice.index)
                 has_usage = has_usage or choice.usage is not None
             if finish_reason == "error":
-                raise self._broken("gave up in the middle of its answer")
+                raise broken(self._backend, "gave up in the middle of its answer", is_started=self.is_started)
             if has_usage:
                 found_usage, is_no_usage = _usage(event)
                 usage, is_malformed = found_usage or usage, is_malformed or is_no_usage
@@ -200,12 +200,6 @@ class OpenAIStreamReader(StreamReader):
         else:
             payload = b"".join(map(_without_usage, events, lines.split(b"\n")))
         return Chunk(payload, has_output, characters, finish_reason, usage, timings, False, is_malformed)
-
-    def _broken(self, what: str) -> BackendError:
-        message = f"{self._backend} {what}"
-        if self.is_started:
-            return StreamBroken(message, backend=self._backend)
-        return UnreadableAnswer(message, backend=self._backend)
 
 
 def _has_failure(events: Sequence[_Event]) -> bool:

@@ -10,13 +10,13 @@ from typing import Final, cast
 
 from msgspec.structs import replace
 
-from backends.errors import BackendError, StreamBroken, UnreadableAnswer, Untranslatable, UpstreamRejected
+from backends.errors import BackendError, Untranslatable, UpstreamRejected
 from backends.formats.hosted_tools import calls_of_response
 from backends.formats.json_objects import Fields, decode_object, objects_of, part_of, text_of
 from backends.formats.openai import error_body
 from backends.formats.past_thinking import is_our_reasoning
 from backends.formats.usage_wire import MalformedUsage, parse_openai_usage
-from backends.http.errors import error_from_event, no_answer
+from backends.http.errors import broken, error_from_event, no_answer
 from backends.http.stream_reader import StreamReader
 from backends.protocol import Chunk
 from backends.response_names import PREFIX, ResponseNames
@@ -145,7 +145,7 @@ class ResponsesStreamReader(StreamReader):
         event = decode_object(data)
         kind = text_of(event, "type") if event else None
         if event is None or kind is None or not _KIND.fullmatch(kind):
-            raise self._broken("sent an event that is not one of its own")
+            raise broken(self._backend, "sent an event that is not one of its own", is_started=self.is_started)
         response = part_of(event, "response")
         if kind in ("error", "response.failed"):
             error = response.get("error") if kind == "response.failed" else event.get("error", event)
@@ -164,11 +164,7 @@ class ResponsesStreamReader(StreamReader):
         return [Chunk(payload, has_output=has_output, output_characters=characters)]
 
     def end(self) -> list[Chunk]:
-        raise self._broken("ended its stream before the answer was complete")
-
-    def _broken(self, what: str) -> StreamBroken | UnreadableAnswer:
-        kind = StreamBroken if self.is_started else UnreadableAnswer
-        return kind(f"{self._backend} {what}", backend=self._backend)
+        raise broken(self._backend, "ended its stream before the answer was complete", is_started=self.is_started)
 
 
 def _has_calls(response: Mapping[str, object]) -> bool:

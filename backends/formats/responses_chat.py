@@ -6,7 +6,6 @@ Each item of the output is a part of one message: what it says, what it calls, w
 from collections.abc import Mapping
 from typing import Final, Literal
 
-from backends.errors import StreamBroken, UnreadableAnswer
 from backends.formats.chat_chunks import (
     Answer,
     Head,
@@ -26,7 +25,7 @@ from backends.formats.chat_chunks import (
 from backends.formats.json_objects import Fields, decode_object, objects_of, part_of, text_of
 from backends.formats.past_thinking import carry, detail_of
 from backends.formats.responses import ENDS, check_response, finish_reason_of, usage_of
-from backends.http.errors import error_from_event, no_answer
+from backends.http.errors import broken, error_from_event, no_answer
 from backends.http.stream_reader import StreamReader
 from backends.protocol import Chunk
 
@@ -121,7 +120,7 @@ class ChatOfResponseReader(StreamReader):
         event = decode_object(data)
         kind = text_of(event, "type") if event else None
         if event is None or kind is None:
-            raise self._broken("sent an event that is not one of its own")
+            raise broken(self._backend, "sent an event that is not one of its own", is_started=self.is_started)
         response = part_of(event, "response")
         if kind in ("error", "response.failed"):
             error = response.get("error") if response else event.get("error", event)
@@ -135,7 +134,7 @@ class ChatOfResponseReader(StreamReader):
         return chunks
 
     def end(self) -> list[Chunk]:
-        raise self._broken("ended its stream before the answer was complete")
+        raise broken(self._backend, "ended its stream before the answer was complete", is_started=self.is_started)
 
     def _end(self, response: Mapping[str, object]) -> list[Chunk]:
         self.is_done = True
@@ -192,7 +191,3 @@ class ChatOfResponseReader(StreamReader):
             return begun
         said = text_of(item, "arguments") or "{}" if kind == "function_call" else text_of(item, "input") or ""
         return [*begun, self._arguments(_ARGUMENTS[_CALLS.index(kind)], said, place)]
-
-    def _broken(self, what: str) -> StreamBroken | UnreadableAnswer:
-        kind = StreamBroken if self.is_started else UnreadableAnswer
-        return kind(f"{self._backend} {what}", backend=self._backend)

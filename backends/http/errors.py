@@ -87,6 +87,12 @@ def error_from_event(error: object, *, backend: str, is_started: bool) -> Backen
     return error_from_status(status, {}, body, backend=backend, now=_epoch)
 
 
+def broken(backend: str, what: str, *, is_started: bool) -> BackendError:
+    """The error for a stream of which no more can be read: after the first chunk always StreamBroken."""
+    kind = StreamBroken if is_started else UnreadableAnswer
+    return kind(f"{backend} {what}", backend=backend)
+
+
 def no_answer(
     message: str, body: bytes, *, backend: str, usage: Usage | None = None, length: int | None = None
 ) -> UnreadableAnswer:
