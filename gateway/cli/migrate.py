@@ -15,7 +15,8 @@ from gateway.errors import StateError
 from gateway.process.sole_use import sole_use
 from gateway.storage.database import migrate, open_database
 from gateway.storage.later_work import LaterWork
-from gateway.storage.schema import Loss, Revision, losses, present_revision, require_revision, revisions
+from gateway.storage.revisions import present_revision
+from gateway.storage.schema import Loss, Revision, losses, require_revision, revisions
 
 AFTER = "Start the older version now: this one's other commands bring the schema up again."
 ELSEWHERE = "A gateway does what is left of that already, beside the requests; its log says when it is done."

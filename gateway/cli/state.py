@@ -17,7 +17,7 @@ from gateway.routing.snapshot import Snapshot
 from gateway.rulebook.service import text_version
 from gateway.storage.database import migrate_engine, open_database, schema_there
 from gateway.storage.pepper import require_pepper
-from gateway.storage.schema import newest_revision, revisions
+from gateway.storage.revisions import known_revisions, newest_revision
 from gateway.storage.sql.keys import SqlKeyStore
 from gateway.storage.sql.ledger import SqlLedger
 from gateway.storage.sql.rents import SqlRents
@@ -105,7 +105,7 @@ async def _require_newest(database: AsyncEngine) -> None:
     present, newest = await schema_there(database), newest_revision()
     if present is None:
         raise NoSchema("without tables yet: `breakeven serve` makes them", is_empty=True)
-    if present not in {one.number for one in revisions()}:
+    if present not in known_revisions():
         raise StateError(
             f"its schema is {present}, of a newer Breakeven: start that version or a newer one, or restore the backup "
             "from before the upgrade"

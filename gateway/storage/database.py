@@ -1,6 +1,6 @@
 """Opens a database and brings its schema up to date. Knows SQLite and PostgreSQL and nothing of what is stored.
 
-Alembic is imported by who asks for the schema: the child that writes rows never does, and starts in less CPU for it.
+Alembic is imported by who changes the schema: whoever finds it as it should be starts in less CPU for it.
 """
 
 import asyncio
@@ -20,6 +20,7 @@ from gateway.errors import DatabaseDown, StateError
 from gateway.extras import install_command
 from gateway.storage.database_down import is_in_the_way, lacking, tell_when_down, told_as_down
 from gateway.storage.postgres import Patience, open_postgres
+from gateway.storage.revisions import missing_tables, newest_revision, present_revision
 
 log = logging.getLogger(__name__)
 BUSY_TIMEOUT_SECONDS = 60  # on a slow disk a first start, which the others wait for, has taken more than ten
@@ -222,8 +223,6 @@ async def shared_now_us(connection: AsyncConnection, here: Callable[[], int]) ->
 
 async def schema_there(engine: AsyncEngine) -> str | None:
     """The revision of its schema; None: it has none. Changes nothing. Raises DatabaseDown."""
-    from gateway.storage.schema import newest_revision, present_revision
-
     async with engine.connect() as connection:
         present = await connection.run_sync(present_revision)
         if present == newest_revision():
@@ -233,8 +232,6 @@ async def schema_there(engine: AsyncEngine) -> str | None:
 
 async def require_tables(connection: AsyncConnection) -> None:
     """Raises DatabaseDown where the schema says that it is the newest, and tables of it are not there."""
-    from gateway.storage.schema import missing_tables
-
     if missing := await connection.run_sync(missing_tables):
         where = connection.engine.url.render_as_string()
         raise lacking(where, f"it lacks tables of its schema ({', '.join(missing[:5])})")
@@ -258,28 +255,27 @@ async def migrate_engine(engine: AsyncEngine) -> None:
 
 
 async def _bring(engine: AsyncEngine, revision: str) -> None:
-    from gateway.storage.schema import bring_to
-
     async with writing(engine) as connection:
         await take_all_the_time(connection)
         await lock(connection, SCHEMA_LOCK)
         if connection.dialect.name == "postgresql":
             await connection.execute(text(f"SET LOCAL lock_timeout = {PATIENT_MS}"))
-        await connection.run_sync(bring_to, revision)
+        await connection.run_sync(_bring_to, revision)
         if revision == "head":
             await require_tables(connection)
 
 
-async def _migrate_engine(engine: AsyncEngine, revision: str) -> None:
-    from alembic.util import CommandError
+def _bring_to(connection: Connection, revision: str) -> None:
+    if revision == "head" and present_revision(connection) == newest_revision():
+        return
+    from gateway.storage.schema import bring_to
 
+    bring_to(connection, revision)
+
+
+async def _migrate_engine(engine: AsyncEngine, revision: str) -> None:
     try:
         await get_out_of_the_way(lambda: _bring(engine, revision), "the schema's change")
-    except CommandError as error:
-        raise StateError(
-            f"the database was written by a newer Breakeven ({error}); start that version or a newer one, or restore "
-            "the backup from before the upgrade"
-        ) from error
     except (DBAPIError, OSError, sqlite3.Error, TimeoutError) as error:
         cause = error.orig if isinstance(error, DBAPIError) else error
         raise StateError(

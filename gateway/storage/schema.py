@@ -1,4 +1,4 @@
-"""The schema's revisions: which there are, how one is reached, what a lower one has no place for. Knows no URL."""
+"""The schema's revisions: what each brings, how one is reached, what a lower one has no place for. Knows no URL."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -7,8 +7,8 @@ from typing import Any
 
 from alembic import command
 from alembic.config import Config
-from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
+from alembic.util import CommandError
 from sqlalchemy import (
     Boolean,
     Column,
@@ -21,12 +21,11 @@ from sqlalchemy import (
     func,
     inspect,
     select,
-    text,
     true,
 )
 
 from gateway.errors import StateError
-from gateway.storage.tables import metadata
+from gateway.storage.revisions import known_revisions, newest_revision, present_revision
 
 MADE_AGAIN = frozenset({"largest_pico_usd", "largest_total_us", "largest_first_token_us", "ranked"})
 """Columns of which nothing is lost: the way up makes them again from the requests."""
@@ -55,37 +54,22 @@ def revisions() -> list[Revision]:
     return [Revision(one.revision, (one.doc or "").rstrip(".")) for one in steps][::-1]
 
 
-def newest_revision() -> str:
-    """What this version brings a schema to."""
-    return str(_scripts().get_current_head())
-
-
-def present_revision(connection: Connection) -> str | None:
-    """None: no schema yet."""
-    return MigrationContext.configure(connection).get_current_revision()
-
-
-def missing_tables(connection: Connection) -> list[str]:
-    """Of the newest schema, those that a question would not find."""
-    wanted = sorted(metadata.tables)
-    if connection.dialect.name == "postgresql":  # in any schema of the search path, as questions find them
-        seen = text("SELECT name FROM unnest(CAST(:names AS text[])) AS name WHERE to_regclass(name) IS NOT NULL")
-        there = set(connection.execute(seen, {"names": wanted}).scalars())
-    else:
-        there = set(inspect(connection).get_table_names())
-    return [name for name in wanted if name not in there]
-
-
 def bring_to(connection: Connection, revision: str) -> None:
-    """Up or down; "head" is the newest, "base" is empty. Raises CommandError for one that it does not know."""
+    """Up or down; "head" is the newest, "base" is empty. Raises StateError for a schema that it does not know."""
     if revision == "head" and present_revision(connection) == newest_revision():
         return
     config = alembic_config()
     config.attributes["connection"] = connection
-    if revision == "head" or _is_ahead(revision, connection):
-        command.upgrade(config, revision)
-    else:
-        command.downgrade(config, revision)
+    try:
+        if revision == "head" or _is_ahead(revision, connection):
+            command.upgrade(config, revision)
+        else:
+            command.downgrade(config, revision)
+    except CommandError as error:
+        raise StateError(
+            f"the database was written by a newer Breakeven ({error}); start that version or a newer one, or restore "
+            "the backup from before the upgrade"
+        ) from error
 
 
 def losses(connection: Connection, revision: str) -> list[Loss]:
@@ -99,7 +83,7 @@ def losses(connection: Connection, revision: str) -> list[Loss]:
 
 def require_revision(number: str) -> None:
     """Raises StateError for one that this version does not have."""
-    known = [one.number for one in revisions()]
+    known = known_revisions()
     if number not in known:
         raise StateError(f"there is no schema {number}: this version knows {known[0]} to {known[-1]}")
 

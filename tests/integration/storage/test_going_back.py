@@ -15,7 +15,8 @@ from gateway.config.home import Home, create_home
 from gateway.errors import StateError
 from gateway.process.sole_use import sole_use
 from gateway.storage.database import LATER_LOCK, lock, migrate, open_database, writing
-from gateway.storage.schema import present_revision, revisions
+from gateway.storage.revisions import present_revision
+from gateway.storage.schema import revisions
 from gateway.storage.sql.keys import SqlKeyStore
 from gateway.storage.sql.ledger import SqlLedger
 from gateway.storage.tables.administration import budgets, gpu_rents

@@ -14,7 +14,8 @@ from gateway.ledger.entry import Cost
 from gateway.reports.reprice_service import REASONS
 from gateway.storage.database import migrate, open_database
 from gateway.storage.later_work import LaterWork
-from gateway.storage.schema import present_revision
+from gateway.storage.revisions import known_revisions, present_revision
+from gateway.storage.schema import revisions
 from gateway.storage.sql.adjustments import SqlAdjustments
 from gateway.storage.sql.ledger import SqlLedger
 from gateway.storage.sql.reports import SqlReports
@@ -48,6 +49,10 @@ async def test_up_equals_the_tables_and_down_leaves_nothing(database_url: str) -
         assert await connection.run_sync(table_names) == set()
     await migrate(database_url)
     await engine.dispose()
+
+
+def test_the_files_are_the_steps_in_their_order() -> None:
+    assert known_revisions() == [one.number for one in revisions()]
 
 
 async def test_every_step_goes_up_and_down(database_url: str) -> None:
