@@ -56,11 +56,19 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFil
     return ByWhatIsShared(config, log) if config.getoption("dist") == "loadfile" else None
 
 
+@given(none())
+def _first_property(_: None) -> None:
+    """At the first one, Hypothesis searches for garbage, and through all there is for who refers to its generator."""
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
     """On a clean clone one worker before the others: what it compiles they read, where each compiled it for itself.
-    Nobody looks for garbage meanwhile: what is collected and imported stays, and the search was a fifth of it."""
+    Nobody looks for garbage meanwhile: what is collected and imported stays, and the search was a fifth of it. The
+    first property is before, while there is little to look through, and not once all is frozen: then, since Python
+    3.14, nobody refers to anything."""
     here = Path(__file__)
+    _first_property()
     gc.disable()
     try:
         with here.open() as lock:
@@ -72,15 +80,9 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.enable()
 
 
-@given(none())
-def _first_property(_: None) -> None:
-    """At the first one, Hypothesis looks who refers to its generator. Once frozen, that is nobody since Python 3.14."""
-
-
 def pytest_collection_finish() -> None:
     """A twelfth to an eighth of the tests' CPU went on looking through collected tests and imported modules, which stay
     to the end, for garbage. What a test leaves is looked for as before, less often."""
-    _first_property()
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)
