@@ -82,6 +82,9 @@ class CostLine(BaseModel):
 
 
 class EntryAttempt(BaseModel):
+    """`cost_usd` of one that did not answer is what it may have been billed all the same, which is in the request's
+    cost; the one that answered has none of its own: it is the request's, in its `lines`."""
+
     number: int
     model: str
     backend: str
