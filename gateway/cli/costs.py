@@ -119,6 +119,9 @@ def sentences(table: CostTable) -> list[str]:
     """What stands below the groups: spend without an owner, shadow calls, idle GPUs, savings."""
     found = [text for text in (how_rows_add_up(table),) if text]
     found += [text for text in (how_certain(table.total),) if text]
+    if any(Decimal(row.corrections_usd) for row in (table.total, *table.rows)):
+        corrected = show_usd(table.total.corrections_usd)
+        found.append(f"Corrections, {corrected} in all, are in cost $, $/M blended and $/request, not in list $.")
     if table.unallocated_share is not None:
         share = f"{table.unallocated_share:.1%} of the total"
         found.append(f"Unallocated: {show_usd(table.unallocated_usd or '0')}, {share}.")

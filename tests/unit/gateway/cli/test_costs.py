@@ -49,6 +49,7 @@ def test_a_month_that_was_closed_is_told_as_it_was() -> None:
     before = table()
     asyncio.run(_correct(json.loads(_say("logs", "--limit", "1", "--json"))["request_id"]))
     assert Decimal(table()["total"]["corrections_usd"]) == Decimal("-0.000001")
+    assert "Corrections, -$0.00000100 in all, are in cost $" in " ".join(run().split())
     for closed in ("2000-01-01", "2000-01-01T00:00Z"):
         assert table("--as-of", closed) == {**before, "as_of": "2000-01-01T00:00:00Z"}
     assert {**table("--as-of", "9999-01-01"), "as_of": None} == table() != before
