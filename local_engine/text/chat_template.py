@@ -8,12 +8,22 @@ from datetime import datetime
 from typing import Any, Final, cast
 
 import jinja2
-from jinja2 import nodes
+from jinja2 import meta, nodes
 from jinja2.ext import Extension, loopcontrols
 from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from local_engine.errors import InvalidRequest, ModelUnavailable
+from local_engine.text.tool_formats import TAGS, ToolFormat
+from local_engine.text.tool_turns import (
+    Message,
+    calls_of,
+    one_call_each,
+    with_results_told,
+    with_short_ids,
+    with_told_tools,
+    with_written_calls,
+)
 
 PLAIN_TEMPLATE: Final = (
     "{% for message in messages %}{{ message['role'] + ': ' + message['content'] + '\n' }}{% endfor %}"
@@ -24,6 +34,10 @@ GENERATION, CONTINUES = "add_generation_prompt", "continue_final_message"
 ASKS_FOR_NONE: Final = re.compile(r"content['\"\]]*\s+is\s+(not\s+)?none", re.IGNORECASE)
 # A template that asks this finds its tools in a message (Phi-4-mini's, in the system's).
 ASKS_MESSAGE_FOR_TOOLS: Final = re.compile(r"message(\.tools\b|\[['\"]tools['\"]\])")
+# Mistral's: an id of any other length is refused.
+ASKS_FOR_SHORT_IDS: Final = re.compile(r"length\s*(!=|<)\s*9")
+# Names by which templates are told tools; SmolLM3's knows them by the second alone.
+TOOLS, XML_TOOLS, PYTHON_TOOLS = "tools", "xml_tools", "python_tools"
 # What a template raises for a conversation that it was not written for.
 REFUSALS = (jinja2.TemplateError, TypeError, ValueError, KeyError, AttributeError, ArithmeticError)
 
@@ -31,12 +45,24 @@ REFUSALS = (jinja2.TemplateError, TypeError, ValueError, KeyError, AttributeErro
 class ChatTemplate:
     """One model's template, and the one that it has for conversations with tools, if any."""
 
-    def __init__(self, source: str | None, tool_source: str | None, names: Mapping[str, str]) -> None:
-        """`names` are the texts of special tokens; raises ModelUnavailable for a template that is none."""
-        self._template = _compile(source or PLAIN_TEMPLATE)
-        self._tool_template = self._template if tool_source is None else _compile(tool_source)
-        self._takes_none = ASKS_FOR_NONE.search(f"{source}{tool_source}") is not None
-        self._has_tools_in_message = ASKS_MESSAGE_FOR_TOOLS.search(f"{source}{tool_source}") is not None
+    def __init__(
+        self, source: str | None, tool_source: str | None, names: Mapping[str, str], calls: ToolFormat = TAGS
+    ) -> None:
+        """`names` are the texts of special tokens, `calls` how the model writes calls where no template writes them;
+        raises ModelUnavailable for a template that is none."""
+        environment = _environment()
+        self._template = _compile(environment, source or PLAIN_TEMPLATE)
+        self._tool_template = self._template if tool_source is None else _compile(environment, tool_source)
+        said = f"{source}{tool_source}"
+        self._takes_none = ASKS_FOR_NONE.search(said) is not None
+        self._has_tools_in_message = ASKS_MESSAGE_FOR_TOOLS.search(said) is not None
+        reads = meta.find_undeclared_variables(environment.parse(tool_source or source or PLAIN_TEMPLATE))
+        self._reads_xml_tools = XML_TOOLS in reads and TOOLS not in reads
+        is_told = not reads.isdisjoint((TOOLS, XML_TOOLS, PYTHON_TOOLS))
+        self._knows_tools = is_told or tool_source is not None or self._has_tools_in_message
+        self._writes_calls = "tool_calls" in said
+        self._has_short_ids = ASKS_FOR_SHORT_IDS.search(said) is not None
+        self._calls = calls
         self._names = dict(names)
 
     def render(
@@ -51,11 +77,37 @@ class ChatTemplate:
 
         `extra` are names of the template's own; one that says the same as a name of ours wins.
         """
-        messages = [_readable(message, takes_none=self._takes_none) for message in messages]
-        if tools and self._has_tools_in_message:
-            messages = _with_tools(messages, tools)
+        told = self._told(messages, tools)
+        try:
+            return self._render(told, tools, extra)
+        except InvalidRequest:
+            if all(len(calls_of(message)) < 2 for message in told):
+                raise
+            return self._render(one_call_each(told), tools, extra)
+
+    def _told(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] | None) -> list[Message]:
+        """The conversation as the template was written for."""
+        told = list(messages)
+        if not self._writes_calls:
+            told = with_written_calls(told, self._calls)
+        if not self._knows_tools:
+            told = with_results_told(told)
+            told = with_told_tools(told, tools, self._calls) if tools else told
+        if self._has_short_ids:
+            told = with_short_ids(told)
+        told = [_readable(message, takes_none=self._takes_none) for message in told]
+        return _with_tools(told, tools) if tools and self._has_tools_in_message else told
+
+    def _render(
+        self,
+        messages: list[Message],
+        tools: Sequence[Mapping[str, Any]] | None,
+        extra: Mapping[str, Any] | None,
+    ) -> str:
         # Templates of Llama 3.1 ask whether tools are none: an empty list would be told the model as tools it has.
         names = {"messages": messages, "tools": tools or None, GENERATION: True} | self._names | dict(extra or {})
+        if self._reads_xml_tools and tools and PYTHON_TOOLS not in names:
+            names = {XML_TOOLS: tools} | names
         if not names.pop(CONTINUES, False):
             return self._rendered(names)
         if (extra or {}).get(GENERATION):
@@ -110,7 +162,7 @@ class Arguments(dict[str, Any]):
         return f"{self}{after}"
 
 
-def _with_tools(messages: list[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+def _with_tools(messages: list[Message], tools: Sequence[Mapping[str, Any]]) -> list[Message]:
     """The functions as JSON text in the system's message, which is put first where there is none."""
     functions = _to_json([tool.get("function", tool) for tool in tools])
     has_system = bool(messages) and messages[0].get("role") == "system"
@@ -134,13 +186,17 @@ def _readable_call(call: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**call, "function": {**function, "arguments": Arguments(cast(dict[str, Any], arguments))}}
 
 
-def _compile(source: str) -> jinja2.Template:
+def _environment() -> ImmutableSandboxedEnvironment:
     environment = ImmutableSandboxedEnvironment(
         trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols, Generation]
     )
     names = cast(dict[str, Any], environment.globals)
     names |= {"raise_exception": _raise_exception, "strftime_now": _strftime_now}
     environment.filters["tojson"] = _to_json
+    return environment
+
+
+def _compile(environment: ImmutableSandboxedEnvironment, source: str) -> jinja2.Template:
     try:
         return environment.from_string(source)
     except jinja2.TemplateError as error:

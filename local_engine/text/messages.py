@@ -76,4 +76,6 @@ def _tool_call(call: dict[str, Any], where: str) -> dict[str, Any]:
             arguments = json.loads(arguments or "{}")
         except (ValueError, RecursionError) as error:
             raise InvalidRequest(f"The arguments of a tool call are JSON text: {error}", parameter=where) from error
-    return call | {"function": function | {"arguments": {} if arguments is None else arguments}}
+    # In the order in which models write them: Mistral's templates tell the function as it is.
+    named = {"name": function["name"], "arguments": {} if arguments is None else arguments}
+    return call | {"function": named | {name: value for name, value in function.items() if name not in named}}

@@ -8,6 +8,7 @@ from typing import Any
 from tokenizers import Tokenizer as FastTokenizer
 
 from local_engine.text.chat_template import ChatTemplate
+from local_engine.text.tool_formats import tool_format_of
 from local_engine.text.tool_marks import SHOWN_TOKENS
 from local_engine.text.user_markup import UserMarkup, encoded_ids
 
@@ -45,11 +46,17 @@ class Tokenizer:
             for i, token in fast.get_added_tokens_decoder().items()
             if token.special and token.content not in SHOWN_TOKENS
         )
+        self.marks = {
+            token.content: i for i, token in fast.get_added_tokens_decoder().items() if token.content in SHOWN_TOKENS
+        }
+        """Marks that are tokens of their own, and their ids."""
         self.token_bytes = _all_token_bytes(fast)
         # The first end is the one that chat templates name.
         self.names = {"bos_token": self._name(bos_token_id), "eos_token": self._name(next(iter(eos_token_ids), None))}
         self.chat_template = chat_template
-        self._template = ChatTemplate(chat_template, tool_template, self.names)
+        self.tool_format = tool_format_of(f"{chat_template}{tool_template}", lambda mark: self.id_of(mark) is not None)
+        """How the model writes tool calls."""
+        self._template = ChatTemplate(chat_template, tool_template, self.names, self.tool_format)
         self._markup = UserMarkup(fast)
         encoded_ids(fast, "a")  # starts the library's threads: where they cannot start it fails for ever after
 

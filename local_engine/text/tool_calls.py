@@ -20,20 +20,16 @@ from local_engine.text.answer_text import overlap
 from local_engine.text.json_span import JsonSpan
 from local_engine.text.tool_marks import (
     CLOSE,
+    CLOSES,
     FUNCTION_CLOSE,
     FUNCTION_OPEN,
     LLAMA,
+    MARKS,
     MISTRAL,
     MISTRAL_ARGUMENTS,
     MISTRAL_ID,
-    OPEN,
-    PHI,
-    PIPED,
-    PIPED_CLOSE,
 )
 
-MARKS: Final = (OPEN, MISTRAL, PIPED, PHI, LLAMA)
-CLOSES: Final = (CLOSE, PIPED_CLOSE)
 # A list's bracket is followed by a call; Mistral's mark begins with one, too.
 BETWEEN: Final = re.compile(r"(?:[\s,;\]]|\[(?=[\s{]))*")
 # A list is no call without a mark.

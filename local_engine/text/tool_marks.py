@@ -15,6 +15,9 @@ PHI: Final = "functools["
 # Qwen3-Coder's, within the tags around a call.
 FUNCTION_OPEN: Final = "<function="
 FUNCTION_CLOSE: Final = "</function>"
+# What calls follow, and what may end them.
+MARKS: Final = (OPEN, MISTRAL, PIPED, PHI, LLAMA)
+CLOSES: Final = (CLOSE, PIPED_CLOSE)
 THINKS: Final = "<think>"
 THOUGHT: Final = "</think>"
 # Granite's, around what it says after its thoughts.

@@ -174,7 +174,8 @@ def write_folder(model: PreTrainedModel, folder: Path, *, shard: str = "1GB") ->
     """Save as Hugging Face does, with a tokenizer."""
     model.save_pretrained(folder, max_shard_size=shard)
     byte_level().save(str(folder / "tokenizer.json"))
-    template = "{% for m in messages %}{{ m['role'] + ':' + m['content'] }}{% endfor %}"
+    # It knows of tools, or they would be told in a message, which is longer than the window.
+    template = "{% for m in messages %}{{ m['role'] + ':' + m['content'] }}{% endfor %}{% if tools %}{% endif %}"
     (folder / "tokenizer_config.json").write_text(json.dumps({"chat_template": template}))
     return folder
 

@@ -15,14 +15,13 @@ from tokenizers.models import WordLevel
 from local_engine.server.openai_answers import ToolSplit, whole_calls
 from local_engine.text.tokenizer import Tokenizer
 from local_engine.text.tool_calls import (
-    CLOSES,
-    MARKS,
     CallArguments,
     CallBegins,
     ToolCall,
     ToolCallParser,
     parse_function,
 )
+from local_engine.text.tool_marks import CLOSES, MARKS
 
 CALL = '{"name": "f", "arguments": {"x": 1}}'
 PARSED = ToolCall("f", '{"x": 1}')

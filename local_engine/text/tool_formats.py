@@ -1,0 +1,65 @@
+"""How each family writes its tool calls, told by its chat template or, where that does not say, by its vocabulary."""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from local_engine.text.tool_marks import CLOSE, LLAMA, MISTRAL, MISTRAL_ARGUMENTS, OPEN, PHI, PIPED, PIPED_CLOSE
+
+GEMMA_TURN: Final = "<start_of_turn>"
+
+
+@dataclass(frozen=True, slots=True)
+class ToolFormat:
+    """`opens` comes before all calls and `closes` after them, `between` from one to the next. Around a call's name and
+    its arguments, which are JSON, stand the other three."""
+
+    before_name: str
+    before_arguments: str
+    after_arguments: str
+    opens: str = ""
+    between: str = ""
+    closes: str = ""
+
+    @property
+    def is_marked(self) -> bool:
+        """Whether a mark tells calls from an answer that is JSON."""
+        return not f"{self.opens}{self.before_name}".startswith("{")
+
+    def name_of(self, name: str) -> str:
+        """A function's name as it stands in a call."""
+        return json.dumps(name, ensure_ascii=False)[1:-1] if self.before_name.endswith('"') else name
+
+    def write(self, calls: Sequence[tuple[str, Any]]) -> str:
+        """Calls by name and arguments."""
+        written = [
+            f"{self.before_name}{self.name_of(name)}{self.before_arguments}"
+            f"{json.dumps(arguments, ensure_ascii=False)}{self.after_arguments}"
+            for name, arguments in calls
+        ]
+        return f"{self.opens}{self.between.join(written)}{self.closes}"
+
+
+BARE: Final = ToolFormat('{"name": "', '", "parameters": ', "}", between="; ")
+"""Llama 3's and Gemma's."""
+TAGS: Final = ToolFormat(f'{OPEN}\n{{"name": "', '", "arguments": ', f"}}\n{CLOSE}", between="\n")
+"""Hermes', Qwen's and SmolLM3's, and of who knows none."""
+LIST: Final = ToolFormat('{"name": "', '", "arguments": ', "}", between=", ", closes="]")
+NAMED: Final = ToolFormat(MISTRAL, MISTRAL_ARGUMENTS, "")
+"""Of Mistral's models since 2025."""
+
+
+def tool_format_of(source: str, has_token: Callable[[str], bool]) -> ToolFormat:
+    """`source` is what the model's templates say."""
+    if MISTRAL in source:
+        blank = " " if f"{MISTRAL} [" in source else ""
+        return NAMED if MISTRAL_ARGUMENTS in source else replace(LIST, opens=f"{MISTRAL}{blank}[")
+    if OPEN in source:
+        return TAGS
+    if PIPED in source or (has_token(PIPED) and has_token(PIPED_CLOSE)):
+        closing = PIPED_CLOSE if PIPED_CLOSE in source or has_token(PIPED_CLOSE) else ""
+        return replace(LIST, opens=f"{PIPED}[", closes=f"]{closing}")
+    if PHI in source:
+        return replace(LIST, opens=PHI)
+    return BARE if LLAMA in source or '"parameters": ' in source or GEMMA_TURN in source else TAGS

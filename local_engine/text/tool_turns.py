@@ -1,0 +1,102 @@
+"""Turns of tool calls, and the tools themselves, for templates that were not written for them. Knows no tokens."""
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, cast
+
+from local_engine.text.tool_formats import ToolFormat
+
+Message = Mapping[str, Any]
+SHORT_ID: Final = re.compile(r"[A-Za-z0-9]{9}")
+TOLD: Final = (
+    "You may call functions to answer. These there are, each with the JSON schema of what it takes:\n{tools}\n"
+    "To call one, write nothing but its name and its arguments, in this form:\n{form}"
+)
+EXAMPLE: Final = ("name of the function", {"name of an argument": "its value"})
+RESULT: Final = "<tool_response>\n{content}\n</tool_response>"
+
+
+def with_short_ids(messages: Sequence[Message]) -> list[Message]:
+    """Ids of nine letters and digits, the only ones that Mistral's templates take; others' are told by such a one."""
+    return [_with_short_ids(message) for message in messages]
+
+
+def _with_short_ids(message: Message) -> Message:
+    shorter = dict(message)
+    if isinstance(one := message.get("tool_call_id"), str):
+        shorter["tool_call_id"] = _short(one)
+    if "tool_calls" in message:
+        shorter["tool_calls"] = [{**call, "id": _short(str(call.get("id")))} for call in calls_of(message)]
+    return shorter
+
+
+def _short(one: str) -> str:
+    return one if SHORT_ID.fullmatch(one) else hashlib.sha256(one.encode()).hexdigest()[:9]
+
+
+def with_written_calls(messages: Sequence[Message], form: ToolFormat) -> list[Message]:
+    """Calls as part of what was said, for a template that leaves them out."""
+    return [_with_written_calls(message, form) for message in messages]
+
+
+def _with_written_calls(message: Message, form: ToolFormat) -> Message:
+    if not (calls := calls_of(message)):
+        return message
+    written = form.write([(call["function"]["name"], call["function"]["arguments"]) for call in calls])
+    said = message.get("content") or ""
+    rest = {name: value for name, value in message.items() if name != "tool_calls"}
+    return {**rest, "content": f"{said}\n{written}" if said else written}
+
+
+def with_told_tools(messages: Sequence[Message], tools: Sequence[Mapping[str, Any]], form: ToolFormat) -> list[Message]:
+    """Tools as part of the system's message, for a template that knows none."""
+    functions = "\n".join(json.dumps(tool.get("function", tool), ensure_ascii=False) for tool in tools)
+    told = TOLD.format(tools=functions, form=form.write([EXAMPLE]))
+    if messages and messages[0].get("role") == "system":
+        return [{**messages[0], "content": f"{messages[0].get('content') or ''}\n\n{told}".lstrip()}, *messages[1:]]
+    return [{"role": "system", "content": told}, *messages]
+
+
+def with_results_told(messages: Sequence[Message]) -> list[Message]:
+    """Results of calls as the user's turns, for a template that knows no others; neighbours are one."""
+    told: list[Message] = []
+    for message in messages:
+        is_result = message.get("role") == "tool"
+        content = RESULT.format(content=message.get("content") or "") if is_result else message.get("content")
+        before = told[-1] if told else {}
+        if before.get("is_result") and message.get("role") in ("tool", "user"):
+            told[-1] = {**before, "content": f"{before['content']}\n{content}"}
+        else:
+            told.append({"role": "user", "content": content, "is_result": True} if is_result else message)
+    return [{name: value for name, value in message.items() if name != "is_result"} for message in told]
+
+
+def one_call_each(messages: Sequence[Message]) -> list[Message]:
+    """Each call in a turn of its own, before its result, for a template that takes no two at once (Llama 3)."""
+    parted: list[Message] = []
+    results: list[Message] = []
+    for message in reversed(messages):
+        if message.get("role") == "tool":
+            results.insert(0, message)
+            continue
+        parted[:0] = _parted(message, results) if len(calls_of(message)) > 1 else [message, *results]
+        results = []
+    return [*results, *parted]
+
+
+def _parted(message: Message, results: list[Message]) -> list[Message]:
+    turns: list[Message] = []
+    left = list(results)
+    for number, call in enumerate(calls_of(message)):
+        own = [result for result in left if result.get("tool_call_id") == call.get("id")]
+        left = [result for result in left if result not in own]
+        turns += [{**message, "tool_calls": [call], "content": message.get("content") if number == 0 else None}, *own]
+    return turns + left
+
+
+def calls_of(message: Message) -> list[dict[str, Any]]:
+    """A turn's calls."""
+    calls = message.get("tool_calls")
+    return cast(list[dict[str, Any]], calls) if isinstance(calls, list) else []

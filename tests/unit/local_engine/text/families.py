@@ -1,0 +1,142 @@
+"""How families' chat templates treat tools, as small as tests need them, and the marks that are tokens of theirs."""
+
+from dataclasses import dataclass
+
+from tokenizers import AddedToken
+
+from local_engine.text.tokenizer import Tokenizer
+from tests.unit.local_engine.tiny_models import byte_level
+
+LLAMA = """{% if tools is not none %}Environment: ipython{% endif %}
+{%- for m in messages %}
+{%- if 'tool_calls' in m %}
+{%- if not m.tool_calls | length == 1 %}{{ raise_exception("one call at a time") }}{% endif %}
+{%- set call = m.tool_calls[0].function %}
+{%- if builtin is defined %}{{ '<|python_tag|>' }}{% endif %}
+{{- '[assistant]{"name": "' + call.name + '", "parameters": ' }}{{ call.arguments | tojson }}{{ '}</s>' }}
+{%- elif m.role == 'tool' %}{{ '[ipython]' + m.content | tojson + '</s>' }}
+{%- else %}{{ '[' + m.role + ']' + m.content | trim + '</s>' }}{% endif %}
+{%- endfor %}{{ '[assistant]' }}"""
+
+MISTRAL = """{% for m in messages %}
+{%- if m.role == 'user' %}{% if tools is not none %}[AVAILABLE_TOOLS]{% endif %}[INST]{{ m.content }}[/INST]
+{%- elif m.tool_calls is defined %}
+{{- '[TOOL_CALLS] [' }}
+{%- for call in m.tool_calls %}
+{%- if call.id is not defined or call.id | length != 9 %}{{ raise_exception("ids have nine characters") }}{% endif %}
+{{- (call.function | tojson)[:-1] + ', "id": "' + call.id + '"}' + (']</s>' if loop.last else ', ') }}
+{%- endfor %}
+{%- elif m.role == 'tool' %}
+{%- if m.tool_call_id | length != 9 %}{{ raise_exception("ids have nine characters") }}{% endif %}
+{{- '[TOOL_RESULTS] {"content": ' + m.content + ', "call_id": "' + m.tool_call_id + '"}' }}
+{%- else %}{{ m.content + '</s>' }}{% endif %}
+{%- endfor %}"""
+
+MISTRAL_NAMED = """{% for m in messages %}
+{%- if m.role == 'user' %}{% if tools %}[AVAILABLE_TOOLS]{% endif %}[INST]{{ m.content }}[/INST]
+{%- elif m.tool_calls %}{{ m.content or '' }}
+{%- for call in m.tool_calls %}
+{%- set given = call.function.arguments %}
+{{- '[TOOL_CALLS]' + call.function.name + '[ARGS]' + (given if given is string else given | tojson) }}
+{%- endfor %}</s>
+{%- else %}{{ m.content }}{% endif %}
+{%- endfor %}"""
+
+PHI = """{% for message in messages %}
+{%- if message['role'] == 'system' and 'tools' in message and message['tools'] is not none %}
+{{- '<|system|>' + message['content'] + '<|tool|>' + message['tools'] + '<|/tool|>' }}
+{%- else %}{{ '<|' + message['role'] + '|>' + message['content'] }}{% endif %}
+{%- endfor %}"""
+
+GRANITE = """{% if tools and not available_tools %}{% set available_tools = tools %}{% endif %}
+{%- if available_tools %}Answer with <|tool_call|> and a list. {{ available_tools | tojson(indent=1) }}{% endif %}
+{%- for m in messages %}{{ '[' + m['role'] + ']' + m['content'] }}{% endfor %}"""
+
+SMOLLM3 = """{% if xml_tools or python_tools %}<tools>{% for tool in xml_tools %}{{ tool | string }}{% endfor %}</tools>
+Write calls between <tool_call></tool_call>.{% endif %}
+{%- for m in messages %}
+{%- set content = m.content if m.content is string else "" %}
+{%- if m.role == "tool" %}{{ "[user]" + content }}{% else %}{{ "[" + m.role + "]" + content.lstrip() }}{% endif %}
+{%- endfor %}"""
+
+QWEN3 = """{% if tools %}<tools>{% for tool in tools %}{{ tool | tojson }}{% endfor %}</tools>
+Write calls between <tool_call></tool_call>.{% endif %}
+{%- for m in messages %}
+{%- if m.role == "tool" %}{{ "<tool_response>" + m.content + "</tool_response>" }}
+{%- else %}{{ "[" + m.role + "]" + m.content }}{% endif %}
+{%- for call in m.tool_calls or [] %}
+{{- '\\n<tool_call>\\n{"name": "' + call.function.name + '", "arguments": ' }}
+{%- if call.function.arguments is string %}{{ call.function.arguments }}
+{%- else %}{{ call.function.arguments | tojson }}{% endif %}
+{{- '}\\n</tool_call>' }}
+{%- endfor %}
+{%- endfor %}
+{%- if enable_thinking is false %}<think></think>{% endif %}"""
+
+GEMMA = """{% set first = messages[0].content + '\n\n' if messages[0].role == 'system' else '' %}
+{%- set rest = messages[1:] if messages[0].role == 'system' else messages %}
+{%- for m in rest %}
+{%- if (m.role == 'user') != (loop.index0 % 2 == 0) %}{{ raise_exception("roles must alternate") }}{% endif %}
+{{- '<start_of_turn>' + ('model' if m.role == 'assistant' else m.role) + '\n' + (first if loop.first else '') }}
+{{- m.content | trim }}
+{%- endfor %}"""
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """`calls` is how two calls of `f` stand in its conversations, `results` how their results do."""
+
+    template: str
+    marks: tuple[str, ...]
+    calls: str
+    results: str
+
+
+X1, X2 = '{"x": 1}', '{"x": 2}'
+CALLS = "<tool_call>\n{}\n</tool_call>"
+ARGUED = '{{"name": "f", "arguments": {}}}'
+LISTED = ", ".join(ARGUED.format(one) for one in (X1, X2))
+TAGGED = "\n".join(CALLS.format(ARGUED.format(one)) for one in (X1, X2))
+FAMILIES = {
+    "llama": Family(
+        LLAMA,
+        ("<|python_tag|>",),
+        '[assistant]{"name": "f", "parameters": {"x": 1}}</s>[ipython]"one"</s>[assistant]{"name": "f", "parameters": ',
+        '[ipython]"two"</s>',
+    ),
+    "mistral": Family(
+        MISTRAL, ("[TOOL_CALLS]",), '[TOOL_CALLS] [{"name": "f", "arguments": {"x": 1}, "id": "', "[TOOL_RESULTS]"
+    ),
+    "mistral-named": Family(
+        MISTRAL_NAMED, ("[TOOL_CALLS]", "[ARGS]"), f"[TOOL_CALLS]f[ARGS]{X1}[TOOL_CALLS]f[ARGS]{X2}</s>", "onetwo"
+    ),
+    "phi": Family(
+        PHI,
+        ("<|tool_call|>", "<|/tool_call|>"),
+        f"<|assistant|><|tool_call|>[{LISTED}]<|/tool_call|>",
+        "<|tool|>one<|tool|>two",
+    ),
+    "granite": Family(GRANITE, ("<|tool_call|>",), f"[assistant]<|tool_call|>[{LISTED}]", "[tool]one[tool]two"),
+    "smollm3": Family(SMOLLM3, ("<tool_call>", "</tool_call>"), f"[assistant]{TAGGED}", "[user]one[user]two"),
+    "qwen3": Family(
+        QWEN3,
+        ("<tool_call>", "</tool_call>", "<think>", "</think>"),
+        f"[assistant]\n{TAGGED}",
+        "<tool_response>one</tool_response>",
+    ),
+    "gemma": Family(
+        GEMMA,
+        (),
+        '<start_of_turn>model\n{"name": "f", "parameters": {"x": 1}}; {"name": "f", "parameters": {"x": 2}}',
+        "<start_of_turn>user\n<tool_response>\none\n</tool_response>\n<tool_response>\ntwo\n</tool_response>\nAnd?",
+    ),
+}
+
+
+def tokenizer_of(family: Family) -> Tokenizer:
+    """A token for each byte, and the family's marks: those between plain brackets are special, as in their files."""
+    fast = byte_level()
+    for mark in family.marks:
+        is_special = "tool_call>" not in mark and "think" not in mark
+        (fast.add_special_tokens if is_special else fast.add_tokens)([AddedToken(mark, special=is_special)])
+    return Tokenizer(fast, chat_template=family.template, bos_token_id=None, eos_token_ids=[257])
