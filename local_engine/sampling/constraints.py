@@ -9,10 +9,9 @@ import torch
 
 from local_engine.errors import InvalidRequest
 from local_engine.sampling.json_schema import guided_schema
-from local_engine.sampling.sampling_params import Constraint
+from local_engine.sampling.sampling_params import FORMAT, Constraint
 from local_engine.text.tokenizer import Tokenizer
 
-FORMAT: Final = "response_format"
 OUTPUTS: Final = "structured_outputs"
 # The last is text-generation-inference's.
 SCHEMA_KINDS: Final = ("json_schema", "json_object", "json")
@@ -152,35 +151,3 @@ def _choice_grammar(choices: Any) -> str:
         raise InvalidRequest("choice takes a list of non-empty strings.", parameter=OUTPUTS)
     # A token of the grammar, not a rule: of those the library follows two thousand at once.
     return "start: CHOICE\nCHOICE: " + " | ".join(json.dumps(text) for text in choices) + "\n"
-
-
-def tool_constraint(tools: list[dict[str, Any]], name: str | None) -> Constraint:
-    """A grammar of exactly one tool call: any of the tools, or the one of that name."""
-    functions = [function_of(tool) for tool in tools]
-    wanted = [function for function in functions if name is None or function.get("name") == name]
-    if not wanted:
-        raise InvalidRequest(f"tool_choice names no tool of this request: {name}.", parameter="tool_choice")
-    rules = [_call_rules(function, number) for number, function in enumerate(wanted)]
-    any_call = " | ".join(f"call{number}" for number in range(len(wanted)))
-    source = "".join([f'start: "<tool_call>\\n" ({any_call}) "\\n</tool_call>"\n', *rules])
-    return Constraint("grammar", source, "tools")
-
-
-def function_of(tool: dict[str, Any]) -> dict[str, Any]:
-    """What a tool is called and takes; raises InvalidRequest where that is not said."""
-    function = tool.get("function")
-    if not isinstance(function, dict) or not isinstance(function.get("name"), str):
-        raise InvalidRequest("Every tool needs a function with a name.", parameter="tools")
-    if not isinstance(function.get("parameters") or {}, dict):
-        raise InvalidRequest("A function's parameters are a JSON schema, an object.", parameter="tools")
-    return function
-
-
-def _call_rules(function: dict[str, Any], number: int) -> str:
-    """One tool's call. Its arguments' schema is a root of its own, since its `$ref` count from there."""
-    try:
-        schema = guided_schema(function.get("parameters") or {"type": "object"})
-    except RecursionError as error:
-        raise InvalidRequest("A function's parameters are nested too deeply.", parameter="tools") from error
-    head = json.dumps(f'{{"name": {json.dumps(function["name"])}, "arguments": ')
-    return f'call{number}: {head} arguments{number} "}}"\narguments{number}: %json {schema}\n'

@@ -11,7 +11,7 @@ from llguidance.gbnf_to_lark import GrammarParser, resolve
 
 from local_engine.errors import InvalidRequest
 from local_engine.sampling.kept_constraints import KeptConstraints
-from local_engine.sampling.sampling_params import Constraint
+from local_engine.sampling.sampling_params import FORMAT, Constraint
 from local_engine.text.tokenizer import Tokenizer
 
 KEPT_CONSTRAINTS: Final = 32
@@ -151,12 +151,14 @@ def _grammar(constraint: Constraint) -> Any:
 def _refusal(constraint: Constraint, reason: str) -> InvalidRequest:
     """What the library says, without the grammar that was made around a schema or an expression."""
     is_tools = constraint.parameter == "tools"
-    if constraint.kind != "grammar" or is_tools:
+    # A form beside which tools may be called is a grammar of ours, too.
+    kind = "json_schema" if constraint.parameter == FORMAT and constraint.kind == "grammar" else constraint.kind
+    if kind != "grammar" or is_tools:
         reason = QUOTED.split(reason.rpartition(SCHEMA_FAULT)[2])[0]
     reason = "nothing can satisfy it" if reason.startswith(NOTHING) else reason
     if reason.startswith(SEVERAL):
         reason = f"a value may fit several parts of a oneOf; write anyOf, {WAYS_OUT}"
     elif reason.startswith(NOT_KEPT):
         reason = f"{reason}; {WAYS_OUT}"
-    what = "schema of a tool's parameters" if is_tools else constraint.kind.replace("_", " ")
+    what = "schema of a tool's parameters" if is_tools else kind.replace("_", " ")
     return InvalidRequest(f"No answer can be kept to this {what}: {reason}", parameter=constraint.parameter)

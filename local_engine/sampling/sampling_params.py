@@ -7,6 +7,7 @@ from local_engine.errors import InvalidRequest
 
 LEAST_TEMPERATURE = 1e-5
 MAX_STOP_STRINGS = 16
+FORMAT = "response_format"
 MAX_TOP_LOGPROBS = 20
 
 
@@ -17,7 +18,7 @@ class Constraint:
 
     kind: str
     source: str
-    parameter: str = "response_format"
+    parameter: str = FORMAT
 
 
 @dataclass(frozen=True, slots=True)

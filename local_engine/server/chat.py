@@ -5,9 +5,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from local_engine.errors import InvalidRequest
-from local_engine.sampling.constraints import ConstraintCompiler, function_of, requested_constraint, tool_constraint
-from local_engine.sampling.sampling_params import Constraint, SamplingParams
+from local_engine.sampling.constraints import ConstraintCompiler, requested_constraint
+from local_engine.sampling.sampling_params import FORMAT, Constraint, SamplingParams
 from local_engine.sampling.thoughts import thoughts_before
+from local_engine.sampling.tool_grammar import (
+    CallWriting,
+    form_or_calls,
+    function_of,
+    tool_constraint,
+)
 from local_engine.server.logprob_answers import Kind
 from local_engine.server.openai_protocol import (
     ChatRequest,
@@ -118,7 +124,8 @@ def prepare_chat(body: bytes, model: Model) -> Prepared:
     request = parse_chat(body)
     ids = chat_prompt(request, model)
     logprobs = (request.top_logprobs or 0) if request.logprobs else None
-    call = _tool_choice(request)
+    writing = CallWriting(model.tokenizer.tool_format, model.tokenizer.marks)
+    call = _tool_choice(request, writing)
     form = requested_constraint(request.response_format, request.constraints) if call is None else None
     prepared = _prepared(
         "chat",
@@ -127,10 +134,12 @@ def prepare_chat(body: bytes, model: Model) -> Prepared:
         model,
         max_tokens=request.longest,
         logprobs=logprobs,
-        constraint=call or form,
+        constraint=call or _beside_calls(form, request, writing),
     )
     prepared = replace(
         prepared,
+        # A call that must come is no text that a stop string could end: some formats have a line's end in them.
+        choices=prepared.choices if call is None else [replace(params, stop=()) for params in prepared.choices],
         tools=_callable(request),
         # JSON in a form of its own is no call, whatever it looks like.
         calls_unmarked=form is None,
@@ -166,6 +175,14 @@ def _callable(request: ChatRequest) -> dict[str, Any] | None:
     return {function["name"]: function.get("parameters") for function in functions} or None
 
 
+def _beside_calls(form: Constraint | None, request: ChatRequest, writing: CallWriting) -> Constraint | None:
+    """A JSON form instead of which an answer may call tools, or any other form as it is."""
+    is_json = form is not None and (form.kind, form.parameter) == ("json_schema", FORMAT)
+    if form is None or not is_json or not request.tools or request.tool_choice == "none":
+        return form
+    return form_or_calls(form, request.tools, writing, several=request.parallel_tool_calls is not False)
+
+
 def _thinking_first(prepared: Prepared, model: Model) -> Prepared:
     """What must match follows thoughts, or is all of the answer where there are to be none."""
     thinking = prepared.thinking
@@ -198,7 +215,7 @@ def prepare_completion(body: bytes, model: Model) -> Prepared:
     )
 
 
-def _tool_choice(request: ChatRequest) -> Constraint | None:
+def _tool_choice(request: ChatRequest, writing: CallWriting) -> Constraint | None:
     """`required` and a named function leave the model no choice but a call."""
     choice = request.tool_choice
     if choice in (None, "none", "auto"):
@@ -206,12 +223,13 @@ def _tool_choice(request: ChatRequest) -> Constraint | None:
     if not request.tools:
         raise InvalidRequest("tool_choice needs tools.", parameter="tool_choice")
     if choice == "required":
-        return tool_constraint(request.tools, None)
+        # A small model that may go on may not end; who wants several says so.
+        return tool_constraint(request.tools, None, writing, several=request.parallel_tool_calls is True)
     function = choice.get("function") if isinstance(choice, dict) else None
     name = function.get("name") if isinstance(function, dict) else None
     if not isinstance(name, str):
         raise InvalidRequest("tool_choice is none, auto, required or a function.", parameter="tool_choice")
-    return tool_constraint(request.tools, name)
+    return tool_constraint(request.tools, name, writing)
 
 
 def _prepared(

@@ -9,9 +9,10 @@ import pytest
 import torch
 
 from local_engine.request import Request
-from local_engine.sampling.constraints import ConstraintCompiler, Matcher, requested_constraint, tool_constraint
+from local_engine.sampling.constraints import ConstraintCompiler, Matcher, requested_constraint
 from local_engine.sampling.sampler import Sampler
 from local_engine.sampling.sampling_params import Constraint, SamplingParams
+from local_engine.sampling.tool_grammar import tool_constraint
 from local_engine.text.tokenizer import Tokenizer
 from tests.unit.local_engine.tiny_models import byte_level
 

@@ -9,9 +9,10 @@ import torch
 from jsonschema import Draft202012Validator
 
 from local_engine.errors import InvalidRequest
-from local_engine.sampling.constraints import ConstraintCompiler, requested_constraint, tool_constraint
+from local_engine.sampling.constraints import ConstraintCompiler, requested_constraint
 from local_engine.sampling.guidance import remainders
 from local_engine.sampling.sampling_params import Constraint
+from local_engine.sampling.tool_grammar import tool_constraint
 from local_engine.text.tokenizer import Tokenizer
 from tests.unit.local_engine.tiny_models import byte_level
 

@@ -11,7 +11,7 @@ from local_engine.async_engine import Admission
 from local_engine.engine_core import Delta
 from local_engine.request import FinishReason, Request
 from local_engine.sampling.constraints import ConstraintCompiler
-from local_engine.sampling.sampling_params import SamplingParams
+from local_engine.sampling.sampling_params import Constraint, SamplingParams
 from local_engine.server.answer_stream import events, whole
 from local_engine.server.chat import Model, Prepared, prepare_chat
 from local_engine.server.openai_answers import AnswerWire, whole_calls
@@ -44,10 +44,15 @@ def asked(reads: Tokenizer, **changes: Any) -> Prepared:
 
 
 async def answer(
-    text: str, *, template: str | None = TEMPLATE, ends: FinishReason = "stop", **changes: Any
+    text: str,
+    *,
+    template: str | None = TEMPLATE,
+    ends: FinishReason = "stop",
+    reads: Tokenizer | None = None,
+    **changes: Any,
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """The message, with how it ended, and the usage: told whole, and put together from a stream."""
-    reads = tokenizer(template)
+    reads = reads or tokenizer(template)
     prepared = asked(reads, **changes)
     engine, wire = cast(Admission, Says(reads, text, ends)), AnswerWire(prepared.kind, "m", reads, prepared.thinking)
     body = msgspec.json.decode(await whole(engine, prepared, wire))
@@ -150,6 +155,13 @@ async def test_an_answer_in_a_form_of_its_own_calls_no_tool() -> None:
     for said in ('{"name": "Bob", "age": 3}', '{"name": "weather"}'):
         told, _ = await answer(said, tools=[WEATHER], response_format=form)
         assert (told["content"], told.get("tool_calls"), told["finish_reason"]) == (said, None, "stop")
+    told, _ = await answer(CALL, tools=[WEATHER], response_format=form)
+    assert told["finish_reason"] == "tool_calls", "it may call one instead"
+    sources = [
+        (asked(tokenizer(), response_format=form, **changes).choices[0].constraint or Constraint("regex", "")).source
+        for changes in ({"tools": [WEATHER]}, {"tools": [WEATHER], "tool_choice": "none"}, {"tools": []}, {})
+    ]
+    assert ["calls" in source for source in sources] == [True, False, False, False]
 
 
 @pytest.mark.parametrize("opens", [False, True])

@@ -1,0 +1,111 @@
+"""Each family's calls: told in the form that its template has, forced in it, and read out of it, streamed and whole."""
+
+import json
+from typing import Any
+
+import jsonschema
+import pytest
+import torch
+
+from local_engine.errors import InvalidRequest
+from local_engine.request import Request
+from local_engine.sampling.constraints import ConstraintCompiler
+from local_engine.sampling.sampler import Sampler
+from local_engine.text.tokenizer import Tokenizer
+from tests.unit.local_engine.server.test_thinking_wire import answer, asked
+from tests.unit.local_engine.text.families import FAMILIES, Family, tokenizer_of
+
+X = {"type": "object", "properties": {"x": {"type": "integer"}}}
+F = {"type": "function", "function": {"name": "f", "description": "Does <i>f</i>", "parameters": X}}
+TRIP: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "from": {"$ref": "#/$defs/Town"},
+        "days": {"anyOf": [{"type": "integer", "minimum": 1, "maximum": 9}, {"type": "null"}]},
+        "stops": {"type": "array", "items": {"$ref": "#/$defs/Town"}, "maxItems": 2},
+    },
+    "required": ["from", "days", "stops"],
+    "additionalProperties": False,
+    "$defs": {"Town": {"enum": ["Ulm", 'A "b"\\']}},
+}
+TOOLS = [
+    *({"type": "function", "function": {"name": f"trip{number}", "parameters": TRIP}} for number in range(3)),
+    {"type": "function", "function": {"name": "trip", "parameters": TRIP, "strict": True}},
+]
+
+
+@pytest.fixture(params=FAMILIES.values(), ids=list(FAMILIES), scope="module")
+def family(request: pytest.FixtureRequest) -> Family:
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def reads(family: Family) -> Tokenizer:
+    return tokenizer_of(family)
+
+
+def call(number: int) -> dict[str, Any]:
+    return {"id": f"call_{number}", "type": "function", "function": {"arguments": f'{{"x":{number}}}', "name": "f"}}
+
+
+def test_an_earlier_turns_calls_and_results_are_told(family: Family, reads: Tokenizer) -> None:
+    """SmolLM3's, Granite's, Phi's and Gemma's templates leave calls out, Llama's refuses two, Mistral's their ids, and
+    Gemma's any tool or result."""
+    messages: list[dict[str, Any]] = [
+        {"role": "user", "content": "Do f."},
+        {"role": "assistant", "content": None, "tool_calls": [call(1), call(2)]},
+        {"role": "tool", "tool_call_id": "call_1", "content": "one"},
+        {"role": "tool", "tool_call_id": "call_2", "content": "two"},
+        {"role": "user", "content": "And?"},
+    ]
+    prepared = asked(reads, messages=messages, tools=[F])
+    text = reads.decode(prepared.prompts[0].token_ids, skips_special=False)
+    assert family.calls in text
+    assert family.results in text[text.index(family.calls) :]
+    assert text.index("one") < text.index("two") < text.index("And?")
+    for mark in family.marks:
+        if mark in family.calls:
+            assert reads.id_of(mark) in prepared.prompts[0].token_ids, "a mark is the token that the model knows"
+    if "AVAILABLE" not in text and "Environment" not in text:
+        assert "Does <i>f</i>" in text, "the model is told its tools"
+
+
+def drawn(reads: Tokenizer, seed: int, **changes: Any) -> str:
+    """What a model that means nothing says within what it must."""
+    [params] = asked(reads, tools=TOOLS, seed=seed, max_tokens=900, **changes).choices
+    sampler = Sampler(torch.device("cpu"), ConstraintCompiler(reads, reads.vocabulary_size))
+    request, random = Request("answer", [0], params), torch.Generator().manual_seed(seed)
+    is_over = False
+    while not is_over:
+        logits = torch.randn(1, reads.vocabulary_size, generator=random)
+        logits[0, 257] += 4.0
+        [one] = sampler.draw(logits, [request])
+        request.token_ids += one.token_ids
+        is_over = one.is_complete or request.token_ids[-1] == 257
+        assert request.output_tokens < params.max_tokens
+    return reads.decode(request.output_token_ids)
+
+
+async def test_a_forced_call_is_written_and_read_in_the_familys_form(family: Family, reads: Tokenizer) -> None:
+    """A line's end stops no call. Where a mark is a token, no other would do: the library gave up at it."""
+    asks: dict[str, Any] = {"tool_choice": "required", "stop": ["\n", "{"], "include_reasoning": False}
+    if "<think>" in family.marks:
+        asks["reasoning_effort"] = "none"
+    text = drawn(reads, 1, **asks, parallel_tool_calls=True)
+    told, _ = await answer(text, reads=reads, tools=TOOLS, **asks)
+    assert (told["finish_reason"], told["content"]) == ("tool_calls", None)
+    for one in told["tool_calls"]:
+        assert one["function"]["name"].startswith("trip")
+        jsonschema.validate(json.loads(one["function"]["arguments"]), TRIP)
+    if family.marks:
+        assert text.startswith(("[TOOL_CALLS]", "<|tool_call|>[", "<tool_call>\n", '{"name": "trip'))
+    assert len({one["id"] for one in told["tool_calls"]}) == len(told["tool_calls"])
+    named = drawn(reads, 2, **asks | {"tool_choice": {"type": "function", "function": {"name": "trip1"}}})
+    told, _ = await answer(named, reads=reads, tools=TOOLS, **asks)
+    assert [one["function"]["name"] for one in told["tool_calls"]] == ["trip1"]
+
+
+def test_a_template_that_refuses_for_another_reason_says_so() -> None:
+    reads = tokenizer_of(FAMILIES["gemma"])
+    with pytest.raises(InvalidRequest, match="must alternate"):
+        asked(reads, messages=[{"role": "user", "content": "a"}, {"role": "user", "content": "b"}])
