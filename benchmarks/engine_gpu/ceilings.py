@@ -18,10 +18,24 @@ class DeviceRates:
     bf16_flops_per_second: float
 
 
-def matrix_weights(shape: ModelConfig) -> int:
-    """Weights that every token is multiplied by: all matrices of the layers, without the output head."""
+def matrix_weights(shape: ModelConfig, experts: float | None = None) -> float:
+    """Weights that a token is multiplied by: all matrices of the layers, without the output head. Of a layer's experts
+    those that it takes, or `experts` of them."""
     attention = shape.hidden_size * shape.head_size * (2 * shape.heads + 2 * shape.kv_heads)
-    return shape.layers * (attention + 3 * shape.hidden_size * shape.intermediate_size)
+    gated = 3 * shape.hidden_size
+    if shape.experts is None:
+        return shape.layers * (attention + gated * shape.intermediate_size)
+    counted = shape.experts.used if experts is None else experts
+    few = len(shape.experts.dense_layers)
+    sparse = gated * shape.experts.size * counted + shape.hidden_size * shape.experts.count
+    return shape.layers * attention + few * gated * shape.intermediate_size + (shape.layers - few) * sparse
+
+
+def expected_experts(shape: ModelConfig, batch: int) -> float | None:
+    """Experts of a layer that some of `batch` tokens take, on average, where each is as likely as any other: no router
+    makes a step read more. One that prefers some reads fewer, so that its own ceiling is higher."""
+    experts = shape.experts
+    return None if experts is None else experts.count * (1 - (1 - experts.used / experts.count) ** batch)
 
 
 def head_weights(shape: ModelConfig) -> int:
@@ -36,10 +50,11 @@ def attention_flops(shape: ModelConfig, keys: float) -> float:
 def decode_tokens_per_second(
     shape: ModelConfig, rates: DeviceRates, *, batch: int, context: int, weights: str = "bfloat16", kv_bytes: int = 2
 ) -> float:
-    """Ceiling of a decode step with `batch` sequences of `context` cached tokens each; weights read once for all."""
-    all_weights = matrix_weights(shape) + head_weights(shape)
-    moved = all_weights * BYTES_PER_WEIGHT[weights] + batch * context * shape.kv_bytes_per_token(kv_bytes)
-    products = 2.0 * batch * all_weights / MATRIX_SPEED[weights]
+    """Ceiling of a decode step with `batch` sequences of `context` cached tokens each; weights read once for all, and
+    of experts those that the batch can be expected to take."""
+    read = matrix_weights(shape, expected_experts(shape, batch)) + head_weights(shape)
+    moved = read * BYTES_PER_WEIGHT[weights] + batch * context * shape.kv_bytes_per_token(kv_bytes)
+    products = 2.0 * batch * (matrix_weights(shape) + head_weights(shape)) / MATRIX_SPEED[weights]
     arithmetic = products + batch * attention_flops(shape, context)
     step_seconds = max(moved / rates.copy_bytes_per_second, arithmetic / rates.bf16_flops_per_second)
     return batch / step_seconds

@@ -1,4 +1,5 @@
-"""The two shapes that are measured, as the engine's configuration and as transformers' own, and how much of them.
+"""The two shapes that are measured, as the engine's configuration and as transformers' own, and how much of them; and
+one with experts.
 
 No weights, no device.
 """
@@ -7,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from local_engine.config import ModelConfig, WeightFormat
+from local_engine.config import ExpertShape, ModelConfig, WeightFormat
 
 QWEN3_600M: Final = ModelConfig(
     name="qwen3-0.6b",
@@ -38,6 +39,23 @@ LLAMA_8B: Final = ModelConfig(
     context_window=4096,
     rope_theta=500_000.0,
     norm_epsilon=1e-5,
+)
+# Its ceilings are computed and its kernels checked; beside transformers' weights ours do not fit the device.
+QWEN3_30B_A3B: Final = ModelConfig(
+    name="qwen3-30b-a3b",
+    family="qwen3_moe",
+    layers=48,
+    hidden_size=2048,
+    intermediate_size=6144,
+    heads=32,
+    kv_heads=4,
+    head_size=128,
+    vocabulary_size=151_936,
+    context_window=4096,
+    rope_theta=1_000_000.0,
+    norm_epsilon=1e-6,
+    has_qk_norm=True,
+    experts=ExpertShape(count=128, used=8, size=768),
 )
 # The format that has bars, and in which transformers answers the same workload.
 COMPARED: Final[WeightFormat] = "bfloat16"

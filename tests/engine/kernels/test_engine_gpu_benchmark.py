@@ -1,11 +1,13 @@
 """The GPU benchmark where there is no GPU: its arithmetic, its report, and what it says instead of running."""
 
 import json
+import random
 import signal
 import subprocess
 import sys
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -17,13 +19,14 @@ from benchmarks.engine_gpu.__main__ import begin, main, measure, parse, uninterp
 from benchmarks.engine_gpu.ceilings import (
     DeviceRates,
     decode_tokens_per_second,
+    expected_experts,
     head_weights,
     matrix_weights,
     prefill_tokens_per_second,
 )
 from benchmarks.engine_gpu.report import build_bars, build_report, render
 from benchmarks.engine_gpu.run import AnotherDevice, Run, conclude, is_under_way, leave_out_of_time
-from benchmarks.engine_gpu.shapes import LLAMA_8B, QWEN3_600M, SHAPES, Sizes, in_order
+from benchmarks.engine_gpu.shapes import LLAMA_8B, QWEN3_30B_A3B, QWEN3_600M, SHAPES, Sizes, in_order
 from benchmarks.engine_gpu.supervision import (
     CANNOT,
     DONE,
@@ -34,7 +37,7 @@ from benchmarks.engine_gpu.supervision import (
     run_process,
     supervise,
 )
-from local_engine.config import ModelConfig
+from local_engine.config import ExpertShape, ModelConfig
 from local_engine.errors import DeviceLost
 from local_engine.memory_plan import weight_bytes
 
@@ -80,6 +83,37 @@ def test_a_large_enough_batch_is_bound_by_arithmetic() -> None:
 def test_prefill_ceilings() -> None:
     assert prefill_tokens_per_second(LLAMA_8B, RATES, prompt=1024) == pytest.approx(55_500, rel=0.01)
     assert prefill_tokens_per_second(QWEN3_600M, RATES, prompt=1024) == pytest.approx(791_000, rel=0.01)
+
+
+def test_experts_that_a_batch_takes() -> None:
+    """Drawn, and counted: 8 of 128 for each of so many tokens."""
+    draw = random.Random(5)
+    for batch in (1, 4, 64):
+        taken = [len({e for _ in range(batch) for e in draw.sample(range(128), 8)}) for _ in range(400)]
+        assert expected_experts(QWEN3_30B_A3B, batch) == pytest.approx(sum(taken) / len(taken), rel=0.02)
+    assert expected_experts(LLAMA_8B, 64) is None
+
+
+def test_ceilings_with_experts_count_those_that_a_step_reads() -> None:
+    """By hand: of 29.9e9 weights in the layers a token meets 2.73e9, and the head's 0.31e9; 64 tokens take 126 of
+    128 experts and so read nearly all, but multiply each by its own."""
+    shape = QWEN3_30B_A3B
+    assert matrix_weights(shape, 128) + 2 * head_weights(shape) == shape.parameters
+    assert matrix_weights(shape) + 2 * head_weights(shape) == shape.active_parameters
+    one = 2 * (2.730e9 + 0.311e9) + 1024 * shape.kv_bytes_per_token(2)
+    got = decode_tokens_per_second(shape, RATES, batch=1, context=1024)
+    assert got == pytest.approx(4.3e12 / one, rel=0.01)
+    many = 2 * (29.9e9 * 0.985 + 0.311e9) + 64 * 1024 * shape.kv_bytes_per_token(2)
+    got = decode_tokens_per_second(shape, RATES, batch=64, context=1024)
+    assert got == pytest.approx(64 * 4.3e12 / many, rel=0.01)
+    slow = DeviceRates(copy_bytes_per_second=4.3e12, bf16_flops_per_second=1e12)
+    got = decode_tokens_per_second(shape, slow, batch=64, context=1)
+    assert got == pytest.approx(1e12 / (2 * (2.730e9 + 0.311e9)), rel=0.01)
+    assert prefill_tokens_per_second(shape, RATES, prompt=1024) == pytest.approx(
+        7.9e14 / (2 * 2.730e9 + 4.03e8), rel=0.01
+    )
+    few = replace(shape, experts=ExpertShape(128, 8, 768, dense_layers=frozenset({0})))
+    assert matrix_weights(few, 128) + 2 * head_weights(few) == few.parameters
 
 
 def decode_figures(share: float, overhead: float = 0.05) -> dict[str, float]:
