@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from local_engine.attention.protocol import AttentionBackend, AttentionBatch
 from local_engine.config import ExpertShape, ModelConfig, NormPlace
-from local_engine.layers.feed_forward import ACTIVATIONS, Experts, FeedForward
+from local_engine.layers.feed_forward import ACTIVATIONS, Experts, FeedForward, FeedForwardPart
 from local_engine.layers.linear import DenseLinear, Linear, LinearBuilder, StoredLinears
 from local_engine.layers.rotary import Rotary, RotaryKind, Rotation, rotary_kinds, rotary_of, rotate
 from local_engine.loading.weights import WeightSource, stack_nibbles
@@ -49,7 +49,7 @@ class Layer:
     output: Linear
     feed_forward_norm: torch.Tensor | None
     end_norm: torch.Tensor | None
-    feed_forward: FeedForward | Experts
+    feed_forward: FeedForwardPart
     query_norm: torch.Tensor | None
     key_norm: torch.Tensor | None
     # None where queries and keys are not rotated.
@@ -81,7 +81,7 @@ class DecoderModel:
         self._embedding = load.tensor("model.embed_tokens.weight")
         self._layers: list[Layer] = []
         for index in range(config.layers):
-            self._layers.append(_build_layer(index, config, load))
+            self._layers.append(self._held(_build_layer(index, config, load)))
             if progress is not None:
                 progress(index + 1, config.layers)
         self._final_norm = load.tensor("model.norm.weight")
@@ -106,6 +106,10 @@ class DecoderModel:
     def logits(self, hidden: torch.Tensor) -> torch.Tensor:
         """Final norm and output head, float32, [rows, vocabulary]."""
         return self._head(self._norm(hidden, self._final_norm)).float()
+
+    def _held(self, layer: Layer) -> Layer:
+        """A layer just read, as the device computes it."""
+        return layer
 
     def _embed(self, token_ids: torch.Tensor) -> torch.Tensor:
         x = F.embedding(token_ids, self._embedding)

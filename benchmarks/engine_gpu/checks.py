@@ -10,6 +10,8 @@ from local_engine.attention.triton_paged_decode import paged_decode
 from local_engine.attention.triton_paged_extend import paged_extend
 from local_engine.attention.triton_tiles import KvScales
 from local_engine.kernels import fp8, int4, reference
+from local_engine.kernels.expert_routing import choose
+from local_engine.kernels.experts import GroupedExperts
 from local_engine.kernels.gemv import gemv
 from local_engine.kernels.gpu_runner import FUSED, OVERLAPPING, SEPARATE, OneRow
 from local_engine.kernels.launch import can_overlap
@@ -101,12 +103,15 @@ def check_rope(device: torch.device) -> float:
     return relative_error(moved.view(3, -1, DIM)[:, :HEADS], wanted)
 
 
+def moved_int4(weight: int4.Int4Weight, device: torch.device) -> int4.Int4Weight:
+    return int4.Int4Weight(weight.packed.to(device), weight.scales.to(device), weight.offsets.to(device))
+
+
 def check_int4(device: torch.device, rows: int) -> float:
     weight = int4.quantise(torch.randn(512, HIDDEN))
     x = torch.randn(rows, HIDDEN).to(BF16)
-    moved = int4.Int4Weight(weight.packed.to(device), weight.scales.to(device), weight.offsets.to(device))
     wanted = reference.int4_matmul(x, weight.packed, weight.scales, weight.offsets)
-    return relative_error(int4.int4_matmul(x.to(device), moved), wanted)
+    return relative_error(int4.int4_matmul(x.to(device), moved_int4(weight, device)), wanted)
 
 
 def check_one_row(device: torch.device, *, gates: bool) -> float:
@@ -148,6 +153,29 @@ def check_fp8(device: torch.device, rows: int) -> float:
     values, scales = fp8.quantise_rows(x)
     wanted = reference.scaled_matmul(values.cpu(), scales.cpu(), weight.values.cpu(), weight.scales.cpu(), BF16)
     return relative_error(fp8.scaled_matmul(values, scales, weight), wanted)
+
+
+def check_experts(device: torch.device, rows: int, *, in_four_bits: bool = False) -> float:
+    """4 of 32, every third row padded; the router's logits are given, since rounded ones may nearly tie."""
+    count, used, hidden, size = 32, 4, 512, 256
+    logits, x = torch.randn(rows, count), torch.randn(rows, hidden).to(BF16)
+    slots = torch.arange(rows).where(torch.arange(rows) % 3 < 2, -1)
+    gate_up, down = torch.randn(count * 2 * size, hidden) / hidden**0.5, torch.randn(count * hidden, size) / size**0.5
+    if in_four_bits:
+        first, second = int4.quantise(gate_up), int4.quantise(down)
+        gate_up, down = (reference.dequantise_int4(w.packed, w.scales, w.offsets) for w in (first, second))
+        stacks = (moved_int4(first, device), moved_int4(second, device))
+    else:
+        gate_up, down = gate_up.to(BF16), down.to(BF16)
+        stacks = (gate_up.to(device), down.to(device))
+    moved, moved_slots = logits.to(device), slots.to(device)
+    experts = GroupedExperts(lambda x: moved, stacks[0], stacks[1], count, used, shares_add_up=True)
+    chosen, shares = (part.cpu() for part in choose(moved, used, shares_add_up=True, slots=moved_slots))
+    wanted_experts = reference.choose_experts(logits, used, shares_add_up=True)[0]
+    if not torch.equal(chosen, wanted_experts.where(slots[:, None] >= 0, -1)):
+        return 1.0
+    wanted = reference.experts(x, chosen, shares, gate_up.view(count, -1, hidden), down.view(count, -1, size))
+    return relative_error(experts(x.to(device), moved_slots), wanted)
 
 
 def check_sampling(device: torch.device) -> float:
@@ -196,5 +224,8 @@ CHECKS: dict[str, Callable[[torch.device], float]] = {
     EARLY_STEP: lambda device: error_of_step(device, OVERLAPPING),
     "e4m3 times a vector": lambda device: check_fp8(device, 1),
     "e4m3 times a matrix": lambda device: check_fp8(device, 20),
+    "experts, of few rows": lambda device: check_experts(device, 3),
+    "experts, of many rows": lambda device: check_experts(device, 700),
+    "experts in four bits": lambda device: check_experts(device, 33, in_four_bits=True),
     "sampling, half the share of tokens that differ": check_sampling,
 }

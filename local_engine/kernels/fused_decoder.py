@@ -1,4 +1,5 @@
 """The decoder's forward pass out of fused kernels: six launches and four products a layer, none waiting for the host.
+Experts are two products more for all of them, and their router's.
 For one row of dense weights, norms, activation and residual stand inside the products: seven launches a layer in all,
 each of which may begin before the one before it has ended.
 
@@ -6,6 +7,7 @@ The same weights, caches and batches as `DecoderModel`, so a runner can hold eit
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -13,12 +15,13 @@ import torch
 from local_engine.attention.protocol import AttentionBatch
 from local_engine.attention.triton_attention import TritonAttention
 from local_engine.config import ModelConfig
+from local_engine.kernels.experts import GroupedExperts, group_experts
 from local_engine.kernels.gemv import gemv
 from local_engine.kernels.linear import Fp8Linear
 from local_engine.kernels.rms_norm import add_rms_norm, rms_norm
 from local_engine.kernels.rope_store import HeadNorms, rope_store
 from local_engine.kernels.silu_mul import silu_mul
-from local_engine.layers.feed_forward import FeedForward
+from local_engine.layers.feed_forward import Experts, FeedForward
 from local_engine.layers.linear import DenseLinear, Linear, LinearBuilder, StoredLinears
 from local_engine.layers.rotary import RotaryKind, rotary_kinds, rotation_tables
 from local_engine.loading.weights import WeightSource
@@ -66,7 +69,8 @@ class FusedDecoder(DecoderModel):
         self._head_norms = [
             None if config.has_wide_qk_norm else _head_norms(layer, config.norm_epsilon) for layer in self._layers
         ]
-        self._gated = [_gated(layer) for layer in self._layers] if self._is_plain else []
+        gated = [layer.feed_forward for layer in self._layers if isinstance(layer.feed_forward, FeedForward)]
+        self._gated = gated if self._is_plain and len(gated) == config.layers else []
 
     def forward(
         self, token_ids: torch.Tensor, positions: torch.Tensor, caches: list[KvCache], batch: AttentionBatch
@@ -83,10 +87,10 @@ class FusedDecoder(DecoderModel):
         epsilon = self.config.norm_epsilon
         x = rms_norm(residual, there(self._layers[0].input_norm), epsilon)
         following = [there(layer.input_norm) for layer in self._layers[1:]] + [self._final_norm]
-        for index, (layer, gated) in enumerate(zip(self._layers, self._gated, strict=True)):
+        for index, layer in enumerate(self._layers):
             attended = self._attend_fused(index, layer.qkv(x), positions, caches[index], batch)
             x = add_rms_norm(layer.output(attended), residual, there(layer.feed_forward_norm), epsilon)
-            x = add_rms_norm(gated.down(silu_mul(gated.gate_up(x))), residual, following[index], epsilon)
+            x = add_rms_norm(_feed_forward(layer, x, batch.slot_mapping), residual, following[index], epsilon)
         return x
 
     def logits(self, hidden: torch.Tensor) -> torch.Tensor:
@@ -101,12 +105,12 @@ class FusedDecoder(DecoderModel):
 
     @property
     def can_fuse_one_row(self) -> bool:
-        """Whether all matrices are dense or e4m3, so that one row's step can take the seven launches."""
+        """Whether all matrices are dense or e4m3, and no experts: then one row's step can take the seven launches."""
+        if not self._gated:
+            return False
         products = [p for layer in self._layers for p in (layer.qkv, layer.output)]
         products += [p for gated in self._gated for p in (gated.gate_up, gated.down)]
-        return self._is_plain and all(
-            isinstance(product, (DenseLinear, Fp8Linear)) for product in (*products, self._head)
-        )
+        return all(isinstance(product, (DenseLinear, Fp8Linear)) for product in (*products, self._head))
 
     def _forward_one(
         self, token_ids: torch.Tensor, positions: torch.Tensor, caches: list[KvCache], batch: AttentionBatch
@@ -125,7 +129,7 @@ class FusedDecoder(DecoderModel):
     def _forward_varied(
         self, token_ids: torch.Tensor, positions: torch.Tensor, caches: list[KvCache], batch: AttentionBatch
     ) -> torch.Tensor:
-        """`forward` of a family whose norms or gate are elsewhere or others, or that has experts: of more launches."""
+        """`forward` of a family whose norms or gate are elsewhere or others: of more launches."""
         x = self._embed(token_ids)
         for index, layer in enumerate(self._layers):
             qkv = layer.qkv(self._norm(x, layer.input_norm))
@@ -136,10 +140,16 @@ class FusedDecoder(DecoderModel):
 
     @property
     def _is_plain(self) -> bool:
-        """Whether norms and gate are where the fused kernels have them, and matrices those of all tokens."""
+        """Whether norms and gate are where the fused kernels have them."""
         config = self.config
         is_elsewhere = config.norm_place != "before" or config.has_wide_qk_norm
-        return not is_elsewhere and config.activation == "silu" and config.experts is None
+        return not is_elsewhere and config.activation == "silu"
+
+    def _held(self, layer: Layer) -> Layer:
+        if not isinstance(layer.feed_forward, Experts):
+            return layer
+        assert self._is_plain, "no family has experts and another gate or other norms"
+        return replace(layer, feed_forward=group_experts(layer.feed_forward))
 
     def _on_device(self, kind: RotaryKind, context_window: int) -> tuple[torch.Tensor, torch.Tensor]:
         cos, sin = rotation_tables(self.config, context_window, is_local=kind == "local")
@@ -198,9 +208,13 @@ def there(weight: torch.Tensor | None) -> torch.Tensor:
     return weight
 
 
-def _gated(layer: Layer) -> FeedForward:
-    assert isinstance(layer.feed_forward, FeedForward), "a plain model has no experts"
-    return layer.feed_forward
+def _feed_forward(layer: Layer, x: torch.Tensor, slots: torch.Tensor) -> torch.Tensor:
+    """A plain model's."""
+    part = layer.feed_forward
+    if isinstance(part, GroupedExperts):
+        return part(x, slots)
+    assert isinstance(part, FeedForward), "experts are held together"
+    return part.down(silu_mul(part.gate_up(x)))
 
 
 def _head_norms(layer: Layer, epsilon: float) -> HeadNorms | None:

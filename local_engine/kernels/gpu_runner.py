@@ -42,7 +42,7 @@ class Tried:
 
 
 class GpuRunner(ModelRunner):
-    """ModelRunner over a FusedDecoder. Steps with experts are not captured: which ones compute, the host must know."""
+    """ModelRunner over a FusedDecoder."""
 
     def __init__(
         self,
@@ -56,7 +56,6 @@ class GpuRunner(ModelRunner):
     ) -> None:
         super().__init__(model, blocks=blocks, block_size=block_size, kv_dtype=kv_dtype)
         self._decoder = model
-        self.captures = model.config.experts is None
         self._window = context_window
         self._sizes = bucket_sizes(max_rows)
         max_blocks = -(-context_window // block_size)
@@ -73,8 +72,7 @@ class GpuRunner(ModelRunner):
     @torch.inference_mode()
     def run(self, batch: Batch, patch: TokenPatch | None = None) -> torch.Tensor:
         """Logits as ModelRunner.run; those of a captured step are overwritten by the next step."""
-        is_captured = self.captures and is_pure_decode(batch.rows)
-        bucket = bucket_for(len(batch.rows), self._sizes) if is_captured else None
+        bucket = bucket_for(len(batch.rows), self._sizes) if is_pure_decode(batch.rows) else None
         if bucket is None:
             return super().run(batch, patch)
         self._buffers.fill([_decode_row(row) for row in batch.rows], bucket)
@@ -84,8 +82,6 @@ class GpuRunner(ModelRunner):
 
     def capture(self, rows: Sequence[int] | None = None) -> None:
         """Capture the graphs for these batch sizes (all, if None) now, largest first, not during somebody's answer."""
-        if not self.captures:
-            return
         wanted = self._sizes if rows is None else rows
         buckets = {bucket for n in wanted if (bucket := bucket_for(n, self._sizes)) is not None}
         with torch.inference_mode():

@@ -77,7 +77,7 @@ def _unpack(weight, scale, offset, ROWS: tl.constexpr, BLOCKS: tl.constexpr):
 
 
 @triton.jit
-def _load_weights(
+def load_weights(
     packed_ptr,
     scales_ptr,
     offsets_ptr,
@@ -117,7 +117,7 @@ def _gemv_kernel(
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     acc = tl.zeros([ROWS, BLOCKS, 16], tl.float32)
     for first_block in tl.range(0, columns // 32, BLOCKS, num_stages=3):
-        low, high = _load_weights(
+        low, high = load_weights(
             packed_ptr, scales_ptr, offsets_ptr, row, first_block, rows, columns, GROUP, ROWS, BLOCKS
         )
         block = first_block + tl.arange(0, BLOCKS)
@@ -152,7 +152,7 @@ def _gemm_kernel(
     acc = tl.zeros([BLOCK_M, ROWS], tl.float32)
     inner = tl.arange(0, BLOCKS * 16)
     for first_block in range(0, columns // 32, BLOCKS):
-        low, high = _load_weights(
+        low, high = load_weights(
             packed_ptr, scales_ptr, offsets_ptr, row, first_block, rows, columns, GROUP, ROWS, BLOCKS
         )
         column = (first_block + inner // 16) * 32 + inner % 16
@@ -182,7 +182,7 @@ def _dequantise_kernel(
 ):
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     first_block = tl.program_id(1) * BLOCKS
-    low, high = _load_weights(packed_ptr, scales_ptr, offsets_ptr, row, first_block, rows, columns, GROUP, ROWS, BLOCKS)
+    low, high = load_weights(packed_ptr, scales_ptr, offsets_ptr, row, first_block, rows, columns, GROUP, ROWS, BLOCKS)
     block = first_block + tl.arange(0, BLOCKS)
     inside = ((row < rows)[:, None] & (block < columns // 32)[None, :])[:, :, None]
     at = row.to(tl.int64)[:, None, None] * columns + block[None, :, None] * 32 + tl.arange(0, 16)[None, None, :]

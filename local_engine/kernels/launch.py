@@ -21,12 +21,15 @@ OVERLAPPING_CAPABILITY = (9, 0)
 def dot_type(dtype: torch.dtype) -> tl.dtype:
     """The type of tl.dot's operands for tensors of `dtype`; the sums are always float32.
 
-    Triton's interpreter multiplies the bit patterns of bfloat16 as if they were integers, so there bfloat16 is widened.
+    Triton's interpreter multiplies the bit patterns of bfloat16 as if they were integers, so there narrow types are
+    widened.
     """
     if dtype == torch.float16:
         return tl.float16
     if dtype == torch.bfloat16 and not knobs.runtime.interpret:
         return tl.bfloat16
+    if dtype == torch.float8_e4m3fn and not knobs.runtime.interpret:
+        return tl.float8e4nv
     return tl.float32
 
 

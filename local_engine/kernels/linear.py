@@ -27,11 +27,11 @@ class Int4Linear:
 
     def __init__(self, weight: Int4Weight, bias: torch.Tensor | None) -> None:
         self.weight = weight
-        self._bias = bias
+        self.bias = bias
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
         out = int4_matmul(x, self.weight)
-        return out if self._bias is None else out + self._bias
+        return out if self.bias is None else out + self.bias
 
 
 def build_fp8_linear(weight: torch.Tensor, bias: torch.Tensor | None) -> Linear:

@@ -170,3 +170,23 @@ def sample(logits: Tensor, temperature: float, top_k: int, top_p: float, min_p: 
     kept = keep_likely(logits, temperature, top_k, top_p, min_p)
     scores = logits / temperature + sampling_noise(seed, position, len(logits))
     return int(scores.masked_fill(~kept, -math.inf).argmax())
+
+
+def choose_experts(logits: Tensor, used: int, *, shares_add_up: bool) -> tuple[Tensor, Tensor]:
+    """(experts, shares), both [rows, used], of a router's logits: the likeliest, the first of equals first, in
+    ascending order."""
+    likely = logits.float().softmax(-1)
+    chosen = logits.float().argsort(dim=-1, descending=True, stable=True)[:, :used].sort(dim=-1).values
+    shares = likely.gather(1, chosen)
+    return chosen.int(), shares / shares.sum(-1, keepdim=True) if shares_add_up else shares
+
+
+def experts(x: Tensor, chosen: Tensor, shares: Tensor, gate_up: Tensor, down: Tensor) -> Tensor:
+    """Rows [rows, hidden] through the experts that they take, [experts, 2 * size, hidden] and [experts, hidden, size];
+    a row whose experts are -1 becomes zeros."""
+    out = torch.zeros(x.shape, dtype=torch.float32)
+    for row, place in (chosen >= 0).nonzero().tolist():
+        expert = int(chosen[row, place])
+        gated = silu_mul((x[row].float() @ gate_up[expert].float().T).to(x.dtype))
+        out[row] += (gated.float() @ down[expert].float().T).to(x.dtype).float() * shares[row, place]
+    return out.to(x.dtype)

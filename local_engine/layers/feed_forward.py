@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import Final, Protocol
 
 import torch
 from torch.nn import functional as F
@@ -15,6 +15,12 @@ ACTIVATIONS: Final[dict[Activation, Callable[[torch.Tensor], torch.Tensor]]] = {
     "silu": F.silu,
     "gelu": partial(F.gelu, approximate="tanh"),
 }
+
+
+class FeedForwardPart(Protocol):
+    """Maps [rows, hidden] to the same."""
+
+    def __call__(self, x: torch.Tensor) -> torch.Tensor: ...
 
 
 @dataclass(frozen=True, slots=True)

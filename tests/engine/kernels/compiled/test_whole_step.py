@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 import torch
 
-from benchmarks.engine_gpu.shapes import LLAMA_8B, QWEN3_600M
+from benchmarks.engine_gpu.shapes import LLAMA_8B, QWEN3_30B_A3B, QWEN3_600M
 from local_engine.attention.protocol import AttentionBatch
 from local_engine.attention.triton_attention import TritonAttention
-from local_engine.config import ModelConfig, WeightFormat
+from local_engine.config import ExpertShape, ModelConfig, WeightFormat
 from local_engine.cuda_graph import DecodeInputs
 from local_engine.kernels.advance import advance
 from local_engine.kernels.fused_decoder import FusedDecoder
@@ -23,6 +23,9 @@ from tests.engine.kernels.models import RandomWeights
 
 LAYERS, MAX_ROWS, MAX_BLOCKS = 2, 256, 256
 PRODUCTS = ("_gemv_kernel", "_gemm_kernel", "aten.linear.default", "aten._scaled_mm.default")
+EXPERTS = ("_choose_expert_kernel", "_lay_out_kernel", "_grouped_kernel", "_grouped_int4_kernel", "_add_up_kernel")
+# Each of them is made alone before they stand in one stack, which takes a while where there are many.
+FEW_EXPERTS = replace(QWEN3_30B_A3B, name="experts", experts=ExpertShape(count=16, used=8, size=768))
 KERNELS = ("_rms_norm_kernel", "_rope_store_kernel", "_split_kernel", "_reduce_kernel", "_silu_mul_kernel")
 
 
@@ -88,6 +91,8 @@ def noted_step(step: Callable[[], None]) -> Noted:
         (LLAMA_8B, "bfloat16", torch.bfloat16, 10, 1),
         (LLAMA_8B, "fp8", torch.float8_e4m3fn, 14, 2),
         (QWEN3_600M, "bfloat16", torch.bfloat16, 10, 1),
+        (FEW_EXPERTS, "bfloat16", torch.bfloat16, 13, 1),
+        (FEW_EXPERTS, "fp8", torch.bfloat16, 17, 2),
     ],
     ids=lambda value: getattr(value, "name", str(value)),
 )
@@ -100,7 +105,7 @@ def test_a_decode_step_can_be_captured(
         step = captured_step(model, caches, rows)
         warmed_up, captured = noted_step(step), noted_step(step)
     assert set(captured.launches) <= set(warmed_up.launches)
-    launches = captured.count(*PRODUCTS, *KERNELS, "_quantise_rows_kernel")
+    launches = captured.count(*PRODUCTS, *KERNELS, *EXPERTS, "_quantise_rows_kernel")
     assert launches == 1 + LAYERS * of_a_layer + of_the_head, "the first norm belongs to no layer"
     assert captured.count("_peak_kernel", "_draw_kernel", "_choose_kernel", "_advance_kernel") == 4
     assert not captured.count("_threshold_kernel")
@@ -129,17 +134,21 @@ def test_all_kernels_of_one_answers_step_may_overlap_and_none_of_others(weights:
     assert not together.early
 
 
-@pytest.mark.parametrize("weights", ["bfloat16", "fp8"])
-def test_prompts_beside_answers_never_wait_for_the_host(weights: WeightFormat) -> None:
+@pytest.mark.parametrize(
+    ("shape", "weights"),
+    [(LLAMA_8B, "bfloat16"), (LLAMA_8B, "fp8"), (FEW_EXPERTS, "bfloat16")],
+    ids=lambda value: getattr(value, "name", str(value)),
+)
+def test_prompts_beside_answers_never_wait_for_the_host(shape: ModelConfig, weights: WeightFormat) -> None:
     counts = [1, 1, 500, 37]
     tokens, sequences = sum(counts), len(counts)
     with faked():
-        model, caches = build(LLAMA_8B, weights, torch.bfloat16)
+        model, caches = build(shape, weights, torch.bfloat16)
         wide = ints(tokens, dtype=torch.int64)
         batch = AttentionBatch(ints(sequences + 1), ints(sequences), ints(sequences, 63), wide, counts, counts, [])
         with noting() as noted:
             logits = model.logits(model.forward(wide, wide, caches, batch)[ints(sequences, dtype=torch.int64)])
             drawn = logits.argmax(-1)
-    assert (logits.dtype, logits.shape) == (torch.float32, (sequences, LLAMA_8B.vocabulary_size))
+    assert (logits.dtype, logits.shape) == (torch.float32, (sequences, shape.vocabulary_size))
     assert drawn.device == DEVICE
     assert noted.count("_extend_kernel") == noted.count("_split_kernel") == LAYERS

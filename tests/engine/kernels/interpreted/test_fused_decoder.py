@@ -90,14 +90,18 @@ def test_logits_equal_the_plain_models_step_after_step(config: ModelConfig) -> N
             request.token_ids.append(42)
 
 
-def test_steps_with_experts_are_not_captured() -> None:
-    """Which of them compute, the host must know: a captured step would compute those of the step that was captured."""
-    config = replace(KINDS["experts"], layers=1, vocabulary_size=64)
+def test_steps_with_experts_are_captured_with_padded_rows_beside_them() -> None:
+    """Three answers in a step of four: the fourth row is nobody's, and takes no expert's weights."""
+    config = replace(KINDS["experts"], layers=1, vocabulary_size=64, experts=ExpertShape(5, 2, 48))
     plan = GpuPlan(weights="float32", kv_dtype=torch.float32, blocks=16, context_window=128, max_rows=4)
-    runner = build_gpu_runner(config, make_weights(config), plan, CPU)
-    runner.capture()
-    assert not runner.captures
+    runner, plain = build_gpu_runner(config, make_weights(config), plan, CPU), plain_runner(config)
     assert not runner.model.can_fuse_one_row
+    requests = [make_request(name, [number, 9, 5], [number]) for number, name in enumerate("abc")]
+    for start in (0, 3):
+        batch = make_batch(*((request, start) for request in requests))
+        assert relative_error(runner.run(batch), plain.run(batch)) < 1e-5
+        for request in requests:
+            request.token_ids.append(42)
 
 
 def test_one_row_takes_fewer_launches_to_the_same_logits() -> None:
@@ -225,13 +229,18 @@ def test_decode_steps_that_the_device_drives_by_itself() -> None:
         assert int(logits.argmax()) == token
 
 
+@pytest.mark.parametrize("experts", [None, ExpertShape(3, 2, 48)], ids=["dense", "experts"])
 @pytest.mark.parametrize(("weights", "bound"), [("fp8", 0.30), ("int4", 0.35)])
-def test_quantised_models_stay_near_the_exact_one(weights: WeightFormat, bound: float) -> None:
+def test_quantised_models_stay_near_the_exact_one(
+    weights: WeightFormat, bound: float, experts: ExpertShape | None
+) -> None:
     """The bounds are for random weights, harder on a quantiser than trained ones; they catch wrong layouts.
 
-    The interpreter also rounds carries of e4m3 wrongly (see test_quantised).
+    The interpreter also rounds carries of e4m3 wrongly (see test_quantised). Four bits of experts of 48 are none.
     """
-    config = make_config()
+    if experts is not None and weights == "int4":
+        experts = replace(experts, size=64)
+    config = replace(make_config(), experts=experts)
     fused = build_gpu_runner(
         config,
         make_weights(config),
