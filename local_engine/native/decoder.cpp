@@ -15,6 +15,7 @@
 
 #include "attention.h"
 #include "lanes.h"
+#include "packing.h"
 #include "products.h"
 #include "threads.h"
 
@@ -357,4 +358,13 @@ extern "C" void breakeven_embed(const Matrix* w, const int64_t* tokens, float* x
             Kind::read_lane(w->packed + tokens[row] / kLanes * Kind::panel_bytes(*w), w->k, tokens[row] % kLanes,
                             x + row * w->k);
     });
+}
+
+// packed [panels][blocks], zeros before = w [n, k], float32, rounded to bytes.
+extern "C" void breakeven_pack_bytes(const float* w, uint8_t* packed, long k, long n, long threads) {
+#pragma omp parallel for num_threads(static_cast<int>(threads)) schedule(static)
+    for (long output = 0; output < n; output += kLanes) {
+        uint8_t* panel = packed + output / kLanes * (k / kBlock) * kByteBlock;
+        round_panel(w + output * k, k, std::min<long>(kLanes, n - output), panel);
+    }
 }

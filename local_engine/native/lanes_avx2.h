@@ -40,6 +40,11 @@ inline Floats load_half(const uint8_t* at) {
     const __m128i* halves = reinterpret_cast<const __m128i*>(at);
     return {_mm256_cvtph_ps(_mm_loadu_si128(halves)), _mm256_cvtph_ps(_mm_loadu_si128(halves + 1))};
 }
+inline void store_half(uint8_t* at, Floats x) {
+    __m128i* halves = reinterpret_cast<__m128i*>(at);
+    _mm_storeu_si128(halves, _mm256_cvtps_ph(x.low, _MM_FROUND_TO_NEAREST_INT));
+    _mm_storeu_si128(halves + 1, _mm256_cvtps_ph(x.high, _MM_FROUND_TO_NEAREST_INT));
+}
 inline void store(float* at, Floats x) {
     _mm256_storeu_ps(at, x.low);
     _mm256_storeu_ps(at + 8, x.high);

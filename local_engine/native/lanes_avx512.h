@@ -24,6 +24,9 @@ inline Floats load(const float* at, Mask mask) { return _mm512_maskz_loadu_ps(ma
 inline Floats load_half(const uint8_t* at) {
     return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(at)));
 }
+inline void store_half(uint8_t* at, Floats x) {
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(at), _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT));
+}
 inline void store(float* at, Floats x) { _mm512_storeu_ps(at, x); }
 inline void store(float* at, Floats x, Mask mask) { _mm512_mask_storeu_ps(at, mask, x); }
 

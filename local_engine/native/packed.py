@@ -8,10 +8,13 @@ import torch
 from torch.nn import functional as F
 
 from local_engine.loading.weights import BLOCK, NibbleBlocks, ScaledBlocks
+from local_engine.native.build import load_decoder
 
 LANES: Final = 16
 # `Format` of tiles.h.
 BYTES, NIBBLES, FLOATS, HALVES, BRAINS, SCALED_BYTES, SCALED_SHORT, SCALED_NIBBLES = range(8)
+# `kByteBlock` of tiles.h: scales and offsets, then values.
+BYTE_BLOCK: Final = 4 * LANES + BLOCK * LANES
 # Values of a matrix that are looked at before all of it.
 GLANCE: Final = 1024
 
@@ -135,12 +138,22 @@ def pack_scaled(weight: ScaledBlocks, bias: torch.Tensor | None) -> PackedMatrix
     return _packed(torch.cat((*headers, values), dim=-1), weight.values, bias, kind)
 
 
-def pack_bytes(weight: torch.Tensor, bias: torch.Tensor | None) -> PackedMatrix:
-    """A float32 matrix [outputs, k] in 8 bits; one that was rounded so before (GGUF's Q8_0) is kept to the bit."""
-    values, scales = quantise_blocks(weight)
-    unsigned = (values.to(torch.int16) + 128).to(torch.uint8)
-    blocks = torch.cat((_halves(scales), _halves(-128.0 * scales), _steps(unsigned).flatten(2)), dim=-1)
-    return _packed(blocks, weight, bias, BYTES)
+def pack_bytes(weight: torch.Tensor, bias: torch.Tensor | None, library: ctypes.CDLL | None = None) -> PackedMatrix:
+    """A float32 matrix [outputs, k] in 8 bits: int8 values and one scale per block of 32, rounded to float16 before it
+    is used. One that was rounded so before (GGUF's Q8_0) is kept to the bit."""
+    outputs, inputs = weight.shape
+    weight = weight.contiguous()
+    panels = torch.zeros(-(-outputs // LANES), inputs // BLOCK, BYTE_BLOCK, dtype=torch.uint8)
+    library = library or load_decoder()
+    assert library is not None, "ask can_run first"
+    library.breakeven_pack_bytes(
+        ctypes.c_void_p(weight.data_ptr()),
+        ctypes.c_void_p(panels.data_ptr()),
+        ctypes.c_long(inputs),
+        ctypes.c_long(outputs),
+        ctypes.c_long(torch.get_num_threads()),
+    )
+    return _packed(panels, weight, bias, BYTES)
 
 
 def pack_nibbles(weight: NibbleBlocks, bias: torch.Tensor | None) -> PackedMatrix:
@@ -148,14 +161,6 @@ def pack_nibbles(weight: NibbleBlocks, bias: torch.Tensor | None) -> PackedMatri
     low, high = _steps(weight.values).chunk(2, dim=2)
     blocks = torch.cat((_halves(weight.scales), _halves(weight.offsets), (low | high << 4).flatten(2)), dim=-1)
     return _packed(blocks, weight.values, bias, NIBBLES)
-
-
-def quantise_blocks(weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Int8 values [rows, k] and one scale per block of 32 [rows, k / 32], rounded to float16 before it is used."""
-    blocks = weight.unflatten(1, (-1, BLOCK))
-    scales = (blocks.abs().amax(dim=-1) / 127.0).half().float()
-    values = (blocks / scales.clamp(min=2.0**-24)[..., None]).round().clamp(-127, 127).to(torch.int8)
-    return values.flatten(1), scales
 
 
 def _panels(matrix: torch.Tensor) -> torch.Tensor:

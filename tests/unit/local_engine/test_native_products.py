@@ -19,8 +19,8 @@ from local_engine.native.packed import (
     pack_float,
     pack_nibbles,
     pack_scaled,
-    quantise_blocks,
 )
+from tests.unit.local_engine.rounding import packed_bytes, quantise_blocks
 
 pytestmark = pytest.mark.parametrize(
     "library", runnable_sets(), ids=lambda instructions: instructions.name, indirect=True
@@ -149,3 +149,15 @@ def test_every_row_is_as_it_is_alone(library: ctypes.CDLL) -> None:
     ):
         together = multiply(library, matrix, x)
         assert all(torch.equal(multiply(library, matrix, x[i : i + 1])[0], together[i]) for i in range(MANY))
+
+
+def test_bytes_are_rounded_and_laid_out_as_torch_would(library: ctypes.CDLL) -> None:
+    """Ties, nothing, dust, scales that float16 rounds to its least or cannot hold; panels that are not full."""
+    weight = torch.randn(37, 128) * torch.logspace(-9, 7, 37)[:, None]
+    weight[3, :64] = 0.0
+    weight[20, :32] = torch.arange(32) - 16.5
+    weight[20, 0] = 127.0
+    for outputs in (37, 32, 5):
+        assert torch.equal(pack_bytes(weight[:outputs], None, library).packed, packed_bytes(weight[:outputs]))
+    turned = torch.randn(64, 48).T
+    assert torch.equal(pack_bytes(turned, None, library).packed, packed_bytes(turned.contiguous()))

@@ -21,13 +21,14 @@ from local_engine.model_runner import ModelRunner
 from local_engine.native.build import load_decoder, runnable_sets
 from local_engine.native.native_decoder import NativeDecoder, can_run, why_not
 from local_engine.native.native_runner import NativeRunner
-from local_engine.native.packed import pack_bytes, pack_float, pack_nibbles, quantise_blocks
+from local_engine.native.packed import pack_bytes, pack_float, pack_nibbles
 from local_engine.request import Request
 from local_engine.sampling.sampling_params import SamplingParams
 from local_engine.scheduler import Batch, Row
 from local_engine.steps import Runner
 from native.library import find_compiler
 from tests.engine.kernels.models import RandomWeights as SeededWeights
+from tests.unit.local_engine.rounding import quantise_blocks
 
 pytestmark = pytest.mark.usefixtures("decoder")
 in_every_way = pytest.mark.parametrize(
