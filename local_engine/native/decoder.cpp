@@ -37,6 +37,9 @@ struct Layer {
     Cache cache;
 };
 
+// Of few rows all experts are computed together, of many one after another: what they compute stays in the cache.
+constexpr long kRowsTogether = 64;
+
 struct Model {
     const Layer* layers;
     long layer_count, hidden, intermediate;
@@ -49,6 +52,8 @@ struct Model {
     long attention() const { return heads.query * heads.size; }
     long wide() const { return std::max(intermediate, expert_size); }
     long widest() const { return std::max({hidden, wide(), attention()}); }
+    // Rows of a step that experts compute between two barriers, each counted for every expert that takes it.
+    long rows_together(long rows) const { return std::max(rows, std::min(rows * experts_used, kRowsTogether)); }
 };
 
 inline float inverse_rms(const float* x, long n, float epsilon) {
@@ -129,7 +134,11 @@ void multiply_gated(const float* gate_up, float* out, long n, bool is_gelu) {
 void choose(const Model& model, float* logits, int32_t* chosen, float* shares) {
     const float peak = *std::max_element(logits, logits + model.experts);
     float all = 0.0f, taken = 0.0f;
-    for (long e = 0; e < model.experts; ++e) all += logits[e] = std::exp(logits[e] - peak);
+    for (long e = 0; e < model.experts; ++e) {
+        const float weight = std::exp(logits[e] - peak);
+        // One that is no number is taken as nothing, so that a broken row too takes every expert once at most.
+        all += logits[e] = weight >= 0.0f ? weight : 0.0f;
+    }
     for (long i = 0; i < model.experts_used; ++i) {
         const long best = std::max_element(logits, logits + model.experts) - logits;
         chosen[i] = static_cast<int32_t>(best);
@@ -155,6 +164,15 @@ std::vector<Taken> by_expert(const int32_t* chosen, long rows, const Model& mode
     for (long i = 0; i < count; ++i)
         places[begins[chosen[i]]++] = {chosen[i], i / model.experts_used, i % model.experts_used};
     return places;
+}
+
+// Where the experts end that are computed together: as many as have no more than `most` rows in all. One has no more.
+long end_of_some(const std::vector<Taken>& places, long first, long most) {
+    const long all = static_cast<long>(places.size());
+    if (all - first <= most) return all;
+    long end = first + most;
+    while (places[end - 1].expert == places[end].expert) --end;
+    return end;
 }
 
 // to += times * from
@@ -203,11 +221,12 @@ struct Workspace {
         unpacked.fit(threads * scratch_bytes(widest));
     }
     void fit(const Model& model, long rows) {
-        fit(rows, model.threads, model.widest());
+        const long together = model.rows_together(rows);
+        fit(together, model.threads, model.widest());
         qkv.fit(rows * model.heads.width());
         attended.fit(rows * model.attention());
-        gate_up.fit(rows * 2 * model.wide());
-        computed.fit(rows * model.hidden);
+        gate_up.fit(together * 2 * model.wide());
+        computed.fit(together * model.hidden);
         if (!model.experts) return;
         normed.fit(rows * model.hidden);
         logits.fit(rows * model.experts);
@@ -289,26 +308,37 @@ void run_layer(const Model& model, const Layer& layer, const Step& step, const s
     // Every thread makes the same list of places, expert after expert. So a row's experts are added in their order,
     // whatever other rows take.
     const std::vector<Taken> places = by_expert(chosen, step.rows, model);
-    for (size_t first = 0; first < places.size();) {
-        const Expert& expert = layer.experts[places[first].expert];
-        size_t last = first;
-        while (last < places.size() && places[last].expert == places[first].expert) ++last;
-        const long count = static_cast<long>(last - first);
-        const Range mine = share(count, thread, threads);
+    const long most = model.rows_together(step.rows), all = static_cast<long>(places.size());
+    const long columns = share(hidden / kLanes, thread, threads).begin * kLanes;
+    const long width_of_mine = share(hidden / kLanes, thread, threads).end * kLanes - columns;
+    for (long first = 0; first < all;) {
+        const long last = end_of_some(places, first, most);
         const Taken* at = places.data() + first;
-        for (long i = mine.begin; i < mine.end; ++i) take(states + at[i].row * hidden, expert.gate_up, taken, i);
+        const Range mine = share(last - first, thread, threads);
+        // One product for each expert, of the rows that take it, without a barrier between them.
+        const auto multiply_each = [&](Matrix Expert::*part, float* y) {
+            for (long begin = 0, end; begin < last - first; begin = end) {
+                end = begin + 1;
+                while (end < last - first && at[end].expert == at[begin].expert) ++end;
+                const Matrix& w = layer.experts[at[begin].expert].*part;
+                product(rows_from(taken, w, begin), end - begin, w, y + begin * w.n, false, unpacked, thread, threads);
+            }
+            barrier.wait();
+        };
+        for (long i = mine.begin; i < mine.end; ++i)
+            take(states + at[i].row * hidden, layer.experts[at[i].expert].gate_up, taken, i);
         barrier.wait();
-        product(taken, count, expert.gate_up, gate_up, false, unpacked, thread, threads);
-        barrier.wait();
+        multiply_each(&Expert::gate_up, gate_up);
         for (long i = mine.begin; i < mine.end; ++i) {
             multiply_gated(gate_up + i * 2 * size, scratch, size, model.is_gelu);
-            take(scratch, expert.down, taken, i);
+            take(scratch, layer.experts[at[i].expert].down, taken, i);
         }
         barrier.wait();
-        product(taken, count, expert.down, computed, false, unpacked, thread, threads);
-        barrier.wait();
-        for (long i = mine.begin; i < mine.end; ++i)
-            add(computed + i * hidden, shares[at[i].row * used + at[i].place], x + at[i].row * hidden, hidden);
+        multiply_each(&Expert::down, computed);
+        // A row may stand here several times, so threads share its columns.
+        for (long i = 0; i < last - first; ++i)
+            add(computed + i * hidden + columns, shares[at[i].row * used + at[i].place], x + at[i].row * hidden + columns,
+                width_of_mine);
         first = last;
     }
     barrier.wait();

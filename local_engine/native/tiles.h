@@ -65,6 +65,12 @@ void take(const float* x, const Matrix& w, const Activations& out, long row) {
                        out.sums + row * blocks + i);
 }
 
+// The rows from one on that `w` wanted.
+inline Activations rows_from(const Activations& x, const Matrix& w, long row) {
+    const long blocks = w.k / kBlock;
+    return {x.plain + row * w.k, x.values + row * w.k, x.scales + row * blocks, x.sums + row * blocks};
+}
+
 // Where a tile lies: its first row, its first panel's weights and columns, and what becomes of y.
 struct Place {
     long row, column;

@@ -250,6 +250,21 @@ def test_a_rows_bits_depend_on_its_own_tokens_alone(config: ModelConfig, mode: M
     assert torch.equal(together[1:], logits_of(runner, row(other, 0, 47)))
 
 
+@in_every_way
+def test_rows_that_are_no_numbers_take_every_expert_once_at_most(library: ctypes.CDLL) -> None:
+    """More rows of one expert than a step has would be written beyond what was laid aside for them."""
+    config = SHAPES["experts"]
+
+    class Broken(RandomWeights):
+        def tensor(self, name: str) -> torch.Tensor:
+            return super().tensor(name) * (float("nan") if name.endswith("mlp.gate.weight") else 1.0)
+
+    loaded = LoadedFile(config, Broken(config), cast("Any", None))
+    decoder = NativeDecoder(loaded, "int8", context_window=config.context_window)
+    runner = NativeRunner(decoder, blocks=40, library=library)
+    assert logits_of(runner, row(request(75, 3), 0, 75)).isnan().all()
+
+
 @pytest.mark.parametrize("config", [PLAIN, SHAPES["qwen2"]], ids=["tied", "untied"])
 def test_how_weights_are_kept_changes_no_bit_of_float32(config: ModelConfig) -> None:
     weights = BlockWeights(config)
