@@ -125,7 +125,8 @@ def _messages(asked: Fields, *, signs_calls: bool) -> Iterator[Fields]:
         parts = [members_of(object_of(part, f"{where}.parts")) for part in given]
         role = content.get("role", "user")
         if role == "model":  # clients keep a streamed answer as a content for each of its pieces
-            said_at, said = where, said + parts
+            said_at = where
+            said += parts
             continue
         yield from model_message(said, calls, said_at, signs_calls=signs_calls)
         said = []
@@ -214,7 +215,8 @@ def _tools(asked: Fields) -> Fields:
     mode = (text_of(config, "mode") or "auto").lower()
     where = "toolConfig.functionCallingConfig.allowedFunctionNames"
     allowed = list_of(many_of(config.get("allowedFunctionNames")), where)
-    wanted = [one for one in declared if not allowed or one.get("name") in allowed]
+    names = {one for one in allowed if isinstance(one, str)}
+    wanted = [one for one in declared if not allowed or text_of(one, "name") in names]
     functions = [_function(one) for one in wanted]
     choice: object = _MODES.get(mode, "auto")
     if choice == "required" and len(allowed) == 1:

@@ -3,6 +3,7 @@
 import base64
 import binascii
 import mimetypes
+from collections import defaultdict, deque
 from collections.abc import Iterator
 from typing import Final
 
@@ -22,29 +23,44 @@ _OF_GOOGLE: Final = ("https://generativelanguage.googleapis.com/", "https://www.
 
 
 class Calls:
-    """The function calls of a conversation that wait for what they gave. Gemini may leave their ids out, a chat not."""
+    """The function calls of a conversation that wait for what they gave. Gemini may leave their ids out, a chat not.
+
+    Whoever was answered is passed over where it stands first in a line: to look through all that wait for each answer
+    took a worker minutes.
+    """
 
     def __init__(self) -> None:
-        self._waiting: list[tuple[str, str]] = []
+        self._waiting: dict[int, str] = {}
+        self._of_id, self._of_name = defaultdict[str, deque[int]](deque), defaultdict[str, deque[int]](deque)
+        self._all = deque[int]()
         self._count = 0
 
     def called(self, call: Fields) -> str:
         """The id of a call, its own or a new one."""
         self._count += 1
         call_id = text_of(call, "id") or f"call_{self._count}"
-        self._waiting.append((call_id, text_of(call, "name") or ""))
+        self._waiting[self._count] = call_id
+        for line in (self._of_id[call_id], self._of_name[text_of(call, "name") or ""], self._all):
+            line.append(self._count)
         return call_id
 
     def answered(self, response: Fields, where: str) -> str:
         """The id of the call that this answers: by its id, else the first that waits with its name, else the first."""
         call_id, name = text_of(response, "id"), text_of(response, "name")
-        by_id = (one for one in self._waiting if one[0] == call_id)
-        by_name = (one for one in self._waiting if one[1] == name)
-        found = next(by_id, None) or next(by_name, None) or (self._waiting[0] if self._waiting else None)
+        lines = (
+            self._of_id[call_id] if call_id is not None else None,
+            self._of_name[name] if name is not None else None,
+            self._all,
+        )
+        found = next((first for line in lines if line and (first := self._first(line)) is not None), None)
         if found is None:
             raise invalid(f"{where}.functionResponse", "answers no function call that was sent before it")
-        self._waiting.remove(found)
-        return found[0]
+        return self._waiting.pop(found)
+
+    def _first(self, line: deque[int]) -> int | None:
+        while line and line[0] not in self._waiting:
+            line.popleft()
+        return line[0] if line else None
 
 
 def model_message(parts: list[Fields], calls: Calls, where: str, *, signs_calls: bool) -> Iterator[Fields]:
