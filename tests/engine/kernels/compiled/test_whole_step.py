@@ -25,7 +25,7 @@ LAYERS, MAX_ROWS, MAX_BLOCKS = 2, 256, 256
 PRODUCTS = ("_gemv_kernel", "_gemm_kernel", "aten.linear.default", "aten._scaled_mm.default")
 EXPERTS = ("_choose_expert_kernel", "_lay_out_kernel", "_grouped_kernel", "_grouped_int4_kernel", "_add_up_kernel")
 # Each of them is made alone before they stand in one stack, which takes a while where there are many.
-FEW_EXPERTS = replace(QWEN3_30B_A3B, name="experts", experts=ExpertShape(count=16, used=8, size=768))
+FEW_EXPERTS = replace(QWEN3_30B_A3B, name="experts", experts=ExpertShape(count=4, used=2, size=768))
 KERNELS = ("_rms_norm_kernel", "_rope_store_kernel", "_split_kernel", "_reduce_kernel", "_silu_mul_kernel")
 
 
