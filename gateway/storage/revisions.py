@@ -9,6 +9,7 @@ from importlib.resources import files
 
 from sqlalchemy import Connection, column, inspect, select, table, text
 
+from gateway.errors import StateError
 from gateway.storage.tables import metadata
 
 
@@ -25,10 +26,16 @@ def newest_revision() -> str:
 
 
 def present_revision(connection: Connection) -> str | None:
-    """None: no schema yet."""
+    """None: no schema yet. Raises StateError where the table that says it holds more than one."""
     if not inspect(connection).has_table("alembic_version"):
         return None
-    return connection.execute(select(column("version_num")).select_from(table("alembic_version"))).scalar_one_or_none()
+    said = connection.execute(select(column("version_num")).select_from(table("alembic_version"))).scalars().all()
+    if len(said) > 1:
+        raise StateError(
+            f"the table alembic_version says {' and '.join(sorted(said))}, and a schema is at one: "
+            "leave the row that is true of this database and delete the others, or restore a backup"
+        )
+    return said[0] if said else None
 
 
 def missing_tables(connection: Connection) -> list[str]:

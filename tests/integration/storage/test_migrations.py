@@ -79,12 +79,19 @@ async def test_several_processes_may_migrate_at_once(database_url: str) -> None:
     await engine.dispose()
 
 
-async def test_a_newer_schema_is_refused(database_url: str) -> None:
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ("UPDATE alembic_version SET version_num = '9999'", "newer Breakeven"),
+        ("INSERT INTO alembic_version VALUES ('9999')", "and 9999, and a schema is at one: leave the row"),
+    ],
+)
+async def test_a_newer_or_doubtful_schema_is_refused(database_url: str, change: str, told: str) -> None:
     await migrate(database_url)
     engine = open_database(database_url)
     async with engine.begin() as connection:
-        await connection.exec_driver_sql("UPDATE alembic_version SET version_num = '9999'")
-    with pytest.raises(StateError, match="newer Breakeven"):
+        await connection.exec_driver_sql(change)
+    with pytest.raises(StateError, match=told):
         await migrate(database_url)
     await engine.dispose()
 
