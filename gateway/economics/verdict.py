@@ -129,6 +129,8 @@ def _odds(report: BreakEvenReport) -> str:
 
 
 def _quality(report: BreakEvenReport) -> str:
+    if report.plan_quality is None and report.hosted_quality is None:
+        return "Quality: not measured on either side."
     return f"Quality: {_q(report.plan_quality)} owned against {_q(report.hosted_quality)} hosted."
 
 

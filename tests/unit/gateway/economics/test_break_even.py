@@ -222,6 +222,8 @@ def test_quality_is_in_every_verdict() -> None:
     assert "0.700 owned against 0.710 hosted" in analyse(make_days(2)).verdict
     unknown = analyse(make_days(2), hosted=replace(MINI, quality=None))
     assert "not measured hosted" in unknown.verdict
+    neither = analyse(make_days(2), replace(make_plan(), quality=None), hosted=replace(MINI, quality=None))
+    assert neither.verdict.endswith("Quality: not measured on either side.")
     assert any("compares prices, not answers" in note for note in unknown.caveats)
 
 
