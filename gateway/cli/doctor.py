@@ -90,7 +90,7 @@ def examine(home: Home, url: str, *, asks: bool = False) -> Iterator[Finding]:
         missing = f"not installed: {install_command(extra)} adds {purpose}"
         yield Finding(f"extra {extra}", is_there, purpose if is_there else missing, fix)
     yield from examine_disk(home, settings)
-    fix = "edit the file at the line named, then `breakeven check`"
+    fix = "set the variable or edit the file that it names, then `breakeven check`"
     yield (configuration := attempt("configuration", lambda: _configuration(home), fix))
     if configuration.is_ok:  # else what is wrong with it is said already
         yield attempt("database", lambda: _database(home), "do what it says, or correct `database` in breakeven.yaml")

@@ -37,7 +37,7 @@ def keys_of_block(name: str, block: BackendSettings, environ: Mapping[str, str])
 def _absent(variable: str) -> str:
     """What no variable is called may be a key, which nobody's terminal and no log should have."""
     if re.fullmatch("[A-Z_][A-Z0-9_]*", variable):
-        return f"the environment has no {variable}"
+        return f"the environment has no {variable}; set it to the key"
     return (
         "the environment has no variable of this name. Name the variable that holds the key, such as OPENAI_API_KEY, "
         "not the key itself"
