@@ -51,6 +51,7 @@ overrides:
 """
 
 PICO_PER_CENT = 10**10
+PORT = 8090
 BUDGET_FACTORS = {"": 1.15, "support": 1.4, "research": 0.7}
 """Of what the month cost: for everything, a team that will keep to it and one that will not."""
 
@@ -238,4 +239,6 @@ def run_month(home: Home, *, requests: int, as_json: bool) -> None:
     console.print(f"Wrote {month.entries:,} made-up requests of 30 days to {month.home.root}; no model was called.\n")
     for role, key in (("owner", month.owner_key), ("finance", month.finance_key), ("app", month.app_key)):
         console.print(f"  {role + ' key':12} {key}")
-    console.print(f"\nLook at it:  BREAKEVEN_HOME={month.home.root} breakeven serve")
+    # Of another port than a gateway's own, which may run: whoever looks at this has often started one.
+    console.print(f"\nLook at it:  BREAKEVEN_HOME={month.home.root} breakeven serve --port {PORT}")
+    console.print(f"and sign in at http://127.0.0.1:{PORT}/ui with the owner key.")
