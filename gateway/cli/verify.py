@@ -90,6 +90,10 @@ async def _verify(since_us: int, until_us: int) -> Report:
     return report
 
 
+def _days(number: int) -> str:
+    return f"{number} day{'' if number == 1 else 's'}"
+
+
 def sentences(report: Report) -> Iterator[str]:
     """What a person is told."""
     if report.first is None:
@@ -97,11 +101,11 @@ def sentences(report: Report) -> Iterator[str]:
     else:
         are = "do not add up to the sums of the reports" if report.mismatches else "add up to the sums of the reports"
         yield (
-            f"{report.days} days with requests, {report.first} to {report.last}: {report.requests:,} requests and "
+            f"{_days(report.days)} with requests, {report.first} to {report.last}: {report.requests:,} requests and "
             f"{report.corrections:,} corrections {are}, ${format_usd(report.cost_pico_usd)}."
         )
     if report.forgotten_days:
-        yield f"Retention has forgotten the single requests of {report.forgotten_days} days: their sums stand alone."
+        yield f"Retention has forgotten the single requests of {_days(report.forgotten_days)}: their sums stand alone."
     if len(report.mismatches) > MOST_SHOWN:
         yield f"{len(report.mismatches):,} figures do not add up; the first {MOST_SHOWN} are shown, --json has all."
     audit = report.audit
