@@ -1,12 +1,14 @@
 """What README.md and docs/ tell people to type or to write exists: commands, options, configuration, files, modules."""
 
 import re
+import shlex
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
+import typer
 import typer.main
 
 from gateway.cli import COMMANDS, build
@@ -18,6 +20,9 @@ from gateway.yaml_document import parse_yaml, validate_yaml
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
+WRITTEN = sorted([*PAGES, ROOT / "CHANGELOG.md", *(ROOT / "docs" / "decisions").glob("*.md")])
+"""With those that tell what was decided or done, whose links lead somewhere too."""
+
 INLINE = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
 FENCED = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 COMMAND_LINE = re.compile(r"^(?: {4}|\$ )?(breakeven [a-z].*|python -m .*)$", re.MULTILINE)
@@ -26,6 +31,10 @@ FILE = re.compile(r"(?:[\w-]+/)+[\w.-]+\.(?:py|md|yaml|yml|json|png|cpp)")
 LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
 ANCHOR = re.compile(r"\]\(([^)#:]*)#([^)]+)\)")
 HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
+NAME = re.compile(r"\bbreakeven_[a-z_]+|\bBREAKEVEN_[A-Z_]+|\bx-breakeven-[a-z-]+")
+MEASURES = re.compile(r"^breakeven_(?:engine_|ledger_)?|_(?:total|bucket|count|sum)$")
+"""What the names of metrics have around those that the source writes."""
+
 MADE_BY_RUNNING = ("benchmarks/results/", "dist/", ".breakeven/")
 SOURCES = ("", "gateway", "docs", "local_engine", "classifier")
 """Rooms whose own page or table names files without saying the room."""
@@ -39,28 +48,34 @@ def text_of(page: Path) -> str:
     return page.read_text(encoding="utf-8")
 
 
-def typed(page: Path) -> Iterator[str]:
-    """Every command line of a page, whole or mentioned."""
+def whole_lines(page: Path) -> Iterator[str]:
+    """Every command line that stands by itself."""
     text = text_of(page)
     fences = "\n".join(found[1] for found in FENCED.findall(text))
     for line in [*COMMAND_LINE.findall(FENCED.sub("", text)), *COMMAND_LINE.findall(fences)]:
         yield line.partition(" #")[0].strip()
-    yield from (code for code in INLINE.findall(text) if code.startswith(("breakeven ", "python -m ", "make ")))
 
 
-def options_of(words: list[str]) -> tuple[set[str], bool]:
-    """The options of the command that these words begin with, and whether there is such a command."""
+def typed(page: Path) -> Iterator[str]:
+    """Every command line of a page, whole or mentioned."""
+    yield from whole_lines(page)
+    mentioned = INLINE.findall(text_of(page))
+    yield from (code for code in mentioned if code.startswith(("breakeven ", "python -m ", "make ")))
+
+
+def command_of(words: list[str]) -> tuple[Any, list[str]]:
+    """The command that these words begin with, None where there is none, and the words that are left to it."""
     if not any(words[0] in commands for commands in COMMANDS.values()):
-        return set(), False
+        return None, words
     here = cast("Any", typer.main.get_command(build(words[0])))
-    for word in words:
+    for at, word in enumerate(words):
         inner = getattr(here, "commands", None)
         if inner is None or not re.fullmatch(r"[a-z][a-z-]*", word):
-            break
+            return here, words[at:]
         if word not in inner:
-            return set(), False
+            return None, words
         here = inner[word]
-    return {name for one in here.params for name in (*one.opts, *one.secondary_opts)}, True
+    return here, []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=ids)
@@ -70,10 +85,34 @@ def test_every_command_and_option_exists(page: Path) -> None:
         program, *words = line.split()
         if program != "breakeven" or words[0].startswith("-"):
             continue
-        known, is_there = options_of(words)
-        if not is_there or not known.issuperset(OPTION.findall(line)):
+        command, _ = command_of(words)
+        known = {name for one in command.params for name in (*one.opts, *one.secondary_opts)} if command else set()
+        if command is None or not known.issuperset(OPTION.findall(line)):
             wrong.append(line)
     assert not wrong
+
+
+@pytest.mark.parametrize("page", PAGES, ids=ids)
+def test_every_command_line_can_be_typed_as_it_stands(page: Path) -> None:
+    """With each argument that the command wants, and no value that it refuses."""
+    wrong: list[str] = []
+    for line in whole_lines(page):
+        program, *words = shlex.split(line)
+        if program == "breakeven":
+            command, rest = command_of(words)
+            try:
+                command.make_context(words[0], rest)
+            except typer.BadParameter as error:
+                wrong.append(f"{line}: {error.format_message()}")
+    assert not wrong
+
+
+def test_every_variable_metric_and_header_that_is_named_exists() -> None:
+    rooms = [ROOT / room for room in ("gateway", "backends", "local_engine", "dashboards", "tests", "deploy")]
+    files = (file for room in rooms for ending in ("py", "yaml") for file in room.rglob(f"*.{ending}"))
+    known = "\n".join(text_of(file) for file in files if file != Path(__file__))
+    named = {name for page in WRITTEN for name in NAME.findall(FENCED.sub("", text_of(page)))}
+    assert not [name for name in named if name not in known and MEASURES.sub("", name) not in known]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=ids)
@@ -89,7 +128,7 @@ def test_every_module_and_make_target_exists(page: Path) -> None:
     assert not wrong
 
 
-@pytest.mark.parametrize("page", PAGES, ids=ids)
+@pytest.mark.parametrize("page", WRITTEN, ids=ids)
 def test_every_file_and_picture_that_is_named_exists(page: Path) -> None:
     text = FENCED.sub("", text_of(page))
     named = [path for code in INLINE.findall(text) for path in FILE.findall(code) if code.startswith(path)]
@@ -108,7 +147,7 @@ def anchors_of(page: Path) -> set[str]:
     return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=ids)
+@pytest.mark.parametrize("page", WRITTEN, ids=ids)
 def test_every_heading_that_is_linked_exists(page: Path) -> None:
     links = ANCHOR.findall(FENCED.sub("", text_of(page)))
     assert not [
@@ -162,10 +201,12 @@ def test_the_checks_see_what_is_wrong(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text(
         "`breakeven costs --bye model` `breakeven nothing` `make nothing` `python -m benchmarks.nothing`\n"
-        "`gateway/nothing.py` [page](nothing.md) [heading](#nothing)\n\n```yaml\nserver: {prot: 1}\n```\n"
+        "`gateway/nothing.py` [page](nothing.md) [heading](#nothing)\n\n"
+        "    breakeven rules diff\n\n```yaml\nserver: {prot: 1}\n```\n"
     )
     for check in (
         test_every_command_and_option_exists,
+        test_every_command_line_can_be_typed_as_it_stands,
         test_every_module_and_make_target_exists,
         test_every_file_and_picture_that_is_named_exists,
         test_every_heading_that_is_linked_exists,
