@@ -26,13 +26,37 @@ def dollars(text: str | Decimal | None, *, places: int | None = None) -> str:
 
 
 def dollar_column(texts: Sequence[str]) -> list[str]:
-    """Amounts below each other, all with as many places as show two digits of the smallest, or six of the largest.
+    """Amounts below each other, all with as many places as show two digits of the smallest, or six of the largest;
+    whole cents, such as budgets, have two.
 
     What these places show nothing of is `<$0.01`; what is no amount stays as it is.
     """
     sizes = [abs(Decimal(text)) for text in texts if _is_amount(text) and Decimal(text)]
-    places = min(1 - min(sizes).adjusted(), 5 - max(sizes).adjusted(), 12) if sizes else 0
+    places = min(1 - min(sizes).adjusted(), 5 - max(sizes).adjusted(), 12) if _most_places(sizes) > 2 else 2
     return [_of_column(text, max(places, 2)) if _is_amount(text) else text for text in texts]
+
+
+def exact_dollar_column(texts: Sequence[str]) -> list[str]:
+    """The same with every digit the ledger has."""
+    places = _most_places([Decimal(text) for text in texts if _is_amount(text)])
+    return [dollars(text, places=max(places, 2)) if _is_amount(text) else text for text in texts]
+
+
+def dollar_range(low: str, high: str) -> str:
+    """`$0.24 – $20.30`: with the places that the higher one shows."""
+    most = dollars(high)
+    return f"{_of_column(low, len(most.partition('.')[2]))} – {most}"
+
+
+def rate(text: str | Decimal | None) -> str:
+    """What an hour costs, without the zeros that say nothing: `$0.02`, `$0.0333`, `$2.50`."""
+    shown = dollars(text)
+    whole, point, fraction = shown.partition(".")
+    return f"{whole}.{fraction.rstrip('0').ljust(2, '0')}" if point else shown
+
+
+def _most_places(values: Sequence[Decimal]) -> int:
+    return max((-int(value.normalize().as_tuple().exponent) for value in values), default=0)
 
 
 def _of_column(text: str, places: int) -> str:

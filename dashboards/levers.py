@@ -47,7 +47,7 @@ def _change(value: float) -> str:
 
 
 LEVERS = (
-    Lever("gpu_hour_usd", "GPU price", 0.005, 50, lambda v: f"{display.dollars(str(v))} / hour", is_log=True),
+    Lever("gpu_hour_usd", "GPU price", 0.005, 50, lambda v: f"{display.rate(str(v))} / hour", is_log=True),
     Lever("replicas", "GPUs", 1, 16, lambda v: f"{v:.0f}", step=1),
     Lever("volume_factor", "Volume, against observed", 0.1, 1000, _times, is_log=True),
     Lever("hosted_price_factor", "Hosted prices, against today's", 0.1, 3, _change),

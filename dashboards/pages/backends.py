@@ -146,7 +146,7 @@ def _engine(engine: dict[str, Any]) -> list[str]:
         markup.tile("Slots free", _number(engine["free_slots"]), busy),
         markup.tile("Prefill", f"{engine['prefill_tokens_per_second'] or 0:,.0f} tok/s", "of prompt tokens"),
         markup.tile("Decode", decode, f"fitted; all sequences at {engine['working_concurrency']} at once"),
-        markup.tile("GPU hour", display.dollars(engine["gpu_hour_usd"]), "as configured"),
+        markup.tile("GPU hour", display.rate(engine["gpu_hour_usd"]), "as configured"),
     ]
 
 

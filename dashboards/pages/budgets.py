@@ -121,7 +121,7 @@ def _row(one: dict[str, Any]) -> list[Cell | str]:
         display.UNKNOWN
         if outlook is None
         else Cell(
-            f"{display.dollars(outlook['low_usd'])} – {display.dollars(outlook['high_usd'])}",
+            display.dollar_range(outlook["low_usd"], outlook["high_usd"]),
             title=f"expected {display.dollars(outlook['expected_usd'])}",
         ),
         display.UNKNOWN if outlook is None else _chance(outlook["probability_of_exceeding"]),
@@ -269,7 +269,7 @@ async def _forecast(view: View, team: str | None, teams: list[str]) -> None:
     history = [(one["day"], float(one["cost_usd"])) for one in found["history"]]
     ahead = [(o["day"], float(o["low_usd"]), float(o["expected_usd"]), float(o["high_usd"])) for o in found["days"]]
     said = "Daily spend and its forecast; the line below has the sum, and its numbers can be opened"
-    chart(charts.forecast(history, ahead), said, is_tall=True, numbers=lambda: days_table(found))
+    chart(charts.forecast(history, ahead), said, size="tall", numbers=lambda: days_table(found))
     total = [display.dollars(found[f"total_{name}_usd"]) for name in ("low", "expected", "high")]
     html(
         f'<p class="be-note be-hint">The next {FORECAST_DAYS} days: {total[1]}, from {total[0]} to {total[2]} in nine '

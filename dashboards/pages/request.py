@@ -69,11 +69,12 @@ def _of_lines(prices_version: str) -> str:
 def _lines(one: dict[str, Any]) -> str:
     if not one["lines"]:
         return markup.message("No price lines", why_no_lines(one))
+    *costs, total = display.exact_dollar_column([*(line["cost_usd"] for line in one["lines"]), one["cost_usd"]])
     rows: list[list[Cell | str]] = [
-        [Cell(line["name"], tone="be-wraps"), display.count(line["tokens"]), display.exact_dollars(line["cost_usd"])]
-        for line in one["lines"]
+        [Cell(line["name"], tone="be-wraps"), display.count(line["tokens"]), cost]
+        for line, cost in zip(one["lines"], costs, strict=True)
     ]
-    rows.append([Cell("Total"), "", display.exact_dollars(one["cost_usd"])])
+    rows.append([Cell("Total"), "", total])
     table = markup.table(
         [Column("Class"), Column("Tokens", is_number=True), Column("Cost", is_number=True)], rows, caption="Price lines"
     )
@@ -102,20 +103,21 @@ def why_no_lines(one: dict[str, Any]) -> str:
 def corrections_table(one: dict[str, Any]) -> str:
     """From what was booked to what it is now, one row after the other."""
     columns = [Column("Booked"), Column("What"), Column("For"), Column("Reason"), Column("Amount", is_number=True)]
-    rows: list[list[Cell | str]] = [
-        ["", "at settlement", "", "", "unknown" if one["cost_usd"] is None else display.exact_dollars(one["cost_usd"])]
-    ]
+    settled = display.NO_PRICE if one["cost_usd"] is None else one["cost_usd"]
+    amounts = [settled, *(each["amount_usd"] for each in one["corrections"]), one["corrected_cost_usd"]]
+    first, *booked, total = display.exact_dollar_column(amounts)
+    rows: list[list[Cell | str]] = [["", "at settlement", "", "", first]]
     rows += [
         [
             Cell(display.moment(each["at_us"]), tone="be-nowrap"),
             KINDS[each["kind"]],
             clipped(each["reference"]),
             Cell(each["reason"], tone="be-wraps"),
-            display.exact_dollars(each["amount_usd"]),
+            amount,
         ]
-        for each in one["corrections"]
+        for each, amount in zip(one["corrections"], booked, strict=True)
     ]
-    rows.append([Cell("Corrected total"), "", "", "", display.exact_dollars(one["corrected_cost_usd"])])
+    rows.append([Cell("Corrected total"), "", "", "", total])
     return markup.table(columns, rows, caption="Corrections")
 
 

@@ -21,7 +21,7 @@ async def build(view: View) -> None:
         points = [(p["start"], p["used_gpu_seconds"], p["paid_gpu_seconds"]) for p in found["hours"]]
         what = "GPU utilisation by the hour in per cent of paid time; its numbers can be opened below it"
         drawn = charts.used_and_paid(points, found["break_even_utilisation"])
-        chart(drawn, what, is_tall=True, numbers=lambda: hours_table(found["hours"], view, "Every hour"))
+        chart(drawn, what, size="tall", numbers=lambda: hours_table(found["hours"], view, "Every hour"))
     with panel("Busiest hours"):
         html(_busiest(found["hours"], view))
         every_hour = markup.downloads("Every hour", lambda form: view.link(f"/export/utilisation.{form}"))
@@ -65,7 +65,7 @@ def rent_note(found: dict[str, Any]) -> str:
     hours = round(sum(point["paid_gpu_seconds"] for point in found["hours"]) / 3600)
     if not hours:
         return "no hour was paid for"
-    return f"{markup.counted(hours, 'GPU hour')} at {display.dollars(Decimal(found['idle']['rent_usd']) / hours)}"
+    return f"{markup.counted(hours, 'GPU hour')} at {display.rate(Decimal(found['idle']['rent_usd']) / hours)}"
 
 
 def _busiest(hours: list[dict[str, Any]], view: View) -> str:

@@ -37,12 +37,37 @@ def test_dollars(value: str | None, shown: str) -> None:
         (["12345.67", "0.0004", "-0.0004"], ["$12,345.67", "<$0.01", "−<$0.01"]),
         (["19.65", "unknown", "0.0291", "–"], ["$19.650", "unknown", "$0.029", "–"]),
         (["-5", "0"], ["−$5.00", "$0.00"]),
+        (["120", "0.01"], ["$120.00", "$0.01"]),
         (["0.000000000001", "0.00004"], ["<$0.0000000001", "$0.0000400000"]),
         ([], []),
     ],
 )
 def test_a_column_of_dollars_has_equal_places(texts: list[str], shown: list[str]) -> None:
     assert display.dollar_column(texts) == shown
+
+
+def test_exact_amounts_below_each_other_have_equal_places() -> None:
+    lines = ["0.0002045950", "0.0000087635", "unknown", "-1"]
+    assert display.exact_dollar_column(lines) == ["$0.0002045950", "$0.0000087635", "unknown", "−$1.0000000000"]
+    assert display.exact_dollar_column(["2", "0"]) == ["$2.00", "$0.00"]
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "shown"),
+    [
+        ("0.2384", "20.3", "$0.24 – $20.30"),
+        ("0.0005", "0.0225", "$0.0005 – $0.0225"),
+        ("0.0001", "4.15", "<$0.01 – $4.15"),
+        ("0", "0", "$0.00 – $0.00"),
+    ],
+)
+def test_both_ends_of_a_range_have_equal_places(low: str, high: str, shown: str) -> None:
+    assert display.dollar_range(low, high) == shown
+
+
+@pytest.mark.parametrize(("text", "shown"), [("0.02", "$0.02"), ("0.03333", "$0.0333"), ("2.5", "$2.50"), (None, "–")])
+def test_an_hour_costs_what_was_written(text: str | None, shown: str) -> None:
+    assert display.rate(text) == shown
 
 
 @given(st.lists(st.decimals(-(10**7), 10**7, places=12).map(str), min_size=1))

@@ -38,7 +38,7 @@ def amounts_in(table: str) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("booked", "shown"), [("0.002000000000", ["$0.002", "$0.0005", "−$0.001", "$0.0015"]), (None, ["unknown"])]
+    ("booked", "shown"), [("0.002000000000", ["$0.0020", "$0.0005", "−$0.0010", "$0.0015"]), (None, ["unknown"])]
 )
 def test_corrections_go_from_what_was_booked_to_what_it_is(booked: str | None, shown: list[str]) -> None:
     one = corrected(booked, ["0.000500000000", "-0.001000000000"], "0.001500000000")

@@ -11,8 +11,8 @@ from dashboards.pages.utilisation import rent_note
     ("rent", "paid_hours", "said"),
     [
         ("117.6", [24 * 31], "744 GPU hours at $0.158"),
-        ("0.1", [1], "1 GPU hour at $0.100"),
-        ("0.2", [1, 1], "2 GPU hours at $0.100"),
+        ("0.1", [1], "1 GPU hour at $0.10"),
+        ("0.2", [1, 1], "2 GPU hours at $0.10"),
         ("5000", [2] * 500, "1,000 GPU hours at $5.00"),
         ("0", [0], "no hour was paid for"),
     ],
