@@ -5,11 +5,12 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from html import escape
+from typing import Literal
 
 from nicegui import ui
 from starlette.requests import Request
 
-from dashboards import markup
+from dashboards import display, markup
 from dashboards.charts import Options
 from dashboards.destination import sign_in_address
 from dashboards.form_problem import form_problem
@@ -22,6 +23,7 @@ FIRST_REQUEST = """\
 curl {gateway}/v1/chat/completions \\
   -H "Authorization: Bearer $KEY" -H "Content-Type: application/json" \\
   -d '{{"model": "auto", "messages": [{{"role": "user", "content": "Say hello."}}]}}'"""
+Size = Literal["", "tall", "short"]
 LOG = logging.getLogger(__name__)
 OF_ONE_PERIOD = frozenset({"period", "since", "until", "last", "before", "page"})
 """What an address says of a time or of a place in its list, which another time has not."""
@@ -191,8 +193,12 @@ def _load_once_back(view: View, *, is_away: bool) -> None:
     timer = ui.timer(AWAY_SECONDS, look)
 
 
-def no_requests(view: View) -> str:
-    """Where the ledger has nothing to show for a time: how something comes into it."""
+def no_requests(view: View, books_begin: str | None) -> str:
+    """Where the ledger has nothing to show for a time: when it has, or how something comes into it."""
+    if books_begin is not None:
+        began = display.group_time("hour", books_begin)
+        said = f"The books begin on {began} UTC: choose another time above."
+        return markup.message("No requests in this time", said)
     return markup.message(
         "No requests in this time",
         "Point an OpenAI client at the gateway and its cost appears here within seconds. Or choose a longer "
@@ -217,10 +223,10 @@ def html(text: str) -> ui.html:
     return ui.html(text, sanitize=True)
 
 
-def chart(options: Options, label: str, *, is_tall: bool = False, numbers: Callable[[], str] | None = None) -> None:
+def chart(options: Options, label: str, *, size: Size = "", numbers: Callable[[], str] | None = None) -> None:
     """A chart that says what it shows to those who cannot see it. `numbers` is the table of what is drawn, where the
     page has none: written once somebody opens it."""
-    shown = ui.echart(options).classes("be-chart tall" if is_tall else "be-chart")
+    shown = ui.echart(options).classes(f"be-chart {size}")
     shown.props(f'role="img" aria-label="{escape(label, quote=True)}"')
     if numbers is None:
         return

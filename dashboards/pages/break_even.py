@@ -27,7 +27,7 @@ async def build(view: View) -> None:
             raise
         html(markup.message("Nothing to compare yet", refused.message[:1].upper() + refused.message[1:]))
         costs = await view.gateway.get("/admin/v1/reports/costs", by="model", costs_alone=True, **view.period.bounds())
-        if not costs["rows"]:
+        if costs["books_begin"] is None:
             html(first_request(view))
         return
     answer = ui.element("div").props('aria-live="polite"')
@@ -88,7 +88,7 @@ def _picture(found: dict[str, Any]) -> None:
         chart(
             charts.cost_curves(found["curve"], report["observed"]["requests_per_day"], report["volume"]["hybrid"]),
             "Monthly cost over requests a day, hosted and with own GPUs; its numbers can be opened below it",
-            is_tall=True,
+            size="tall",
             numbers=lambda: curve_table(found["curve"]),
         )
     html(markup.tiles([*_tiles(report), *_payback(found["payback"])]))

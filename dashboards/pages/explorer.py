@@ -54,7 +54,7 @@ async def build(view: View) -> None:
         html(
             markup.message("Nothing matches", "No request in this time has all of these properties.")
             if any(given.values())
-            else no_requests(view)
+            else no_requests(view, found["books_begin"])
         )
         return
     earlier = earlier_of(view.period, found["books_begin"])

@@ -33,14 +33,16 @@ async def build(view: View) -> None:
     found = await view.gateway.get("/admin/v1/reports/overview", **view.period.bounds(), **compare)
     total = found["total"]
     if not total["requests"]:
-        html(no_requests(view))
+        html(no_requests(view, found["books_begin"]))
+        if found["books_begin"] is not None:  # on the first of a month its budget is asked for all the same
+            html(markup.tiles(_idle(found, view)))
+            _month_under_way(found, view)
         return
     if said := certainty.simulated(total):
         html(said)
     then = found["earlier"]["total"] if found["earlier"] else NOTHING
     html(markup.tiles(_tiles(found, then, earlier_of(view.period, found["books_begin"]), view)))
-    month = html('<p class="be-note be-pending">Simulating the rest of this month…</p>')
-    ui.timer(0.1, lambda: _show_month(view, month, has_rent=found["idle"] is not None), once=True)
+    _month_under_way(found, view)
     _notes(found, view)
     with panel(f"Spend per {found['bucket']} by model", f"US dollars, {view.period.phrase}, UTC."):
         points = [(p["start"], p["model"], float(p["cost_usd"])) for p in found["spend"]]
@@ -158,6 +160,11 @@ def _idle(found: dict[str, Any], view: View) -> list[str]:
     return [markup.tile("GPU rent, idle", display.dollars(idle["idle_usd"]), note, tone=tone, href=href)]
 
 
+def _month_under_way(found: dict[str, Any], view: View) -> None:
+    month = html('<p class="be-note be-pending">Simulating the rest of this month…</p>')
+    ui.timer(0.1, lambda: _show_month(view, month, has_rent=found["idle"] is not None), once=True)
+
+
 async def _show_month(view: View, place: ui.html, *, has_rent: bool) -> None:
     """Where the month is heading. Simulating it takes longer than the rest of the page, so it comes afterwards."""
     try:
@@ -173,7 +180,7 @@ async def _show_month(view: View, place: ui.html, *, has_rent: bool) -> None:
 def month_tiles(found: dict[str, Any], budget: dict[str, Any] | None, *, has_rent: bool = False) -> list[str]:
     """The calendar month under way (UTC), whatever period the page shows: the figures of `breakeven forecast`."""
     month = datetime.now(UTC).strftime("%B %Y")
-    span = f"{display.dollars(found['low_usd'])} – {display.dollars(found['high_usd'])} in 9 of 10 simulations"
+    span = f"{display.dollar_range(found['low_usd'], found['high_usd'])} in 9 of 10 simulations"
     tiles = [
         markup.tile(
             "Spent this month",

@@ -38,11 +38,10 @@ async def build_list(view: View) -> None:
         html(markup.message("No further requests", said) + ways_on(order, first=first, further=None))
         return
     if not found["entries"]:
-        html(
-            markup.message("No requests", "None in this time has all of these properties.")
-            if any(given.values())
-            else no_requests(view)
-        )
+        if any(given.values()):
+            html(markup.message("No requests", "None in this time has all of these properties."))
+        else:
+            html(no_requests(view, (await _costs(view, {}))["books_begin"]))
         return
     said = await _in_all(view, given)
     with panel(
@@ -90,9 +89,12 @@ async def _in_all(view: View, given: dict[str, str | None]) -> str:
         return ""
     named = {name: value for name, value in given.items() if name not in ("status", "batch_id")}
     asked = {"key" if name == "key_id" else name: value for name, value in named.items()}
+    return in_all((await _costs(view, asked))["total"])
+
+
+async def _costs(view: View, asked: dict[str, str | None]) -> dict[str, Any]:
     bounds = view.period.bounds()
-    costs = await view.gateway.get("/admin/v1/reports/costs", by="model", costs_alone=True, **bounds, **asked)
-    return in_all(costs["total"])
+    return await view.gateway.get("/admin/v1/reports/costs", by="model", costs_alone=True, **bounds, **asked)
 
 
 def of_batch(cost: Mapping[str, Any]) -> str:

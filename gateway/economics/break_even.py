@@ -60,7 +60,8 @@ def analyse_break_even(
     period = period or (covering_period(rows) if rows else Period(0, 3_600_000_000))
     if not sum(row.requests for row in rows if period.holds(row)):
         rent = usd(plan.rent_pico_usd(period.hours))
-        raise NoTraffic(f"idle: no request in {period.hours} hours, and {plan.name} cost ${rent:.2f} of rent meanwhile")
+        hours = f"{period.hours} hour{'' if period.hours == 1 else 's'}"
+        raise NoTraffic(f"idle: no request in {hours}, and {plan.name} cost ${rent:.2f} of rent meanwhile")
     demand = build_demand(rows, period, plan=plan, hosted=hosted, engine=engine).scaled(volume)
     case = Case(
         load=demand.load,

@@ -30,15 +30,22 @@ async def test_an_answer_that_a_page_cannot_read_is_a_sentence_and_its_reason_is
 
 
 def test_an_empty_ledger_shows_a_request_to_copy() -> None:
-    assert "curl http://127.0.0.1:8080/v1/chat/completions" in no_requests(make_view())
-    assert '<pre class="be-secret" tabindex="0">' in no_requests(make_view()), "the keyboard scrolls it"
-    assert "<script" not in no_requests(make_view(url="http://<script>"))
+    assert "curl http://127.0.0.1:8080/v1/chat/completions" in no_requests(make_view(), None)
+    assert '<pre class="be-secret" tabindex="0">' in no_requests(make_view(), None), "the keyboard scrolls it"
+    assert "<script" not in no_requests(make_view(url="http://<script>"), None)
+
+
+def test_a_time_without_requests_in_a_ledger_that_has_some_says_when_it_begins() -> None:
+    """On the first of a month, who had sent thousands was told how to send a first one."""
+    shown = no_requests(make_view(), "2026-10-27T17:00:00Z")
+    assert "begin on 27 Oct 2026 17:00 UTC" in shown
+    assert "curl" not in shown
 
 
 def test_only_who_may_make_a_key_is_sent_to_where_one_is_made() -> None:
-    assert 'href="keys"' in no_requests(make_view("keys.write"))
-    assert 'href="keys"' not in no_requests(make_view("reports.read"))
-    assert "one that an owner makes" in no_requests(make_view("reports.read"))
+    assert 'href="keys"' in no_requests(make_view("keys.write"), None)
+    assert 'href="keys"' not in no_requests(make_view("reports.read"), None)
+    assert "one that an owner makes" in no_requests(make_view("reports.read"), None)
 
 
 def test_over_the_fields_of_a_form_stands_the_way_on_for_whom_no_other_press_helps() -> None:

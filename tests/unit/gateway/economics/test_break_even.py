@@ -151,7 +151,7 @@ def test_nobody_measured_what_a_request_takes() -> None:
 def test_no_traffic_is_idle_rent() -> None:
     with pytest.raises(NoTraffic, match=r"idle: no request in 24 hours.*\$48\.00"):
         analyse([], period=Period(MARCH_2026_US, MARCH_2026_US + 24 * HOUR_US))
-    with pytest.raises(NoTraffic):
+    with pytest.raises(NoTraffic, match="no request in 1 hour,"):
         analyse([])
 
 
