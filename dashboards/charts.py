@@ -1,6 +1,6 @@
 """ECharts options as plain values. Colours are readable on both grounds; every axis says its unit."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -15,6 +15,8 @@ DAY_MS = 24 * HOUR_MS
 LEAST_TICK_MS = {"hour": HOUR_MS, "month": 32 * DAY_MS, "quarter": 96 * DAY_MS}
 """Longer than the longest of them, or ECharts takes the next shorter unit; a week's start is a day."""
 PHONE_PIXELS = 420
+LONG_NAME = 34
+"""So many letters fit beside a lying bar on one line."""
 LEGEND_LINE_PIXELS = 20
 MOST_LEGEND_LINES = 4
 MOST_SERIES = len(COLOURS)
@@ -22,8 +24,12 @@ MOST_SERIES = len(COLOURS)
 Options = dict[str, Any]
 DOLLARS = """(value) => value == null ? '–' : (value < 0 ? '−$' : '$') + Math.abs(value).toLocaleString('en-US',
   Math.abs(value) < 1 ? {maximumSignificantDigits: 3} : {minimumFractionDigits: 2, maximumFractionDigits: 2})"""
-DOLLAR_TICK = """(value) => (value < 0 ? '−$' : '$') + Math.abs(value).toLocaleString('en-US',
-  {maximumSignificantDigits: 9})"""
+DOLLAR_TICK = "(value) => (value < 0 ? '−$' : '$') + Math.abs(value).toLocaleString('en-US')"
+CENT_TICK = """(value) => (value < 0 ? '−$' : '$') + Math.abs(value).toLocaleString('en-US',
+  {minimumFractionDigits: value ? 2 : 0, maximumFractionDigits: 12})"""
+LEAST_IN_DOLLARS = 3.5
+"""An axis as long as this has a tick at each dollar at most: ECharts makes five of it, 1, 2, 3 or 5 times a power of
+ten apart. A shorter one has cents at all of them."""
 PER_CENT = "(value) => value + ' %'"
 A_DAY = "({value}) => Math.round(value).toLocaleString('en-US') + ' requests a day'"
 MOMENT = """({value}) => {
@@ -92,9 +98,11 @@ def _media(narrow: Options, wide: Options) -> list[Options]:
     return [{"query": {"maxWidth": PHONE_PIXELS}, "option": narrow}, {"option": wide}]
 
 
-def in_dollars(options: Options, *, axis: str = "yAxis") -> Options:
-    """Ticks and tooltips as dollars."""
-    options[axis]["axisLabel"] = {**options[axis]["axisLabel"], ":formatter": DOLLAR_TICK}
+def in_dollars(options: Options, amounts: Iterable[float], *, axis: str = "yAxis") -> Options:
+    """Ticks and tooltips as dollars; `amounts` are what is drawn along that axis."""
+    drawn = [0.0, *amounts]
+    tick = DOLLAR_TICK if max(drawn) - min(drawn) >= LEAST_IN_DOLLARS else CENT_TICK
+    options[axis]["axisLabel"] = {**options[axis]["axisLabel"], ":formatter": tick}
     options["tooltip"] = {**options["tooltip"], ":valueFormatter": DOLLARS}
     return options
 
@@ -117,7 +125,8 @@ def stacked_bars(points: Sequence[tuple[str, str, float]], *, each: str = "day")
     for start, name, value in points:
         shown = name if name in ordered else ordered[-1]
         values[start, shown] = values.get((start, shown), 0.0) + value
-    options = in_dollars(base(is_time=True))
+    bars = (sum(values.get((start, name), 0.0) for name in ordered) for start in starts)
+    options = in_dollars(base(is_time=True), bars)
     options["xAxis"]["minInterval"] = LEAST_TICK_MS.get(each, DAY_MS)  # a single day has no hours
     options["series"] = [
         {
@@ -136,14 +145,18 @@ def rows(names: Sequence[str], values: Sequence[float]) -> Options:
     """Lying bars of dollars, the first name on top."""
     options = base(categories=list(reversed(names)))
     options["xAxis"], options["yAxis"] = options["yAxis"], options["xAxis"]
-    in_dollars(options, axis="xAxis")
-    label = {"width": 210, "overflow": "truncate", "fontSize": 12, "lineHeight": 14, ":formatter": ON_ONE_LINE}
+    in_dollars(options, values, axis="xAxis")
+    lines = ON_TWO_LINES if any(len(name) > LONG_NAME for name in names) else ON_ONE_LINE
+    label = {"width": 260, "overflow": "truncate", "fontSize": 12, "lineHeight": 13, ":formatter": lines}
     options["yAxis"]["axisLabel"] = {"color": INK, **label}
     options["legend"] = {"show": False}
     options["series"] = [{"type": "bar", "barMaxWidth": 22, "data": list(reversed(values))}]
     options["grid"]["bottom"] = 8
     narrow = {**label, "width": 135, "fontSize": 10, "lineHeight": 12, ":formatter": ON_TWO_LINES}
-    options["media"] = _media({"yAxis": {"axisLabel": narrow}}, {"yAxis": {"axisLabel": label}})
+    few, many = {"splitNumber": 3}, {"splitNumber": 5}  # or every second tick has no room for its number
+    options["media"] = _media(
+        {"xAxis": few, "yAxis": {"axisLabel": narrow}}, {"xAxis": many, "yAxis": {"axisLabel": label}}
+    )
     return options
 
 
@@ -172,7 +185,7 @@ def used_and_paid(points: Sequence[tuple[str, float, float]], break_even: float 
             "silent": True,
             "symbol": "none",
             "lineStyle": {"color": COLOURS[1], "type": "dashed", "width": 2},
-            "label": {"formatter": f"pays above {100 * break_even:.0f} %", "color": INK, "position": "insideEndTop"},
+            "label": {"formatter": f"pays above {100 * break_even:.1f} %", "color": INK, "position": "insideEndTop"},
             "data": [{"yAxis": round(100 * break_even, 1)}],
         }
     return options
@@ -183,7 +196,8 @@ def cost_curves(points: Sequence[dict[str, Any]], here: float, pays_from: dict[s
 
     `pays_from` is the volume from which owning pays, and the bill there, as the report has them.
     """
-    options: dict[str, Any] = in_dollars(base())
+    bills = (p[key] for p in points for key in ("hosted_usd", "owned_usd") if p[key] is not None)
+    options: dict[str, Any] = in_dollars(base(), bills)
     options["grid"]["top"] = 26
     options["xAxis"] = {
         **options["xAxis"],
@@ -282,7 +296,7 @@ def tornado(swings: Sequence[tuple[str, float, float]], middle: float) -> Option
     options["xAxis"]["nameTextStyle"] = {"color": INK, "align": "center"}
     options["grid"]["bottom"] = 62
     options["tooltip"]["trigger"] = "item"
-    in_dollars(options, axis="xAxis")
+    in_dollars(options, (end - middle for _, *ends in swings for end in ends), axis="xAxis")
     options["series"] = [
         {
             "name": name,
@@ -325,7 +339,8 @@ def forecast(history: Sequence[tuple[str, float]], ahead: Sequence[tuple[str, fl
     """Days that were, as bars; days to come as a line in its interval (day, low, expected, high). Days are UTC's."""
     history = [(f"{day}T00:00Z", usd) for day, usd in history]
     ahead = [(f"{day}T00:00Z", low, usd, high) for day, low, usd, high in ahead]
-    options = in_dollars(base(unit="a day", is_time=True))
+    amounts = [usd for _, usd in history] + [high for *_, high in ahead]
+    options = in_dollars(base(unit="a day", is_time=True), amounts)
     hidden: Options = {
         "type": "line",
         "lineStyle": {"opacity": 0},

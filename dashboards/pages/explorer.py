@@ -131,7 +131,8 @@ def _spend_chart(
 
 def _lying_bars(rows: list[dict[str, Any]], key_names: dict[str, str], said: str) -> None:
     names = [" · ".join(named(n, v, key_names) for n, v in row["group"].items()) for row in rows]
-    chart(charts.rows(names, [float(row["cost_usd"]) for row in rows]), said, is_tall=len(rows) > 10)
+    size = "tall" if len(rows) > 10 else "short" if len(rows) < 4 else ""
+    chart(charts.rows(names, [float(row["cost_usd"]) for row in rows]), said, size=size)
 
 
 def points_over_time(rows: list[dict[str, Any]], key_names: dict[str, str]) -> list[tuple[str, str, float]] | None:

@@ -38,6 +38,7 @@ TITLES = {
     "Last request": "The last day (UTC) of the newest 90 on which it called a model; reading reports is no request"
 }
 LONGEST_FIND = 200
+SHORT_NAME = 10
 DAY_SECONDS = 86_400
 OVERLAPS = {
     0: "no longer",
@@ -183,14 +184,21 @@ def _address(find: str, page: int, *, change: str | None = None) -> str:
     return "keys" + (f"?{urlencode(asked)}" if asked else "")
 
 
+def _short(name: str | None) -> Cell:
+    """On one line where it can: `team-49` broke at its hyphen beside columns with room."""
+    if name is None:
+        return NONE
+    return Cell(name, tone="be-nowrap" if len(name) <= SHORT_NAME else "")
+
+
 def _table(view: View, keys: KeyList) -> str:
     now_us = time.time_ns() // 1000
     rows = [
         [
             _name(view, keys, one),
             one["role"],
-            one["team"] or NONE,
-            one["project"] or NONE,
+            _short(one["team"]),
+            _short(one["project"]),
             Cell(", ".join(one["tags"]), tone="be-tags") if one["tags"] else NONE,
             "all" if one["allowed_models"] is None else ", ".join(one["allowed_models"]) or "none",
             Cell(limits_text(one["limits"]), tone="be-tags"),

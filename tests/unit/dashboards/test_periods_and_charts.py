@@ -260,15 +260,31 @@ def test_an_interval_and_its_line_are_told_apart_in_the_legend() -> None:
 @pytest.mark.parametrize(
     ("options", "axis"),
     [
-        (charts.stacked_bars([("a", "x", 1.0)]), "yAxis"),
-        (charts.rows(["a"], [1.0]), "xAxis"),
-        (charts.tornado([("a", 1.0, 2.0)], 1.0), "xAxis"),
-        (charts.forecast([("a", 1.0)], []), "yAxis"),
+        (charts.stacked_bars([("a", "x", 2.0), ("a", "y", 2.0)]), "yAxis"),
+        (charts.rows(["a"], [4.0]), "xAxis"),
+        (charts.tornado([("a", -1.0, 3.0)], 1.0), "xAxis"),
+        (charts.forecast([("a", 4.0)], []), "yAxis"),
     ],
 )
 def test_dollars_are_written_as_dollars(options: charts.Options, axis: str) -> None:
     assert options[axis]["axisLabel"][":formatter"] == charts.DOLLAR_TICK
     assert options["tooltip"][":valueFormatter"] == charts.DOLLARS
+
+
+def test_names_too_long_for_a_line_stand_on_two() -> None:
+    """Three bars of one team were told apart by nothing: each model's name was cut off."""
+
+    def formatter(name: str) -> str:
+        return charts.rows([name], [1.0])["yAxis"]["axisLabel"][":formatter"]
+
+    assert formatter("search · gpt-6") == charts.ON_ONE_LINE
+    assert formatter("the-department-for-very-long-names · gpt-6") == charts.ON_TWO_LINES
+
+
+def test_an_axis_of_a_few_dollars_has_cents_at_each_tick() -> None:
+    """`$1` stood between `$0.50` and `$1.50`."""
+    assert charts.rows(["a"], [3.0])["xAxis"]["axisLabel"][":formatter"] == charts.CENT_TICK
+    assert charts.stacked_bars([])["yAxis"]["axisLabel"][":formatter"] == charts.CENT_TICK
 
 
 def test_break_even_above_everything_draws_no_line() -> None:
