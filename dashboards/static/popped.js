@@ -23,3 +23,11 @@ for (const moved of ["focusin", "pointerdown"]) {
     if (opened && !opened.contains(target)) close(opened);
   });
 }
+
+// Quasar lets the box around a list's options take the focus, so a screen reader finds no options in the list.
+new MutationObserver((changes) => {
+  if (!changes.some(({ addedNodes }) => [...addedNodes].some(({ id }) => id?.startsWith("q-portal--menu")))) return;
+  requestAnimationFrame(() => {
+    for (const box of document.querySelectorAll("[role=listbox] > [tabindex]")) box.removeAttribute("tabindex");
+  });
+}).observe(document.body, { childList: true });
