@@ -2,6 +2,7 @@
 
 from collections import Counter
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
@@ -10,6 +11,7 @@ from local_engine.request import Request
 from local_engine.sampling.constraints import ConstraintCompiler, Matcher
 from local_engine.sampling.filters import candidate_distribution
 from local_engine.sampling.logprobs import TokenLogprobs
+from local_engine.sampling.marked_calls import MarkedCalls
 from local_engine.sampling.sampling_params import SamplingParams
 from local_engine.sampling.thoughts import AfterThoughts
 from local_engine.transfer import send
@@ -88,7 +90,8 @@ class Sampler:
         if constraint is None or self._constraints is None:
             return None
         if request.request_id not in self._matchers:
-            matcher, thoughts = self._constraints.matcher(constraint), request.params.thoughts
+            begin, thoughts = partial(self._constraints.matcher, constraint), request.params.thoughts
+            matcher = begin() if constraint.mark is None else MarkedCalls(begin, constraint.mark)
             self._matchers[request.request_id] = matcher if thoughts is None else AfterThoughts(matcher, thoughts)
         return self._matchers[request.request_id]
 

@@ -14,11 +14,12 @@ MAX_TOP_LOGPROBS = 20
 @dataclass(frozen=True, slots=True)
 class Constraint:
     """What the answer must match: a JSON schema, a regular expression, or a Lark grammar, as text; and which parameter
-    asked for it."""
+    asked for it. Where it has a `mark`, a token, only what each such token begins must match."""
 
     kind: str
     source: str
     parameter: str = FORMAT
+    mark: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,6 +61,19 @@ def form_or_calls(
     return Constraint("grammar", f"start: form | calls\nform: %json {form.source}\n{calls}", form.parameter)
 
 
+def strict_calls(tools: Sequence[Mapping[str, Any]], writing: CallWriting) -> Constraint | None:
+    """What an answer must keep to that may call: the schemas of `strict` tools. None where no tool is, or where no
+    token tells that a call begins."""
+    functions = [function_of(tool) for tool in tools]
+    begins = f"{writing.form.opens}{writing.form.before_name}"
+    mark = next((number for mark, number in writing.marks.items() if begins.startswith(mark)), None)
+    if mark is None or not any(function.get("strict") is True for function in functions):
+        return None
+    # In a list further calls follow without the mark.
+    calls = _calls(functions, writing, several=bool(writing.form.opens), only_strict=True)
+    return Constraint("grammar", f"start: calls\n{calls}", "tools", mark)
+
+
 def function_of(tool: Mapping[str, Any]) -> dict[str, Any]:
     """What a tool is called and takes; raises InvalidRequest where that is not said."""
     function = tool.get("function")

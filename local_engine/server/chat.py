@@ -12,6 +12,7 @@ from local_engine.sampling.tool_grammar import (
     CallWriting,
     form_or_calls,
     function_of,
+    strict_calls,
     tool_constraint,
 )
 from local_engine.server.logprob_answers import Kind
@@ -176,11 +177,15 @@ def _callable(request: ChatRequest) -> dict[str, Any] | None:
 
 
 def _beside_calls(form: Constraint | None, request: ChatRequest, writing: CallWriting) -> Constraint | None:
-    """A JSON form instead of which an answer may call tools, or any other form as it is."""
-    is_json = form is not None and (form.kind, form.parameter) == ("json_schema", FORMAT)
-    if form is None or not is_json or not request.tools or request.tool_choice == "none":
+    """What an answer must keep to that may call tools: a JSON form instead of them, or any other as it is; or only the
+    schemas of strict tools."""
+    if not request.tools or request.tool_choice == "none":
         return form
-    return form_or_calls(form, request.tools, writing, several=request.parallel_tool_calls is not False)
+    if form is None:
+        return strict_calls(request.tools, writing)
+    is_json = (form.kind, form.parameter) == ("json_schema", FORMAT)
+    several = request.parallel_tool_calls is not False
+    return form_or_calls(form, request.tools, writing, several=several) if is_json else form
 
 
 def _thinking_first(prepared: Prepared, model: Model) -> Prepared:
@@ -188,7 +193,8 @@ def _thinking_first(prepared: Prepared, model: Model) -> Prepared:
     thinking = prepared.thinking
     thoughts = None if thinking is None else thoughts_before(thinking, model.tokenizer, model.vocabulary_size)
     if thoughts is None:
-        return replace(prepared, thinking=None)
+        is_free = prepared.constraint is not None and prepared.constraint.mark is not None
+        return prepared if is_free else replace(prepared, thinking=None)
     return replace(prepared, choices=[replace(params, thoughts=thoughts) for params in prepared.choices])
 
 

@@ -70,7 +70,7 @@ def test_an_earlier_turns_calls_and_results_are_told(family: Family, reads: Toke
         assert "Does <i>f</i>" in text, "the model is told its tools"
 
 
-def drawn(reads: Tokenizer, seed: int, **changes: Any) -> str:
+def drawn(reads: Tokenizer, seed: int, ends: float = 4.0, **changes: Any) -> str:
     """What a model that means nothing says within what it must."""
     [params] = asked(reads, tools=TOOLS, seed=seed, max_tokens=900, **changes).choices
     sampler = Sampler(torch.device("cpu"), ConstraintCompiler(reads, reads.vocabulary_size))
@@ -78,7 +78,7 @@ def drawn(reads: Tokenizer, seed: int, **changes: Any) -> str:
     is_over = False
     while not is_over:
         logits = torch.randn(1, reads.vocabulary_size, generator=random)
-        logits[0, 257] += 4.0
+        logits[0, 257] += ends
         [one] = sampler.draw(logits, [request])
         request.token_ids += one.token_ids
         is_over = one.is_complete or request.token_ids[-1] == 257
@@ -100,9 +100,23 @@ async def test_a_forced_call_is_written_and_read_in_the_familys_form(family: Fam
     if family.marks:
         assert text.startswith(("[TOOL_CALLS]", "<|tool_call|>[", "<tool_call>\n", '{"name": "trip'))
     assert len({one["id"] for one in told["tool_calls"]}) == len(told["tool_calls"])
-    named = drawn(reads, 2, **asks | {"tool_choice": {"type": "function", "function": {"name": "trip1"}}})
+    asks["tool_choice"] = {"type": "function", "function": {"name": "trip1"}}
+    named = drawn(reads, 2, **asks)
     told, _ = await answer(named, reads=reads, tools=TOOLS, **asks)
     assert [one["function"]["name"] for one in told["tool_calls"]] == ["trip1"]
+
+
+async def test_a_strict_tool_is_held_to_its_schema_in_a_free_answer() -> None:
+    """TOOLS' last; a model that begins a call with the first token can end it no other way."""
+    reads = tokenizer_of(FAMILIES["mistral-named"])
+    text = drawn(reads, 5, ends=6.0, logit_bias={str(reads.id_of("[TOOL_CALLS]")): 8}, tool_choice="auto")
+    told, _ = await answer(text, reads=reads, tools=TOOLS)
+    assert "trip" in [one["function"]["name"] for one in told["tool_calls"]]
+    for one in told["tool_calls"]:
+        if one["function"]["name"] == "trip":
+            jsonschema.validate(json.loads(one["function"]["arguments"]), TRIP)
+    assert asked(reads, tools=TOOLS[:3]).constraint is None
+    assert asked(reads, tools=TOOLS, tool_choice="none").constraint is None
 
 
 def test_a_template_that_refuses_for_another_reason_says_so() -> None:
