@@ -13,6 +13,7 @@ BreakevenError
     ├── BodyTooLarge
     ├── UnsupportedEncoding  415: the body is compressed in a way that is not read here
     ├── Unauthenticated      no key, or not one of ours
+    │   └── KeyInDoubt       503: not known here, and the database, which may know it, cannot be asked now
     ├── Forbidden            a key of ours that may not do this
     ├── ModelNotFound        not in the catalogue, or not allowed to this key
     ├── NotFound
@@ -113,6 +114,20 @@ class Unauthenticated(RequestError):
 
     def __init__(self, message: str) -> None:
         super().__init__(message, code="invalid_api_key")
+
+
+class KeyInDoubt(Unauthenticated):
+    """Not a key that is known here; one that was made a moment ago elsewhere would not be either."""
+
+    type = "server_error"
+
+    def __init__(self, *, retry_after_seconds: float) -> None:
+        super().__init__(
+            "This API key is not known here, and the database, where it may stand since a moment ago, cannot be asked "
+            "now. Try again."
+        )
+        self.code = "database_unavailable"
+        self.retry_after_seconds = retry_after_seconds
 
 
 class Forbidden(RequestError):

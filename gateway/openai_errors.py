@@ -17,6 +17,7 @@ from gateway.errors import (
     Forbidden,
     IdempotencyMismatch,
     InvalidRequest,
+    KeyInDoubt,
     LedgerUnavailable,
     ModelNotFound,
     ModelsPaused,
@@ -34,6 +35,7 @@ from gateway.errors import (
 STATUS: dict[type[BreakevenError], HTTPStatus] = {
     InvalidRequest: HTTPStatus.BAD_REQUEST,
     Unauthenticated: HTTPStatus.UNAUTHORIZED,
+    KeyInDoubt: HTTPStatus.SERVICE_UNAVAILABLE,
     Forbidden: HTTPStatus.FORBIDDEN,
     ModelNotFound: HTTPStatus.NOT_FOUND,
     NotFound: HTTPStatus.NOT_FOUND,
@@ -106,7 +108,7 @@ def headers_of(error: BreakevenError) -> dict[str, str]:
         headers["retry-after"] = str(DATABASE_SECONDS)
     if isinstance(error, RateLimitExceeded):
         headers |= error.headers
-    if isinstance(error, Unauthenticated):
+    if isinstance(error, Unauthenticated) and not isinstance(error, KeyInDoubt):
         headers["www-authenticate"] = "Bearer"
     if isinstance(error, BodyTooSlow):
         headers["connection"] = "close"

@@ -2,15 +2,19 @@
 
 import hashlib
 import hmac
-from collections.abc import Callable, Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Generator, Iterable, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
 
 from gateway.clock import unstepped_seconds
-from gateway.errors import Forbidden, Unauthenticated
+from gateway.errors import Forbidden, KeyInDoubt, Unauthenticated
 from gateway.instants import moment_of
 
+DOUBT_SECONDS = 5.0
+"""After which it is worth asking again."""
 Role = Literal["app", "lead", "viewer", "finance", "editor", "owner"]
 """`app` calls models and nothing else, a `lead` reads what its own team spends; the others read or change more and more
 of `/admin/v1`."""
@@ -84,6 +88,7 @@ class KeyRing:
         self._deadlines: Mapping[bytes, float] = {}
         self._used: dict[bytes, float] = {}
         self._by_id: dict[str, KeyRecord] = {}
+        self._in_doubt: Counter[str] = Counter()
 
     def cache_salt(self, tenant: str) -> str:
         """What separates a tenant's prompt cache from all others': nobody outside can compute or choose it."""
@@ -152,8 +157,20 @@ class KeyRing:
         """Whether the store had it when it was read; it may be revoked since."""
         return self._find(_token(credential)) is not None
 
+    @contextmanager
+    def doubting(self, credential: str) -> Generator[None]:
+        """Meanwhile nobody says that it is no key, because the store could not be asked for it."""
+        token = _token(credential)
+        self._in_doubt[token] += 1
+        try:
+            yield
+        finally:
+            self._in_doubt[token] -= 1
+            self._in_doubt += Counter()  # forgets those that nobody asks with any more
+
     def authenticate(self, credential: str | None, now_us: int) -> KeyRecord:
-        """The key behind an `Authorization: Bearer` or `x-api-key` value. Raises Unauthenticated, saying what to do."""
+        """The key behind an `Authorization: Bearer` or `x-api-key` value. Raises Unauthenticated, saying what to do;
+        KeyInDoubt where it is not known whether it is one."""
         if not credential:
             raise Unauthenticated(
                 "No API key was given. Send 'Authorization: Bearer YOUR_KEY'; `breakeven keys create` makes one."
@@ -163,6 +180,8 @@ class KeyRing:
         replaced = self._replaced.get(key_hash) if key_hash is not None and record is None else None
         if replaced is not None:
             record = self._rotated.get(replaced.key_id)
+        if (key_hash is None or record is None) and _token(credential) in self._in_doubt:
+            raise KeyInDoubt(retry_after_seconds=DOUBT_SECONDS)
         if key_hash is None or record is None:
             raise Unauthenticated("This API key is not known here. Check it, or make one: `breakeven keys create`.")
         _require_valid(record, now_us)

@@ -1,5 +1,6 @@
 """A key that is not known here may have been made a moment ago, at another worker or from the command line: before
-anything refuses it, the key store is looked at."""
+anything refuses it, the key store is looked at. Where that cannot be had nobody knows, and whoever sent it may try
+again: a client takes "not known" for good."""
 
 from collections.abc import Awaitable, Callable
 from typing import Final
@@ -13,13 +14,13 @@ MOST_SEEN: Final = 10_000
 
 
 class NewKeys:
-    """Wraps the application. `catch_up` takes over what was changed before it was called, or soon gives up.
+    """Wraps the application. `catch_up` takes over what was changed before it was called, or soon gives up: False.
 
     A request whose key was seen before pays for one look into a set, of hashes that no key can be read from: two that
     share one only cost the later one its look.
     """
 
-    def __init__(self, app: ASGIApp, keys: KeyRing, catch_up: Callable[[], Awaitable[None]]) -> None:
+    def __init__(self, app: ASGIApp, keys: KeyRing, catch_up: Callable[[], Awaitable[bool]]) -> None:
         self._app = app
         self._keys = keys
         self._catch_up = catch_up
@@ -28,15 +29,20 @@ class NewKeys:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
             credential = credential_of(scope["headers"])
-            if credential is not None and hash(credential) not in self._seen:
-                await self._meet(credential)
+            is_new = credential is not None and hash(credential) not in self._seen
+            if credential is not None and is_new and not await self._meet(credential):
+                with self._keys.doubting(credential):
+                    await self._app(scope, receive, send)
+                return
         await self._app(scope, receive, send)
 
-    async def _meet(self, credential: str) -> None:
+    async def _meet(self, credential: str) -> bool:
+        """Whether it is known now whose it is, or that it is nobody's."""
         if not self._keys.is_known(credential):
-            await self._catch_up()
+            is_caught_up = await self._catch_up()
             if not self._keys.is_known(credential):
-                return
+                return is_caught_up
         if len(self._seen) >= MOST_SEEN:
             self._seen.clear()
         self._seen.add(hash(credential))
+        return True

@@ -23,15 +23,15 @@ MOST_BATCHES, MOST_OF_ONE = 32, 4
 
 class BatchRunner:
     """`run` until cancelled; `stop` before or after that. `open_run` makes what works on one batch, and `catch_up` has
-    this process know the keys that were made before: its batch may be seen here sooner than a new key. `name` is nobody
-    else's while this process lives, and its successor's when it has died: that one need not wait until the lease is
-    over."""
+    this process know the keys that were made before, or is False: its batch may be seen here sooner than a new key, and
+    each line of a key that nobody knows is refused for good. `name` is nobody else's while this process lives, and its
+    successor's when it has died: that one need not wait until the lease is over."""
 
     def __init__(
         self,
         batches: Leases,
         open_run: Callable[[Batch], BatchRun],
-        catch_up: Callable[[], Awaitable[None]],
+        catch_up: Callable[[], Awaitable[bool]],
         *,
         name: str,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
@@ -117,7 +117,10 @@ class BatchRunner:
 
     async def _guarded(self, batch: Batch, run: BatchRun) -> None:
         try:
-            await self._catch_up()
+            while not await self._catch_up():
+                await self._sleep(LOOK_SECONDS)
+                if self._is_stopping:
+                    return
             await run.run()
         except Exception:
             log.exception("%s broke off; it is gone on with in %.0f s", batch.id, LEASE_SECONDS)

@@ -48,7 +48,7 @@ def open_batches(
     pipeline: Pipeline,
     stores: Stores,
     bounds: BatchBounds,
-    catch_up: Callable[[], Awaitable[None]],
+    catch_up: Callable[[], Awaitable[bool]],
     *,
     name: str,
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,

@@ -251,6 +251,7 @@ class Gateway:
             "shipper": self.shipper.run,
             "changes": self.watch.run,
             "news": self.watch.listen,
+            "own news": self.watch.tell,
             "turn": self._turn_for_ever,
             "bodies": self.bodies.run,
             "budgets": self.budgets.run,

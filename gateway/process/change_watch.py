@@ -39,10 +39,11 @@ class ChangeWatch:
         self._monotonic = monotonic
         self._sleep = sleep
         self._looking = asyncio.Lock()
-        self._next: asyncio.Task[None] | None = None
+        self._next: asyncio.Task[bool] | None = None
         self._caught_up_at = float("-inf")
         self._woken = asyncio.Event()
         self._is_told = False
+        self._untold = asyncio.Event()
         self._seen: int | None = None
         self._refreshed_at = float("-inf")
         self._problem: str | None = None
@@ -50,6 +51,14 @@ class ChangeWatch:
     async def listen(self) -> None:
         """Hear what others announce; until cancelled."""
         await self._news.listen(self._hear)
+
+    async def tell(self) -> None:
+        """Announce what changed here; until cancelled. No look waits for it: while Redis hangs a revoked key would stay
+        in force for longer, and a new one be unknown."""
+        while True:
+            await self._untold.wait()
+            self._untold.clear()
+            await self._news.announce()
 
     async def run(self) -> None:
         """Look when told to, and twice a second; until cancelled."""
@@ -79,16 +88,17 @@ class ChangeWatch:
         """Something changed here: look soon, and tell the others."""
         self._woken.set()
 
-    async def catch_up(self) -> None:
-        """Take over what was changed before now; where the database is too slow or away, not. All who ask before the
-        next look begins share it."""
+    async def catch_up(self) -> bool:
+        """Take over what was changed before now; where the database is too slow or away, not, which is False. All who
+        ask before the next look begins share it."""
         if self._next is None:
             self._next = asyncio.create_task(self._look_next(), name="keys and rules, looked at for a new key")
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(CATCH_UP_SECONDS):
-                await asyncio.shield(self._next)
+                return await asyncio.shield(self._next)
+        return False
 
-    async def _look_next(self) -> None:
+    async def _look_next(self) -> bool:
         await self._sleep(max(0.0, self._caught_up_at + SPACING_SECONDS - self._monotonic()))
         async with self._looking:
             self._next = None  # whoever asks from now on wants a later one
@@ -96,13 +106,15 @@ class ChangeWatch:
             try:
                 async with asyncio.timeout(CATCH_UP_SECONDS):
                     await self._look()
+                return True
             except (DatabaseDown, TimeoutError) as error:
                 log.debug("keys and rules cannot be looked at now (%s); the next look in turn tells of it", error)
             except Exception:
                 log.exception("cannot read keys and rules from the database; the last known ones stay in force")
+        return False
 
     async def look(self) -> None:
-        """Take over what changed; tell the others of what they were not told."""
+        """Take over what changed; `tell` tells the others of what they were not told."""
         async with self._looking:
             await self._look()
 
@@ -116,7 +128,7 @@ class ChangeWatch:
         is_new = self._seen is not None and head != self._seen
         self._seen, self._refreshed_at = head, self._monotonic()
         if is_new and not is_told:
-            await self._news.announce()
+            self._untold.set()
 
     def _tell(self, problem: str | None) -> None:
         """Once when it begins, and once when it is over."""

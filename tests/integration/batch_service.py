@@ -51,7 +51,8 @@ BOUNDS = BatchBounds(
 )
 
 
-async def nothing_new() -> None: ...
+async def nothing_new() -> bool:
+    return True
 
 
 async def briefly(seconds: float) -> None:

@@ -47,7 +47,8 @@ async def at_once(seconds: float) -> None:
     await asyncio.sleep(0)
 
 
-async def nothing_new() -> None: ...
+async def nothing_new() -> bool:
+    return True
 
 
 async def looked(store: Offering, times: int, sleep: Callable[[float], Awaitable[None]] = at_once) -> BatchRunner:
@@ -145,18 +146,20 @@ async def test_once_it_stops_it_takes_none_that_nobody_would_end() -> None:
 
 
 async def test_keys_made_before_a_batch_are_known_before_its_first_line() -> None:
-    """The worker that was asked knew the key; this one may see the batch sooner than it hears of the key."""
+    """The worker that was asked knew the key; this one may see the batch sooner than it hears of the key, for which a
+    slow database is asked until it answers."""
     order: list[str] = []
 
-    async def catch_up() -> None:
+    async def catch_up() -> bool:
         order.append("keys")
+        return len(order) == 3
 
     class Noted(Endless):
         async def run(self) -> None:
             order.append("lines")
             await super().run()
 
-    runner = BatchRunner(Offering(), lambda batch: Noted(), catch_up, name="me")
+    runner = BatchRunner(Offering(), lambda batch: Noted(), catch_up, name="me", sleep=at_once)
     task = asyncio.create_task(runner.run())
     async with asyncio.timeout(30):
         while "lines" not in order:
@@ -164,4 +167,4 @@ async def test_keys_made_before_a_batch_are_known_before_its_first_line() -> Non
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
     await runner.stop(1.0)
-    assert order == ["keys", "lines"]
+    assert order == ["keys", "keys", "keys", "lines"]

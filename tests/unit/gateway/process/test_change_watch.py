@@ -27,6 +27,8 @@ class Recorder:
         self.hangs = False
         self.heard: Callable[[], None] | None = None
         self.reads = 0
+        self.may_announce = asyncio.Event()
+        self.may_announce.set()
         self.watch = ChangeWatch(
             self, head=self.read, refresh=self.refresh, follow_file=self.follow, monotonic=lambda: self.now
         )
@@ -48,6 +50,7 @@ class Recorder:
         self.done.append("file")
 
     async def announce(self) -> None:
+        await self.may_announce.wait()
         self.done.append("announce")
 
     async def listen(self, heard: Callable[[], None]) -> None:
@@ -57,12 +60,27 @@ class Recorder:
 
 async def test_only_a_change_is_taken_over_and_told() -> None:
     seen = Recorder()
-    await seen.watch.look()
-    await seen.watch.look()
-    seen.head = 2
-    await seen.watch.look()
-    await seen.watch.look()
+    telling = asyncio.create_task(seen.watch.tell())
+    for seen.head in (1, 1, 2, 2):
+        await seen.watch.look()
+        await asyncio.sleep(0)
     assert seen.done == ["refresh", "file", "refresh", "announce", "file"]
+    await end_tasks([telling])
+
+
+async def test_a_store_that_hangs_holds_up_no_look() -> None:
+    """A key that is revoked meanwhile is refused, one that is made is known."""
+    seen = Recorder()
+    seen.may_announce.clear()
+    telling = asyncio.create_task(seen.watch.tell())
+    for seen.head in (1, 2, 3):
+        await seen.watch.look()
+        await asyncio.sleep(0)
+    assert seen.done == ["refresh"] * 3
+    seen.may_announce.set()
+    while seen.done.count("announce") < 2:
+        await asyncio.sleep(0)
+    await end_tasks([telling])
 
 
 async def test_everything_is_read_again_now_and_then() -> None:
@@ -177,10 +195,12 @@ def test_a_database_that_is_away_or_silent_keeps_nobody_waiting(caplog: pytest.L
     async def scene() -> float:
         seen = Recorder()
         seen.fails = True
-        await seen.watch.catch_up()
+        assert not await seen.watch.catch_up()
         seen.fails, seen.hangs = False, True
         seen.now = 10.0
-        await seen.watch.catch_up()
+        assert not await seen.watch.catch_up()
+        seen.now = 20.0
+        assert await seen.watch.catch_up(), "it answers again"
         return now()
 
     assert run(scene) <= CATCH_UP_SECONDS + SPACING_SECONDS
