@@ -20,13 +20,14 @@ from gateway.cli.disk_checks import examine_disk
 from gateway.cli.finding import Finding, attempt
 from gateway.cli.gateway_metrics import samples
 from gateway.cli.state import NoSchema, open_state
+from gateway.clock import now_us
 from gateway.composition.deployment import load_deployment, load_environment_settings
 from gateway.config.home import Home, find_home
 from gateway.config.providers import hosted_from_environment, load_providers
 from gateway.config.settings import Settings
 from gateway.errors import BreakevenError, StateError, StoreDown
 from gateway.extras import install_command
-from gateway.instants import moment_of
+from gateway.instants import HOUR_US, moment_of
 from gateway.learning.classifier_versions import ClassifierVersions
 from gateway.notices.watch import NoticeState
 from gateway.storage.database import require_undamaged, require_writable
@@ -93,7 +94,10 @@ def examine(home: Home, url: str, *, asks: bool = False) -> Iterator[Finding]:
     fix = "set the variable or edit the file that it names, then `breakeven check`"
     yield (configuration := attempt("configuration", lambda: _configuration(home), fix))
     if configuration.is_ok:  # else what is wrong with it is said already
-        yield attempt("database", lambda: _database(home), "do what it says, or correct `database` in breakeven.yaml")
+        booked: list[tuple[int, int] | None] = []
+        fix = "do what it says, or correct `database` in breakeven.yaml"
+        yield attempt("database", lambda: _database(home, booked), fix)
+        yield from (_clock(one[1]) for one in booked if one and one[1] - HOUR_US > now_us())
         yield attempt("redis", lambda: _redis(home), "start it, or correct `redis` in breakeven.yaml")
     yield _keys(settings)
     if asks and configuration.is_ok and home.config_file.exists():
@@ -138,7 +142,20 @@ def _configuration(home: Home) -> str:
     return f"{home.config_file} is valid, {len(deployment.catalogue.models(deployment.rules))} models"
 
 
-def _database(home: Home) -> str:
+def _clock(end_us: int) -> Finding:
+    """Of a clock that is behind the books, whose last hour with requests ends then."""
+    last, now = moment_of(end_us - HOUR_US), moment_of(now_us())
+    return Finding(
+        "clock",
+        False,
+        f"{now:%Y-%m-%d %H:%M} UTC, and the books have requests of {last:%Y-%m-%d %H:%M} UTC or later. A clock that is "
+        "behind lets in keys that have expired, and spends the budgets of the day and month that it shows: set it "
+        "(`timedatectl`). If it is right, another was ahead when those were booked",
+    )
+
+
+def _database(home: Home, booked: list[tuple[int, int] | None]) -> str:
+    """Adds to `booked` when its first requests and its last ones were."""
     if not home.config_file.exists():
         return "made by `breakeven serve`"
 
@@ -157,6 +174,7 @@ def _database(home: Home) -> str:
                 "address, its user or a `search_path` leads elsewhere"
             ) from error
         return f"reachable, {error}"
+    booked.append(found)
     return f"reachable, with requests since {moment_of(found[0]):%Y-%m-%d}" if found else "reachable, no request yet"
 
 

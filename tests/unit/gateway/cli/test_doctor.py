@@ -14,6 +14,7 @@ from gateway.cli.state import open_state
 from gateway.config.first_files import write_first_files
 from gateway.config.home import Home, create_home
 from gateway.config.providers import load_providers
+from gateway.instants import HOUR_US
 from gateway.storage.redis.bytes import connect_bytes
 from gateway.storage.sql.notices import SqlNotices
 from tests.newest_schema import make_newest_file
@@ -50,6 +51,23 @@ def test_a_home_has_a_database_that_answers(home: Home) -> None:
     assert checks["journal"].fix is None
     assert checks["redis"].is_ok
     assert "not configured" in checks["redis"].detail
+
+
+def test_a_clock_that_is_behind_the_books_is_named(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    create_home(home)
+    write_first_files(home)
+    make_newest_file(home.root / "breakeven.db")
+    hour = 1_795_687_200_000_000
+    with contextlib.closing(sqlite3.connect(home.root / "breakeven.db")) as books, books:
+        columns = [row[1] for row in books.execute("PRAGMA table_info(hourly)")]
+        values = [hour // HOUR_US if column == "hour" else 0 for column in columns]
+        books.execute(f"INSERT INTO hourly VALUES ({', '.join('?' * len(values))})", values)
+    monkeypatch.setattr("gateway.cli.doctor.now_us", lambda: hour)
+    assert "clock" not in found(home)
+    monkeypatch.setattr("gateway.cli.doctor.now_us", lambda: hour - 1)
+    behind = found(home)["clock"]
+    assert (behind.is_ok, behind.fix) == (False, None), "it may be right now"
+    assert "2026-11-26 09:59 UTC, and the books have requests of 2026-11-26 10:00 UTC or later" in behind.detail
 
 
 def test_a_database_with_torn_pages_is_a_finding(home: Home) -> None:
