@@ -190,7 +190,8 @@ def _bans_end(request: Request, drawn: int) -> bool:
     """Whether the answer is still shorter than asked for."""
     params = request.params
     too_short = request.length - request.prompt_tokens + drawn < params.min_tokens
-    return too_short and bool(params.stop_token_ids) and params.constraint is None
+    says_end = params.constraint is not None and params.constraint.mark is None
+    return too_short and bool(params.stop_token_ids) and not says_end
 
 
 def token_logprobs(logits: torch.Tensor, token_id: int, top: int) -> TokenLogprobs:

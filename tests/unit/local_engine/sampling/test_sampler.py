@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from local_engine.errors import InvalidRequest
 from local_engine.request import Request
 from local_engine.sampling.sampler import Sampler, bias_row, change_logits, token_logprobs
-from local_engine.sampling.sampling_params import SamplingParams
+from local_engine.sampling.sampling_params import Constraint, SamplingParams
 from tests.unit.local_engine.scripted import make_request
 
 VOCABULARY = 600
@@ -105,8 +105,10 @@ def test_penalties_and_bias() -> None:
     assert logits.tolist() == [4.0, -4.0, 4.0, 4.0, 4.0, 0.0]
 
 
-def test_the_end_is_banned_until_enough_tokens() -> None:
-    request = make_request("r", [0], min_tokens=2, stop_token_ids=frozenset({1}))
+@pytest.mark.parametrize("constraint", [None, Constraint("grammar", "", "tools", mark=0)])
+def test_the_end_is_banned_until_enough_tokens(constraint: Constraint | None) -> None:
+    """Also where only what a mark begins is kept to something: such a grammar says no end."""
+    request = make_request("r", [0], min_tokens=2, stop_token_ids=frozenset({1}), constraint=constraint)
     logits = torch.tensor([0.0, 9.0, 1.0])
     assert Sampler(torch.device("cpu")).draw(logits[None], [request])[0].token_ids == [2]
     request.token_ids += [2, 2]
