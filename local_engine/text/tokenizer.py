@@ -130,7 +130,9 @@ class Tokenizer:
     ) -> str:
         """With the marks of `UserMarkup` around what only reads like a special token."""
         marked = [self._markup.mark(message) for message in messages]
-        return self._template.render(marked, tools=tools and self._markup.mark(list(tools)), extra=extra)
+        text = self._template.render(marked, tools=tools and self._markup.mark(list(tools)), extra=extra)
+        # A call's arguments may name half of a surrogate pair, of which there is no token.
+        return text.encode(errors="backslashreplace").decode()
 
     def _with_bos(self, ids: list[int], *, with_bos: bool) -> list[int]:
         return [self.bos_token_id, *ids] if with_bos and self._adds_bos and self.bos_token_id is not None else ids

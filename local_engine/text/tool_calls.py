@@ -161,7 +161,8 @@ class ToolCallParser:
         elif (call := self._next_call(rest, mark, is_last=is_last)) is not None:
             yield from call
         elif is_last or not self._may_become_call(rest, mark):
-            text, self._read, self._mark, self._is_blank = self._read, "", None, False
+            text, self._read, self._mark, self._object = self._read, "", None, None
+            self._is_blank = False
             if text and (rest or not is_idle):
                 yield text
 
@@ -195,14 +196,14 @@ class ToolCallParser:
             end = len(rest) if end is None and is_last else end
             return (None, 0) if end is None else (parse_function(rest[:end], self._schemas), end)
         if mark == MISTRAL and (named := NAMED_HEAD.match(rest, 0, LONGEST_HEAD)) is not None:
-            end = JsonSpan().end(rest, named.end())
+            end = self._object_end(rest, named.end())
             arguments = "" if end is None else rest[named.end() : end]
             return (ToolCall(named[1], arguments), end or 0) if isinstance(_parse(arguments), dict) else (None, 0)
         return None, 0
 
-    def _object_end(self, rest: str) -> int | None:
+    def _object_end(self, rest: str, start: int = 0) -> int | None:
         self._object = self._object or JsonSpan()
-        return self._object.end(rest)
+        return self._object.end(rest, start)
 
     def _may_become_call(self, rest: str, mark: str) -> bool:
         """Whether what is not one yet may be one with what comes."""
@@ -217,8 +218,8 @@ class ToolCallParser:
         if mark != MISTRAL:
             return False
         if (named := NAMED_HEAD.match(rest, 0, LONGEST_HEAD)) is not None:
-            span = JsonSpan()
-            return rest[named.end() :][:1] in ("", "{") and span.end(rest, named.end()) is None and span.is_open
+            begins = rest[named.end() : named.end() + 1]
+            return begins in ("", "{") and self._object is not None and self._object.is_open
         return MAYBE_NAMED.fullmatch(rest) is not None
 
     def _argue(self, span: JsonSpan, *, is_last: bool) -> Iterator[Piece]:
@@ -251,7 +252,7 @@ def parse_call(text: str) -> ToolCall | None:
     if not isinstance(raw, dict) or not isinstance(raw.get("name"), str):
         return None
     arguments = raw.get("arguments", raw.get("parameters", {}))
-    return ToolCall(raw["name"], arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False))
+    return ToolCall(_sendable(raw["name"]), _sendable(arguments) if isinstance(arguments, str) else _json(arguments))
 
 
 def parse_function(text: str, schemas: Mapping[str, Any]) -> ToolCall | None:
@@ -272,7 +273,7 @@ def parse_function(text: str, schemas: Mapping[str, Any]) -> ToolCall | None:
         if key and found:
             value = rest.partition("</parameter>")[0].removeprefix("\n").removesuffix("\n")
             arguments[key.strip()] = _typed(value, properties.get(key.strip()))
-    return ToolCall(name.strip(), json.dumps(arguments, ensure_ascii=False))
+    return ToolCall(name.strip(), _json(arguments))
 
 
 def _function_end(text: str) -> int | None:
@@ -292,6 +293,15 @@ def _typed(value: str, schema: Any) -> Any:
     except (ValueError, RecursionError):
         # As Python writes it.
         return {"True": True, "False": False, "None": None}.get(value, value)
+
+
+def _json(value: Any) -> str:
+    return _sendable(json.dumps(value, ensure_ascii=False))
+
+
+def _sendable(text: str) -> str:
+    """Half of a surrogate pair, which JSON can name and no answer can hold, stays named."""
+    return text.encode(errors="backslashreplace").decode()
 
 
 def _parse(text: str) -> Any:

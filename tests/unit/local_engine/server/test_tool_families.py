@@ -48,6 +48,14 @@ def call(number: int) -> dict[str, Any]:
     return {"id": f"call_{number}", "type": "function", "function": {"arguments": f'{{"x":{number}}}', "name": "f"}}
 
 
+def test_half_a_character_that_a_call_names_is_told_as_its_name() -> None:
+    """No tokenizer takes one, and a 500 for it had the engine taken for down."""
+    reads = tokenizer_of(FAMILIES["qwen3"])
+    half = {**call(1), "function": {"name": "f", "arguments": r'{"x": "\ud83d"}'}}
+    messages = [{"role": "user", "content": "Do f."}, {"role": "assistant", "tool_calls": [half]}]
+    assert r'{"x": "\ud83d"}' in reads.decode(asked(reads, messages=messages, tools=[F]).prompts[0].token_ids)
+
+
 def test_an_earlier_turns_calls_and_results_are_told(family: Family, reads: Tokenizer) -> None:
     """SmolLM3's, Granite's, Phi's and Gemma's templates leave calls out, Llama's refuses two, Mistral's their ids, and
     Gemma's any tool or result."""

@@ -73,6 +73,10 @@ def parted(parser: ToolCallParser, *texts: str) -> tuple[str, list[ToolCall]]:
         ),
         ('<tool_call>{"arguments": {"x": 1}, "name": "f"}</tool_call>', "", [PARSED]),
         (f"<tool_call>{CALL}{CALL}</tool_call>", "", [PARSED, PARSED]),
+        ('{"a": 1} <tool_call>{"arguments": {"x": 1}, "name": "f"}</tool_call>', '{"a": 1} ', [PARSED]),
+        ('<tool_call>{"name": 1} <tool_call>{"name": "g"}', '<tool_call>{"name": 1} ', [ToolCall("g", "{}")]),
+        (r'<tool_call>{"arguments": {"x": "\ud83d"}, "name": "f"}', "", [ToolCall("f", r'{"x": "\ud83d"}')]),
+        (r'<tool_call>{"name": "g\ud83d", "arguments": "\ud83d"}', "", [ToolCall(r"g\ud83d", r"\ud83d")]),
         ("a < b and <tool", "a < b and <tool", []),
         ("", "", []),
         (f"[TOOL_CALLS] [{CALL}, {CALL}]", "", [SHORT, SHORT]),
@@ -175,15 +179,18 @@ def test_a_call_is_told_as_it_is_written() -> None:
     assert parser.finish() == []
 
 
-def test_an_answer_of_a_long_object_is_read_once() -> None:
+@pytest.mark.parametrize(
+    ("head", "tail"), [('<tool_call>{"name": "g", "arguments": {"x": "', '"}}'), ('[TOOL_CALLS]g[ARGS]{"x": "', '"}')]
+)
+def test_an_answer_of_a_long_object_is_read_once(head: str, tail: str) -> None:
     """Each token of it was compared with all before."""
     parser = ToolCallParser({"f"})
-    parser.push('<tool_call>{"name": "g", "arguments": {"x": "')
+    parser.push(head)
     start = time.process_time()
-    for _ in range(20_000):
+    for _ in range(10_000):
         assert parser.push("0123456789") == []
     assert time.process_time() - start < 2
-    assert parser.push('"}}')[0] == CallBegins("g")
+    assert parser.push(tail)[0] == CallBegins("g", has_short_id=tail == '"}')
 
 
 @pytest.mark.parametrize("inside", [f"{' ' * 300_000}x", "<parameter=" * 30_000, f"<parameter=x>{chr(10) * 300_000}x"])
