@@ -223,7 +223,9 @@ class Gateway:
 
     def warnings(self) -> list[str]:
         """What is wrong though this process serves, in sentences for anybody to read."""
-        warnings = self.rules.warnings() + self.pipeline.upstreams.warnings(self.pipeline.monotonic())
+        upstreams, now = self.pipeline.upstreams, self.pipeline.monotonic()
+        warnings = self.rules.warnings() + upstreams.warnings(now)
+        warnings += upstreams.failing(self.pipeline.snapshot.candidates.values(), now)
         if self.watch.is_blind:
             warnings.append(BLIND)
         if self.budgets.is_down:

@@ -145,6 +145,28 @@ class Upstreams:
             for key, status in keys.items()
         ]
 
+    def failing(self, candidates: Iterable[Candidate], now: float) -> list[str]:
+        """Those of which every key's calls have failed, in sentences, until one is answered. Not those that asked us to
+        wait, or that are loading."""
+        found: dict[tuple[str, str], CircuitBreaker] = {}
+        for candidate in candidates:
+            breakers = self._breakers_of_keys_taken(candidate)
+            if breakers and all(one is not None and one.state != "closed" and not one.was_asked for one in breakers):
+                soonest = min((one for one in breakers if one is not None), key=lambda one: one.wait_seconds(now))
+                found[candidate.backend, candidate.upstream_model] = soonest
+        return [
+            f"{backend} fails for {model}, {one.failures} times in a row; its status page or `breakeven doctor --ask` "
+            "says more; the next call tries it" + (f" in {wait:.0f} s" if (wait := one.wait_seconds(now)) else "")
+            for (backend, model), one in sorted(found.items(), key=lambda item: item[0])
+            if backend not in self.starting.backends
+        ]
+
+    def _breakers_of_keys_taken(self, candidate: Candidate) -> list[CircuitBreaker | None]:
+        """Of the keys that the provider does not refuse; None of one that was not tried yet."""
+        upstream = (candidate.backend, candidate.upstream_model)
+        known, refused = self.breakers.get(upstream, {}), self.refused.get(upstream, {})
+        return [known.get(key) for key in self._keys(candidate) if key not in refused]
+
     def pick_key(self, candidate: Candidate, at: float, refused: Collection[str]) -> str | None:
         """A key for a call at `at`; None where all are refused or rest. Takes no probe's place: `started` does."""
         shelf = self.shelves.get(candidate.backend)

@@ -100,6 +100,23 @@ def test_keys_that_are_refused_are_told_until_the_provider_takes_them() -> None:
     assert upstreams.warnings(0.0) == [], "who asks for patience knows the key"
 
 
+def test_one_that_fails_is_told_until_it_answers() -> None:
+    upstreams = Upstreams(shelves={"one": Shelf("k1", "k2")})
+    failed(upstreams, ConnectFailed("x"), key="k1", times=5)
+    assert upstreams.failing([A], 0.0) == [], "its other key may be heard"
+    failed(upstreams, ConnectFailed("x"), key="k2", times=6)
+    fails = f"one fails for {A.upstream_model}, 5 times in a row; its status page or `breakeven doctor --ask` says more"
+    assert upstreams.failing([A, A], 0.5) == [f"{fails}; the next call tries it in 2 s"]
+    assert upstreams.failing([A], 60.0) == [f"{fails}; the next call tries it"]
+    assert upstreams.failing([], 0.5) == [], "nobody asks it any more"
+    failed(upstreams, UpstreamAuth("x", status=401), key="k2")
+    assert len(upstreams.failing([A], 0.5)) == 1, "of the keys that it takes"
+    upstreams.answered(A, "k1", 60.0)
+    assert upstreams.failing([A], 60.0) == []
+    failed(upstreams, RateLimited("x", retry_after_seconds=3.0), key="k1")
+    assert upstreams.failing([A], 0.0) == [], "it asked for patience"
+
+
 def test_a_backend_whose_keys_are_all_full_is_not_down_but_behind_the_others() -> None:
     upstreams = Upstreams(shelves={"one": Shelf("k1", wait=12.3456)})
     assert upstreams.state([A], 0.0) == {"a": (0, 12.346)}
