@@ -14,7 +14,7 @@ from gateway.api.asgi_caller import AsgiCaller, while_connected
 from gateway.api.idempotency_keys import KEY_HEADER, SendSink, as_send, idempotency_key
 from gateway.api.under_way import going_on
 from gateway.api.unpacking import Unpacker
-from gateway.errors import BodyTooLarge, BreakevenError, InvalidRequest
+from gateway.errors import BodyTooLarge, BreakevenError, InvalidRequest, Unauthenticated
 from gateway.ids import new_request_id
 from gateway.kept_answers.idempotency import Idempotency, Sink
 from gateway.kept_answers.response_cache import DEFAULT_SECONDS, vendor_text
@@ -112,7 +112,7 @@ class TokenPath:
             return
         except BreakevenError as error:
             request_id = error.request_id or new_request_id()
-            if status_of(error) >= 500:
+            if status_of(error) >= 500 and not isinstance(error, Unauthenticated):  # strangers fill no log
                 log.warning("%s: %s (request %s)", type(error).__name__, error, request_id)
             if caller.is_started:
                 raise

@@ -119,6 +119,22 @@ async def test_the_official_client_understands_refusals(
     assert not service.rig.ledger.entries
 
 
+async def test_with_a_key_that_cannot_be_looked_up_it_may_be_asked_again(
+    service: Service, caplog: pytest.LogCaptureFixture
+) -> None:
+    """In each format; and strangers, who may be many then, fill no log."""
+    headers, body = {"authorization": "Bearer bk-new"}, {"model": "auto", "messages": MESSAGES, "max_tokens": 9}
+    async with httpx.AsyncClient(base_url=service.url, headers=headers, timeout=60) as client:
+        with service.rig.pipeline.keys.doubting("bk-new"):
+            paths = ("/v1/chat/completions", "/v1/messages", "/v1/route", "/v1/models")
+            refused = [await client.post(path, json=body) for path in paths[:3]] + [await client.get(paths[3])]
+    assert [one.status_code for one in refused] == [503] * 4
+    assert {one.headers["retry-after"] for one in refused} == {"5"}
+    assert all("cannot be asked now. Try again." in one.json()["error"]["message"] for one in refused)
+    assert "bk-new" not in caplog.text
+    assert not [record for record in caplog.records if record.name.startswith("gateway.api")]
+
+
 async def test_a_broken_stream_raises_in_the_official_client(service: Service) -> None:
     service.rig.one._script = follow([Outcome(fault="reset", fault_after_pieces=2)])  # pyright: ignore[reportPrivateUsage]
     async with service.client() as client:
