@@ -50,6 +50,8 @@ class Http1Connection(asyncio.Protocol):
         self._rings_at = 0.0
         self._headers: list[tuple[bytes, bytes]] = []
         self._header_bytes = 0
+        self._unended_bytes = 0
+        """Came since the parser told anything: of a header, a reason or a chunk's extension without end."""
         self._interim = 0
         self._is_sending = False
         self._is_paused = False
@@ -120,10 +122,15 @@ class Http1Connection(asyncio.Protocol):
         if self._response is None:
             self.close()  # nobody asked
             return
+        self._unended_bytes += len(data)
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             self._fail("sent headers without end" if isinstance(error.__context__, _TooLarge) else "sent no valid HTTP")
+            self.close()
+        if self._unended_bytes > MAX_HEADER_BYTES and not self.is_closed:
+            # The parser keeps all of it, and copies that with every piece.
+            self._fail("sent a header without end")
             self.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -159,12 +166,14 @@ class Http1Connection(asyncio.Protocol):
             self.close()
 
     def on_header(self, name: bytes, value: bytes) -> None:
+        self._unended_bytes = 0
         self._header_bytes += len(name) + len(value)
         if self._header_bytes > MAX_HEADER_BYTES:
             raise _TooLarge
         self._headers.append((name, value))
 
     def on_headers_complete(self) -> None:
+        self._unended_bytes = 0
         status, response = self._parser.get_status_code(), self._response
         if response is None:
             return
@@ -178,10 +187,12 @@ class Http1Connection(asyncio.Protocol):
             self._head.set_result(response)
 
     def on_body(self, body: bytes) -> None:
+        self._unended_bytes = 0
         if self._response is not None:
             self._response.add(body)
 
     def on_message_complete(self) -> None:
+        self._unended_bytes = 0
         response = self._response
         if response is None or not response.status:
             return

@@ -181,6 +181,8 @@ class Http1Response:
         return found if self._decoder is None else self._decoded(self._decoder, found)
 
     def _decoded(self, decoder: Decoder, piece: bytes) -> bytes:
+        if decoder.eof:
+            return b""  # it would keep whatever follows, and copy that with every piece
         try:
             return decoder.decompress(decoder.unconsumed_tail + piece, _DECODED_AT_ONCE_BYTES)
         except zlib.error as error:
