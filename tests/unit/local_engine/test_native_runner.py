@@ -240,6 +240,8 @@ def test_a_rows_bits_depend_on_its_own_tokens_alone(config: ModelConfig, mode: M
             for end, piece in zip(ends, pieces, strict=True)
         ]
         assert torch.equal(drawn[-1], alone)
+    for few in (1, 21):  # experts of up to 64 rows in all are computed together
+        assert torch.equal(logits_of(runner, row(prompt, 61 - few, few)), alone)
     before = torch.get_num_threads()
     try:
         torch.set_num_threads(1 if before > 1 else 2)
