@@ -1,7 +1,9 @@
 """Constraints through llguidance: one vocabulary's index, and where an answer stands in a grammar."""
 
 import re
+from collections.abc import Mapping
 from decimal import Decimal, InvalidOperation, Overflow
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -12,6 +14,7 @@ from llguidance.gbnf_to_lark import GrammarParser, resolve
 from local_engine.errors import InvalidRequest
 from local_engine.sampling.kept_constraints import KeptConstraints
 from local_engine.sampling.sampling_params import FORMAT, Constraint
+from local_engine.sampling.unspelt import unspelt, with_ids
 from local_engine.text.tokenizer import Tokenizer
 
 KEPT_CONSTRAINTS: Final = 32
@@ -28,6 +31,7 @@ ESCAPED: Final = re.compile(r"\\u([0-9a-fA-F]{4})")
 MOST_REMAINDERS: Final = 50_000
 # One with no more than these before its zeros was measured to cost next to nothing, whatever its size.
 FEW_REMAINDERS: Final = 1000
+TOKENS_THERE_ARE: Final = "; following special tokens are available"
 # Lines of a grammar, as the library shows where a fault is.
 QUOTED: Final = re.compile(r"\n +\d+ \| ")
 
@@ -39,7 +43,8 @@ class GuidanceVocabulary:
         size = max(vocabulary_size, tokenizer.vocabulary_size)
         # The grammar knows one end; a model may have several, and whichever it likes best ends the answer.
         self._ends = sorted(end for end in tokenizer.eos_token_ids if end < vocabulary_size)
-        self._index = LLTokenizer(tokenizer.fast.to_str(), n_vocab=size, eos_token=min(self._ends, default=0))
+        source, self._special = unspelt(tokenizer.fast.to_str())
+        self._index = LLTokenizer(source, n_vocab=size, eos_token=min(self._ends, default=0))
         # So that the step loop finds what a request's check has compiled.
         self._compiled = KeptConstraints(self._compile, _weight, count=KEPT_CONSTRAINTS, weight=KEPT_WEIGHT)
 
@@ -52,7 +57,7 @@ class GuidanceVocabulary:
             raise _refusal(
                 constraint, f"multipleOf is kept to up to {MOST_REMAINDERS}, all together; take a smaller one or none"
             )
-        matcher = LLMatcher(self._index, _grammar(constraint))
+        matcher = LLMatcher(self._index, _grammar(constraint, self._special))
         # Some of what nothing can satisfy shows with the first token alone. What the library finds out for it stays
         # with the matcher, and need not be found out again between two steps.
         if not matcher.is_error():
@@ -116,10 +121,10 @@ def _remainders_of(number: str) -> int:
     return before_zeros if before_zeros <= FEW_REMAINDERS else before_zeros * 10**zeros
 
 
-def _from_grammar(source: str) -> Any:
+def _from_grammar(source: str, special: Mapping[str, int]) -> Any:
     """Lark, or llama.cpp's GBNF, whose rules are told by their sign."""
     if "::=" not in source:
-        return LLMatcher.grammar_from_lark(source)
+        return LLMatcher.grammar_from_lark(with_ids(source, special))
     try:
         return LLMatcher.grammar_from_lark(_lark(source))
     # The library raises bare Exception for a grammar that it cannot read.
@@ -136,11 +141,11 @@ def _lark(gbnf: str) -> str:
     return "\n".join(map(str, rules.values()))
 
 
-def _grammar(constraint: Constraint) -> Any:
+def _grammar(constraint: Constraint, special: Mapping[str, int]) -> Any:
     builders: dict[str, Any] = {
         "json_schema": LLMatcher.grammar_from_json_schema,
         "regex": LLMatcher.grammar_from_regex,
-        "grammar": _from_grammar,
+        "grammar": partial(_from_grammar, special=special),
     }
     try:
         return builders[constraint.kind](constraint.source)
@@ -155,6 +160,7 @@ def _refusal(constraint: Constraint, reason: str) -> InvalidRequest:
     kind = "json_schema" if constraint.parameter == FORMAT and constraint.kind == "grammar" else constraint.kind
     if kind != "grammar" or is_tools:
         reason = QUOTED.split(reason.rpartition(SCHEMA_FAULT)[2])[0]
+    reason = reason.partition(TOKENS_THERE_ARE)[0]
     reason = "nothing can satisfy it" if reason.startswith(NOTHING) else reason
     if reason.startswith(SEVERAL):
         reason = f"a value may fit several parts of a oneOf; write anyOf, {WAYS_OUT}"

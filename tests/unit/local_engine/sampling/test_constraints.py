@@ -1,13 +1,16 @@
 """Constraints at work: what a required tool call may say, and what a ban may not take from a schema."""
 
 import json
+import re
 import threading
 from dataclasses import dataclass, field
 from typing import Any, cast
 
 import pytest
 import torch
+from tokenizers import Tokenizer as FastTokenizer
 
+from local_engine.errors import InvalidRequest
 from local_engine.request import Request
 from local_engine.sampling.constraints import ConstraintCompiler, Matcher, requested_constraint
 from local_engine.sampling.sampler import Sampler
@@ -133,6 +136,69 @@ def test_thousands_of_choices_are_followed(tokenizer: Tokenizer, constraints: Co
         assert takes(constraints.matcher(constraint), tokenizer.encode(text)), text
     for text in ("label 2500", "label", "Paris, ", "^a"):
         assert not takes(constraints.matcher(constraint), tokenizer.encode(text)), text
+
+
+@pytest.fixture(scope="module")
+def marked() -> tuple[Tokenizer, ConstraintCompiler]:
+    """With marks of all kinds: special, not, and one that pieces of the vocabulary make up; and an id of no token."""
+    raw = json.loads(byte_level().to_str())
+    raw["model"]["vocab"] |= {"<s>": 256, "</s>": END, "<|": 300, "<|>": 301}
+    raw["model"]["merges"] += [["<", "|"], ["<|", ">"]]
+    fast = FastTokenizer.from_str(json.dumps(raw))
+    fast.add_special_tokens(["<|im_end|>", "[TOOL_CALLS]", "<|>"])
+    fast.add_tokens(["<tool_call>", "  "])
+    tokenizer = Tokenizer(fast, chat_template=None, bos_token_id=None, eos_token_ids=[END])
+    return tokenizer, ConstraintCompiler(tokenizer, tokenizer.vocabulary_size)
+
+
+SPELT = "a<|im_end|>[TOOL_CALLS]<tool_call>  <|>b"
+
+
+@pytest.mark.parametrize(
+    ("kind", "source", "answer"),
+    [
+        ("choice", [SPELT], SPELT),
+        ("json", {"enum": [SPELT]}, json.dumps(SPELT)),
+        (
+            "json",
+            {"type": "object", "additionalProperties": False, "properties": {SPELT: {"const": 1}}, "required": [SPELT]},
+            json.dumps({SPELT: 1}),
+        ),
+        ("json", {"type": "string", "pattern": f"^{re.escape(SPELT)}$"}, json.dumps(SPELT)),
+        ("regex", re.escape(SPELT), SPELT),
+        ("grammar", f'start: "{SPELT}" // <|im_end|>', SPELT),
+        ("grammar", f"start: A\nA: /{re.escape(SPELT)}/", SPELT),
+        ("grammar", f'root ::= "{SPELT}"', SPELT),
+    ],
+)
+def test_what_spells_a_special_token_is_text(
+    marked: tuple[Tokenizer, ConstraintCompiler], kind: str, source: Any, answer: str
+) -> None:
+    """The library took such text for the token, which it then would not have, and the answer broke off there."""
+    tokenizer, constraints = marked
+    constraint = requested_constraint(None, {kind: source})
+    assert constraint is not None
+    matcher, random = constraints.matcher(constraint), torch.Generator().manual_seed(1)
+    drawn: list[int] = []
+    while not matcher.is_complete and (not drawn or drawn[-1] != END):
+        drawn.append(int(matcher.mask(torch.rand(tokenizer.vocabulary_size, generator=random)).argmax()))
+        matcher.consume(drawn[-1])
+    assert matcher.failure is None
+    assert tokenizer.special_token_ids.isdisjoint(drawn) or drawn.pop() == END
+    text = tokenizer.decode(drawn)
+    assert json.loads(text) == json.loads(answer) if kind == "json" else text == answer
+
+
+def test_a_grammar_names_special_tokens(marked: tuple[Tokenizer, ConstraintCompiler]) -> None:
+    """Lark's way to write them, without quotes."""
+    tokenizer, constraints = marked
+    matcher = constraints.matcher(Constraint("grammar", 'start: "<|" <tool_call> /b/ # "it\'s" <|>'))
+    for token in tokenizer.encode("<|<tool_call>b"):
+        assert matcher.mask(torch.zeros(tokenizer.vocabulary_size))[token].isfinite()
+        matcher.consume(token)
+    assert matcher.is_complete
+    with pytest.raises(InvalidRequest, match=r'unknown special token: "<nope>"$'):
+        constraints.check(Constraint("grammar", "start: <nope>"))
 
 
 def test_a_matcher_that_gave_up_says_why(tokenizer: Tokenizer, constraints: ConstraintCompiler) -> None:
