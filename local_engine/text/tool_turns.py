@@ -62,38 +62,47 @@ def with_told_tools(messages: Sequence[Message], tools: Sequence[Mapping[str, An
 def with_results_told(messages: Sequence[Message]) -> list[Message]:
     """Results of calls as the user's turns, for a template that knows no others; neighbours are one."""
     told: list[Message] = []
+    said: list[str] = []  # of results, and of the user's turns behind them, that are one turn to be
     for message in messages:
         is_result = message.get("role") == "tool"
-        content = RESULT.format(content=message.get("content") or "") if is_result else message.get("content")
-        before = told[-1] if told else {}
-        if before.get("is_result") and message.get("role") in ("tool", "user"):
-            told[-1] = {**before, "content": f"{before['content']}\n{content}"}
+        if is_result:
+            said.append(RESULT.format(content=message.get("content") or ""))
+        elif said and message.get("role") == "user":
+            said.append(str(message.get("content")))
         else:
-            told.append({"role": "user", "content": content, "is_result": True} if is_result else message)
-    return [{name: value for name, value in message.items() if name != "is_result"} for message in told]
+            told += _said(said)
+            said = []
+            told.append(message)
+    return told + _said(said)
+
+
+def _said(said: list[str]) -> list[Message]:
+    return [{"role": "user", "content": "\n".join(said)}] if said else []
 
 
 def one_call_each(messages: Sequence[Message]) -> list[Message]:
     """Each call in a turn of its own, before its result, for a template that takes no two at once (Llama 3)."""
     parted: list[Message] = []
     results: list[Message] = []
-    for message in reversed(messages):
+    calling: Message = {}
+    for message in (*messages, {}):
         if message.get("role") == "tool":
-            results.insert(0, message)
+            results.append(message)
             continue
-        parted[:0] = _parted(message, results) if len(calls_of(message)) > 1 else [message, *results]
-        results = []
-    return [*results, *parted]
+        parted += _parted(calling, results) if len(calls_of(calling)) > 1 else [calling, *results]
+        calling, results = message, []
+    return [message for message in parted if message]
 
 
 def _parted(message: Message, results: list[Message]) -> list[Message]:
     turns: list[Message] = []
-    left = list(results)
+    results_of: dict[str, list[Message]] = {}
+    for result in results:
+        results_of.setdefault(str(result.get("tool_call_id")), []).append(result)
     for number, call in enumerate(calls_of(message)):
-        own = [result for result in left if result.get("tool_call_id") == call.get("id")]
-        left = [result for result in left if result not in own]
+        own = results_of.pop(str(call.get("id")), [])
         turns += [{**message, "tool_calls": [call], "content": message.get("content") if number == 0 else None}, *own]
-    return turns + left
+    return turns + [result for result in results if str(result.get("tool_call_id")) in results_of]
 
 
 def calls_of(message: Message) -> list[dict[str, Any]]:
