@@ -34,6 +34,7 @@ from local_engine.text.tool_marks import (
 BETWEEN: Final = re.compile(r"(?:[\s,;\]]|\[(?=[\s{]))*")
 # A list is no call without a mark.
 BETWEEN_UNMARKED: Final = re.compile(r"[\s;]*")
+FUNCTION_END: Final = re.compile(f"{re.escape(FUNCTION_CLOSE)}|{re.escape(CLOSE)}")
 PARAMETER: Final = "<parameter="
 STRING: Final = r'"((?:[^"\\]|\\.)*)"'
 KEY: Final = re.compile(rf"\{{\s*{STRING}", re.DOTALL)
@@ -49,6 +50,8 @@ MAYBE_NAMED: Final = re.compile(r"[^\s\[\]{}]{1,128}\s*(?:\[[A-Z_]*(?:\][^\[\]{}
 CALL_KEYS: Final = ("name", "arguments", "parameters", "type", "id")
 # No head is longer, and who writes a long text is not looked at from its beginning with every token.
 LONGEST_HEAD: Final = 1024
+# An answer that is there as a whole is read in pieces: what is left of it was copied with every call.
+PIECE: Final = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +82,23 @@ class CallArguments:
 Piece = str | CallBegins | CallArguments
 
 
+class FunctionSpan:
+    """Where a function between tags ends, with its own closing tag or before the call's, each character sought once."""
+
+    def __init__(self) -> None:
+        self.is_open = True
+        self._at = 0
+
+    def end(self, text: str, start: int = 0) -> int | None:
+        """As `JsonSpan.end`."""
+        found = FUNCTION_END.search(text, max(self._at, start))
+        if found is None:
+            self._at = max(0, len(text) - len(CLOSE))
+            return None
+        self.is_open = False
+        return found.end() if found[0] == FUNCTION_CLOSE else found.start()
+
+
 class ToolCallParser:
     """Splits an answer into plain text and calls, in the answer's order."""
 
@@ -97,7 +117,7 @@ class ToolCallParser:
         # What was read since the last call, and is text if no other follows.
         self._read = ""
         # An object that is no call's beginning (yet), as far as it was followed.
-        self._object: JsonSpan | None = None
+        self._object: JsonSpan | FunctionSpan | None = None
         self._arguments: JsonSpan | None = None
         self._told = 0
         # Behind arguments: whether the object around them has to end yet.
@@ -105,8 +125,11 @@ class ToolCallParser:
 
     def push(self, text: str) -> list[Piece]:
         """What became certain."""
-        self._held += text
-        return list(self._advance(is_last=False))
+        pieces: list[Piece] = []
+        for at in range(0, len(text), PIECE):
+            self._held += text[at : at + PIECE]
+            pieces += self._advance(is_last=False)
+        return pieces
 
     def finish(self) -> list[Piece]:
         """What is left when the answer ends."""
@@ -192,7 +215,8 @@ class ToolCallParser:
             end = self._object_end(rest)
             return (None, 0) if end is None else (parse_call(rest[:end]), end)
         if rest.startswith(FUNCTION_OPEN):
-            end = _function_end(rest)
+            self._object = self._object or FunctionSpan()
+            end = self._object.end(rest)
             end = len(rest) if end is None and is_last else end
             return (None, 0) if end is None else (parse_function(rest[:end], self._schemas), end)
         if mark == MISTRAL and (named := NAMED_HEAD.match(rest, 0, LONGEST_HEAD)) is not None:
@@ -212,7 +236,7 @@ class ToolCallParser:
             is_possible = bool(mark) or key is None or key[1] in CALL_KEYS
             return is_possible and self._object is not None and self._object.is_open
         if rest.startswith(FUNCTION_OPEN):
-            return _function_end(rest) is None
+            return self._object is not None and self._object.is_open
         if any(known.startswith(rest) for known in (*CLOSES, *MARKS, FUNCTION_OPEN)):
             return True
         if mark != MISTRAL:
@@ -274,13 +298,6 @@ def parse_function(text: str, schemas: Mapping[str, Any]) -> ToolCall | None:
             value = rest.partition("</parameter>")[0].removeprefix("\n").removesuffix("\n")
             arguments[key.strip()] = _typed(value, properties.get(key.strip()))
     return ToolCall(name.strip(), _json(arguments))
-
-
-def _function_end(text: str) -> int | None:
-    """Where a function between tags ends, with its own closing tag or before the call's."""
-    if (at := text.find(FUNCTION_CLOSE)) >= 0:
-        return at + len(FUNCTION_CLOSE)
-    return at if (at := text.find(CLOSE)) >= 0 else None
 
 
 def _typed(value: str, schema: Any) -> Any:

@@ -200,6 +200,19 @@ def test_a_function_is_read_in_no_longer_than_it_is_long(inside: str) -> None:
     assert time.process_time() - start < 2  # minutes where each place was tried again
 
 
+@pytest.mark.parametrize("size", [104, 1 << 20])
+def test_many_calls_and_a_long_function_are_read_once(size: int) -> None:
+    """16,000 calls that were there at once took 16 s, and a function was sought from its beginning with every token."""
+    calls = f"<tool_call>{CALL}</tool_call>" * 4_000
+    function = f"<tool_call><function=g>{'<parameter=a>b</parameter>' * 4_000}</tool_call>"
+    start = time.process_time()
+    for text, begun in ((calls, 4_000), (function, 1)):
+        parser = ToolCallParser({"f"})
+        found = [piece for at in range(0, len(text), size) for piece in parser.push(text[at : at + size])]
+        assert sum(isinstance(piece, CallBegins) for piece in found) == begun
+    assert time.process_time() - start < 2
+
+
 def test_json_that_can_be_no_call_is_told_at_once() -> None:
     parser = ToolCallParser({"f"}, takes_unmarked=False)
     assert parser.push(CALL) == [CALL]
