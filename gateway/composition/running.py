@@ -133,6 +133,7 @@ class Gateway:
         if self.pipeline.shadows is not None:
             await self.pipeline.shadows.start(self.stores.reports)
         await self.rule_watch.start()
+        await self.watch.catch_up()  # all that took its time: a key revoked meanwhile is refused from the first request
         self.tasks = [asyncio.create_task(lasting(name, work), name=name) for name, work in self._background().items()]
 
     async def stop(self) -> None:

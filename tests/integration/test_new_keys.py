@@ -13,7 +13,10 @@ from gateway.composition.running import Gateway
 from gateway.composition.wiring import open_gateway
 from gateway.config.first_files import write_first_files
 from gateway.config.home import Home, create_home
+from gateway.errors import Unauthenticated
+from gateway.limits.budget_keeper import BudgetKeeper
 from gateway.limits.openings import Opening
+from gateway.limits.spending import Spending
 from gateway.limits.values import window_id
 from gateway.stores import NewKey
 
@@ -21,13 +24,40 @@ pytestmark = pytest.mark.integration
 PATHS = ("/v1/models", "/admin/v1/keys")
 
 
-async def opened(directory: Path) -> Gateway:
+async def made(directory: Path) -> Gateway:
     home = Home(directory / "home")
     create_home(home)
     write_first_files(home)
-    gateway = await open_gateway(load_deployment(home, environ={}))
+    return await open_gateway(load_deployment(home, environ={}))
+
+
+async def opened(directory: Path) -> Gateway:
+    gateway = await made(directory)
     await gateway.start()
     return gateway
+
+
+async def test_a_key_that_is_revoked_while_a_worker_starts_is_refused_there_from_the_first_request(
+    tmp_path: Path,
+) -> None:
+    """It may ship for twenty seconds what the one before it left, after it has read the keys."""
+    gateway = await made(tmp_path)
+    key, secret = await gateway.stores.keys.create(NewKey("revoked"), author="test")
+
+    class Slow(BudgetKeeper):
+        async def start(self) -> None:
+            assert gateway.key_ring.authenticate(secret, now_us()).id == key.record.id
+            await gateway.stores.keys.revoke(key.record.id, author="test")
+            await super().start()
+
+    admission = gateway.pipeline.admission
+    gateway.budgets = Slow(admission.treasury, Spending(gateway.stores.reports, admission, now_us))
+    await gateway.start()
+    try:
+        with pytest.raises(Unauthenticated, match="was revoked"):
+            gateway.key_ring.authenticate(secret, now_us())
+    finally:
+        await gateway.stop()
 
 
 async def test_no_key_is_let_in_before_its_limits_and_what_it_had_spent_elsewhere_are_known(tmp_path: Path) -> None:
