@@ -178,6 +178,9 @@ class ToolCallParser:
         rest = self._held
         found = next((known for known in (*CLOSES, *MARKS) if rest.startswith(known)), None)
         is_idle = self._told > 0 and _end_of(between, self._read) == len(self._read)
+        if is_last and mark and is_idle and any(close.startswith(rest) for close in CLOSES):
+            # Cut within the mark that would have ended the call.
+            rest = self._held = ""
         if found is not None and is_idle:
             self._held = rest.removeprefix(found)
             self._mark, self._read, self._is_blank = (None if found in CLOSES else found), "", True

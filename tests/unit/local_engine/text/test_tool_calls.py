@@ -56,6 +56,8 @@ def parted(parser: ToolCallParser, *texts: str) -> tuple[str, list[ToolCall]]:
         ('{"name": "Bob"}; and so on', '{"name": "Bob"}; and so on', []),
         ("<tool_call>not json</tool_call>", "<tool_call>not json</tool_call>", []),
         (f"<tool_call>{CALL}", "", [PARSED]),
+        (f"<tool_call>{CALL}\n</tool_", "", [PARSED]),
+        (f"<tool_call>{CALL}\n</p>", "\n</p>", [PARSED]),
         (f"<tool_call>{CALL[:-4]}", "", [ToolCall("f", '{"x":')]),
         (f"<tool_call>{CALL[:-8]}", f"<tool_call>{CALL[:-8]}", []),
         ('<tool_call>{"name": "g"', '<tool_call>{"name": "g"', []),
