@@ -64,7 +64,9 @@ def read_gguf(path: Path) -> GgufFile:
         key = cursor.string()
         metadata[key] = cursor.value(cursor.scalar("I"))
     described = [_describe(cursor) for _ in range(tensor_count)]
-    alignment = int(metadata.get("general.alignment", DEFAULT_ALIGNMENT)) or DEFAULT_ALIGNMENT
+    alignment = metadata.get("general.alignment", DEFAULT_ALIGNMENT) or DEFAULT_ALIGNMENT
+    if not isinstance(alignment, int) or alignment < 0:
+        raise cursor.damaged("its general.alignment is no number of bytes")
     start = -(-cursor.at // alignment) * alignment
     return GgufFile(metadata, {tensor[0]: _map(cursor, start, *tensor) for tensor in described})
 

@@ -87,10 +87,12 @@ def load_safetensors(folder: Path) -> LoadedFile:
 def _shards(folder: Path) -> list[Path]:
     if (folder / INDEX).exists():
         try:
-            names = sorted(set(read_json(folder / INDEX)["weight_map"].values()))
+            names = [str(name) for name in sorted(set(read_json(folder / INDEX)["weight_map"].values()))]
         except (KeyError, TypeError, AttributeError) as error:
             raise ModelUnavailable(f"{folder / INDEX} has no weight_map from tensors to files.") from error
-        return [folder / str(name) for name in names]
+        if outside := [name for name in names if Path(name).name != name]:
+            raise ModelUnavailable(f"{folder / INDEX} names {outside[0]!r}, which is no file of its folder.")
+        return [folder / name for name in names]
     files = sorted(folder.glob("*.safetensors"))
     if not files:
         raise ModelUnavailable(f"{folder} holds no safetensors file.")
@@ -101,7 +103,7 @@ def read_json(path: Path) -> dict[str, Any]:
     """Parse a JSON object; raises ModelUnavailable."""
     try:
         raw = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ModelUnavailable(f"Cannot read {path} ({error}).") from error
     if not isinstance(raw, dict):
         raise ModelUnavailable(f"{path} holds no JSON object.")

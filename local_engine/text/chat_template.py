@@ -199,7 +199,7 @@ def _environment() -> ImmutableSandboxedEnvironment:
 def _compile(environment: ImmutableSandboxedEnvironment, source: str) -> jinja2.Template:
     try:
         return environment.from_string(source)
-    except jinja2.TemplateError as error:
+    except (jinja2.TemplateError, RecursionError) as error:
         raise ModelUnavailable(f"The model's chat template cannot be read ({error}); mend it in its file.") from error
 
 

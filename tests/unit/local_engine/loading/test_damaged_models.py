@@ -1,5 +1,6 @@
 """Model files that are cut, overwritten or of another shape: each is told by its name, and nothing escapes."""
 
+import struct
 from collections.abc import Callable
 from pathlib import Path
 
@@ -89,6 +90,10 @@ def test_a_missing_file_is_a_clear_error(tmp_path: Path, missing: str) -> None:
         ("tokenizer_config.json", '{"chat_template": "{% if %}"}', "chat template"),
         ("tokenizer_config.json", "[1]", "tokenizer_config.json"),
         ("config.json", "[1]", "config.json"),
+        ("config.json", "[" * 100_000, "config.json"),
+        ("chat_template.jinja", f"{{{{ {'(' * 5_000}1{')' * 5_000} }}}}", "chat template"),
+        ("model.safetensors.index.json", '{"weight_map": {"a": "../model.safetensors"}}', "no file of its folder"),
+        ("model.safetensors.index.json", '{"weight_map": {"a": "/dev/stdin"}}', "no file of its folder"),
         ("generation_config.json", '{"eos_token_id": "end"}', "wrong kind"),
     ],
 )
@@ -97,3 +102,11 @@ def test_a_json_file_of_another_shape_is_a_clear_error(tmp_path: Path, file: str
     (folder / file).write_text(text)
     with pytest.raises(ModelUnavailable, match=named):
         load_safetensors(folder)
+
+
+def test_an_alignment_that_is_no_number_is_a_clear_error(tmp_path: Path) -> None:
+    key, value = b"general.alignment", b"wide"
+    head = struct.pack("<4sIQQQ", b"GGUF", 3, 0, 1, len(key)) + key + struct.pack("<IQ", 8, len(value)) + value
+    (tmp_path / "m.gguf").write_bytes(head)
+    with pytest.raises(ModelUnavailable, match=r"general\.alignment"):
+        load_gguf(tmp_path / "m.gguf")
