@@ -30,7 +30,7 @@ def unspelt(tokenizer: str) -> tuple[str, dict[str, int]]:
     if isinstance(model["vocab"], dict):
         model["vocab"] = {names.get(token, token): number for token, number in model["vocab"].items()}
         # Of the model's own, or their ids would be found by counting, as the library counts to the largest one; which
-        # is wrong where some are no token's (Phi-4-mini's).
+        # is wrong where some are no token's.
         model["vocab"] |= {token["content"]: token["id"] for token in read["added_tokens"]}
         used = {*model["vocab"].values()}
         unused = {f"<{mark}x{number}>": number for number in range(max(used, default=0)) if number not in used}
