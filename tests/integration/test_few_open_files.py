@@ -12,13 +12,14 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.integration.test_serve_bad_moments import command_of, environment_of, home
+from tests.integration.test_serve_bad_moments import command_of, environment_of, provider, write_home
 from tests.ports import free_port
 
-__all__ = ["home"]
+__all__ = ["provider"]
 pytestmark = pytest.mark.integration
 PATIENCE_SECONDS = 300
 FILES = 256
+MAKES_ROOM = "from now on those that wait longest for a request are closed; raise the limit"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +46,9 @@ def until(holds: Callable[[], bool]) -> None:
         time.sleep(0.1)
 
 
-@pytest.fixture
-def service(home: Path) -> Iterator[Service]:
+@pytest.fixture(scope="module")
+def service(provider: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    home = write_home(tmp_path_factory.mktemp("files"), provider)
     port, log = free_port(), home / "output.log"
     with log.open("wb") as output:
         process = subprocess.Popen(
@@ -65,7 +67,26 @@ def service(home: Path) -> Iterator[Service]:
         process.wait()
 
 
+@pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="only Linux changes another process's limits")
+def test_want_of_files_is_told_and_not_held_against_the_provider(service: Service) -> None:
+    """The first test at this service: nothing was called before, so no connection to the provider is kept that could be
+    used."""
+    asked = {"model": "auto", "messages": [{"role": "user", "content": "Hi"}]}
+    headers = {"authorization": f"Bearer {service.key}"}
+    with httpx.Client(base_url=f"http://127.0.0.1:{service.port}", timeout=PATIENCE_SECONDS, headers=headers) as client:
+        client.get("/healthz")
+        service.allow_files(3)
+        refusals = [client.post("/v1/chat/completions", json=asked) for _ in range(6)]  # one more than opens a breaker
+        service.allow_files(FILES)
+        for refusal in refusals:
+            assert refusal.status_code == 503
+            assert refusal.headers["retry-after"] == "1"
+            assert "this process may open no more files; raise the limit" in refusal.json()["error"]["message"]
+        assert client.post("/v1/chat/completions", json=asked).status_code == 200
+
+
 def test_connections_that_only_wait_make_room_for_calls(service: Service) -> None:
+    assert MAKES_ROOM not in service.log.read_text()
     idle: list[socket.socket] = []
     for number in range(400):
         idle.append(socket.create_connection(("127.0.0.1", service.port), PATIENCE_SECONDS))
@@ -79,23 +100,6 @@ def test_connections_that_only_wait_make_room_for_calls(service: Service) -> Non
             return False
 
     until(lambda: all(is_answered() for _ in range(5)))
-    assert "from now on those that wait longest for a request are closed; raise the limit" in service.log.read_text()
+    assert MAKES_ROOM in service.log.read_text()
     for connection in idle:
         connection.close()
-
-
-@pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="only Linux changes another process's limits")
-def test_want_of_files_is_told_and_not_held_against_the_provider(service: Service) -> None:
-    """Nothing was called before, so no connection to the provider is kept that could be used."""
-    asked = {"model": "auto", "messages": [{"role": "user", "content": "Hi"}]}
-    headers = {"authorization": f"Bearer {service.key}"}
-    with httpx.Client(base_url=f"http://127.0.0.1:{service.port}", timeout=PATIENCE_SECONDS, headers=headers) as client:
-        client.get("/healthz")
-        service.allow_files(3)
-        refusals = [client.post("/v1/chat/completions", json=asked) for _ in range(6)]  # one more than opens a breaker
-        service.allow_files(FILES)
-        for refusal in refusals:
-            assert refusal.status_code == 503
-            assert refusal.headers["retry-after"] == "1"
-            assert "this process may open no more files; raise the limit" in refusal.json()["error"]["message"]
-        assert client.post("/v1/chat/completions", json=asked).status_code == 200

@@ -16,6 +16,7 @@ import httpx
 import pytest
 
 from tests.ports import free_port
+from tests.scripted_provider.process import provider_process
 
 pytestmark = pytest.mark.integration
 PATIENCE_SECONDS = 300
@@ -52,20 +53,22 @@ main()
 """`breakeven` on a disk that takes no sync while the home holds a file `broken`; the kernel's own queue is refused."""
 
 
+@pytest.fixture(scope="module")
+def provider() -> Iterator[str]:
+    """The address of one whose answers take a second."""
+    with provider_process("--pieces", "20", "--delay", "0.05") as process:
+        yield process.url
+
+
 @pytest.fixture
-def home(tmp_path: Path) -> Iterator[Path]:
-    """With a provider whose answers take a second."""
-    command = [sys.executable, "-m", "tests.scripted_provider", "--pieces", "20", "--delay", "0.05"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as provider:
-        assert provider.stdout is not None
-        (tmp_path / "rules.yaml").write_text(RULES, "utf-8")
-        (tmp_path / "breakeven.yaml").write_text(
-            CONFIGURATION.format(provider=provider.stdout.readline().strip()), "utf-8"
-        )
-        try:
-            yield tmp_path
-        finally:
-            provider.terminate()
+def home(provider: str, tmp_path: Path) -> Path:
+    return write_home(tmp_path, provider)
+
+
+def write_home(home: Path, provider: str) -> Path:
+    (home / "rules.yaml").write_text(RULES, "utf-8")
+    (home / "breakeven.yaml").write_text(CONFIGURATION.format(provider=provider), "utf-8")
+    return home
 
 
 def command_of(port: int) -> list[str]:
@@ -110,7 +113,7 @@ def test_a_closed_terminal_ends_it_in_order_and_meanwhile_it_is_alone_in_its_hom
         key = re.search(r"app key.*(bk-\S+)", read_until_ready(reading))
         assert key is not None
         second = subprocess.run(
-            command_of(free_port()),
+            command_of(port),
             env=environment,
             capture_output=True,
             text=True,
@@ -120,6 +123,8 @@ def test_a_closed_terminal_ends_it_in_order_and_meanwhile_it_is_alone_in_its_hom
         assert second.returncode == 1
         assert f"{home} is in use by process {serving.pid}; open http://127.0.0.1:{port}, where" in second.stderr
         assert "or stop that one, or give this one a BREAKEVEN_HOME of its own" in second.stderr
+        assert "cannot listen" not in second.stderr
+        assert "Traceback" not in second.stderr
         os.close(reading)
         asked = {"model": "auto", "stream": True, "messages": [{"role": "user", "content": "Hi"}]}
         headers, url = {"authorization": f"Bearer {key[1]}"}, f"http://127.0.0.1:{port}/v1/chat/completions"
