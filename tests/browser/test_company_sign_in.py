@@ -1,6 +1,6 @@
 """Signing in through a company's identity provider in a real Chromium: who gets in, as what, out again, and who not."""
 
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -17,61 +17,64 @@ from tests.ports import free_port
 pytestmark = [pytest.mark.browser, pytest.mark.integration]
 
 
-def test_a_person_comes_in_with_their_role_and_leaves_and_others_do_not(
-    chromium: webdriver.Chrome, running: Running, tmp_path: Path
-) -> None:
+@pytest.fixture(scope="module")
+def company(running: Running, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A web UI beside an identity provider."""
     url = f"http://127.0.0.1:{(port := free_port())}"
-    command = ui_command(running.gateway, port)
-    chromium.delete_all_cookies()
-    drain(chromium)
+    log = tmp_path_factory.mktemp("company") / "ui.log"
     with serve_identities() as identities:
         given = environment(identities, url, running.month.owner_key)
-        with child(command, f"{url}/ui/healthz", tmp_path / "ui.log", given):
-            _finance_comes_in(chromium, url)
-            key = _key_of(running, "ann@corp.example")
-            assert (key["role"], key["revoked_at_us"]) == ("finance", None)
-            button(chromium, "Sign out").click()
-            see(chromium, "Or with a key")
-            assert _key_of(running, "ann@corp.example")["revoked_at_us"], "the key outlived the session"
-            _choose(chromium, url, "Bob")
-            see(chromium, "bob@corp.example is known to the identity provider and has no role here")
-            assert chromium.get_cookie(COOKIE) is None
-            _choose(chromium, url, "Cancel")
-            see(chromium, "The identity provider refused: access_denied")
-            assert chromium.get_cookie(COOKIE) is None
+        with child(ui_command(running.gateway, port), f"{url}/ui/healthz", log, given):
+            yield url
+
+
+def test_a_person_comes_in_with_their_role_and_leaves_and_others_do_not(
+    chromium: webdriver.Chrome, running: Running, company: str
+) -> None:
+    chromium.delete_all_cookies()
+    drain(chromium)
+    _finance_comes_in(chromium, company)
+    key = _key_of(running, "ann@corp.example")
+    assert (key["role"], key["revoked_at_us"]) == ("finance", None)
+    button(chromium, "Sign out").click()
+    see(chromium, "Or with a key")
+    assert _key_of(running, "ann@corp.example")["revoked_at_us"], "the key outlived the session"
+    _choose(chromium, company, "Bob")
+    see(chromium, "bob@corp.example is known to the identity provider and has no role here")
+    assert chromium.get_cookie(COOKIE) is None
+    _choose(chromium, company, "Cancel")
+    see(chromium, "The identity provider refused: access_denied")
+    assert chromium.get_cookie(COOKIE) is None
     refused = [error for error in console_errors(chromium) if "/ui/oidc/callback" not in error]
     assert not refused, "the console has errors beside the two refusals"
     drain(chromium)
 
 
 def test_what_was_typed_is_there_again_after_the_provider_was_asked_once_more(
-    chromium: webdriver.Chrome, running: Running, tmp_path: Path
+    chromium: webdriver.Chrome, running: Running, company: str
 ) -> None:
     """The way back leads over another origin, and to the page with its query."""
-    url = f"http://127.0.0.1:{(port := free_port())}"
     chromium.delete_all_cookies()
-    with serve_identities() as identities:
-        given = environment(identities, url, running.month.owner_key)
-        with child(ui_command(running.gateway, port), f"{url}/ui/healthz", tmp_path / "ui.log", given):
-            _choose(chromium, url, "Ann")
-            see(chromium, "ann@corp.example · finance")
-            chromium.get(f"{url}/ui/budgets?find=a")
-            wait_for_page(chromium)
-            for label, text in (("Name", "atlas"), ("Dollars a month", "1,250")):
-                chromium.find_element(By.CSS_SELECTOR, f"input[aria-label='{label}']").send_keys(text)
-            end_session(chromium, url)
-            button(chromium, "Set budget").click()
-            patient(chromium).until(lambda one: one.find_element(By.PARTIAL_LINK_TEXT, "Sign in with")).click()
-            patient(chromium).until(lambda one: one.find_element(By.LINK_TEXT, "Ann")).click()
-            see(chromium, "What you had typed is here again")
-            assert chromium.current_url == f"{url}/ui/budgets?find=a"
-            shown = [
-                chromium.find_element(By.CSS_SELECTOR, f"input[aria-label='{label}']").get_attribute("value")
-                for label in ("Name", "Dollars a month")
-            ]
-            assert shown == ["atlas", "1,250"]
-            assert "atlas" not in {one["name"] for one in running.ask("/admin/v1/budgets")["budgets"]}
+    _choose(chromium, company, "Ann")
+    see(chromium, "ann@corp.example · finance")
+    chromium.get(f"{company}/ui/budgets?find=a")
+    wait_for_page(chromium)
+    for label, text in (("Name", "atlas"), ("Dollars a month", "1,250")):
+        chromium.find_element(By.CSS_SELECTOR, f"input[aria-label='{label}']").send_keys(text)
+    end_session(chromium, company)
+    button(chromium, "Set budget").click()
+    patient(chromium).until(lambda one: one.find_element(By.PARTIAL_LINK_TEXT, "Sign in with")).click()
+    patient(chromium).until(lambda one: one.find_element(By.LINK_TEXT, "Ann")).click()
+    see(chromium, "What you had typed is here again")
+    assert chromium.current_url == f"{company}/ui/budgets?find=a"
+    shown = [
+        chromium.find_element(By.CSS_SELECTOR, f"input[aria-label='{label}']").get_attribute("value")
+        for label in ("Name", "Dollars a month")
+    ]
+    assert shown == ["atlas", "1,250"]
+    assert "atlas" not in {one["name"] for one in running.ask("/admin/v1/budgets")["budgets"]}
     chromium.delete_all_cookies()
+    chromium.get("about:blank")
     drain(chromium)
 
 

@@ -1,8 +1,10 @@
 """Pages that lost their session or their gateway, or wait for it: they come by themselves, with what was typed."""
 
 import threading
+from contextlib import ExitStack
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import httpx
 import pytest
@@ -174,19 +176,18 @@ class EmptyAnswers(BaseHTTPRequestHandler):
 
 def test_a_page_comes_once_its_gateway_is_back(chromium: webdriver.Chrome, running: Running, tmp_path: Path) -> None:
     url = f"http://127.0.0.1:{(port := free_port())}"
-    away = free_port()
     chromium.delete_all_cookies()
-    state = ["--state", str(tmp_path)]
-    with child(ui_command(running.gateway, port) + state, f"{url}/ui/healthz", tmp_path / "ui.log", {}):
-        sign_in(chromium, url, running.month.owner_key)
-    nobody = f"http://127.0.0.1:{away}"
-    with child(ui_command(nobody, port) + state, f"{url}/ui/healthz", tmp_path / "ui.log", {}):
-        chromium.get(f"{url}/ui/budgets")
-        see(chromium, "The gateway is not answering")
-        with ThreadingHTTPServer(("127.0.0.1", away), EmptyAnswers) as back:
-            threading.Thread(target=back.serve_forever, daemon=True).start()
-            see(chromium, "This page could not be built")
-            back.shutdown()
+    with ExitStack() as until_gone:
+        gateway, _ = until_gone.enter_context(slow_gateway(running.gateway))
+        with child(ui_command(gateway, port), f"{url}/ui/healthz", tmp_path / "ui.log", {}):
+            sign_in(chromium, url, running.month.owner_key)
+            until_gone.close()
+            chromium.get(f"{url}/ui/budgets")
+            see(chromium, "The gateway is not answering")
+            with ThreadingHTTPServer(("127.0.0.1", urlsplit(gateway).port or 0), EmptyAnswers) as back:
+                threading.Thread(target=back.serve_forever, daemon=True).start()
+                see(chromium, "This page could not be built")
+                back.shutdown()
     chromium.get("about:blank")
     drain(chromium)
 

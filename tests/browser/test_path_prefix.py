@@ -3,7 +3,6 @@
 import re
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from urllib.parse import urljoin
 
 import httpx
@@ -24,16 +23,17 @@ PREFIX = "/tools/breakeven"
 ADDRESS = re.compile(r'(?<= )(?:href|src|action)="([^"#]*)"')
 
 
-@pytest.fixture
-def shared_host(running: Running, tmp_path: Path) -> Iterator[str]:
+@pytest.fixture(scope="module")
+def shared_host(running: Running, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Where people reach the UI, without /ui."""
+    logs = tmp_path_factory.mktemp("prefix")
     pages, proxy = free_port(), free_port()
     command = [*ui_command(running.gateway, pages), "--path-prefix", PREFIX]
     proxying = [sys.executable, "-m", "tests.stripping_proxy", str(proxy), str(pages), PREFIX]
     host = f"http://127.0.0.1:{proxy}"
     with (
-        child(command, f"http://127.0.0.1:{pages}/ui/healthz", tmp_path / "ui.log", {}),
-        child(proxying, host, tmp_path / "proxy.log", {}),
+        child(command, f"http://127.0.0.1:{pages}/ui/healthz", logs / "ui.log", {}),
+        child(proxying, host, logs / "proxy.log", {}),
     ):
         yield f"{host}{PREFIX}"
 
