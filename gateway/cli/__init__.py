@@ -92,10 +92,11 @@ def build(chosen: str | None) -> typer.Typer:
 
 def main() -> None:
     """Run the command line; our own errors and closed files end as one sentence and exit status 1, Ctrl-C with 130."""
-    cycles.search_seldom_while_loading()
     chosen = next((word for word in sys.argv[1:] if not word.startswith("-")), None)
     try:
-        build(chosen)()
+        with cycles.unsearched():
+            command = build(chosen)
+        command()
     except BreakevenError as error:
         print(f"breakeven: {error}", file=sys.stderr)
         sys.exit(1)

@@ -22,6 +22,7 @@ from gateway.process.open_files import allow_open_files, require_open_files
 from gateway.process.server import bind, loop_factory, reserve
 from gateway.process.sole_use import sole_use
 from gateway.process.unawaited_output import unawaited_output
+from native import cycles
 
 
 def command(
@@ -66,7 +67,8 @@ def _alone_or_fleet(workers: int) -> Callable[..., Coroutine[Any, Any, None]]:
     """A fleet's first process serves nobody, and what serves takes 0.7 s of CPU to import."""
     if workers > 1:
         return partial(serve_fleet, workers=workers)
-    from gateway.cli.serve_alone import serve_alone
+    with cycles.unsearched():
+        from gateway.cli.serve_alone import serve_alone
 
     return serve_alone
 
