@@ -151,7 +151,7 @@ def _optional_json(path: Path) -> dict[str, Any]:
 def _chat_template(folder: Path, settings: dict[str, Any], name: str) -> str | None:
     """The template of that name: a file, or one of the tokenizer's settings, where a lone one is the default."""
     file = folder / ("chat_template.jinja" if name == "default" else f"additional_chat_templates/{name}.jinja")
-    if file.exists():
+    if file.is_file():
         return file.read_text(encoding="utf-8")
     template = settings.get("chat_template")
     named = {entry["name"]: entry["template"] for entry in template} if isinstance(template, list) else {}

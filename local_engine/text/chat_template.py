@@ -39,7 +39,7 @@ ASKS_FOR_SHORT_IDS: Final = re.compile(r"length\s*(!=|<)\s*9")
 # Names by which templates are told tools; SmolLM3's knows them by the second alone.
 TOOLS, XML_TOOLS, PYTHON_TOOLS = "tools", "xml_tools", "python_tools"
 # What a template raises for a conversation that it was not written for.
-REFUSALS = (jinja2.TemplateError, TypeError, ValueError, KeyError, AttributeError, ArithmeticError)
+REFUSALS = (jinja2.TemplateError, TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RuntimeError)
 
 
 class ChatTemplate:

@@ -64,7 +64,15 @@ def test_a_tools_own_template_is_asked_too() -> None:
     assert template.render([message], tools=[{"type": "function"}]) == '[f {"city": "Köln"}]'
 
 
-@pytest.mark.parametrize("template", ["{{ 1 // (messages | length - 1) }}", "{{ range(999999999) | length }}"])
+@pytest.mark.parametrize(
+    "template",
+    [
+        "{{ 1 // (messages | length - 1) }}",
+        "{{ range(999999999) | length }}",
+        "{{ '{0} {1}'.format(messages) }}",
+        "{% macro again() %}{{ again() }}{% endmacro %}{{ again() }}",
+    ],
+)
 def test_a_template_that_cannot_reckon_with_the_messages_refuses_them(template: str) -> None:
     with pytest.raises(InvalidRequest, match="template refused the messages"):
         rendered(template, {"role": "user", "content": "Hi"})
