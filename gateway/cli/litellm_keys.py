@@ -2,13 +2,15 @@
 
 import asyncio
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import typer
 import yaml
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Column, Table
 
 from gateway.cli.from_litellm import read_merged
@@ -36,8 +38,13 @@ from gateway.money import parse_usd
 from gateway.routing.rules import RulesDocument
 from gateway.storage.litellm_rows import parse_litellm_url, read_litellm
 from gateway.storage.sql.budgets import SqlBudgets
-from gateway.storage.sql.openings import SqlOpenings
+from gateway.storage.sql.litellm_keys import LiteLLMKey
 from gateway.stores import Budget, ListedKey
+
+Part = TypeVar("Part")
+COLUMNS = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+AT_ONCE = 100
+"""Keys of one transaction, which others who write wait for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,24 +100,44 @@ async def _import(rows: Rows, groups: Mapping[str, Sequence[str]], *, dry_run: b
         found = take_over(rows, Models(lambda name: _here(state, document, name), groups), now_us=at_us)
         if anew:
             found = without_openings(found)
-        here = await state.keys.taken_over([one.digest for one in found.keys])
-        budgets = SqlBudgets(state.database)
-        budgets_here = frozenset((one.scope, one.name) for one in await budgets.budgets())
-        made: dict[bytes, str] = {}
-        for key in found.keys if not dry_run else ():
-            listed, is_made = await state.keys.take_over(
-                key.new, key.digest, author=AUTHOR, limits=key.limits, opening=_pico(key.opening)
-            )
-            made |= {key.digest: listed.record.id} if is_made else {}
-        openings = SqlOpenings(state.database)
-        for one in found.budgets if not dry_run else ():
-            if (opening := _pico(one.opening)) is not None:  # first, so that no worker sees the budget without it
-                await openings.set(Opening(one.scope, one.name, *opening), author=AUTHOR)
-            if (one.scope, one.name) not in budgets_here:
-                await budgets.set(Budget(one.scope, one.name, parse_usd(one.month_usd), AUTHOR, at_us, stops=True))
+        here: dict[bytes, ListedKey] = {}
+        for part in _parts(found.keys):
+            here |= await state.litellm_keys.find([one.digest for one in part])
+        budgets_here = frozenset((one.scope, one.name) for one in await SqlBudgets(state.database).budgets())
+        made: Mapping[bytes, str] = {}
+        if not dry_run:  # budgets first, so that no key works before what is to stop it is there
+            await _set_budgets(state, found.budgets, budgets_here, at_us)
+            made = await _make_keys(state, found.keys)
         shared = state.deployment.shared_limits.teams
         rates = {team: one for team, one in found.rates.items() if team not in shared}
         return Outcome(found, here, budgets_here, made, rates)
+
+
+async def _set_budgets(
+    state: State, found: Sequence[TakenBudget], here: Collection[tuple[str, str]], at_us: int
+) -> None:
+    for part in _parts(found):
+        openings = [Opening(one.scope, one.name, *its) for one in part if (its := _pico(one.opening)) is not None]
+        new = [one for one in part if (one.scope, one.name) not in here]
+        budgets = [Budget(one.scope, one.name, parse_usd(one.month_usd), AUTHOR, at_us, stops=True) for one in new]
+        await state.litellm_keys.set_budgets(budgets, openings, author=AUTHOR)
+
+
+async def _make_keys(state: State, found: Sequence[TakenKey]) -> Mapping[bytes, str]:
+    """The ids of those that were not here. Each part is kept as it is made: who is stopped imports again."""
+    made: dict[bytes, str] = {}
+    with Progress(*COLUMNS, console=Console(stderr=True), transient=True) as shown:
+        task = shown.add_task("Keys", total=len(found))
+        for part in _parts(found):
+            keys = [LiteLLMKey(one.digest, one.new, one.limits, _pico(one.opening)) for one in part]
+            taken = await state.litellm_keys.take_over(keys, author=AUTHOR)
+            made |= {digest: listed.record.id for digest, (listed, is_made) in taken.items() if is_made}
+            shown.advance(task, len(part))
+    return made
+
+
+def _parts(many: Sequence[Part]) -> Iterator[Sequence[Part]]:
+    return (many[start : start + AT_ONCE] for start in range(0, len(many), AT_ONCE))
 
 
 def _pico(opening: TakenOpening | None) -> tuple[str, int] | None:

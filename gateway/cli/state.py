@@ -20,6 +20,7 @@ from gateway.storage.pepper import require_pepper
 from gateway.storage.revisions import known_revisions, newest_revision
 from gateway.storage.sql.keys import SqlKeyStore
 from gateway.storage.sql.ledger import SqlLedger
+from gateway.storage.sql.litellm_keys import SqlLiteLLMKeys
 from gateway.storage.sql.rents import SqlRents
 from gateway.storage.sql.reports import SqlReports
 from gateway.storage.sql.rules import SqlRulesStore
@@ -41,6 +42,7 @@ class State:
     deployment: Deployment
     database: AsyncEngine
     keys: SqlKeyStore
+    litellm_keys: SqlLiteLLMKeys
     ledger: SqlLedger
     reports: SqlReports
     rules: SqlRulesStore
@@ -92,6 +94,7 @@ async def open_state(*, is_looking: bool = False) -> AsyncGenerator[State]:
             deployment=deployment,
             database=database,
             keys=SqlKeyStore(database, home.pepper()),
+            litellm_keys=SqlLiteLLMKeys(database, home.pepper()),
             ledger=SqlLedger(database),
             reports=SqlReports(database),
             rules=SqlRulesStore(database),

@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -111,6 +112,6 @@ def whole(value: object) -> int | None:
 def distinct_labels(rows: Sequence[Row], *, key: str, alias: str) -> Iterator[tuple[str, str]]:
     """Id -> label: its alias, with the beginning of its id where others are called so too."""
     labels = [(str(row[key]), as_label(str(row.get(alias) or row[key]))) for row in rows]
-    taken = [label for _, label in labels]
+    taken = Counter(label for _, label in labels)
     for its_id, label in labels:
-        yield its_id, label if taken.count(label) == 1 else f"{label[: LONGEST_LABEL - 10]} {as_label(its_id)[:8]}"
+        yield its_id, label if taken[label] == 1 else f"{label[: LONGEST_LABEL - 10]} {as_label(its_id)[:8]}"

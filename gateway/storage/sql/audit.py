@@ -3,6 +3,7 @@
 import hashlib
 import json
 from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from sqlalchemy import select
@@ -23,6 +24,16 @@ def link(previous: bytes, record: dict[str, Any]) -> bytes:
     return hashlib.sha256(previous + covered.encode("utf-8", "surrogatepass")).digest()
 
 
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What one record says of a change, besides who made it and when."""
+
+    action: str
+    subject: str
+    reason: str = ""
+    detail: str = ""
+
+
 async def append_audit(
     connection: AsyncConnection,
     *,
@@ -34,22 +45,22 @@ async def append_audit(
     detail: str = "",
 ) -> int:
     """Add a record in the transaction of the change that it is about; returns its sequence number."""
+    return await append_audits(connection, [Change(action, subject, reason, detail)], at_us=at_us, actor=actor)
+
+
+async def append_audits(connection: AsyncConnection, changes: Sequence[Change], *, at_us: int, actor: str) -> int:
+    """As `append_audit`, one or more in this order; the last one's sequence number."""
     await lock(connection, AUDIT_LOCK)
     newest = select(audit_log.c.sequence, audit_log.c.digest).order_by(audit_log.c.sequence.desc()).limit(1)
     last = (await connection.execute(newest)).first()
-    previous = bytes(last.digest) if last else GENESIS
-    record: dict[str, Any] = {
-        "sequence": last.sequence + 1 if last else 1,
-        "at_us": at_us,
-        "actor": actor,
-        "action": action,
-        "subject": subject,
-        "reason": reason,
-        "detail": detail,
-    }
-    digest = link(previous, record)
-    await connection.execute(audit_log.insert().values(**record, previous_digest=previous, digest=digest))
-    return record["sequence"]
+    sequence, previous = (last.sequence, bytes(last.digest)) if last else (0, GENESIS)
+    records: list[dict[str, Any]] = []
+    for change in changes:
+        sequence += 1
+        record = {"sequence": sequence, "at_us": at_us, "actor": actor, **asdict(change)}
+        records.append({**record, "previous_digest": previous, "digest": (previous := link(previous, record))})
+    await connection.execute(audit_log.insert(), records)
+    return sequence
 
 
 class SqlAuditLog:

@@ -2,15 +2,16 @@
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 
-from sqlalchemy import delete, select
-from sqlalchemy.ext.asyncio import AsyncEngine
+from sqlalchemy import bindparam, delete, select
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from gateway.clock import now_us
 from gateway.limits.values import BudgetScope
 from gateway.money import format_usd
 from gateway.storage.database import AUDIT_LOCK, lock, writing
-from gateway.storage.sql.audit import append_audit
+from gateway.storage.sql.audit import Change, append_audit, append_audits
 from gateway.storage.tables.administration import budgets
 from gateway.stores import Budget
 
@@ -30,36 +31,8 @@ class SqlBudgets:
         return sorted(found, key=lambda one: (one.scope != "all", one.scope != "team", one.name))
 
     async def set(self, budget: Budget) -> None:
-        key = (budgets.c.scope == budget.scope) & (budgets.c.name == budget.name)
         async with writing(self._engine) as connection:
-            await lock(connection, AUDIT_LOCK)  # whoever comes second waits here, and then reads what the first set
-            before = (await connection.execute(select(budgets.c.month_pico_usd, budgets.c.stops).where(key))).first()
-            await connection.execute(delete(budgets).where(key))
-            await connection.execute(
-                budgets.insert().values(
-                    scope=budget.scope,
-                    name=budget.name,
-                    month_pico_usd=budget.month_pico_usd,
-                    set_by=budget.set_by,
-                    set_at_us=budget.set_at_us,
-                    stops=budget.stops,
-                )
-            )
-            await append_audit(
-                connection,
-                at_us=budget.set_at_us,
-                actor=budget.set_by,
-                action="budget.set",
-                subject=_subject(budget.scope, budget.name),
-                detail=json.dumps(
-                    {
-                        "before_usd": None if before is None else format_usd(before.month_pico_usd),
-                        "after_usd": format_usd(budget.month_pico_usd),
-                        "stopped_before": None if before is None else before.stops,
-                        "stops": budget.stops,
-                    }
-                ),
-            )
+            await set_budgets(connection, [budget])
 
     async def remove(self, scope: BudgetScope, name: str, *, author: str) -> bool:
         async with writing(self._engine) as connection:
@@ -77,6 +50,32 @@ class SqlBudgets:
                 subject=_subject(scope, name),
             )
         return True
+
+
+async def set_budgets(connection: AsyncConnection, wanted: Sequence[Budget]) -> None:
+    """As `SqlBudgets.set`, in the transaction of what they belong to; all are set by one, at one time."""
+    if not wanted:
+        return
+    await lock(connection, AUDIT_LOCK)  # whoever comes second waits here, and then reads what the first set
+    query = select(budgets).where(budgets.c.name.in_({one.name for one in wanted}))
+    rows = (await connection.execute(query)).mappings().all()
+    before = {(row["scope"], row["name"]): Budget(**row) for row in rows}
+    its = [{"scope": one.scope, "name": one.name} for one in wanted]
+    old = (budgets.c.scope == bindparam("scope")) & (budgets.c.name == bindparam("name"))
+    await connection.execute(delete(budgets).where(old), its)
+    await connection.execute(budgets.insert(), [asdict(one) for one in wanted])
+    changes = [_change(one, before.get((one.scope, one.name))) for one in wanted]
+    await append_audits(connection, changes, at_us=wanted[0].set_at_us, actor=wanted[0].set_by)
+
+
+def _change(budget: Budget, before: Budget | None) -> Change:
+    detail = {
+        "before_usd": None if before is None else format_usd(before.month_pico_usd),
+        "after_usd": format_usd(budget.month_pico_usd),
+        "stopped_before": None if before is None else before.stops,
+        "stops": budget.stops,
+    }
+    return Change("budget.set", _subject(budget.scope, budget.name), detail=json.dumps(detail))
 
 
 def _subject(scope: BudgetScope, name: str) -> str:

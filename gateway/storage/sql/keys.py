@@ -10,15 +10,13 @@ from typing import Any
 from sqlalchemy import func, select
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from gateway.access.keys import KeyRecord, hash_key, hash_litellm_digest
+from gateway.access.keys import KeyRecord, hash_key
 from gateway.clock import now_us
 from gateway.instants import DAY_US
-from gateway.limits.openings import Opening
 from gateway.storage.database import FIRST_KEYS_LOCK, lock, writing
 from gateway.storage.pepper import pepper_mark
-from gateway.storage.sql.audit import append_audit
-from gateway.storage.sql.openings import set_opening
-from gateway.storage.tables.administration import api_keys, litellm_keys, replaced_secrets
+from gateway.storage.sql.audit import Change, append_audit, append_audits
+from gateway.storage.tables.administration import api_keys, litellm_keys
 from gateway.storage.tables.books import daily, dimensions
 from gateway.stores import LAST_DAYS, KeyChange, ListedKey, NewKey
 
@@ -62,47 +60,9 @@ class SqlKeyStore:
         self, connection: AsyncConnection, new: NewKey, *, author: str, limits: Mapping[str, Any] | None = None
     ) -> tuple[ListedKey, str]:
         secret = new_secret()
-        return await self._insert(connection, new, hash_key(self._pepper, secret), author=author, limits=limits), secret
-
-    async def take_over(
-        self,
-        new: NewKey,
-        litellm_digest: bytes,
-        *,
-        author: str,
-        limits: Mapping[str, Any],
-        opening: tuple[str, int] | None = None,
-    ) -> tuple[ListedKey, bool]:
-        """The key of LiteLLM's whose SHA-256 that is, and whether it is made now: one that was taken over before stays
-        as it is here, whatever became of it, but for the newer `opening`: a window and the pico-USD spent in it there.
-        """
-        its_hash = hash_litellm_digest(self._pepper, litellm_digest)
-        async with writing(self._engine) as connection:
-            await lock(connection, FIRST_KEYS_LOCK)  # two at once make nothing twice
-            row = await _taken_over(connection, its_hash)
-            if row is None:
-                listed = await self._insert(connection, new, its_hash, author=author, limits=limits, was="LiteLLM's")
-            else:
-                listed = _listed(row)
-            key_id, at_us = listed.record.id, self._now_us()
-            if row is not None and not row["is_noted"]:
-                await append_audit(connection, at_us=at_us, actor=author, action="key.take_over", subject=key_id)
-            if row is None or not row["is_noted"]:
-                note = {"hash": its_hash, "key_id": key_id, "at_us": at_us}
-                await connection.execute(litellm_keys.insert().values(note))
-            if opening is not None:
-                await set_opening(connection, Opening("key", key_id, *opening), author=author, at_us=at_us)
-        return listed, row is None
-
-    async def taken_over(self, litellm_digests: Iterable[bytes]) -> Mapping[bytes, ListedKey]:
-        """By these digests, the keys that were taken over before."""
-        found: dict[bytes, ListedKey] = {}
-        async with self._engine.connect() as connection:
-            for digest in litellm_digests:
-                row = await _taken_over(connection, hash_litellm_digest(self._pepper, digest))
-                if row is not None:
-                    found[digest] = _listed(row)
-        return found
+        made = [(new, hash_key(self._pepper, secret), limits or {})]
+        [listed] = await insert_keys(connection, made, pepper=self._pepper, author=author, at_us=self._now_us())
+        return listed, secret
 
     async def litellms(self) -> Collection[str]:
         async with self._engine.connect() as connection:
@@ -112,47 +72,6 @@ class SqlKeyStore:
         async with self._engine.connect() as connection:
             return (await connection.execute(select(litellm_keys.c.key_id).limit(1))).first() is not None
 
-    async def _insert(
-        self,
-        connection: AsyncConnection,
-        new: NewKey,
-        key_hash: bytes,
-        *,
-        author: str,
-        limits: Mapping[str, Any] | None,
-        was: str | None = None,
-    ) -> ListedKey:
-        """`was` says whose its secret is where it was not made here."""
-        key_id, at_us = f"key_{secrets.token_hex(8)}", self._now_us()
-        row: dict[str, Any] = {
-            "id": key_id,
-            "name": new.name,
-            "hash": key_hash,
-            "role": new.role,
-            "team": new.team,
-            "project": new.project,
-            "tags": json.dumps(list(new.tags)),
-            "allowed_models": None if new.allowed_models is None else json.dumps(list(new.allowed_models)),
-            "limits": json.dumps(dict(limits or {})),
-            "created_at_us": at_us,
-            "created_by": author,
-            "expires_at_us": new.expires_at_us,
-            "revoked_at_us": None,
-            "keeps_bodies": new.keeps_bodies,
-        }
-        public = {name: value for name, value in row.items() if name not in ("hash", "created_at_us", "created_by")}
-        public |= {"pepper": pepper_mark(self._pepper)} | ({} if was is None else {"secret": was})
-        await connection.execute(api_keys.insert().values(**row))
-        await append_audit(
-            connection,
-            at_us=at_us,
-            actor=author,
-            action="key.create",
-            subject=key_id,
-            detail=json.dumps(public, sort_keys=True),
-        )
-        return _listed(row)
-
     async def list(self, ids: Collection[str] | None = None) -> Sequence[ListedKey]:
         query = select(api_keys).order_by(api_keys.c.created_at_us.desc(), api_keys.c.id)
         if ids is not None:
@@ -161,7 +80,7 @@ class SqlKeyStore:
             rows = (await connection.execute(query)).mappings()
         found: list[ListedKey] = []
         for part in rows.partitions(AT_ONCE):
-            found += map(_listed, part)
+            found += map(listed_key, part)
             await asyncio.sleep(0)
         return found
 
@@ -238,16 +157,45 @@ class SqlKeyStore:
         return True
 
 
-async def _taken_over(connection: AsyncConnection, its_hash: bytes) -> Mapping[Any, Any] | None:
-    """The key that came with that secret, if it has another by now too. It is not noted where an older version was here
-    since, and took the notes away."""
-    noted = select(litellm_keys.c.key_id).where(litellm_keys.c.hash == its_hash)
-    key_id = (await connection.execute(noted)).scalar()
-    rotated = select(replaced_secrets.c.key_id).where(replaced_secrets.c.hash == its_hash)
-    unnoted = (api_keys.c.hash == its_hash) | api_keys.c.id.in_(rotated)
-    known = unnoted if key_id is None else api_keys.c.id == key_id
-    row = (await connection.execute(select(api_keys).where(known))).mappings().first()
-    return None if row is None else {**row, "is_noted": key_id is not None}
+async def insert_keys(
+    connection: AsyncConnection,
+    made: Sequence[tuple[NewKey, bytes, Mapping[str, Any]]],
+    *,
+    pepper: bytes,
+    author: str,
+    at_us: int,
+    was: str | None = None,
+) -> Sequence[ListedKey]:
+    """Each with the hash of its secret and its limits. `was` says whose the secrets are where none was made here."""
+    rows = [_row(*one, author=author, at_us=at_us) for one in made]
+    public = {"pepper": pepper_mark(pepper)} | ({} if was is None else {"secret": was})
+    await connection.execute(api_keys.insert(), rows)
+    changes = [Change("key.create", row["id"], detail=json.dumps(_shown(row) | public, sort_keys=True)) for row in rows]
+    await append_audits(connection, changes, at_us=at_us, actor=author)
+    return [listed_key(row) for row in rows]
+
+
+def _row(new: NewKey, key_hash: bytes, limits: Mapping[str, Any], *, author: str, at_us: int) -> dict[str, Any]:
+    return {
+        "id": f"key_{secrets.token_hex(8)}",
+        "name": new.name,
+        "hash": key_hash,
+        "role": new.role,
+        "team": new.team,
+        "project": new.project,
+        "tags": json.dumps(list(new.tags)),
+        "allowed_models": None if new.allowed_models is None else json.dumps(list(new.allowed_models)),
+        "limits": json.dumps(dict(limits)),
+        "created_at_us": at_us,
+        "created_by": author,
+        "expires_at_us": new.expires_at_us,
+        "revoked_at_us": None,
+        "keeps_bodies": new.keeps_bodies,
+    }
+
+
+def _shown(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in row.items() if name not in ("hash", "created_at_us", "created_by")}
 
 
 def _named(row: Mapping[Any, Any], names: Iterable[str]) -> dict[str, Any]:
@@ -258,7 +206,7 @@ def _stored(name: str, value: Any) -> Any:
     return json.dumps(value) if name in JSON and value is not None else value
 
 
-def _listed(row: Mapping[Any, Any]) -> ListedKey:
+def listed_key(row: Mapping[Any, Any]) -> ListedKey:
     return ListedKey(_record(*(row[column.name] for column in RECORD)), row["created_at_us"])
 
 

@@ -1,19 +1,20 @@
 """What budgets had spent elsewhere: one figure for each budget and window, the newest that was heard."""
 
 import json
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
-from sqlalchemy import delete, select
+from sqlalchemy import bindparam, delete, select
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from gateway.clock import now_us
 from gateway.instants import DAY_US
-from gateway.limits.openings import Opening
+from gateway.limits.openings import Opening, by_budget
 from gateway.money import format_usd
 from gateway.storage.database import AUDIT_LOCK, lock, writing
-from gateway.storage.sql.audit import append_audit
+from gateway.storage.sql.audit import Change, append_audits
 from gateway.storage.tables.administration import opening_amounts as table
 
+ITS = (table.c.scope, table.c.name, table.c.window_id)
 RECENT_US = 62 * DAY_US
 
 
@@ -25,14 +26,14 @@ class SqlOpenings:
         self._now_us = now_us
 
     async def of(self, windows: Collection[str]) -> Sequence[Opening]:
-        query = select(table.c.scope, table.c.name, table.c.window_id, table.c.amount_pico_usd)
+        query = select(*ITS, table.c.amount_pico_usd)
         async with self._engine.connect() as connection:
             rows = await connection.execute(query.where(table.c.window_id.in_(sorted(windows))))
         return [Opening(*row) for row in rows]
 
     async def recent(self) -> Sequence[Opening]:
         """Those that a window may still need, also one that a request under way outlives."""
-        query = select(table.c.scope, table.c.name, table.c.window_id, table.c.amount_pico_usd)
+        query = select(*ITS, table.c.amount_pico_usd)
         async with self._engine.connect() as connection:
             rows = await connection.execute(query.where(table.c.at_us >= self._now_us() - RECENT_US))
         return [Opening(*row) for row in rows]
@@ -40,29 +41,31 @@ class SqlOpenings:
     async def set(self, opening: Opening, *, author: str) -> None:
         """In the place of what was heard before."""
         async with writing(self._engine) as connection:
-            await set_opening(connection, opening, author=author, at_us=self._now_us())
+            await set_openings(connection, [opening], author=author, at_us=self._now_us())
 
 
-async def set_opening(connection: AsyncConnection, opening: Opening, *, author: str, at_us: int) -> None:
-    """As `SqlOpenings.set`, in the transaction of what it belongs to. The same figure again records nothing."""
-    its = (table.c.scope == opening.scope) & (table.c.name == opening.name) & (table.c.window_id == opening.window_id)
+async def set_openings(connection: AsyncConnection, openings: Sequence[Opening], *, author: str, at_us: int) -> None:
+    """As `SqlOpenings.set`, in the transaction of what they belong to. The same figure again records nothing."""
     await lock(connection, AUDIT_LOCK)  # two at once take turns, so that each is audited as it was
-    before = (await connection.execute(select(table.c.amount_pico_usd).where(its))).scalar()
-    if opening.pico_usd == (before or 0):
+    names, windows = {one.name for one in openings}, {one.window_id for one in openings}
+    known = select(*ITS, table.c.amount_pico_usd).where(table.c.name.in_(names), table.c.window_id.in_(windows))
+    before = by_budget([Opening(*row) for row in await connection.execute(known)])
+    news = [one for one in openings if one.pico_usd != before.get((one.scope, one.name, one.window_id), 0)]
+    if not news:
         return
-    await connection.execute(delete(table).where(its))
-    row = {"scope": opening.scope, "name": opening.name, "window_id": opening.window_id}
-    await connection.execute(table.insert().values(**row, amount_pico_usd=opening.pico_usd, at_us=at_us))
+    its = [{"scope": one.scope, "name": one.name, "window_id": one.window_id} for one in news]
+    await connection.execute(delete(table).where(*(column == bindparam(column.name) for column in ITS)), its)
+    amounts = [{"amount_pico_usd": one.pico_usd, "at_us": at_us} for one in news]
+    await connection.execute(table.insert(), [which | amount for which, amount in zip(its, amounts, strict=True)])
+    await append_audits(connection, [_change(one, before) for one in news], at_us=at_us, actor=author)
+
+
+def _change(opening: Opening, before: Mapping[tuple[str, str, str], int]) -> Change:
+    pico_usd = before.get((opening.scope, opening.name, opening.window_id))
     detail = {
         "window": opening.window_id,
-        "before_usd": None if before is None else format_usd(before),
+        "before_usd": None if pico_usd is None else format_usd(pico_usd),
         "after_usd": format_usd(opening.pico_usd),
     }
-    await append_audit(
-        connection,
-        at_us=at_us,
-        actor=author,
-        action="budget.open",
-        subject=opening.name if opening.scope == "key" else f"{opening.scope} {opening.name}",
-        detail=json.dumps(detail),
-    )
+    subject = opening.name if opening.scope == "key" else f"{opening.scope} {opening.name}"
+    return Change("budget.open", subject, detail=json.dumps(detail))

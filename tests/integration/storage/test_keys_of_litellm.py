@@ -1,12 +1,14 @@
 """Keys that were LiteLLM's on both databases: each is taken over once, whatever becomes of it here."""
 
 import asyncio
+import hashlib
 import json
 import time
 from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
+from sqlalchemy import event
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from gateway.access.keys import KeyRing
@@ -20,6 +22,7 @@ from gateway.storage.database import migrate
 from gateway.storage.pepper import pepper_mark
 from gateway.storage.sql.audit import SqlAuditLog
 from gateway.storage.sql.keys import SqlKeyStore
+from gateway.storage.sql.litellm_keys import LiteLLMKey, SqlLiteLLMKeys
 from gateway.storage.sql.openings import SqlOpenings
 from gateway.storage.sql.reports import SqlReports
 from gateway.storage.sql.secrets import SqlSecrets
@@ -37,9 +40,8 @@ LIMITS = {"requests_per_minute": 7}
 async def take_over(
     engine: AsyncEngine, *, pepper: bytes = PEPPER, opening: tuple[str, int] | None = None
 ) -> tuple[ListedKey, bool]:
-    return await SqlKeyStore(engine, pepper).take_over(
-        NewKey("app", team="red"), DIGEST, author="ada", limits=LIMITS, opening=opening
-    )
+    key = LiteLLMKey(DIGEST, NewKey("app", team="red"), LIMITS, opening)
+    return (await SqlLiteLLMKeys(engine, pepper).take_over([key], author="ada"))[DIGEST]
 
 
 async def ring(engine: AsyncEngine) -> KeyRing:
@@ -65,7 +67,7 @@ async def test_it_works_with_its_limits_and_no_hash_of_litellms_is_kept(engine: 
     assert (await ring(engine)).authenticate(SECRET, 0) == listed.record
     assert await keys.limits() == {listed.record.id: LIMITS}
     assert await keys.litellms() == {listed.record.id}
-    assert (await keys.taken_over([DIGEST, b"x" * 32])) == {DIGEST: listed}
+    assert await SqlLiteLLMKeys(engine, PEPPER).find([DIGEST, b"x" * 32]) == {DIGEST: listed}
     newest = (await SqlAuditLog(engine).page(before=None, limit=1))[0]
     detail = json.loads(newest.detail)
     assert (newest.action, detail["pepper"], detail["secret"]) == ("key.create", pepper_mark(PEPPER), "LiteLLM's")
@@ -161,6 +163,29 @@ async def test_several_imports_at_once_make_one_key(engine: AsyncEngine) -> None
     made = await asyncio.gather(*(take_over(engine) for _ in range(4)))
     assert len({listed.record.id for listed, _ in made}) == 1
     assert sorted(is_made for _, is_made in made) == [False, False, False, True]
+
+
+async def test_a_part_is_taken_over_whole_or_not_at_all_by_as_many_questions_as_one_key(engine: AsyncEngine) -> None:
+    """One transaction for each of 240 keys took 107 s on a busy machine."""
+    new, many = NewKey("app"), [hashlib.sha256(b"%d" % number).digest() for number in range(50)]
+    keys, asked = SqlLiteLLMKeys(engine, PEPPER), [0]
+
+    def count(*_: object) -> None:
+        asked[-1] += 1
+
+    event.listen(engine.sync_engine, "before_cursor_execute", count)
+    await keys.take_over([LiteLLMKey(many[0], new, LIMITS, (MONTH, 5))], author="ada")
+    asked.append(0)
+    with pytest.raises(Exception, match=r"(?i)integer|range|large"):
+        await keys.take_over([LiteLLMKey(one, new, LIMITS, (MONTH, 2**70)) for one in many], author="ada")
+    assert (await keys.find(many)).keys() == {many[0]}, "what is stopped in the middle leaves nothing of its part"
+    asked.append(0)
+    taken = await keys.take_over([LiteLLMKey(one, new, LIMITS, (MONTH, 6)) for one in many], author="ada")
+    assert [is_made for _, is_made in taken.values()].count(True) == 49
+    assert asked[2] <= asked[0]
+    assert sum(one.pico_usd for one in await SqlOpenings(engine).of([MONTH])) == 50 * 6
+    audit = SqlAuditLog(engine)
+    assert (await audit.head(), (await audit.verify()).is_intact) == (2 + 49 + 50, True)
 
 
 @pytest.mark.parametrize("is_rotated", [False, True])

@@ -2,6 +2,8 @@
 
 import json
 import re
+import sqlite3
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -71,7 +73,7 @@ def key(alias: str = "shop", **columns: Any) -> dict[str, Any]:
 
 
 @pytest.mark.usefixtures("_schema")
-def test_keys_are_made_and_listed_with_whose_their_secrets_are(tmp_path: Path) -> None:
+def test_keys_are_made_and_listed_with_whose_their_secrets_are(home: Home, tmp_path: Path) -> None:
     given = answers(
         tmp_path,
         key(team_id="t", max_budget=5, budget_duration="1d", spend=0.1),
@@ -91,6 +93,9 @@ def test_keys_are_made_and_listed_with_whose_their_secrets_are(tmp_path: Path) -
     assert "limits: teams: Red: requests_per_minute: 9" in said
     assert "known: requests_per_minute" not in said
     assert "team Red $7 $0 set" in said
+    with closing(sqlite3.connect(home.root / "breakeven.db")) as file:
+        changes = [action for (action,) in file.execute("SELECT action FROM audit_log ORDER BY sequence")]
+    assert changes == ["budget.set", "key.create"], "no key works before the budget that is to stop it"
     [row] = json.loads(run("list", "--json"))
     assert (row["name"], row["team"], row["secret"]) == ("shop", "Red", "LiteLLM's")
     assert row["limits"] == {"budget_usd": "5", "budget_window": "day"}
