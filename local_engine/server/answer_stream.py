@@ -123,10 +123,10 @@ def _choice(wire: AnswerWire, index: int, answer: Collected, prepared: Prepared)
     if thought and prepared.shows_thoughts:
         message["reasoning_content"] = thought
     if (split := _tool_split(prepared)) is not None:
-        text, calls = whole_calls(split.push(text, is_last=True))
+        message["content"], calls = whole_calls(split.push(text, is_last=True))
         if calls:
             entry["finish_reason"] = split.finish_of(entry["finish_reason"])
-            message |= {"content": text.strip() or None, "tool_calls": calls}
+            message |= {"content": message["content"].strip() or None, "tool_calls": calls}
     return entry | {"message": message}
 
 
