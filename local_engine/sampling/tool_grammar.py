@@ -10,9 +10,13 @@ from local_engine.errors import InvalidRequest
 from local_engine.sampling.json_schema import guided_schema
 from local_engine.sampling.sampling_params import Constraint
 from local_engine.text.tool_formats import TAGS, ToolFormat
-from local_engine.text.tool_marks import LLAMA
+from local_engine.text.tool_marks import LLAMA, MARKS
 
 ANY_OBJECT: Final[Mapping[str, Any]] = {"type": "object"}
+ANY: Final = r"(.|\n)*"
+JSON_BLANK: Final = r"[ \t\r\n]"
+# Llama 3.2 often says first what it is.
+BARE_HEAD: Final = r'\s*\{\s*("type"\s*:\s*"function"\s*,\s*)?"name"\s*:\s*'
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,16 +66,57 @@ def form_or_calls(
 
 
 def strict_calls(tools: Sequence[Mapping[str, Any]], writing: CallWriting) -> Constraint | None:
-    """What an answer must keep to that may call: the schemas of `strict` tools. None where no tool is, or where no
-    token tells that a call begins."""
+    """What an answer must keep to that may call: the schemas of `strict` tools. None where no tool is."""
     functions = [function_of(tool) for tool in tools]
-    begins = f"{writing.form.opens}{writing.form.before_name}"
-    mark = next((number for mark, number in writing.marks.items() if begins.startswith(mark)), None)
-    if mark is None or not any(function.get("strict") is True for function in functions):
+    if not any(function.get("strict") is True for function in functions):
         return None
+    form = writing.form
+    mark = next((mark for mark in MARKS if f"{form.opens}{form.before_name}".startswith(mark)), None)
+    if mark is None:
+        return Constraint("grammar", _text_or_bare_calls(functions, writing), "tools")
     # In a list further calls follow without the mark.
-    calls = _calls(functions, writing, several=bool(writing.form.opens), only_strict=True)
-    return Constraint("grammar", f"start: calls\n{calls}", "tools", mark)
+    is_list = bool(form.opens)
+    if mark in writing.marks:
+        calls = _calls(functions, writing, several=is_list, only_strict=True)
+        return Constraint("grammar", f"start: calls\n{calls}", "tools", writing.marks[mark])
+    name = "opens" if is_list else "before_name"
+    behind = replace(writing, form=replace(form, **{name: getattr(form, name).removeprefix(mark)}))
+    calls = _calls(functions, behind, several=is_list, only_strict=True)
+    source = f"start: (BEFORE calls)* SAID\nBEFORE: SAID {json.dumps(mark)}\n{_said(f'{ANY}{escaped(mark)}')}{calls}"
+    return Constraint("grammar", source, "tools")
+
+
+def _text_or_bare_calls(functions: Sequence[Mapping[str, Any]], writing: CallWriting) -> str:
+    """Text, or JSON that names a tool and so is a call, spaced as it likes: the names tell it from other JSON."""
+    names = [escaped(json.dumps(function["name"], ensure_ascii=False)) for function in functions]
+    calls = range(len(functions))
+    head = BARE_HEAD.replace(r"\s", JSON_BLANK)
+    keys = r'\s*,\s*"(parameters|arguments)"\s*:\s*'.replace(r"\s", JSON_BLANK)
+    rules = [
+        f"call{number}: HEAD{number} arguments{number} CLOSES\nHEAD{number}: /{head}{names[number]}{keys}/\n"
+        + _arguments_rule(functions[number], number, is_held=functions[number].get("strict") is True)
+        for number in calls
+    ]
+    said = _said(f"{BARE_HEAD}({'|'.join(names)})")
+    marked = f"(<[{writing.marks[LLAMA]}]> calls)?" if LLAMA in writing.marks else ""
+    return "".join(
+        [
+            f"start: calls | SAID {marked}\n{said}",
+            f"calls: call (/{JSON_BLANK}*;/ call)*\ncall: {' | '.join(f'call{number}' for number in calls)}\n",
+            f"CLOSES: /{JSON_BLANK}*\\}}/\n",
+            *rules,
+        ]
+    )
+
+
+def _said(never: str) -> str:
+    """The rule of text that does not begin so, by a regular expression."""
+    return f"SAID: /{ANY}/ & ~/{never}{ANY}/\n"
+
+
+def escaped(text: str) -> str:
+    """A text as a part of a grammar's regular expression, which ends at a slash."""
+    return re.escape(text).replace("/", r"\/")
 
 
 def function_of(tool: Mapping[str, Any]) -> dict[str, Any]:
@@ -99,12 +144,17 @@ def _calls(
 
 
 def _call_rules(function: Mapping[str, Any], number: int, writing: CallWriting, *, is_held: bool) -> str:
-    """One tool's call. Its arguments' schema is a root of its own, since its `$ref` count from there."""
+    """One tool's call."""
     form = writing.form
+    head = writing.terms(form.before_name, form.name_of(function["name"]), form.before_arguments)
+    after = writing.terms(form.after_arguments)
+    return f"call{number}: {head} arguments{number} {after}\n{_arguments_rule(function, number, is_held=is_held)}"
+
+
+def _arguments_rule(function: Mapping[str, Any], number: int, *, is_held: bool) -> str:
+    """Their schema is a root of its own, since its `$ref` count from there."""
     try:
         schema = guided_schema((function.get("parameters") if is_held else None) or ANY_OBJECT)
     except RecursionError as error:
         raise InvalidRequest("A function's parameters are nested too deeply.", parameter="tools") from error
-    head = writing.terms(form.before_name, form.name_of(function["name"]), form.before_arguments)
-    after = writing.terms(form.after_arguments)
-    return f"call{number}: {head} arguments{number} {after}\narguments{number}: %json {schema}\n"
+    return f"arguments{number}: %json {schema}\n"

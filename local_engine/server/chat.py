@@ -148,7 +148,8 @@ def prepare_chat(body: bytes, model: Model) -> Prepared:
         thinking=thinking_of(ids, model.tokenizer),
         shows_thoughts=request.include_reasoning is not False,
     )
-    prepared = prepared if prepared.constraint is None else _thinking_first(prepared, model)
+    if prepared.constraint is not None:
+        prepared = _thinking_first(prepared, model, is_free=call is None and form is None)
     return replace(prepared, thinking=None) if request.separate_reasoning is False else prepared
 
 
@@ -188,12 +189,11 @@ def _beside_calls(form: Constraint | None, request: ChatRequest, writing: CallWr
     return form_or_calls(form, request.tools, writing, several=several) if is_json else form
 
 
-def _thinking_first(prepared: Prepared, model: Model) -> Prepared:
-    """What must match follows thoughts, or is all of the answer where there are to be none."""
+def _thinking_first(prepared: Prepared, model: Model, *, is_free: bool) -> Prepared:
+    """What must match follows thoughts, or is all of the answer where there are to be none; a free one says both."""
     thinking = prepared.thinking
     thoughts = None if thinking is None else thoughts_before(thinking, model.tokenizer, model.vocabulary_size)
     if thoughts is None:
-        is_free = prepared.constraint is not None and prepared.constraint.mark is not None
         return prepared if is_free else replace(prepared, thinking=None)
     return replace(prepared, choices=[replace(params, thoughts=thoughts) for params in prepared.choices])
 

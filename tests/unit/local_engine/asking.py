@@ -16,7 +16,7 @@ from local_engine.server.openai_server import build_app
 VOCABULARY = 258
 HI: dict[str, Any] = {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 6, "temperature": 0}
 TEXT: dict[str, Any] = {"prompt": "hi", "max_tokens": 4, "temperature": 0}
-WEATHER = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}
+WEATHER: dict[str, Any] = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}
 
 
 @asynccontextmanager

@@ -12,14 +12,17 @@ from local_engine.sampling.marked_calls import MarkedCalls
 from local_engine.sampling.sampling_params import Constraint
 from local_engine.sampling.tool_grammar import CallWriting, form_or_calls, strict_calls
 from local_engine.text.tokenizer import Tokenizer
+from local_engine.text.tool_formats import BARE, NAMED, tool_format_of
 from tests.unit.local_engine.text.families import FAMILIES, tokenizer_of
 
 COUNT = {"type": "object", "properties": {"x": {"type": "integer"}}, "required": ["x"], "additionalProperties": False}
-STRICT = {"type": "function", "function": {"name": "f", "parameters": COUNT, "strict": True}}
+STRICT: dict[str, Any] = {"type": "function", "function": {"name": "f", "parameters": COUNT, "strict": True}}
 LOOSE = {"type": "function", "function": {"name": "g", "parameters": COUNT}}
 TOOLS: list[dict[str, Any]] = [STRICT, LOOSE]
 FORM = requested_constraint({"type": "json_schema", "json_schema": {"schema": {"const": {"name": "f"}}}}, None)
 NAMES = ("llama", "mistral", "mistral-named", "granite", "qwen3", "gemma")
+# Without tokens of their own, as small models have them.
+TEXTUAL = CallWriting(), CallWriting(tool_format_of("functools[", lambda _: False)), CallWriting(NAMED)
 
 
 @cache
@@ -46,10 +49,16 @@ def writing_of(name: str) -> CallWriting:
     return CallWriting(tokenizer.tool_format, tokenizer.marks)
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name not in ("llama", "gemma")])
-def test_a_strict_tools_schema_is_held_where_it_may_be_called(name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "writing"),
+    [
+        *((name, None) for name in NAMES if name not in ("llama", "gemma")),
+        *(("gemma", writing) for writing in TEXTUAL),
+    ],
+)
+def test_a_strict_tools_schema_is_held_where_it_may_be_called(name: str, writing: CallWriting | None) -> None:
     """OpenAI holds it without being forced to call; any other tool's arguments are an object."""
-    writing = writing_of(name)
+    writing = writing or writing_of(name)
     constraint = strict_calls(TOOLS, writing)
     assert constraint is not None
     write = writing.form.write
@@ -62,10 +71,45 @@ def test_a_strict_tools_schema_is_held_where_it_may_be_called(name: str) -> None
     assert not takes(name, constraint, write([("g", "no object")]))
 
 
-def test_nothing_is_held_without_a_strict_tool_or_a_token_that_begins_a_call() -> None:
+@pytest.mark.parametrize(
+    ("text", "is_taken"),
+    [
+        ('I would not. {"name": "f", "parameters": {}} <b>', True),
+        ('{"name": "Ulm", "parameters": {}}', True),
+        ('{"type": "town", "name": "f"}', True),
+        ('{"name": "f", "parameters": {"x": 1}}; {"name": "g", "parameters": {"y": "z"}}', True),
+        ('\n{"name":"f","arguments":{"x": 1} }', True),
+        ('{"type": "function", "name": "f", "parameters": {"x": 1}}', True),
+        ('{"name": "f", "parameters": {"x": "1"}}', False),
+        ('{"name": "g", "parameters": {}}; {"name": "f", "parameters": {}}', False),
+        ('\n{ "name":"f","arguments":{} }', False),
+        ('{"type": "function", "name": "f", "parameters": {}}', False),
+        ('{"name": "f"}', False),
+        ('{"name": "g", "parameters": "no object"}', False),
+    ],
+)
+def test_a_call_without_a_mark_is_told_from_other_json_by_the_name_of_a_tool(text: str, *, is_taken: bool) -> None:
+    """Llama 3 and Gemma write calls so; OpenAI's agents ask for `strict` of every tool."""
+    for name in ("llama", "gemma"):
+        constraint = strict_calls(TOOLS, writing_of(name))
+        assert constraint is not None
+        assert takes(name, constraint, text) is is_taken
+        if name == "llama" and "Ulm" not in text and "I would" not in text:
+            assert takes(name, constraint, f"I look.<|python_tag|>{text}") is (is_taken and "town" not in text)
+
+
+def test_any_name_of_a_tool_is_told() -> None:
+    names = ["a.b/c", "ä b", 'say "\\"', "f(x)|", "two\nlines"]
+    tools = [{"type": "function", "function": STRICT["function"] | {"name": name}} for name in names]
+    constraint = strict_calls(tools, writing_of("gemma"))
+    assert constraint is not None
+    for name in names:
+        assert takes("gemma", constraint, BARE.write([(name, {"x": 1})]))
+        assert not takes("gemma", constraint, BARE.write([(name, {})]))
+
+
+def test_nothing_is_held_without_a_strict_tool() -> None:
     assert strict_calls(TOOLS[1:], writing_of("qwen3")) is None
-    assert strict_calls(TOOLS, writing_of("llama")) is None
-    assert strict_calls(TOOLS, CallWriting()) is None
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -18,6 +18,7 @@ from local_engine.server.openai_answers import AnswerWire, whole_calls
 from local_engine.text.tokenizer import Tokenizer
 from tests.unit.local_engine.asking import WEATHER
 from tests.unit.local_engine.text.test_thinking import TEMPLATE, tokenizer
+from tests.unit.local_engine.tiny_models import byte_level
 
 CALL = '<tool_call>{"name": "weather", "arguments": {}}</tool_call>'
 
@@ -137,6 +138,19 @@ async def test_an_answer_that_was_cut_says_so_beside_its_calls(said: str, ends: 
     assert [call["function"]["name"] for call in message["tool_calls"]] == ["weather"]
     assert message["finish_reason"] == told
     assert message["content"].startswith("I look.")
+
+
+async def test_a_mark_that_says_nothing_to_a_reader_is_no_text_of_the_whole_answer_either() -> None:
+    told, _ = await answer("<|python_tag|>print(1)", tools=[WEATHER])
+    assert told["content"] == "print(1)"
+
+
+async def test_a_strict_tool_leaves_thoughts_whose_tags_are_no_tokens_told_apart() -> None:
+    """No single token ends them, so that nothing that must match could wait for it; a free answer says both."""
+    strict = {**WEATHER, "function": {**WEATHER["function"], "strict": True}}
+    reads = Tokenizer(byte_level(), chat_template=TEMPLATE, bos_token_id=None, eos_token_ids=[257])
+    told, _ = await answer("<think>Hm.</think>Yes.", reads=reads, tools=[strict])
+    assert (told["reasoning_content"], told["content"]) == ("Hm.", "Yes.")
 
 
 async def test_what_must_match_is_all_text_where_no_thoughts_are_wanted() -> None:

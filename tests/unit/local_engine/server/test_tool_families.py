@@ -114,10 +114,12 @@ async def test_a_forced_call_is_written_and_read_in_the_familys_form(family: Fam
     assert [one["function"]["name"] for one in told["tool_calls"]] == ["trip1"]
 
 
-async def test_a_strict_tool_is_held_to_its_schema_in_a_free_answer() -> None:
+@pytest.mark.parametrize(("name", "seed"), [("mistral-named", 5), ("llama", 1)])
+async def test_a_strict_tool_is_held_to_its_schema_in_a_free_answer(name: str, seed: int) -> None:
     """TOOLS' last; a model that begins a call with the first token can end it no other way."""
-    reads = tokenizer_of(FAMILIES["mistral-named"])
-    text = drawn(reads, 5, ends=6.0, logit_bias={str(reads.id_of("[TOOL_CALLS]")): 8}, tool_choice="auto")
+    reads = tokenizer_of(FAMILIES[name])
+    begins = next(iter(reads.marks.values()))
+    text = drawn(reads, seed, ends=6.0, logit_bias={str(begins): 8}, tool_choice="auto")
     told, _ = await answer(text, reads=reads, tools=TOOLS)
     assert "trip" in [one["function"]["name"] for one in told["tool_calls"]]
     for one in told["tool_calls"]:
