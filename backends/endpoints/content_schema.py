@@ -49,7 +49,7 @@ def _inner(value: object, *, closes: bool) -> object:
 def _properties(named: Mapping[object, object], order: object, *, closes: bool) -> Fields:
     found = {str(name): _inner(one, closes=closes) for name, one in named.items()}
     first = [name for name in order if isinstance(name, str) and name in found] if isinstance(order, list) else []  # pyright: ignore[reportUnknownVariableType]
-    return {name: found[name] for name in [*dict.fromkeys(first), *(name for name in found if name not in first)]}
+    return {name: found[name] for name in dict.fromkeys([*first, *found])}
 
 
 def _nullable(schema: Fields) -> Fields:

@@ -44,33 +44,40 @@ class Unwrapper:
         self._is_text = wrapping == "text"
         self._is_begun = not wrapping
         self._is_wrapped = self._has_passed = False
-        self._held = ""
+        self._held: list[str] = []
 
     def feed(self, text: str) -> str:
         """What of it can be passed on by now."""
-        self._held += text
         if not self._is_begun:
-            head = _HEAD.match(self._held)
-            if head is None and len(self._held) < _LONGEST_HEAD:
+            text = self._taken() + text
+            head = _HEAD.match(text)
+            if head is None and len(text) < _LONGEST_HEAD:
+                self._held.append(text)
                 return ""
             self._is_begun, self._is_wrapped = True, head is not None
-            self._held = self._held[head.end() if head else 0 :]
-        if self._is_text and self._is_wrapped:
-            return ""
-        passed = self._held.rstrip(_END) if self._is_wrapped else self._held
-        self._held = self._held[len(passed) :]
-        if self._is_wrapped and not self._has_passed:  # the head may have been cut before a blank
+            text = text[head.end() if head else 0 :]
+        if not self._is_wrapped:
+            return text
+        said = "" if self._is_text else text.rstrip(_END)
+        passed = self._taken() + said if said else ""
+        self._held.append(text[len(said) :])
+        if not self._has_passed:  # the head may have been cut before a blank
             passed = passed.lstrip()
             self._has_passed = bool(passed)
         return passed
 
     def end(self, *, is_cut: bool) -> str:
         """The rest. An answer that was cut off lacks the end that is ours."""
-        rest, self._held = self._held, ""
+        rest = self._taken()
         if not self._is_wrapped or is_cut:
             return rest
         inner = rest.rstrip().removesuffix("}").rstrip()
         return _plain(inner) if self._is_text else inner
+
+    def _taken(self) -> str:
+        held = "".join(self._held)
+        self._held.clear()
+        return held
 
 
 def _plain(text: str) -> str:

@@ -7,9 +7,9 @@ from typing import Final, Literal
 import msgspec
 
 from backends.endpoints.chat_text import said_in
-from backends.endpoints.tool_call_deltas import ToolCallNumbers, is_whole
+from backends.endpoints.tool_call_deltas import ToolCallNumbers
 from backends.formats.json_objects import Fields, decode_object, first_of, objects_of, part_of, text_of
-from backends.formats.past_thinking import UNSIGNED, details_of
+from backends.formats.past_thinking import UNSIGNED, details_of, with_details
 from backends.protocol import Chunk
 from backends.usage import Usage
 
@@ -83,9 +83,13 @@ def message_from_answer(
         content.append({"type": "tool_use", "id": call.get("id"), "name": function.get("name"), "input": tool_input})
     details = details_of(message)
     details = details if details and keeps_reasoning() else []
-    for place, signature in details or ([(0, UNSIGNED)] if reasoning else []):
-        content.insert(place, {"type": "thinking", "thinking": reasoning, "signature": signature})
-        reasoning = ""
+    thoughts: list[tuple[int, Fields]] = [
+        (place, {"type": "thinking", "thinking": "", "signature": signature})
+        for place, signature in details or ([(0, UNSIGNED)] if reasoning else [])
+    ]
+    for _, first in thoughts[:1]:
+        first["thinking"] = reasoning
+    content = with_details(content, thoughts)
     stop = _stop(
         _with_calls(choice.get("finish_reason"), objects_of(message.get("tool_calls"))),
         _stop_sequence(choice, stop_sequences),
@@ -159,7 +163,8 @@ class MessagesEventWriter:
         self._signature = UNSIGNED  # of the thinking that is open
         self._numbers = ToolCallNumbers()
         self._tools: dict[int, int] = {}  # tool call -> content block index
-        self._open_tools: dict[int, list[str]] = {}  # content block index -> arguments so far
+        self._open_tools: dict[int, None] = {}  # content block indexes, in their order
+        self._whole_tools: set[int] = set()  # those of them of which nothing more comes
         self._finish_reason = "stop"
         self._stop_sequences = stop_sequences
         self._stop_sequence: str | None = None
@@ -223,10 +228,10 @@ class MessagesEventWriter:
             block: Fields = {"type": "tool_use", "id": call_id, "name": function.get("name"), "input": {}}
             events += self._begin("tool", block)
             self._tools[number] = self._next_index - 1
-            self._open_tools[self._next_index - 1] = []
+            self._open_tools[self._next_index - 1] = None
         index, arguments = self._tools[number], text_of(function, "arguments")
         if arguments and index in self._open_tools:
-            self._open_tools[index].append(arguments)
+            (self._whole_tools.add if self._numbers.is_whole(number) else self._whole_tools.discard)(index)
             said: Fields = {"type": "input_json_delta", "partial_json": arguments}
             events.append(_event("content_block_delta", index=index, delta=said))
         return events
@@ -239,7 +244,8 @@ class MessagesEventWriter:
 
     def _close(self, *, is_last: bool = False) -> list[bytes]:
         """What is open; a tool call of which more may come stays so until the end."""
-        ended = [index for index, said in self._open_tools.items() if is_last or is_whole(said)]
+        ended = list(self._open_tools) if is_last else sorted(self._whole_tools)
+        self._whole_tools.clear()
         for index in ended:
             del self._open_tools[index]
         signed: list[bytes] = []

@@ -8,7 +8,7 @@ import msgspec
 from backends.endpoints.chat_text import said_in
 from backends.endpoints.responses_items import Item, ItemKind, Part, PartKind, ResponseHead, logprobs_of, status_of
 from backends.endpoints.responses_tools import Tool, Tools, parse_tools
-from backends.endpoints.tool_call_deltas import ToolCallNumbers, is_whole
+from backends.endpoints.tool_call_deltas import ToolCallNumbers
 from backends.formats.json_objects import Fields, decode_object, first_of, objects_of, part_of, text_of
 from backends.protocol import Chunk
 from backends.usage import Usage
@@ -73,7 +73,8 @@ class ResponsesEventWriter:
         self._part: Part | None = None  # the open one of the open item
         self._numbers = ToolCallNumbers()
         self._calls: dict[int, Item] = {}  # tool call -> item
-        self._open_calls: list[Item] = []
+        self._open_calls: dict[int, Item] = {}  # by their places, in their order
+        self._whole_calls: set[int] = set()  # those of them of which nothing more comes
         self._begun = 0
         self._finish_reason: str | None = None
         self._usage: Usage | None = None
@@ -140,7 +141,8 @@ class ResponsesEventWriter:
             call_id, name = text_of(call, "id") or f"call_{number}", text_of(function, "name") or ""
             events, item = self._begin("call", call_id, self._tools.called(name))
             self._calls[number] = item
-        if (arguments := text_of(function, "arguments")) and item in self._open_calls:
+        if (arguments := text_of(function, "arguments")) and item.index in self._open_calls:
+            (self._whole_calls.add if self._numbers.is_whole(number) else self._whole_calls.discard)(item.index)
             events.append(self._argue(item, arguments))
         return events
 
@@ -156,7 +158,7 @@ class ResponsesEventWriter:
         self._begun += 1
         item = Item(kind, self._head.response_id, place, call_id, tool, is_sealed=self._head.seals_thoughts)
         if kind == "call":
-            self._open_calls.append(item)
+            self._open_calls[place] = item
         else:
             self._open = item
         events.append(self._event("response.output_item.added", output_index=place, item=item.wire("in_progress")))
@@ -172,8 +174,9 @@ class ResponsesEventWriter:
 
     def _close(self, *, is_last: bool = False) -> list[bytes]:
         """What is open; a call of which more may come stays so until the end."""
-        ended = [item for item in self._open_calls if is_last or is_whole(item.arguments)]
-        self._open_calls = [item for item in self._open_calls if item not in ended]
+        places = list(self._open_calls) if is_last else sorted(self._whole_calls)
+        self._whole_calls.clear()
+        ended = [self._open_calls.pop(place) for place in places]
         if self._open is not None:
             ended.append(self._open)
             self._open = None

@@ -88,7 +88,7 @@ def _messages(fields: Fields, tools: Tools) -> Iterator[Fields]:
     if isinstance(given, str):
         yield {"role": "user", "content": given}
         return
-    answer: Fields | None = None
+    answer: list[Fields] = []
     thought = ""
     for place, item in enumerate(list_of(given, "input")):
         where = f"input[{place}]"
@@ -103,12 +103,12 @@ def _messages(fields: Fields, tools: Tools) -> Iterator[Fields]:
         if thought and message["role"] == "assistant":
             message[THOUGHT] = thought
         thought = ""
-        joined = _joined(answer, message) if answer is not None else None
-        if joined is None and answer is not None:
-            yield answer
-        answer = joined or message
-    if answer is not None:
-        yield answer
+        if answer and not _belongs(message, answer):
+            yield _joined(answer)
+            answer = []
+        answer.append(message)
+    if answer:
+        yield _joined(answer)
 
 
 def _shown_apart(messages: Iterator[Fields]) -> Iterator[Fields]:
@@ -127,20 +127,24 @@ def _shown_apart(messages: Iterator[Fields]) -> Iterator[Fields]:
         yield {"role": "user", "content": shown}
 
 
-def _joined(answer: Fields, message: Fields) -> Fields | None:
-    """One message of two, where a model's calls and what it says with them are items of one answer.
+def _belongs(message: Fields, answer: list[Fields]) -> bool:
+    """Whether it is of the same answer as those before it: a model's calls, and what it says with them.
 
     Many backends want a call's result right behind the message with the call, and no two answers in a row.
     """
-    if answer["role"] != "assistant" or message["role"] != "assistant":
-        return None
-    calls = [cast(list[Fields], one.get("tool_calls") or []) for one in (answer, message)]
-    if not any(calls):
-        return None
+    is_said = message["role"] == answer[0]["role"] == "assistant"
+    return is_said and (len(answer) > 1 or any("tool_calls" in one for one in (*answer, message)))
+
+
+def _joined(answer: list[Fields]) -> Fields:
+    """One message of all of them."""
+    if len(answer) == 1:
+        return answer[0]
     content, thought = (
-        "\n\n".join(str(text) for one in (answer, message) if (text := one.get(name))) for name in ("content", THOUGHT)
+        "\n\n".join(str(text) for one in answer if (text := one.get(name))) for name in ("content", THOUGHT)
     )
-    return {"role": "assistant", "content": content or None, "tool_calls": calls[0] + calls[1], THOUGHT: thought}
+    calls = [call for one in answer for call in cast(list[Fields], one.get("tool_calls") or [])]
+    return {"role": "assistant", "content": content or None, "tool_calls": calls, THOUGHT: thought}
 
 
 def _call(fields: Fields, tools: Tools, where: str) -> Fields:

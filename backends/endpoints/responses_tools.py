@@ -1,5 +1,6 @@
 """The tools of a Responses request as a chat's functions, and which of them a chat's call means. Pure."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, cast
@@ -35,18 +36,20 @@ class Tools:
 
     def __init__(self, tools: Iterable[Tool]) -> None:
         found = list(tools)
-        names = [tool.name for tool in found]
+        count = Counter(tool.name for tool in found)
         self._by_function = {
-            tool.name
-            if names.count(tool.name) == 1 or tool.namespace is None
-            else f"{tool.namespace}__{tool.name}": tool
+            tool.name if count[tool.name] == 1 or tool.namespace is None else f"{tool.namespace}__{tool.name}": tool
             for tool in found
         }
+        self._functions: dict[tuple[str, str | None], str] = {}
+        for function, tool in self._by_function.items():
+            for namespace in (None, tool.namespace):
+                self._functions.setdefault((tool.name, namespace), function)
 
     def functions(self, choice: object = None) -> list[Fields]:
         """The chat's tools; those that a choice among some of them allows."""
         allowed = None if not is_among_some(choice) else list_of(cast(Fields, choice).get("tools"), "tool_choice.tools")
-        names = None if allowed is None else [object_of(tool, "tool_choice.tools").get("name") for tool in allowed]
+        names = None if allowed is None else {text_of(object_of(tool, "tool_choice.tools"), "name") for tool in allowed}
         return [
             _function(name, tool) for name, tool in self._by_function.items() if names is None or tool.name in names
         ]
@@ -54,10 +57,9 @@ class Tools:
     def function_of(self, item: Mapping[str, object]) -> object:
         """What the function is called that a call, or a choice, names."""
         name, namespace = item.get("name"), item.get("namespace")
-        for function, tool in self._by_function.items():
-            if tool.name == name and (tool.namespace == namespace or namespace is None):
-                return function
-        return name
+        if not isinstance(name, str) or not isinstance(namespace, str | None):
+            return name
+        return self._functions.get((name, namespace), name)
 
     def called(self, function: str) -> Tool:
         """Which tool is meant; a function that nobody asked for stands for itself."""

@@ -1,16 +1,46 @@
-"""Which tool call a piece of a chat stream belongs to, whatever its provider makes of `index`. Pure."""
+"""Which tool call a piece of a chat stream belongs to, whatever its provider makes of `index`, and whether it is whole.
+Pure."""
 
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from typing import Final
 
 from backends.formats.json_objects import decode_object, part_of, text_of
 
+_MARKS: Final = re.compile(r'\\.?|["{}]', re.DOTALL)
 
-@dataclass(slots=True)
+
 class _Call:
-    call_id: str | None
-    name: str | None
-    arguments: list[str] = field(default_factory=list[str])
+    """One call as it comes. Where its arguments end is looked for in each piece as that comes: to read all of them
+    again for each one held a worker for as long as they are long, squared."""
+
+    def __init__(self, call_id: str | None, name: str | None) -> None:
+        self.call_id = call_id
+        self.is_whole = False
+        self._name = name
+        self._arguments: list[str] = []
+        self._escape = ""
+        self._is_in_text = self._has_ended = False
+        self._depth = 0
+
+    def add(self, arguments: str) -> None:
+        self._arguments.append(arguments)
+        if self._has_ended:
+            self.is_whole = self.is_whole and not arguments.strip()
+            return
+        read = self._escape + arguments
+        self._escape = ""
+        for mark in _MARKS.finditer(read):
+            if mark[0] == "\\":  # what it escapes is in the next piece
+                self._escape = "\\"
+            elif mark[0] == '"':
+                self._is_in_text = not self._is_in_text
+            elif not self._is_in_text and mark[0] in "{}":
+                self._depth += 1 if mark[0] == "{" else -1
+                if self._depth <= 0:
+                    self._has_ended = True
+                    self.is_whole = decode_object("".join(self._arguments).encode()) is not None
+                    return
 
     def is_followed_by(self, call_id: str | None, name: str | None) -> bool:
         """Whether a piece under the same number begins another call: one with another id, or, where ids say nothing,
@@ -19,9 +49,9 @@ class _Call:
             return False
         if call_id:
             return self.call_id is not None and call_id != self.call_id
-        if not self.arguments:
+        if not self._arguments:
             return False
-        return name != self.name or (self.call_id is None and is_whole(self.arguments))
+        return name != self._name or (self.call_id is None and self.is_whole)
 
 
 class ToolCallNumbers:
@@ -34,6 +64,7 @@ class ToolCallNumbers:
     def __init__(self) -> None:
         self._calls: list[_Call] = []
         self._by_index: dict[int, int] = {}
+        self._by_id: dict[str, int] = {}
 
     def number(self, piece: Mapping[str, object]) -> int:
         index, call_id = piece.get("index"), text_of(piece, "id") or None
@@ -47,16 +78,17 @@ class ToolCallNumbers:
                 self._by_index[index] = number
         call = self._calls[number]
         call.call_id = call.call_id or call_id
+        if call.call_id:
+            self._by_id.setdefault(call.call_id, number)
         if arguments:
-            call.arguments.append(arguments)
+            call.add(arguments)
         return number
+
+    def is_whole(self, number: int) -> bool:
+        """Whether nothing can follow: a call that was overtaken by another one may still go on."""
+        return self._calls[number].is_whole
 
     def _unnumbered(self, call_id: str | None, name: str | None) -> int | None:
         """A call by its id; else a name begins one, and anything else goes on with the last."""
-        found = next((place for place, call in enumerate(self._calls) if call_id and call.call_id == call_id), None)
+        found = self._by_id.get(call_id) if call_id else None
         return found if found is not None or name or not self._calls else len(self._calls) - 1
-
-
-def is_whole(arguments: list[str]) -> bool:
-    """Whether nothing can follow: a call that was overtaken by another one may still go on."""
-    return decode_object("".join(arguments).encode()) is not None

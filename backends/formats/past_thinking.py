@@ -7,7 +7,8 @@ move from one provider to another with every request.
 
 import base64
 import binascii
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -70,6 +71,20 @@ def details_of(message: Mapping[str, object]) -> list[tuple[int, str]]:
     return sorted(
         (index if isinstance(index := detail.get("index"), int) else 0, str(detail["data"])) for detail in found
     )
+
+
+def with_details(
+    items: Sequence[Fields], details: Iterable[tuple[int, Fields]], *, before_last: bool = False
+) -> list[Fields]:
+    """The items of an answer with each of these, which come in order, at its place among them; `before_last`: none
+    stands behind all of them."""
+    made: list[Fields] = []
+    left = deque(items)
+    for place, detail in details:
+        while len(made) < place and len(left) > before_last:
+            made.append(left.popleft())
+        made.append(detail)
+    return [*made, *left]
 
 
 def is_carried(text: object) -> bool:

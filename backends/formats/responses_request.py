@@ -14,7 +14,7 @@ from backends.formats.call_ids import for_openai
 from backends.formats.chat_fields import invalid, list_of, object_of, refuse_unsayable, untranslatable
 from backends.formats.json_objects import Fields, decode_object, objects_of, part_of, text_of
 from backends.formats.openai_request import is_in_own_words, members_of
-from backends.formats.past_thinking import carried_for, details_of
+from backends.formats.past_thinking import carried_for, details_of, with_details
 from backends.formats.sampling import answers_responses_alone, calls_functions_in_chats, nearest_effort, thinks
 from backends.protocol import Call
 
@@ -224,11 +224,12 @@ def _items(fields: Fields, backend: str) -> Iterator[Fields]:
 def _with_thoughts(said: list[Fields], message: Fields, backend: str) -> list[Fields]:
     """The items of an answer with what was thought before each of them, where an answer had it: OpenAI refuses a
     thought without what it led to."""
-    for place, carried in details_of(message) if said else ():
-        if (encrypted := carried_for(backend, carried)) is not None:
-            at = min(place, len(said) - 1)
-            said.insert(at, {"type": "reasoning", "summary": [], "encrypted_content": encrypted})
-    return said
+    thoughts: list[tuple[int, Fields]] = [
+        (place, {"type": "reasoning", "summary": [], "encrypted_content": encrypted})
+        for place, carried in details_of(message)
+        if (encrypted := carried_for(backend, carried)) is not None
+    ]
+    return with_details(said, thoughts, before_last=True) if said else said
 
 
 def _said(message: Fields, where: str) -> Iterator[Fields]:

@@ -196,6 +196,8 @@ def test_blanks_before_the_end_are_not_looked_at_again_and_again() -> None:
     one = Unwrapper("json")
     said = one.feed(f'{{"answer": [{" " * 200_000}1]}} ') + one.end(is_cut=False)
     assert said == f"[{' ' * 200_000}1]"
+    one = Unwrapper("json")
+    assert "".join(map(one.feed, ['{"answer": 1', *[" } "] * 20_000])) == "1"
     assert process_time() - began < 1  # minutes, in which the worker answered nobody
 
 

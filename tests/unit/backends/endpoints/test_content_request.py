@@ -258,8 +258,13 @@ def test_many_results_and_pieces_are_not_compared_each_with_all() -> None:
     calls = [{"functionCall": {"name": f"f{number}"}} for number in range(8_000)]
     results = [{"functionResponse": {"name": f"f{number}", "response": {}}} for number in range(8_000)]
     turns: list[Json] = [{"role": "model", "parts": [call]} for call in calls]
+    names = [f"p{number}" for number in range(14_000)]
+    schema = GOOGLES | {"properties": {name: {} for name in names}, "propertyOrdering": [*names[::-1]]}
+    tools = [{"functionDeclarations": [{"name": "f", "parameters": schema}]}]
     began = process_time()
-    said = translate({"contents": [*HI, *turns, {"parts": results}]})["messages"]
+    asks = translate({"contents": [*HI, *turns, {"parts": results}], "tools": tools})
+    assert list(asks["tools"][0]["function"]["parameters"]["properties"]) == names[::-1]
+    said = asks["messages"]
     assert [message["tool_call_id"] for message in said[2:]] == [one["id"] for one in said[1]["tool_calls"]]
     assert process_time() - began < 2  # and longer for the results alone, in which the worker answered nobody
 

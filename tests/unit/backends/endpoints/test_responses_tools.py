@@ -1,6 +1,7 @@
 """Custom tools and namespaces of a Responses request in front of a chat backend: there, and back."""
 
 import json
+from time import process_time
 from typing import Any
 
 import pytest
@@ -47,6 +48,23 @@ FREE_TEXT = {
     "required": ["input"],
     "additionalProperties": False,
 }
+
+
+def test_thousands_of_tools_and_calls_are_not_compared_each_with_all() -> None:
+    names = [f"f{place:05}" for place in range(6_000)]
+    calls: list[Json] = [
+        {"type": "function_call", "call_id": "c", "name": f"{name}?", "arguments": "{}"} for name in names
+    ]
+    said: list[Json] = [{"role": "assistant", "content": "x" * 100} for _ in names]
+    began = process_time()
+    asked = chat(
+        tools=[FUNCTION | {"name": name} for name in names],
+        tool_choice={"type": "allowed_tools", "mode": "auto", "tools": [{"name": name} for name in names[::-1]]},
+        input=[item for pair in zip(said, calls, strict=True) for item in pair],
+    )
+    assert [tool["function"]["name"] for tool in asked["tools"]] == names
+    assert [len(message["tool_calls"]) for message in asked["messages"]] == [6_000]
+    assert process_time() - began < 1  # seconds before, and sixteen times as long with four times as many
 
 
 def test_a_custom_tool_is_a_function_of_one_text() -> None:

@@ -1,14 +1,17 @@
 """Tool calls as providers stream them, well numbered or not, and what Messages and Responses make of each."""
 
 import json
+from time import process_time
 from typing import Any
 
 import msgspec
 import pytest
 
+from backends.endpoints.content_events import ContentHead, content_from_answer
 from backends.endpoints.messages_events import MessagesEventWriter, message_from_answer
 from backends.endpoints.responses_events import ResponsesEventWriter
 from backends.endpoints.responses_items import ResponseHead
+from backends.endpoints.tool_call_deltas import ToolCallNumbers
 from backends.http.sse import SseParser
 from backends.protocol import Chunk
 
@@ -135,6 +138,42 @@ def test_calls_without_ids_stay_apart(name: str) -> None:
     response = ResponsesEventWriter(ResponseHead("resp", 7, {}), now=lambda: 9)
     last = events_of([response.write(chunk) for chunk in chunks(UNNAMED[name], "tool_calls")])[-1]
     assert [item["arguments"] for item in last["response"]["output"]] == ['{"x":1}', "{}"]
+
+
+@pytest.mark.parametrize("arguments", ['{"x":"}\\\\"}', '{"}\\"{":{"y":"\\u007d"}}', "{}"])
+def test_where_arguments_end_is_found_however_they_are_cut(arguments: str) -> None:
+    for pieces in (list(arguments), [arguments]):
+        numbers = ToolCallNumbers()
+        assert {numbers.number(piece(0, "", "f", one)) for one in pieces} == {0}
+        assert numbers.is_whole(0)
+        assert numbers.number(piece(0, "", "f", "{")) == 1
+        assert not numbers.is_whole(1)
+
+
+@pytest.mark.parametrize("arguments", ['{"x":"}', "{}x", "{x}", "[{}]", "}", "[]", "{} {}"])
+def test_what_is_no_object_yet_is_not_whole(arguments: str) -> None:
+    for pieces in (list(arguments), [arguments]):
+        numbers = ToolCallNumbers()
+        for one in pieces:
+            numbers.number(piece(0, "a", None, one))
+        assert not numbers.is_whole(0)
+
+
+def test_thousands_of_calls_are_not_compared_each_with_all() -> None:
+    began = process_time()
+    open_calls = chunks([[piece(place, f"c{place}", "f", '{"x"')] for place in range(2_000)], "tool_calls")
+    message = MessagesEventWriter(message_id="msg", model="m", input_tokens=1)
+    response = ResponsesEventWriter(ResponseHead("resp", 7, {}), now=lambda: 9)
+    for chunk in open_calls:
+        message.write(chunk)
+        response.write(chunk)
+    whole = {"choices": [{"message": {"tool_calls": [piece(None, f"c{place}", "f", "{}") for place in range(8_000)]}}]}
+    told = json.loads(content_from_answer(json.dumps(whole).encode(), None, ContentHead("a", "m")))
+    assert len(told["candidates"][0]["content"]["parts"]) == 8_000
+    numbers = ToolCallNumbers()
+    for _ in range(8_000):  # one call, named in every piece
+        numbers.number(piece(0, "", "f", '{"x'))
+    assert process_time() - began < 2  # eight times as long before, and sixteen times with four times as many
 
 
 def test_a_response_says_no_arguments_as_an_empty_object() -> None:
