@@ -12,6 +12,7 @@ from gateway.batches.run import BatchRun
 from gateway.batches.runner import BatchRunner
 from gateway.batches.values import MESSAGES, Batch, BatchStore, FileStore
 from gateway.batches.waiting import Waiting
+from gateway.clock import PatientClock
 from gateway.config.settings import Settings
 from gateway.errors import BreakevenError
 from gateway.openai_errors import body_of, messages_body_of, status_of
@@ -51,13 +52,14 @@ def open_batches(
     catch_up: Callable[[], Awaitable[bool]],
     *,
     name: str,
+    clock: PatientClock,
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
 ) -> BatchRunner:
     """What asks their lines, of this process, which has this name among all who share the database. `catch_up` takes
-    over the keys that were made before it was called."""
+    over the keys that were made before it was called. By `clock` lines are late and keys expire: both are for good."""
 
     def key_of(key_id: str) -> KeyRecord:
-        key = pipeline.keys.of_id(key_id, pipeline.now_us())
+        key = pipeline.keys.of_id(key_id, clock())
         require_model_access(key)
         return key
 
@@ -84,7 +86,7 @@ def open_batches(
             ask=asking.ask,
             is_asking=asking.is_asking,
             awaits=waiting.should_wait,
-            now_us=lambda: pipeline.now_us(),
+            now_us=clock,
             monotonic=time.monotonic,
             most_at_once=bounds.at_once,
             most_lines=bounds.most_lines,

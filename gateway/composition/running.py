@@ -114,11 +114,11 @@ class Gateway:
     implied: ImpliedFeedback
     rule_watch: RuleWatch
     later_work: LaterWork
+    retention_clock: PatientClock
     classifier: Classifier
     document: RulesDocument
     text_version: str = ""
     tasks: list[asyncio.Task[None]] = field(default_factory=list[asyncio.Task[None]])
-    retention_clock: PatientClock = field(default_factory=PatientClock)
     refreshing: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def start(self) -> None:

@@ -9,7 +9,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from classifier.protocol import Classifier
 from gateway.access.keys import KeyRing
-from gateway.clock import now_us, unstepped_seconds
+from gateway.clock import PatientClock, now_us, unstepped_seconds
 from gateway.composition.batches import bounds_of, open_batches
 from gateway.composition.child_secrets import writer_environment
 from gateway.composition.deployment import Deployment
@@ -133,7 +133,8 @@ def _put_together(
     pipeline.implied = implied = _implied_feedback(stores, metrics)
     pipeline.shadows = _shadows(settings.shadow_calls, pipeline, stores.feedback, workers=workers)
     bounds, worker = bounds_of(settings), f"{home.replica_id()}/{claim.path.name}"
-    watch = _change_watch(stores, sharing, lambda: gateway)
+    watch, patient = _change_watch(stores, sharing, lambda: gateway), PatientClock()
+    batches = open_batches(pipeline, stores, bounds, watch.catch_up, name=worker, clock=patient)
     gateway = Gateway(
         deployment=deployment,
         database=database,
@@ -144,7 +145,8 @@ def _put_together(
         sink=sink,
         shipper=Shipper(journal, CountingSink(sink, admission)),
         bodies=bodies,
-        batches=open_batches(pipeline, stores, bounds, watch.catch_up, name=worker) if bounds.at_once else None,
+        batches=batches if bounds.at_once else None,
+        retention_clock=patient,
         pipeline=pipeline,
         metrics=metrics,
         claim=claim,

@@ -24,6 +24,7 @@ from gateway.api.batches import build_batches_router
 from gateway.api.files import build_files_router
 from gateway.api.message_batches import build_message_batches_router
 from gateway.batches.bounds import BatchBounds
+from gateway.clock import PatientClock
 from gateway.composition.batches import open_batches
 from gateway.instants import HOUR_US
 from gateway.storage.database import open_database
@@ -72,13 +73,16 @@ class Batches:
 
     def __init__(self, rig: Rig, database: AsyncEngine, bounds: BatchBounds) -> None:
         self.rig, self.database = rig, database
-        self._later_us = 0
+        self._later_us = self._ahead_us = 0
+        self.clock = PatientClock(self._now_us, lambda: (self._now_us() - self._ahead_us) / 1e6)
         self.stores = Stores(database, self._now_us)
         rig.pipeline.now_us = self._now_us
         rig.add_key("bk-mate", KeyRecord("key-3", "mate", "app", team="red"))
         rig.add_key("bk-other", KeyRecord("key-4", "other", "app", team="blue"))
         self.service = Service(rig)
-        self.runner = open_batches(rig.pipeline, self.stores, bounds, nothing_new, name="first", sleep=briefly)
+        self.runner = open_batches(
+            rig.pipeline, self.stores, bounds, nothing_new, name="first", clock=self.clock, sleep=briefly
+        )
         rest, (files, batches) = self.service.rest, (self.stores.files, self.stores.batches)
         rest.include_router(build_files_router(rig.pipeline, files, bounds))
         for build in (build_batches_router, build_message_batches_router):
@@ -86,10 +90,14 @@ class Batches:
         self.url = ""
 
     def _now_us(self) -> int:
-        return time.time_ns() // 1000 + self._later_us
+        return time.time_ns() // 1000 + self._later_us + self._ahead_us
 
     def hours_later(self, hours: int) -> None:
         self._later_us += hours * HOUR_US
+
+    def put_clock(self, *, hours_ahead: int) -> None:
+        """Of what it is, whatever it was put to before."""
+        self._ahead_us = hours_ahead * HOUR_US
 
     def client(self, key: str = KEY) -> openai.AsyncOpenAI:
         return openai.AsyncOpenAI(api_key=key, base_url=f"{self.url}/v1", max_retries=0)

@@ -162,7 +162,7 @@ async def test_another_process_goes_on_where_one_stopped(batches: Batches) -> No
         stopped = await client.batches.retrieve(batch.id)
         assert (stopped.status, *counts(stopped)) == ("in_progress", 20, 12, 0)
         batches.runner = open_batches(
-            batches.rig.pipeline, batches.stores, BOUNDS, nothing_new, name="second", sleep=briefly
+            batches.rig.pipeline, batches.stores, BOUNDS, nothing_new, name="second", clock=batches.clock, sleep=briefly
         )
         async with batches.working():
             done = await until(client, batch)
@@ -182,7 +182,13 @@ async def test_whoever_was_not_heard_of_stops_and_what_it_had_stored_stays(batch
             looking.cancel()  # else it might find the batch sooner than the other does
             await asyncio.wait([looking])
             batches.runner = open_batches(
-                batches.rig.pipeline, batches.stores, BOUNDS, nothing_new, name="second", sleep=briefly
+                batches.rig.pipeline,
+                batches.stores,
+                BOUNDS,
+                nothing_new,
+                name="second",
+                clock=batches.clock,
+                sleep=briefly,
             )
             await lapse(batches)
             async with batches.working():
@@ -208,6 +214,21 @@ async def test_what_is_not_answered_in_time_expires(batches: Batches) -> None:
     assert {one["error"]["code"] for one in late} == {"batch_expired"}
     assert sorted(one["custom_id"] for one in good + late) == sorted(f"request-{n}" for n in range(1, 16))
     assert not batches.rig.ledger.open, "what was under way is booked"
+
+
+async def test_a_clock_that_is_a_day_ahead_for_a_moment_makes_no_line_late(batches: Batches) -> None:
+    """Late is for good: every line of every batch was lost by it, those under way too, though they were paid for."""
+    held = hold(batches, 6)
+    async with batches.client() as client, batches.working():
+        batch = await begun(client, *(request(n) for n in range(1, 16)), completion_window="1h")
+        await until(client, batch, lambda one: counts(one) == (15, 6, 0) and held.waiting == BOUNDS.at_once)
+        batches.put_clock(hours_ahead=24)
+        await until_heard(batches)
+        held.goes_on.set()
+        await until(client, batch, lambda one: counts(one)[1:] != (6, 0))
+        batches.put_clock(hours_ahead=0)
+        done = await until(client, batch, lambda one: bool(one.completed_at or one.expired_at))
+    assert (done.status, *counts(done)) == ("completed", 15, 15, 0)
 
 
 async def test_another_team_finds_nothing(batches: Batches) -> None:
