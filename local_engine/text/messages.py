@@ -20,8 +20,8 @@ REASONING: Final = ("reasoning_content", "thinking", "reasoning")
 
 
 def plain_message(message: dict[str, Any], index: int) -> dict[str, Any]:
-    """A message whose role is known and whose content is one string, None beside calls that came without; raises
-    InvalidRequest for what is not text."""
+    """A message whose role is known and whose content is one string, None where it says nothing beside calls:
+    DeepSeek's templates tell none beside an empty one. Raises InvalidRequest for what is not text."""
     where = f"messages[{index}]"
     # Clients send back every field of an answer, and templates ask whether one is there, not what it is.
     said = {name: value for name, value in message.items() if value is not None and (name, value) != ("tool_calls", [])}
@@ -30,7 +30,7 @@ def plain_message(message: dict[str, Any], index: int) -> dict[str, Any]:
         plain["reasoning_content"] = reasoning
     if "tool_calls" in said:
         plain["tool_calls"] = _tool_calls(said["tool_calls"], where)
-        plain["content"] = plain["content"] if message.get("content") is not None else None
+        plain["content"] = plain["content"] or None
     return plain
 
 

@@ -1,10 +1,11 @@
 """Finds tool calls in streaming text, as each family writes them: behind a mark, or as JSON alone (Llama 3, Gemma).
 
 Hermes, Qwen and SmolLM3 write tags around each call. After Mistral's mark stands a JSON list of calls or, in later
-models, `name[ARGS]{...}` each with a mark of its own; after Granite's and Phi's a list. Llama's are parted by
-semicolons, and stand behind a mark where it said something before them. Qwen3-Coder's tags are around a function with a
-tag for each argument, which says no type: the tool's schema does. JSON without any mark is a call only where it names a
-tool that there is: an answer may be an object with a name, too.
+models, `name[ARGS]{...}` each with a mark of its own; after Granite's and Phi's a list; after DeepSeek's calls between
+marks, their arguments in fences. Llama's are parted by semicolons, and stand behind a mark where it said something
+before them. Qwen3-Coder's tags are around a function with a tag for each argument, which says no type: the tool's
+schema does. JSON without any mark is a call only where it names a tool that there is: an answer may be an object with a
+name, too.
 
 A call of a known tool begins with the first key of its arguments and is one however it goes on: they are told as they
 are written. Any other is told once it is whole. What turns out to be no call is text.
@@ -21,6 +22,10 @@ from local_engine.text.json_span import JsonSpan
 from local_engine.text.tool_marks import (
     CLOSE,
     CLOSES,
+    DEEPSEEK,
+    DEEPSEEK_CALL,
+    DEEPSEEK_CALL_END,
+    DEEPSEEK_NAME,
     FUNCTION_CLOSE,
     FUNCTION_OPEN,
     LLAMA,
@@ -31,7 +36,7 @@ from local_engine.text.tool_marks import (
 )
 
 # A list's bracket is followed by a call; Mistral's mark begins with one, too.
-BETWEEN: Final = re.compile(r"(?:[\s,;\]]|\[(?=[\s{]))*")
+BETWEEN: Final = re.compile(rf"(?:[\s,;\]`]|\[(?=[\s{{])|{DEEPSEEK_CALL_END})*")
 # A list is no call without a mark.
 BETWEEN_UNMARKED: Final = re.compile(r"[\s;]*")
 FUNCTION_END: Final = re.compile(f"{re.escape(FUNCTION_CLOSE)}|{re.escape(CLOSE)}")
@@ -44,9 +49,15 @@ HEAD: Final = re.compile(rf'\{{\s*"name"\s*:\s*{STRING}\s*,\s*"(?:arguments|para
 WRAP: Final = re.compile(rf"(?:,\s*{STRING}\s*:\s*{STRING}\s*)*\}}", re.DOTALL)
 # An id of the model's own is dropped.
 NAMED: Final = rf"([^\s\[\]{{}}]+)\s*(?:{re.escape(MISTRAL_ID)}[^\[\]{{}}]*)?{re.escape(MISTRAL_ARGUMENTS)}\s*"
-NAMED_HEAD: Final = re.compile(NAMED)
-NAMED_BEGUN: Final = re.compile(NAMED + BEGUN, re.DOTALL)
-MAYBE_NAMED: Final = re.compile(r"[^\s\[\]{}]{1,128}\s*(?:\[[A-Z_]*(?:\][^\[\]{}]{0,64}(?:\[[A-Z]*)?)?)?")
+# Later models of DeepSeek's say neither that it is a function nor that JSON follows.
+FENCED: Final = rf"{DEEPSEEK_CALL}(?:function{DEEPSEEK_NAME})?([^\s<>{{}}]+)(?:{DEEPSEEK_NAME})?\s*(?:```(?:json)?)?\s*"
+# Of calls whose name stands before their arguments, by their mark.
+NAMED_HEADS: Final = {MISTRAL: re.compile(NAMED), DEEPSEEK: re.compile(rf"{FENCED}(?=\{{)")}
+NAMED_BEGUN: Final = {MISTRAL: re.compile(NAMED + BEGUN, re.DOTALL), DEEPSEEK: re.compile(FENCED + BEGUN, re.DOTALL)}
+MAYBE_NAMED: Final = {
+    MISTRAL: re.compile(r"[^\s\[\]{}]{1,128}\s*(?:\[[A-Z_]*(?:\][^\[\]{}]{0,64}(?:\[[A-Z]*)?)?)?"),
+    DEEPSEEK: re.compile(rf"{DEEPSEEK_CALL}[^{{}}]{{0,256}}"),
+}
 CALL_KEYS: Final = ("name", "arguments", "parameters", "type", "id")
 # No head is longer, and who writes a long text is not looked at from its beginning with every token.
 LONGEST_HEAD: Final = 1024
@@ -196,7 +207,7 @@ class ToolCallParser:
         """A call that begins here, its arguments yet to come or, where it is of another shape, whole."""
         is_short = mark == MISTRAL
         wrapped = HEAD.match(rest, 0, LONGEST_HEAD) if self._object is None or len(rest) < LONGEST_HEAD else None
-        begun = wrapped or (NAMED_BEGUN.match(rest, 0, LONGEST_HEAD) if is_short else None)
+        begun = wrapped or (NAMED_BEGUN[mark].match(rest, 0, LONGEST_HEAD) if mark in NAMED_BEGUN else None)
         name = None if begun is None else _parse(f'"{begun[1]}"') if wrapped else begun[1]
         if begun is not None and name in self._names:
             self._begin(rest[begun.end() :])
@@ -222,7 +233,7 @@ class ToolCallParser:
             end = self._object.end(rest)
             end = len(rest) if end is None and is_last else end
             return (None, 0) if end is None else (parse_function(rest[:end], self._schemas), end)
-        if mark == MISTRAL and (named := NAMED_HEAD.match(rest, 0, LONGEST_HEAD)) is not None:
+        if mark in NAMED_HEADS and (named := NAMED_HEADS[mark].match(rest, 0, LONGEST_HEAD)) is not None:
             end = self._object_end(rest, named.end())
             arguments = "" if end is None else rest[named.end() : end]
             return (ToolCall(named[1], arguments), end or 0) if isinstance(_parse(arguments), dict) else (None, 0)
@@ -240,14 +251,14 @@ class ToolCallParser:
             return is_possible and self._object is not None and self._object.is_open
         if rest.startswith(FUNCTION_OPEN):
             return self._object is not None and self._object.is_open
-        if any(known.startswith(rest) for known in (*CLOSES, *MARKS, FUNCTION_OPEN)):
+        if any(known.startswith(rest) for known in (*CLOSES, *MARKS, FUNCTION_OPEN, DEEPSEEK_CALL, DEEPSEEK_CALL_END)):
             return True
-        if mark != MISTRAL:
+        if mark not in NAMED_HEADS:
             return False
-        if (named := NAMED_HEAD.match(rest, 0, LONGEST_HEAD)) is not None:
+        if (named := NAMED_HEADS[mark].match(rest, 0, LONGEST_HEAD)) is not None:
             begins = rest[named.end() : named.end() + 1]
             return begins in ("", "{") and self._object is not None and self._object.is_open
-        return MAYBE_NAMED.fullmatch(rest) is not None
+        return MAYBE_NAMED[mark].fullmatch(rest) is not None
 
     def _argue(self, span: JsonSpan, *, is_last: bool) -> Iterator[Piece]:
         """Arguments as they come. What can be no JSON ends them."""

@@ -5,7 +5,21 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from local_engine.text.tool_marks import CLOSE, LLAMA, MISTRAL, MISTRAL_ARGUMENTS, OPEN, PHI, PIPED, PIPED_CLOSE
+from local_engine.text.tool_marks import (
+    CLOSE,
+    DEEPSEEK,
+    DEEPSEEK_CALL,
+    DEEPSEEK_CALL_END,
+    DEEPSEEK_CLOSE,
+    DEEPSEEK_NAME,
+    LLAMA,
+    MISTRAL,
+    MISTRAL_ARGUMENTS,
+    OPEN,
+    PHI,
+    PIPED,
+    PIPED_CLOSE,
+)
 
 GEMMA_TURN: Final = "<start_of_turn>"
 
@@ -48,6 +62,15 @@ TAGS: Final = ToolFormat(f'{OPEN}\n{{"name": "', '", "arguments": ', f"}}\n{CLOS
 LIST: Final = ToolFormat('{"name": "', '", "arguments": ', "}", between=", ", closes="]")
 NAMED: Final = ToolFormat(MISTRAL, MISTRAL_ARGUMENTS, "")
 """Of Mistral's models since 2025."""
+FENCED: Final = ToolFormat(
+    f"{DEEPSEEK_CALL}function{DEEPSEEK_NAME}",
+    "\n```json\n",
+    f"\n```{DEEPSEEK_CALL_END}",
+    opens=DEEPSEEK,
+    between="\n",
+    closes=DEEPSEEK_CLOSE,
+)
+"""Of DeepSeek's distillations, as of R1."""
 
 
 def tool_format_of(source: str, has_token: Callable[[str], bool]) -> ToolFormat:
@@ -55,6 +78,8 @@ def tool_format_of(source: str, has_token: Callable[[str], bool]) -> ToolFormat:
     if MISTRAL in source:
         blank = " " if f"{MISTRAL} [" in source else ""
         return NAMED if MISTRAL_ARGUMENTS in source else replace(LIST, opens=f"{MISTRAL}{blank}[")
+    if DEEPSEEK in source:
+        return FENCED
     if OPEN in source:
         return TAGS
     if PIPED in source or (has_token(PIPED) and has_token(PIPED_CLOSE)):

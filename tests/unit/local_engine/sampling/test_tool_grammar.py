@@ -20,7 +20,7 @@ STRICT: dict[str, Any] = {"type": "function", "function": {"name": "f", "paramet
 LOOSE = {"type": "function", "function": {"name": "g", "parameters": COUNT}}
 TOOLS: list[dict[str, Any]] = [STRICT, LOOSE]
 FORM = requested_constraint({"type": "json_schema", "json_schema": {"schema": {"const": {"name": "f"}}}}, None)
-NAMES = ("llama", "mistral", "mistral-named", "granite", "qwen3", "gemma")
+NAMES = ("llama", "mistral", "mistral-named", "granite", "qwen3", "deepseek", "gemma")
 # Without tokens of their own, as small models have them.
 TEXTUAL = CallWriting(), CallWriting(tool_format_of("functools[", lambda _: False)), CallWriting(NAMED)
 

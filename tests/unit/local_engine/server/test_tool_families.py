@@ -106,7 +106,9 @@ async def test_a_forced_call_is_written_and_read_in_the_familys_form(family: Fam
         assert one["function"]["name"].startswith("trip")
         jsonschema.validate(json.loads(one["function"]["arguments"]), TRIP)
     if family.marks:
-        assert text.startswith(("[TOOL_CALLS]", "<|tool_call|>[", "<tool_call>\n", '{"name": "trip'))
+        assert text.startswith(
+            ("[TOOL_CALLS]", "<|tool_call|>[", "<tool_call>\n", '{"name": "trip', "<｜tool▁calls▁begin｜>")
+        )
     assert len({one["id"] for one in told["tool_calls"]}) == len(told["tool_calls"])
     asks["tool_choice"] = {"type": "function", "function": {"name": "trip1"}}
     named = drawn(reads, 2, **asks)

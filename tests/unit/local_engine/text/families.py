@@ -82,6 +82,16 @@ GEMMA = """{% set first = messages[0].content + '\n\n' if messages[0].role == 's
 {%- endfor %}"""
 
 
+DEEPSEEK = """{% for m in messages %}
+{%- if m['role'] == 'assistant' and m['content'] is none %}<｜Assistant｜><｜tool▁calls▁begin｜>
+{%- for call in m['tool_calls'] %}{{ '\\n' if not loop.first }}
+{{- '<｜tool▁call▁begin｜>' + call['type'] + '<｜tool▁sep｜>' + call['function']['name'] + '\\n```json\\n' }}
+{{- call['function']['arguments'] + '\\n```<｜tool▁call▁end｜>' }}
+{%- endfor %}{{ '<｜tool▁calls▁end｜>' }}
+{%- else %}{{ '[' + m['role'] + ']' + m['content'] }}{% endif %}
+{%- endfor %}[assistant]"""
+
+
 @dataclass(frozen=True, slots=True)
 class Family:
     """`calls` is how two calls of `f` stand in its conversations, `results` how their results do."""
@@ -93,6 +103,7 @@ class Family:
 
 
 X1, X2 = '{"x": 1}', '{"x": 2}'
+FENCE = "<｜tool▁call▁begin｜>function<｜tool▁sep｜>f\n```json\n{}\n```<｜tool▁call▁end｜>"
 CALLS = "<tool_call>\n{}\n</tool_call>"
 ARGUED = '{{"name": "f", "arguments": {}}}'
 LISTED = ", ".join(ARGUED.format(one) for one in (X1, X2))
@@ -123,6 +134,18 @@ FAMILIES = {
         ("<tool_call>", "</tool_call>", "<think>", "</think>"),
         f"[assistant]\n{TAGGED}",
         "<tool_response>one</tool_response>",
+    ),
+    "deepseek": Family(
+        DEEPSEEK,
+        (
+            "<｜tool▁calls▁begin｜>",
+            "<｜tool▁call▁begin｜>",
+            "<｜tool▁sep｜>",
+            "<｜tool▁call▁end｜>",
+            "<｜tool▁calls▁end｜>",
+        ),
+        "<｜tool▁calls▁begin｜>" + "\n".join(map(FENCE.format, (X1, X2))) + "<｜tool▁calls▁end｜>",
+        "[user]<tool_response>\none\n</tool_response>\n<tool_response>\ntwo\n</tool_response>\nAnd?",
     ),
     "gemma": Family(
         GEMMA,

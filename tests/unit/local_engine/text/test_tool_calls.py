@@ -21,7 +21,15 @@ from local_engine.text.tool_calls import (
     ToolCallParser,
     parse_function,
 )
-from local_engine.text.tool_marks import CLOSES, MARKS
+from local_engine.text.tool_formats import FENCED
+from local_engine.text.tool_marks import (
+    CLOSES,
+    DEEPSEEK,
+    DEEPSEEK_CALL,
+    DEEPSEEK_CALL_END,
+    DEEPSEEK_NAME,
+    MARKS,
+)
 
 CALL = '{"name": "f", "arguments": {"x": 1}}'
 PARSED = ToolCall("f", '{"x": 1}')
@@ -110,6 +118,12 @@ def parted(parser: ToolCallParser, *texts: str) -> tuple[str, list[ToolCall]]:
         ("<tool_call>\n<function=f>\n<parameter=x>\n1\n</parameter>\n</function>\n</tool_call>", "", [PARSED]),
         ("<tool_call><function=f></function></tool_call>", "", [ToolCall("f", "{}")]),
         ("<tool_call><function f></tool_call>", "<tool_call><function f></tool_call>", []),
+        (f"I look. {FENCED.write([('f', {'x': 1}), ('f', {'x': 1})])}", "I look. ", [PARSED, PARSED]),
+        (f"{FENCED.write([('g', {'x': 1})])}\nSo.", "\nSo.", [ToolCall("g", '{"x": 1}')]),
+        (FENCED.write([("f", {"x": 1})])[:-12], "", [PARSED]),
+        (f'{DEEPSEEK}{DEEPSEEK_CALL}f{DEEPSEEK_NAME}{{"x": 1}}{DEEPSEEK_CALL_END}', "", [PARSED]),
+        (f"{DEEPSEEK}no call", f"{DEEPSEEK}no call", []),
+        (f"{DEEPSEEK}{DEEPSEEK_CALL}f ", f"{DEEPSEEK}{DEEPSEEK_CALL}f ", []),
     ],
 )
 @pytest.mark.parametrize("step", [1, 3, 1000])
