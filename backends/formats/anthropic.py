@@ -47,6 +47,8 @@ _BESIDE: Final = "compaction"
 """The iteration whose tokens are billed beside those that the usage itself sums up."""
 _ELSEWHERE: Final = frozenset({"advisor_message", "fallback_message"})
 """Iterations of another model, at its prices."""
+_MOST_ITERATIONS: Final = 1_000
+"""A stream repeats them with every figure that it corrects, and each time they are read."""
 _AT_NO_SURCHARGE: Final = frozenset({"standard", "global", "not_available"})
 
 
@@ -60,6 +62,8 @@ def parse_messages_usage(wire: object) -> Usage:
     usage = cast(Mapping[str, object], wire)
     iterations = usage.get("iterations")
     found = cast(list[object], iterations) if isinstance(iterations, list) else []
+    if len(found) > _MOST_ITERATIONS:
+        raise MalformedUsage("more iterations than an answer can have")
     parts = [cast(Fields, part) for part in found if isinstance(part, dict)]
     counted = [_tokens(usage), *(_tokens(part) for part in parts if part.get("type") == _BESIDE)]
     return checked(

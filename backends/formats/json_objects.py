@@ -1,11 +1,13 @@
 """Reads members of JSON that may be anything: what does not fit is absent, never an exception."""
 
+import sys
 from collections.abc import Mapping
-from typing import cast
+from typing import Final, cast
 
 import msgspec
 
 Fields = dict[str, object]
+LARGEST: Final = sys.float_info.max
 
 
 def decode_object(data: bytes) -> Fields | None:
@@ -42,6 +44,8 @@ def text_of(fields: Mapping[str, object], name: str) -> str | None:
 
 
 def number(fields: Mapping[str, object], name: str) -> float | int | None:
-    """A numeric member, or None."""
+    """A numeric member that a float can hold, or None: JSON's whole numbers have no end."""
     value = fields.get(name)
-    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return value if -LARGEST <= value <= LARGEST else None

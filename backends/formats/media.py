@@ -190,7 +190,7 @@ def _milliseconds(told: object) -> int:
     """0 where nothing is told; servers write numbers as text, too. Raises MalformedUsage."""
     try:
         seconds = float(told) if isinstance(told, str | int | float) else 0.0
-    except ValueError as error:
+    except (ValueError, OverflowError) as error:
         raise MalformedUsage("duration is not a number") from error
     if not 0.0 <= seconds <= _MOST_SECONDS:
         raise MalformedUsage("duration is not one")

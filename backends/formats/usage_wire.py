@@ -92,8 +92,10 @@ def checked(usage: Usage) -> Usage:
     cache = usage.cached_input_tokens + usage.cache_write_5m_tokens + usage.cache_write_1h_tokens
     if cache > usage.input_tokens:
         raise MalformedUsage("more cached tokens than input tokens")
-    if usage.reasoning_tokens > usage.output_tokens:
-        raise MalformedUsage("more reasoning tokens than output tokens")
+    if usage.audio_input_tokens + usage.image_input_tokens > usage.input_tokens:
+        raise MalformedUsage("more tokens of audio and images than input tokens")
+    if usage.reasoning_tokens + usage.audio_output_tokens + usage.image_output_tokens > usage.output_tokens:
+        raise MalformedUsage("more tokens of reasoning, audio and images than output tokens")
     return usage
 
 

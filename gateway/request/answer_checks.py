@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from backends.formats.answer_schema import JSON_KINDS, schema_in
-from gateway.request.schema_check import fits
+from gateway.request.schema_check import allowance, fits
 from gateway.routing.rules import Verify
 
 Fields = dict[str, Any]
@@ -25,17 +25,18 @@ def objection(request: bytes, answer: bytes, verify: Verify) -> str | None:
     `unreadable`, `empty`, `cut`, `filtered`, `not_json`, `off_schema`, `no_tool_call`, `bad_tool_call`,
     `no_logprobs`, `unsure`. Of several choices each must stand.
     """
+    steps = allowance()
     try:
         asked, choices = json.loads(request), json.loads(answer)["choices"]
         if not choices:
             return "empty"
         for choice in choices:
-            word = _form_objection(asked, choice) if verify.format else None
+            word = _form_objection(asked, choice, steps) if verify.format else None
             if word is None and verify.min_mean_logprob is not None:
                 word = _logprob_objection(choice, verify.min_mean_logprob)
             if word is not None:
                 return word
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError, RecursionError):
         return "unreadable"
     return None
 
@@ -59,7 +60,7 @@ def without_logprobs(answer: bytes) -> bytes:
     return msgspec.json.encode(fields)
 
 
-def _form_objection(asked: Fields, choice: Fields) -> str | None:
+def _form_objection(asked: Fields, choice: Fields, steps: list[int]) -> str | None:
     message: Fields = choice["message"]
     calls = message.get("tool_calls") or ()
     text = message.get("content") or ""
@@ -68,14 +69,16 @@ def _form_objection(asked: Fields, choice: Fields) -> str | None:
     if choice.get("finish_reason") == "content_filter":
         return "filtered"
     if calls:
-        return None if all(_is_good_call(asked, call["function"]) for call in calls) else "bad_tool_call"
+        tools = {tool["function"]["name"]: tool["function"] for tool in asked.get("tools") or () if "function" in tool}
+        is_good = all(_is_good_call(asked, tools, call["function"], steps) for call in calls)
+        return None if is_good else "bad_tool_call"
     if message.get("function_call"):  # the form before tools
         return None
     if _must_call(asked):
         return "no_tool_call"
     if not text.strip():
         return "empty"
-    return _json_objection(asked.get("response_format") or {}, text)
+    return _json_objection(asked.get("response_format") or {}, text, steps)
 
 
 def _must_call(asked: Fields) -> bool:
@@ -83,9 +86,8 @@ def _must_call(asked: Fields) -> bool:
     return choice == "required" or isinstance(choice, dict)
 
 
-def _is_good_call(asked: Fields, called: Fields) -> bool:
+def _is_good_call(asked: Fields, tools: Fields, called: Fields, steps: list[int]) -> bool:
     """A tool that there is, the one that was demanded, with arguments that fit it."""
-    tools = {tool["function"]["name"]: tool["function"] for tool in asked.get("tools") or () if "function" in tool}
     demanded = asked.get("tool_choice")
     if isinstance(demanded, dict) and "function" in demanded and demanded["function"]["name"] != called["name"]:
         return False
@@ -95,17 +97,17 @@ def _is_good_call(asked: Fields, called: Fields) -> bool:
         arguments = json.loads(called["arguments"] or "{}")
     except ValueError:
         return False
-    return isinstance(arguments, dict) and fits(arguments, tools[called["name"]].get("parameters") or {})
+    return isinstance(arguments, dict) and fits(arguments, tools[called["name"]].get("parameters") or {}, steps)
 
 
-def _json_objection(form: Fields, text: str) -> str | None:
+def _json_objection(form: Fields, text: str, steps: list[int]) -> str | None:
     if form.get("type") not in JSON_KINDS:
         return None
     try:
         value = json.loads(text)
     except ValueError:
         return "not_json"
-    return None if fits(value, schema_in(form) or {}) else "off_schema"
+    return None if fits(value, schema_in(form) or {}, steps) else "off_schema"
 
 
 def _logprob_objection(choice: Fields, least: float) -> str | None:

@@ -3,13 +3,17 @@
 import msgspec
 
 from backends.protocol import Chunk
-from backends.usage import EngineTimings, Usage
+from backends.usage import NO_UNITS, EngineTimings, Units, Usage
 
 CHARACTERS_PER_TOKEN = 4.0
 """Used only where a provider reported no usage; such entries are flagged as estimated."""
 WINDOWS = 16
 """Of context that one call may report to have read, or written: answers share a prompt, and a catalogue may know an
 older, smaller window. A count beyond is a fault of whoever sent it."""
+
+
+MOST_TOOL_CALLS = 10_000
+"""Of a provider's own tools, that one answer may report. Each costs up to cents, and brings a window of its own."""
 
 
 class Meter(msgspec.Struct):
@@ -55,7 +59,7 @@ class Meter(msgspec.Struct):
         elapsed = self.last_output_at - self.first_output_at
         return (output_tokens - 1) / elapsed if elapsed > 0 else None
 
-    def final_usage(self, input_tokens_estimate: int, context_window: int) -> Usage:
+    def final_usage(self, input_tokens_estimate: int, context_window: int, asked: Units = NO_UNITS) -> Usage:
         """The provider's usage; without it, an estimate from the text that passed, flagged as such.
 
         One of no tokens, for an answer that has text, is none: it would book the answer as free. So is one that no call
@@ -63,7 +67,8 @@ class Meter(msgspec.Struct):
         """
         if self.usage is not None and not (self.output_characters and _is_of_nothing(self.usage)):
             longest = max(context_window, input_tokens_estimate)
-            if not _is_impossible(self.usage, longest, self.output_characters):
+            is_sound = _are_possible(self.usage.units, asked)
+            if is_sound and not _is_impossible(self.usage, longest, self.output_characters):
                 return self.usage
         return Usage(
             input_tokens=input_tokens_estimate,
@@ -76,7 +81,13 @@ def _is_impossible(usage: Usage, longest: int, output_characters: int) -> bool:
     """A provider's own tools bring their results into the window again and again; a token that came is a character."""
     calls = usage.web_searches + usage.file_searches + usage.other_tool_calls
     most = WINDOWS * longest * (1 + calls)
-    return usage.input_tokens > most or usage.output_tokens > max(most, output_characters)
+    return calls > MOST_TOOL_CALLS or usage.input_tokens > most or usage.output_tokens > max(most, output_characters)
+
+
+def _are_possible(units: Units, asked: Units) -> bool:
+    """Of images and searches what was asked for tells how many they may be; how long a recording is, its caller could
+    have hidden."""
+    return units.images <= WINDOWS * asked.images and units.search_units <= WINDOWS * asked.search_units
 
 
 def _is_of_nothing(usage: Usage) -> bool:

@@ -30,13 +30,19 @@ class _FarEnough(Exception):
 _steps: ContextVar[list[int]] = ContextVar("steps")
 
 
-def fits(value: Any, schema: Any) -> bool:
-    """True too where the schema is none, or has no end: who gets so far has fitted so far."""
+def allowance() -> list[int]:
+    """The steps that several values may take together."""
+    return [MOST_STEPS]
+
+
+def fits(value: Any, schema: Any, steps: list[int] | None = None) -> bool:
+    """True too where the schema is none, or has no end: who gets so far has fitted so far. `steps` is an allowance that
+    this takes its part of."""
     from jsonschema.exceptions import UnknownType  # here, and below: a tenth of a second that most processes never need
     from referencing import Registry
     from referencing.exceptions import Unresolvable
 
-    token = _steps.set([MOST_STEPS])
+    token = _steps.set(allowance() if steps is None else steps)
     try:
         return _validator()(schema, registry=Registry()).is_valid(value)
     except (_FarEnough, RecursionError, UnknownType, Unresolvable):

@@ -88,7 +88,7 @@ def refused_cost(candidate: Candidate, view: RequestView, meter: Meter) -> Extra
 
 
 def _used(candidate: Candidate, view: RequestView, meter: Meter) -> Usage:
-    usage = meter.final_usage(view.input_tokens, candidate.context_window)
+    usage = meter.final_usage(view.input_tokens, candidate.context_window, view.units)
     return replace(usage, units=view.units) if usage.is_estimated else usage
 
 
@@ -182,8 +182,9 @@ def _media(usage: Usage) -> Media:
 
 def _usage(intent: Intent, meter: Meter, outcome: Outcome) -> Usage:
     if meter.usage is not None or meter.first_output_at is not None:
-        usage = meter.final_usage(intent.decision.facts.input_tokens, outcome.candidate.context_window)
-        if usage.is_estimated and intent.decision.facts.units != NO_UNITS:
+        facts = intent.decision.facts
+        usage = meter.final_usage(facts.input_tokens, outcome.candidate.context_window, facts.units)
+        if usage.is_estimated and facts.units != NO_UNITS:
             return _expected(intent, outcome.candidate, usage.units)
         if _contradicts_itself(usage):
             return replace(usage, is_estimated=True)

@@ -126,6 +126,8 @@ def test_how_sure_a_model_was() -> None:
     ]
     candidate = whole({"content": "hi"}, logprobs={"content": tokens})["candidates"][0]
     assert candidate["avgLogprobs"] == -2.0
+    absurd = whole({"content": "hi"}, logprobs={"content": [{"token": "h", "logprob": -(10**400)}]})
+    assert absurd["candidates"][0]["avgLogprobs"] == 0.0
     assert candidate["logprobsResult"] == {
         "chosenCandidates": [{"token": "h", "logProbability": -1.0}, {"token": "i", "logProbability": -3.0}],
         "topCandidates": [{"candidates": [{"token": "x", "logProbability": -2.0}]}, {"candidates": []}],

@@ -119,6 +119,7 @@ BAD: list[object] = [
     {"input_tokens": "1", "output_tokens": 1},
     {"input_tokens": 1, "output_tokens": 1, "cache_creation": {"ephemeral_1h_input_tokens": 3}},
     {"input_tokens": 1, "output_tokens": 1, "output_tokens_details": {"thinking_tokens": 3}},
+    {"input_tokens": 1, "output_tokens": 1, "iterations": [{}] * 1_001},
 ]
 
 

@@ -172,6 +172,13 @@ BAD_USAGES: list[object] = [
     {"prompt_tokens": 3, "prompt_cache_hit_tokens": 4},
     {"prompt_tokens": 3, "cached_tokens": 2, "cache_creation_input_tokens": 2},
     {"prompt_tokens": 3, "completion_tokens": 2, "completion_tokens_details": {"reasoning_tokens": 3}},
+    {"prompt_tokens": 3, "completion_tokens": 2, "completion_tokens_details": {"audio_tokens": 3}},
+    {
+        "prompt_tokens": 3,
+        "completion_tokens": 2,
+        "completion_tokens_details": {"image_tokens": 1, "reasoning_tokens": 2},
+    },
+    {"prompt_tokens": 3, "completion_tokens": 2, "prompt_tokens_details": {"audio_tokens": 2, "image_tokens": 2}},
 ]
 
 

@@ -86,6 +86,7 @@ def with_logprobs(*logprobs: float) -> bytes:
         (with_logprobs(-0.1, -0.3), None),
         (with_logprobs(-0.5), None),
         (with_logprobs(-0.1, -1.0), "unsure"),
+        (with_logprobs(-(10**400)), "unreadable"),
         (with_logprobs(), "no_logprobs"),
         (answer(), "no_logprobs"),
         (call(), None),

@@ -3,7 +3,7 @@
 import pytest
 
 from backends.protocol import Chunk
-from backends.usage import Usage
+from backends.usage import Units, Usage
 from gateway.request.metering import WINDOWS, Meter
 
 WINDOW = 1000
@@ -27,6 +27,8 @@ ESTIMATED = Usage(input_tokens=12, output_tokens=10, is_estimated=True)
         ([Usage(input_tokens=MOST + 1, output_tokens=2)], ESTIMATED),
         ([Usage(input_tokens=3, output_tokens=999_999_999)], ESTIMATED),
         ([Usage(input_tokens=2 * MOST, web_searches=1)], Usage(input_tokens=2 * MOST, web_searches=1)),
+        ([Usage(input_tokens=3, output_tokens=2, web_searches=10_001)], ESTIMATED),
+        ([Usage(input_tokens=3, output_tokens=2, units=Units(images=1))], ESTIMATED),
     ],
 )
 def test_the_last_usage_counts_and_one_of_nothing_is_none(usages: list[Usage], booked: Usage) -> None:
@@ -34,6 +36,14 @@ def test_the_last_usage_counts_and_one_of_nothing_is_none(usages: list[Usage], b
     for chunk in (TEXT, *(Chunk(b"", usage=usage) for usage in usages)):
         meter.observe(chunk, 1.0)
     assert meter.final_usage(12, WINDOW) == booked
+
+
+@pytest.mark.parametrize("told", [Units(images=33), Units(search_units=1), Units(images=2, search_units=1)])
+def test_nobody_draws_or_searches_many_times_as_often_as_asked(told: Units) -> None:
+    asked = Units(images=2)
+    assert Meter(0.0, usage=Usage(units=told)).final_usage(12, WINDOW, asked).is_estimated
+    drawn = Usage(units=Units(images=3, audio_milliseconds=10**9))
+    assert Meter(0.0, usage=drawn).final_usage(12, WINDOW, asked) == drawn
 
 
 def test_where_nothing_was_said_a_usage_of_nothing_is_true() -> None:

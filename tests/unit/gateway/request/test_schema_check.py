@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from gateway.request.answer_checks import objection
-from gateway.request.schema_check import MOST_STEPS, fits
+from gateway.request.schema_check import MOST_STEPS, allowance, fits
 from gateway.routing.rules import Verify
 
 NEXT = {"properties": {"next": {"anyOf": [{"$ref": "#"}, {"type": "null"}]}}}
@@ -119,6 +119,13 @@ HOSTILE: Mapping[str, tuple[Any, Any]] = {
 def test_a_hostile_schema_ends_as_far_as_seen(name: str) -> None:
     value, schema = HOSTILE[name]
     assert fits(value, schema)
+
+
+def test_several_values_take_of_one_allowance() -> None:
+    steps = allowance()
+    assert not fits(1, {"type": "string"}, steps)
+    assert fits(*HOSTILE["a long list, a thousand times"], steps)
+    assert fits(1, {"type": "string"}, steps), "it was spent on the one before"
 
 
 def test_many_rows_are_looked_at_to_their_end() -> None:
