@@ -20,7 +20,8 @@ class DailyCost:
 @dataclass(frozen=True, slots=True)
 class DailyHistory:
     """`complete` days teach a forecast, oldest first and without a gap. `month` are those that a budget of the month
-    under way has paid for, whether or not a forecast may learn from them; today so far is in neither."""
+    under way has paid for, whether or not a forecast may learn from them. What is booked of today is in neither; with
+    it is what a clock that was ahead booked in the rest of the month, which counts as what is spent of a budget."""
 
     complete: tuple[DailyCost, ...]
     month: tuple[DailyCost, ...]

@@ -1,5 +1,6 @@
 """What each complete UTC day of the ledger has cost, and today so far. Knows a protocol; reads no clock."""
 
+from calendar import monthrange
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import date, timedelta
@@ -63,28 +64,31 @@ async def _read_together(
 
 @dataclass(frozen=True, slots=True)
 class _Span:
-    """UTC days since the epoch: the first to learn from, the first of the month, and today."""
+    """UTC days since the epoch: the first to learn from, the first of the month, today, and the first of the next."""
 
     first: int
     month: int
     today: int
+    end: int
 
     @property
     def period_us(self) -> tuple[int, int]:
-        return min(self.first, self.month) * DAY_US, (self.today + 1) * DAY_US
+        return min(self.first, self.month) * DAY_US, self.end * DAY_US
 
     def history(self, costs: Mapping[str | None, int]) -> DailyHistory:
         def of(start: int) -> tuple[DailyCost, ...]:
             return tuple(DailyCost(day, costs.get(day.isoformat(), 0)) for day in map(_day, range(start, self.today)))
 
-        return DailyHistory(of(self.first), of(self.month), costs.get(_day(self.today).isoformat(), 0))
+        booked = sum(costs.get(_day(day).isoformat(), 0) for day in range(self.today, self.end))
+        return DailyHistory(of(self.first), of(self.month), booked)
 
 
 async def _span(store: ReportStore, now_us: int, days: int) -> _Span:
     today = now_us // DAY_US
     seen = await store.first_and_last_us()
     first = today if seen is None else min(today, max(today - days, -(-seen[0] // DAY_US)))
-    return _Span(first, today - _day(today).day + 1, today)
+    month = today - _day(today).day + 1
+    return _Span(first, month, today, month + monthrange(_day(today).year, _day(today).month)[1])
 
 
 def _day(number: int) -> date:

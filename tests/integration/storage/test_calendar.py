@@ -12,6 +12,7 @@ from gateway.instants import HOUR_US, microseconds, moment_of
 from gateway.limits.admission import Admission, parse_limits
 from gateway.limits.counters import budget_account
 from gateway.limits.spending import Spending
+from gateway.reports.daily_history import read_daily_costs
 from gateway.storage.sql.ledger import SqlLedger
 from gateway.storage.sql.reports import SqlReports
 from gateway.sums import Dimension, SumsQuery
@@ -45,6 +46,9 @@ async def test_a_budget_counts_all_of_its_window_also_what_was_booked_while_a_cl
         booked = await Spending(SqlReports(engine), admission, lambda: us("2026-12-24T12:00"))()
         assert booked.spent[budget_account("key-1", f"{window}:{begins}")] == requests * one, key
         assert booked.spent[budget_account("search", "month:2026-12-01", scope="team")] == 4 * one
+    of_team: dict[Dimension, str | None] = {"team": "search"}
+    shown = await read_daily_costs(SqlReports(engine), of_team, us("2026-12-24T12:00"), 90, of_budget=True)
+    assert shown.today_pico_usd + sum(day.cost_pico_usd for day in shown.month) == 4 * one, "as pages and forecasts say"
 
 
 ZONES = {

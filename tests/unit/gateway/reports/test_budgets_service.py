@@ -19,6 +19,7 @@ from tests.unit.gateway.api.memory_stores import MemoryBudgets, NoSums
 
 USD = 10**12
 NOW = datetime(2026, 11, 11, 15, tzinfo=UTC)
+TOMORROW = datetime(2026, 11, 12, tzinfo=UTC)
 FIRST_HOUR = datetime(2026, 11, 1, 7, tzinfo=UTC)
 
 
@@ -34,7 +35,8 @@ class TenDollarsADay(NoSums):
 
     async def sums(self, query: SumsQuery) -> Sequence[Sums]:
         self.asked.append(query)
-        days = max(0, (query.until_us - max(query.since_us, us(datetime(2026, 11, 1, tzinfo=UTC)))) // 86_400_000_000)
+        ends, begins = min(query.until_us, us(TOMORROW)), max(query.since_us, us(datetime(2026, 11, 1, tzinfo=UTC)))
+        days = max(0, (ends - begins) // 86_400_000_000)
         if not query.by:
             return [Sums({}, input_pico_usd=10 * USD * days)]
         first = date(1970, 1, 1) + timedelta(microseconds=query.since_us)
