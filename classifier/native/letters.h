@@ -44,7 +44,7 @@ bool is_lower(char c) { return c >= 'a' && c <= 'z'; }
 bool is_upper(char c) { return c >= 'A' && c <= 'Z'; }
 bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; } // of what `clean` leaves
 bool is_word(char c) { return is_lower(c) || is_digit(c); }                       // in lower case
-bool is_control(char c) { return (c >= 0 && c < ' ' && !is_blank(c)) || c == 0x7f; }
+bool is_control(char c) { return (static_cast<uint8_t>(c) < ' ' && !is_blank(c)) || c == 0x7f; }
 bool is_ascii(char c) { return static_cast<uint8_t>(c) < 0x80; }
 bool is_first(char c) { return (static_cast<uint8_t>(c) & 0xc0) != 0x80; } // byte of its character
 char lower_of(char c) { return is_upper(c) ? static_cast<char>(c + 32) : c; }
