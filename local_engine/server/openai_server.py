@@ -35,6 +35,8 @@ MAX_BODY_BYTES = 16 * 1024 * 1024
 # What is longer is read in a thread: to cut a megabyte into tokens takes a second or two, and nobody else would be
 # answered meanwhile.
 READ_AT_ONCE_BYTES = 16 * 1024
+# What renders a chat template waits for another process.
+RENDERING = (prepare_chat, tokenized)
 NOT_SERVED = (
     "{path} is not served; the engine answers /v1/chat/completions, /v1/completions, /v1/embeddings, /v1/models, "
     "/tokenize, /detokenize, /tokenizer_info, /health and /metrics."
@@ -51,6 +53,8 @@ class Served:
     created: int
     encoder: SentenceEncoder | None
     long_bodies: LongBodies
+    # Apart: a template that takes its time holds up no text.
+    chats: LongBodies
     # Apart: no long prompt waits for a grammar.
     long_constraints: LongBodies
 
@@ -60,8 +64,8 @@ def build_app(
 ) -> Starlette:
     """The ASGI application; starting and stopping the engine is the caller's."""
     model = Model(parts.tokenizer, parts.constraints, engine.context_window, parts.model.vocabulary_size)
-    long_bodies, long_constraints = LongBodies(engine.draining), LongBodies(engine.draining)
-    served = Served(engine, model, model_name, int(time.time()), encoder, long_bodies, long_constraints)
+    long_bodies, chats, long_constraints = (LongBodies(engine.draining) for _ in range(3))
+    served = Served(engine, model, model_name, int(time.time()), encoder, long_bodies, chats, long_constraints)
 
     def bound(
         endpoint: Callable[[Served, HttpRequest], Awaitable[Response]],
@@ -165,9 +169,11 @@ async def _read(served: Served, http: HttpRequest, read: Callable[[bytes, Model]
     """What `read` makes of the body. Raises InvalidRequest for one that templates and marks cannot follow so deep."""
     body = await _body(http)
     try:
-        if len(body) <= READ_AT_ONCE_BYTES:
-            return read(body, served.model)
-        return await served.long_bodies.read(lambda: read(body, served.model))
+        if len(body) > READ_AT_ONCE_BYTES:
+            return await served.long_bodies.read(lambda: read(body, served.model))
+        if read in RENDERING:
+            return await served.chats.read(lambda: read(body, served.model))
+        return read(body, served.model)
     except RecursionError as error:
         raise InvalidRequest("The body is nested too deeply.") from error
 

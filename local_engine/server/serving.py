@@ -54,6 +54,7 @@ def serve(
     """
     bound = _bind(host, port)
     engine = build_engine(path, config, wishes=wishes, progress=print_progress)
+    template = engine.tokenizer.bound_template()
     encoder = SentenceEncoder(embedding_folder, name=embedding_name) if embedding_folder is not None else None
     name = served_name or engine.model.name
     cycles.search_seldom()
@@ -74,6 +75,7 @@ def serve(
         return 1 if running.has_died else 0
 
     status = asyncio.run(run())
+    template.close()
     if are_unfinished():
         # A thread that comes back from a library to an interpreter that is gone would end the process by a signal.
         os._exit(status)

@@ -8,9 +8,10 @@ from datetime import datetime
 from typing import Any, Final, cast
 
 import jinja2
-from jinja2 import meta, nodes
+from jinja2 import nodes
 from jinja2.ext import Extension, loopcontrols
 from jinja2.parser import Parser
+from jinja2.runtime import Context
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from local_engine.errors import InvalidRequest, ModelUnavailable
@@ -50,13 +51,16 @@ class ChatTemplate:
     ) -> None:
         """`names` are the texts of special tokens, `calls` how the model writes calls where no template writes them;
         raises ModelUnavailable for a template that is none."""
+        self.parts = source, tool_source, dict(names), calls
+        """What another of the same is made of."""
         environment = _environment()
         self._template = _compile(environment, source or PLAIN_TEMPLATE)
         self._tool_template = self._template if tool_source is None else _compile(environment, tool_source)
         said = f"{source}{tool_source}"
         self._takes_none = ASKS_FOR_NONE.search(said) is not None
         self._has_tools_in_message = ASKS_MESSAGE_FOR_TOOLS.search(said) is not None
-        reads = meta.find_undeclared_variables(environment.parse(tool_source or source or PLAIN_TEMPLATE))
+        named = environment.parse(tool_source or source or PLAIN_TEMPLATE).find_all(nodes.Name)
+        reads = {name.name for name in named if name.ctx == "load"}
         self._reads_xml_tools = XML_TOOLS in reads and TOOLS not in reads
         is_told = not reads.isdisjoint((TOOLS, XML_TOOLS, PYTHON_TOOLS))
         self._knows_tools = is_told or tool_source is not None or self._has_tools_in_message
@@ -187,13 +191,20 @@ def _readable_call(call: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _environment() -> ImmutableSandboxedEnvironment:
+    # Nothing is reckoned out before there are messages: a template may be read by a process that it must not hold up.
     environment = ImmutableSandboxedEnvironment(
-        trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols, Generation]
+        trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols, Generation], optimized=False, finalize=_as_it_is
     )
     names = cast(dict[str, Any], environment.globals)
     names |= {"raise_exception": _raise_exception, "strftime_now": _strftime_now}
     environment.filters["tojson"] = _to_json
     return environment
+
+
+@jinja2.pass_context
+def _as_it_is(_: Context, value: Any) -> Any:
+    """Asking for the context keeps constants from being written while the template is compiled."""
+    return value
 
 
 def _compile(environment: ImmutableSandboxedEnvironment, source: str) -> jinja2.Template:

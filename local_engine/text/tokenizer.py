@@ -7,6 +7,7 @@ from typing import Any
 
 from tokenizers import Tokenizer as FastTokenizer
 
+from local_engine.text.bounded_template import BoundedTemplate
 from local_engine.text.chat_template import ChatTemplate
 from local_engine.text.tool_formats import tool_format_of
 from local_engine.text.tool_marks import SHOWN_TOKENS
@@ -56,9 +57,15 @@ class Tokenizer:
         self.chat_template = chat_template
         self.tool_format = tool_format_of(f"{chat_template}{tool_template}", lambda mark: self.id_of(mark) is not None)
         """How the model writes tool calls."""
-        self._template = ChatTemplate(chat_template, tool_template, self.names, self.tool_format)
+        self._compiled = ChatTemplate(chat_template, tool_template, self.names, self.tool_format)
+        self._template: ChatTemplate | BoundedTemplate = self._compiled
         self._markup = UserMarkup(fast)
         encoded_ids(fast, "a")  # starts the library's threads: where they cannot start it fails for ever after
+
+    def bound_template(self) -> BoundedTemplate:
+        """Render in another process from here on, whose end is the caller's."""
+        self._template = BoundedTemplate(self._compiled)
+        return self._template
 
     @property
     def vocabulary_size(self) -> int:

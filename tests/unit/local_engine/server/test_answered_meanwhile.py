@@ -13,7 +13,7 @@ from local_engine.sampling.sampling_params import Constraint
 from local_engine.server.long_bodies import AT_ONCE, are_unfinished
 from local_engine.server.openai_server import build_app
 from local_engine.text.tokenizer import Tokenizer
-from tests.unit.local_engine.asking import TEXT, VOCABULARY, chat, client_of, served
+from tests.unit.local_engine.asking import HI, TEXT, VOCABULARY, chat, client_of, served
 from tests.unit.local_engine.tiny_models import byte_level
 
 
@@ -23,6 +23,10 @@ class WatchedTokenizer(Tokenizer):
     def __init__(self) -> None:
         super().__init__(byte_level(), chat_template=None, bos_token_id=None, eos_token_ids=[])
         self.threads: set[int] = set()
+
+    def encode_chat(self, *given: Any, **more: Any) -> list[int]:
+        self.threads.add(threading.get_ident())
+        return super().encode_chat(*given, **more)
 
     def bytes_of(self, token_id: int, *, skips_special: bool = True) -> bytes:
         self.threads.add(threading.get_ident())
@@ -37,6 +41,15 @@ async def test_ids_are_written_as_text_for_whoever_echoes_them(engine: Engine) -
         refused = await client.post("/v1/completions", json=TEXT | {"prompt": [5] * 1000})
         assert refused.json()["error"]["code"] == "context_length_exceeded"
     assert not watched.threads
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/tokenize"])
+async def test_a_template_is_rendered_while_others_are_answered(engine: Engine, path: str) -> None:
+    """One that never came to an end had nobody answered any more, not even about its health."""
+    watched = WatchedTokenizer()
+    async with served(engine, tokenizer=watched) as (_, client):
+        assert (await client.post(path, json=HI | {"max_tokens": 1})).status_code == 200
+    assert threading.get_ident() not in watched.threads
 
 
 @pytest.mark.parametrize("asked", [{"prompt_logprobs": 5}, {"logprobs": 5, "echo": True}])

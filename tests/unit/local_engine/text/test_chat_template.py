@@ -1,5 +1,6 @@
 """Turns of tool calls as different models' templates read them: without content, their arguments objects or text."""
 
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -76,6 +77,15 @@ def test_a_tools_own_template_is_asked_too() -> None:
 def test_a_template_that_cannot_reckon_with_the_messages_refuses_them(template: str) -> None:
     with pytest.raises(InvalidRequest, match="template refused the messages"):
         rendered(template, {"role": "user", "content": "Hi"})
+
+
+def test_nothing_is_rendered_while_a_template_is_read() -> None:
+    """What takes it all would be taken where it is read, too."""
+    tracemalloc.start()
+    ChatTemplate("{{ 'a' | center(10 ** 7) }}{{ 'a' | center(10000000) }}", None, {})
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 10**7
 
 
 @pytest.mark.parametrize("has_system", [False, True])

@@ -1,0 +1,151 @@
+"""Renders a chat template in a process of its own, within bounds of time and memory: a model's folder may be a
+stranger's, and no sandbox inside a process ends a loop, or a text that doubles, before it has taken the machine.
+
+Run as a module it is that process. Knows no tokens.
+"""
+
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import IO, Any, Final, cast
+
+from local_engine.errors import EngineError, InvalidRequest
+from local_engine.text.chat_template import ChatTemplate
+from local_engine.text.tool_formats import ToolFormat
+
+CPU_SECONDS: Final = 10
+"""A conversation of the longest body, in a hundred thousand messages, takes a few."""
+MEMORY_BYTES: Final = 1 << 30
+MOST_CHARACTERS: Final = 1 << 25
+"""Twice the longest body: what is longer would only be cut into tokens for minutes."""
+STOPPED: Final = (
+    f"The model's chat template was stopped: for these messages it takes more than {CPU_SECONDS} seconds of computing, "
+    f"or {MEMORY_BYTES >> 30} GB of memory."
+)
+TOO_LONG: Final = f"The model's chat template makes more than {MOST_CHARACTERS} characters of these messages."
+OUT_OF_MEMORY: Final = 3
+"""Status of the process that needs more."""
+LENGTH_BYTES: Final = 8
+ROOT: Final = str(Path(__file__).parents[2])
+
+
+class BoundedTemplate:
+    """As the `ChatTemplate` of the same parts. Thread-safe: one conversation is rendered at a time."""
+
+    def __init__(self, template: ChatTemplate) -> None:
+        """Begins the process; who renders first waits for it."""
+        source, tool_source, names, calls = template.parts
+        self._parts = {"source": source, "tool_source": tool_source, "names": names, "calls": asdict(calls)}
+        self._rendering = threading.Lock()
+        self._process = self._begin()
+
+    def render(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        *,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        extra: Mapping[str, Any] | None = None,
+    ) -> str:
+        """As `ChatTemplate.render`; raises InvalidRequest for messages that took the process beyond its bounds, too."""
+        asked = {"messages": messages, "tools": tools, "extra": extra}
+        with self._rendering:
+            if self._process.poll() is not None:
+                self._process = self._begin()
+            told = self._told(asked)
+        if "text" not in told:
+            raise InvalidRequest(told["refusal"], parameter=told["parameter"])
+        return told["text"]
+
+    @property
+    def process_id(self) -> int:
+        """Of the process that renders next, if nothing ends it."""
+        return self._process.pid
+
+    def close(self) -> None:
+        """End the process."""
+        self._process.kill()
+        self._process.communicate()
+
+    def _begin(self) -> "subprocess.Popen[bytes]":
+        # In a session of its own: Ctrl-C is for the engine, which still answers what it has begun.
+        process = subprocess.Popen(
+            [sys.executable, "-m", __name__],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            start_new_session=True,
+            env=os.environ | {"PYTHONPATH": os.pathsep.join([ROOT, os.environ.get("PYTHONPATH", "")])},
+        )
+        _write(cast(IO[bytes], process.stdin), self._parts)
+        return process
+
+    def _told(self, asked: dict[str, Any]) -> dict[str, Any]:
+        try:
+            _write(cast(IO[bytes], self._process.stdin), asked)
+            told = _read(cast(IO[bytes], self._process.stdout))
+        except BrokenPipeError:
+            told = None
+        if told is None:
+            self._process.communicate()
+            if (status := self._process.returncode) in (OUT_OF_MEMORY, -signal.SIGXCPU):
+                raise InvalidRequest(STOPPED, parameter="messages")
+            raise EngineError(f"The process that renders the chat template ended with status {status}.")
+        return told
+
+
+def _write(pipe: IO[bytes], value: Any) -> None:
+    # Halves of surrogate pairs, which other writers of JSON refuse, are written by their names.
+    body = json.dumps(value).encode()
+    pipe.write(len(body).to_bytes(LENGTH_BYTES) + body)
+    pipe.flush()
+
+
+def _read(pipe: IO[bytes]) -> Any:
+    """What was written, None where nobody is there any more."""
+    length = int.from_bytes(pipe.read(LENGTH_BYTES))
+    return json.loads(pipe.read(length)) if length else None
+
+
+def _render_all() -> None:
+    """Render what comes in until nobody is there to ask; the system ends this process where it exceeds its bounds."""
+    _bound(resource.RLIMIT_CORE, 0)
+    _bound(resource.RLIMIT_AS, MEMORY_BYTES)
+    _bound_time()
+    parts = _read(sys.stdin.buffer)
+    template = ChatTemplate(parts["source"], parts["tool_source"], parts["names"], ToolFormat(**parts["calls"]))
+    while (asked := _read(sys.stdin.buffer)) is not None:
+        _bound_time()
+        _write(sys.stdout.buffer, _rendered(template, asked))
+
+
+def _bound_time() -> None:
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    _bound(resource.RLIMIT_CPU, int(used.ru_utime + used.ru_stime) + 1 + CPU_SECONDS)
+
+
+def _bound(kind: int, most: int) -> None:
+    # Where the system knows no such bound, or a lower one.
+    with suppress(ValueError, OSError):
+        resource.setrlimit(kind, (most, resource.getrlimit(kind)[1]))
+
+
+def _rendered(template: ChatTemplate, asked: dict[str, Any]) -> dict[str, Any]:
+    try:
+        text = template.render(asked["messages"], tools=asked["tools"], extra=asked["extra"])
+    except InvalidRequest as refusal:
+        return {"refusal": str(refusal), "parameter": refusal.parameter}
+    return {"text": text} if len(text) <= MOST_CHARACTERS else {"refusal": TOO_LONG, "parameter": "messages"}
+
+
+if __name__ == "__main__":
+    try:
+        _render_all()
+    except MemoryError:
+        os._exit(OUT_OF_MEMORY)
