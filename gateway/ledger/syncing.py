@@ -6,6 +6,7 @@ Knows files, not what is in them.
 import asyncio
 import logging
 import select
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
@@ -127,7 +128,8 @@ def choose_syncer(file: DiskFile) -> Syncer:
     try:
         syncer = KernelSyncer(open_queue(file))
     except KernelRefused as refusal:
-        log.warning("a thread syncs the journal, because the kernel does not by itself: %s", refusal)
+        level = logging.WARNING if sys.platform == "linux" else logging.INFO  # others never do
+        log.log(level, "a thread syncs the journal, because the kernel does not by itself: %s", refusal)
         return ThreadSyncer()
     log.info("the kernel syncs the journal, without a thread")
     return syncer
