@@ -4,16 +4,14 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
+from dashboards.ticks import named_times
+
 COLOURS = ("#2a9d8f", "#b77a0f", "#5b80c8", "#c65d75", "#815d9b", "#548129", "#b38959", "#7f99b4")
 """Told apart by who sees no red, no green or no blue too; tests measure it."""
 INK = "#7e7d78"
 FAINT = "rgba(136,136,130,0.22)"
 BAND = "rgba(224,160,48,0.4)"
 """An interval around the second colour's line, so that a legend does not show the two alike."""
-HOUR_MS = 3_600_000
-DAY_MS = 24 * HOUR_MS
-LEAST_TICK_MS = {"hour": HOUR_MS, "month": 32 * DAY_MS, "quarter": 96 * DAY_MS}
-"""Longer than the longest of them, or ECharts takes the next shorter unit; a week's start is a day."""
 PHONE_PIXELS = 420
 LONG_NAME = 34
 """So many letters fit beside a lying bar on one line."""
@@ -98,6 +96,12 @@ def _media(narrow: Options, wide: Options) -> list[Options]:
     return [{"query": {"maxWidth": PHONE_PIXELS}, "option": narrow}, {"option": wide}]
 
 
+def over_time(options: Options, starts: Sequence[str], each: str) -> Options:
+    """Labels under the axis of times; one of so long a time begins at each of `starts`."""
+    options["xAxis"]["axisLabel"] |= named_times(starts, each)
+    return options
+
+
 def in_dollars(options: Options, amounts: Iterable[float], *, axis: str = "yAxis") -> Options:
     """Ticks and tooltips as dollars; `amounts` are what is drawn along that axis."""
     drawn = [0.0, *amounts]
@@ -109,7 +113,7 @@ def in_dollars(options: Options, amounts: Iterable[float], *, axis: str = "yAxis
 
 def stacked_bars(points: Sequence[tuple[str, str, float]], *, each: str = "day") -> Options:
     """`points` are (start, name, dollars); one bar a start, stacked by name, the largest name at the bottom. `each` is
-    how long a bar's time is: no tick under it says less.
+    how long a bar's time is.
 
     Of more names than there are colours the smaller ones are one series, in the last colour, on top.
     """
@@ -126,8 +130,7 @@ def stacked_bars(points: Sequence[tuple[str, str, float]], *, each: str = "day")
         shown = name if name in ordered else ordered[-1]
         values[start, shown] = values.get((start, shown), 0.0) + value
     bars = (sum(values.get((start, name), 0.0) for name in ordered) for start in starts)
-    options = in_dollars(base(is_time=True), bars)
-    options["xAxis"]["minInterval"] = LEAST_TICK_MS.get(each, DAY_MS)  # a single day has no hours
+    options = over_time(in_dollars(base(is_time=True), bars), starts, each)
     options["series"] = [
         {
             "name": name,
@@ -162,7 +165,7 @@ def rows(names: Sequence[str], values: Sequence[float]) -> Options:
 
 def used_and_paid(points: Sequence[tuple[str, float, float]], break_even: float | None) -> Options:
     """GPU utilisation by the hour in per cent: used, the idle rest, and the line above which owning pays."""
-    options = base(unit="% of paid GPU time", is_time=True)
+    options = over_time(base(unit="% of paid GPU time", is_time=True), [start for start, *_ in points], "hour")
     options["tooltip"][":valueFormatter"] = PER_CENT
     used: list[tuple[str, float]] = [
         (start, round(100 * used / paid, 2) if paid else 0.0) for start, used, paid in points
@@ -340,7 +343,8 @@ def forecast(history: Sequence[tuple[str, float]], ahead: Sequence[tuple[str, fl
     history = [(f"{day}T00:00Z", usd) for day, usd in history]
     ahead = [(f"{day}T00:00Z", low, usd, high) for day, low, usd, high in ahead]
     amounts = [usd for _, usd in history] + [high for *_, high in ahead]
-    options = in_dollars(base(unit="a day", is_time=True), amounts)
+    days = [day for day, *_ in (*history, *ahead)]
+    options = over_time(in_dollars(base(unit="a day", is_time=True), amounts), days, "day")
     hidden: Options = {
         "type": "line",
         "lineStyle": {"opacity": 0},

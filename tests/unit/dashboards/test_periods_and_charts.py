@@ -171,19 +171,20 @@ def test_a_group_leads_to_its_requests_among_those_that_the_page_is_filtered_to(
 
 
 def test_stacked_bars_lose_nothing() -> None:
-    points = [("a", "x", 1.0), ("b", "y", 2.0), ("b", "x", 3.0), ("b", "x", 0.5)]
+    first, second = "2026-03-01", "2026-03-02"
+    points = [(first, "x", 1.0), (second, "y", 2.0), (second, "x", 3.0), (second, "x", 0.5)]
     series = charts.stacked_bars(points)["series"]
     assert [one["name"] for one in series] == ["x", "y"]
     assert [[value for _, value in one["data"]] for one in series] == [[1.0, 3.5], [0.0, 2.0]]
 
 
 def test_no_colour_of_stacked_bars_stands_for_two_names_and_the_sum_stays() -> None:
-    points = [(start, f"m{n}", float(n + 1)) for start in ("a", "b") for n in range(25)]
+    points = [(start, f"m{n}", float(n + 1)) for start in ("2026-03-01", "2026-03-02") for n in range(25)]
     series = charts.stacked_bars(points)["series"]
     assert len(series) == len(charts.COLOURS)
     assert [series[0]["name"], series[-1]["name"]] == ["m24", "18 others"]
     assert sum(value for one in series for _, value in one["data"]) == 2 * sum(range(1, 26))
-    few = charts.stacked_bars([("a", f"m{n}", 1.0) for n in range(len(charts.COLOURS))])["series"]
+    few = charts.stacked_bars([("2026-03-01", f"m{n}", 1.0) for n in range(len(charts.COLOURS))])["series"]
     assert not any("others" in one["name"] for one in few)
 
 
@@ -225,17 +226,17 @@ def test_the_mark_of_today_does_not_lie_over_the_axis_where_it_is_far_on_the_lef
 
 
 def test_on_a_phone_a_few_names_stand_below_each_other_and_many_are_leafed_through() -> None:
-    few = charts.stacked_bars([("a", f"m{n}", 1.0) for n in range(3)])
+    few = charts.stacked_bars([("2026-03-01", f"m{n}", 1.0) for n in range(3)])
     assert few["legend"]["type"] == "plain"
     narrow, wide = few["media"]
     assert wide == {"option": {"legend": {"orient": "horizontal", "left": "center"}, "grid": {"bottom": 30}}}
     assert narrow["query"] == {"maxWidth": charts.PHONE_PIXELS}
     assert narrow["option"]["legend"]["orient"] == "vertical"
     assert narrow["option"]["grid"]["bottom"] > few["grid"]["bottom"]
-    many = charts.stacked_bars([("a", f"m{n}", 1.0) for n in range(6)])
+    many = charts.stacked_bars([("2026-03-01", f"m{n}", 1.0) for n in range(6)])
     assert many["legend"]["type"] == "scroll"
     assert "media" not in many
-    one = charts.stacked_bars([("a", "m", 1.0)])
+    one = charts.stacked_bars([("2026-03-01", "m", 1.0)])
     assert "media" not in one
 
 
@@ -260,10 +261,10 @@ def test_an_interval_and_its_line_are_told_apart_in_the_legend() -> None:
 @pytest.mark.parametrize(
     ("options", "axis"),
     [
-        (charts.stacked_bars([("a", "x", 2.0), ("a", "y", 2.0)]), "yAxis"),
+        (charts.stacked_bars([("2026-03-01", "x", 2.0), ("2026-03-01", "y", 2.0)]), "yAxis"),
         (charts.rows(["a"], [4.0]), "xAxis"),
         (charts.tornado([("a", -1.0, 3.0)], 1.0), "xAxis"),
-        (charts.forecast([("a", 4.0)], []), "yAxis"),
+        (charts.forecast([("2026-03-01", 4.0)], []), "yAxis"),
     ],
 )
 def test_dollars_are_written_as_dollars(options: charts.Options, axis: str) -> None:
@@ -301,20 +302,6 @@ def test_the_last_hour_of_utilisation_is_as_wide_as_the_others() -> None:
         ("2026-11-26T00:00:00+00:00", 25.0),
     ]
     assert charts.used_and_paid([], None)["series"][0]["data"] == []
-
-
-def test_the_ticks_of_days_are_days() -> None:
-    """Under a first day's bar stood the hours around its midnight."""
-    point = ("2026-11-25", "a", 1.0)
-    assert charts.stacked_bars([point])["xAxis"]["minInterval"] == 86_400_000
-    assert charts.stacked_bars([point], each="hour")["xAxis"]["minInterval"] == 3_600_000
-
-
-@pytest.mark.parametrize(("each", "longest_days"), [("month", 31), ("quarter", 92)])
-def test_no_tick_under_a_month_is_a_day_of_it(each: str, longest_days: int) -> None:
-    """Between the bars of months stood the days of each, and the last bar had no name."""
-    least = charts.stacked_bars([("2026-11-01", "a", 1.0)], each=each)["xAxis"]["minInterval"]
-    assert least > longest_days * 86_400_000
 
 
 def test_days_of_a_forecast_begin_at_midnight_utc_wherever_they_are_looked_at() -> None:
