@@ -154,7 +154,6 @@ async def build_editor(view: View, base: str | None, base_text: str, text: str, 
     )
     shown.classes("be-toggle")
     code = ui.codemirror(text, language="YAML", indent="  ", line_wrapping=True).classes("be-editor")
-    code.props('aria-label="Rules as YAML"')
     form_box = ui.element("div")
     hint = html(_hint(IN_TEXT))
     verdict = html("").classes("be-verdict")  # has its place before it says anything: no button moves under a pointer

@@ -24,9 +24,13 @@ for (const moved of ["focusin", "pointerdown"]) {
   });
 }
 
-// Quasar lets the box around a list's options take the focus, so a screen reader finds no options in the list.
+// Quasar puts lists and hints outside of the page's landmarks, where a screen reader that goes by them passes them over,
+// and lets the box around a list's options take the focus, so that it finds no options in the list.
 new MutationObserver((changes) => {
-  if (!changes.some(({ addedNodes }) => [...addedNodes].some(({ id }) => id?.startsWith("q-portal--menu")))) return;
+  const added = changes.flatMap(({ addedNodes }) => [...addedNodes]);
+  const opened = added.filter(({ id }) => /^q-portal--(menu|tooltip)/.test(id));
+  if (!opened.length) return;
+  document.getElementById("main").append(...opened);
   requestAnimationFrame(() => {
     for (const box of document.querySelectorAll("[role=listbox] > [tabindex]")) box.removeAttribute("tabindex");
   });

@@ -33,8 +33,8 @@ def test_a_key_is_made_once_and_works(browser: webdriver.Chrome, running: Runnin
     offered = patient(browser).until(lambda one: option(one, "from the browser (app)"))
     # A screen reader finds a list's options only where no box between them takes the focus.
     patient(browser).until(lambda one: not one.find_elements(By.CSS_SELECTOR, "[role=listbox] > [tabindex]"))
-    assert not axe.is_here() or not [one for one in axe.barriers(browser, has_dark=False) if "critical" in one]
-    offered.click()
+    assert not axe.is_here() or not axe.barriers(browser, has_dark=False)
+    browser.execute_script("arguments[0].click()", offered)  # the rows that axe spares itself moved the list
     button(browser, "Revoke").click()
     see(browser, "it cannot be used again")
     assert running.ask("/v1/models", secret)["data"], "asked, not done"
@@ -55,7 +55,7 @@ def test_a_key_gets_another_team_tags_and_an_end_and_the_audit_log_says_so(
     patient(browser).until(lambda one: _editor(one, "Team").get_attribute("value") == "red")
     _editor(browser, "Team").send_keys(Keys.CONTROL + "a")
     _editor(browser, "Team").send_keys("blue" + Keys.TAB)
-    _editor(browser, "Tags, separated by commas").send_keys("eu, batch" + Keys.TAB)
+    _editor(browser, "Tags, comma-separated").send_keys("eu, batch" + Keys.TAB)
     _choose_day(_editor(browser, "Last day, UTC"), "2099-12-31")
     button(browser, "Save").click()
     see(browser, "until 31 Dec 2099")
