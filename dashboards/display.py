@@ -48,6 +48,14 @@ def dollar_range(low: str, high: str) -> str:
     return f"{_of_column(low, len(most.partition('.')[2]))} – {most}"
 
 
+def dollar_ranges(ends: Sequence[tuple[str, str]]) -> list[str]:
+    """Below each other, each with the places of a column of them all; what is no amount stays as it is."""
+    shown = dollar_column([text for both in ends for text in both])
+    return [
+        low if low == high == UNKNOWN else f"{low} – {high}" for low, high in zip(shown[::2], shown[1::2], strict=True)
+    ]
+
+
 def rate(text: str | Decimal | None) -> str:
     """What an hour costs, without the zeros that say nothing: `$0.02`, `$0.0333`, `$2.50`."""
     shown = dollars(text)

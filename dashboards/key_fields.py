@@ -40,7 +40,7 @@ class KeyFields:
             ui.input("Name").props(TEXT),
             ui.input("Team").props(TEXT),
             ui.input("Project").props(TEXT),
-            ui.input("Tags, separated by commas").props("dense outlined maxlength=1100"),
+            ui.input("Tags, comma-separated").props("dense outlined maxlength=1100"),
             ui.select(list(models), label="Models; empty is all", value=[], multiple=True).props(
                 "dense outlined use-chips"
             ),

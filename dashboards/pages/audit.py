@@ -62,7 +62,7 @@ def _table(records: list[dict[str, Any]], names: dict[str, str]) -> str:
             one["actor"],
             one["action"],
             Cell(names.get(one["subject"]) or one["subject"], title=one["subject"]),
-            change_text(one["action"], one["detail"]),
+            Cell(change_text(one["action"], one["detail"]), tone="be-words"),
             one["reason"] or display.UNKNOWN,
             Cell(one["digest"][:12], is_code=True, title=one["digest"]),
         ]

@@ -47,7 +47,7 @@ async def build(view: View) -> None:
         if find or len(shown) < len(found["budgets"]):
             html(search(find, len(shown), len(found["budgets"])))
         if shown:
-            html(_table(shown))
+            html(budgets_table(shown))
             html(taken_over_note([budget_name(one) for one in shown], shown))
         elif find:
             html(markup.message("No such budget", "No budget has all of these words in its name."))
@@ -97,7 +97,7 @@ def failing_note(notices: dict[str, Any]) -> str:
     return markup.message("A notice of a budget waits to be sent", said, tone="bad")
 
 
-def _table(rows: list[dict[str, Any]]) -> str:
+def budgets_table(rows: list[dict[str, Any]]) -> str:
     columns = [
         Column("Budget"),
         Column("A month", is_dollars=True),
@@ -108,22 +108,20 @@ def _table(rows: list[dict[str, Any]]) -> str:
         Column("Runs out on", title="the first day on which it is expected to be spent"),
         Column("At its end", title="A warning, or 429 for every further request until the month ends"),
     ]
-    return markup.table(columns, [_row(one) for one in rows], caption="Monthly budgets")
+    outlooks = [one["outlook"] or {"low_usd": display.UNKNOWN, "high_usd": display.UNKNOWN} for one in rows]
+    spans = display.dollar_ranges([(one["low_usd"], one["high_usd"]) for one in outlooks])
+    body = [_row(one, span) for one, span in zip(rows, spans, strict=True)]
+    return markup.table(columns, body, caption="Monthly budgets")
 
 
-def _row(one: dict[str, Any]) -> list[Cell | str]:
+def _row(one: dict[str, Any], span: str) -> list[Cell | str]:
     outlook = one["outlook"]
     return [
         Cell(budget_name(one), href=spending_link(one), tone="be-name"),
         one["month_usd"],
         spent(one),
         gauge(one["spent_share"]),
-        display.UNKNOWN
-        if outlook is None
-        else Cell(
-            display.dollar_range(outlook["low_usd"], outlook["high_usd"]),
-            title=f"expected {display.dollars(outlook['expected_usd'])}",
-        ),
+        Cell(span, title="" if outlook is None else f"expected {display.dollars(outlook['expected_usd'])}"),
         display.UNKNOWN if outlook is None else _chance(outlook["probability_of_exceeding"]),
         _day(outlook),
         _end(one),

@@ -220,7 +220,7 @@ def cost_table(view: View, found: dict[str, Any], part: TablePart, before: Compa
 def _sum_row(view: View, found: dict[str, Any], of: str, before: str | None, said: str) -> list[Cell | str | None]:
     whole = {**found[of], "group": dict.fromkeys(found["by"], "")}
     row = _row(view, whole, change_cell(display.cost(whole), before) if before is not None else NOT_COMPARED, {})
-    return [Cell(said), *row[1:]]
+    return [Cell(said, tone="be-total" if of == "total" else ""), *row[1:]]
 
 
 def _other_parts(view: View, part: TablePart) -> str:

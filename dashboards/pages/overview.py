@@ -238,7 +238,9 @@ def models_table(rows: list[dict[str, Any]], total: dict[str, Any], view: View) 
         Column("Tok/s, p50", is_number=True, title="decode: tokens per second of one stream"),
     ]
     body: list[list[Cell | str | None]] = [[_model(row["group"]["model"], view), *_figures(row)] for row in rows]
-    return markup.table(columns, [*body, [Cell("Total"), *_figures(total)]], caption="Cost and speed by model")
+    return markup.table(
+        columns, [*body, [Cell("Total", tone="be-total"), *_figures(total)]], caption="Cost and speed by model"
+    )
 
 
 def _model(name: str | None, view: View) -> Cell:

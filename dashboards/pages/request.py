@@ -74,7 +74,7 @@ def _lines(one: dict[str, Any]) -> str:
         [Cell(line["name"], tone="be-wraps"), display.count(line["tokens"]), cost]
         for line, cost in zip(one["lines"], costs, strict=True)
     ]
-    rows.append([Cell("Total"), "", total])
+    rows.append([Cell("Total", tone="be-total"), "", total])
     table = markup.table(
         [Column("Class"), Column("Tokens", is_number=True), Column("Cost", is_number=True)], rows, caption="Price lines"
     )

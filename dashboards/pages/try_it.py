@@ -23,7 +23,7 @@ async def build(view: View) -> None:
         prompt = ui.textarea(placeholder="Write a prompt…").props("outlined autogrow aria-label=Prompt")
         prompt.style("width: 100%")
         with grid("be-actions"):
-            tags = ui.input("Tags, separated by commas").props("dense outlined maxlength=200").style("min-width: 16rem")
+            tags = ui.input("Tags, comma-separated").props("dense outlined maxlength=200").style("min-width: 16rem")
             button = ui.button("Explain the decision").props("no-caps unelevated")
         said = html("")
     fields = {"prompt": prompt, "tags": tags}

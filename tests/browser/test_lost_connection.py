@@ -136,11 +136,11 @@ def test_a_prompt_outlives_the_session_and_another_page_and_not_who_typed_it(
     long = "Sum up the contract. " * 150
     prompt(browser).click()
     browser.execute_cdp_cmd("Input.insertText", {"text": long})  # as one who pastes
-    field(browser, "Tags, separated by commas").send_keys("legal")
+    field(browser, "Tags, comma-separated").send_keys("legal")
     go(browser, running, "/models")
     go(browser, running, "/try")
     see(browser, "What you had typed is here again")
-    assert [one.get_attribute("value") for one in (prompt(browser), field(browser, "Tags, separated by commas"))] == [
+    assert [one.get_attribute("value") for one in (prompt(browser), field(browser, "Tags, comma-separated"))] == [
         long,
         "legal",
     ]
