@@ -49,11 +49,9 @@ def dollar_range(low: str, high: str) -> str:
 
 
 def dollar_ranges(ends: Sequence[tuple[str, str]]) -> list[str]:
-    """Below each other, each with the places of a column of them all; what is no amount stays as it is."""
+    """Below each other, each with the places of a column of them all; what is written alike is written once."""
     shown = dollar_column([text for both in ends for text in both])
-    return [
-        low if low == high == UNKNOWN else f"{low} – {high}" for low, high in zip(shown[::2], shown[1::2], strict=True)
-    ]
+    return [low if low == high else f"{low} – {high}" for low, high in zip(shown[::2], shown[1::2], strict=True)]
 
 
 def rate(text: str | Decimal | None) -> str:
