@@ -20,6 +20,8 @@ from joserfc.errors import InvalidKeyIdError, JoseError
 from joserfc.jwk import KeySet
 from joserfc.jws import JWSRegistry
 
+from dashboards.sessions import is_same_secret
+
 ALGORITHMS = ["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "EdDSA"]
 SCOPES = ("openid", "profile", "email")
 TIMEOUT_SECONDS = 30.0
@@ -103,7 +105,7 @@ class OidcProvider:
 
     async def finish(self, attempt: Attempt, *, state: str, code: str) -> Person:
         """Who came back. Raises SignInFailed."""
-        if not secrets.compare_digest(state, attempt.state):
+        if not is_same_secret(attempt.state, state):
             raise SignInFailed("This sign-in was begun in another window. Please try again.")
         try:
             token = await self._exchange(attempt, code)

@@ -132,7 +132,10 @@ def session_cookie(header: str | None) -> str | None:
 
 def is_same_origin(origin: str | None, host: str | None) -> bool:
     """Browsers send Origin with every change; programs without one carry no cookie of ours either."""
-    return origin is None or (host is not None and urlsplit(origin).netloc == host)
+    try:
+        return origin is None or (host is not None and urlsplit(origin).netloc == host)
+    except ValueError:  # `http://[`
+        return False
 
 
 def _bounded(receive: Receive, most: int) -> Receive:

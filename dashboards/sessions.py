@@ -140,6 +140,12 @@ class SignInLimit:
         if len(self._failures) > self._most:
             del self._failures[next(iter(self._failures))]
 
+    def withdrawn(self, address: str) -> None:
+        """One that was none."""
+        failures, last = self._failures.pop(address, (0, 0.0))
+        if failures > 1:
+            self._failures[address] = (failures - 1, last)
+
     def succeeded(self, address: str) -> None:
         self._failures.pop(address, None)
 
@@ -154,7 +160,12 @@ class FormTokens:
         return hmac.new(self._secret, nonce.encode(), hashlib.sha256).hexdigest()
 
     def is_good(self, nonce: str | None, token: str | None) -> bool:
-        return bool(nonce and token) and hmac.compare_digest(self.token(nonce or ""), token or "")
+        return bool(nonce and token) and is_same_secret(self.token(nonce or ""), token or "")
+
+
+def is_same_secret(known: str, given: str) -> bool:
+    """In a time that tells nothing. Of texts the standard library compares ASCII alone, and raises for all others."""
+    return hmac.compare_digest(known.encode(), given.encode("utf-8", "surrogatepass"))
 
 
 def _digest(secret: str) -> bytes:

@@ -13,7 +13,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from dashboards.destination import HOME, SIGN_IN, destination_of, sign_in_address
 from dashboards.gateway_client import GatewayClient, GatewayRefused, GatewayUnreachable, Json
 from dashboards.security import COOKIE
-from dashboards.sessions import FormTokens, Sessions, SignInLimit
+from dashboards.sessions import FormTokens, Sessions, SignInLimit, is_same_secret
 
 NONCE_COOKIE = "breakeven_form"
 PAGE = """<!doctype html>
@@ -88,14 +88,16 @@ class Door:
             )
         if not self.form.is_ours(request, token):
             return self.form.page(request, wanted, "This form was too old. Please try again.", 403)
+        self.limit.failed(address)  # before it is known: of many tries at once none would wait
         try:
             me = await self._whose(key.strip())
         except GatewayRefused as refused:
             if refused.status not in (401, 403):  # it said nothing of the key
+                self.limit.withdrawn(address)
                 return self.form.page(request, wanted, f"The gateway cannot say whose key this is: {refused}", 502)
-            self.limit.failed(address)
             return self.form.page(request, wanted, _why(refused), 401)
         except GatewayUnreachable:
+            self.limit.withdrawn(address)
             return self.form.page(request, wanted, NO_GATEWAY, 502)
         self.limit.succeeded(address)
         secret, _ = self.sessions.start(key.strip(), me["name"], me["role"], frozenset(me["permissions"]))
@@ -117,7 +119,7 @@ class Door:
     async def let_out(self, request: Request, csrf: Annotated[str, Form(max_length=200)] = "") -> Response:
         secret = request.cookies.get(COOKIE)
         session = self.sessions.find(secret)
-        if session is None or not secrets.compare_digest(session.csrf, csrf):
+        if session is None or not is_same_secret(session.csrf, csrf):
             return RedirectResponse(HOME, status_code=303)
         self.sessions.end(secret)
         if session.key_id is not None and self.own_key is not None:

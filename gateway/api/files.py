@@ -17,6 +17,7 @@ from gateway.ids import new_request_id
 from gateway.instants import DAY_US, SECOND_US
 from gateway.ledger.entry import tenant_of
 from gateway.pipeline import Pipeline
+from gateway.request.field_checks import whole_number
 
 PART_BYTES: Final = 1 << 20
 LEAST_SECONDS, MOST_SECONDS = 3600, 2_592_000
@@ -154,7 +155,7 @@ def _asked(form: FormData, tenant: str, now_us: int, bounds: BatchBounds) -> Sto
 
 def _seconds(given: object) -> int:
     text = given if isinstance(given, str) else ""
-    seconds = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
+    seconds = whole_number(text) or 0
     if not LEAST_SECONDS <= seconds <= MOST_SECONDS:
         raise InvalidRequest(
             f"expires_after: seconds must be {LEAST_SECONDS:,} to {MOST_SECONDS:,}.", param="expires_after"

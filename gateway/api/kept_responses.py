@@ -9,6 +9,7 @@ from backends.formats.json_objects import Fields
 from gateway.api.item_pages import USUAL_ITEMS, page_of
 from gateway.errors import InvalidRequest, Overloaded, StoreDown
 from gateway.kept_answers.kept_responses import KeptResponses, Turn
+from gateway.request.field_checks import whole_number
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +44,7 @@ async def _input_items(kept: KeptResponses, tenant: str, turn: Turn, asked: Mapp
     items = {str(item["id"]): item for item in await kept.input_items(tenant, turn)}
     ids, has_more = page_of(
         list(items),
-        limit=int(given) if given.isascii() and given.isdigit() else 0,
+        limit=whole_number(given) or 0,
         order="asc" if asked.get("order") == "asc" else "desc",
         after=asked.get("after"),
         of="response",

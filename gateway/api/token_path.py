@@ -22,6 +22,7 @@ from gateway.openai_errors import body_of, headers_of, status_of
 from gateway.pipeline import Caller, Incoming
 from gateway.request.answer_parts import id_header
 from gateway.request.encodings import without_byte_order_mark
+from gateway.request.field_checks import whole_number
 
 log = logging.getLogger(__name__)
 TAGS_HEADER = b"x-breakeven-tags"
@@ -226,8 +227,8 @@ def parse_cache_seconds(headers: list[tuple[bytes, bytes]]) -> int | None:
             said = value.decode("latin-1").strip().lower()
             if said in CACHE_WORDS:
                 return CACHE_WORDS[said]
-            if said.isascii() and said.isdigit() and int(said) <= LONGEST_CACHE_SECONDS:
-                return int(said)
+            if (seconds := whole_number(said)) is not None and seconds <= LONGEST_CACHE_SECONDS:
+                return seconds
             raise InvalidRequest(
                 f"x-breakeven-cache takes on, off or a number of seconds up to {LONGEST_CACHE_SECONDS}.",
                 param="x-breakeven-cache",

@@ -1,4 +1,4 @@
-"""What is wrong with a field of a caller's body, in a sentence that names it. Pure; reads no body."""
+"""What is wrong with a field of a caller's, in a sentence that names it. Pure; reads no body."""
 
 from typing import Final, Literal
 
@@ -15,6 +15,11 @@ def invalid_field(message: str) -> InvalidRequest:
         field = ".".join(filter(None, (field, problem.split("`")[1])))
     where = f"{field}: " if field else ""
     return InvalidRequest(f"{where}{problem}.", param=field)
+
+
+def whole_number(text: str) -> int | None:
+    """Of at most nine digits: nothing here takes more, and Python refuses to read thousands."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else None
 
 
 def checked_limit(

@@ -17,7 +17,7 @@ from backends.usage import NO_UNITS, Units
 from classifier.protocol import Conversation
 from gateway.errors import InvalidRequest
 from gateway.request.encodings import unreadable
-from gateway.request.field_checks import checked_choices, invalid_field
+from gateway.request.field_checks import checked_choices, invalid_field, whole_number
 from gateway.request.many_values import require_bearable
 from gateway.request.recordings import length_of
 from gateway.request.rerank_view import view_rerank
@@ -233,11 +233,10 @@ def _read_form(body: bytes, content_type: str) -> tuple[dict[str, str], dict[str
 
 def _whole_number(name: str, fields: Mapping[str, str]) -> int | None:
     text = fields.get(name)
-    if text is None:
-        return None
-    if not (text.isascii() and text.isdigit() and len(text) < 10):
+    number = None if text is None else whole_number(text)
+    if text is not None and number is None:
         raise InvalidRequest(f"{name}: must be a whole number.", param=name)
-    return int(text)
+    return number
 
 
 def _is_true(text: str | None) -> bool:

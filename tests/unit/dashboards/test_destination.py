@@ -7,7 +7,9 @@ import pytest
 from dashboards.destination import HOME, SIGN_IN, destination_of, sign_in_address
 
 
-@pytest.mark.parametrize("wanted", ["/ui/rules", "/ui/explorer?by=team&team=a%26b&since=2026-11-01", "/ui/keys?find=é"])
+@pytest.mark.parametrize(
+    "wanted", ["/ui/rules", "/ui/explorer?by=team&team=a%26b&since=2026-11-01", "/ui/keys?find=é", "/ui/keys?find=/../"]
+)
 def test_a_page_of_ours_survives_the_sign_in(wanted: str) -> None:
     address = urlsplit(sign_in_address(wanted))
     assert address.path == SIGN_IN
@@ -27,6 +29,9 @@ def test_a_page_of_ours_survives_the_sign_in(wanted: str) -> None:
         "/ui/sign-in?next=/ui/rules",
         "/ui/oidc/start",
         "/ui/" + "x" * 2000,
+        "/ui/../beside/sign-out",
+        "/ui/rules/%2E./..",
+        "/ui/.?next=x",
         "javascript:alert(1)",
     ],
 )

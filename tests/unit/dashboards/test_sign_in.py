@@ -1,5 +1,6 @@
 """Signing in against a scripted gateway: cookies, CSRF, roles, brute force."""
 
+import asyncio
 import re
 from collections.abc import Mapping
 from html import escape
@@ -125,6 +126,7 @@ def test_a_form_of_another_browser_is_refused() -> None:
     rig, other = Rig(), Rig()
     assert rig.post("good", other.token()).status_code == 403
     assert rig.post("good", "").status_code == 403
+    assert rig.post("good", "é").status_code == 403
 
 
 def test_guessing_is_slowed_down_and_a_good_key_waits_too() -> None:
@@ -136,11 +138,39 @@ def test_guessing_is_slowed_down_and_a_good_key_waits_too() -> None:
     assert rig.post("good").status_code == 303
 
 
+async def test_of_many_tries_at_once_few_are_asked_about() -> None:
+    asked: list[httpx.Request] = []
+
+    async def slow(request: httpx.Request) -> httpx.Response:
+        asked.append(request)
+        await asyncio.sleep(0)
+        return answer(request)
+
+    app = FastAPI()
+    http = httpx.AsyncClient(base_url="http://gateway", transport=httpx.MockTransport(slow))
+    app.include_router(build_sign_in(http, Sessions(lambda: 0.0), SignInLimit(lambda: 0.0)))
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://ui.test") as browser:
+        token = re.search(r'name="token" value="([0-9a-f]+)"', (await browser.get("/ui/sign-in")).text)
+        assert token is not None
+        tries = [browser.post("/ui/sign-in", data={"key": f"bad{one}", "token": token[1]}) for one in range(12)]
+        statuses = [response.status_code for response in await asyncio.gather(*tries)]
+    assert (len(asked), sorted(statuses)) == (5, [401] * 5 + [429] * 7)
+
+
+@pytest.mark.parametrize("key", ["busy", "down"])
+def test_what_says_nothing_of_the_key_is_no_wrong_try(key: str) -> None:
+    rig = Rig()
+    for _ in range(6):
+        rig.post(key)
+    assert rig.post("good").status_code == 303
+
+
 def test_signing_out_needs_the_sessions_own_token() -> None:
     rig = Rig()
     rig.post("good")
     secret = rig.client.cookies[COOKIE]
-    rig.client.post("/ui/sign-out", data={"csrf": "wrong"})
+    for wrong in ("wrong", "wröng"):
+        assert rig.client.post("/ui/sign-out", data={"csrf": wrong}).status_code == 303
     session = rig.sessions.find(secret)
     assert session is not None
     rig.client.post("/ui/sign-out", data={"csrf": session.csrf})

@@ -6,6 +6,7 @@ import pytest
 
 from backends.protocol import Operation
 from gateway.errors import InvalidRequest
+from gateway.request.field_checks import whole_number
 from gateway.request.view import parse_request
 
 BODIES: dict[Operation, dict[str, object]] = {
@@ -32,3 +33,10 @@ def test_a_number_out_of_range_is_refused_by_its_name(operation: Operation, fiel
     with pytest.raises(InvalidRequest, match=f"^{field}: must be from ") as caught:
         parse_request(operation, json.dumps(body).encode())
     assert (caught.value.param, caught.value.code) == (field, code)
+
+
+@pytest.mark.parametrize(
+    ("text", "number"), [("7", 7), ("9" * 9, 999_999_999), ("9" * 5_000, None), ("²", None), ("-1", None), ("", None)]
+)
+def test_a_text_is_a_whole_number_of_few_digits_or_none(text: str, number: int | None) -> None:
+    assert whole_number(text) == number
