@@ -86,8 +86,8 @@ def _require_valid(files: Mapping[str, str], made: Draft) -> None:
 
 
 def _write(out: Path, files: Mapping[str, str]) -> list[str]:
-    """Never over another's work. Raises StateError."""
-    if there := [name for name in files if (out / name).exists()]:
+    """Never over another's work; what an import that was stopped left is finished. Raises StateError."""
+    if there := [name for name, text in files.items() if (out / name).exists() and not _says(out / name, text)]:
         raise StateError(f"{out / there[0]} is there already: name another directory, or move it away")
     try:
         out.mkdir(parents=True, exist_ok=True)
@@ -96,6 +96,13 @@ def _write(out: Path, files: Mapping[str, str]) -> list[str]:
     except OSError as error:
         raise StateError(f"cannot write to {out}: {error.strerror}") from error
     return [str(out / name) for name in files]
+
+
+def _says(path: Path, text: str) -> bool:
+    try:
+        return path.read_bytes() == text.encode()
+    except OSError:
+        return False
 
 
 def _tell(out: Path, written: list[str], made: Draft) -> None:

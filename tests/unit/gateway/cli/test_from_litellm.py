@@ -58,6 +58,10 @@ def test_it_writes_over_nothing(tmp_path: Path) -> None:
     told = json.loads(run(tmp_path, CONFIG, "--json"))
     assert {Path(one).name for one in told["files"]} == {"breakeven.yaml", "rules.yaml"}
     assert told["variables"].keys() == {"AZURE_API_KEY", "OPENAI_API_KEY"}
+    (tmp_path / "out" / "rules.yaml").unlink()  # as one that was killed on the way leaves it
+    assert json.loads(run(tmp_path, CONFIG, "--json")) == told
+    with (tmp_path / "out" / "breakeven.yaml").open("a") as file:
+        file.write("# mine\n")
     with pytest.raises(StateError, match=r"breakeven\.yaml is there already"):
         run(tmp_path, CONFIG)
 
