@@ -9,6 +9,7 @@ from typing import Any, Final
 from local_engine.errors import InvalidRequest
 from local_engine.sampling.json_schema import guided_schema
 from local_engine.sampling.sampling_params import Constraint
+from local_engine.sampling.tagged_grammar import tagged_rules
 from local_engine.text.tool_formats import TAGS, ToolFormat
 from local_engine.text.tool_marks import LLAMA, MARKS
 
@@ -148,7 +149,11 @@ def _call_rules(function: Mapping[str, Any], number: int, writing: CallWriting, 
     form = writing.form
     head = writing.terms(form.before_name, form.name_of(function["name"]), form.before_arguments)
     after = writing.terms(form.after_arguments)
-    return f"call{number}: {head} arguments{number} {after}\n{_arguments_rule(function, number, is_held=is_held)}"
+    if form.has_tagged_arguments:
+        arguments = tagged_rules(number, (function.get("parameters") or {}) if is_held else None)
+    else:
+        arguments = _arguments_rule(function, number, is_held=is_held)
+    return f"call{number}: {head} arguments{number} {after}\n{arguments}"
 
 
 def _arguments_rule(function: Mapping[str, Any], number: int, *, is_held: bool) -> str:

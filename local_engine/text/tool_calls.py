@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from local_engine.text.answer_text import overlap
 from local_engine.text.json_span import JsonSpan
+from local_engine.text.tagged_arguments import read_tagged
 from local_engine.text.tool_marks import (
     CLOSE,
     CLOSES,
@@ -40,7 +41,6 @@ BETWEEN: Final = re.compile(rf"(?:[\s,;\]`]|\[(?=[\s{{])|{DEEPSEEK_CALL_END})*")
 # A list is no call without a mark.
 BETWEEN_UNMARKED: Final = re.compile(r"[\s;]*")
 FUNCTION_END: Final = re.compile(f"{re.escape(FUNCTION_CLOSE)}|{re.escape(CLOSE)}")
-PARAMETER: Final = "<parameter="
 STRING: Final = r'"((?:[^"\\]|\\.)*)"'
 KEY: Final = re.compile(rf"\{{\s*{STRING}", re.DOTALL)
 # Before arguments that begin as an object does.
@@ -302,28 +302,8 @@ def parse_function(text: str, schemas: Mapping[str, Any]) -> ToolCall | None:
     name, found, inside = text.strip().removeprefix(FUNCTION_OPEN).partition(">")
     if not (text.lstrip().startswith(FUNCTION_OPEN) and name and found):
         return None
-    schema = schemas.get(name.strip())
-    known = schema.get("properties") if isinstance(schema, dict) else None
-    properties = known if isinstance(known, dict) else {}
-    arguments: dict[str, Any] = {}
-    for piece in inside.removesuffix(FUNCTION_CLOSE).split(PARAMETER)[1:]:
-        key, found, rest = piece.partition(">")
-        if key and found:
-            value = rest.partition("</parameter>")[0].removeprefix("\n").removesuffix("\n")
-            arguments[key.strip()] = _typed(value, properties.get(key.strip()))
+    arguments = read_tagged(inside.removesuffix(FUNCTION_CLOSE), schemas.get(name.strip()))
     return ToolCall(name.strip(), _json(arguments))
-
-
-def _typed(value: str, schema: Any) -> Any:
-    """A value as its schema means it: text, unless another type is named and the text is JSON of it."""
-    kinds = schema.get("type") if isinstance(schema, dict) else "string"
-    if kinds == "string" or (isinstance(kinds, list) and "string" in kinds and value != "null"):
-        return value
-    try:
-        return json.loads(value)
-    except (ValueError, RecursionError):
-        # As Python writes it.
-        return {"True": True, "False": False, "None": None}.get(value, value)
 
 
 def _json(value: Any) -> str:

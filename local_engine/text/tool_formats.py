@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from local_engine.text.tagged_arguments import write_tagged
 from local_engine.text.tool_marks import (
     CLOSE,
     DEEPSEEK,
@@ -12,6 +13,8 @@ from local_engine.text.tool_marks import (
     DEEPSEEK_CALL_END,
     DEEPSEEK_CLOSE,
     DEEPSEEK_NAME,
+    FUNCTION_CLOSE,
+    FUNCTION_OPEN,
     LLAMA,
     MISTRAL,
     MISTRAL_ARGUMENTS,
@@ -27,7 +30,7 @@ GEMMA_TURN: Final = "<start_of_turn>"
 @dataclass(frozen=True, slots=True)
 class ToolFormat:
     """`opens` comes before all calls and `closes` after them, `between` from one to the next. Around a call's name and
-    its arguments, which are JSON, stand the other three."""
+    its arguments, which are JSON or have tags of their own, stand the other three."""
 
     before_name: str
     before_arguments: str
@@ -35,6 +38,7 @@ class ToolFormat:
     opens: str = ""
     between: str = ""
     closes: str = ""
+    has_tagged_arguments: bool = False
 
     @property
     def is_marked(self) -> bool:
@@ -49,16 +53,23 @@ class ToolFormat:
         """Calls by name and arguments."""
         written = [
             f"{self.before_name}{self.name_of(name)}{self.before_arguments}"
-            f"{json.dumps(arguments, ensure_ascii=False)}{self.after_arguments}"
+            f"{self._arguments(arguments)}{self.after_arguments}"
             for name, arguments in calls
         ]
         return f"{self.opens}{self.between.join(written)}{self.closes}"
+
+    def _arguments(self, arguments: Any) -> str:
+        return write_tagged(arguments) if self.has_tagged_arguments else json.dumps(arguments, ensure_ascii=False)
 
 
 BARE: Final = ToolFormat('{"name": "', '", "parameters": ', "}", between="; ")
 """Llama 3's and Gemma's."""
 TAGS: Final = ToolFormat(f'{OPEN}\n{{"name": "', '", "arguments": ', f"}}\n{CLOSE}", between="\n")
 """Hermes', Qwen's and SmolLM3's, and of who knows none."""
+FUNCTIONS: Final = ToolFormat(
+    f"{OPEN}\n{FUNCTION_OPEN}", ">\n", f"{FUNCTION_CLOSE}\n{CLOSE}", between="\n", has_tagged_arguments=True
+)
+"""Qwen3-Coder's."""
 LIST: Final = ToolFormat('{"name": "', '", "arguments": ', "}", between=", ", closes="]")
 NAMED: Final = ToolFormat(MISTRAL, MISTRAL_ARGUMENTS, "")
 """Of Mistral's models since 2025."""
@@ -81,7 +92,7 @@ def tool_format_of(source: str, has_token: Callable[[str], bool]) -> ToolFormat:
     if DEEPSEEK in source:
         return FENCED
     if OPEN in source:
-        return TAGS
+        return FUNCTIONS if FUNCTION_OPEN in source else TAGS
     if PIPED in source or (has_token(PIPED) and has_token(PIPED_CLOSE)):
         closing = PIPED_CLOSE if PIPED_CLOSE in source or has_token(PIPED_CLOSE) else ""
         return replace(LIST, opens=f"{PIPED}[", closes=f"]{closing}")

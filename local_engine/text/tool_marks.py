@@ -21,6 +21,8 @@ DEEPSEEK_NAME: Final = "<｜tool▁sep｜>"
 # Qwen3-Coder's, within the tags around a call.
 FUNCTION_OPEN: Final = "<function="
 FUNCTION_CLOSE: Final = "</function>"
+PARAMETER_OPEN: Final = "<parameter="
+PARAMETER_CLOSE: Final = "</parameter>"
 # What calls follow, and what may end them.
 MARKS: Final = (OPEN, MISTRAL, PIPED, PHI, LLAMA, DEEPSEEK)
 CLOSES: Final = (CLOSE, PIPED_CLOSE, DEEPSEEK_CLOSE)

@@ -82,6 +82,16 @@ GEMMA = """{% set first = messages[0].content + '\n\n' if messages[0].role == 's
 {%- endfor %}"""
 
 
+QWEN3_CODER = """{% if tools %}<tools>{% for tool in tools %}{{ tool | tojson }}{% endfor %}</tools>
+Write <tool_call> around <function=name>.{% endif %}
+{%- for m in messages %}{{ '[' + m.role + ']' + m.content }}
+{%- for call in m.tool_calls or [] %}{{ '<tool_call>\\n<function=' + call.function.name + '>\\n' }}
+{%- for name, value in call.function.arguments.items() %}
+{{- '<parameter=' + name + '>\\n' + value | string + '\\n</parameter>\\n' }}
+{%- endfor %}</function>\n</tool_call>
+{%- endfor %}
+{%- endfor %}"""
+
 DEEPSEEK = """{% for m in messages %}
 {%- if m['role'] == 'assistant' and m['content'] is none %}<｜Assistant｜><｜tool▁calls▁begin｜>
 {%- for call in m['tool_calls'] %}{{ '\\n' if not loop.first }}
@@ -103,6 +113,7 @@ class Family:
 
 
 X1, X2 = '{"x": 1}', '{"x": 2}'
+FUNCTION = "<tool_call>\n<function=f>\n<parameter=x>\n{}\n</parameter>\n</function>\n</tool_call>"
 FENCE = "<｜tool▁call▁begin｜>function<｜tool▁sep｜>f\n```json\n{}\n```<｜tool▁call▁end｜>"
 CALLS = "<tool_call>\n{}\n</tool_call>"
 ARGUED = '{{"name": "f", "arguments": {}}}'
@@ -134,6 +145,9 @@ FAMILIES = {
         ("<tool_call>", "</tool_call>", "<think>", "</think>"),
         f"[assistant]\n{TAGGED}",
         "<tool_response>one</tool_response>",
+    ),
+    "qwen3-coder": Family(
+        QWEN3_CODER, ("<tool_call>", "</tool_call>"), "".join(map(FUNCTION.format, (1, 2))), "[tool]one[tool]two"
     ),
     "deepseek": Family(
         DEEPSEEK,

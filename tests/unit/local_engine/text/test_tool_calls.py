@@ -144,6 +144,13 @@ def test_calls_and_text_are_separated(text: str, plain: str, calls: list[ToolCal
         ({"type": ["string", "null"]}, "null", None),
         ({"type": ["string", "null"]}, "1", "1"),
         ({"anyOf": [{"type": "number"}]}, "1.5", 1.5),
+        ({"anyOf": [{"type": "string"}, {"type": "null"}]}, "1", "1"),
+        ({"anyOf": [{"type": "string"}, {"type": "null"}]}, "null", None),
+        ({"type": "string"}, "null", "null"),
+        ({"$ref": "#/properties/x"}, "1", 1),
+        ({"enum": ["1", "2"]}, "1", "1"),
+        ({"enum": [1, 2]}, "1", 1),
+        ({}, "[1]", [1]),
         (None, "1", "1"),
     ],
 )

@@ -1,0 +1,105 @@
+"""A call's arguments with a tag around each, as Qwen3-Coder writes them, which says no type: the tool's schema does.
+
+Knows no tokens and no grammar.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, cast
+
+from local_engine.text.tool_marks import PARAMETER_CLOSE, PARAMETER_OPEN
+
+Schema = Mapping[str, Any]
+# As Python writes it.
+OF_PYTHON: Final = {"True": True, "False": False, "None": None}
+
+
+def write_tagged(arguments: Any) -> str:
+    """Arguments by name; texts as they are, anything else as JSON."""
+    named = cast(dict[str, Any], arguments) if isinstance(arguments, dict) else {}
+    return "".join(
+        f"{PARAMETER_OPEN}{name}>\n"
+        f"{value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)}\n{PARAMETER_CLOSE}\n"
+        for name, value in named.items()
+    )
+
+
+def read_tagged(text: str, schema: Any) -> dict[str, Any]:
+    """Arguments by name, each as `schema`, that of all of them, means it."""
+    known = schema.get("properties") if isinstance(schema, dict) else None
+    properties = cast(dict[str, Any], known) if isinstance(known, dict) else {}
+    arguments: dict[str, Any] = {}
+    for piece in text.split(PARAMETER_OPEN)[1:]:
+        key, found, rest = piece.partition(">")
+        if key and found:
+            value = rest.partition(PARAMETER_CLOSE)[0].removeprefix("\n").removesuffix("\n")
+            arguments[key.strip()] = _typed(value, properties.get(key.strip()), schema)
+    return arguments
+
+
+def _typed(value: str, schema: Any, root: Any) -> Any:
+    """A value as its schema means it: text, unless only other types are named and the text is JSON of one."""
+    kinds = [kind for part in parts_of(schema, root) for kind in _kinds_of(part)]
+    if not isinstance(schema, dict) or ("string" in kinds and (value != "null" or "null" not in kinds)):
+        return value
+    try:
+        return json.loads(value)
+    except (ValueError, RecursionError):
+        return OF_PYTHON.get(value, value)
+
+
+def takes_text(schema: Any, root: Any) -> bool:
+    """Whether a value may be text, which no mark then tells from other types."""
+    kinds = [_kinds_of(part) for part in parts_of(schema, root)]
+    return not kinds or not all(kinds) or any("string" in some for some in kinds)
+
+
+def texts_of(schema: Any, root: Any) -> list[str] | None:
+    """The texts that a value must be one of; None where its schema names no such."""
+    named = [one for part in parts_of(schema, root) for one in _named_by(part)]
+    texts = ["null" if one is None else one for one in named if one is None or isinstance(one, str)]
+    return texts if texts and len(texts) == len(named) else None
+
+
+def _named_by(part: Schema) -> list[Any]:
+    """The values that a schema lists; one that is none of ours where it lists none."""
+    if part.get("type") == "null":
+        return [None]
+    named = part.get("enum", [part["const"]] if "const" in part else [...])
+    return cast(list[Any], named) if isinstance(named, list) else [...]
+
+
+def parts_of(schema: Any, root: Any) -> list[Schema]:
+    """What a value may be any of, references followed."""
+    return list(_parts_of(schema, root, set()))
+
+
+def _parts_of(schema: Any, root: Any, seen: set[str]) -> Iterator[Schema]:
+    if not isinstance(schema, dict):
+        return
+    one = cast(dict[str, Any], schema)
+    reference, several = one.get("$ref"), one.get("anyOf", one.get("oneOf"))
+    if isinstance(reference, str):
+        if reference not in seen:
+            seen.add(reference)
+            yield from _parts_of(_referred(reference, root), root, seen)
+    elif isinstance(several, list):
+        for part in cast(list[Any], several):
+            yield from _parts_of(part, root, seen)
+    else:
+        yield one
+
+
+def _referred(reference: str, root: Any) -> Any:
+    found = root
+    for name in reference.removeprefix("#/").split("/"):
+        found = cast(dict[str, Any], found).get(name) if isinstance(found, dict) else None
+    return found
+
+
+def _kinds_of(part: Schema) -> list[Any]:
+    if (kind := part.get("type")) is not None:
+        return cast(list[Any], kind) if isinstance(kind, list) else [kind]
+    named = part.get("enum", [part["const"]] if "const" in part else [])
+    of = {str: "string", type(None): "null"}
+    return [of.get(type(one), "other") for one in named] if isinstance(named, list) else []
