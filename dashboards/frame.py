@@ -214,7 +214,7 @@ def first_request(view: View) -> str:
         f"printed, or one that {makes}, in place of <code>$KEY</code>. The address "
         "is the gateway's as this web UI reaches it. For <code>auto</code> Breakeven chooses the model; the page "
         '<a href="try">Try it</a> shows its choice without calling one.</p>'
-        f'<pre class="be-secret" tabindex="0">{escape(FIRST_REQUEST.format(gateway=view.gateway.url))}</pre></section>'
+        f'<pre class="be-secret">{escape(FIRST_REQUEST.format(gateway=view.gateway.url))}</pre></section>'
     )
 
 

@@ -13,6 +13,8 @@ UNIT = re.compile(r"(?<=\d) (?=%|(?:ms|s|h|min|tok/s|k|M|G)\b)")
 MINUS = re.compile(r"−(?=\$)")
 CONTEXT_LINES = 3
 SIDES = "Active rules on the left, edited rules on the right"
+NAME = "be-name"
+"""A cell of a name, which may be long: it breaks behind a slash rather than within a word."""
 LONG_WORD = 9
 """A word of more signs than this is set smaller in a tile: at full size an amount such as $0.0000489 broke in two."""
 
@@ -179,6 +181,8 @@ def _cell(cell: Cell, column: Column) -> str:
 
 def _content(cell: Cell) -> str:
     text = escape(cell.text)
+    if cell.tone.startswith(NAME):
+        text = text.replace("/", "/<wbr>")
     if cell.is_code:
         text = f"<code>{text}</code>"
     if cell.bar is not None:

@@ -1,5 +1,6 @@
 """A rules file taken apart into its rules and put together again: what nobody changed keeps every character. Pure."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import yaml
 
 WIDEST = 10**6
+RULE = re.compile(r"rules\.(\d+)\.?")
 NEW_RULE: Mapping[str, Any] = {"name": "", "when": {"difficulty": {"at_most": 0.5}}, "choose": {"from": "any"}}
 
 
@@ -90,6 +92,23 @@ def summary(rule: Mapping[str, Any]) -> str:
     chosen = source if isinstance(source, str) else ", ".join(str(one) for one in source)
     rest = "".join(f", {name.replace('_', ' ')} {value}" for name, value in choose.items())
     return f"{conditions} → {chosen}{rest}"
+
+
+def rule_of(field: str) -> int | None:
+    """Which rule, from 0, a problem's field is of: `rules.1.when` is of the second."""
+    found = RULE.match(field)
+    return int(found[1]) if found else None
+
+
+def where(line: int | None, field: str) -> str:
+    """`Line 24, rule 2: when.difficulty.at_most`: rules counted from 1, as the form counts them."""
+    places = [
+        *([] if line is None else [f"line {line}"]),
+        *([] if (rule := rule_of(field)) is None else [f"rule {rule + 1}"]),
+    ]
+    place = ", ".join(places) or "this file"
+    named = RULE.sub("", field, count=1) if rule is not None else field
+    return place[0].upper() + place[1:] + (f": {named}" if named else "")
 
 
 def moved(rules: Sequence[Rule], index: int, by: int) -> tuple[Rule, ...]:

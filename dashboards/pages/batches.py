@@ -139,7 +139,7 @@ def no_batches(view: View) -> str:
         '<section class="be-panel"><h2>A first batch</h2><p class="be-note">Put an app\'s key in place of '
         "<code>$KEY</code>, and the <code>id</code> that the first command answers in place of <code>FILE</code>. The "
         "clients of OpenAI and Anthropic have batches too, and work as they are.</p>"
-        f'<pre class="be-secret" tabindex="0">{escape(FIRST_BATCH.format(gateway=view.gateway.url))}</pre></section>'
+        f'<pre class="be-secret">{escape(FIRST_BATCH.format(gateway=view.gateway.url))}</pre></section>'
     )
 
 

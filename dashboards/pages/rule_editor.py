@@ -14,6 +14,7 @@ from dashboards.gateway_client import GatewayRefused, GatewayUnreachable
 from dashboards.one_press import give_back_focus
 from dashboards.pages.replay_result import replay_result
 from dashboards.pages.rule_form import Known, RuleForm
+from dashboards.rules_text import rule_of, where
 
 RULES = "/admin/v1/rules"
 PAUSE_SECONDS = 0.7
@@ -36,6 +37,7 @@ class Editor:
     verdict: ui.html
     results: ui.element
     reason: ui.input
+    form: RuleForm | None = None
     buttons: list[ui.button] = field(default_factory=list[ui.button])
     changes: int = 0
 
@@ -49,6 +51,7 @@ class Editor:
         if not problems:
             self.code.decorations[:] = []
             self.code.line_tooltips = {}
+            self._mark(None)
             self.verdict.set_content('<p class="be-fine" role="status">Valid.</p>')
             return True
         one = problems[0]
@@ -59,9 +62,14 @@ class Editor:
         self.code.line_tooltips = {line: what} if has_line and line is not None else {}
         if has_line and line is not None and is_asked:
             self.code.reveal_line(line)
-        where = f"Line {line}" if line else "This file"
-        self.verdict.set_content(f'<p class="be-problem" role="alert">{where}: {escape(what)}</p>')
+        self._mark(rule_of(one["field"]), is_shown=is_asked)
+        said = f"{where(line, one['field'])}: {one['message']}"
+        self.verdict.set_content(f'<p class="be-problem" role="alert">{escape(said)}</p>')
         return False
+
+    def _mark(self, rule: int | None, *, is_shown: bool = False) -> None:
+        if self.form is not None:
+            self.form.mark(rule, is_shown=is_shown)
 
     async def changed(self) -> None:
         """Check by itself once nobody types any more."""
@@ -169,7 +177,7 @@ async def build_editor(view: View, base: str | None, base_text: str, text: str, 
 
     with form_box:
         known = Known(schema, [one["name"] for one in listed["models"]])
-        form = RuleForm(known, lambda: code.value, write, may_write=may_write)
+        form = editor.form = RuleForm(known, lambda: code.value, write, may_write=may_write)
     form_box.set_visibility(False)
     hint.set_visibility(may_write)
 

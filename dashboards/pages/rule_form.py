@@ -34,10 +34,12 @@ class RuleForm:
         self._choose = rule_fields(known.schema, "choose")
         self._text: RulesText | None = None
         self._box = ui.element("div").classes("be-rule-form")
+        self._shown: list[ui.element] = []
 
     def show(self) -> None:
         """Build the form from the text as it is now."""
         self._box.clear()
+        self._shown.clear()
         with self._box:
             try:
                 self._text = split_rules(self._read())
@@ -48,6 +50,13 @@ class RuleForm:
                 self._rule(index, rule)
             if self._may_write:
                 ui.button("Add a rule above the last", on_click=self._add).props("no-caps outline")
+
+    def mark(self, wrong: int | None, *, is_shown: bool) -> None:
+        """The rule in which the first mistake is; none where there is none."""
+        for index, rule in enumerate(self._shown):
+            rule.classes(**{"add" if index == wrong else "remove": "be-wrong"})
+        if is_shown and wrong is not None and wrong < len(self._shown):
+            self._shown[wrong].run_method("scrollIntoView", {"block": "nearest"})
 
     def _set(self, rules: Sequence[Rule], *, rebuild: bool) -> None:
         assert self._text is not None
@@ -67,7 +76,9 @@ class RuleForm:
         self._set([*rules[:-1], Rule("", None, {**NEW_RULE, "name": name}), rules[-1]], rebuild=True)
 
     def _rule(self, index: int, rule: Rule) -> None:
-        with ui.element("fieldset").classes("be-rule"):
+        box = ui.element("fieldset").classes("be-rule")
+        self._shown.append(box)
+        with box:
             with ui.element("div").classes("be-rule-head"):
                 html(f"<legend>{index + 1}</legend>")
                 name = ui.input("Name", value=rule.name).props("dense outlined maxlength=120").classes("be-rule-name")

@@ -102,7 +102,7 @@ def test_the_editor_suggests_what_the_schema_allows(browser: webdriver.Chrome, r
 def test_a_mistake_is_shown_at_its_line_without_being_asked(browser: webdriver.Chrome, running: Running) -> None:
     go(browser, running, "/rules")
     set_rules(browser, "by: expected_cost", "by: cheapest")
-    see(browser, "rules.2.choose.by")
+    see(browser, ", rule 3: choose.by: ")
     assert "cheapest" in browser.find_element(By.CSS_SELECTOR, ".be-error-line").text
     set_rules(browser, "by: cheapest", "by: expected_cost")
     see(browser, "Valid.")

@@ -137,6 +137,8 @@ def test_an_amount_that_would_break_in_two_is_set_smaller(value: str, is_small: 
 
 def test_a_models_long_name_breaks_after_its_provider() -> None:
     assert "acme/<wbr>large" in markup.tile("Answered by", "acme/large", "")
+    named = markup.table([Column("Model")], [[Cell("acme/large", tone="be-name long")]], caption="")
+    assert "acme/<wbr>large" in named
 
 
 def test_a_heading_that_can_be_ordered_by_says_how_the_rows_stand() -> None:

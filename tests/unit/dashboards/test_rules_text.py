@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dashboards.rule_fields import rule_fields, with_value
-from dashboards.rules_text import NotEditable, moved, render, split_rules, summary
+from dashboards.rules_text import NotEditable, moved, render, split_rules, summary, where
 from gateway.config.first_files import first_rules
 from gateway.config.settings import EngineSettings
 from gateway.routing.rules import rules_json_schema
@@ -90,6 +90,21 @@ def test_a_rule_in_a_sentence() -> None:
     rule = {"name": "x", "when": {"difficulty": {"at_most": 0.4}, "tags": ["a", "b"]}, "choose": {"from": ["m"]}}
     assert summary(rule) == "difficulty at most 0.4 and tags a, b → m"
     assert summary({"name": "y", "choose": {"from": "any", "by": "order"}}) == "everything else → any, by order"
+
+
+@pytest.mark.parametrize(
+    ("line", "field", "said"),
+    [
+        (24, "rules.1.when.difficulty.at_most", "Line 24, rule 2: when.difficulty.at_most"),
+        (None, "rules.1", "Rule 2"),
+        (3, "models.small", "Line 3: models.small"),
+        (7, "", "Line 7"),
+        (None, "", "This file"),
+    ],
+)
+def test_a_mistake_is_of_the_rule_that_the_form_counts_so(line: int | None, field: str, said: str) -> None:
+    """`rules.1` was the rule beside which a 2 stands."""
+    assert where(line, field) == said
 
 
 def test_fields_come_from_the_published_schema() -> None:
