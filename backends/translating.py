@@ -30,7 +30,7 @@ from backends.endpoints.messages_format import (
 from backends.endpoints.responses_events import ResponsesEventWriter, response_from_answer
 from backends.endpoints.responses_format import chat_body_from_responses
 from backends.endpoints.responses_items import ResponseHead
-from backends.errors import Untranslatable, UpstreamRejected
+from backends.errors import StreamBroken, Untranslatable, UpstreamRejected
 from backends.formats.json_objects import decode_object
 from backends.formats.json_splice import NotAnObject, splice
 from backends.http.reply import PlainReply
@@ -40,6 +40,8 @@ from backends.stored_responses import KeepsResponses
 from backends.usage import Usage
 
 COUNTED_CONTENT: Final[Operation] = "generate_content.count_tokens"
+LONGEST_STREAM_BYTES: Final = 256 << 20
+"""Of the chat's: a hundred thousand tokens, each with twenty others and how likely they were."""
 Write = Callable[[Chunk], bytes]
 """A chunk's payload in the other format."""
 
@@ -122,9 +124,9 @@ class TranslatingBackend:
         )
         inner = await self._inner.open(_as_chat(call, body))
         if call.is_stream:
-            return _WrittenReply(inner, ResponsesEventWriter(head, now=self._now).write)
+            return _WrittenReply(self.name, inner, ResponsesEventWriter(head, now=self._now).write)
         return _WrittenReply(
-            inner, lambda chunk: response_from_answer(chunk.payload, chunk.usage, head, now=self._now())
+            self.name, inner, lambda chunk: response_from_answer(chunk.payload, chunk.usage, head, now=self._now())
         )
 
     def _chat_of(self, call: Call) -> bytes:
@@ -191,8 +193,9 @@ class TranslatingBackend:
                 stop_sequences=stops,
                 keeps_reasoning=keeps,
             )
-            return _WrittenReply(inner, writer.write)
+            return _WrittenReply(self.name, inner, writer.write)
         return _WrittenReply(
+            self.name,
             inner,
             lambda chunk: message_from_answer(
                 chunk.payload,
@@ -213,8 +216,8 @@ class TranslatingBackend:
             raise
         head = ContentHead(call.request_id, call.upstream_model, asked.shows_thoughts, asked.wrapping)
         if call.is_stream:
-            return _WrittenReply(inner, ContentEventWriter(head).write)
-        return _WrittenReply(inner, lambda chunk: content_from_answer(chunk.payload, chunk.usage, head))
+            return _WrittenReply(self.name, inner, ContentEventWriter(head).write)
+        return _WrittenReply(self.name, inner, lambda chunk: content_from_answer(chunk.payload, chunk.usage, head))
 
     def _content_of(self, call: Call, body: bytes) -> ContentAsked:
         try:
@@ -232,9 +235,13 @@ class TranslatingBackend:
 
 
 class _WrittenReply:
-    """A chat reply, every chunk's payload in the other format and everything that is metered as it was."""
+    """A chat reply, every chunk's payload in the other format and everything that is metered as it was.
 
-    def __init__(self, inner: Reply, write: Write) -> None:
+    Some formats say at a stream's end all that it said: what has no end is broken off before it fills the memory.
+    """
+
+    def __init__(self, backend: str, inner: Reply, write: Write) -> None:
+        self._backend = backend
         self._inner = inner
         self._write = write
 
@@ -243,7 +250,11 @@ class _WrittenReply:
         return self._inner.content_type
 
     async def __aiter__(self) -> AsyncGenerator[Chunk]:
+        came = 0
         async for chunk in self._inner:
+            came += len(chunk.payload)
+            if came > LONGEST_STREAM_BYTES and not chunk.is_done:
+                raise StreamBroken(f"{self._backend} sent an endless answer", backend=self._backend)
             yield msgspec.structs.replace(chunk, payload=self._write(chunk))
 
     async def aclose(self) -> None:

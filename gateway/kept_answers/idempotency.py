@@ -15,12 +15,15 @@ from typing import Protocol
 
 import msgspec
 
+from backends.errors import StreamBroken
 from gateway.errors import BreakevenError, IdempotencyMismatch, InvalidRequest, Overloaded, StoreDown
 
 log = logging.getLogger(__name__)
 LONGEST_KEY = 255
 LARGEST_KEPT_BYTES = 8 << 20
 """Of one answer; a larger one is shared while it is served and then forgotten."""
+LARGEST_SHARED_BYTES = 64 << 20
+"""Of one that streams, as long as one that comes whole may be: nobody has to be there to take it."""
 POLL_SECONDS = 0.1
 DRAIN_SECONDS = 10.0
 
@@ -93,6 +96,7 @@ class SharedAnswer:
     pieces: list[bytes] = field(default_factory=list[bytes])
     holds_last: bool = False
     is_ended: bool = False
+    size: int = 0
     error: BreakevenError | None = None
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -100,6 +104,12 @@ class SharedAnswer:
         self.status, self.headers = status, headers
 
     async def send(self, body: bytes, *, is_last: bool) -> None:
+        """Raises StreamBroken for what comes without end."""
+        self.size += len(body)
+        if self.size > LARGEST_SHARED_BYTES and not is_last:
+            raise StreamBroken(
+                f"it is longer than {LARGEST_SHARED_BYTES >> 20} MB, which is as much as is held for an idempotency key"
+            )
         self.pieces.append(body)
         self.holds_last = is_last
         self._wake()
@@ -111,7 +121,7 @@ class SharedAnswer:
 
     def recorded(self) -> Recorded | None:
         """The whole of it; None when it is too large to keep, or no success."""
-        if self.status != 200 or sum(map(len, self.pieces)) > LARGEST_KEPT_BYTES:
+        if self.status != 200 or self.size > LARGEST_KEPT_BYTES:
             return None
         return Recorded(self.status, tuple(self.headers), b"".join(self.pieces))
 

@@ -7,8 +7,18 @@ from typing import cast
 import pytest
 from redis.asyncio import Redis
 
+from backends.errors import StreamBroken
 from gateway.errors import IdempotencyMismatch, InvalidRequest, Overloaded
-from gateway.kept_answers.idempotency import Found, Headers, Idempotency, IdempotencyStore, Recorded, Sink
+from gateway.kept_answers.idempotency import (
+    LARGEST_SHARED_BYTES,
+    Found,
+    Headers,
+    Idempotency,
+    IdempotencyStore,
+    Recorded,
+    SharedAnswer,
+    Sink,
+)
 from gateway.kept_answers.memory_idempotency import MemoryIdempotency
 from gateway.storage.redis.bytes import connect_bytes
 from gateway.storage.redis.idempotency import RedisIdempotency
@@ -117,6 +127,21 @@ async def test_a_hundred_equal_callers_are_served_once(store: IdempotencyStore) 
     assert sum(one.is_replayed for one in answers) == 99
     assert (await ask(service, served)).is_replayed, "afterwards too"
     assert served.count == 1
+
+
+async def test_what_comes_without_end_is_not_held_for_a_key() -> None:
+    shared, piece = SharedAnswer(ONE), bytes(LARGEST_SHARED_BYTES // 4)
+    await shared.start(200, ())
+    for _ in range(4):
+        await shared.send(piece, is_last=False)
+    with pytest.raises(StreamBroken, match="64 MB"):
+        await shared.send(b"x", is_last=False)
+    await shared.send(b"why it ends", is_last=True)
+    shared.end()
+    sink = Kept()
+    await shared.follow(sink)
+    assert sink.is_complete
+    assert shared.recorded() is None
 
 
 async def test_workers_that_share_a_store_serve_once(redis_server: RedisServer) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from backends.endpoints.responses_events import ResponsesEventWriter, response_from_answer
 from backends.endpoints.responses_items import ResponseHead
+from backends.errors import StreamBroken
 from backends.formats.chat_chunks import (
     Answer,
     Head,
@@ -23,10 +24,11 @@ from backends.formats.chat_chunks import (
 )
 from backends.formats.json_objects import Fields
 from backends.formats.responses import ResponsesStreamReader, read_response
+from backends.http.reply import PlainReply
 from backends.http.sse import SseParser
-from backends.protocol import Call, Chunk
+from backends.protocol import Call, Chunk, Reply
 from backends.scripted import Outcome, ScriptedBackend, follow
-from backends.translating import TranslatingBackend
+from backends.translating import LONGEST_STREAM_BYTES, TranslatingBackend
 from backends.usage import Usage
 
 HEAD = Head("chatcmpl-1", "m", 7)
@@ -72,6 +74,29 @@ async def test_a_stream_reads_as_a_responses_stream(reason: str, status: str) ->
     read = [chunk for event in events for chunk in reader.read(json.dumps(event).encode())]
     assert reader.is_done
     assert sum(chunk.output_characters for chunk in read) == sum(chunk.output_characters for chunk in chunks)
+
+
+async def test_a_stream_without_end_is_broken_off_before_it_fills_the_memory() -> None:
+    piece = Chunk(bytes(LONGEST_STREAM_BYTES // 4), has_output=True)
+
+    class Endless(PlainReply):
+        count = 0
+
+        async def __anext__(self) -> Chunk:
+            self.count += 1
+            return piece
+
+    sent = Endless(piece)
+
+    class Sending(ScriptedBackend):
+        async def open(self, call: Call) -> Reply:
+            del call
+            return sent
+
+    reply = await TranslatingBackend(Sending("one", follow([Outcome()]))).open(call(is_stream=True))
+    with pytest.raises(StreamBroken, match="endless"):
+        _ = [chunk async for chunk in reply]
+    assert sent.count == 5
 
 
 async def test_other_operations_pass_untouched() -> None:
