@@ -18,6 +18,7 @@ Row = Mapping[str, Any]
 LABEL: Final = re.compile(LABEL_PATTERN)
 NO_LABEL: Final = re.compile(r"[^\w .:/@-]")
 LONGEST_LABEL: Final = 64
+NEVER: Final = re.compile(r"infinity|\d{5,}-.*")
 DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 
 
@@ -87,9 +88,11 @@ def names_of(value: object) -> list[str]:
 
 
 def moment_us(value: object) -> int | None:
-    """LiteLLM's columns have no zone, and are UTC."""
-    if not isinstance(value, str) or not value:
+    """LiteLLM's columns have no zone, and are UTC. PostgreSQL has times before and after all that there are here."""
+    if not isinstance(value, str) or not value or NEVER.fullmatch(value):
         return None
+    if value == "-infinity" or value.endswith("BC"):
+        return 0
     at = datetime.fromisoformat(value)
     return microseconds(at if at.tzinfo is not None else at.replace(tzinfo=UTC))
 

@@ -59,7 +59,7 @@ def read_usd(value: object) -> Decimal | None:
     usd = value if isinstance(value, Decimal) else Decimal(str(value))
     if not usd.is_finite():
         return None
-    return max(Decimal(0), min(usd, MOST * 1000).quantize(PLACES, ROUND_HALF_EVEN))
+    return max(Decimal(0), min(usd, MOST * 1000)).quantize(PLACES, ROUND_HALF_EVEN)
 
 
 def plain(usd: Decimal) -> str:

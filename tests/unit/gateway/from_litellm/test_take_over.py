@@ -75,6 +75,8 @@ def test_a_key_with_all_that_has_a_place() -> None:
         ({"project_id": "blocked"}, "its project is blocked"),
         ({"expires": "2026-11-25T12:00:00"}, "it has expired"),
         ({"expires": "2026-11-25T14:00:00+02:00"}, "it has expired"),
+        ({"expires": "-infinity"}, "it has expired"),
+        ({"expires": "0044-03-15T00:00:00 BC"}, "it has expired"),
         ({"allowed_routes": ["management_routes"]}, "for management_routes alone"),
         ({"rpm_limit": 0}, "requests_per_minute is 0"),
     ],
@@ -90,6 +92,13 @@ def test_who_could_call_nothing_there_gets_no_key_and_is_named(columns: dict[str
     assert said.startswith("app: ")
     assert why in said
     assert "sk-in-clear" not in repr(made)
+
+
+@pytest.mark.parametrize("never", ["infinity", "20000-01-01T00:00:00"])
+def test_what_postgresql_has_for_never_is_no_end(never: str) -> None:
+    """One such row ended the whole import."""
+    found = only(taken(key(expires=never, max_budget=5, budget_duration="30d", budget_reset_at=never, spend=3)))
+    assert (found.new.expires_at_us, found.opening) == (None, None)
 
 
 @pytest.mark.parametrize(

@@ -56,6 +56,7 @@ def test_a_share_is_rounded_down_to_the_cent_and_a_whole_is_as_it_is() -> None:
         (Decimal("1e-7"), "0.0000001"),
         (12, "12"),
         (Decimal("1e300"), "9000000000"),
+        (Decimal("-1e30"), "0"),
     ],
 )
 def test_a_column_of_floats_is_the_decimal_that_it_was_written_as(column: object, usd: str | None) -> None:
