@@ -70,7 +70,12 @@ async def verify_sums(engine: AsyncEngine, since_us: int, until_us: int) -> Asyn
             day = moment_of(found * DAY_US).date()
             rows = (await connection.execute(_statement(found))).all()
             await connection.rollback()  # the next day is read as it is then
-            yield _verified(day, rows, is_forgotten=f"{day:%Y-%m}" in forgotten)
+            verified = _verified(day, rows, is_forgotten=f"{day:%Y-%m}" in forgotten)
+            if verified.mismatches:  # retention may have begun since, and said so before anything went
+                forgotten = await _forgotten_months(connection)
+                await connection.rollback()
+                verified = _verified(day, rows, is_forgotten=f"{day:%Y-%m}" in forgotten)
+            yield verified
             number = found + 1
 
 

@@ -120,6 +120,19 @@ async def test_what_stands_in_another_dimension_is_found_though_the_day_comes_to
     assert mismatch.come_to == mismatch.sums_say
 
 
+async def test_retention_that_begins_meanwhile_is_no_damage(engine: AsyncEngine) -> None:
+    """It runs every hour, and a verification of years for minutes: it said that somebody had changed the database."""
+    await booked(engine)
+    found: list[VerifiedDay] = []
+    async for day in verify_sums(engine, 0, END_US):
+        if not found:
+            await apply_retention(engine, requests_days=1, bodies_days=1, now_us=END_US)
+        found.append(day)
+    assert [one for one in found if one.mismatches] == []
+    assert sum(one.requests for one in found) == REQUESTS
+    assert any(one.is_forgotten for one in found)
+
+
 async def test_months_that_retention_forgot_stand_on_their_sums_alone(engine: AsyncEngine) -> None:
     await booked(engine)
     await apply_retention(engine, requests_days=10, bodies_days=10, now_us=START_US + 45 * DAY_US)
