@@ -51,7 +51,7 @@ def _models(models: list[dict[str, Any]]) -> str:
             if one["is_down"]
             else Cell(_kind(one), tone="warn" if one["is_simulated"] else ""),
             display.tokens(one["context_window"]),
-            ", ".join(one["supports"]),
+            Cell(", ".join(one["supports"]), tone="be-words"),
             one["input_usd_per_mtok"],
             one["cached_input_usd_per_mtok"],
             one["output_usd_per_mtok"],

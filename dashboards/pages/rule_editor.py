@@ -51,7 +51,7 @@ class Editor:
         if not problems:
             self.code.decorations[:] = []
             self.code.line_tooltips = {}
-            self._mark(None)
+            self._mark(None, "")
             self.verdict.set_content('<p class="be-fine" role="status">Valid.</p>')
             return True
         one = problems[0]
@@ -62,14 +62,14 @@ class Editor:
         self.code.line_tooltips = {line: what} if has_line and line is not None else {}
         if has_line and line is not None and is_asked:
             self.code.reveal_line(line)
-        self._mark(rule_of(one["field"]), is_shown=is_asked)
         said = f"{where(line, one['field'])}: {one['message']}"
+        self._mark(rule_of(one["field"]), said, is_shown=is_asked)
         self.verdict.set_content(f'<p class="be-problem" role="alert">{escape(said)}</p>')
         return False
 
-    def _mark(self, rule: int | None, *, is_shown: bool = False) -> None:
+    def _mark(self, rule: int | None, said: str, *, is_shown: bool = False) -> None:
         if self.form is not None:
-            self.form.mark(rule, is_shown=is_shown)
+            self.form.mark(rule, said, is_shown=is_shown)
 
     async def changed(self) -> None:
         """Check by itself once nobody types any more."""

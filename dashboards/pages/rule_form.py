@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from html import escape
 from typing import Any
 
 from nicegui import ui
@@ -34,7 +35,7 @@ class RuleForm:
         self._choose = rule_fields(known.schema, "choose")
         self._text: RulesText | None = None
         self._box = ui.element("div").classes("be-rule-form")
-        self._shown: list[ui.element] = []
+        self._shown: list[tuple[ui.element, ui.html]] = []
 
     def show(self) -> None:
         """Build the form from the text as it is now."""
@@ -51,12 +52,13 @@ class RuleForm:
             if self._may_write:
                 ui.button("Add a rule above the last", on_click=self._add).props("no-caps outline")
 
-    def mark(self, wrong: int | None, *, is_shown: bool) -> None:
-        """The rule in which the first mistake is; none where there is none."""
-        for index, rule in enumerate(self._shown):
+    def mark(self, wrong: int | None, said: str, *, is_shown: bool) -> None:
+        """The rule in which the first mistake is, if one is there, and what is `said` of it."""
+        for index, (rule, problem) in enumerate(self._shown):
             rule.classes(**{"add" if index == wrong else "remove": "be-wrong"})
-        if is_shown and wrong is not None and wrong < len(self._shown):
-            self._shown[wrong].run_method("scrollIntoView", {"block": "nearest"})
+            problem.set_content(f'<p class="be-problem">{escape(said)}</p>' if index == wrong else "")
+            if is_shown and index == wrong:
+                rule.run_method("scrollIntoView", {"block": "nearest"})
 
     def _set(self, rules: Sequence[Rule], *, rebuild: bool) -> None:
         assert self._text is not None
@@ -76,15 +78,14 @@ class RuleForm:
         self._set([*rules[:-1], Rule("", None, {**NEW_RULE, "name": name}), rules[-1]], rebuild=True)
 
     def _rule(self, index: int, rule: Rule) -> None:
-        box = ui.element("fieldset").classes("be-rule")
-        self._shown.append(box)
-        with box:
+        with ui.element("fieldset").classes("be-rule") as box:
             with ui.element("div").classes("be-rule-head"):
                 html(f"<legend>{index + 1}</legend>")
                 name = ui.input("Name", value=rule.name).props("dense outlined maxlength=120").classes("be-rule-name")
                 says = ui.label(summary(rule.content)).classes("be-rule-summary")
                 if self._may_write:
                     self._controls(index)
+            self._shown.append((box, html("")))
 
             headings: dict[str, ui.label] = {}
 

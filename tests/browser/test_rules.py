@@ -124,6 +124,14 @@ def test_the_form_edits_the_text(browser: webdriver.Chrome, running: Running) ->
     wait.until(
         lambda one: one.find_element(By.CSS_SELECTOR, ".be-rule input").get_attribute("value") == "easy-goes-cheap"
     )
+    rules = browser.find_elements(By.CSS_SELECTOR, ".be-rule")
+    difficulty = rules[0].find_element(By.CSS_SELECTOR, "input[aria-label='Difficulty at most']")
+    difficulty.send_keys(Keys.CONTROL + "a")
+    difficulty.send_keys("3")
+    patient(browser).until(lambda one: "rule 1: when" in one.find_element(By.CSS_SELECTOR, ".be-rule.be-wrong").text)
+    difficulty.send_keys(Keys.CONTROL + "a")
+    difficulty.send_keys("0.3")
+    patient(browser).until(lambda one: not one.find_elements(By.CSS_SELECTOR, ".be-rule.be-wrong"))
     button(browser, "Compare").click()
     see(browser, "What changes")
     added = " ".join(cell.text for cell in browser.find_elements(By.CSS_SELECTOR, ".be-sides .add"))
