@@ -8,6 +8,7 @@ from typing import Any
 import yaml
 
 WIDEST = 10**6
+MERGE = "tag:yaml.org,2002:merge"
 RULE = re.compile(r"rules\.(\d+)\.?")
 NEW_RULE: Mapping[str, Any] = {"name": "", "when": {"difficulty": {"at_most": 0.5}}, "choose": {"from": "any"}}
 
@@ -50,8 +51,9 @@ def split_rules(text: str) -> RulesText:
     """Raises NotEditable with a sentence."""
     try:
         root = yaml.compose(text, Loader=yaml.SafeLoader)
+        _require_plain(root)
         content = yaml.safe_load(text)
-    except (yaml.YAMLError, RecursionError) as error:
+    except (yaml.YAMLError, RecursionError, ValueError) as error:  # ValueError: a date that does not exist
         raise NotEditable("This text is not YAML yet: correct it in the text view, Check names the line.") from error
     rules = _rules_node(root)
     listed = content["rules"]
@@ -118,6 +120,20 @@ def moved(rules: Sequence[Rule], index: int, by: int) -> tuple[Rule, ...]:
         return tuple(rules)
     left = [*rules[:index], *rules[index + 1 :]]
     return (*left[:target], rules[index], *left[target:])
+
+
+def _require_plain(root: yaml.Node | None) -> None:
+    """A few merges of merges (`<<`) make billions of fields, and a form cannot write any down."""
+    seen: set[int] = set()
+    waiting: list[Any] = [root]
+    while waiting:
+        node = waiting.pop()
+        if id(node) not in seen and isinstance(node, yaml.CollectionNode):
+            seen.add(id(node))
+            parts = [part for pair in node.value for part in pair] if isinstance(node, yaml.MappingNode) else node.value
+            if any(part.tag == MERGE for part in parts):
+                raise NotEditable("Write out what is merged (<<) in the text view to edit it here.")
+            waiting += parts
 
 
 def _rules_node(root: yaml.Node | None) -> yaml.SequenceNode:

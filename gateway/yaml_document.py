@@ -20,6 +20,9 @@ LOADERS = {
     "text": getattr(yaml, "CBaseLoader", yaml.BaseLoader),
 }
 DEEPEST = 1000
+MERGE = "tag:yaml.org,2002:merge"
+MOST_MERGED = 10_000
+"""Fields in all mappings that merge others."""
 TOO_DEEP = "fields stand within each other too deeply; is a bracket or an indentation wrong?"
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._:/@-]{0,119}$"
 NO_NAME = "must begin with a letter or a digit and have no blanks: letters, digits and . _ : / @ - only, 120 at most"
@@ -84,7 +87,7 @@ class Document:
 def parse_yaml(text: str, *, file: str, scalars: Literal["typed", "text"] = "typed") -> Document:
     """Raises ConfigurationError naming file and line: bad YAML, nothing at all, or a key that is given twice."""
     try:
-        node, value = _load(text, LOADERS[scalars])
+        node, twice, value = _load(text, LOADERS[scalars])
     except yaml.MarkedYAMLError as error:
         mark, began = error.problem_mark or error.context_mark, error.context_mark
         said, inside = error.problem or error.context or "", error.context or ""
@@ -106,7 +109,7 @@ def parse_yaml(text: str, *, file: str, scalars: Literal["typed", "text"] = "typ
         raise ConfigurationError(f"not valid YAML: {error or type(error).__name__}", file=file) from error
     if node is None:
         raise ConfigurationError("is empty", file=file, line=1)
-    if twice := next(duplicates(node), None):
+    if twice:
         first, second = (key.start_mark.line + 1 for key in twice)
         problem = f"is given twice, first in line {first}: make one of the two"
         raise ConfigurationError(problem, file=file, line=second, field=str(twice[1].value))
@@ -202,33 +205,64 @@ def children(node: yaml.Node) -> Iterator[tuple[str, yaml.Node, yaml.Node]]:
 
 
 def duplicates(root: yaml.Node) -> Iterator[tuple[Any, Any]]:
-    """Keys that a mapping holds twice, the first and the second; YAML would silently keep the last. Each node once: an
-    alias may be its own ancestor, or stand for millions."""
+    """Keys that a mapping holds twice, the first and the second; YAML would silently keep the last."""
+    for node in _nodes(root):
+        names: dict[str, Any] = {}
+        for name, key, _ in children(node) if isinstance(node, yaml.MappingNode) else ():
+            if name in names:
+                yield names[name], key
+            names[name] = key
+
+
+def _nodes(root: yaml.Node) -> Iterator[yaml.Node]:
+    """Each once: an alias may be its own ancestor, or stand for millions."""
     seen: set[int] = set()
     waiting = [root]
     while waiting:
         node = waiting.pop()
-        if id(node) in seen:
-            continue
-        seen.add(id(node))
-        names: dict[str, Any] = {}
-        for name, key, value in children(node):
-            if isinstance(node, yaml.MappingNode):
-                if name in names:
-                    yield names[name], key
-                names[name] = key
-            waiting.append(value)
+        if id(node) not in seen:
+            seen.add(id(node))
+            yield node
+            waiting += [value for _, _, value in children(node)]
 
 
-def _load(text: str, kind: Any) -> tuple[yaml.Node | None, object]:
+def _load(text: str, kind: Any) -> tuple[yaml.Node | None, tuple[Any, Any] | None, object]:
+    """The tree, keys that stand twice in it, and what it says: the loader writes into it what its mappings merge."""
     if _depth_bound(text) > DEEPEST:
         _require_shallow(text, kind)
     loader = kind(text)
     try:
         node = loader.get_single_node()
-        return node, None if node is None else loader.construct_document(node)
+        if node is None:
+            return None, None, None
+        twice = next(duplicates(node), None)
+        _require_few_merged(node)
+        return node, twice, loader.construct_document(node)
     finally:
         loader.dispose()
+
+
+def _require_few_merged(root: yaml.Node) -> None:
+    """Raises ValueError: a mapping may merge one twice that merges another twice, and so on."""
+    sizes: dict[int, int] = {}
+    mappings = [node for node in _nodes(root) if isinstance(node, yaml.MappingNode) and _merges(node)]
+    if sum(_merged(node, sizes) for node in mappings) > MOST_MERGED:
+        raise ValueError(f"what is merged (<<) comes to more than {MOST_MERGED:,} fields")
+
+
+def _merges(node: yaml.MappingNode) -> bool:
+    return any(key.tag == MERGE for key, _ in node.value)
+
+
+def _merged(node: yaml.Node, sizes: dict[int, int]) -> int:
+    """How many fields it has, with those that it merges. Raises RecursionError for one that merges itself."""
+    if id(node) not in sizes:
+        if isinstance(node, yaml.MappingNode):
+            size = sum(_merged(value, sizes) if key.tag == MERGE else 1 for key, value in node.value)
+        else:
+            size = sum(_merged(one, sizes) for one in node.value if isinstance(one, yaml.Node))
+        sizes[id(node)] = size
+    return sizes[id(node)]
 
 
 def _depth_bound(text: str) -> int:

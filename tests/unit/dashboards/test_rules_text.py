@@ -61,6 +61,8 @@ def test_a_rule_moves_with_its_comments() -> None:
         ("rules: [{name: x, choose: {from: any}}]", "lines of its own"),
         ("rules:\n  - just text", "not a map"),
         ("rules: " + "[" * 2_000, "not YAML yet"),
+        ("rules:\n- name: 2026-02-30\n", "is not YAML yet"),
+        ("a: &a {k: v}\nrules:\n- name: a\n  choose: {<<: [*a, *a]}\n", "Write out what is merged"),
     ],
 )
 def test_what_no_form_can_show_is_said(text: str, why: str) -> None:

@@ -69,6 +69,21 @@ def test_a_bracket_that_stays_open_is_named_where_it_opens(text: str, scalars: S
         parse_yaml(text, file="f", scalars=scalars)
 
 
+def test_what_is_merged_may_be_said_otherwise() -> None:
+    assert parse_yaml("a: &a {b: 1, c: 2}\nd: {<<: *a, c: 3}\n", file="f").value == {
+        "a": {"b": 1, "c": 2},
+        "d": {"b": 1, "c": 3},
+    }
+
+
+def test_merges_that_double_one_another_are_refused_before_they_are_made() -> None:
+    lines = ["a0: &a0 {k: v}", *(f"a{n}: &a{n} {{<<: [*a{n - 1}, *a{n - 1}]}}" for n in range(1, 60))]
+    with pytest.raises(ConfigurationError, match=r"what is merged \(<<\) comes to more than 10,000 fields"):
+        parse_yaml("\n".join(lines), file="f")
+    with pytest.raises(ConfigurationError, match="within each other too deeply"):
+        parse_yaml("a: &a {<<: *a, k: 1}\n", file="f")
+
+
 def test_an_alias_that_stands_for_millions_costs_no_time() -> None:
     lines = ["a0: &a0 [x, x]", *(f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}]" for n in range(1, 60))]
     line = parse_yaml("\n".join(lines), file="f").line(("a59",))
