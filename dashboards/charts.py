@@ -98,7 +98,7 @@ def _media(narrow: Options, wide: Options) -> list[Options]:
 
 def over_time(options: Options, starts: Sequence[str], each: str) -> Options:
     """Labels under the axis of times; one of so long a time begins at each of `starts`."""
-    options["xAxis"]["axisLabel"] |= named_times(starts, each)
+    options["xAxis"]["axisLabel"] = {**options["xAxis"]["axisLabel"], **named_times(starts, each)}
     return options
 
 

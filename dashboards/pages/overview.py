@@ -234,7 +234,11 @@ def models_table(rows: list[dict[str, Any]], total: dict[str, Any], view: View) 
         Column("$ / M output", is_dollars=True),
         Column("$ / M blended", is_dollars=True),
         Column("$ / request", is_dollars=True),
-        Column("First token p50 / p95, s", is_number=True, title="Streams only"),
+        Column(
+            "First token p50\N{NO-BREAK SPACE}/\N{NO-BREAK SPACE}p95,\N{NO-BREAK SPACE}s",
+            is_number=True,
+            title="Streams only",
+        ),
         Column("Tok/s, p50", is_number=True, title="decode: tokens per second of one stream"),
     ]
     body: list[list[Cell | str | None]] = [[_model(row["group"]["model"], view), *_figures(row)] for row in rows]

@@ -294,6 +294,13 @@ def test_break_even_above_everything_draws_no_line() -> None:
     assert charts.used_and_paid([hour], 0.5)["series"][0]["markLine"]["data"] == [{"yAxis": 50.0}]
 
 
+def test_the_names_of_times_are_those_of_their_axis_alone() -> None:
+    """The axis of per cent, which has no such numbers, stood there without any."""
+    options = charts.used_and_paid([("2026-11-25T19:00:00+00:00", 1, 2)], None)
+    assert "customValues" in options["xAxis"]["axisLabel"]
+    assert "customValues" not in options["yAxis"]["axisLabel"]
+
+
 def test_the_last_hour_of_utilisation_is_as_wide_as_the_others() -> None:
     """It was no wider than a point: a first hour could not be seen at all."""
     hour = ("2026-11-25T23:00:00+00:00", 900, 3600)
