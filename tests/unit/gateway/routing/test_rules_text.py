@@ -2,6 +2,7 @@
 
 import json
 import random
+from time import process_time
 
 import pytest
 
@@ -123,6 +124,15 @@ def test_the_first_rule_above_that_takes_every_request_is_found_among_many() -> 
         assert caught.value.problem == f"can never match: 'r{taken[1]}' above takes every such request"
         assert caught.value.field == f"rules.{taken[0]}"
     assert 50 < found < 250
+
+
+def test_many_rules_that_name_nothing_are_not_compared_each_with_all() -> None:
+    ranges = [{"difficulty": {"at_most": (one + 1) / 2_000}, "input_tokens": {"at_least": one}} for one in range(1_500)]
+    rules = [{"name": f"r{place}", "when": when, "choose": {"from": "any"}} for place, when in enumerate(ranges)]
+    text = json.dumps({"version": 1, "rules": [*rules, {"name": "last", "choose": {"from": "any"}}]})
+    began = process_time()
+    assert len(parse_rules(text).rules) == 1_501
+    assert process_time() - began < 2  # half a minute for the most that a file holds, before
 
 
 def _some_conditions(draw: random.Random) -> dict[str, object]:
