@@ -123,7 +123,7 @@ class Model:
 def prepare_chat(body: bytes, model: Model) -> Prepared:
     """Raises InvalidRequest that names the parameter."""
     request = parse_chat(body)
-    ids = chat_prompt(request, model)
+    ids = chat_prompt(request, model, within=_within(request, model))
     logprobs = (request.top_logprobs or 0) if request.logprobs else None
     writing = CallWriting(model.tokenizer.tool_format, model.tokenizer.marks)
     call = _tool_choice(request, writing)
@@ -153,7 +153,12 @@ def prepare_chat(body: bytes, model: Model) -> Prepared:
     return replace(prepared, thinking=None) if request.separate_reasoning is False else prepared
 
 
-def chat_prompt(request: ChatRequest, model: Model) -> list[int]:
+def _within(request: Sampled, model: Model) -> int | None:
+    """The most tokens that a prompt may have; None where it is to be cut."""
+    return model.context_window if request.truncate_prompt_tokens is None else None
+
+
+def chat_prompt(request: ChatRequest, model: Model, *, within: int | None = None) -> list[int]:
     """Its token ids, whole. Raises InvalidRequest that names the parameter."""
     messages = [plain_message(message, index) for index, message in enumerate(request.messages)]
     for tool in request.tools or ():
@@ -166,7 +171,9 @@ def chat_prompt(request: ChatRequest, model: Model) -> list[int]:
         request.chat_template_kwargs,
         request.reasoning_effort,
     )
-    ids = model.tokenizer.encode_chat(messages, tools=tools, extra=extra, with_bos=request.add_special_tokens)
+    ids = model.tokenizer.encode_chat(
+        messages, tools=tools, extra=extra, with_bos=request.add_special_tokens, within=within
+    )
     check_ids(ids, model.known_tokens, "messages")
     return ids
 
@@ -208,6 +215,7 @@ def prepare_completion(body: bytes, model: Model) -> Prepared:
         with_bos=request.add_special_tokens,
         shows_special=not request.skip_special_tokens,
         echoes=bool(request.echo),
+        within=_within(request, model),
     )
     return _prepared(
         "text",

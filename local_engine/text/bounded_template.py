@@ -76,13 +76,16 @@ class BoundedTemplate:
 
     def _begin(self) -> "subprocess.Popen[bytes]":
         # In a session of its own: Ctrl-C is for the engine, which still answers what it has begun.
-        process = subprocess.Popen(
-            [sys.executable, "-m", __name__],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            start_new_session=True,
-            env=os.environ | {"PYTHONPATH": os.pathsep.join([ROOT, os.environ.get("PYTHONPATH", "")])},
-        )
+        try:
+            process = subprocess.Popen(
+                [sys.executable, "-m", __name__],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                start_new_session=True,
+                env=os.environ | {"PYTHONPATH": os.pathsep.join([ROOT, os.environ.get("PYTHONPATH", "")])},
+            )
+        except OSError as error:
+            raise EngineError(f"No process can be started for the chat template ({error.strerror}).") from error
         _write(cast(IO[bytes], process.stdin), self._parts)
         return process
 

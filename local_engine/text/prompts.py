@@ -28,10 +28,13 @@ def read_prompts(
     with_bos: bool,
     shows_special: bool,
     echoes: bool,
+    within: int | None = None,
 ) -> list[Prompt]:
     """One text or one list of ids is one prompt; a list of such is as many. Raises InvalidRequest."""
 
     def read(one: str | list[int]) -> Prompt:
+        if isinstance(one, str):
+            tokenizer.refuse_longer(one, within, "prompt")
         if not echoes:
             ids = tokenizer.encode(one, with_bos=with_bos) if isinstance(one, str) else one
             check_ids(ids, vocabulary_size, "prompt")

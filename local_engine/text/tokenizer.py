@@ -6,13 +6,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tokenizers import Tokenizer as FastTokenizer
+from tokenizers.models import BPE
 
+from local_engine.errors import ContextLengthExceeded
 from local_engine.text.bounded_template import BoundedTemplate
 from local_engine.text.chat_template import ChatTemplate
 from local_engine.text.tool_formats import tool_format_of
 from local_engine.text.tool_marks import SHOWN_TOKENS
 from local_engine.text.user_markup import UserMarkup, encoded_ids
 
+# Bytes of characters for one of the same in the form that a normaliser gives them.
+MOST_NORMALISED = 4
 # Twice the largest vocabularies there are: an id beyond it is damage, and a list up to it would take gigabytes.
 MOST_IDS = 1 << 21
 
@@ -52,6 +56,8 @@ class Tokenizer:
         }
         """Marks that are tokens of their own, and their ids."""
         self.token_bytes = _all_token_bytes(fast)
+        self._bytes_a_token = max(map(len, self.token_bytes), default=1) * (MOST_NORMALISED if fast.normalizer else 1)
+        self._uncounted = _uncounted(fast, self.token_bytes)
         # The first end is the one that chat templates name.
         self.names = {"bos_token": self._name(bos_token_id), "eos_token": self._name(next(iter(eos_token_ids), None))}
         self.chat_template = chat_template
@@ -75,6 +81,18 @@ class Tokenizer:
     def encode(self, text: str, *, with_bos: bool = True) -> list[int]:
         """Token ids of `text`; markup such as `<|im_start|>` becomes its special token."""
         return self._with_bos(encoded_ids(self.fast, text), with_bos=with_bos)
+
+    def refuse_longer(self, text: str, within: int | None, parameter: str) -> None:
+        """Raise ContextLengthExceeded for a text that has more tokens however it is cut: to count them takes hundreds
+        of bytes for each, gigabytes in all, for what has no room anyway."""
+        if within is None or len(text) <= within:
+            return
+        # Blanks may be taken into the tokens beside them.
+        counted = "".join(text.split()).encode(errors="replace").translate(None, self._uncounted)
+        least = len(counted) // self._bytes_a_token
+        if least > within:
+            message = f"This model's context window is {within} tokens; the prompt has at least {least}."
+            raise ContextLengthExceeded(message, parameter=parameter)
 
     def encode_with_offsets(self, text: str, *, with_bos: bool = True) -> tuple[list[int], list[int]]:
         """Token ids of `text`, and at which of its characters each begins; a BOS that the text lacks, at the first."""
@@ -119,12 +137,15 @@ class Tokenizer:
         tools: Sequence[Mapping[str, Any]] | None = None,
         extra: Mapping[str, Any] | None = None,
         with_bos: bool = True,
+        within: int | None = None,
     ) -> list[int]:
         """Token ids of a rendered conversation; markup that a message contains stays text.
 
-        A BOS that the template wrote is not doubled.
+        A BOS that the template wrote is not doubled. Raises as `refuse_longer`.
         """
-        ids = self._with_bos(self._markup.encode(self._rendered(messages, tools, extra)), with_bos=with_bos)
+        text = self._rendered(messages, tools, extra)
+        self.refuse_longer(self._markup.unmark(text), within, "messages")
+        ids = self._with_bos(self._markup.encode(text), with_bos=with_bos)
         if self._adds_bos and with_bos and len(ids) > 1 and ids[0] == ids[1] == self.bos_token_id:
             return ids[1:]
         return ids
@@ -163,6 +184,12 @@ class IncrementalDetokenizer:
     def finish(self) -> str:
         """What is left: U+FFFD for a character that never ended."""
         return self._decoder.decode(b"", final=True)
+
+
+def _uncounted(fast: FastTokenizer, token_bytes: Sequence[bytes]) -> bytes:
+    """The bytes that no token of their own keeps in a text: any number of them may be one unknown token, or none."""
+    kept = {token[0] for token in token_bytes if len(token) == 1} if isinstance(fast.model, BPE) else set[int]()
+    return bytes(byte for byte in range(256) if byte not in kept)
 
 
 def _all_token_bytes(fast: FastTokenizer) -> list[bytes]:

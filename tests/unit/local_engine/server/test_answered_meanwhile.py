@@ -5,6 +5,7 @@ import threading
 from dataclasses import replace
 from typing import Any
 
+import httpx
 import pytest
 
 from local_engine.assembly import Engine
@@ -41,6 +42,17 @@ async def test_ids_are_written_as_text_for_whoever_echoes_them(engine: Engine) -
         refused = await client.post("/v1/completions", json=TEXT | {"prompt": [5] * 1000})
         assert refused.json()["error"]["code"] == "context_length_exceeded"
     assert not watched.threads
+
+
+async def test_a_prompt_that_has_no_room_however_it_is_cut_is_refused_uncut(client: httpx.AsyncClient) -> None:
+    long = "x" * 100_000
+    chat = {"messages": [{"role": "user", "content": long}], "max_tokens": 1}
+    for path, body in (("/v1/chat/completions", chat), ("/v1/completions", TEXT | {"prompt": ["hi", long]})):
+        error = (await client.post(path, json=body)).json()["error"]
+        assert error["code"] == "context_length_exceeded"
+        assert "has at least" in error["message"]
+        assert (await client.post(path, json=body | {"truncate_prompt_tokens": 5})).status_code == 200
+    assert (await client.post("/tokenize", json=chat)).json()["count"] > 100_000
 
 
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/tokenize"])
@@ -136,7 +148,7 @@ async def test_a_drain_waits_for_no_prompt_that_is_cut_into_tokens(engine: Engin
     """Sixteen megabytes take long; neither those on their way nor those behind them hold up the end."""
     held = HeldTokenizer()
     async with served(engine, tokenizer=held) as (running, client):
-        body = TEXT | {"prompt": "a" * 100_000}
+        body = TEXT | {"prompt": " " * 100_000}
         asked = [asyncio.create_task(client.post("/v1/completions", json=body)) for _ in range(AT_ONCE + 2)]
         assert await asyncio.to_thread(held.has_begun.wait, 60)
         assert await running.drain(60)
@@ -150,7 +162,7 @@ async def test_a_drain_waits_for_no_prompt_that_is_cut_into_tokens(engine: Engin
 async def test_a_long_prompt_is_cut_into_tokens_while_others_are_answered(engine: Engine) -> None:
     held = HeldTokenizer()
     async with served(engine, tokenizer=held) as (_, client):
-        long = asyncio.create_task(client.post("/v1/completions", json=TEXT | {"prompt": "a" * 100_000}))
+        long = asyncio.create_task(client.post("/v1/completions", json=TEXT | {"prompt": " " * 100_000}))
         assert await asyncio.to_thread(held.has_begun.wait, 60)
         assert (await client.get("/health")).status_code == 200
         assert (await chat(client))["choices"][0]["message"]["content"]

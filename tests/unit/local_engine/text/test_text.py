@@ -3,11 +3,11 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tokenizers import AddedToken, decoders, pre_tokenizers
+from tokenizers import AddedToken, decoders, normalizers, pre_tokenizers
 from tokenizers import Tokenizer as FastTokenizer
 from tokenizers.models import BPE
 
-from local_engine.errors import InvalidRequest
+from local_engine.errors import ContextLengthExceeded, InvalidRequest
 from local_engine.spec_decode import NgramDrafter
 from local_engine.text.answer_text import AnswerText, overlap
 from local_engine.text.tokenizer import IncrementalDetokenizer, Tokenizer, byte_alphabet
@@ -40,6 +40,28 @@ def test_bytes_that_are_not_text_become_the_same_as_decoded_at_once(raw: bytes) 
     detokenizer = IncrementalDetokenizer(TOKENIZER)
     pieces = "".join(detokenizer.push(byte) for byte in raw) + detokenizer.finish()
     assert pieces == raw.decode("utf-8", errors="replace") == TOKENIZER.decode(list(raw))
+
+
+NFKC = make_tokenizer()
+NFKC.fast.normalizer = normalizers.NFKC()
+NORMALISING = Tokenizer(NFKC.fast, chat_template=None, bos_token_id=None, eos_token_ids=[])
+
+
+@given(st.text(st.sampled_from("ａ\u1100\u1161\u11a8 \n</s>e\u0301"), max_size=60))
+def test_no_text_is_refused_for_its_length_that_has_room(text: str) -> None:
+    for tokenizer in (TOKENIZER, NORMALISING):
+        tokenizer.refuse_longer(text, len(tokenizer.encode(text, with_bos=False)), "prompt")
+
+
+def test_a_text_that_has_no_room_however_it_is_cut_is_refused_uncut() -> None:
+    """Four prompts of 8 MB at once took 3 GB to count their tokens, which one window in two hundred could hold."""
+    for tokenizer, most in ((TOKENIZER, 10), (NORMALISING, 2)):
+        with pytest.raises(ContextLengthExceeded, match=r"is 2 tokens; the prompt has at least \d+\."):
+            tokenizer.refuse_longer("a " * 1000, 2, "messages")
+        tokenizer.refuse_longer("a" * 40, most, "prompt")
+        tokenizer.refuse_longer("a " * 1000, None, "prompt")
+    lacking = FastTokenizer(BPE(vocab={"a": 0, "<unk>": 1}, merges=[], unk_token="<unk>", fuse_unk=True))
+    Tokenizer(lacking, chat_template=None, bos_token_id=None, eos_token_ids=[]).refuse_longer("b" * 1000, 2, "prompt")
 
 
 def test_special_tokens_are_not_shown() -> None:
