@@ -41,13 +41,14 @@ def find_compiler() -> str | None:
     return shutil.which("c++") or shutil.which("g++") or shutil.which("clang++")
 
 
-def processor_flags() -> frozenset[str]:
+def processor_flags(listing: Path = Path("/proc/cpuinfo")) -> frozenset[str]:
     """What the system lists as this processor's features; empty where it lists none."""
     try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+        lines = listing.read_text(encoding="utf-8").splitlines()
     except OSError:
         return frozenset()
-    return frozenset(next((line.split() for line in lines if line.startswith("flags")), []))
+    # x86 calls them flags, ARM features.
+    return frozenset(next((line.split() for line in lines if line.startswith(("flags", "Features"))), []))
 
 
 def _open(library: Path, how: type[ctypes.CDLL]) -> ctypes.CDLL | None:

@@ -12,14 +12,16 @@ import torch
 from native.library import load_library, processor_flags
 
 SOURCE: Final = Path(__file__).parent / "decoder.cpp"
-COMMON_FLAGS: Final = ("-O3", "-std=c++17", "-mfma", "-fPIC", "-fno-math-errno", "-fopenmp")
+COMMON_FLAGS: Final = ("-O3", "-std=c++17", "-fPIC", "-fno-math-errno", "-fopenmp")
 
 
 @dataclass(frozen=True, slots=True)
 class InstructionSet:
-    """One way to compile the decoder, and the features, as the system names them, of processors that can run it."""
+    """One way to compile the decoder, and the processors that can run it: what they are, and features of theirs, as the
+    system names both."""
 
     name: str
+    machine: str
     features: frozenset[str]
     flags: tuple[str, ...]
 
@@ -27,19 +29,26 @@ class InstructionSet:
 INSTRUCTION_SETS: Final = (
     InstructionSet(
         "AVX-512 with VNNI",
+        "x86_64",
         frozenset({"avx512_vnni", "avx512bw", "avx512vl", "avx512dq"}),
-        ("-mavx512f", "-mavx512bw", "-mavx512vl", "-mavx512dq", "-mavx512vnni"),
+        ("-mfma", "-mavx512f", "-mavx512bw", "-mavx512vl", "-mavx512dq", "-mavx512vnni"),
     ),
-    InstructionSet("AVX2 with VNNI", frozenset({"avx2", "fma", "f16c", "avx_vnni"}), ("-mavx2", "-mf16c", "-mavxvnni")),
-    InstructionSet("AVX2", frozenset({"avx2", "fma", "f16c"}), ("-mavx2", "-mf16c")),
+    InstructionSet(
+        "AVX2 with VNNI",
+        "x86_64",
+        frozenset({"avx2", "fma", "f16c", "avx_vnni"}),
+        ("-mfma", "-mavx2", "-mf16c", "-mavxvnni"),
+    ),
+    InstructionSet("AVX2", "x86_64", frozenset({"avx2", "fma", "f16c"}), ("-mfma", "-mavx2", "-mf16c")),
+    InstructionSet("NEON with dot products", "aarch64", frozenset({"asimddp"}), ("-march=armv8.2-a+dotprod",)),
+    InstructionSet("NEON", "aarch64", frozenset(), ()),
 )
 
 
 def runnable_sets() -> list[InstructionSet]:
     """Those that this processor has, the fastest first."""
-    if platform.machine() != "x86_64":
-        return []
-    return [instructions for instructions in INSTRUCTION_SETS if instructions.features <= processor_flags()]
+    machine, features = platform.machine(), processor_flags()
+    return [known for known in INSTRUCTION_SETS if known.machine == machine and known.features <= features]
 
 
 @cache

@@ -1,13 +1,16 @@
 // Vectors of 16 floats, whatever they are held in: what the native decoder's parts compute with.
 #pragma once
-#ifdef __AVX512VNNI__
-#include "lanes_avx512.h"
-#else
-#include "lanes_avx2.h"
-#endif
 
 // Arrays of vectors stay in registers only where every loop over them is unrolled, the last one included.
 #define UNROLL _Pragma("GCC unroll 16")
+
+#if defined(__AVX512VNNI__)
+#include "lanes_avx512.h"
+#elif defined(__AVX2__)
+#include "lanes_avx2.h"
+#else
+#include "lanes_neon.h"
+#endif
 
 namespace {
 

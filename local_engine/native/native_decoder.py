@@ -40,7 +40,7 @@ def why_not(config: ModelConfig, block_size: int) -> str | None:
     experts = NO_EXPERTS if config.experts is None else config.experts
     sides = (config.hidden_size, config.intermediate_size, experts.size, config.heads * config.head_size)
     if not runnable_sets():
-        return "the processor lacks AVX2"
+        return "the processor is neither x86 with AVX2 nor 64-bit ARM"
     if config.head_size not in HEAD_SIZES or any(side % BLOCK for side in sides):
         return f"the model's heads are not 64, 128 or 256 wide, or its layers not a multiple of {BLOCK}"
     if block_size != LANES:

@@ -30,7 +30,7 @@ class Barrier {
         }
         for (int spins = 0; spins < 2000; ++spins) {
             if (phase_.load(std::memory_order_acquire) != phase) return;
-            __builtin_ia32_pause();
+            pause();
         }
         sleepers_.fetch_add(1);
         while (phase_.load() == phase) futex(FUTEX_WAIT_PRIVATE, phase);
@@ -38,6 +38,13 @@ class Barrier {
     }
 
   private:
+    static void pause() {
+#ifdef __aarch64__
+        asm volatile("isb");
+#else
+        __builtin_ia32_pause();
+#endif
+    }
     void futex(int operation, int value) { syscall(SYS_futex, &phase_, operation, value, nullptr, nullptr, 0); }
 
     const int count_;

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.engine
 @pytest.fixture(scope="module", autouse=True)
 def _decoder() -> None:
     if load_decoder() is None:
-        pytest.skip("needs a C++ compiler and AVX2: install g++ on x86-64")
+        pytest.skip("needs a C++ compiler, and AVX2 or ARM: install g++")
 
 
 def test_the_answer_is_still_right(build: EngineBuilder, loaded: LoadedFile) -> None:

@@ -32,7 +32,7 @@ async def client(engine: Engine) -> AsyncIterator[httpx.AsyncClient]:
 @pytest.fixture(scope="session")
 def decoder() -> ctypes.CDLL:
     found = load_decoder()
-    return found or pytest.skip("needs a C++ compiler and AVX2: install g++ on x86-64")
+    return found or pytest.skip("needs a C++ compiler, and AVX2 or ARM: install g++")
 
 
 @pytest.fixture

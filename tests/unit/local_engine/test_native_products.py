@@ -20,11 +20,10 @@ from local_engine.native.packed import (
     pack_nibbles,
     pack_scaled,
 )
+from tests.unit.local_engine.instructions import PLAIN_VECTORS, compiled_as
 from tests.unit.local_engine.rounding import packed_bytes, quantise_blocks
 
-pytestmark = pytest.mark.parametrize(
-    "library", runnable_sets(), ids=lambda instructions: instructions.name, indirect=True
-)
+pytestmark = compiled_as(*runnable_sets(), PLAIN_VECTORS)
 # Prompts of more rows have their nibbles unpacked first.
 FEW, MANY = 5, 29
 

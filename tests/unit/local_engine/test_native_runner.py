@@ -1,7 +1,6 @@
 """The native decoder against the same arithmetic out of torch's operations, and its independence of the batch."""
 
 import ctypes
-import os
 from dataclasses import replace
 from itertools import accumulate
 from pathlib import Path
@@ -18,7 +17,7 @@ from local_engine.layers.linear import DenseLinear, Linear, LinearBuilder
 from local_engine.loading.weights import BLOCK, LoadedFile, NibbleBlocks, ScaledBlocks, no_blocks
 from local_engine.model import DecoderModel
 from local_engine.model_runner import ModelRunner
-from local_engine.native.build import load_decoder, runnable_sets
+from local_engine.native.build import compile_decoder, runnable_sets
 from local_engine.native.native_decoder import NativeDecoder, can_run, why_not
 from local_engine.native.native_runner import NativeRunner
 from local_engine.native.packed import pack_bytes, pack_float, pack_nibbles
@@ -26,14 +25,12 @@ from local_engine.request import Request
 from local_engine.sampling.sampling_params import SamplingParams
 from local_engine.scheduler import Batch, Row
 from local_engine.steps import Runner
-from native.library import find_compiler
 from tests.engine.kernels.models import RandomWeights as SeededWeights
+from tests.unit.local_engine.instructions import PLAIN_VECTORS, compiled_as
 from tests.unit.local_engine.rounding import quantise_blocks
 
 pytestmark = pytest.mark.usefixtures("decoder")
-in_every_way = pytest.mark.parametrize(
-    "library", runnable_sets(), ids=lambda instructions: instructions.name, indirect=True
-)
+in_every_way = compiled_as(*runnable_sets())
 PLAIN = ModelConfig(
     name="tiny",
     family="llama",
@@ -221,6 +218,13 @@ def test_it_computes_what_torch_computes_from_the_same_weights(
     assert float((ours - theirs).abs().max()) < tolerance * float(theirs.std())
 
 
+@compiled_as(PLAIN_VECTORS)
+@pytest.mark.parametrize("mode", MODES)
+def test_so_do_plain_vectors(mode: Mode, library: ctypes.CDLL) -> None:
+    windowed = replace(SHAPES["gemma3"], sliding_window=37)
+    test_it_computes_what_torch_computes_from_the_same_weights(windowed, mode, library)
+
+
 @in_every_way
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize(
@@ -308,12 +312,7 @@ def test_int8_is_refused_where_torch_would_have_to_compute_it() -> None:
 def test_who_has_no_folder_to_keep_it_in_has_it_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
-    # What it is compiled to is kept by nobody: without optimising, in a fifth of the time.
-    quick = tmp_path / "c++"
-    quick.write_text(f'#!/bin/sh\nexec {find_compiler()} "$@" -O0\n')
-    quick.chmod(0o700)
-    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
-    assert load_decoder.__wrapped__() is not None
+    assert compile_decoder(PLAIN_VECTORS) is not None
 
 
 def test_packed_floats_are_the_matrix_turned() -> None:

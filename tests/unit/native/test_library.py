@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from native.library import find_compiler, load_library
+from native.library import find_compiler, load_library, processor_flags
 
 needs_compiler = pytest.mark.skipif(find_compiler() is None, reason="needs a C++ compiler: install g++")
 FLAGS = ("-O1", "-fPIC")
@@ -107,3 +107,12 @@ def test_a_damaged_library_is_compiled_again(
     damaged.parent.mkdir(parents=True)
     damaged.write_text("half a file")
     assert answer(source) == 7
+
+
+@pytest.mark.parametrize("name", ["flags", "Features"])
+def test_features_are_those_of_the_first_processor_whatever_its_kind_calls_them(tmp_path: Path, name: str) -> None:
+    listing = tmp_path / "cpuinfo"
+    listing.write_text(f"processor\t: 0\n{name}\t: fp asimddp\n\nprocessor\t: 1\n{name}\t: sve\n")
+    assert {"fp", "asimddp"} <= processor_flags(listing)
+    assert "sve" not in processor_flags(listing)
+    assert processor_flags(tmp_path / "none") == frozenset()
