@@ -24,6 +24,10 @@ def moment_of(at_us: int) -> datetime:
     return EPOCH + timedelta(microseconds=at_us)
 
 
+LAST_US = microseconds(datetime.max.replace(tzinfo=UTC))
+"""Of the year 9999."""
+
+
 def start_of_day_us(day: date) -> int:
     """At 00:00 UTC."""
     return microseconds(datetime(day.year, day.month, day.day, tzinfo=UTC))

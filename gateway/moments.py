@@ -22,7 +22,10 @@ def parse_moment(value: object) -> datetime:
                 moment = datetime.combine(date.fromisoformat(text), time())
             except ValueError as error:
                 raise ValueError("is not an ISO 8601 date or time such as 2026-11-01 or 2026-11-01T12:00Z") from error
-    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    try:
+        return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    except OverflowError as error:
+        raise ValueError("is in UTC before the year 1 or after 9999") from error
 
 
 def require_zone(name: str) -> str:

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchem
 
 from gateway.access.keys import KeyRecord, Role
 from gateway.access.rotation import DEFAULT_OVERLAP_SECONDS, MOST_OVERLAP_SECONDS, Rotation
-from gateway.instants import DAY_US, moment_of
+from gateway.instants import DAY_US, LAST_US, moment_of
 from gateway.limits.admission import Limits, parse_limits
 from gateway.stores import LAST_DAYS, KeyChange, ListedKey, NewKey
 from gateway.yaml_document import LABEL_PATTERN
@@ -65,7 +65,7 @@ class CreateKey(BaseModel):
     project: Label | None = None
     tags: list[Label] = Field(default_factory=list[str], max_length=16)
     allowed_models: list[str] | None = Field(default=None, max_length=200)
-    expires_at_us: int | None = Field(default=None, ge=0)
+    expires_at_us: int | None = Field(default=None, ge=0, le=LAST_US)
     limits: KeyLimits = Field(default_factory=dict[str, Any])
     keeps_bodies: bool = Field(default=False, description="Store its prompts and answers, encrypted; see retention")
 
@@ -93,7 +93,7 @@ class ChangeKey(BaseModel):
     project: Label | None = None
     tags: list[Label] | None = Field(default=None, max_length=16)
     allowed_models: list[str] | None = Field(default=None, max_length=200)
-    expires_at_us: int | None = Field(default=None, ge=0)
+    expires_at_us: int | None = Field(default=None, ge=0, le=LAST_US)
     limits: KeyLimits | None = Field(default=None, description="All of them; what is left out is not limited any more")
 
     @field_validator("name")
