@@ -7,8 +7,8 @@ INSTALL := -m pip install --quiet --disable-pip-version-check --no-compile
 PIP := $(BIN)/python $(INSTALL) -c constraints.txt
 NOT_INSTALLED = { echo "pip could not install it and says why above. It needs PyPI, or a mirror in PIP_INDEX_URL, and 2 GB of disk (6 GB with PyTorch for CUDA), of which some in /tmp or TMPDIR. Then run make again: what is done is kept"; exit 1; }
 TESTS ?= tests
-# Many tests wait for a process or a browser: two workers more than there are cores.
-WORKERS ?= $(shell expr `getconf _NPROCESSORS_ONLN` + 2)
+# Many tests wait for a process or a browser: four keep two cores busy. More need more memory, two gigabytes each.
+WORKERS ?= 4
 # Many containers set it: then every process that is started would compile all of Breakeven anew.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -23,7 +23,7 @@ serve: .venv/.serve
 test: lint suite
 
 suite: .venv/.dev
-	$(BIN)/python -m pytest --numprocesses $(WORKERS) --maxprocesses 4 --dist loadfile --no-loadscope-reorder $(TESTS)
+	$(BIN)/python -m pytest --workers $(WORKERS) $(TESTS)
 
 # The clients that people use, in a venv of their own: some of them disagree with our pins, and with each other's newest.
 test-clients: .venv/.dev .venv-clients/.installed

@@ -1,19 +1,15 @@
 """What tests of several rooms share."""
 
-import fcntl
 import gc
 import os
 import signal
-import sys
 from collections.abc import Generator, Iterator
-from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis.strategies import none
-from xdist.remote import Producer
-from xdist.scheduler import LoadFileScheduling
 
+from tests.forked_workers import run_forked
 from tests.postgres_server import PostgresServer, run_postgres
 from tests.redis_server import RedisServer
 
@@ -43,17 +39,23 @@ TOGETHER = {
 as long to import as all that the other tests do: each worker that gets one of them makes all that anew."""
 
 
-class ByWhatIsShared(LoadFileScheduling):
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--workers", type=int, default=1, help="how many processes run the tests")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop(session: pytest.Session) -> bool | None:
     """A file to a worker, and what shares more than a file to one as well."""
+    option = session.config.option
+    if option.workers < 2 or option.collectonly or session.testsfailed:
+        return None
+    run_forked(session, option.workers, _what_it_shares)
+    return True
 
-    def _split_scope(self, nodeid: str) -> str:
-        shared = (name for start, name in TOGETHER.items() if nodeid.startswith(start))
-        return next(shared, super()._split_scope(nodeid))
 
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFileScheduling | None:
-    return ByWhatIsShared(config, log) if config.getoption("dist") == "loadfile" else None
+def _what_it_shares(item: pytest.Item) -> str:
+    file = item.nodeid.partition("::")[0]
+    return next((name for start, name in TOGETHER.items() if file.startswith(start)), file)
 
 
 @given(none())
@@ -63,19 +65,13 @@ def _first_property(_: None) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """On a clean clone one worker before the others: what it compiles they read, where each compiled it for itself.
-    Nobody looks for garbage meanwhile: what is collected and imported stays, and the search was a fifth of it. The
+    """Nobody looks for garbage meanwhile: what is collected and imported stays, and the search was a fifth of it. The
     first property is before, while there is little to look through, and not once all is frozen: then, since Python
     3.14, nobody refers to anything."""
-    here = Path(__file__)
     _first_property()
     gc.disable()
     try:
-        with here.open() as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            if sys.dont_write_bytecode or any(here.parent.glob("unit/*/__pycache__")):
-                fcntl.flock(lock, fcntl.LOCK_UN)
-            return (yield)
+        return (yield)
     finally:
         gc.enable()
 

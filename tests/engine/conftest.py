@@ -1,7 +1,6 @@
 """The real weights, loaded once and gone with the last test here, for they and their caches fill gigabytes; the
 reference is transformers on the same float32 tensors."""
 
-import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -131,7 +130,6 @@ def run(engine: Engine, requests: list[Request], *, stagger: int = 0) -> list[li
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _few_threads() -> None:
+def _few_threads(request: pytest.FixtureRequest) -> None:
     """Two at most, and one beside other test processes: threads that wait for a busy core spin and slow all down."""
-    others = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
-    torch.set_num_threads(min(1 if others > 1 else 2, torch.get_num_threads()))
+    torch.set_num_threads(min(1 if request.config.option.workers > 1 else 2, torch.get_num_threads()))

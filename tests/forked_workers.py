@@ -1,0 +1,130 @@
+"""`pytest --workers N`: the tests run in N copies of the process that collected them, a group of files at a time.
+
+Processes that are started anew, as pytest-xdist does it, collect ten thousand tests each and import every library that
+any of them needs (docs/decisions/what-the-tests-cost.md). Knows nothing of any test.
+"""
+
+import os
+import random
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from multiprocessing import get_context
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import ForkProcess
+from multiprocessing.sharedctypes import Synchronized
+from typing import Any, TypeAlias
+
+import pytest
+from _pytest import runner
+from _pytest.capture import CaptureManager
+
+COPIES = get_context("fork")
+Reports: TypeAlias = "Connection[dict[str, Any], dict[str, Any]]"
+
+
+@dataclass(slots=True)
+class Worker:
+    """As the process sees it that waits for its reports."""
+
+    process: ForkProcess
+    runs: str = "no test yet"
+
+
+def run_forked(session: pytest.Session, workers: int, group_of: Callable[[pytest.Item], str]) -> None:
+    """All items of the session; those of one group in one process, groups in the order of their first items.
+
+    Raises Session.Failed when enough tests have failed (`--exitfirst`, `--maxfail`) or a worker died.
+    """
+    groups: dict[str, list[pytest.Item]] = {}
+    for item in session.items:
+        groups.setdefault(group_of(item), []).append(item)
+    taken = COPIES.Value("i", 0)
+    waiting: dict[Reports, Worker] = {}
+    for _ in range(workers):
+        reports, tells = COPIES.Pipe(duplex=False)
+        process = COPIES.Process(target=_work, args=(session, _take(list(groups.values()), taken), tells))
+        process.start()
+        tells.close()
+        waiting[reports] = Worker(process)
+    try:
+        while waiting:
+            for ready in wait(list(waiting)):
+                assert isinstance(ready, Connection)
+                _hear(session, waiting, ready)
+    except session.Failed:
+        for worker in waiting.values():
+            assert worker.process.pid is not None
+            os.kill(worker.process.pid, signal.SIGINT)  # not SIGTERM, which ends it without what its fixtures end
+        raise
+    finally:
+        for worker in waiting.values():
+            worker.process.join()
+
+
+def _hear(session: pytest.Session, waiting: dict[Reports, Worker], reports: Reports) -> None:
+    worker, hook = waiting[reports], session.config.hook
+    try:
+        told = reports.recv()
+    except EOFError:
+        del waiting[reports]
+        worker.process.join()
+        if worker.process.exitcode != 0:
+            session.shouldfail = f"a worker ended with {worker.process.exitcode} while it ran {worker.runs}"
+            raise session.Failed(session.shouldfail) from None
+        return
+    if "begins" in told:
+        worker.runs = told["begins"]
+        return
+    hook.pytest_runtest_logreport(report=hook.pytest_report_from_serializable(config=session.config, data=told))
+    if session.shouldfail:
+        raise session.Failed(session.shouldfail)
+
+
+def _take(groups: Sequence[list[pytest.Item]], taken: "Synchronized[int]") -> Iterator[pytest.Item]:
+    """The items of one group after the other, of those that no other worker has taken."""
+    while True:
+        with taken.get_lock():
+            number = taken.value
+            taken.value += 1
+        if number >= len(groups):
+            return
+        yield from groups[number]
+
+
+def _work(session: pytest.Session, items: Iterator[pytest.Item], tells: Reports) -> None:
+    """In the copy."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # which shells have ignored by what they start behind
+    random.seed()
+    config = session.config
+    capture = config.pluginmanager.getplugin("capturemanager")
+    assert isinstance(capture, CaptureManager)
+    # Copies of a process share the files that it has open: what is printed from here on goes to one of our own.
+    capture.stop_global_capturing()
+    capture.start_global_capturing()
+    config.pluginmanager.unregister(name="terminalreporter")
+    config.pluginmanager.register(Teller(config, tells))
+    try:
+        item = next(items, None)
+        while item is not None:
+            following = next(items, None)
+            config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+            item = following
+    finally:
+        runner.pytest_sessionfinish(session)  # what an interrupted test leaves: servers, directories, browsers
+        tells.close()
+        capture.suspend_global_capture(in_=True)  # what ends it otherwise is told
+
+
+class Teller:
+    """In a copy: tells which test begins, and what became of it."""
+
+    def __init__(self, config: pytest.Config, tells: Reports) -> None:
+        self.config = config
+        self.tells = tells
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        self.tells.send({"begins": nodeid})
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self.tells.send(self.config.hook.pytest_report_to_serializable(config=self.config, report=report))
