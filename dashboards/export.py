@@ -9,6 +9,7 @@ from fastapi.responses import PlainTextResponse, RedirectResponse, Response
 from dashboards.frame import view_of
 from dashboards.gateway_client import GatewayClient, GatewayRefused, GatewayUnreachable
 from dashboards.pages.explorer import FILTERS
+from dashboards.periods import Period
 from dashboards.security import session_cookie
 from dashboards.sessions import Sessions
 
@@ -36,7 +37,12 @@ def build_export(http: httpx.AsyncClient, sessions: Sessions) -> APIRouter:
             return PlainTextResponse(refused.message, status_code=refused.status)
         except GatewayUnreachable as error:
             return PlainTextResponse(str(error), status_code=502)
-        name = f"breakeven-{report}-{view.period.since:%Y-%m-%d}-{view.period.until:%Y-%m-%d}.{form}"
-        return Response(content, media_type=kind, headers={"content-disposition": f'attachment; filename="{name}"'})
+        disposition = f'attachment; filename="{file_name(report, view.period, form)}"'
+        return Response(content, media_type=kind, headers={"content-disposition": disposition})
 
     return router
+
+
+def file_name(report: Report, period: Period, form: Format) -> str:
+    """With the first and the last day that are in it."""
+    return f"breakeven-{report}-{period.since:%Y-%m-%d}-{period.last_moment:%Y-%m-%d}.{form}"

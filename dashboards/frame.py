@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from html import escape
 from typing import Literal
 
@@ -319,8 +319,7 @@ def _head(spec: PageSpec, view: View) -> str:
 def _own_range(path: str, period: Period, kept: dict[str, str]) -> str:
     """Two days to choose, both included."""
     hidden = "".join(f'<input type="hidden" name="{escape(n)}" value="{escape(v)}">' for n, v in kept.items())
-    last = period.until - timedelta(microseconds=1)
-    current = "" if period.name else ' aria-current="true"'
+    last, current = period.last_moment, "" if period.name else ' aria-current="true"'
     return (
         f'<details class="be-range"><summary{current}>Other dates</summary>'
         f'<form method="get" action="{below_ui(path)}">{hidden}'

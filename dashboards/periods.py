@@ -35,9 +35,13 @@ class Period:
     reached: datetime | None = None
 
     @property
+    def last_moment(self) -> datetime:
+        """Of the last day that is in it."""
+        return self.until - timedelta(microseconds=1)
+
+    @property
     def label(self) -> str:
-        last = self.until - timedelta(microseconds=1)
-        return PRESETS.get(self.name) or f"{self.since:%-d %b %Y} – {last:%-d %b %Y}"
+        return PRESETS.get(self.name) or f"{self.since:%-d %b %Y} – {self.last_moment:%-d %b %Y}"
 
     @property
     def phrase(self) -> str:
