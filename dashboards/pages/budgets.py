@@ -100,7 +100,7 @@ def failing_note(notices: dict[str, Any]) -> str:
 def budgets_table(rows: list[dict[str, Any]]) -> str:
     columns = [
         Column("Budget"),
-        Column("A month", is_dollars=True),
+        Column("A\N{NO-BREAK SPACE}month", is_dollars=True),
         Column("Spent so far", is_dollars=True),
         Column("Used"),
         Column("Month will come to", is_number=True, title="5 to 95 % of simulated months"),
