@@ -194,12 +194,18 @@ class SqlReports:
 
     @staticmethod
     async def _without_entries(connection: AsyncConnection, cuts: Iterable[Cut]) -> set[int]:
-        """Hours whose single requests are not kept any more: they count where the hour begins."""
+        """Hours whose single requests are not kept any more, or never were any: they count where the hour begins."""
         gone: set[int] = set()
+        booked_from: int | None = 0
         for cut in cuts:
+            if booked_from is None or cut.hour < booked_from:
+                gone.add(cut.hour)
+                continue
             inside = entries.c.accepted_at_us.between(cut.hour * HOUR_US, (cut.hour + 1) * HOUR_US - 1)
             if (await connection.execute(select(entries.c.accepted_at_us).where(inside).limit(1))).scalar() is None:
                 gone.add(cut.hour)
+                later = select(func.min(hourly.c.hour)).where(hourly.c.hour >= cut.hour)
+                booked_from = (await connection.execute(later)).scalar()
         return gone
 
 

@@ -63,9 +63,11 @@ def cut_hours(since_us: int, until_us: int, calendar: Calendar, booked_us: tuple
     first_us, last_us = booked_us or (since_us, until_us)
     marks = [mark for mark in (since_us, until_us) if mark % HOUR_US]
     marks += calendar.midnights_us(max(since_us, first_us), min(until_us, last_us))
+    inside: dict[int, set[int]] = {}
+    for mark in marks:
+        inside.setdefault(mark // HOUR_US, set()).add(mark)
     cuts: list[Cut] = []
-    for hour in sorted({mark // HOUR_US for mark in marks}):
-        inside = {mark for mark in marks if mark // HOUR_US == hour}
-        edges = sorted({hour * HOUR_US, (hour + 1) * HOUR_US, *inside})
+    for hour in sorted(inside):
+        edges = sorted({hour * HOUR_US, (hour + 1) * HOUR_US, *inside[hour]})
         cuts += [Cut(hour, start, end) for start, end in pairwise(edges) if start >= since_us and end <= until_us]
     return cuts

@@ -4,7 +4,7 @@ What groups reports make of them is sql/reports.py's.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence, Set
+from collections.abc import AsyncIterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -56,11 +56,9 @@ class Span:
         end = min(self.end, -(-end_us // self.unit_us))
         return replace(self, first=max(self.first, first_us // self.unit_us), end=end)
 
-    def steps(self, hours: int) -> Iterator["Span"]:
-        """Parts of so many at most."""
-        step = hours * HOUR_US // self.unit_us
-        for first in range(self.first, self.end, step):
-            yield replace(self, first=first, end=min(first + step, self.end))
+    def part(self, first: int, hours: int) -> "Span":
+        """Of so many at most."""
+        return replace(self, first=first, end=min(first + hours * HOUR_US // self.unit_us, self.end))
 
 
 def names_of(query: SumsQuery) -> tuple[str, ...]:
@@ -105,10 +103,15 @@ async def rollup_sketches(connection: AsyncConnection, query: SumsQuery, span: S
     joined = [(_joined_hex if is_sqlite else _joined_bytes)(one).label(one.name) for one in sketches]
 
     async def parts() -> AsyncIterator[tuple[Any, ...]]:
-        for step in span.steps(DAY_HOURS if is_sqlite else SKETCH_HOURS):
+        first: int | None = span.first
+        while first is not None and first < span.end:
+            step, is_empty = span.part(first, DAY_HOURS if is_sqlite else SKETCH_HOURS), True
             found = select(*keys, *joined).select_from(source).where(*_wanted(query, step)).group_by(*keys)
             async for row in rows_of(connection, found):
+                is_empty = False
                 yield row
+            # Books that a clock without a date once wrote to begin in 1970, and have nothing for half a century.
+            first = await _first_booked(connection, span, step.end) if is_empty else step.end
 
     if is_sqlite:
         async for row in _merged(keys, parts()):
@@ -116,6 +119,12 @@ async def rollup_sketches(connection: AsyncConnection, query: SumsQuery, span: S
     else:
         async for *key, first, decode in parts():
             yield _of_key(keys, key, (first, decode))
+
+
+async def _first_booked(connection: AsyncConnection, span: Span, first: int) -> int | None:
+    """The first hour or day of its rows from that one on."""
+    unit = span.table.columns[0]
+    return (await connection.execute(select(func.min(unit)).where(unit >= first, unit < span.end))).scalar()
 
 
 def _joined_bytes(column: ColumnElement[Any]) -> ColumnElement[Any]:

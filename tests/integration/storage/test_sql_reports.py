@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import product
 
 import pytest
+from sqlalchemy import event
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from gateway.instants import microseconds as us
@@ -104,6 +105,20 @@ async def test_a_period_as_long_as_the_calendar_takes_as_long_as_what_is_booked_
         expected = await reports.sums(SumsQuery(*here, by=("day",), time_zone=zone))
         assert await reports.sums(SumsQuery(*always, by=("day",), time_zone=zone)) == expected
         assert sum(row.requests for row in expected) == len(stored)
+
+
+async def test_books_that_a_clock_without_a_date_wrote_to_are_read_no_day_of_the_half_century_between(
+    engine: AsyncEngine, stored: list[Entry]
+) -> None:
+    """A report of all of it asked for every day since 1970, and took minutes."""
+    await SqlLedger(engine).insert([make_entry(10_001, intent=make_intent(10_001, accepted_at_us=30_000_000))])
+    asked: list[str] = []
+    event.listen(engine.sync_engine, "before_cursor_execute", lambda *given: asked.append(given[2]))
+    for zone in ("UTC", "Asia/Kolkata"):  # whose midnights cut an hour of every day
+        query = SumsQuery(0, us(START) + 10**12, ("day",), {}, zone, with_latencies=True)
+        found = await SqlReports(engine).sums(query)
+        assert sum(row.requests for row in found) == len(stored) + 1
+    assert len(asked) < 150
 
 
 async def test_money_beyond_64_bits_is_summed_exactly(engine: AsyncEngine) -> None:
