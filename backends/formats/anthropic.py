@@ -47,6 +47,20 @@ _BESIDE: Final = "compaction"
 """The iteration whose tokens are billed beside those that the usage itself sums up."""
 _ELSEWHERE: Final = frozenset({"advisor_message", "fallback_message"})
 """Iterations of another model, at its prices."""
+_READ: Final = (
+    "cache_creation",
+    "cache_creation_input_tokens",
+    "cache_read_input_tokens",
+    "inference_geo",
+    "input_tokens",
+    "iterations",
+    "output_tokens",
+    "output_tokens_details",
+    "server_tool_use",
+    "service_tier",
+    "speed",
+)
+"""Of a usage."""
 _MOST_ITERATIONS: Final = 1_000
 """A stream repeats them with every figure that it corrects, and each time they are read."""
 _AT_NO_SURCHARGE: Final = frozenset({"standard", "global", "not_available"})
@@ -107,6 +121,12 @@ def _tokens(usage: Mapping[str, object]) -> Usage:
         output_tokens=token_count(usage["output_tokens"], "output_tokens"),
         reasoning_tokens=token_count(part_of(usage, "output_tokens_details").get("thinking_tokens"), "thinking_tokens"),
     )
+
+
+def usage_of_event(wire: Mapping[str, object]) -> Fields:
+    """What a stream's event says of its usage. Later figures are cumulative and replace earlier ones; the last event
+    leaves some out. What is not read is not kept: there may be more of it with every event."""
+    return {name: value for name in _READ if (value := wire.get(name)) is not None}
 
 
 def believable_usage(wire: object) -> tuple[Usage | None, bool]:
@@ -235,11 +255,9 @@ class AnthropicStreamReader(StreamReader):
         return tool_arguments_chunk(self._head, self._tools[block], arguments)
 
     def _note_usage(self, wire: object) -> None:
-        """Later figures are cumulative and replace earlier ones; the last event leaves some out."""
         if isinstance(wire, Mapping):
             self._has_usage = True
-            known = cast(Mapping[str, object], wire)
-            self._usage |= {name: value for name, value in known.items() if value is not None}
+            self._usage |= usage_of_event(cast(Mapping[str, object], wire))
 
     def _final_usage(self) -> list[Chunk]:
         if not self._has_usage:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Final, cast
 
-from backends.formats.anthropic import FINISH_REASONS, believable_usage, not_a_message
+from backends.formats.anthropic import FINISH_REASONS, believable_usage, not_a_message, usage_of_event
 from backends.formats.json_objects import Fields, decode_object
 from backends.http.errors import broken, error_from_event
 from backends.http.stream_reader import StreamReader
@@ -76,8 +76,7 @@ class NativeMessagesReader(StreamReader):
 
     def _note(self, wire: object) -> None:
         if isinstance(wire, Mapping):
-            known = cast(Mapping[str, object], wire)
-            self._usage |= {name: value for name, value in known.items() if value is not None}
+            self._usage |= usage_of_event(cast(Mapping[str, object], wire))
 
 
 def _characters(block: object) -> int:

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
 from itertools import islice
-from typing import Final, TypeVar, cast
+from typing import Annotated, Final, TypeVar, cast
 
 import msgspec
 
@@ -22,6 +22,7 @@ from backends.protocol import Chunk
 from backends.usage import Usage
 
 DONE: Final = b"data: [DONE]\n\n"
+MOST_CHOICES: Final = 1_000
 _MOST_JOINED: Final = 64  # events, so that one that cannot be joined is not looked at too often
 
 
@@ -63,7 +64,8 @@ class _Text(msgspec.Struct):
 
 
 class _Choice(msgspec.Struct):
-    index: int = 0
+    index: Annotated[int, msgspec.Meta(ge=0, le=MOST_CHOICES)] = 0
+    """Each is remembered; whatever else it is, is taken for the first."""
     delta: _Text | None = None
     message: _Text | None = None
     text: str | None = None

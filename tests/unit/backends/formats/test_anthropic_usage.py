@@ -2,7 +2,7 @@
 
 import pytest
 
-from backends.formats.anthropic import parse_messages_usage
+from backends.formats.anthropic import parse_messages_usage, usage_of_event
 from backends.formats.usage_wire import MalformedUsage
 from backends.usage import Usage
 
@@ -127,3 +127,8 @@ BAD: list[object] = [
 def test_malformed_usage(wire: object) -> None:
     with pytest.raises(MalformedUsage):
         parse_messages_usage(wire)
+
+
+def test_of_a_streams_usage_what_is_read_is_kept_and_nothing_else() -> None:
+    told = {"input_tokens": 1, "output_tokens": None, "x" * 99: 1}
+    assert usage_of_event(told) == {"input_tokens": 1}

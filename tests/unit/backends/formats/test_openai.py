@@ -129,6 +129,15 @@ def choice(index: int, finish: str | None = None) -> dict[str, object]:
     return {"choices": [{"index": index, "delta": {"content": "x"}, "finish_reason": finish}]}
 
 
+@pytest.mark.parametrize("index", [-1, 1_001, 10**9, 10**30])
+def test_a_number_that_no_choice_has_is_not_remembered(index: int) -> None:
+    reader = OpenAIStreamReader("b", wants_usage_chunk=True)
+    [chunk] = reader.read(json.dumps(choice(index)).encode())
+    assert (chunk.has_output, chunk.output_characters) == (True, 1)
+    reader.read(json.dumps(choice(0, "stop")).encode())
+    assert reader.end()[0].is_done, "it was taken for the first"
+
+
 ENDS: list[tuple[str, list[object], bool | type[BackendError]]] = [
     ("nothing at all", [], UnreadableAnswer),
     ("only DONE", [b"[DONE]"], UnreadableAnswer),
