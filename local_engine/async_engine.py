@@ -257,7 +257,7 @@ class AsyncEngine:
         if of is not None:
             of.append(request)
         if self._abandoned is not None:
-            yield Delta(request, finish_reason="error", error=self._abandoned)
+            yield Delta(request, finish_reason="error", error=self._abandoned, is_abandoned=True)
             return
         stream: asyncio.Queue[Delta] = asyncio.Queue()
         self._streams[request.request_id] = stream
@@ -325,7 +325,8 @@ class AsyncEngine:
     def abandon(self, message: str) -> None:
         """Tell all who wait for answers, and all who still come for one, that there will be none."""
         self._abandoned = message
-        self._deliver([Delta(r, finish_reason="error", error=message) for r in self._requests.values()])
+        waiting = self._requests.values()
+        self._deliver([Delta(r, finish_reason="error", error=message, is_abandoned=True) for r in waiting])
 
     def _deliver(self, deltas: list[Delta]) -> None:
         for delta in deltas:

@@ -35,6 +35,8 @@ class Delta:
     error: str | None = None
     parameter: str | None = None
     """What of the request is at fault for the error; None where the engine is."""
+    is_abandoned: bool = False
+    """The process ends before this answer: another one may give it."""
     stop_string: str | None = None
     """Which of them ended the answer."""
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from local_engine.engine_core import Delta
-from local_engine.errors import EngineError, InvalidRequest, StepFailed
+from local_engine.errors import EngineDraining, EngineError, InvalidRequest, StepFailed
 from local_engine.metrics import AnswerTimings, answer_timings
 from local_engine.request import Request
 from local_engine.sampling.logprobs import TokenLogprobs
@@ -77,9 +77,11 @@ def ending_of(finish: str, stop_string: str | None) -> dict[str, Any]:
 
 
 def error_of(delta: Delta) -> EngineError | None:
-    """Why an answer ended in an error, if it did: the engine's fault, or the request's."""
+    """Why an answer ended in an error, if it did: the engine's fault, its end, or the request's fault."""
     if delta.error is None:
         return None
+    if delta.is_abandoned:
+        return EngineDraining(delta.error)
     return (
         StepFailed(delta.error) if delta.parameter is None else InvalidRequest(delta.error, parameter=delta.parameter)
     )

@@ -318,11 +318,11 @@ async def test_who_is_cut_off_by_the_drain_limit_is_told() -> None:
     engine = make_engine(runner=runner)
     engine.start()
 
-    async def told() -> str | None:
+    async def told() -> Delta:
         admission = engine.admit([1, 2])
         deltas = [delta async for delta in engine.generate([1, 2], greedy(3))]
         admission.release()
-        return deltas[-1].error
+        return deltas[-1]
 
     client = asyncio.create_task(told())
     await asyncio.to_thread(runner.entered.wait)
@@ -331,7 +331,8 @@ async def test_who_is_cut_off_by_the_drain_limit_is_told() -> None:
     await asyncio.sleep(0)
     os.kill(os.getpid(), signal.SIGTERM)
     await watcher
-    assert await client == "The engine was stopped before this answer was finished."
+    last = await client
+    assert (last.error, last.is_abandoned) == ("The engine was stopped before this answer was finished.", True)
     assert watched.should_exit
     assert not watched.force_exit, "cut off, it would answer in no shape that clients read"
     runner.let_go.set()

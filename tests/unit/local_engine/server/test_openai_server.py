@@ -11,7 +11,7 @@ import pytest
 from local_engine.assembly import Engine
 from local_engine.async_engine import Admission
 from local_engine.engine_core import Delta
-from local_engine.errors import EngineError, InvalidRequest, StepFailed
+from local_engine.errors import EngineDraining, EngineError, InvalidRequest, StepFailed
 from local_engine.request import Request
 from local_engine.sampling.sampling_params import SamplingParams
 from local_engine.server.answer_stream import events
@@ -123,33 +123,39 @@ async def test_an_answer_that_left_its_constraint_is_an_error_and_others_go_on(c
 
 
 class Fails:
-    """An answer whose step fails before its first token, or after it."""
+    """An answer whose step fails, or whose process ends, before its first token or after it."""
 
-    def __init__(self, parameter: str | None, *, is_late: bool) -> None:
-        self._parameter, self._is_late = parameter, is_late
+    def __init__(self, fault: EngineError, *, is_late: bool) -> None:
+        self._parameter = fault.parameter if isinstance(fault, InvalidRequest) else None
+        self._ends, self._is_late = isinstance(fault, EngineDraining), is_late
 
     async def generate(self, prompt: list[int], params: SamplingParams, **_: Any) -> AsyncGenerator[Delta]:
         request = Request("r", prompt, params)
         if self._is_late:
             yield Delta(request, "a", [97])
-        yield Delta(request, finish_reason="error", error="It failed.", parameter=self._parameter)
+        yield Delta(request, finish_reason="error", error="No.", parameter=self._parameter, is_abandoned=self._ends)
 
 
 @pytest.mark.parametrize(
-    ("parameter", "kind", "wire_kind"),
-    [(None, StepFailed, "server_error"), ("tools", InvalidRequest, "invalid_request_error")],
+    ("fault", "wire_kind"),
+    [
+        (StepFailed(), "server_error"),
+        (EngineDraining(), "server_error"),
+        (InvalidRequest("", parameter="tools"), "invalid_request_error"),
+    ],
+    ids=["step", "end", "request"],
 )
 async def test_a_stream_that_never_began_has_the_status_of_its_failure(
-    engine: Engine, parameter: str | None, kind: type[EngineError], wire_kind: str
+    engine: Engine, fault: EngineError, wire_kind: str
 ) -> None:
     model = Model(engine.tokenizer, engine.constraints, 128, VOCABULARY)
     prepared = prepare_completion(b'{"prompt": "hi", "stream": true}', model)
     wire = AnswerWire(prepared.kind, "tiny", engine.tokenizer)
-    with pytest.raises(kind):
-        await anext(events(cast(Admission, Fails(parameter, is_late=False)), prepared, wire))
-    begun = [event async for event in events(cast(Admission, Fails(parameter, is_late=True)), prepared, wire)]
+    with pytest.raises(type(fault)):
+        await anext(events(cast(Admission, Fails(fault, is_late=False)), prepared, wire))
+    begun = [event async for event in events(cast(Admission, Fails(fault, is_late=True)), prepared, wire)]
     told = json.loads(begun[-1].removeprefix(b"data: "))["error"]
-    assert (told["type"], told["param"]) == (wire_kind, parameter)
+    assert (told["type"], told["param"]) == (wire_kind, getattr(fault, "parameter", None))
 
 
 class BrokenEncoder:
