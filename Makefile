@@ -7,7 +7,7 @@ INSTALL := -m pip install --quiet --disable-pip-version-check --no-compile
 PIP := $(BIN)/python $(INSTALL) -c constraints.txt
 NOT_INSTALLED = { echo "pip could not install it and says why above. It needs PyPI, or a mirror in PIP_INDEX_URL, and 2 GB of disk (6 GB with PyTorch for CUDA), of which some in /tmp or TMPDIR. Then run make again: what is done is kept"; exit 1; }
 TESTS ?= tests
-# Many tests wait for a process or a browser: four keep two cores busy. More need more memory, two gigabytes each.
+# Many tests wait for a process or a browser: four keep two cores busy, and six are no faster.
 WORKERS ?= 4
 # Many containers set it: then every process that is started would compile all of Breakeven anew.
 unexport PYTHONDONTWRITEBYTECODE

@@ -52,13 +52,14 @@ def run_forked(session: pytest.Session, workers: int, group_of: Callable[[pytest
             for ready in wait(list(waiting)):
                 assert isinstance(ready, Connection)
                 _hear(session, waiting, ready)
-    except session.Failed:
+    except Exception:  # whatever it was, nobody hears the others any more
         for worker in waiting.values():
             assert worker.process.pid is not None
             os.kill(worker.process.pid, signal.SIGINT)  # not SIGTERM, which ends it without what its fixtures end
         raise
     finally:
-        for worker in waiting.values():
+        for reports, worker in waiting.items():
+            reports.close()  # one that still tells would wait for a reader for ever, and we for it
             worker.process.join()
 
 
