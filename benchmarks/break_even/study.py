@@ -4,14 +4,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from benchmarks.break_even.brute_force import simulate_overflow
+from benchmarks.break_even.disciplines import fluid_saving_usd, overflow_saving_usd, queue_saving_usd
 from benchmarks.break_even.month import DAYS, HOSTED, PLAN, SEED, START, Purchase, build_engine, build_month
 from gateway.economics.break_even import analyse_break_even
 from gateway.economics.demand import Demand, build_demand
 from gateway.economics.gpu_cost import Engine
-from gateway.economics.overflow import fluid_saving_usd, overflow_saving_usd, queue_saving_usd
 from gateway.economics.payback import Payback, payback
 from gateway.economics.report import BreakEvenReport
-from gateway.economics.simulation import simulate_overflow
 from gateway.economics.traffic import Period
 from gateway.instants import HOUR_US
 

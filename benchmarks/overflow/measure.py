@@ -29,9 +29,9 @@ from benchmarks.overflow.example import (
     WAIT_SECONDS,
     build_snapshot,
 )
+from benchmarks.overflow.waiting_line import erlang_b, largest_arrival_rate
 from gateway.access.keys import KeyRecord, KeyRing, hash_key
 from gateway.composition.engine_monitor import watch_health
-from gateway.economics.queueing import erlang_b, largest_arrival_rate
 from gateway.ledger.entry import Checkpoint, Entry, Intent
 from gateway.pipeline import Incoming, Pipeline
 from gateway.routing.snapshot import Candidate

@@ -16,7 +16,7 @@ from benchmarks.overflow.example import (
     month_saving_usd,
     request,
 )
-from gateway.economics.queueing import largest_arrival_rate
+from benchmarks.overflow.waiting_line import largest_arrival_rate
 from gateway.routing.decide import decide
 
 WARM_UP_RESIDENCES = 5.0

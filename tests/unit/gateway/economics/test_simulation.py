@@ -6,10 +6,11 @@ import math
 import numpy as np
 import pytest
 
+from benchmarks.break_even.brute_force import SimulatedBill, simulate_overflow
+from benchmarks.break_even.disciplines import fluid_saving_usd, overflow_saving_usd
+from benchmarks.overflow.waiting_line import largest_arrival_rate
 from gateway.economics.load_duration import FloatArray
-from gateway.economics.overflow import blocked_share, fluid_saving_usd, overflow_saving_usd
-from gateway.economics.queueing import largest_arrival_rate
-from gateway.economics.simulation import SimulatedBill, simulate_overflow
+from gateway.economics.overflow import blocked_share
 from tests.unit.gateway.economics.worked_example import (
     CURVE,
     ENGINE,

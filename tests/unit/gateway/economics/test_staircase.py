@@ -6,14 +6,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.break_even.disciplines import fluid_saving_usd, overflow_saving_usd, queue_saving_usd
 from gateway.economics.crossings import (
     hybrid_from_scale,
     self_hosted_intervals,
 )
 from gateway.economics.load_duration import Load
-from gateway.economics.overflow import fluid_saving_usd, overflow_saving_usd, queue_saving_usd
 from gateway.economics.staircase import best_replicas, replicas_for_peak, scale_hourly
-from tests.unit.gateway.economics.worked_example import build_load
+from tests.unit.gateway.economics.worked_example import (
+    build_load,
+)
 
 
 def is_peak_fleet_cheaper(load: Load, usd_per_replica_hour: float, *, fixed_usd: float = 0.0) -> bool:

@@ -4,11 +4,12 @@ import math
 
 import pytest
 
+from benchmarks.break_even.disciplines import fluid_saving_usd, overflow_saving_usd, queue_saving_usd
+from benchmarks.overflow.waiting_line import largest_arrival_rate
 from gateway.economics.crossings import self_hosted_intervals
 from gateway.economics.gpu_cost import break_even_utilisation, value_usd_per_hour
-from gateway.economics.overflow import blocked_share, fluid_saving_usd, overflow_saving_usd, queue_saving_usd
+from gateway.economics.overflow import blocked_share
 from gateway.economics.payback import payback
-from gateway.economics.queueing import largest_arrival_rate
 from gateway.economics.staircase import best_replicas, replicas_for_peak, scale_hourly
 from tests.unit.gateway.economics.builders import analyse, make_days
 from tests.unit.gateway.economics.worked_example import (
