@@ -30,6 +30,7 @@ from backends.endpoints.messages_format import (
 from backends.endpoints.responses_events import ResponsesEventWriter, response_from_answer
 from backends.endpoints.responses_format import chat_body_from_responses
 from backends.endpoints.responses_items import ResponseHead
+from backends.endpoints.tool_call_deltas import EndlessAnswer
 from backends.errors import StreamBroken, Untranslatable, UpstreamRejected
 from backends.formats.json_objects import decode_object
 from backends.formats.json_splice import NotAnObject, splice
@@ -253,9 +254,13 @@ class _WrittenReply:
         came = 0
         async for chunk in self._inner:
             came += len(chunk.payload)
-            if came > LONGEST_STREAM_BYTES and not chunk.is_done:
-                raise StreamBroken(f"{self._backend} sent an endless answer", backend=self._backend)
-            yield msgspec.structs.replace(chunk, payload=self._write(chunk))
+            try:
+                if came > LONGEST_STREAM_BYTES and not chunk.is_done:
+                    raise EndlessAnswer
+                written = self._write(chunk)
+            except EndlessAnswer as error:
+                raise StreamBroken(f"{self._backend} sent an endless answer", backend=self._backend) from error
+            yield msgspec.structs.replace(chunk, payload=written)
 
     async def aclose(self) -> None:
         await self._inner.aclose()

@@ -8,10 +8,12 @@ import msgspec
 
 from backends.endpoints.chat_text import said_in
 from backends.endpoints.content_wrapping import Unwrapper, Wrapping
-from backends.endpoints.tool_call_deltas import ToolCallNumbers
+from backends.endpoints.tool_call_deltas import EndlessAnswer, ToolCallNumbers
 from backends.formats.json_objects import Fields, decode_object, number, objects_of, part_of, text_of
+from backends.formats.openai import MOST_CHOICES
 from backends.formats.past_thinking import details_of
 from backends.formats.thought_signatures import seal_details
+from backends.http.stream_reader import MOST_CALLS
 from backends.protocol import Chunk
 from backends.usage import Usage
 
@@ -156,6 +158,8 @@ class ContentEventWriter:
             candidate.note(choice, delta)
             if parts := candidate.said_parts(delta, shows_thoughts=self._head.shows_thoughts):
                 told.append({"content": _content(parts), "index": index, **_logprobs(choice)})
+        if sum(len(candidate.calls) for candidate in self._candidates.values()) > MOST_CALLS:
+            raise EndlessAnswer
         return _event(self._head.document(told)) if told else b""
 
     def _end(self) -> bytes:
@@ -174,7 +178,7 @@ class ContentEventWriter:
 def _choices(document: Fields) -> Iterator[tuple[int, Fields]]:
     for choice in objects_of(document.get("choices")):
         index = choice.get("index")
-        yield (index if isinstance(index, int) else 0), choice
+        yield (index if isinstance(index, int) and 0 <= index <= MOST_CHOICES else 0), choice
 
 
 def _content(parts: list[Fields]) -> Fields:

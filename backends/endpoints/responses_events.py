@@ -8,8 +8,9 @@ import msgspec
 from backends.endpoints.chat_text import said_in
 from backends.endpoints.responses_items import Item, ItemKind, Part, PartKind, ResponseHead, logprobs_of, status_of
 from backends.endpoints.responses_tools import Tool, Tools, parse_tools
-from backends.endpoints.tool_call_deltas import ToolCallNumbers
+from backends.endpoints.tool_call_deltas import EndlessAnswer, ToolCallNumbers
 from backends.formats.json_objects import Fields, decode_object, first_of, objects_of, part_of, text_of
+from backends.http.stream_reader import MOST_CALLS
 from backends.protocol import Chunk
 from backends.usage import Usage
 
@@ -42,7 +43,7 @@ def _items(choice: Mapping[str, object], head: ResponseHead, tools: Tools) -> li
     if reasoning:
         thoughts = [Part(head.thought_kind, [reasoning])]
         items.append(Item("reasoning", response_id, 0, parts=thoughts, is_sealed=head.seals_thoughts))
-    parts = [Part("output_text", [text], logprobs_of(choice))] if text else []
+    parts = [Part("output_text", [text], [logprobs_of(choice)])] if text else []
     parts += [Part("refusal", [refusal])] if (refusal := text_of(message, "refusal")) else []
     if parts:
         items.append(Item("message", response_id, len(items), parts=parts))
@@ -60,9 +61,10 @@ class ResponsesEventWriter:
     `now` is Unix seconds.
     """
 
-    def __init__(self, head: ResponseHead, *, now: Callable[[], float]) -> None:
+    def __init__(self, head: ResponseHead, *, now: Callable[[], float], most_parts: int = MOST_CALLS) -> None:
         self._head = head
         self._now = now
+        self._most_parts = most_parts
         self._tools = parse_tools(head.asked)
         self._thought_kind: PartKind = head.thought_kind
         self._model = text_of(head.asked, "model") or ""
@@ -75,7 +77,7 @@ class ResponsesEventWriter:
         self._calls: dict[int, Item] = {}  # tool call -> item
         self._open_calls: dict[int, Item] = {}  # by their places, in their order
         self._whole_calls: set[int] = set()  # those of them of which nothing more comes
-        self._begun = 0
+        self._begun = self._begun_parts = 0
         self._finish_reason: str | None = None
         self._usage: Usage | None = None
 
@@ -117,9 +119,7 @@ class ResponsesEventWriter:
             events += self._call(call)
         return events
 
-    def _text(
-        self, kind: ItemKind, part_kind: PartKind, text: str, logprobs: list[object] | None = None
-    ) -> list[bytes]:
+    def _text(self, kind: ItemKind, part_kind: PartKind, text: str, logprobs: bytes = b"") -> list[bytes]:
         events: list[bytes] = []
         if self._open is None or self._open.kind != kind:
             events = self._begin(kind)[0]
@@ -129,8 +129,9 @@ class ResponsesEventWriter:
         assert item is not None, "was begun"
         assert part is not None, "was begun"
         part.pieces.append(text)
-        part.logprobs += logprobs or []
-        extra: Fields = {"logprobs": logprobs or []} if part_kind == "output_text" else {}
+        if logprobs:
+            part.logprobs.append(logprobs)
+        extra: Fields = {"logprobs": msgspec.Raw(b"[%b]" % logprobs)} if part_kind == "output_text" else {}
         return [*events, self._in_part(f"{_NAMES[part_kind]}.delta", item, delta=text, **extra)]
 
     def _call(self, call: Fields) -> list[bytes]:
@@ -167,6 +168,9 @@ class ResponsesEventWriter:
     def _begin_part(self, kind: PartKind) -> list[bytes]:
         item = self._open
         assert item is not None, "a part belongs to an item"
+        self._begun_parts += 1
+        if self._begun_parts > self._most_parts:
+            raise EndlessAnswer
         events = self._close_part(item)
         self._part = Part(kind)
         item.parts.append(self._part)
@@ -202,7 +206,7 @@ class ResponsesEventWriter:
         if part is None:
             return []
         said: Fields = {"refusal" if part.kind == "refusal" else "text": part.text}
-        extra: Fields = {"logprobs": part.logprobs} if part.kind == "output_text" else {}
+        extra: Fields = {"logprobs": part.all_logprobs} if part.kind == "output_text" else {}
         events = [self._in_part(f"{_NAMES[part.kind]}.done", item, **said, **extra)]
         events.append(self._in_part(f"{_place_of(part.kind)}.done", item, part=part.wire()))
         self._part = None

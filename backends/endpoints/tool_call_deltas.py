@@ -6,8 +6,13 @@ from collections.abc import Mapping
 from typing import Final
 
 from backends.formats.json_objects import decode_object, part_of, text_of
+from backends.http.stream_reader import MOST_CALLS
 
 _MARKS: Final = re.compile(r'\\.?|["{}]', re.DOTALL)
+
+
+class EndlessAnswer(ValueError):
+    """It has more calls, or other parts, than can be remembered: a piece of a few bytes costs a thousand."""
 
 
 class _Call:
@@ -58,7 +63,7 @@ class ToolCallNumbers:
     """Numbers the calls of one answer from 0 in the order in which they begin. Feed it every piece in order.
 
     OpenAI counts `index` up. Others leave it out, leave numbers out, or send 0 for every call: then a piece that
-    brings a name, and an id of its own or none, begins a call.
+    brings a name, and an id of its own or none, begins a call. Raises EndlessAnswer.
     """
 
     def __init__(self) -> None:
@@ -73,6 +78,8 @@ class ToolCallNumbers:
         number = self._by_index.get(index) if isinstance(index, int) else self._unnumbered(call_id, name)
         if number is None or self._calls[number].is_followed_by(call_id, name):
             number = len(self._calls)
+            if number >= MOST_CALLS:
+                raise EndlessAnswer
             self._calls.append(_Call(call_id, name))
             if isinstance(index, int):
                 self._by_index[index] = number

@@ -25,7 +25,8 @@ from backends.formats.json_objects import Fields, decode_object, part_of, text_o
 from backends.formats.openai import error_body
 from backends.formats.usage_wire import MalformedUsage, checked, split_writes, token_count
 from backends.http.errors import broken, error_from_event, no_answer
-from backends.http.stream_reader import StreamReader
+from backends.http.sse import MAX_EVENT_BYTES
+from backends.http.stream_reader import MOST_CALLS, StreamReader
 from backends.protocol import Chunk
 from backends.usage import Usage
 
@@ -190,7 +191,8 @@ class AnthropicStreamReader(StreamReader):
         self._usage: Fields = {}
         self._has_usage = False
         self._tools: dict[int, int] = {}  # content block index -> tool call index
-        self._inputs: dict[int, object] = {}  # of those tool calls whose arguments have not begun
+        self._inputs: dict[int, str] = {}  # of those tool calls whose arguments have not begun
+        self._input_characters = 0  # of all that were there
         self.is_started = False
         self.is_done = False
 
@@ -231,7 +233,10 @@ class AnthropicStreamReader(StreamReader):
 
     def _block_start(self, event: Fields, block: Mapping[str, object]) -> list[Chunk]:
         if block.get("type") == "tool_use":
-            self._inputs[_block_index(event)] = block.get("input")
+            self._inputs[_block_index(event)] = said = msgspec.json.encode(block.get("input") or {}).decode()
+            self._input_characters += len(said)
+            if len(self._tools) >= MOST_CALLS or self._input_characters > MAX_EVENT_BYTES:
+                raise broken(self._backend, "sent an endless answer", is_started=self.is_started)
             index = self._tools.setdefault(_block_index(event), len(self._tools))
             return [tool_start_chunk(self._head, index, str(block.get("id")), str(block.get("name")))]
         text = block.get("text")
@@ -251,8 +256,7 @@ class AnthropicStreamReader(StreamReader):
 
     def _arguments(self, block: int) -> Chunk:
         """Of a call that ends without having streamed any: it began with them, or has none, which OpenAI says as {}."""
-        arguments = msgspec.json.encode(self._inputs.pop(block) or {}).decode()
-        return tool_arguments_chunk(self._head, self._tools[block], arguments)
+        return tool_arguments_chunk(self._head, self._tools[block], self._inputs.pop(block))
 
     def _note_usage(self, wire: object) -> None:
         if isinstance(wire, Mapping):

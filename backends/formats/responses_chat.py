@@ -26,7 +26,7 @@ from backends.formats.json_objects import Fields, decode_object, objects_of, par
 from backends.formats.past_thinking import carry, detail_of
 from backends.formats.responses import ENDS, check_response, finish_reason_of, usage_of
 from backends.http.errors import broken, error_from_event, no_answer
-from backends.http.stream_reader import StreamReader
+from backends.http.stream_reader import MOST_CALLS, StreamReader
 from backends.protocol import Chunk
 
 _LATEST: Final = 10**12
@@ -170,6 +170,8 @@ class ChatOfResponseReader(StreamReader):
         return BETWEEN if before is not None and before != (place, part) else ""
 
     def _begin_call(self, item: Mapping[str, object], place: int | None) -> list[Chunk]:
+        if len(self._calls) >= MOST_CALLS:
+            raise broken(self._backend, "sent an endless answer", is_started=self.is_started)
         index = self._calls.setdefault(place, len(self._calls))
         self._silent.add(place)
         start = tool_start_chunk if item.get("type") == "function_call" else custom_start_chunk

@@ -1,9 +1,12 @@
 """What every wire format does with a stream's events: makes chunks of them. No IO, no clock."""
 
 from collections import deque
-from typing import Protocol
+from typing import Final, Protocol
 
 from backends.protocol import Chunk
+
+MOST_CALLS: Final = 10_000
+"""Of tools, or other parts of one answer of which something is remembered until its end."""
 
 
 class StreamReader(Protocol):

@@ -24,6 +24,10 @@ from gateway.upstreams.load import Upstreams
 News = Answer | BackendError | Silence
 CALLED_OFF = "called_off"
 USUAL_TIMEOUTS = Timeouts()
+MOST_BEFORE_OUTPUT_BYTES = 64 << 20
+"""Of an answer before it says anything, all of which is held: an event may repeat a long request."""
+CHUNK_BYTES = 256
+"""About what one chunk costs beside its payload."""
 
 
 class _Attempt(msgspec.Struct, frozen=True):
@@ -229,6 +233,7 @@ class Dispatcher(msgspec.Struct):
             )
         )
         first: list[Chunk] = []
+        held = 0
         rest = aiter(reply)
         try:
             async for chunk in rest:
@@ -236,6 +241,9 @@ class Dispatcher(msgspec.Struct):
                 attempt.meter.observe(chunk, self.monotonic())
                 if chunk.has_output or chunk.finish_reason or chunk.is_done or not view.is_stream:
                     return Answer(reply, first, rest)
+                held += CHUNK_BYTES + len(chunk.payload)
+                if held > MOST_BEFORE_OUTPUT_BYTES:
+                    raise StreamBroken(f"{held >> 20} MB came and no first token", backend=candidate.backend)
             raise StreamBroken("the answer ended before its first token", backend=candidate.backend)
         except StreamBroken as broken:
             await reply.aclose()

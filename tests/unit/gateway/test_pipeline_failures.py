@@ -6,9 +6,12 @@ import json
 
 import pytest
 
+from backends.http.reply import PlainReply
+from backends.protocol import Call, Chunk, Reply
 from backends.scripted import Fault, Outcome, Script, ScriptedBackend, follow
 from gateway.errors import LedgerUnavailable, UpstreamFailed
 from gateway.ledger.entry import Entry, Status
+from gateway.request.dispatch import MOST_BEFORE_OUTPUT_BYTES
 from gateway.routing.fallback import RetryPolicy
 from tests.memory_ledger import MemoryLedger
 from tests.rig import FixedClassifier, RecordingCaller, Rig
@@ -71,6 +74,23 @@ async def test_after_the_first_chunk_a_failure_is_an_error_event_and_never_a_cle
     assert entry.cost_lower_pico_usd is not None
     assert entry.cost_upper_pico_usd is not None
     assert entry.cost_lower_pico_usd <= entry.cost.total_pico_usd <= entry.cost_upper_pico_usd
+
+
+async def test_an_answer_that_says_nothing_without_end_falls_back() -> None:
+    rig, nothing = Rig(), Chunk(bytes(MOST_BEFORE_OUTPUT_BYTES // 2))
+
+    class Silent(PlainReply):
+        async def __anext__(self) -> Chunk:
+            return nothing
+
+    class Pinging(ScriptedBackend):
+        async def open(self, call: Call) -> Reply:
+            del call
+            return Silent(nothing)
+
+    rig.pipeline.backends = {"one": Pinging("one", follow([Outcome()])), "two": rig.two}
+    await rig.ask(stream=True)
+    assert [attempt.outcome for attempt in rig.entry.attempts] == ["UnreadableAnswer", "answered"]
 
 
 async def test_when_nobody_answers_the_caller_hears_why_and_the_failure_is_booked() -> None:

@@ -10,8 +10,10 @@ from hypothesis import strategies as st
 
 from backends.endpoints.content_events import ContentEventWriter, ContentHead, content_from_answer, last_content_event
 from backends.endpoints.content_wrapping import Unwrapper, Wrapping
+from backends.endpoints.tool_call_deltas import EndlessAnswer
 from backends.formats.chat_chunks import Answer, Head, delta_chunk, done_chunk, finish_chunk, usage_chunk
 from backends.formats.thought_signatures import details_in
+from backends.http.stream_reader import MOST_CALLS
 from backends.protocol import Chunk
 from backends.usage import Usage
 
@@ -145,6 +147,21 @@ def test_several_candidates() -> None:
     assert [(one["index"], one["content"]["parts"][0]["text"]) for one in event["candidates"]] == [(1, "b"), (0, "a")]
     [last] = events_of(writer.write(done_chunk()))
     assert [(one["index"], one["finishReason"]) for one in last["candidates"]] == [(0, "STOP"), (1, "MAX_TOKENS")]
+
+
+def test_a_number_that_no_candidate_has_is_not_remembered() -> None:
+    writer = ContentEventWriter(CONTENT)
+    for index in (-1, 10**9, 10**30):
+        writer.write(Chunk(b"data: " + json.dumps({"choices": [{"index": index, "delta": {}}]}).encode()))
+    [last] = events_of(writer.write(done_chunk()))
+    assert [one["index"] for one in last["candidates"]] == [0]
+
+
+def test_calls_without_end_are_not_remembered_in_whichever_candidate() -> None:
+    calls = [{"function": {"name": "f"}}] * (MOST_CALLS // 2)
+    choices = [{"index": index, "delta": {"tool_calls": calls}} for index in range(3)]
+    with pytest.raises(EndlessAnswer):
+        ContentEventWriter(CONTENT).write(Chunk(b"data: " + json.dumps({"choices": choices}).encode()))
 
 
 def test_an_end_of_our_own() -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from backends.endpoints.responses_events import ResponsesEventWriter, response_from_answer
 from backends.endpoints.responses_items import ResponseHead
+from backends.endpoints.tool_call_deltas import EndlessAnswer
 from backends.errors import StreamBroken
 from backends.formats.chat_chunks import (
     Answer,
@@ -16,6 +17,7 @@ from backends.formats.chat_chunks import (
     done_chunk,
     finish_chunk,
     reasoning_chunk,
+    refusal_chunk,
     role_chunk,
     text_chunk,
     tool_arguments_chunk,
@@ -97,6 +99,14 @@ async def test_a_stream_without_end_is_broken_off_before_it_fills_the_memory() -
     with pytest.raises(StreamBroken, match="endless"):
         _ = [chunk async for chunk in reply]
     assert sent.count == 5
+
+
+def test_parts_without_end_are_not_remembered() -> None:
+    writer = ResponsesEventWriter(ResponseHead("resp_1", 7, {}), now=lambda: 9.5, most_parts=2)
+    for chunk in (reasoning_chunk(HEAD, "hm"), text_chunk(HEAD, "a"), text_chunk(HEAD, "b")):
+        writer.write(chunk)
+    with pytest.raises(EndlessAnswer):
+        writer.write(refusal_chunk(HEAD, "no"))
 
 
 async def test_other_operations_pass_untouched() -> None:

@@ -11,8 +11,9 @@ from backends.endpoints.content_events import ContentHead, content_from_answer
 from backends.endpoints.messages_events import MessagesEventWriter, message_from_answer
 from backends.endpoints.responses_events import ResponsesEventWriter
 from backends.endpoints.responses_items import ResponseHead
-from backends.endpoints.tool_call_deltas import ToolCallNumbers
+from backends.endpoints.tool_call_deltas import EndlessAnswer, ToolCallNumbers
 from backends.http.sse import SseParser
+from backends.http.stream_reader import MOST_CALLS
 from backends.protocol import Chunk
 
 Piece = dict[str, Any]
@@ -108,6 +109,15 @@ def test_responses_has_each_call_with_its_arguments(name: str) -> None:
         if event["type"] == "response.function_call_arguments.delta":
             streamed[event["output_index"]] += event["delta"]
     assert streamed == {0: '{"x":1}', 1: "{}"}
+
+
+def test_calls_without_end_are_not_remembered() -> None:
+    numbers = ToolCallNumbers()
+    for number in range(MOST_CALLS):
+        numbers.number({"index": number})
+    with pytest.raises(EndlessAnswer):
+        numbers.number({"index": -1})
+    assert numbers.number({"index": 7}) == 7
 
 
 UNNAMED: dict[str, list[list[Piece]]] = {

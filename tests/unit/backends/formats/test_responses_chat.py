@@ -17,6 +17,7 @@ from backends.errors import (
 from backends.formats.past_thinking import carry, detail_of
 from backends.formats.responses_chat import ChatOfResponseReader, read_response_as_chat
 from backends.http.sse import SseParser
+from backends.http.stream_reader import MOST_CALLS
 from backends.protocol import Chunk
 from backends.usage import Usage
 from tests.read_stream import read_stream
@@ -280,6 +281,7 @@ def test_a_stream_may_leave_pieces_and_places_out() -> None:
 WHOLE = wire(events_of([thought("hm"), said("hello"), called(1)], {}))
 FAILED: Json = {"type": "response.failed", "response": {"error": {"code": "rate_limit_exceeded"}}}
 BEGUN = events_of([said("hello")], {})
+CALL_BEGUN: Json = {"type": "response.output_item.added", "item": {"type": "function_call"}}
 BREAKS: list[tuple[list[Json], type[BackendError]]] = [
     ([], UnreadableAnswer),
     ([FAILED], RateLimited),
@@ -291,6 +293,8 @@ BREAKS: list[tuple[list[Json], type[BackendError]]] = [
     ([*BEGUN[:4], FAILED], StreamBroken),
     ([*BEGUN[:4], {"no": "type"}], StreamBroken),
     (BEGUN[:-1], StreamBroken),
+    # without end: more than is remembered
+    ([{**CALL_BEGUN, "output_index": place} for place in range(MOST_CALLS + 1)], StreamBroken),
 ]
 
 
