@@ -2,6 +2,7 @@
 
 import hashlib
 import hmac
+import ipaddress
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -148,6 +149,17 @@ class SignInLimit:
 
     def succeeded(self, address: str) -> None:
         self._failures.pop(address, None)
+
+
+def counted_as(address: str) -> str:
+    """Of IPv6 its /64: whoever has one address there has all of them."""
+    try:
+        parsed = ipaddress.ip_address(address)
+    except ValueError:
+        return address
+    if isinstance(parsed, ipaddress.IPv4Address):
+        return address
+    return str(parsed.ipv4_mapped or ipaddress.IPv6Network((int(parsed) >> 64 << 64, 64)))
 
 
 class FormTokens:

@@ -13,7 +13,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from dashboards.destination import HOME, SIGN_IN, destination_of, sign_in_address
 from dashboards.gateway_client import GatewayClient, GatewayRefused, GatewayUnreachable, Json
 from dashboards.security import COOKIE
-from dashboards.sessions import FormTokens, Sessions, SignInLimit, is_same_secret
+from dashboards.sessions import FormTokens, Sessions, SignInLimit, counted_as, is_same_secret
 
 NONCE_COOKIE = "breakeven_form"
 PAGE = """<!doctype html>
@@ -81,7 +81,7 @@ class Door:
         token: Annotated[str, Form(max_length=200)] = "",
         wanted: Annotated[str, Form(alias="next")] = "",
     ) -> Response:
-        address = request.client.host if request.client else "?"
+        address = counted_as(request.client.host if request.client else "?")
         if (wait := self.limit.wait_seconds(address)) > 0:
             return self.form.page(
                 request, wanted, f"Too many wrong keys from here. Try again in {wait:.0f} seconds.", 429

@@ -41,15 +41,19 @@ class Answer(Protocol):
 
 
 class Rig:
-    def __init__(self, *, is_secure: bool = False, scheme: str | None = None) -> None:
+    def __init__(self, *, is_secure: bool = False, scheme: str | None = None, address: str = "192.0.2.9") -> None:
         self.now = 0.0
         self.sessions = Sessions(lambda: self.now)
         http = httpx.AsyncClient(base_url="http://gateway", transport=httpx.MockTransport(answer))
-        app = FastAPI()
+        self.app = app = FastAPI()
         limit = SignInLimit(lambda: self.now)
         app.include_router(build_sign_in(http, self.sessions, limit, is_secure=is_secure))
-        scheme = scheme or ("https" if is_secure else "http")
-        self.client = TestClient(app, base_url=f"{scheme}://ui.test", follow_redirects=False)
+        self.scheme = scheme or ("https" if is_secure else "http")
+        self.comes_from(address)
+
+    def comes_from(self, address: str) -> None:
+        base = f"{self.scheme}://ui.test"
+        self.client = TestClient(self.app, base_url=base, follow_redirects=False, client=(address, 1))
 
     def token(self) -> str:
         found = re.search(r'name="token" value="([0-9a-f]+)"', self.client.get("/ui/sign-in").text)
@@ -136,6 +140,24 @@ def test_guessing_is_slowed_down_and_a_good_key_waits_too() -> None:
     assert rig.post("good").status_code == 429
     rig.now += 3
     assert rig.post("good").status_code == 303
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "status"),
+    [
+        ("2001:db8::1", "2001:db8::ffff:1", 429),
+        ("2001:db8::1", "2001:db8:0:1::1", 303),
+        ("::ffff:192.0.2.1", "192.0.2.1", 429),
+        ("::ffff:192.0.2.1", "::ffff:192.0.2.2", 303),
+        ("a socket", "a socket", 429),
+    ],
+)
+def test_whoever_has_many_addresses_is_counted_once(one: str, other: str, status: int) -> None:
+    rig = Rig(address=one)
+    for _ in range(5):
+        rig.post("bad")
+    rig.comes_from(other)
+    assert rig.post("good").status_code == status
 
 
 async def test_of_many_tries_at_once_few_are_asked_about() -> None:
