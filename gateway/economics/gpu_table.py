@@ -104,6 +104,7 @@ class Point(Row):
     concurrency: int = Field(gt=0)
     decode_tokens_per_second: Positive
     time_to_first_token_p95_seconds: Positive | None = None
+    """Of the sweep, for whoever reads the table; nothing is computed from it."""
 
 
 class Curve(Row):
@@ -120,10 +121,7 @@ class Curve(Row):
 
     def fit(self) -> ThroughputCurve:
         return fit_throughput_curve(
-            [
-                SweepPoint(point.concurrency, point.decode_tokens_per_second, point.time_to_first_token_p95_seconds)
-                for point in self.points
-            ]
+            [SweepPoint(point.concurrency, point.decode_tokens_per_second) for point in self.points]
         )
 
 

@@ -4,7 +4,7 @@ A decode step over N sequences lasts t(N) = a + b·N seconds, so N sequences get
 and no concurrency gets more than 1/b. N/X is linear in N, which makes the fit an ordinary regression.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,7 +21,6 @@ class SweepPoint:
 
     concurrency: int
     decode_tokens_per_second: float
-    time_to_first_token_p95_seconds: float | None = None
 
     @property
     def step_seconds(self) -> float:
@@ -55,19 +54,13 @@ class ThroughputCurve:
             )
         if not self.is_interpolated:
             return self.step_base_seconds + self.step_seconds_per_sequence * concurrency
-        return _interpolate_rising(concurrency, self.points, [point.step_seconds for point in self.points])
+        # Straight lines between points, never falling: a dip in a sweep is noise, and the running maximum is cautious.
+        rising = np.maximum.accumulate(np.array([point.step_seconds for point in self.points], dtype=np.float64))
+        return float(np.interp(concurrency, [point.concurrency for point in self.points], rising))
 
     def tokens_per_second(self, concurrency: float) -> float:
         """Decode throughput of all sequences together. Raises BeyondMeasurement."""
         return concurrency / self.step_seconds(concurrency)
-
-    def time_to_first_token_p95_seconds(self, concurrency: float) -> float:
-        """Interpolated between measured points. Raises NotMeasured when the sweep did not time first tokens."""
-        measured = [point for point in self.points if point.time_to_first_token_p95_seconds is not None]
-        if not measured or concurrency > measured[-1].concurrency:
-            raise NotMeasured(f"no time to first token was measured at concurrency {concurrency:g} or above")
-        seconds = [point.time_to_first_token_p95_seconds or 0.0 for point in measured]
-        return _interpolate_rising(concurrency, measured, seconds)
 
 
 def fit_throughput_curve(points: Sequence[SweepPoint]) -> ThroughputCurve:
@@ -85,28 +78,9 @@ def fit_throughput_curve(points: Sequence[SweepPoint]) -> ThroughputCurve:
     return ThroughputCurve(ordered, base, slope, residual, not is_line)
 
 
-def best_concurrency(
-    curve: ThroughputCurve,
-    *,
-    time_per_output_token_seconds: float | None = None,
-    time_to_first_token_p95_seconds: float | None = None,
-) -> int | None:
-    """N*: the largest measured-range concurrency that meets both targets; None when not even one sequence does."""
-    for concurrency in range(curve.largest_concurrency, 0, -1):
-        if _is_over(curve.step_seconds, concurrency, time_per_output_token_seconds):
-            continue
-        if _is_over(curve.time_to_first_token_p95_seconds, concurrency, time_to_first_token_p95_seconds):
-            continue
-        return concurrency
-    return None
-
-
-def _is_over(seconds: Callable[[float], float], concurrency: int, target_seconds: float | None) -> bool:
+def best_concurrency(curve: ThroughputCurve, *, time_per_output_token_seconds: float) -> int | None:
+    """N*: the largest measured-range concurrency that meets the target; None when not even one sequence does."""
     # A value of exactly the target meets it and must not fail on the last binary digit.
-    return target_seconds is not None and seconds(concurrency) > target_seconds * (1 + 1e-9)
-
-
-def _interpolate_rising(concurrency: float, points: Sequence[SweepPoint], values: Sequence[float]) -> float:
-    """Straight lines between points, never falling: a dip in a sweep is noise, and the running maximum is cautious."""
-    rising = np.maximum.accumulate(np.array(values, dtype=np.float64))
-    return float(np.interp(concurrency, [point.concurrency for point in points], rising))
+    most_seconds = time_per_output_token_seconds * (1 + 1e-9)
+    downwards = range(curve.largest_concurrency, 0, -1)
+    return next((concurrency for concurrency in downwards if curve.step_seconds(concurrency) <= most_seconds), None)

@@ -16,10 +16,9 @@ SHAPE = RequestShape(500, 300, cached_share=0.4)
 REQUESTS_PER_DAY = 576_000
 
 
-def measure(concurrency: int, time_to_first_token: float | None = None) -> SweepPoint:
+def measure(concurrency: int) -> SweepPoint:
     """A point exactly on the example's curve."""
-    throughput = concurrency / (STEP_BASE + STEP_PER_SEQUENCE * concurrency)
-    return SweepPoint(concurrency, throughput, time_to_first_token)
+    return SweepPoint(concurrency, concurrency / (STEP_BASE + STEP_PER_SEQUENCE * concurrency))
 
 
 CURVE = fit_throughput_curve([measure(concurrency) for concurrency in (1, 8, 32, 64)])
