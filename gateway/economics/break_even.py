@@ -10,7 +10,6 @@ from datetime import UTC, datetime
 
 import numpy as np
 
-from gateway.economics.allocation import allocate_bill
 from gateway.economics.bootstrap import resample_clusters, spread
 from gateway.economics.break_even_volume import find_volume
 from gateway.economics.demand import PICO, Demand, build_demand
@@ -137,18 +136,23 @@ def _owned(demand: Demand, plan: GpuPlan, period: Period, case: Case) -> Owned:
     served = demand.measured_requests if is_measured else expected_seconds / demand.gpu_seconds_per_request
     seconds = busy / served if served else demand.gpu_seconds_per_request
     rent = plan.rent_pico_usd(period.hours)
-    bill = allocate_bill(rent, {plan.name: busy}, paid_seconds)
     return Owned(
         replicas=plan.replicas,
         is_measured=is_measured,
         utilisation=min(1.0, taken / paid_seconds),
         busy_share=min(1.0, busy / paid_seconds),
         rent_usd=plain_usd(rent),
-        idle_usd=plain_usd(bill.idle_pico_usd),
+        idle_usd=plain_usd(_idle_pico_usd(rent, busy, paid_seconds)),
         allocated_usd_per_request=to_usd(rent / PICO / served) if served else None,
         busy_usd_per_request=to_usd(case.usd_per_replica_hour / 3600 * seconds),
         marginal_usd_per_request=to_usd(plan.variable_pico_usd_per_gpu_second / PICO * seconds),
     )
+
+
+def _idle_pico_usd(rent_pico_usd: int, busy_seconds: float, paid_seconds: float) -> int:
+    """What nobody used, exactly; nothing where more was used than paid for, by clocks that overlap an hour's edge."""
+    busy_us, paid_us = round(busy_seconds * 1e6), round(paid_seconds * 1e6)
+    return rent_pico_usd - rent_pico_usd * busy_us // max(paid_us, busy_us)
 
 
 def _staircase(case: Case) -> tuple[StaircaseRow, ...]:

@@ -1,6 +1,6 @@
 """What a request costs on a GPU that is paid by the hour, used or not.
 
-Dollars here are floats: this is a model of an expectation, not a bill. Bills are integers and live in `allocation`.
+Dollars here are floats: this is a model of an expectation, not a bill. Bills are integers (`rent`).
 """
 
 from dataclasses import dataclass

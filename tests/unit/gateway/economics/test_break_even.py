@@ -115,6 +115,12 @@ def test_small_batches_keep_a_gpu_busy_without_using_it() -> None:
     assert report.owned.allocated_usd_per_request == Decimal("0.000555555556")
 
 
+def test_more_used_than_paid_for_leaves_nothing_idle() -> None:
+    rows = [make_hour(hour, 3600, gpu_seconds=3601.0) for hour in range(2)]
+    owned = analyse(rows, make_plan(is_running=True), engine=None).owned
+    assert (owned.idle_usd, owned.busy_share) == (0, 1.0)
+
+
 def test_another_fleet_than_the_one_that_runs_is_expected_not_measured() -> None:
     """The ledger's GPU-seconds are the running replica's; two replicas would each be half as busy."""
     rows = [make_hour(hour, 3600, gpu_seconds=1800.0) for hour in range(48)]
