@@ -1,6 +1,6 @@
 """How long a month's replay takes: `python -m benchmarks.replay [--requests N] --json`.
 
-Synthetic requests in conversations, decided by the router's own rules and priced by the catalogue's own function. The
+Synthetic requests, decided by the router's own rules and priced by the catalogue's own function. The
 time to make the requests up is measured apart and taken off.
 """
 
@@ -12,12 +12,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from benchmarks.report import Bar, build_report
-from gateway.economics.replay import Scenario, decide_with, replay
+from gateway.economics.replay import replay
 from gateway.economics.replay_log import LoggedRequest, Served
-from gateway.economics.replay_snapshot import outcomes_with, price_with
-from gateway.economics.replay_state import CacheRules
 from gateway.ledger.entry import Facts
 from gateway.pricing.catalogue import Ladder, ModelPrices, Rates
+from gateway.reports.replay_service import scenario_of
 from gateway.routing.rules_text import parse_rules
 from gateway.routing.snapshot import Candidate, EngineSpeed, RequestFacts, Snapshot
 
@@ -79,7 +78,6 @@ def make_request(index: int, source: random.Random) -> LoggedRequest:
         quality=0.72,
         time_to_first_token_seconds=0.5,
         total_seconds=5.0,
-        conversation=f"c{index // 3 - source.randrange(0, 40)}",
     )
 
 
@@ -104,21 +102,9 @@ def build_snapshot() -> Snapshot:
     return Snapshot(tuple(document.rules), candidates, "rules", "prices", "classifier")
 
 
-def make_scenario(snapshot: Snapshot) -> Scenario:
-    """The snapshot's own rules and prices, with the hosted models' prompt caches simulated."""
-    price = price_with(snapshot.candidates)
-    return Scenario(
-        decide_with(snapshot),
-        price,
-        price,
-        outcomes=outcomes_with(snapshot.candidates.values()),
-        caches={"mid": CacheRules(), "large": CacheRules()},
-    )
-
-
 def measure(requests: int) -> dict[str, Any]:
     """One replay; the bar is scaled from a million requests to those replayed."""
-    log, scenario = SyntheticLog(requests), make_scenario(build_snapshot())
+    log, scenario = SyntheticLog(requests), scenario_of(build_snapshot())
     started, cpu_started = time.perf_counter(), time.process_time()
     diff = replay(log, scenario)
     seconds = time.perf_counter() - started - log.seconds

@@ -15,7 +15,7 @@ from gateway.economics.errors import EconomicsError
 from gateway.economics.replay_log import LoggedRequest, Served, Verified
 from gateway.economics.replay_outcome import ModelOutcome
 from gateway.economics.replay_result import ReplayDiff, Tally
-from gateway.economics.replay_state import CacheRules, World
+from gateway.economics.replay_state import SlotChanges
 from gateway.errors import RequestError
 from gateway.ledger.entry import Facts
 from gateway.routing.decide import decide as decide_by_rules
@@ -50,34 +50,31 @@ PriceServed = Callable[[str, Served], int | None]
 class Scenario:
     """What is different. A price list that is the same object on both sides is not asked again.
 
-    `engines` are the slots of engines that the log did not have (or had with other GPUs): they are simulated from
-    empty. All other engines are as busy as logged, corrected by what moved. Without `caches` no prompt cache is
-    simulated: a moved request finds warm what the log says was warm there.
+    Engines are as busy as logged, corrected by what moved. Prompt caches are not simulated: a moved request finds warm
+    what the log says was warm there.
     """
 
     decide: Decide
     price: PriceServed
     logged_price: PriceServed
     outcomes: Mapping[str, ModelOutcome] = field(default_factory=dict[str, ModelOutcome])
-    caches: Mapping[str, CacheRules] = field(default_factory=dict[str, CacheRules])
-    engines: Mapping[str, int] = field(default_factory=dict[str, int])
 
 
 class OutOfOrder(EconomicsError):
-    """The log is not sorted by time, and caches and slots have no meaning then."""
+    """The log is not sorted by time, and slots have no meaning then."""
 
 
 def replay(
     log: Iterable[LoggedRequest], scenario: Scenario, *, progress: Callable[[int], None] | None = None
 ) -> ReplayDiff:
     """One pass over `log`, sorted by time; `progress` hears how many are done. Raises OutOfOrder."""
-    world, tally = World(scenario.caches, scenario.engines), Tally()
+    changes, tally = SlotChanges(), Tally()
     last_us = 0
     for logged in log:
         if logged.served.at_us < last_us:
             raise OutOfOrder(f"request {logged.request_id} is earlier than the one before it")
         last_us = logged.served.at_us
-        _replay_one(logged, scenario, world, tally)
+        _replay_one(logged, scenario, changes, tally)
         if progress is not None and tally.requests % PROGRESS_EVERY == 0:
             progress(tally.requests)
     if progress is not None:
@@ -114,9 +111,9 @@ def decide_with(snapshot: Snapshot) -> Decide:
     return decide
 
 
-def _replay_one(logged: LoggedRequest, scenario: Scenario, world: World, tally: Tally) -> None:
+def _replay_one(logged: LoggedRequest, scenario: Scenario, changes: SlotChanges, tally: Tally) -> None:
     tally.requests += 1
-    facts = world.facts_for(logged)
+    facts = changes.facts_for(logged)
     decided = scenario.decide(logged.request, facts)
     if decided is None:
         tally.refused += 1
@@ -127,11 +124,11 @@ def _replay_one(logged: LoggedRequest, scenario: Scenario, world: World, tally: 
     if decided.escalates_to and not (is_cut or stands_now or _repeats(decided, logged.verified)):
         tally.unverified += 1
     model, quality = _passed_on(logged, decided)
-    if model == logged.model and model not in world.engines and not world.caches.has_diverged(logged):
+    if model == logged.model:
         cost = _same_place(logged, scenario)
         first_token = logged.time_to_first_token_seconds
     else:
-        cost, first_token = _elsewhere(logged, model, facts, scenario, world)
+        cost, first_token = _elsewhere(logged, model, facts, scenario, changes)
         _note_cache(logged, model, facts, scenario, tally)
     if stands_now and logged.verified is not None and scenario.price is scenario.logged_price:
         cost = logged.verified.cost_pico_usd or cost  # an engine's has none of its own
@@ -141,7 +138,6 @@ def _replay_one(logged: LoggedRequest, scenario: Scenario, world: World, tally: 
         cost = _with_refused(cost, logged, decided, is_logged=model == logged.model)
     if model != logged.model:
         tally.note_move(logged, model, cost)
-    world.caches.touch(logged, model)
     tally.add(logged, model, cost, quality, first_token)
 
 
@@ -154,9 +150,9 @@ def _is_served_when_up(logged: LoggedRequest, facts: Facts, scenario: Scenario) 
 
 
 def _note_cache(logged: LoggedRequest, model: str, facts: Facts, scenario: Scenario, tally: Tally) -> None:
-    """What was read from a cache and counts as fresh elsewhere, where no cache is simulated."""
+    """What was read from a cache and counts as fresh elsewhere."""
     read = logged.served.cached_input_tokens - facts.warm_tokens.get(model, 0)
-    if model == logged.model or model in scenario.caches or read <= 0:
+    if read <= 0:
         return
     outcome, of = scenario.outcomes.get(model, SAME), scenario.outcomes.get(logged.model, SAME)
     warm = round(logged.served.cached_input_tokens * outcome.input_ratio / of.input_ratio)
@@ -221,41 +217,18 @@ def _same_place(logged: LoggedRequest, scenario: Scenario) -> int | None:
     """What was charged, plus what other prices change of it: billed failures and rounding stay as they were."""
     if scenario.price is scenario.logged_price:
         return logged.cost_pico_usd
-    return _repriced(logged, logged.served, scenario)
-
-
-def _repriced(logged: LoggedRequest, served: Served, scenario: Scenario) -> int | None:
-    now, then = scenario.price(logged.model, served), scenario.logged_price(logged.model, logged.served)
+    now, then = (priced(logged.model, logged.served) for priced in (scenario.price, scenario.logged_price))
     if now is None or then is None or logged.cost_pico_usd is None:
         return now
     return logged.cost_pico_usd + now - then
 
 
 def _elsewhere(
-    logged: LoggedRequest, model: str, facts: Facts, scenario: Scenario, world: World
+    logged: LoggedRequest, model: str, facts: Facts, scenario: Scenario, changes: SlotChanges
 ) -> tuple[int | None, float]:
-    """Cost and time to first token where no outcome was logged."""
-    outcome = scenario.outcomes.get(model, SAME)
-    served = _served(logged, model, facts, scenario, world)
+    """Cost and time to first token at another model than the logged one."""
+    outcome, of = scenario.outcomes.get(model, SAME), scenario.outcomes.get(logged.model, SAME)
+    served = outcome.served_instead(logged, of, facts.warm_tokens.get(model, 0))
     residence = outcome.residence_seconds(served) or logged.total_seconds  # 0: the scenario gives no speed
-    engine = world.engines.get(model)
-    wait = engine.enter(served.at_us, residence) if engine is not None else 0.0
-    first_token = wait + outcome.time_to_first_token_seconds(served)
-    if model == logged.model:
-        return _repriced(logged, served, scenario), first_token
-    world.changes.move(logged, model, residence)
-    return scenario.price(model, served), first_token
-
-
-def _served(logged: LoggedRequest, model: str, facts: Facts, scenario: Scenario, world: World) -> Served:
-    if model == logged.model and not world.caches.has_diverged(logged):
-        return logged.served
-    cached = facts.warm_tokens.get(model, 0)
-    if logged.conversation is not None and model in scenario.caches:
-        cached = world.caches.warm_tokens(logged, model)
-    outcome = scenario.outcomes.get(model, SAME)
-    served = outcome.served_instead(logged, scenario.outcomes.get(logged.model, SAME), cached)
-    if model not in scenario.caches:
-        return served
-    written = world.caches.written_tokens(model, served.input_tokens, served.cached_input_tokens)
-    return served._replace(cache_write_tokens=written)
+    changes.move(logged, model, residence)
+    return scenario.price(model, served), outcome.time_to_first_token_seconds(served)

@@ -44,8 +44,7 @@ class Verified(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class LoggedRequest:
     """A settled request. `decided` is the model that was chosen: where another answered in its place, it failed, and so
-    it does again; so does one that nobody answered (`has_failed`). `conversation` names the thread whose prefix a
-    provider may have cached; None: no thread.
+    it does again; so does one that nobody answered (`has_failed`).
 
     `cost_pico_usd` is everything that was charged, failed attempts included; None: its price is not known. `verified`
     None: no answer of it was verified. `is_unfinished`: no cascade verified the answer, which was cut or filtered, so
@@ -60,7 +59,6 @@ class LoggedRequest:
     quality: float | None
     time_to_first_token_seconds: float | None
     total_seconds: float
-    conversation: str | None = None
     verified: Verified | None = None
     decided: str | None = None
     has_failed: bool = False
@@ -71,7 +69,7 @@ class LoggedRequest:
         return self.request.facts
 
 
-def logged_request_of(entry: Entry, *, conversation: str | None = None) -> LoggedRequest:
+def logged_request_of(entry: Entry) -> LoggedRequest:
     """The request behind a ledger entry."""
     decision = entry.intent.decision
     verified = _verified(entry) if decision.escalates_to else None
@@ -98,7 +96,6 @@ def logged_request_of(entry: Entry, *, conversation: str | None = None) -> Logge
         quality=decision.facts.quality.get(entry.model) if is_escalated else decision.predicted_quality,
         time_to_first_token_seconds=entry.time_to_first_token_seconds,
         total_seconds=entry.total_seconds,
-        conversation=conversation,
         verified=verified,
         decided=decision.model,
         has_failed=entry.status is Status.failed,

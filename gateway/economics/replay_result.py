@@ -1,14 +1,11 @@
 """What a replay found: the same requests under both sets of rules, in dollars, quality and first tokens."""
 
-import heapq
 from array import array
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from gateway.economics.replay_log import LoggedRequest
-
-EXAMPLES = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,10 +16,8 @@ class Side:
     cost_pico_usd: int
     unpriced: int
     requests_by_model: dict[str, int]
-    cost_pico_usd_by_model: dict[str, int]
     mean_quality: float | None
     time_to_first_token_p50_seconds: float | None
-    time_to_first_token_p95_seconds: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,14 +32,6 @@ class Move:
     requests: int
     cost_change_pico_usd: int
     unpriced: int
-
-
-@dataclass(frozen=True, slots=True)
-class MovedRequest:
-    request_id: str
-    logged_model: str
-    model: str
-    cost_change_pico_usd: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +50,6 @@ class ReplayDiff:
     logged: Side
     replayed: Side
     moves: tuple[Move, ...]
-    largest_changes: tuple[MovedRequest, ...]
     unverified: int = 0
     refused_down: int = 0
     failed: int = 0
@@ -80,7 +66,6 @@ class SideTally:
     cost: int = 0
     unpriced: int = 0
     requests: dict[str, int] = field(default_factory=dict[str, int])
-    costs: dict[str, int] = field(default_factory=dict[str, int])
     quality_sum: float = 0.0
     quality_count: int = 0
     first_tokens: "array[float]" = field(default_factory=lambda: array("d"))
@@ -91,7 +76,6 @@ class SideTally:
             self.unpriced += 1
         else:
             self.cost += cost
-            self.costs[model] = self.costs.get(model, 0) + cost
         if quality is not None:
             self.quality_sum += quality
             self.quality_count += 1
@@ -99,16 +83,12 @@ class SideTally:
             self.first_tokens.append(first_token)
 
     def close(self) -> Side:
-        seconds = np.frombuffer(self.first_tokens, dtype=np.float64) if self.first_tokens else None
-        p50, p95 = (None, None) if seconds is None else (float(v) for v in np.quantile(seconds, (0.5, 0.95)))
         return Side(
             cost_pico_usd=self.cost,
             unpriced=self.unpriced,
             requests_by_model=self.requests,
-            cost_pico_usd_by_model=self.costs,
             mean_quality=self.quality_sum / self.quality_count if self.quality_count else None,
-            time_to_first_token_p50_seconds=p50,
-            time_to_first_token_p95_seconds=p95,
+            time_to_first_token_p50_seconds=float(np.quantile(self.first_tokens, 0.5)) if self.first_tokens else None,
         )
 
 
@@ -127,7 +107,6 @@ class Tally:
     logged: SideTally = field(default_factory=SideTally)
     replayed: SideTally = field(default_factory=SideTally)
     moves: dict[tuple[str, str], list[int]] = field(default_factory=dict[tuple[str, str], list[int]])
-    largest: list[tuple[int, str, str, str, int]] = field(default_factory=list[tuple[int, str, str, str, int]])
 
     def add(
         self, logged: LoggedRequest, model: str, cost: int | None, quality: float | None, first_token: float | None
@@ -143,16 +122,10 @@ class Tally:
         self.moved += 1
         self.failed += logged.has_failed
         known = None if cost is None or logged.cost_pico_usd is None else cost - logged.cost_pico_usd
-        change = known or 0
         row = self.moves.setdefault((logged.model, model), [0, 0, 0])
         row[0] += 1
-        row[1] += change
+        row[1] += known or 0
         row[2] += known is None
-        example = (abs(change), logged.request_id, logged.model, model, change)
-        if len(self.largest) < EXAMPLES:
-            heapq.heappush(self.largest, example)
-        elif example[0] > self.largest[0][0]:
-            heapq.heapreplace(self.largest, example)
 
     def close(self) -> ReplayDiff:
         return ReplayDiff(
@@ -162,7 +135,6 @@ class Tally:
             logged=self.logged.close(),
             replayed=self.replayed.close(),
             moves=tuple(Move(before, after, *counted) for (before, after), counted in sorted(self.moves.items())),
-            largest_changes=tuple(MovedRequest(*row[1:]) for row in sorted(self.largest, reverse=True)),
             unverified=self.unverified,
             refused_down=self.refused_down,
             failed=self.failed,

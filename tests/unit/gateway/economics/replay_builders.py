@@ -35,7 +35,6 @@ def make_logged(
     difficulty: float | None = 0.5,
     free: int | None = 4,
     cost: int | None = None,
-    conversation: str | None = None,
     total_seconds: float = 10.0,
     max_output_tokens: int | None = None,
     decided: str | None = None,
@@ -60,7 +59,6 @@ def make_logged(
         quality=facts.quality[model],
         time_to_first_token_seconds=0.4,
         total_seconds=total_seconds,
-        conversation=conversation,
         decided=decided,
     )
 
@@ -100,7 +98,6 @@ def logged_under(decide: Decide, requests: Sequence[LoggedRequest]) -> list[Logg
                 decided.quality,
                 one.time_to_first_token_seconds,
                 one.total_seconds,
-                one.conversation,
             )
         )
     return log

@@ -92,7 +92,7 @@ def test_a_month_under_other_rules() -> None:
     scenario = Scenario(decide_with(SNAPSHOT), PRICE, PRICE, outcomes_with(SNAPSHOT.candidates.values()))
     diff = replay(log, scenario)
     assert diff.replayed.requests_by_model == {"local": 1, "mid": 1}
-    local = diff.replayed.cost_pico_usd_by_model["local"]
+    local = diff.replayed.cost_pico_usd - (log[1].cost_pico_usd or 0)
     assert local == PRICE("local", Served(0, 2000, 0, 0, 300, scenario.outcomes["local"].gpu_seconds(2000, 0, 300)))
 
 
