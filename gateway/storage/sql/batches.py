@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import msgspec
-from sqlalchemy import ColumnElement, Row, delete, func, select, update
+from sqlalchemy import Row, delete, func, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from gateway.batches.values import (
@@ -105,13 +105,18 @@ class SqlBatches:
             await connection.execute(delete(batches).where(batches.c.id == batch.id))
 
     async def claim(self, runner: str, *, seconds: float, most: int, besides: Collection[str] = ()) -> Sequence[Batch]:
+        is_open = batches.c.status.in_(UNDER_WAY) & batches.c.tenant.not_in(besides)
         async with self._engine.connect() as connection:  # nearly always there is none, and nobody's writing is held up
-            some = select(batches.c.id).where(await self._is_free(connection, besides)).limit(1)
-            if (await connection.execute(some)).first() is None:
+            now = await shared_now_us(connection, self._now_us)
+            is_held = batches.c.leased_until_us.between(now, now + _us(seconds))
+            if (await connection.execute(select(batches.c.id).where(is_open & ~is_held).limit(1))).first() is None:
                 return []
         async with writing(self._engine) as connection:
             now = await shared_now_us(connection, self._now_us)
-            free = select(batches).where(await self._is_free(connection, besides)).order_by(batches.c.id).limit(most)
+            # The clock was ahead when it was leased: whoever lives says so anew, and the dead have it no longer.
+            ahead = update(batches).where(is_open, batches.c.leased_until_us > now + _us(seconds))
+            await connection.execute(ahead.values(leased_until_us=now + _us(seconds)))
+            free = select(batches).where(is_open, batches.c.leased_until_us < now).order_by(batches.c.id).limit(most)
             rows = (await connection.execute(free.with_for_update(skip_locked=True))).all()
             if rows:
                 taken = update(batches).where(batches.c.id.in_([row.id for row in rows]))
@@ -162,11 +167,6 @@ class SqlBatches:
         ended = delete(batches).where(batches.c.created_at_us < now_us - keep_us, batches.c.status.not_in(UNDER_WAY))
         async with writing(self._engine) as connection:
             return forgotten + (await connection.execute(ended)).rowcount
-
-    async def _is_free(self, connection: AsyncConnection, besides: Collection[str]) -> ColumnElement[bool]:
-        now = await shared_now_us(connection, self._now_us)
-        is_open = batches.c.status.in_(UNDER_WAY) & batches.c.tenant.not_in(besides)
-        return is_open & (batches.c.leased_until_us < now)
 
     async def _moved(self, connection: AsyncConnection, batch: Batch, status: Status) -> Batch:
         times = batch.times_us

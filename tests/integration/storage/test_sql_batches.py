@@ -162,6 +162,20 @@ async def test_one_runner_at_a_time_has_a_batch(engine: AsyncEngine) -> None:
         assert len(await store.claim("late", seconds=30, most=10)) == 6
 
 
+async def test_a_lease_of_a_clock_that_was_days_ahead_ends_as_others_do(engine: AsyncEngine) -> None:
+    """Whoever lives renews it within seconds; of one that died nobody could have the batch for days."""
+    _, store = stores(engine)
+    await store.create(make_batch(), most_under_way=1)
+    await store.claim("me", seconds=30, most=1)
+    async with engine.begin() as connection:
+        [right] = (await connection.execute(select(batches.c.leased_until_us))).scalars()
+        await connection.execute(update(batches).values(leased_until_us=right + 3 * DAY_US))
+    assert not await store.claim("late", seconds=30, most=1), "it may live"
+    async with engine.connect() as connection:
+        [shortened] = (await connection.execute(select(batches.c.leased_until_us))).scalars()
+    assert right <= shortened < right + HOUR_US
+
+
 async def test_whose_share_is_taken_waits_and_others_do_not(engine: AsyncEngine) -> None:
     _, store = stores(engine)
     for number, tenant in enumerate(("team red", "team red", "team blue")):
