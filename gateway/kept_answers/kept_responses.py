@@ -20,7 +20,7 @@ from backends.formats.json_splice import NotAnObject, splice
 from backends.protocol import Chunk
 from gateway.errors import BodyTooLarge, InvalidRequest, Overloaded, StoreDown
 from gateway.kept_answers.conversation_items import parse_items
-from gateway.kept_answers.kept_conversations import Belonging
+from gateway.kept_answers.kept_conversations import OWNER_LETTERS, Belonging
 from gateway.kept_answers.passing_caller import PassingCaller
 from gateway.kept_answers.sealing import Seal
 from gateway.request.many_values import require_bearable
@@ -47,7 +47,9 @@ class TurnStore(Protocol):
         """What is kept under that name, for so many seconds more; None where nothing is, or its time is over."""
         ...
 
-    async def put(self, name: str, value: bytes, seconds: float) -> None: ...
+    async def put(self, name: str, value: bytes, seconds: float, *, owner: str = "") -> None:
+        """`owner` as a Change has it."""
+        ...
 
     async def delete(self, name: str) -> bool:
         """Whether there was anything."""
@@ -208,7 +210,7 @@ class KeptResponses:
         name = _name(resumed.tenant, response_id)
         try:
             sealed = self._seal.close(resumed.tenant, name, msgspec.msgpack.encode(turn))
-            await self._store.put(name, sealed, self._seconds)
+            await self._store.put(name, sealed, self._seconds, owner=_name(resumed.tenant, "")[:OWNER_LETTERS])
         except StoreDown as error:
             self._resting_until = self._monotonic() + REST_SECONDS
             log.warning("responses are not kept: %s", error)

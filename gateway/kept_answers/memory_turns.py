@@ -19,8 +19,8 @@ class MemoryTurns:
     async def get(self, name: str, seconds: float | None) -> bytes | None:
         return self._turns.get(name, renewed_seconds=seconds)
 
-    async def put(self, name: str, value: bytes, seconds: float) -> None:
-        self._turns.put(name, value, seconds)
+    async def put(self, name: str, value: bytes, seconds: float, *, owner: str = "") -> None:
+        self._turns.put(name, value, seconds, owner=owner)
 
     async def delete(self, name: str) -> bool:
         return self._turns.drop(name)
@@ -28,16 +28,13 @@ class MemoryTurns:
     async def swap(self, change: Change, seconds: float) -> bool:
         if self._turns.get(change.name) != change.was:
             return False
-        for name in change.gone:
-            self._turns.drop(name)
-        for name, value in change.beside.items():
-            self._turns.put(name, value, seconds)
-        for name in change.renewed:
+        for name in change.renewed:  # before anything is put, so that none of them makes room for another
             self._turns.get(name, renewed_seconds=seconds)
-        if change.value is None:
-            self._turns.drop(change.name)
-        else:
-            self._turns.put(change.name, change.value, seconds)
+        for name in (*change.gone, *((change.name,) if change.value is None else ())):
+            self._turns.drop(name)
+        own = {} if change.value is None else {change.name: change.value}
+        for name, value in {**change.beside, **own}.items():
+            self._turns.put(name, value, seconds, owner=change.owner)
         return True
 
 

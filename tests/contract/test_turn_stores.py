@@ -99,6 +99,20 @@ async def test_it_is_bounded_and_the_least_recently_read_goes_first(clocked: Tur
     assert await clocked.get("e", 60) is None, "larger than all that there is room for"
 
 
+async def test_an_owner_who_has_much_makes_room_with_its_own(clocked: TurnStore, clock: HandClock) -> None:
+    turn = b"x" * LARGE
+    for name, owner in {"b": "blue", "1": "red", "2": "red", "3": "red", "4": "red"}.items():
+        await clocked.put(name, turn, 60, owner=owner)
+        clock.now += 1
+    assert [await clocked.get(name, 60) for name in "b1234"] == [turn, None, None, turn, turn]
+    await clocked.put("5", turn, 60, owner="green")
+    assert [await clocked.get(name, 60) for name in "b345"] == [None, turn, turn, turn], (
+        "whoever has little, of anybody"
+    )
+    await clocked.put("6", 8 * turn, 60, owner="red")
+    assert [await clocked.get(name, 60) for name in "3456"] == [turn, turn, turn, None], "what has no room costs none"
+
+
 async def test_redis_forgets_by_itself_and_a_reader_gives_more_time(redis_server: RedisServer) -> None:
     async with connect_bytes(redis_server.url) as client:
         store = RedisTurns(client, patience_seconds=PATIENCE_SECONDS)

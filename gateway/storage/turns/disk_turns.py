@@ -79,9 +79,9 @@ class DiskTurns:
         self._tidy_later()
         return found
 
-    async def put(self, name: str, value: bytes, seconds: float) -> None:
+    async def put(self, name: str, value: bytes, seconds: float, *, owner: str = "") -> None:
         self._recent.drop(name)
-        await self._ask(lambda: self._file.put(name, value, seconds))
+        await self._ask(lambda: self._file.put(name, value, seconds, owner=owner))
         self._recent.put(name, _Recent(value, self._monotonic()), seconds)
         self._tidy_later()
 

@@ -15,6 +15,7 @@ from typing import Final
 
 from gateway.clock import unstepped_seconds
 from gateway.errors import StoreDown
+from gateway.kept_answers.expiring import SHARE
 from gateway.kept_answers.record_store import Change
 from gateway.storage.turns.disposable_file import DisposableFile, checkpoint, give_back, number_of, writing
 
@@ -39,8 +40,6 @@ LEAST_FREE_BYTES: Final = 256 << 20
 ASKED: Final = "SELECT until_ms, value FROM turns JOIN sealed USING (id) WHERE name = ?"
 FIRST_OF_ALL: Final = "SELECT id, until_ms FROM turns ORDER BY until_ms LIMIT 1"
 FIRST_OF_OWNER: Final = FIRST_OF_ALL.replace(" ORDER", " WHERE owner = ? AND owner <> '' ORDER")
-SHARE: Final = 4
-"""An owner who has more than this part of a full file makes room for what it adds with its own."""
 ROW_BYTES: Final = 512
 """About what a row has beside its bytes: thousands of small ones are not for nothing."""
 UNTIDY_PAGES: Final = 1024
@@ -92,8 +91,15 @@ class TurnFile:
         """For so many seconds more, where they are given."""
         return self._file.ask(lambda connection: self._get(connection, name, seconds))
 
-    def put(self, name: str, value: bytes, seconds: float) -> None:
-        self._file.ask(lambda connection: self._put(connection, name, value, seconds))
+    def put(self, name: str, value: bytes, seconds: float, *, owner: str = "") -> None:
+        """Or not: larger than all that there is room for."""
+        until_ms = self._ms(seconds)
+
+        def put(connection: sqlite3.Connection) -> None:
+            with writing(connection):
+                self._write(connection, name, value, until_ms, owner=owner)
+
+        self._file.ask(put)
 
     def swap(self, change: Change, seconds: float) -> bool:
         """See RecordStore. What it erases is in the write-ahead log until `empty_log`."""
@@ -147,10 +153,6 @@ class TurnFile:
     def _renew(self, connection: sqlite3.Connection, name: str, until_ms: int) -> None:
         self._written_pages += SPARE_PAGES
         connection.execute("UPDATE turns SET until_ms = ? WHERE name = ?", (until_ms, name))
-
-    def _put(self, connection: sqlite3.Connection, name: str, value: bytes, seconds: float) -> None:
-        with writing(connection):
-            self._write(connection, name, value, self._ms(seconds))  # or not: larger than all that there is room for
 
     def _write(
         self,

@@ -35,9 +35,9 @@ class BrokenTurns:
         self._ask()
         return await self._turns.get(name, seconds)
 
-    async def put(self, name: str, value: bytes, seconds: float) -> None:
+    async def put(self, name: str, value: bytes, seconds: float, *, owner: str = "") -> None:
         self._ask()
-        await self._turns.put(name, value, seconds)
+        await self._turns.put(name, value, seconds, owner=owner)
 
     async def delete(self, name: str) -> bool:
         self._ask()
@@ -152,6 +152,15 @@ async def test_another_tenant_finds_nothing() -> None:
         await talk.say([reference], key="bk-other")
 
 
+async def test_a_tenant_who_says_much_pushes_out_its_own() -> None:
+    talk = Talk(store=MemoryTurns(max_bytes=40_000))
+    talk.rig.add_key("bk-other", KeyRecord("key-9", "other", "app", team="blue"))
+    first = await talk.say("first", key="bk-other")
+    for _ in range(20):
+        await talk.say("x" * 3000)
+    assert await talk.say("second", key="bk-other", previous_response_id=first["id"])
+
+
 async def test_what_is_referred_to_stays_and_the_rest_is_forgotten() -> None:
     talk = Talk([Outcome()] * 9, seconds=100.0)
     first = await talk.say("first")
@@ -251,9 +260,9 @@ async def test_a_store_that_others_read_tells_nothing_and_what_is_altered_does_n
     seen: dict[str, bytes] = {}
 
     class Seen(MemoryTurns):
-        async def put(self, name: str, value: bytes, seconds: float) -> None:
+        async def put(self, name: str, value: bytes, seconds: float, *, owner: str = "") -> None:
             seen[name] = value
-            await super().put(name, value, seconds)
+            await super().put(name, value, seconds, owner=owner)
 
     talk = Talk([Outcome(pieces=("very secret answer",))] * 2, store=Seen())
     first = await talk.say("very secret question")
