@@ -120,8 +120,16 @@ async def test_it_stops_when_it_is_told_to(told: signal.Signals) -> None:
 
 
 @pytest.mark.parametrize("may_hurry", [True, False])
-async def test_who_is_told_twice_hurries_only_where_a_person_may_mean_it(may_hurry: bool) -> None:
-    """A service manager tells a worker and its parent, and the parent tells the worker. Later signals end nothing."""
+def test_who_is_told_twice_hurries_only_where_a_person_may_mean_it(may_hurry: bool) -> None:
+    """A service manager tells a worker and its parent, and the parent tells the worker. Later signals end nothing.
+
+    On the loop that gateways run on: since Python 3.12 asyncio's own waits for connections that nobody closes.
+    """
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
+        runner.run(_told_twice(may_hurry=may_hurry))
+
+
+async def _told_twice(*, may_hurry: bool) -> None:
     finish, again = asyncio.Event(), asyncio.Event()
 
     async def slow(scope: Scope, receive: Receive, send: Send) -> None:
