@@ -27,7 +27,7 @@ from gateway.economics.report import (
     Swing,
     UnitEconomics,
 )
-from gateway.economics.sensitivity import Case, swing
+from gateway.economics.sensitivity import Case, build_case, swing
 from gateway.economics.staircase import best_replicas, replicas_for_peak, scale_hourly
 from gateway.economics.traffic import GpuPlan, HostedAlternative, HourlyTraffic, Period, covering_period
 from gateway.economics.verdict import list_caveats, write_verdict
@@ -62,15 +62,7 @@ def analyse_break_even(
         hours = f"{period.hours} hour{'' if period.hours == 1 else 's'}"
         raise NoTraffic(f"idle: no request in {hours}, and {plan.name} cost ${rent:.2f} of rent meanwhile")
     demand = build_demand(rows, period, plan=plan, hosted=hosted, engine=engine).scaled(volume)
-    case = Case(
-        load=demand.load,
-        hosted_usd=demand.hosted_pico_usd / PICO,
-        replicas=plan.replicas,
-        usd_per_replica_hour=plan.replica_hour_pico_usd / PICO,
-        fixed_usd_per_month=plan.fixed_month_pico_usd / PICO,
-        hours_per_month=plan.hours_per_month,
-        slots_per_replica=engine.concurrency if engine else None,
-    )
+    case = build_case(demand, plan, engine)
     staircase = _staircase(case)
     report = BreakEvenReport(
         plan=plan.name,

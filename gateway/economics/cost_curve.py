@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from gateway.economics.bootstrap import resample_clusters, spread
-from gateway.economics.demand import PICO, build_demand
+from gateway.economics.demand import build_demand
 from gateway.economics.gpu_cost import Engine
 from gateway.economics.overflow import served_value_usd_by_bin
-from gateway.economics.sensitivity import Case
+from gateway.economics.sensitivity import Case, build_case
 from gateway.economics.staircase import best_replicas
 from gateway.economics.traffic import GpuPlan, HostedAlternative, HourlyTraffic, Period
 
@@ -45,15 +45,7 @@ def cost_curve(
     Raises NoTraffic or NotMeasured, as `build_demand` does.
     """
     demand = build_demand(rows, period, plan=plan, hosted=hosted, engine=engine).scaled(volume)
-    case = Case(
-        load=demand.load,
-        hosted_usd=demand.hosted_pico_usd / PICO,
-        replicas=plan.replicas,
-        usd_per_replica_hour=plan.replica_hour_pico_usd / PICO,
-        fixed_usd_per_month=plan.fixed_month_pico_usd / PICO,
-        hours_per_month=plan.hours_per_month,
-        slots_per_replica=engine.concurrency if engine else None,
-    )
+    case = build_case(demand, plan, engine)
     per_day = demand.requests / period.hours * 24
     return [_point(case, scale, per_day, demand.day_of_hour, generator) for scale in scales]
 

@@ -3,9 +3,11 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from gateway.economics.demand import Demand
+from gateway.economics.demand import PICO, Demand
+from gateway.economics.gpu_cost import Engine
 from gateway.economics.load_duration import Load
 from gateway.economics.overflow import served_value_usd_by_bin
+from gateway.economics.traffic import GpuPlan
 
 CHANGE = 0.25
 FIXED_COST = "fixed cost per month"
@@ -46,10 +48,22 @@ class Case:
         return served_usd * self.month_factor - rent - self.fixed_usd_per_month
 
 
-def swing(case: Case, demand: Demand, *, change: float = CHANGE) -> list[tuple[str, float, float]]:
-    """Each input with the saving at minus and at plus `change`, the widest swing first."""
+def build_case(demand: Demand, plan: GpuPlan, engine: Engine | None) -> Case:
+    return Case(
+        load=demand.load,
+        hosted_usd=demand.hosted_pico_usd / PICO,
+        replicas=plan.replicas,
+        usd_per_replica_hour=plan.replica_hour_pico_usd / PICO,
+        fixed_usd_per_month=plan.fixed_month_pico_usd / PICO,
+        hours_per_month=plan.hours_per_month,
+        slots_per_replica=engine.concurrency if engine else None,
+    )
+
+
+def swing(case: Case, demand: Demand) -> list[tuple[str, float, float]]:
+    """Each input with the saving at minus and at plus CHANGE, the widest swing first."""
     rows = [
-        (name, vary(case, 1 - change).saving_usd_per_month, vary(case, 1 + change).saving_usd_per_month)
+        (name, vary(case, 1 - CHANGE).saving_usd_per_month, vary(case, 1 + CHANGE).saving_usd_per_month)
         for name, vary in _inputs(demand).items()
         if case.fixed_usd_per_month or name != FIXED_COST
     ]
