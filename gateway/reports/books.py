@@ -76,6 +76,15 @@ class Books:
             raise InvalidRequest("`since` must be before `until`.", param="since")
         return Bounds(since_us, until_us)
 
+    async def known_hours(self, query: PeriodQuery, *, of: str) -> Bounds:
+        """Those of the asked period that the ledger was kept in; see Bounds.known. Raises InvalidRequest where it is
+        empty, and for `bounds`."""
+        bounds = self.bounds(query)
+        seen = await self._store.first_and_last_us()
+        if seen is None:
+            raise InvalidRequest(f"The ledger is empty: {of} needs some hours of traffic.")
+        return bounds.known(seen[0], self.now_us())
+
     async def costs(self, query: CostQuery) -> CostTable:
         bounds = self.bounds(query)
         by = cast("tuple[Dimension, ...]", tuple(query.dimensions()))

@@ -16,9 +16,8 @@ from gateway.economics.payback import payback
 from gateway.economics.report import BreakEvenReport
 from gateway.economics.traffic import GpuPlan, HourlyTraffic, Period
 from gateway.errors import InvalidRequest
-from gateway.instants import HOUR_US
 from gateway.money import PICO_PER_USD, format_usd
-from gateway.reports.books import Books, Bounds
+from gateway.reports.books import Books
 from gateway.reports.plans import hosted_alternative, hosted_candidates, pick_alternative
 from gateway.reports.views import BreakEvenQuery, BreakEvenView, CurvePoint, PayBack
 from gateway.routing.snapshot import Snapshot
@@ -37,7 +36,6 @@ class BreakEvenOf:
     snapshot: Callable[[], Snapshot]
     plan: Callable[[], GpuPlan]
     engine: Callable[[], Engine | None]
-    now_us: Callable[[], int]
 
 
 class BreakEvenService:
@@ -50,20 +48,12 @@ class BreakEvenService:
 
     async def break_even(self, query: BreakEvenQuery) -> BreakEvenView:
         """Raises InvalidRequest, in a sentence, when there is too little to say anything."""
-        period = await self._period(self._books.bounds(query))
+        known = await self._books.known_hours(query, of="break-even")
+        if known.since_us >= known.until_us:
+            raise InvalidRequest("There is no traffic in this time; choose a longer one.")
+        period = Period(known.since_us, known.until_us)
         rows = await self._store.hourly_traffic(period.start_us, period.end_us)
         return await asyncio.to_thread(self._compute, query, rows, period)
-
-    async def _period(self, asked: Bounds) -> Period:
-        """The whole hours of what was asked in which the ledger was kept."""
-        seen = await self._store.first_and_last_us()
-        if seen is None:
-            raise InvalidRequest("The ledger is empty: break-even needs some hours of traffic.")
-        since = max(asked.since_us, seen[0]) // HOUR_US * HOUR_US
-        until = -(-min(asked.until_us, self._of.now_us()) // HOUR_US) * HOUR_US
-        if since >= until:
-            raise InvalidRequest("There is no traffic in this time; choose a longer one.")
-        return Period(since, until)
 
     def _compute(self, query: BreakEvenQuery, rows: Sequence[HourlyTraffic], period: Period) -> BreakEvenView:
         plan, snapshot, engine = self._plan(query), self._of.snapshot(), self._of.engine()

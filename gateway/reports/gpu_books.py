@@ -27,6 +27,11 @@ class Bounds:
         """Of whole hours: the first, and the one after the last, since the epoch."""
         return self.since_us // HOUR_US, self.until_us // HOUR_US
 
+    def known(self, first_us: int, now_us: int) -> "Bounds":
+        """Its whole hours since the ledger's first until now; empty, or turned round, where there are none."""
+        since = max(self.since_us, first_us) // HOUR_US * HOUR_US
+        return Bounds(since, -(-min(self.until_us, now_us) // HOUR_US) * HOUR_US)
+
 
 @dataclass(frozen=True, slots=True)
 class Used:
@@ -51,9 +56,8 @@ class GpuBooks:
         seen = await self._store.first_and_last_us()
         if seen is None:
             return None
-        since = max(bounds.since_us, seen[0]) // HOUR_US * HOUR_US
-        until = -(-min(bounds.until_us, self._now_us()) // HOUR_US) * HOUR_US
-        return Bounds(since, until) if since < until else None
+        known = bounds.known(seen[0], self._now_us())
+        return known if known.since_us < known.until_us else None
 
     async def idle(self, bounds: Bounds) -> IdleCost | None:
         """None where no GPUs of our own were paid for, or before anything was booked."""

@@ -81,11 +81,11 @@ def build_report_services(
 
     books = Books(store, BooksOf(snapshot, rented, now_us))
     compared = BreakEvenOf(
-        snapshot, lambda: own_engine_plan(deployment().settings.engine), lambda: throughput(deployment().curve), now_us
+        snapshot, lambda: own_engine_plan(deployment().settings.engine), lambda: throughput(deployment().curve)
     )
     reports = AllReports(books, BreakEvenService(store, books, compared))
     forecasts = ForecastService(store, now_us)
-    asked = WhatIfOf(snapshot, lambda: load_gpu_table(deployment().home), now_us)
+    asked = WhatIfOf(snapshot, lambda: load_gpu_table(deployment().home))
     return ReportServices(
         books=books,
         reports=reports,

@@ -11,7 +11,7 @@ from gateway.economics.gpu_table import GpuTable
 from gateway.economics.traffic import HostedAlternative, HourlyTraffic, Period
 from gateway.economics.what_if import Candidate, WhatIf, rank, what_if
 from gateway.errors import InvalidRequest
-from gateway.instants import HOUR_US, moment_of
+from gateway.instants import moment_of
 from gateway.money import PICO_PER_USD, format_usd
 from gateway.reports.books import Books
 from gateway.reports.plans import hosted_alternative, pick_alternative
@@ -29,7 +29,6 @@ class WhatIfOf:
 
     snapshot: Callable[[], Snapshot]
     table: Callable[[], GpuTable]
-    now_us: Callable[[], int]
 
 
 class WhatIfService:
@@ -42,12 +41,8 @@ class WhatIfService:
 
     async def what_if(self, query: WhatIfQuery) -> WhatIfView:
         """Raises InvalidRequest, in a sentence."""
-        bounds = self._books.bounds(query)
-        seen = await self._store.first_and_last_us()
-        if seen is None:
-            raise InvalidRequest("The ledger is empty: a what-if needs some hours of traffic.")
-        since = max(bounds.since_us, seen[0]) // HOUR_US * HOUR_US
-        until = -(-min(bounds.until_us, self._of.now_us()) // HOUR_US) * HOUR_US
+        known = await self._books.known_hours(query, of="a what-if")
+        since, until = known.since_us, known.until_us
         rows = await self._store.hourly_traffic(since, until) if since < until else []
         moved = query.moved_models()
         chosen = [row for row in rows if moved is None or row.model in moved]
@@ -94,7 +89,7 @@ class WhatIfService:
         hosted: HostedAlternative,
         period: Period,
     ) -> WhatIf:
-        day = moment_of(self._of.now_us()).date()
+        day = moment_of(self._books.now_us()).date()
         generator = np.random.default_rng(SEED)
         return what_if(rows, candidate, table, hosted, day=day, generator=generator, period=period)
 

@@ -41,7 +41,7 @@ class Month(NamedTuple):
     @property
     def break_even(self) -> BreakEvenService:
         plan = own_engine_plan(self.deployment.settings.engine)
-        of = BreakEvenOf(lambda: self.snapshot, lambda: plan, lambda: None, lambda: NOW_US)
+        of = BreakEvenOf(lambda: self.snapshot, lambda: plan, lambda: None)
         return BreakEvenService(SqlReports(self.database), self.books, of)
 
 

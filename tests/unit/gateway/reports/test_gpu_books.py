@@ -15,7 +15,7 @@ from gateway.reports.plans import own_engine_plan
 from gateway.reports.views import BreakEvenQuery, CostQuery, PeriodQuery
 from gateway.storage.sql.reports import SqlReports
 from tests.builders import make_local
-from tests.unit.gateway.reports.month import END, NOW_US, Month, Recorded, services
+from tests.unit.gateway.reports.month import END, Month, Recorded, services
 
 
 async def test_rent_is_used_plus_idle(month: Month) -> None:
@@ -85,7 +85,7 @@ async def test_time_on_other_gpus_is_no_use_of_the_engine(month: Month) -> None:
     rented = make_local("rented", backend="vllm")
     snapshot = replace(month.snapshot, candidates={**month.snapshot.candidates, "rented": rented})
     plan = own_engine_plan(month.deployment.settings.engine)
-    of = BreakEvenOf(lambda: snapshot, lambda: plan, lambda: None, lambda: NOW_US)
+    of = BreakEvenOf(lambda: snapshot, lambda: plan, lambda: None)
     alone = (await month.break_even.break_even(BreakEvenQuery(until=END))).report
     beside = (await BreakEvenService(store, month.books, of).break_even(BreakEvenQuery(until=END))).report
     assert beside.observed.requests > alone.observed.requests
