@@ -84,7 +84,7 @@ def _look_ahead(history: DailyHistory, budget_pico_usd: int, today: date) -> Bud
     """Imported when first asked for: statsmodels takes seconds, and is an extra."""
     if importlib.util.find_spec("statsmodels") is None:
         return None
-    from gateway.reports.outlook import burn_of_month
+    from gateway.reports.forecast import burn_of_month
 
     try:
         return burn_of_month(history, budget_pico_usd, today)

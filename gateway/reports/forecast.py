@@ -5,6 +5,7 @@ Costs are integer pico-USD a day, one row per calendar day, days without traffic
 paths, because the interval of a month's total is not the sum of its days' intervals. Randomness is passed in.
 """
 
+import calendar
 import itertools
 from collections.abc import Sequence
 from datetime import date, timedelta
@@ -16,6 +17,7 @@ from statsmodels.tsa.seasonal import STL
 from gateway.reports.daily_costs import (
     BudgetBurn,
     DailyCost,
+    DailyHistory,
     Forecast,
     ForecastDay,
     Method,
@@ -31,6 +33,8 @@ LEAST_DAYS_FOR_WEEKS = 3 * WEEK
 LEAST_DAYS_FOR_A_LEVEL = 10
 LEAST_DAYS = 2
 PATHS = 1000
+SEED = 20_261_101
+"""Fixed, so that the same question has the same answer."""
 UNUSUAL_SCORE = 4.0
 """Robust standard deviations from what was expected of the day."""
 NORMAL_PER_MAD = 1.4826
@@ -49,6 +53,13 @@ def forecast(history: Sequence[DailyCost], days: int, *, generator: np.random.Ge
         days=tuple(ForecastDay(first + timedelta(days=ahead), _range(paths[ahead])) for ahead in range(days)),
         total=_range(paths.sum(axis=0)),
     )
+
+
+def burn_of_month(history: DailyHistory, budget_pico_usd: int, today: date) -> BudgetBurn:
+    """How a budget fares in the month `today` is in, by its complete days. Raises TooShort where they are too few."""
+    first, last = today.replace(day=1), today.replace(day=calendar.monthrange(today.year, today.month)[1])
+    generator = np.random.default_rng(SEED)
+    return burn_budget(history.complete, history.month, budget_pico_usd, first, last, generator=generator)
 
 
 def burn_budget(

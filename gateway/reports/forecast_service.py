@@ -54,11 +54,11 @@ class ForecastService:
         return await read_daily_costs(self._store, filters, self._now_us(), query.history_days)
 
     def _forecast(self, query: ForecastQuery, history: DailyHistory) -> ForecastView:
-        models, outlook = _import("gateway.reports.forecast"), _import("gateway.reports.outlook")
+        models = _models()
         try:
-            found = models.forecast(history.complete, query.days, generator=np.random.default_rng(outlook.SEED))
+            found = models.forecast(history.complete, query.days, generator=np.random.default_rng(models.SEED))
             budget, today = query.budget_pico_usd, moment_of(self._now_us()).date()
-            month = outlook.burn_of_month(history, budget or 0, today).with_today(history.today_pico_usd, today)
+            month = models.burn_of_month(history, budget or 0, today).with_today(history.today_pico_usd, today)
         except TooShort as error:
             raise InvalidRequest(f"{error}.") from error
         return ForecastView(
@@ -79,7 +79,7 @@ def _caution(query: ForecastQuery, history: DailyHistory, enough_days: int) -> s
 
 
 def _anomalies(history: Sequence[DailyCost]) -> Anomalies:
-    models = _import("gateway.reports.forecast")
+    models = _models()
     try:
         found = models.find_unusual_days(history)
     except TooShort as error:
@@ -118,9 +118,9 @@ def _range(given: Range) -> dict[str, str]:
     }
 
 
-def _import(name: str) -> ModuleType:
+def _models() -> ModuleType:
     """statsmodels takes a second to import and belongs to an extra: only when somebody asks."""
     try:
-        return importlib.import_module(name)
+        return importlib.import_module("gateway.reports.forecast")
     except ModuleNotFoundError as error:
         raise InvalidRequest(f"Forecasts need statsmodels: {missing_here('reports')}.") from error

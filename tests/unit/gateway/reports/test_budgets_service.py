@@ -12,7 +12,7 @@ from gateway.instants import microseconds as us
 from gateway.limits.openings import Opening
 from gateway.reports.budgets_service import BudgetsService
 from gateway.reports.daily_costs import BudgetBurn, DailyCost, DailyHistory, Range, TooShort
-from gateway.reports.outlook import burn_of_month
+from gateway.reports.forecast import burn_of_month
 from gateway.stores import Budget
 from gateway.sums import Sums, SumsQuery
 from tests.unit.gateway.api.memory_stores import MemoryBudgets, NoSums

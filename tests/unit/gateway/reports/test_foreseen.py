@@ -6,8 +6,8 @@ from gateway.instants import microseconds as us
 from gateway.notices.forecast_notice import forecast_document, forecast_due
 from gateway.reports.budgets_service import BudgetsService
 from gateway.reports.daily_costs import DailyHistory
+from gateway.reports.forecast import burn_of_month
 from gateway.reports.foreseen import foresee
-from gateway.reports.outlook import burn_of_month
 from gateway.stores import Budget
 from tests.unit.gateway.api.memory_stores import MemoryBudgets
 from tests.unit.gateway.reports.test_month_forecast import NOW, USD, Months

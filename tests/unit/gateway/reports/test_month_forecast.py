@@ -10,10 +10,9 @@ from gateway.instants import microseconds as us
 from gateway.money import parse_usd
 from gateway.reports.budgets_service import BudgetsService
 from gateway.reports.daily_costs import DailyCost, DailyHistory
-from gateway.reports.forecast import forecast
+from gateway.reports.forecast import SEED, burn_of_month, forecast
 from gateway.reports.forecast_service import ForecastService
 from gateway.reports.forecast_views import ForecastQuery
-from gateway.reports.outlook import SEED, burn_of_month
 from gateway.stores import Budget
 from gateway.sums import Sums, SumsQuery
 from tests.unit.gateway.api.memory_stores import MemoryBudgets, OneSum
