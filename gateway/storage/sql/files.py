@@ -98,17 +98,8 @@ class SqlFiles:
                     "of it that are not needed any more, or raise batches.max_stored_megabytes in breakeven.yaml.",
                     code="files_full",
                 )
-            await connection.execute(
-                files.insert().values(
-                    id=file.id,
-                    tenant=file.tenant,
-                    purpose=file.purpose,
-                    name=file.name,
-                    created_at_us=file.created_at_us,
-                    expires_at_us=file.expires_at_us,
-                    reserved_bytes=file.size_bytes,
-                )
-            )
+            row = msgspec.structs.asdict(file) | {"size_bytes": None, "reserved_bytes": file.size_bytes}
+            await connection.execute(files.insert().values(row))
 
     async def _write_parts(self, file_id: str, parts: AsyncIterator[bytes]) -> int:
         size = place = 0
@@ -155,15 +146,7 @@ def _place(file_id: str, place: int) -> bytes:
 
 
 def _whole(tenant: str) -> Select[*tuple[Any, ...]]:
-    columns = (
-        files.c.id,
-        files.c.tenant,
-        files.c.purpose,
-        files.c.name,
-        files.c.size_bytes,
-        files.c.created_at_us,
-        files.c.expires_at_us,
-    )
+    columns = [files.c[name] for name in StoredFile.__struct_fields__]
     return select(*columns).where(files.c.tenant == tenant, files.c.size_bytes.is_not(None))
 
 

@@ -1,6 +1,6 @@
 """Takes over what was LiteLLM's, many in a transaction: each key once, whatever becomes of it here."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -34,10 +34,9 @@ class LiteLLMKey:
 class SqlLiteLLMKeys:
     """What is given to one call is taken over whole or not at all: a hundred keys are a good part of thousands."""
 
-    def __init__(self, engine: AsyncEngine, pepper: bytes, *, now_us: Callable[[], int] = now_us) -> None:
+    def __init__(self, engine: AsyncEngine, pepper: bytes) -> None:
         self._engine = engine
         self._pepper = pepper
-        self._now_us = now_us
 
     async def find(self, digests: Collection[bytes]) -> Mapping[bytes, ListedKey]:
         """Those that are here, by the digests of LiteLLM's."""
@@ -48,7 +47,7 @@ class SqlLiteLLMKeys:
     async def take_over(self, keys: Sequence[LiteLLMKey], *, author: str) -> Mapping[bytes, tuple[ListedKey, bool]]:
         """By digest, and whether it is made now: one that was taken over before stays as it is here, whatever became of
         it, but for the newer `opening`."""
-        at_us = self._now_us()
+        at_us = now_us()
         async with writing(self._engine) as connection:
             await lock(connection, FIRST_KEYS_LOCK)  # two at once make nothing twice
             found, noted = await self._find(connection, [one.digest for one in keys])
@@ -72,7 +71,7 @@ class SqlLiteLLMKeys:
     async def set_budgets(self, budgets: Sequence[Budget], openings: Sequence[Opening], *, author: str) -> None:
         """Of teams and projects, in one step with what they had spent: no worker sees one without the other."""
         async with writing(self._engine) as connection:
-            await set_openings(connection, openings, author=author, at_us=self._now_us())
+            await set_openings(connection, openings, author=author, at_us=now_us())
             await set_budgets(connection, budgets)
 
     async def _make(

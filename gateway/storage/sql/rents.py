@@ -1,6 +1,7 @@
 """Since when the deployment's GPUs have cost what they cost."""
 
 from collections.abc import Sequence
+from dataclasses import asdict
 
 from sqlalchemy import delete, select
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
@@ -37,14 +38,7 @@ class SqlRents:
                 # An hour has one price: the last that began in it.
                 same = (gpu_rents.c.backend == rent.backend) & (gpu_rents.c.from_hour == rent.from_hour)
                 await connection.execute(delete(gpu_rents).where(same))
-                await connection.execute(
-                    gpu_rents.insert().values(
-                        backend=rent.backend,
-                        from_hour=rent.from_hour,
-                        provider=rent.provider,
-                        hour_pico_usd=rent.hour_pico_usd,
-                    )
-                )
+                await connection.execute(gpu_rents.insert().values(asdict(rent)))
 
 
 async def _read(connection: AsyncConnection) -> list[GpuRent]:

@@ -1,6 +1,7 @@
 """Rules versions, and which one is active; see gateway.rulebook.service.RulesStore."""
 
 from collections.abc import Sequence
+from dataclasses import asdict, fields
 
 from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncEngine
@@ -11,20 +12,7 @@ from gateway.storage.rows.interned import insert_or_ignore
 from gateway.storage.sql.audit import append_audit
 from gateway.storage.tables.administration import activations, active_rules, rule_versions
 
-VERSION_COLUMNS = (
-    rule_versions.c.version,
-    rule_versions.c.text,
-    rule_versions.c.author,
-    rule_versions.c.reason,
-    rule_versions.c.created_at_us,
-)
-ACTIVATION_COLUMNS = (
-    activations.c.version,
-    activations.c.previous,
-    activations.c.author,
-    activations.c.reason,
-    activations.c.at_us,
-)
+ACTIVATION = tuple(activations.c[field.name] for field in fields(Activation))
 
 
 class SqlRulesStore:
@@ -35,15 +23,7 @@ class SqlRulesStore:
 
     async def put(self, rules: StoredRules) -> None:
         async with writing(self._engine) as connection:
-            added = await connection.execute(
-                insert_or_ignore(connection, rule_versions).values(
-                    version=rules.version,
-                    text=rules.text,
-                    author=rules.author,
-                    reason=rules.reason,
-                    created_at_us=rules.created_at_us,
-                )
-            )
+            added = await connection.execute(insert_or_ignore(connection, rule_versions).values(asdict(rules)))
             if added.rowcount:
                 await append_audit(
                     connection,
@@ -56,14 +36,14 @@ class SqlRulesStore:
 
     async def get(self, version: str) -> StoredRules | None:
         async with self._engine.connect() as connection:
-            query = select(*VERSION_COLUMNS).where(rule_versions.c.version == version)
-            row = (await connection.execute(query)).first()
-        return None if row is None else StoredRules(*row)
+            query = select(rule_versions).where(rule_versions.c.version == version)
+            row = (await connection.execute(query)).mappings().first()
+        return None if row is None else StoredRules(**row)
 
     async def versions(self) -> Sequence[StoredRules]:
-        query = select(*VERSION_COLUMNS).order_by(rule_versions.c.created_at_us.desc(), rule_versions.c.version)
+        query = select(rule_versions).order_by(rule_versions.c.created_at_us.desc(), rule_versions.c.version)
         async with self._engine.connect() as connection:
-            return [StoredRules(*row) for row in await connection.execute(query)]
+            return [StoredRules(**row) for row in (await connection.execute(query)).mappings()]
 
     async def active(self) -> str | None:
         async with self._engine.connect() as connection:
@@ -79,15 +59,7 @@ class SqlRulesStore:
                 await connection.execute(active_rules.insert().values(id=1, version=activation.version))
             else:
                 await connection.execute(active_rules.update().values(version=activation.version))
-            await connection.execute(
-                activations.insert().values(
-                    version=activation.version,
-                    previous=activation.previous,
-                    author=activation.author,
-                    reason=activation.reason,
-                    at_us=activation.at_us,
-                )
-            )
+            await connection.execute(activations.insert().values(asdict(activation)))
             await append_audit(
                 connection,
                 at_us=activation.at_us,
@@ -100,6 +72,6 @@ class SqlRulesStore:
         return True
 
     async def activations(self) -> Sequence[Activation]:
-        query = select(*ACTIVATION_COLUMNS).order_by(activations.c.sequence.desc())
+        query = select(*ACTIVATION).order_by(activations.c.sequence.desc())
         async with self._engine.connect() as connection:
             return [Activation(*row) for row in await connection.execute(query)]
