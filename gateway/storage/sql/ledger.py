@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
-from sqlalchemy import Select, and_, or_
+from sqlalchemy import Select, tuple_
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from gateway.instants import DAY_US
@@ -75,12 +75,7 @@ class SqlLedger:
             query = (
                 entry_select()
                 .where(entries.c.accepted_at_us >= max(since_us, last[0]), entries.c.accepted_at_us < until_us)
-                .where(
-                    or_(
-                        entries.c.accepted_at_us > last[0],
-                        and_(entries.c.accepted_at_us == last[0], entries.c.request_id > last[1]),
-                    )
-                )
+                .where(tuple_(*order) > tuple_(*last))
                 .order_by(*order)
                 .limit(page)
             )

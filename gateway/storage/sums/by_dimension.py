@@ -3,7 +3,7 @@ is added up by numpy, and not row by row in Python. Reads; which questions are a
 """
 
 import json
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import repeat
 from typing import Any, Final
@@ -14,7 +14,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway.storage.sums.filters import COLUMNS
-from gateway.storage.sums.sum_rows import BY_STATUS, ROWS_AT_ONCE, Span, rows_of
+from gateway.storage.sums.sum_rows import BY_STATUS, Span, parts_of
 from gateway.storage.tables.books import dimensions
 from gateway.sums import Dimension
 
@@ -70,7 +70,7 @@ async def sums_by_dimension(
     sums = [_sum(connection, span.table.c[name]).label(name) for name in names]
     query = select(of, *sums).where(*wanted).group_by(of)
     try:
-        parts: list[Any] = [np.array(some, np.int64) async for some in _parts(connection, query)]
+        parts: list[Any] = [np.array(some, np.int64) async for some in parts_of(connection, query)]
     except TypeError as error:  # NULL: see _sum
         raise TooLarge from error
     except DBAPIError as error:
@@ -90,17 +90,6 @@ def _sum(connection: AsyncConnection, column: ColumnElement[Any]) -> ColumnEleme
     return case((total.between(-MOST, MOST), cast(total, BigInteger)))
 
 
-async def _parts(connection: AsyncConnection, query: Any) -> AsyncIterator[list[tuple[Any, ...]]]:
-    some: list[tuple[Any, ...]] = []
-    async for row in rows_of(connection, query):
-        some.append(row)
-        if len(some) == ROWS_AT_ONCE:
-            yield some
-            some = []
-    if some:
-        yield some
-
-
 async def known_dimensions(
     connection: AsyncConnection, by: Iterable[str], conditions: Sequence[ColumnElement[Any]]
 ) -> Known:
@@ -108,7 +97,7 @@ async def known_dimensions(
     names = list(dict.fromkeys([*(COLUMNS[name] for name in by), "status", "is_simulated"]))
     query = select(dimensions.c.id, *(dimensions.c[name] for name in names)).where(*conditions)
     found: list[list[Any]] = [[] for _ in range(len(names) + 1)]
-    async for some in _parts(connection, query.order_by(dimensions.c.id)):
+    async for some in parts_of(connection, query.order_by(dimensions.c.id)):
         for column, values in zip(found, zip(*some, strict=True), strict=True):
             column.extend(values)
     return Known(np.array(found[0], np.int64), dict(zip(names, found[1:], strict=True)))

@@ -191,12 +191,17 @@ async def _summed(
             yield _joined(totals, names_of(query))
 
 
-async def rows_of(connection: AsyncConnection, query: Select[Any]) -> AsyncIterator[tuple[Any, ...]]:
+async def parts_of(connection: AsyncConnection, query: Select[Any]) -> AsyncIterator[list[tuple[Any, ...]]]:
     """What it finds, fetched a little at a time: requests pass on this loop in between."""
     async with connection.stream(query) as result:
         async for some in result.partitions(ROWS_AT_ONCE):
-            for row in some:
-                yield tuple(row)
+            yield [tuple(row) for row in some]
+
+
+async def rows_of(connection: AsyncConnection, query: Select[Any]) -> AsyncIterator[tuple[Any, ...]]:
+    async for some in parts_of(connection, query):
+        for row in some:
+            yield row
 
 
 async def _merged(keys: Sequence[ColumnElement[Any]], rows: AsyncIterator[tuple[Any, ...]]) -> AsyncIterator[Totals]:
