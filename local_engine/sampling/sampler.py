@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from local_engine.request import Request
+from local_engine.sampling.allowed_matches import AllowedMatches
 from local_engine.sampling.constraints import ConstraintCompiler, Matcher
 from local_engine.sampling.filters import candidate_distribution
 from local_engine.sampling.logprobs import TokenLogprobs
@@ -92,7 +93,9 @@ class Sampler:
         if request.request_id not in self._matchers:
             begin, thoughts = partial(self._constraints.matcher, constraint), request.params.thoughts
             matcher = begin() if constraint.mark is None else MarkedCalls(begin, constraint.mark)
-            self._matchers[request.request_id] = matcher if thoughts is None else AfterThoughts(matcher, thoughts)
+            matcher = matcher if thoughts is None else AfterThoughts(matcher, thoughts)
+            is_free = request.params.allowed_token_ids is None
+            self._matchers[request.request_id] = matcher if is_free else AllowedMatches(matcher)
         return self._matchers[request.request_id]
 
     def _bias(self, request: Request, vocabulary: int) -> torch.Tensor | None:

@@ -85,11 +85,8 @@ class SamplingParams:
         """Whatever is forbidden beside them, a token must be left to draw."""
         if not allowed:
             raise InvalidRequest("allowed_token_ids names no token.", parameter="allowed_token_ids")
-        if self.banned or self.constraint is not None:
-            raise InvalidRequest(
-                "allowed_token_ids stands alone, without bad_words and without a schema, expression or grammar.",
-                parameter="allowed_token_ids",
-            )
+        if self.banned:
+            raise InvalidRequest("allowed_token_ids stands alone, without bad_words.", parameter="allowed_token_ids")
         if self.min_tokens and allowed <= self.stop_token_ids:
             raise InvalidRequest("min_tokens forbids all of allowed_token_ids.", parameter="allowed_token_ids")
 

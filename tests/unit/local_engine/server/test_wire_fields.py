@@ -1,6 +1,7 @@
 """Fields that users of other engines send: done as they are done there, or refused by name; over a tiny model."""
 
 import json
+import re
 from typing import Any
 
 import httpx
@@ -81,7 +82,6 @@ async def test_each_endpoint_refuses_its_own(client: httpx.AsyncClient) -> None:
         ({"allowed_token_ids": [258]}, "allowed_token_ids"),
         ({"allowed_token_ids": [-1]}, "allowed_token_ids"),
         ({"allowed_token_ids": [5], "bad_words": ["a"]}, "allowed_token_ids"),
-        ({"allowed_token_ids": [5], "regex": "a"}, "allowed_token_ids"),
         ({"allowed_token_ids": [END], "min_tokens": 2}, "allowed_token_ids"),
         ({"bad_words": [""]}, "bad_words"),
         ({"bad_words": ["a"] * 257}, "bad_words"),
@@ -103,6 +103,16 @@ async def test_only_allowed_tokens_are_drawn(client: httpx.AsyncClient) -> None:
         text = (await choice(client, allowed_token_ids=[a, b], temperature=temperature, max_tokens=30))["text"]
         assert set(text) <= {"a", "b"}
         assert len(text) == 30
+
+
+async def test_allowed_tokens_and_a_constraint_hold_together(client: httpx.AsyncClient) -> None:
+    a, b, c = await tokens(client, prompt="abc")
+    kept = {"structured_outputs": {"regex": "[bcd]{3}[ae]"}, "temperature": 2, "max_tokens": 9}
+    text = (await choice(client, allowed_token_ids=[a, b, c], **kept))["text"]
+    assert re.fullmatch("[bc]{3}a", text)
+    refused = await client.post("/v1/completions", json=TEXT | kept | {"allowed_token_ids": [b, c]})
+    assert refused.status_code == 400
+    assert "none of allowed_token_ids may follow" in refused.json()["error"]["message"]
 
 
 async def test_bad_words_never_appear(client: httpx.AsyncClient) -> None:
