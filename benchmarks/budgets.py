@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.report import Bar, build_report
-from gateway.limits.admission import Admission, parse_limits
+from gateway.limits.admission import Admission
 from gateway.limits.counters import Account, Booked, Counters, Grant, Holding, Rate, Shortage, budget_account
 from gateway.limits.local_counters import LocalCounters
 from gateway.limits.treasury import Treasury
-from gateway.limits.values import window_id
+from gateway.limits.values import parse_limits, window_id
 from gateway.storage.redis.counters import RedisCounters, connect
 from tests.redis_server import RedisServer
 

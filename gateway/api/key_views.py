@@ -11,7 +11,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchem
 from gateway.access.keys import KeyRecord, Role
 from gateway.access.rotation import DEFAULT_OVERLAP_SECONDS, MOST_OVERLAP_SECONDS, Rotation
 from gateway.instants import DAY_US, LAST_US, moment_of
-from gateway.limits.admission import Limits, parse_limits
+from gateway.limits.values import Limits, parse_limits
 from gateway.stores import LAST_DAYS, KeyChange, ListedKey, NewKey
 from gateway.yaml_document import LABEL_PATTERN
 

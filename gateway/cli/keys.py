@@ -21,9 +21,8 @@ from gateway.cli.state import State, open_state
 from gateway.clock import now_us
 from gateway.from_litellm.windows import plain
 from gateway.instants import DAY_US, moment_of
-from gateway.limits.admission import parse_limits
 from gateway.limits.openings import by_budget
-from gateway.limits.values import WindowName, window_id
+from gateway.limits.values import WindowName, parse_limits, window_id
 from gateway.money import usd
 from gateway.storage.sql.openings import SqlOpenings
 from gateway.stores import LAST_DAYS, KeyChange, ListedKey, NewKey

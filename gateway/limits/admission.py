@@ -31,14 +31,9 @@ from gateway.limits.values import (
     Rates,
     SharedLimits,
     StrictBudget,
-    WindowName,
-    parse_limits,
     seconds_left,
     window_id,
-    window_start,
 )
-
-__all__ = ["Admission", "Limits", "SharedLimits", "WindowName", "parse_limits", "window_start"]
 
 WAIT_SECONDS = 10.0
 """For money that requests under way hold and may give back."""

@@ -20,7 +20,7 @@ class Purse:
     as_of: int = 0  # the last reading of the books this purse knows of
     unshipped: int = 0
     _unsent: int = 0
-    _shipped: int = 0
+    shipped_amount: int = 0  # not yet waiting for a certain reading of the books
     _unread: deque[tuple[int, int]] = field(default_factory=deque[tuple[int, int]])
     _unread_sum: int = 0
     idle_reports: int = 0  # since money was last wanted from here
@@ -28,7 +28,7 @@ class Purse:
 
     @property
     def holding(self) -> Holding:
-        spent = self.unshipped + self._shipped + self._unread_sum
+        spent = self.unshipped + self.shipped_amount + self._unread_sum
         return Holding(self.free + self.reserved + spent, spent, self._unsent, self.as_of)
 
     def reserve(self, amount: int) -> bool:
@@ -59,17 +59,12 @@ class Purse:
     def shipped(self, cost: int) -> None:
         """A settled request is in the database; a reading of the books that begins from now on will see it."""
         self.unshipped -= cost
-        self._shipped += cost
-
-    @property
-    def shipped_amount(self) -> int:
-        """Shipped, and not yet waiting for a certain reading of the books."""
-        return self._shipped
+        self.shipped_amount += cost
 
     def await_reading(self, number: int, amount: int) -> None:
         """So much of what was shipped will be in the books from reading `number` on."""
         if amount:
-            self._shipped -= amount
+            self.shipped_amount -= amount
             self._unread.append((number, amount))
             self._unread_sum += amount
 

@@ -135,17 +135,9 @@ def parse_fields(fields: Fields, *, from_us: int, source: str) -> ModelPrices | 
     ladder = ladder_of(base, {above: table for (service, above), table in tables.items() if above and not service})
     services = {SERVICES[name]: service_of(name, base, ladder, tables) for name in SERVICES if (name, 0) in tables}
     services |= surcharges_of(fields)
-    return ModelPrices(
-        ladder=ladder,
-        from_us=from_us,
-        source=source,
-        services=services,
-        off_peak=off_peak_of(fields.get("off_peak_pricing"), ladder),
-        per_image_pico_usd=by_the_piece.get("per_image_pico_usd"),
-        per_audio_second_pico_usd=by_the_piece.get("per_audio_second_pico_usd"),
-        per_character_pico_usd=by_the_piece.get("per_character_pico_usd"),
-        per_search_unit_pico_usd=by_the_piece.get("per_search_unit_pico_usd"),
-    )
+    off_peak = off_peak_of(fields.get("off_peak_pricing"), ladder)
+    prices = ModelPrices(ladder=ladder, from_us=from_us, source=source, services=services, off_peak=off_peak)
+    return replace(prices, **by_the_piece)
 
 
 def piece_price(fields: Fields) -> dict[str, int]:

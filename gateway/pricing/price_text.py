@@ -55,6 +55,8 @@ Price = Annotated[Decimal, Field(ge=0, lt=1_000_000), AfterValidator(whole_pico)
 Fee = Annotated[Decimal, Field(ge=0), AfterValidator(whole_pico_usd)]
 MinuteOfDay = Annotated[int, BeforeValidator(clock)]
 Name = Annotated[str, Field(min_length=1)]
+SERVICES = ("batch", "flex", "priority", "fast", "us")
+"""Service tiers that a record may price, as PricesText has them."""
 
 
 class Schema(BaseModel):
@@ -158,13 +160,7 @@ class PricesText(LadderText):
 
     def prices(self, file: "FileText | None" = None) -> ModelPrices:
         """With what `file` says for all its models."""
-        services = {
-            "batch": self.batch,
-            "flex": self.flex,
-            "priority": self.priority,
-            "fast": self.fast,
-            "us": self.us,
-        }
+        services: dict[str, ServiceText | None] = {name: getattr(self, name) for name in SERVICES}
         return ModelPrices(
             ladder=self.ladder(),
             from_us=start_of_day_us(self.from_),
@@ -255,11 +251,7 @@ def parse_prices(text: str, name: str) -> ProviderPrices:
     """
     file = validate_yaml(FileText, text, name)
     records = (
-        ModelRecord(
-            model,
-            tuple(record.prices(file) for record in entry.prices),
-            entry.aliases,
-        )
+        ModelRecord(model, tuple(record.prices(file) for record in entry.prices), entry.aliases)
         for model, entry in file.models.items()
     )
     return ProviderPrices(file.provider, tuple(records))

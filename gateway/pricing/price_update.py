@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from gateway.pricing.catalogue import STANDARD_TIERS, ModelPrices, ModelRecord, ProviderPrices
+from gateway.pricing.catalogue import ModelPrices, ModelRecord, ProviderPrices
 from gateway.pricing.price_figures import figures
 
 SETTLED = "Settled"
@@ -82,9 +82,7 @@ def append(
 
 
 def with_changes(file: ProviderPrices, changes: Mapping[str, Change], as_of_us: int, undated_us: int) -> ProviderPrices:
-    known = [prices for record in file.models for prices in record.history]
-    tiers = next((prices.standard_tiers for prices in known), STANDARD_TIERS)
-    of_all = next(iter(known), None)
+    of_all = next((prices for record in file.models for prices in record.history), None)
     records: list[ModelRecord] = []
     seen: set[str] = set()
     for record in file.models:
@@ -95,20 +93,11 @@ def with_changes(file: ProviderPrices, changes: Mapping[str, Change], as_of_us: 
     for model, change in changes.items():
         if model not in seen and change.after is not None:
             records.append(ModelRecord(model, (change.after,)))
-    alike = (
-        replace(record, history=tuple(_as_everywhere(prices, tiers, of_all) for prices in record.history))
+    alike = (  # what the provider's file says for all its models, other price lists do not tell
+        replace(record, history=tuple(prices.with_terms_of(of_all) for prices in record.history))
         for record in sorted(records, key=lambda record: record.model)
     )
     return ProviderPrices(file.provider, tuple(alike))
-
-
-def _as_everywhere(prices: ModelPrices, tiers: tuple[str, ...], of_all: ModelPrices | None) -> ModelPrices:
-    """With what the provider's file says for all its models, which other price lists do not tell."""
-    web, files = prices.web_search_pico_usd, prices.file_search_pico_usd
-    if of_all is not None:
-        web = of_all.web_search_pico_usd if web is None else web
-        files = of_all.file_search_pico_usd if files is None else files
-    return replace(prices, standard_tiers=tiers, web_search_pico_usd=web, file_search_pico_usd=files)
 
 
 def appended(record: ModelRecord, after: ModelPrices, as_of_us: int, undated_us: int) -> ModelRecord:

@@ -4,12 +4,12 @@ from collections.abc import Mapping
 
 from gateway.clock import unstepped_seconds
 from gateway.errors import BudgetExhausted
-from gateway.limits.admission import Admission, parse_limits
+from gateway.limits.admission import Admission
 from gateway.limits.budget_keeper import BudgetKeeper
 from gateway.limits.counters import Account, Booked, CountersDown, Grant, Holding, Standing, budget_account
 from gateway.limits.purse import Purse
 from gateway.limits.treasury import Treasury
-from gateway.limits.values import window_id
+from gateway.limits.values import parse_limits, window_id
 from gateway.storage.redis.counters import RedisCounters, connect
 from tests.redis_server import RedisServer
 

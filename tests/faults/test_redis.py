@@ -11,7 +11,7 @@ from redis.asyncio import Redis
 
 from backends.scripted import Outcome, follow
 from gateway.errors import Overloaded
-from gateway.limits.admission import Admission, parse_limits
+from gateway.limits.admission import Admission
 from gateway.limits.counters import (
     LEASE_SECONDS,
     SILENT_SECONDS,
@@ -24,6 +24,7 @@ from gateway.limits.counters import (
 )
 from gateway.limits.local_counters import MINUTE_SECONDS
 from gateway.limits.treasury import Treasury
+from gateway.limits.values import parse_limits
 from gateway.process.tasks import end_tasks
 from gateway.storage.redis.client import CONNECTIONS
 from gateway.storage.redis.counters import PREFIX, RedisCounters, connect

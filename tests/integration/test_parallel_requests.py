@@ -15,10 +15,10 @@ from backends.scripted import Outcome, follow
 from gateway.api.shedding import Load, Shedding
 from gateway.api.token_path import credential_of
 from gateway.api.under_way import UnderWay
-from gateway.limits.admission import Admission, parse_limits
+from gateway.limits.admission import Admission
 from gateway.limits.counters import Places
 from gateway.limits.treasury import Treasury
-from gateway.limits.values import Rates, SharedLimits
+from gateway.limits.values import Rates, SharedLimits, parse_limits
 from gateway.process.patient_protocol import patient_protocol
 from gateway.storage.redis.counters import PREFIX, RedisCounters, connect
 from tests.integration.batch_service import begun, counts, opened, request, until

@@ -12,7 +12,8 @@ from backends.protocol import Call, Reply
 from backends.scripted import Outcome, ScriptedBackend, follow
 from backends.usage import Usage
 from gateway.ledger.entry import Entry, Status
-from gateway.limits.admission import Admission, parse_limits
+from gateway.limits.admission import Admission
+from gateway.limits.values import parse_limits
 from gateway.routing.fallback import RetryPolicy
 from tests.builders import make_candidate, make_prices, make_snapshot
 from tests.faults.upstream.service import call, timed_rig

@@ -9,9 +9,10 @@ import pytest
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from gateway.instants import HOUR_US, microseconds, moment_of
-from gateway.limits.admission import Admission, parse_limits
+from gateway.limits.admission import Admission
 from gateway.limits.counters import budget_account
 from gateway.limits.spending import Spending
+from gateway.limits.values import parse_limits
 from gateway.reports.daily_history import read_daily_costs
 from gateway.storage.sql.ledger import SqlLedger
 from gateway.storage.sql.reports import SqlReports

@@ -14,10 +14,11 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from gateway.access.keys import KeyRing
 from gateway.errors import BudgetExhausted, Unauthenticated
 from gateway.instants import DAY_US, microseconds
-from gateway.limits.admission import Admission, parse_limits
+from gateway.limits.admission import Admission
 from gateway.limits.counters import budget_account
 from gateway.limits.openings import Opening, OpeningScope, by_budget
 from gateway.limits.spending import Spending
+from gateway.limits.values import parse_limits
 from gateway.storage.database import migrate
 from gateway.storage.pepper import pepper_mark
 from gateway.storage.sql.audit import SqlAuditLog

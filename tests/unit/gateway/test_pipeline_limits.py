@@ -8,7 +8,8 @@ import pytest
 from backends.scripted import Outcome, follow
 from gateway.errors import BudgetExhausted, LedgerUnavailable, RateLimitExceeded, UpstreamFailed
 from gateway.ledger.entry import Intent
-from gateway.limits.admission import Admission, parse_limits
+from gateway.limits.admission import Admission
+from gateway.limits.values import parse_limits
 from tests.memory_ledger import MemoryLedger
 from tests.rig import Rig
 

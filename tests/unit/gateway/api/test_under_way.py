@@ -17,9 +17,9 @@ from gateway.api.token_path import credential_of
 from gateway.api.under_way import UnderWay
 from gateway.kept_answers.idempotency import Idempotency
 from gateway.kept_answers.memory_idempotency import MemoryIdempotency
-from gateway.limits.admission import Admission, parse_limits
+from gateway.limits.admission import Admission
 from gateway.limits.counters import Places
-from gateway.limits.values import Rates, SharedLimits
+from gateway.limits.values import Rates, SharedLimits, parse_limits
 from tests.rig import KEY, Rig
 
 CHATS = "/v1/chat/completions"

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from gateway.errors import BudgetExhausted, ModelLimited, Overloaded, RateLimitExceeded
 from gateway.instants import DAY_US
-from gateway.limits.admission import Admission, SharedLimits, parse_limits, window_start
+from gateway.limits.admission import Admission
 from gateway.limits.counters import Booked, Rate, budget_account
 from gateway.limits.local_counters import LocalCounters
 from gateway.limits.treasury import Treasury
-from gateway.limits.values import Rates, window_end, window_id
+from gateway.limits.values import Rates, SharedLimits, parse_limits, window_end, window_id, window_start
 from tests.hand_clock import HandClock
 from tests.unit.gateway.ledger.builders import make_entry, make_intent
 

@@ -9,12 +9,12 @@ from gateway.ledger.batch import Batch
 from gateway.ledger.entry import Cost
 from gateway.ledger.journal import Journal
 from gateway.ledger.shipper import Shipper
-from gateway.limits.admission import Admission, parse_limits
+from gateway.limits.admission import Admission
 from gateway.limits.budget_keeper import BudgetKeeper, CountingSink, carry_unshipped
 from gateway.limits.counters import Account, Booked, Books, CountersDown, Grant, Holding, Standing, budget_account
 from gateway.limits.local_counters import LocalCounters
 from gateway.limits.treasury import Treasury
-from gateway.limits.values import window_id
+from gateway.limits.values import parse_limits, window_id
 from gateway.process.tasks import end_tasks
 from tests.unit.gateway.ledger.builders import make_entry, make_intent
 from tests.virtual_time import run

@@ -7,10 +7,10 @@ import pytest
 
 from gateway.economics.traffic import HourlyTraffic
 from gateway.instants import DAY_US, MINUTE_US
-from gateway.limits.admission import Admission, SharedLimits, parse_limits
+from gateway.limits.admission import Admission
 from gateway.limits.counters import budget_account, quota_account
 from gateway.limits.spending import Spending
-from gateway.limits.values import window_id
+from gateway.limits.values import SharedLimits, parse_limits, window_id
 from gateway.sums import Dimension, Sums, SumsQuery
 
 NOON_US = round(datetime(2026, 11, 21, 12, tzinfo=UTC).timestamp() * 1e6)

@@ -3,10 +3,11 @@
 import pytest
 
 from gateway.errors import Overloaded
-from gateway.limits.admission import Admission, SharedLimits, parse_limits
+from gateway.limits.admission import Admission
 from gateway.limits.counters import Account, CountersDown, Grant, Holding
 from gateway.limits.local_counters import LocalCounters
 from gateway.limits.treasury import Treasury
+from gateway.limits.values import SharedLimits, parse_limits
 from gateway.openai_errors import body_of, headers_of, status_of
 
 NOW_US = 1_795_000_000_000_000

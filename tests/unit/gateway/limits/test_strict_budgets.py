@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.errors import BudgetExhausted
-from gateway.limits.admission import Admission, parse_limits
+from gateway.limits.admission import Admission
 from gateway.limits.counters import Booked, budget_account
-from gateway.limits.values import BudgetScope, window_id
+from gateway.limits.values import BudgetScope, parse_limits, window_id
 from tests.rig import Rig
 from tests.unit.gateway.ledger.builders import make_entry
 

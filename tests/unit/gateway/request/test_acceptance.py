@@ -8,8 +8,8 @@ import pytest
 
 from backends.scripted import Outcome, Script, follow
 from gateway.errors import ModelLimited, UpstreamFailed
-from gateway.limits.admission import Admission, SharedLimits, parse_limits
-from gateway.limits.values import Rates
+from gateway.limits.admission import Admission
+from gateway.limits.values import Rates, SharedLimits, parse_limits
 from gateway.request.cost_bounds import OUTPUT_BOUND_TOKENS
 from gateway.routing.decide import decide
 from gateway.routing.snapshot import request_facts_of

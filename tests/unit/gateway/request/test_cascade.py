@@ -10,7 +10,8 @@ import pytest
 from backends.scripted import Fault, Outcome, Script, ScriptedBackend, follow
 from gateway.errors import BudgetExhausted, UpstreamFailed
 from gateway.ledger.entry import Status
-from gateway.limits.admission import Admission, SharedLimits, parse_limits
+from gateway.limits.admission import Admission
+from gateway.limits.values import SharedLimits, parse_limits
 from gateway.routing.decide import decide
 from gateway.routing.snapshot import request_facts_of
 from tests.builders import make_local, make_snapshot

@@ -14,7 +14,8 @@ from backends.translating import TranslatingBackend
 from backends.usage import Usage
 from gateway.access.keys import KeyRecord, hash_key
 from gateway.errors import BudgetExhausted, Forbidden, InvalidRequest
-from gateway.limits.admission import Admission, parse_limits
+from gateway.limits.admission import Admission
+from gateway.limits.values import parse_limits
 from gateway.pipeline import Incoming
 from gateway.pricing.catalogue import ModelPrices, Service
 from gateway.request.cost_bounds import TOOL_RESULT_TOKENS, bound_pico_usd
