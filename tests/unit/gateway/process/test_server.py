@@ -308,17 +308,19 @@ async def test_a_request_cut_in_its_body_is_not_waited_for() -> None:
 
 
 @pytest.mark.parametrize("headers", [[], [(b"content-length", b"7")]])
-async def test_a_caller_of_http_1_0_gets_no_chunks(headers: list[tuple[bytes, bytes]]) -> None:
+async def test_a_caller_of_http_1_0_gets_no_chunks_and_no_interim_answer(headers: list[tuple[bytes, bytes]]) -> None:
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        await receive()
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         await send({"type": "http.response.body", "body": b"one ", "more_body": True})
         await send({"type": "http.response.body", "body": b"two"})
 
     async with serving(app, http=patient_protocol(30.0)) as url, asyncio.timeout(300):
         reader, writer = await asyncio.open_connection("127.0.0.1", int(url.rpartition(":")[2]))
-        writer.write(b"GET / HTTP/1.0\r\nconnection: keep-alive\r\n\r\n")
+        writer.write(b"GET / HTTP/1.0\r\nconnection: keep-alive\r\nexpect: 100-continue\r\n\r\n")
         head, _, body = (await reader.read()).partition(b"\r\n\r\n")
         writer.close()
+    assert head.startswith(b"HTTP/1.1 200")
     assert b"chunked" not in head
     assert b"connection: close" in head
     assert (b"content-length" in head) is bool(headers)
