@@ -184,7 +184,7 @@ def _redis(home: Home) -> str:
         return "not configured; more than one worker or replica needs it"
     if not _is_installed("redis"):
         raise StateError(f"configured, and its client is missing: {install_command('redis')}")
-    from gateway.storage.redis.bytes import answering, connect_bytes
+    from gateway.storage.redis.client import answering, connect_bytes
 
     async def memory() -> Mapping[str, object]:
         client = connect_bytes(url)

@@ -80,7 +80,7 @@ def open_kept_answers(
     for file, what in ((turns_file, "responses"), (conversations_file, "conversations")):
         _remove(file, what)
     try:
-        from gateway.storage.redis.bytes import connect_bytes
+        from gateway.storage.redis.client import connect_bytes
         from gateway.storage.redis.idempotency import RedisIdempotency
         from gateway.storage.redis.responses import RedisResponses
         from gateway.storage.redis.turns import CONVERSATIONS, LOCKS, RedisTurns

@@ -36,7 +36,7 @@ def open_sharing(url: str | None, *, home: Home, journal: Path, workers: int) ->
     if url is None:
         return Sharing(LocalCounters(), NoNews())
     try:
-        from gateway.storage.redis.bytes import connect_bytes
+        from gateway.storage.redis.client import connect_bytes
         from gateway.storage.redis.counters import RedisCounters, connect
         from gateway.storage.redis.news import RedisNews
         from gateway.storage.redis.prefixes import RedisPrefixes

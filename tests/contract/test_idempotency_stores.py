@@ -20,7 +20,7 @@ from gateway.kept_answers.idempotency import (
     Sink,
 )
 from gateway.kept_answers.memory_idempotency import MemoryIdempotency
-from gateway.storage.redis.bytes import connect_bytes
+from gateway.storage.redis.client import connect_bytes
 from gateway.storage.redis.idempotency import RedisIdempotency
 from tests.redis_server import PATIENCE_SECONDS, RedisServer
 

@@ -12,7 +12,7 @@ from gateway.kept_answers.kept_conversations import KeptConversations
 from gateway.kept_answers.kept_responses import TurnStore
 from gateway.kept_answers.memory_turns import OVERHEAD_BYTES, MemoryTurns
 from gateway.kept_answers.record_store import Change, RecordStore
-from gateway.storage.redis.bytes import connect_bytes
+from gateway.storage.redis.client import connect_bytes
 from gateway.storage.redis.turns import CONVERSATIONS, LOCKS, PREFIX, RedisTurns
 from gateway.storage.turns.disk_turns import DiskTurns
 from gateway.storage.turns.turn_file import TurnFile

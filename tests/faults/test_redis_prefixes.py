@@ -9,7 +9,7 @@ import pytest
 import redis
 
 from gateway.process.tasks import end_tasks
-from gateway.storage.redis.bytes import connect_bytes
+from gateway.storage.redis.client import connect_bytes
 from gateway.storage.redis.prefixes import AGAIN_SECONDS, NOTES_A_RECORD, PREFIX, RedisPrefixes
 from gateway.upstreams.shared_prefixes import SharedWarmPrefixes, WarmNote
 from tests.redis_server import RedisServer

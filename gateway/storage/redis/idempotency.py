@@ -11,7 +11,7 @@ import msgspec
 from redis.asyncio import Redis
 
 from gateway.kept_answers.idempotency import Found, Recorded
-from gateway.storage.redis.bytes import ANSWER_SECONDS, answering
+from gateway.storage.redis.client import ANSWER_SECONDS, answering
 
 PREFIX = "breakeven:idempotency:"
 FINGERPRINT_BYTES = 32

@@ -16,7 +16,7 @@ import msgspec
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-from gateway.storage.redis.bytes import ANSWER_SECONDS, answering
+from gateway.storage.redis.client import ANSWER_SECONDS, answering
 from gateway.upstreams.shared_prefixes import Heard, WarmNote
 
 log = logging.getLogger(__name__)

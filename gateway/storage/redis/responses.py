@@ -9,7 +9,7 @@ import msgspec
 from redis.asyncio import Redis
 
 from gateway.kept_answers.response_cache import CachedAnswer
-from gateway.storage.redis.bytes import answering
+from gateway.storage.redis.client import answering
 
 PREFIX = "breakeven:answers:"
 PATIENCE_SECONDS = 0.5
@@ -17,7 +17,7 @@ PATIENCE_SECONDS = 0.5
 
 
 class RedisResponses:
-    """Implements ResponseStore. The client's values are bytes (redis/bytes.py)."""
+    """Implements ResponseStore. The client's values are bytes (redis/client.py)."""
 
     def __init__(self, client: "Redis", *, patience_seconds: float = PATIENCE_SECONDS) -> None:
         self._client = client

@@ -9,7 +9,7 @@ from typing import cast
 from redis.asyncio import Redis
 
 from gateway.kept_answers.record_store import Change
-from gateway.storage.redis.bytes import answering
+from gateway.storage.redis.client import answering
 
 PREFIX = "breakeven:turns:"
 CONVERSATIONS = "breakeven:conversations:"
@@ -30,7 +30,7 @@ PATIENCE_SECONDS = 1.0
 
 
 class RedisTurns:
-    """Implements TurnStore and RecordStore. The client's values are bytes (redis/bytes.py)."""
+    """Implements TurnStore and RecordStore. The client's values are bytes (redis/client.py)."""
 
     def __init__(self, client: "Redis", *, prefix: str = PREFIX, patience_seconds: float = PATIENCE_SECONDS) -> None:
         self._client = client

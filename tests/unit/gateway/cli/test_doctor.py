@@ -15,7 +15,7 @@ from gateway.config.first_files import write_first_files
 from gateway.config.home import Home, create_home
 from gateway.config.providers import load_providers
 from gateway.instants import HOUR_US
-from gateway.storage.redis.bytes import connect_bytes
+from gateway.storage.redis.client import connect_bytes
 from gateway.storage.sql.notices import SqlNotices
 from tests.newest_schema import make_newest_file
 from tests.redis_server import RedisServer

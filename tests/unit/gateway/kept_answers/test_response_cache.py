@@ -14,7 +14,7 @@ from gateway.kept_answers.memory_responses import MemoryResponses
 from gateway.kept_answers.response_cache import BACKEND, TAG, CachedAnswer, ResponseCache, ResponseStore
 from gateway.ledger.entry import Entry, Status
 from gateway.request.run import Incoming
-from gateway.storage.redis.bytes import connect_bytes
+from gateway.storage.redis.client import connect_bytes
 from gateway.storage.redis.responses import RedisResponses
 from tests.builders import make_snapshot
 from tests.redis_server import PATIENCE_SECONDS, RedisServer
