@@ -1,6 +1,5 @@
 """`breakeven batches`: which there are, how far they are, what they cost; cancel one."""
 
-import asyncio
 import json
 from collections.abc import Sequence
 from decimal import Decimal
@@ -9,10 +8,10 @@ from typing import Any
 import typer
 from rich.table import Column, Table
 
-from gateway.api.admin_batches import BookedCost, booked
+from gateway.api.admin_batches import booked
 from gateway.batches.values import UNDER_WAY, Batch, Progress
 from gateway.cli.show_table import show_table
-from gateway.cli.state import State, open_state
+from gateway.cli.state import State, ask
 from gateway.errors import NotFound
 from gateway.instants import moment_of
 from gateway.storage.sql.batches import SqlBatches
@@ -30,7 +29,7 @@ def list_batches(
     as_json: bool = typer.Option(False, "--json", help="One JSON object a line."),
 ) -> None:
     """Batches, the newest first. Their costs are those of the answers so far."""
-    found = asyncio.run(_recent(limit, is_under_way=under_way))
+    found = ask(lambda state: _store(state).recent(limit, UNDER_WAY if under_way else None))
     if as_json:
         for one in found:
             print(json.dumps(_fields(one)))
@@ -43,14 +42,16 @@ def list_batches(
 @app.command()
 def cancel(batch_id: str, as_json: bool = typer.Option(False, "--json", help="One JSON object.")) -> None:
     """Ask no more of a batch's requests. What was answered stays in its output file."""
-    batch = asyncio.run(_cancel(batch_id))
+    batch = ask(lambda state: _store(state).stop(batch_id, author=AUTHOR))
+    if batch is None:
+        raise NotFound(f"There is no batch {batch_id}; `breakeven batches list` shows them.")
     print(json.dumps(_fields(batch)) if as_json else f"{batch.id} is {batch.status}.")
 
 
 @app.command("cost")
 def show_cost(batch_id: str, as_json: bool = typer.Option(False, "--json", help="One JSON object.")) -> None:
     """What a batch's requests came to in the ledger, corrections and lines that were asked again included."""
-    found = asyncio.run(_cost(batch_id))
+    found = booked(ask(lambda state: SqlEntries(state.database).batch_cost(batch_id)))
     if as_json:
         print(found.model_dump_json())
         return
@@ -65,25 +66,6 @@ def show_cost(batch_id: str, as_json: bool = typer.Option(False, "--json", help=
 
 def _store(state: State) -> SqlBatches:
     return SqlBatches(state.database, open_files(state.database, state.deployment.home))
-
-
-async def _recent(limit: int, *, is_under_way: bool) -> Sequence[Batch]:
-    async with open_state() as state:
-        return await _store(state).recent(limit, UNDER_WAY if is_under_way else None)
-
-
-async def _cost(batch_id: str) -> BookedCost:
-    async with open_state() as state:
-        return booked(await SqlEntries(state.database).batch_cost(batch_id))
-
-
-async def _cancel(batch_id: str) -> Batch:
-    """Raises NotFound."""
-    async with open_state() as state:
-        batch = await _store(state).stop(batch_id, author=AUTHOR)
-    if batch is None:
-        raise NotFound(f"There is no batch {batch_id}; `breakeven batches list` shows them.")
-    return batch
 
 
 def _fields(batch: Batch) -> dict[str, Any]:

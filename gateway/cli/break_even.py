@@ -1,6 +1,5 @@
 """`breakeven break-even`: whether owning the GPU pays at the ledger's traffic, and from what volume."""
 
-import asyncio
 import json
 import sys
 
@@ -10,10 +9,10 @@ from rich.console import Console
 from rich.table import Table
 
 from gateway.cli.asked import Since, Until, read
-from gateway.cli.state import open_state
+from gateway.cli.state import ask_reports
 from gateway.economics.report import BreakEvenReport
 from gateway.money import show_usd
-from gateway.reports.views import BreakEvenQuery, BreakEvenView
+from gateway.reports.views import BreakEvenQuery
 
 
 def command(
@@ -35,16 +34,11 @@ def command(
         replicas=replicas,
         volume_factor=volume,
     )
-    view = asyncio.run(_ask(query))
+    view = ask_reports(lambda services: services.reports.break_even(query))
     if as_json:
         sys.stdout.write(json.dumps(json.loads(msgspec.json.encode(view.report)), indent=2) + "\n")
     else:
         show(view.report, Console(highlight=False))
-
-
-async def _ask(query: BreakEvenQuery) -> BreakEvenView:
-    async with open_state() as state:
-        return await (await state.report_services()).reports.break_even(query)
 
 
 def show(report: BreakEvenReport, console: Console) -> None:

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.progress import track
 
 from classifier.online.correction import NONE, Correction, learn
-from gateway.cli.state import State, open_state
+from gateway.cli.state import State, ask, open_state
 from gateway.clock import now_us
 from gateway.config.home import find_home
 from gateway.errors import ConfigurationError, StateError
@@ -77,7 +77,7 @@ def learn_correction(
     """A correction from the feedback of the books; it changes nothing until it is promoted."""
     versions = _versions()
     since_us = _since_us(since)
-    judged = [one for one in asyncio.run(_judged()) if one.entry.intent.accepted_at_us >= since_us]
+    judged = [one for one in ask(_gather) if one.entry.intent.accepted_at_us >= since_us]
     said = sum(not one.is_implied for one in judged)
     if said < LEAST_JUDGED:
         those = "answers" if since is None else f"answers since {since}"
@@ -171,11 +171,6 @@ async def _origins(versions: ClassifierVersions) -> dict[str, str]:
         document, _ = await state.active_rules()
         catalogue = state.deployment.catalogue.models(document)
     return dict(versions.open_frozen().bind(profiles(catalogue)).origins)
-
-
-async def _judged() -> list[Judged]:
-    async with open_state() as state:
-        return await _gather(state)
 
 
 async def _gather(state: State) -> list[Judged]:

@@ -1,8 +1,7 @@
 """`breakeven export`: the books as FOCUS 1.3, and every report as CSV or Parquet."""
 
-import asyncio
 import sys
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -12,13 +11,13 @@ import typer
 
 from gateway.cli.asked import AsOf, Since, TimeZone, Until, Where, read
 from gateway.cli.cost_filters import filters, why_nothing, with_key_id
-from gateway.cli.state import open_state
+from gateway.cli.state import State, ask, ask_reports
 from gateway.errors import StateError
 from gateway.reports.files import ReportFiles, costs_file
 from gateway.reports.forecast_views import DailyQuery, ForecastQuery
-from gateway.reports.tables import Format, PagedTable, ReportTable, encode, file_of
+from gateway.reports.tables import Format, ReportTable, encode, file_of
 from gateway.reports.views import BooksQuery, BreakEvenQuery, CostQuery, PeriodQuery
-from gateway.whole_file import whole_file, write_whole
+from gateway.whole_file import whole_file
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -32,8 +31,8 @@ def focus(since: Since = None, until: Until = None, as_of: AsOf = None, form: Fo
     """The books as a FOCUS 1.3 cost and usage dataset, by day; rent and idle GPU capacity are rows of their own."""
     query = read(BooksQuery, since=since, until=until, as_of=as_of)
     form = _form_of(form, out)
-    notes = asyncio.run(_paged(lambda files: files.focus(query), form, out))
-    _tell(notes)
+    rows, notes = ask_reports(lambda services: _focus(services.files, query, form, out))
+    _tell(rows, out, notes)
 
 
 @app.command()
@@ -49,7 +48,7 @@ def costs(
 ) -> None:
     """`breakeven costs`, its total left out."""
     query = read(CostQuery, by=by, since=since, until=until, time_zone=time_zone, as_of=as_of, **filters(where))
-    _write(lambda: _costs(query), form, out)
+    _write(lambda: ask(lambda state: _costs(state, query)), form, out)
 
 
 @app.command()
@@ -88,21 +87,18 @@ def anomalies(form: Form = None, out: Out = None) -> None:
     write(lambda files: files.anomalies(DailyQuery()), form, out)
 
 
-def write(ask: Callable[[ReportFiles], Awaitable[ReportTable]], form: Format | None, out: Path | None) -> None:
-    _write(lambda: _table(ask), form, out)
+def write(wanted: Callable[[ReportFiles], Awaitable[ReportTable]], form: Format | None, out: Path | None) -> None:
+    _write(lambda: ask_reports(lambda services: wanted(services.files)), form, out)
 
 
-def _write(ask: Callable[[], Coroutine[None, None, ReportTable]], form: Format | None, out: Path | None) -> None:
+def _write(read_table: Callable[[], ReportTable], form: Format | None, out: Path | None) -> None:
     """Notes go to standard error, so that they are in nobody's file."""
     form = _form_of(form, out)
-    table = asyncio.run(ask())
+    table = read_table()
     content = encode(table, form)
-    if out is None:
-        sys.stdout.write(content.decode())
-    else:
-        _write_file(out, content)
-        print(f"{len(table.rows)} rows in {out}", file=sys.stderr)
-    _tell(table.notes)
+    with _destination(out) as write_piece:
+        write_piece(content)
+    _tell(len(table.rows), out, table.notes)
 
 
 def _form_of(form: Format | None, out: Path | None) -> Format:
@@ -112,24 +108,23 @@ def _form_of(form: Format | None, out: Path | None) -> Format:
     return form
 
 
-def _tell(notes: Iterable[str]) -> None:
+def _tell(rows: int, out: Path | None, notes: Iterable[str]) -> None:
+    if out is not None:
+        print(f"{rows} rows in {out}", file=sys.stderr)
     for note in notes:
         print(f"note: {note}", file=sys.stderr)
 
 
-async def _paged(ask: Callable[[ReportFiles], Awaitable[PagedTable]], form: Format, out: Path | None) -> Sequence[str]:
-    """Written page by page, however long it is; its notes."""
-    async with open_state() as state:
-        table = await ask((await state.report_services()).files)
-        file, rows = file_of(table.columns, form), 0
-        with _destination(out) as write_piece:
-            async for page in table.pages:
-                rows += len(page.rows)
-                write_piece(file.page(page))
-            write_piece(file.end())
-    if out is not None:
-        print(f"{rows} rows in {out}", file=sys.stderr)
-    return file.notes
+async def _focus(files: ReportFiles, query: BooksQuery, form: Format, out: Path | None) -> tuple[int, Sequence[str]]:
+    """Written page by page, however long it is; how many rows, and its notes."""
+    table = await files.focus(query)
+    file, rows = file_of(table.columns, form), 0
+    with _destination(out) as write_piece:
+        async for page in table.pages:
+            rows += len(page.rows)
+            write_piece(file.page(page))
+        write_piece(file.end())
+    return rows, file.notes
 
 
 @contextmanager
@@ -145,22 +140,9 @@ def _destination(out: Path | None) -> Generator[Callable[[bytes], object]]:
         raise StateError(f"cannot write {out}: {error.strerror}") from error
 
 
-async def _table(ask: Callable[[ReportFiles], Awaitable[ReportTable]]) -> ReportTable:
-    async with open_state() as state:
-        return await ask((await state.report_services()).files)
-
-
-async def _costs(query: CostQuery) -> ReportTable:
-    async with open_state() as state:
-        services = await state.report_services()
-        query = await with_key_id(state, query)
-        table = await services.books.costs(query)
-        file = costs_file(table)
-        return replace(file, notes=(*file.notes, *await why_nothing(services.books, query, table)))
-
-
-def _write_file(path: Path, content: bytes) -> None:
-    try:
-        write_whole(path, content)
-    except OSError as error:
-        raise StateError(f"cannot write {path}: {error.strerror}") from error
+async def _costs(state: State, query: CostQuery) -> ReportTable:
+    books = (await state.report_services()).books
+    query = await with_key_id(state, query)
+    table = await books.costs(query)
+    file = costs_file(table)
+    return replace(file, notes=(*file.notes, *await why_nothing(books, query, table)))

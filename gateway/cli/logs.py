@@ -1,18 +1,17 @@
 """`breakeven logs`: ledger entries in an order, or one of them in full; its text only when asked for and stored."""
 
-import asyncio
 from decimal import Decimal
 
 import typer
 from rich.console import Console
 from rich.table import Column, Table
 
-from gateway.api.admin_bodies import StoredBodies, read_bodies
+from gateway.api.admin_bodies import read_bodies
 from gateway.api.admin_entries import find_summaries, get_detail
-from gateway.api.entry_views import EntryDetail, EntryFilter, EntrySummary
+from gateway.api.entry_views import EntryFilter, EntrySummary
 from gateway.cli.asked import read
 from gateway.cli.show_table import show_table
-from gateway.cli.state import open_state
+from gateway.cli.state import State, ask
 from gateway.instants import moment_of
 from gateway.storage.sql.bodies import SqlBodies
 from gateway.storage.sql.entries import SqlEntries
@@ -40,10 +39,11 @@ def command(
     if bodies and not request_id:
         raise typer.BadParameter("name one request: breakeven logs REQUEST_ID --bodies", param_hint="--bodies")
     if request_id and bodies:
-        print(asyncio.run(_bodies(request_id)).model_dump_json(indent=None if as_json else 2))
+        found = ask(lambda state: read_bodies(_bodies(state), request_id, reader="command line"))
+        print(found.model_dump_json(indent=None if as_json else 2))
         return
     if request_id:
-        one = asyncio.run(_get(request_id))
+        one = ask(lambda state: get_detail(SqlEntries(state.database), request_id))
         if as_json:
             print(one.model_dump_json())
         else:
@@ -53,7 +53,7 @@ def command(
         EntryFilter, since=since, until=until, model=model, team=team, project=project, key_id=key, backend=backend,
         rule=rule, tag=tag, batch_id=batch, status=status, order=order, limit=limit,
     )  # fmt: skip
-    found = asyncio.run(_find(wanted))
+    found = ask(lambda state: find_summaries(SqlEntries(state.database), wanted))
     if as_json:
         for one in found:
             print(one.model_dump_json())
@@ -63,20 +63,8 @@ def command(
         print("No such requests.")
 
 
-async def _get(request_id: str) -> EntryDetail:
-    async with open_state() as state:
-        return await get_detail(SqlEntries(state.database), request_id)
-
-
-async def _bodies(request_id: str) -> StoredBodies:
-    async with open_state() as state:
-        store = SqlBodies(state.database, state.deployment.home.bodies_key())
-        return await read_bodies(store, request_id, reader="command line")
-
-
-async def _find(wanted: EntryFilter) -> list[EntrySummary]:
-    async with open_state() as state:
-        return await find_summaries(SqlEntries(state.database), wanted)
+def _bodies(state: State) -> SqlBodies:
+    return SqlBodies(state.database, state.deployment.home.bodies_key())
 
 
 def _table(found: list[EntrySummary]) -> Table:

@@ -1,6 +1,5 @@
 """`breakeven prices`: look at the dated catalogue, bring it up to date, and re-price past requests."""
 
-import asyncio
 import json
 from collections.abc import Iterator
 from datetime import UTC, date, datetime
@@ -13,7 +12,7 @@ from rich.table import Table
 
 from gateway.cli.asked import Until
 from gateway.cli.show_table import show_table
-from gateway.cli.state import open_state
+from gateway.cli.state import ask
 from gateway.clock import now_us
 from gateway.config.home import find_home
 from gateway.config.price_files import SHIPPED, load_deployment_prices, load_prices, own_prices, write_prices
@@ -26,7 +25,7 @@ from gateway.pricing.catalogue import ModelPrices, PriceBook, ProviderPrices
 from gateway.pricing.price_figures import figures, is_each, tool_figures
 from gateway.pricing.price_update import Change, append, compare, describe
 from gateway.pricing.price_yaml import decimal_text
-from gateway.reports.reprice_service import RepricedModel, RepriceQuery, Repricing, reprice_period
+from gateway.reports.reprice_service import RepricedModel, RepriceQuery, reprice_period
 from gateway.storage.sql.adjustments import SqlAdjustments
 
 app = typer.Typer(no_args_is_help=True)
@@ -143,7 +142,12 @@ def reprice_past(
     """
     until_us = now_us() if until is None else instant_us(until)
     query = RepriceQuery(instant_us(since), until_us, provider, model, only_unpriced)
-    found = asyncio.run(_reprice(query, yes=yes))
+    author = "breakeven prices reprice" if yes else None
+    found = ask(
+        lambda state: reprice_period(
+            query, state.ledger, SqlAdjustments(state.database), state.deployment.prices, author=author
+        )
+    )
     total, rows = format_usd(found.difference_pico_usd), found.models
     if as_json:
         models = [repriced_row(row) for row in rows]
@@ -168,12 +172,6 @@ def repriced_row(row: RepricedModel) -> dict[str, str]:
         "now_usd": format_usd(row.now_pico_usd),
         "difference_usd": format_usd(row.now_pico_usd - row.was_pico_usd),
     }
-
-
-async def _reprice(query: RepriceQuery, *, yes: bool) -> Repricing:
-    async with open_state() as state:
-        store, author = SqlAdjustments(state.database), "breakeven prices reprice" if yes else None
-        return await reprice_period(query, state.ledger, store, state.deployment.prices, author=author)
 
 
 def instant_us(text: str) -> int:

@@ -1,8 +1,10 @@
 """The deployment as commands use it, beside a running gateway or without one: its files read, its database open."""
 
-from collections.abc import AsyncGenerator
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from typing import TypeVar
 
 from sqlalchemy.ext.asyncio import AsyncEngine
 
@@ -25,6 +27,8 @@ from gateway.storage.sql.rents import SqlRents
 from gateway.storage.sql.reports import SqlReports
 from gateway.storage.sql.rules import SqlRulesStore
 from gateway.storage.sql.secrets import SqlSecrets
+
+Answer = TypeVar("Answer")
 
 
 class NoSchema(StateError):
@@ -102,6 +106,25 @@ async def open_state(*, is_looking: bool = False) -> AsyncGenerator[State]:
         )
     finally:
         await database.dispose()
+
+
+def ask(question: Callable[[State], Awaitable[Answer]]) -> Answer:
+    """The answer of an open state, for a command, which runs no event loop."""
+
+    async def answer() -> Answer:
+        async with open_state() as state:
+            return await question(state)
+
+    return asyncio.run(answer())
+
+
+def ask_reports(question: Callable[[ReportServices], Awaitable[Answer]]) -> Answer:
+    """As `ask`, of its reports."""
+
+    async def answer(state: State) -> Answer:
+        return await question(await state.report_services())
+
+    return ask(answer)
 
 
 async def _require_newest(database: AsyncEngine) -> None:

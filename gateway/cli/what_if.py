@@ -1,6 +1,5 @@
 """`breakeven what-if`: what if we rented GPUs that we do not have, for a model that we do not serve yet."""
 
-import asyncio
 from typing import Annotated
 
 import typer
@@ -9,7 +8,7 @@ from rich.table import Table
 
 from gateway.cli.asked import Since, Until, read
 from gateway.cli.show_table import show_table
-from gateway.cli.state import open_state
+from gateway.cli.state import ask_reports
 from gateway.errors import InvalidRequest
 from gateway.reports.what_if_views import WhatIfQuery, WhatIfView
 
@@ -39,18 +38,13 @@ def command(
         until=until,
         fixed_usd_per_month=fixed_usd,
     )
-    view = asyncio.run(_ask(query))
+    view = ask_reports(lambda services: services.what_ifs.what_if(query))
     if as_json:
         print(view.model_dump_json(indent=2))
     elif view.answers:
         show(view, Console(highlight=False))
     else:
         raise InvalidRequest(why_nothing(view))
-
-
-async def _ask(query: WhatIfQuery) -> WhatIfView:
-    async with open_state() as state:
-        return await (await state.report_services()).what_ifs.what_if(query)
 
 
 def show(view: WhatIfView, console: Console) -> None:
