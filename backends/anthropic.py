@@ -36,17 +36,9 @@ _DECIDED_ON: Final = frozenset(
 class AnthropicBackend(HttpBackend):
     """One endpoint; `base_url` includes the version, as in `https://api.anthropic.com/v1`."""
 
-    def __init__(
-        self,
-        name: str,
-        base_url: str,
-        api_key: str | None,
-        *,
-        provider: str = "anthropic",
-    ) -> None:
+    def __init__(self, name: str, base_url: str, api_key: str | None) -> None:
         headers = {"anthropic-version": API_VERSION} | ({"x-api-key": api_key} if api_key else {})
         super().__init__(name, base_url, headers)
-        self.provider = provider
 
     async def open(self, call: Call) -> Reply:
         if call.operation in NATIVE_PATHS:
@@ -85,7 +77,7 @@ class AnthropicBackend(HttpBackend):
                     edits["messages"] = said
             body = splice(call.body, edits, members)
         except NotAnObject as error:
-            raise UpstreamRejected(str(error), backend=self.name, body=messages_error(400, str(error))) from error
+            raise UpstreamRejected(str(error), body=messages_error(400, str(error))) from error
         is_count = call.operation == "messages.count_tokens"
         own = {name: value for name, value in call.headers.items() if name in VENDOR_HEADERS}
         return Exchange(

@@ -24,10 +24,9 @@ class BackendError(Exception):
     is_retryable = True
     may_be_billed = False
 
-    def __init__(self, message: str, *, backend: str = "", status: int | None = None) -> None:
+    def __init__(self, message: str, *, status: int | None = None) -> None:
         super().__init__(message)
         self.message = message
-        self.backend = backend
         self.status = status
 
 
@@ -50,10 +49,8 @@ class UpstreamTimeout(BackendError):
 class RateLimited(BackendError):
     """The upstream answered 429."""
 
-    def __init__(
-        self, message: str, *, backend: str = "", status: int | None = 429, retry_after_seconds: float | None = None
-    ) -> None:
-        super().__init__(message, backend=backend, status=status)
+    def __init__(self, message: str, *, status: int | None = 429, retry_after_seconds: float | None = None) -> None:
+        super().__init__(message, status=status)
         self.retry_after_seconds = retry_after_seconds
 
 
@@ -64,12 +61,11 @@ class UpstreamUnavailable(BackendError):
         self,
         message: str,
         *,
-        backend: str = "",
         status: int | None = None,
         retry_after_seconds: float | None = None,
         may_be_billed: bool = False,
     ) -> None:
-        super().__init__(message, backend=backend, status=status)
+        super().__init__(message, status=status)
         self.retry_after_seconds = retry_after_seconds
         self.may_be_billed = may_be_billed
 
@@ -81,10 +77,8 @@ class UnreadableAnswer(UpstreamUnavailable):
     answer is that came.
     """
 
-    def __init__(
-        self, message: str, *, backend: str = "", usage: Usage | None = None, output_characters: int = 0
-    ) -> None:
-        super().__init__(message, backend=backend)
+    def __init__(self, message: str, *, usage: Usage | None = None, output_characters: int = 0) -> None:
+        super().__init__(message)
         self.usage = usage
         self.output_characters = output_characters
 
@@ -98,8 +92,8 @@ class UpstreamRejected(BackendError):
 
     is_retryable = False
 
-    def __init__(self, message: str, *, backend: str = "", status: int = 400, body: bytes = b"") -> None:
-        super().__init__(message, backend=backend, status=status)
+    def __init__(self, message: str, *, status: int = 400, body: bytes = b"") -> None:
+        super().__init__(message, status=status)
         self.body = body
 
 

@@ -5,18 +5,16 @@ from typing import Final
 from urllib.parse import quote
 
 from backends.endpoints.content_errors import content_error
-from backends.errors import UpstreamRejected, UpstreamUnavailable
+from backends.errors import UpstreamRejected
 from backends.formats.chat_fields import untranslatable
 from backends.formats.chat_view import parse_chat
 from backends.formats.gemini import GeminiStreamReader, build_content_body, openai_error, read_content
 from backends.formats.gemini_contents import NativeContentReader, native_body, read_native_content
-from backends.formats.json_objects import decode_object
+from backends.formats.input_tokens import read_count
 from backends.formats.json_splice import NotAnObject
-from backends.formats.usage_wire import MalformedUsage, token_count
 from backends.http.errors import google_status
 from backends.http_backend import Exchange, HttpBackend, answers_ok, join_url
-from backends.protocol import BackendHealth, Call, Chunk, Operation, Reply
-from backends.usage import Usage
+from backends.protocol import BackendHealth, Call, Operation, Reply
 
 COUNT: Final[Operation] = "generate_content.count_tokens"
 NATIVE_OPERATIONS: Final = frozenset[Operation]({"generate_content", COUNT})
@@ -27,17 +25,8 @@ STREAM: Final = "streamGenerateContent?alt=sse"
 class GeminiBackend(HttpBackend):
     """One endpoint; `base_url` includes the version, as in `https://generativelanguage.googleapis.com/v1beta`."""
 
-    def __init__(
-        self,
-        name: str,
-        base_url: str,
-        api_key: str | None,
-        *,
-        provider: str = "gemini",
-    ) -> None:
-        headers = {"x-goog-api-key": api_key} if api_key else {}
-        super().__init__(name, base_url, headers)
-        self.provider = provider
+    def __init__(self, name: str, base_url: str, api_key: str | None) -> None:
+        super().__init__(name, base_url, {"x-goog-api-key": api_key} if api_key else {})
 
     async def open(self, call: Call) -> Reply:
         if call.operation in NATIVE_OPERATIONS:
@@ -70,23 +59,18 @@ class GeminiBackend(HttpBackend):
         try:
             body = native_body(call.body, counts=counts, model=model)
         except NotAnObject as error:
-            raise UpstreamRejected(str(error), backend=self.name, body=content_error(400, str(error))) from error
+            raise UpstreamRejected(str(error), body=content_error(400, str(error))) from error
         method = "countTokens" if counts else STREAM if call.is_stream else "generateContent"
         return Exchange(
             url=self._url(call, method),
             headers=self._headers,
             body=body,
-            read_answer=self._read_count if counts else partial(read_native_content, backend=self.name, model=model),
+            read_answer=partial(read_count, backend=self.name, member="totalTokens")
+            if counts
+            else partial(read_native_content, backend=self.name, model=model),
             stream_reader=partial(NativeContentReader, self.name, model),
             true_status=google_status,
         )
-
-    def _read_count(self, body: bytes) -> Chunk:
-        try:
-            count = token_count((decode_object(body) or {})["totalTokens"], "totalTokens")
-        except (KeyError, MalformedUsage) as error:
-            raise UpstreamUnavailable(f"{self.name} answered without a count", backend=self.name) from error
-        return Chunk(body, usage=Usage(input_tokens=count), is_done=True)
 
     async def health(self) -> BackendHealth:
         return await self.probe(join_url(self._base_url, "models"), self._headers, answers_ok)

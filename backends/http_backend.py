@@ -128,9 +128,7 @@ class HttpBackend:
             chunk = exchange.read_answer(await response.timed.read_all(MAX_ANSWER_BYTES))
             if call.is_stream and not exchange.may_be_whole:
                 message = f"{self._name} answered without a stream"
-                raise UnreadableAnswer(
-                    message, backend=self._name, usage=chunk.usage, output_characters=chunk.output_characters
-                )
+                raise UnreadableAnswer(message, usage=chunk.usage, output_characters=chunk.output_characters)
         except BaseException:
             response.timed.close(is_complete=False)
             raise
@@ -216,7 +214,7 @@ def _where_another_may_do(error: UpstreamRejected, body: bytes, model: str) -> U
         body = b""
     else:
         return error
-    return Untranslatable(message, backend=error.backend, status=error.status or 404, body=body)
+    return Untranslatable(message, status=error.status or 404, body=body)
 
 
 def _is_unknown_model(status: int, body: bytes, model: str) -> bool:

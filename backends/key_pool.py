@@ -103,8 +103,7 @@ class KeyPool:
         key = self._keys[call.key or self.labels_by_room()[0]]
         if key.room(now) is None:
             wait = self.wait_seconds()
-            message = f"{self._name} has no key with room left"
-            raise RateLimited(message, backend=self._name, status=None, retry_after_seconds=wait or None)
+            raise RateLimited(f"{self._name} has no key with room left", status=None, retry_after_seconds=wait or None)
         key.started.append(now)
         key.under_way += 1
         try:

@@ -75,15 +75,9 @@ class LitellmBackend:
     is_simulated = False
 
     def __init__(
-        self,
-        name: str,
-        *,
-        provider: str = "",
-        settings: Mapping[str, object] | None = None,
-        complete: Complete | None = None,
+        self, name: str, *, settings: Mapping[str, object] | None = None, complete: Complete | None = None
     ) -> None:
         self._name = name
-        self.provider = provider or name
         self._settings = dict(settings or {})
         self._complete = complete
 
@@ -138,12 +132,12 @@ class LitellmBackend:
 
     def _translated(self, error: Exception) -> BackendError:
         if isinstance(error, TimeoutError) or type(error).__name__ == "Timeout":
-            return UpstreamTimeout(f"{self._name} sent no answer in time", backend=self._name)
+            return UpstreamTimeout(f"{self._name} sent no answer in time")
         status = getattr(error, "status_code", None)
         if not isinstance(status, int) or type(error).__name__ == "APIConnectionError":
-            return UpstreamUnavailable(f"{self._name} failed ({type(error).__name__})", backend=self._name)
+            return UpstreamUnavailable(f"{self._name} failed ({type(error).__name__})")
         if 200 <= status < 300 or type(error).__name__ == "APIResponseValidationError":
-            return UnreadableAnswer(f"{self._name} sent an answer that litellm cannot read", backend=self._name)
+            return UnreadableAnswer(f"{self._name} sent an answer that litellm cannot read")
         response = getattr(error, "response", None)
         headers = cast(Mapping[str, str], getattr(response, "headers", None) or {})
         result = error_from_status(status, headers, b"", backend=self._name, now=partial(datetime.now, UTC))
@@ -156,7 +150,7 @@ class LitellmBackend:
         if not is_started:
             return self._translated(error)
         kind = StreamStalled if isinstance(error, TimeoutError) else StreamBroken
-        return kind(f"{self._name} broke off its answer ({type(error).__name__})", backend=self._name)
+        return kind(f"{self._name} broke off its answer ({type(error).__name__})")
 
 
 class _LitellmReply:

@@ -107,7 +107,6 @@ class OpenAICompatibleBackend(HttpBackend):
         headers = {"accept": "application/json, text/event-stream"}
         headers |= {"authorization": f"Bearer {api_key}"} if api_key else {}
         super().__init__(name, base_url, headers, client=client)
-        self.provider = provider or name
         self._urls = {operation: join_url(base_url, path) for operation, path in paths.items()}
         self._dialect = dialect
         self._native = replace(PLAIN, models_think=dialect.models_think)
@@ -117,7 +116,7 @@ class OpenAICompatibleBackend(HttpBackend):
         self._tell_no_summary: set[str] = set()
         self._encrypt_nothing: set[str] = set()
         self._media = MediaExchanges(name)
-        self._rerank_dialect = rerank_dialect_of(self.provider)
+        self._rerank_dialect = rerank_dialect_of(provider or name)
 
     async def open(self, call: Call) -> Reply:
         if call.operation != "chat.completions" or "responses" not in self._urls:
@@ -169,7 +168,7 @@ class OpenAICompatibleBackend(HttpBackend):
         if url is None:
             message = f"{self.name} does not offer {call.operation}"
             body = error_body(message, kind="invalid_request_error", code="unsupported_operation")
-            raise Untranslatable(message, backend=self.name, status=404, body=body)
+            raise Untranslatable(message, status=404, body=body)
         if call.operation == "rerank":
             return await self._open_rerank(call, url)
         if call.operation in MEDIA:

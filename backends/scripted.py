@@ -133,21 +133,17 @@ class ScriptedBackend:
         if outcome.fault == "silent":
             await self._sleep(call.timeouts.first_byte_seconds)
         refusals: dict[str, BackendError] = {
-            "rate_limited": RateLimited(
-                f"{name} answered 429", backend=name, retry_after_seconds=outcome.retry_after_seconds
-            ),
-            "unavailable": UpstreamUnavailable(f"{name} answered 500", backend=name, status=500),
+            "rate_limited": RateLimited(f"{name} answered 429", retry_after_seconds=outcome.retry_after_seconds),
+            "unavailable": UpstreamUnavailable(f"{name} answered 500", status=500),
             "overloaded": UpstreamUnavailable(
-                f"{name} answered 529", backend=name, status=529, retry_after_seconds=outcome.retry_after_seconds
+                f"{name} answered 529", status=529, retry_after_seconds=outcome.retry_after_seconds
             ),
             "rejected": UpstreamRejected(
-                f"{name} answered 400",
-                backend=name,
-                body=error_body("scripted refusal", kind="invalid_request_error"),
+                f"{name} answered 400", body=error_body("scripted refusal", kind="invalid_request_error")
             ),
-            "auth": UpstreamAuth(f"{name} answered 401", backend=name, status=401),
-            "unreachable": ConnectFailed(f"{name} is unreachable", backend=name),
-            "silent": UpstreamTimeout(f"{name} sent nothing for too long", backend=name),
+            "auth": UpstreamAuth(f"{name} answered 401", status=401),
+            "unreachable": ConnectFailed(f"{name} is unreachable"),
+            "silent": UpstreamTimeout(f"{name} sent nothing for too long"),
         }
         return refusals[outcome.fault or ""]
 
@@ -196,12 +192,12 @@ class _ScriptedReply:
         if fault == "stalled":
             await self._sleep(self._call.timeouts.idle_seconds)
             kind = StreamStalled if is_started else UpstreamTimeout
-            return kind(f"{name} sent nothing for too long", backend=name)
+            return kind(f"{name} sent nothing for too long")
         message = f"{name} broke off its answer ({fault})"
         if is_started:
-            return StreamBroken(message, backend=name)
+            return StreamBroken(message)
         kind = UpstreamUnavailable if fault == "error_event" else UnreadableAnswer
-        return kind(message, backend=name)
+        return kind(message)
 
     def _answer(self) -> Chunk:
         outcome = self._outcome

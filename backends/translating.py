@@ -178,7 +178,7 @@ class TranslatingBackend:
             is_unsayable = isinstance(error, UnsayableMessages)
             body = messages_error(400, str(error), details=error.details if is_unsayable else None)
             kind = Untranslatable if is_unsayable else UpstreamRejected
-            raise kind(str(error), backend=self.name, status=400, body=body) from error
+            raise kind(str(error), status=400, body=body) from error
         try:
             inner = await self._inner.open(_as_chat(call, body))
         except UpstreamRejected as error:
@@ -259,7 +259,7 @@ class _WrittenReply:
                     raise EndlessAnswer
                 written = self._write(chunk)
             except EndlessAnswer as error:
-                raise StreamBroken(f"{self._backend} sent an endless answer", backend=self._backend) from error
+                raise StreamBroken(f"{self._backend} sent an endless answer") from error
             yield msgspec.structs.replace(chunk, payload=written)
 
     async def aclose(self) -> None:

@@ -53,5 +53,5 @@ def read_token_count(body: bytes, *, backend: str) -> Chunk:
     try:
         count = token_count(_COUNTED.decode(body).count, "count")
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError, MalformedUsage) as error:
-        raise UpstreamUnavailable(f"{backend} answered without a count", backend=backend) from error
+        raise UpstreamUnavailable(f"{backend} answered without a count") from error
     return Chunk(body, usage=Usage(input_tokens=count), is_done=True)

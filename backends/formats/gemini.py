@@ -201,7 +201,7 @@ def not_content(document: Fields, body: bytes, *, backend: str) -> BackendError:
     if document.get("error") is not None:
         return error_from_event(document["error"], backend=backend, is_started=False)
     usage, _ = believable_usage(document.get("usageMetadata"))
-    return no_answer(f"{backend} answered without an end", body, backend=backend, usage=usage)
+    return no_answer(f"{backend} answered without an end", body, usage=usage)
 
 
 def read_content(body: bytes, *, backend: str, answer_id: str, created: int) -> Chunk:

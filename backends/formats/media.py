@@ -117,7 +117,7 @@ def read_answer(body: bytes, asked: MediaAsked, call: Call, *, backend: str) -> 
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         if asked.shape == "text":  # a server that says text whatever it is asked for
             return _whole(body, None)
-        raise no_answer(f"{backend} answered with something that is not JSON", body, backend=backend) from error
+        raise no_answer(f"{backend} answered with something that is not JSON", body) from error
     if answer.error is not None:
         raise error_from_event(answer.error, backend=backend, is_started=False)
     try:
@@ -130,9 +130,9 @@ def read_answer(body: bytes, asked: MediaAsked, call: Call, *, backend: str) -> 
         body = msgspec.json.encode({"text": answer.text})
     elif call.operation in TRANSCRIPTS:
         if answer.text is None:
-            raise UnreadableAnswer(f"{backend} answered without a text", backend=backend, usage=usage)
+            raise UnreadableAnswer(f"{backend} answered without a text", usage=usage)
     elif (answer.results if call.operation == "moderations" else answer.data) is None:
-        raise UnreadableAnswer(f"{backend} answered with nothing that was asked for", backend=backend, usage=usage)
+        raise UnreadableAnswer(f"{backend} answered with nothing that was asked for", usage=usage)
     return _whole(body, usage, is_malformed=is_malformed)
 
 

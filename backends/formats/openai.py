@@ -230,7 +230,7 @@ def read_answer(body: bytes, *, backend: str) -> Chunk:
         try:
             event, body = decode_leniently(body)
         except ValueError as error:
-            raise no_answer(f"{backend} answered with something that is not JSON", body, backend=backend) from error
+            raise no_answer(f"{backend} answered with something that is not JSON", body) from error
     if event.error is not None:
         raise error_from_event(event.error, backend=backend, is_started=False)
     has_output, characters, finish_reason = not event.choices, 0, None
@@ -241,8 +241,7 @@ def read_answer(body: bytes, *, backend: str) -> Chunk:
         finish_reason = finish_reason or choice.finish_reason or None
     usage, is_malformed = _usage(event)
     if event.choices == [] or finish_reason == "error":
-        message = f"{backend} gave up its answer"
-        raise UnreadableAnswer(message, backend=backend, usage=usage, output_characters=characters)
+        raise UnreadableAnswer(f"{backend} gave up its answer", usage=usage, output_characters=characters)
     return Chunk(
         body,
         has_output=has_output,

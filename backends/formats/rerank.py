@@ -144,7 +144,7 @@ def read_answer(body: bytes, asked: RerankAsked, call: Call, *, backend: str) ->
     try:
         said = _ANSWER.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise no_answer(f"{backend} answered with something that is no ranking", body, backend=backend) from error
+        raise no_answer(f"{backend} answered with something that is no ranking", body) from error
     answer = _Answer(data=said) if isinstance(said, list) else said
     if answer.error is not None:
         raise error_from_event(answer.error, backend=backend, is_started=False)
@@ -154,7 +154,7 @@ def read_answer(body: bytes, asked: RerankAsked, call: Call, *, backend: str) ->
         usage, is_malformed = None, True
     results = answer.data if answer.results is None else answer.results
     if results is None or not _is_ranking(results, asked.count):
-        raise UnreadableAnswer(f"{backend} answered without a ranking of what was sent", backend=backend, usage=usage)
+        raise UnreadableAnswer(f"{backend} answered without a ranking of what was sent", usage=usage)
     if answer.results is None or not _is_as_asked(results, asked):
         body = _written(answer, results, asked, call)
     return Chunk(body, has_output=True, usage=usage, is_done=True, is_usage_malformed=is_malformed)
@@ -213,4 +213,4 @@ def where_another_may_do(refusal: UpstreamRejected) -> Untranslatable | None:
     if isinstance(refusal, Untranslatable) or refusal.status not in _REFUSALS or not _TOO_MANY.search(refusal.body):
         return None
     message = f"{refusal.message}: it does not rank so many documents at once"
-    return Untranslatable(message, backend=refusal.backend, status=refusal.status, body=refusal.body)
+    return Untranslatable(message, status=refusal.status, body=refusal.body)

@@ -76,11 +76,11 @@ def as_asked(body: bytes, names: ResponseNames, *, backend: str) -> bytes:
     if found is None or written not in body:
         message = f"Previous response with id {name[:300]!r} not found: no response of that name is known to this key."
         refusal = error_body(message, kind="invalid_request_error", code="previous_response_not_found", param=_PREVIOUS)
-        raise UpstreamRejected(message, backend=backend, body=refusal)
+        raise UpstreamRejected(message, body=refusal)
     if found.backend != backend:
         message = f"{_PREVIOUS}: {found.backend} keeps that response; ask for a model of that backend"
         refusal = error_body(message, kind="invalid_request_error", code="kept_elsewhere", param=_PREVIOUS)
-        raise Untranslatable(message, backend=backend, body=refusal)
+        raise Untranslatable(message, body=refusal)
     return body.replace(written, f'"{found.own}"'.encode())
 
 
@@ -114,7 +114,7 @@ def _not_a_response(document: Mapping[str, object], body: bytes, *, backend: str
     if document.get("status") == "failed" or document.get("error") is not None:
         return error_from_event(document.get("error"), backend=backend, is_started=False)
     usage, _ = usage_of(document)
-    return no_answer(f"{backend} answered with something that is no response", body, backend=backend, usage=usage)
+    return no_answer(f"{backend} answered with something that is no response", body, usage=usage)
 
 
 def _final(payload: bytes, response: Mapping[str, object], *, is_started: bool = False) -> Chunk:

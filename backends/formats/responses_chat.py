@@ -43,7 +43,7 @@ def read_response_as_chat(body: bytes, *, backend: str) -> Chunk:
     response = check_response(body, backend=backend)
     usage, is_malformed = usage_of(response)
     if finish_reason_of(response) is None:
-        raise no_answer(f"{backend} answered before it was done", body, backend=backend, usage=usage)
+        raise no_answer(f"{backend} answered before it was done", body, usage=usage)
     answer = Answer(_head(response))
     for place, item in enumerate(objects_of(response.get("output"))):
         _add(answer, item, place, backend)

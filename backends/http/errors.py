@@ -56,22 +56,20 @@ def error_from_status(
     """The error for an answer that is not 2xx."""
     message = f"{backend} answered {status}{describe_error(body)}"
     if status == 403 and _FILTERED.search(body):
-        return UpstreamRejected(f"{message}: its filter refuses what was asked", backend=backend)
+        return UpstreamRejected(f"{message}: its filter refuses what was asked")
     if status == 403 and body.lstrip()[:1] == b"<":  # a firewall on the way, which may dislike a prompt
-        return UpstreamUnavailable(message, backend=backend, status=status)
+        return UpstreamUnavailable(message, status=status)
     if status in _AUTH:
-        return UpstreamAuth(message, backend=backend, status=status)
+        return UpstreamAuth(message, status=status)
     if status == 429:
         wait = parse_retry_after(headers, now)
         wait = _google_retry_delay(body) if wait is None else wait
-        return RateLimited(message, backend=backend, retry_after_seconds=wait)
+        return RateLimited(message, retry_after_seconds=wait)
     if status in _TIMEOUT:
-        return UpstreamTimeout(message, backend=backend, status=status)
+        return UpstreamTimeout(message, status=status)
     if 400 <= status < 500 and status not in _BUSY:
-        return UpstreamRejected(message, backend=backend, status=status, body=body)
-    return UpstreamUnavailable(
-        message, backend=backend, status=status, retry_after_seconds=parse_retry_after(headers, now)
-    )
+        return UpstreamRejected(message, status=status, body=body)
+    return UpstreamUnavailable(message, status=status, retry_after_seconds=parse_retry_after(headers, now))
 
 
 def error_from_event(error: object, *, backend: str, is_started: bool) -> BackendError:
@@ -79,10 +77,10 @@ def error_from_event(error: object, *, backend: str, is_started: bool) -> Backen
     label = _label(error)
     message = f"{backend} sent an error in its answer{label}"
     if is_started:
-        return StreamBroken(message, backend=backend)
+        return StreamBroken(message)
     status = _status_of(error)
     if status is None:
-        return UpstreamUnavailable(message, backend=backend)
+        return UpstreamUnavailable(message)
     body = msgspec.json.encode({"error": error}, enc_hook=str)
     return error_from_status(status, {}, body, backend=backend, now=_epoch)
 
@@ -90,17 +88,15 @@ def error_from_event(error: object, *, backend: str, is_started: bool) -> Backen
 def broken(backend: str, what: str, *, is_started: bool) -> BackendError:
     """The error for a stream of which no more can be read: after the first chunk always StreamBroken."""
     kind = StreamBroken if is_started else UnreadableAnswer
-    return kind(f"{backend} {what}", backend=backend)
+    return kind(f"{backend} {what}")
 
 
-def no_answer(
-    message: str, body: bytes, *, backend: str, usage: Usage | None = None, length: int | None = None
-) -> UnreadableAnswer:
+def no_answer(message: str, body: bytes, *, usage: Usage | None = None, length: int | None = None) -> UnreadableAnswer:
     """The error for a whole 200 in which there is neither an answer nor an error. A page for people is no
     part of one. `length` is the whole's where `body` is only its beginning."""
     is_part = body.lstrip()[:1] == b"{"
     characters = (len(body) if length is None else length) if is_part else 0
-    return UnreadableAnswer(message, backend=backend, usage=usage, output_characters=characters)
+    return UnreadableAnswer(message, usage=usage, output_characters=characters)
 
 
 def parse_retry_after(headers: Mapping[str, str], now: Callable[[], datetime]) -> float | None:

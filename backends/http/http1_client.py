@@ -91,7 +91,7 @@ class Http1Client:
             head = f"{path} HTTP/1.1\r\nhost: {host_header}\r\nuser-agent: breakeven\r\naccept-encoding: identity\r\n"
             target = _Target(parts.scheme, name, port, head.encode("ascii"), (parts.scheme, name, port))
         except (ValueError, KeyError) as error:
-            raise ConnectFailed(f"{self._backend} has an address that cannot be used", backend=self._backend) from error
+            raise ConnectFailed(f"{self._backend} has an address that cannot be used") from error
         self._targets[url] = target
         return target
 
@@ -127,14 +127,14 @@ class Http1Client:
         except (OSError, TimeoutError, UnicodeError) as error:
             if is_for_want_of_files(error):
                 message = "this process may open no more files; raise the limit (ulimit -Hn, systemd's LimitNOFILE)"
-                raise NoFilesLeft(message, backend=self._backend) from error
+                raise NoFilesLeft(message) from error
             raise self._unreachable(error) from error
         if self._sweep is None:
             self._watch_idle()
         return connection
 
     def _unreachable(self, error: BaseException) -> ConnectFailed:
-        return ConnectFailed(f"{self._backend} is unreachable ({_why(error)})", backend=self._backend)
+        return ConnectFailed(f"{self._backend} is unreachable ({_why(error)})")
 
     def _context(self) -> ssl.SSLContext:
         if self._tls is None:

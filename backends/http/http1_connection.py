@@ -65,7 +65,7 @@ class Http1Connection(asyncio.Protocol):
         self._surely_read_from = self._loop.time() + _STALE_SECONDS if self.is_used else 0.0
         self.is_used = True
         if self.is_closed:
-            raise UpstreamUnavailable(f"{self._backend} dropped the connection (closed)", backend=self._backend)
+            raise UpstreamUnavailable(f"{self._backend} dropped the connection (closed)")
         self._response = Http1Response(self, self._backend)
         self._interim = 0
         answer = self._head = self._loop.create_future()
@@ -218,12 +218,12 @@ class Http1Connection(asyncio.Protocol):
             self._set_timer()
             return
         message = f"{self._backend} sent no answer in time"
-        self._head.set_exception(UpstreamTimeout(message, backend=self._backend))
+        self._head.set_exception(UpstreamTimeout(message))
 
     def _fail(self, what: str, *, may_be_billed: bool = True) -> None:
         if self._head is not None and not self._head.done():
             message = f"{self._backend} {what}"
-            self._head.set_exception(UpstreamUnavailable(message, backend=self._backend, may_be_billed=may_be_billed))
+            self._head.set_exception(UpstreamUnavailable(message, may_be_billed=may_be_billed))
         if self._response is not None:
             self._response.fail(what)
 

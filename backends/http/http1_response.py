@@ -168,7 +168,7 @@ class Http1Response:
     def fail(self, what: str) -> None:
         """The body will not become whole."""
         if self._error is None and not self.is_complete:
-            self._error = UpstreamUnavailable(f"{self._backend} {what}", backend=self._backend)
+            self._error = UpstreamUnavailable(f"{self._backend} {what}")
             self._wake()
 
     def _take(self) -> bytes:
@@ -187,11 +187,11 @@ class Http1Response:
             return decoder.decompress(decoder.unconsumed_tail + piece, _DECODED_AT_ONCE_BYTES)
         except zlib.error as error:
             self.fail("sent a body that does not decompress")
-            raise UpstreamUnavailable(f"{self._backend} sent a broken body", backend=self._backend) from error
+            raise UpstreamUnavailable(f"{self._backend} sent a broken body") from error
 
     def _check_decoder(self) -> None:
         if self._decoder is not None and not self._decoder.eof:
-            raise UpstreamUnavailable(f"{self._backend} cut its compressed answer", backend=self._backend)
+            raise UpstreamUnavailable(f"{self._backend} cut its compressed answer")
 
     def _stop_finishing(self) -> None:
         if self._finishing is not None:

@@ -58,8 +58,7 @@ class TimedResponse:
             return await self._response.read()
         except UpstreamUnavailable:
             if self._is_expired:
-                message = f"{self._backend} sent nothing for too long"
-                raise UpstreamTimeout(message, backend=self._backend) from None
+                raise UpstreamTimeout(f"{self._backend} sent nothing for too long") from None
             raise
         finally:
             self._is_waiting = False
@@ -73,11 +72,10 @@ class TimedResponse:
                 size += len(piece)
                 pieces.append(piece)
                 if size > limit:
-                    message = f"{self._backend} answered with over {limit} bytes"
-                    raise UpstreamUnavailable(message, backend=self._backend)
+                    raise UpstreamUnavailable(f"{self._backend} answered with over {limit} bytes")
         except UpstreamUnavailable as error:
             begun = pieces[0] if pieces else b""  # joined, they would take as much memory again
-            raise no_answer(error.message, begun, backend=self._backend, length=size) from error
+            raise no_answer(error.message, begun, length=size) from error
         return b"".join(pieces)
 
     def close(self, *, is_complete: bool) -> None:
@@ -184,10 +182,10 @@ class StreamReply:
 
     def _translated(self, error: Exception) -> BackendError:
         if isinstance(error, BackendError):
-            return broken_off(error, backend=self._backend, is_started=self._reader.is_started)
+            return broken_off(error, is_started=self._reader.is_started)
         message = f"{self._backend} sent an endless event"
         kind = StreamBroken if self._reader.is_started else UnreadableAnswer
-        return kind(message, backend=self._backend)
+        return kind(message)
 
 
 class BytesReply:
@@ -211,12 +209,12 @@ class BytesReply:
         try:
             piece = await self._response.read(extend=self._has_some)
         except (UpstreamTimeout, UpstreamUnavailable) as error:
-            raise broken_off(error, backend=self._backend, is_started=self._has_some) from error
+            raise broken_off(error, is_started=self._has_some) from error
         if piece:
             self._has_some = True
             return Chunk(piece, has_output=True)
         if not self._has_some:
-            raise UnreadableAnswer(f"{self._backend} answered with nothing", backend=self._backend)
+            raise UnreadableAnswer(f"{self._backend} answered with nothing")
         self._is_over = True
         return Chunk(b"", usage=self._usage, is_done=True)
 
@@ -226,9 +224,9 @@ class BytesReply:
             self._response.close(is_complete=self._is_over)
 
 
-def broken_off(error: BackendError, *, backend: str, is_started: bool) -> BackendError:
+def broken_off(error: BackendError, *, is_started: bool) -> BackendError:
     """What a connection that is lost, or silent for too long, is called."""
     if not is_started:
-        return error if isinstance(error, UpstreamTimeout) else UnreadableAnswer(error.message, backend=backend)
+        return error if isinstance(error, UpstreamTimeout) else UnreadableAnswer(error.message)
     kind = StreamStalled if isinstance(error, UpstreamTimeout) else StreamBroken
-    return kind(error.message, backend=backend)
+    return kind(error.message)

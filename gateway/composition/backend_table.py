@@ -178,7 +178,7 @@ def _native_to_block(block: BackendSettings) -> Collection[Operation]:
 
 def _build_block(name: str, block: BackendSettings, provider: str, key: str | None) -> Backend:
     if block.litellm is not None:
-        return LitellmBackend(name, provider=provider, settings={**block.litellm, **({"api_key": key} if key else {})})
+        return LitellmBackend(name, settings={**block.litellm, **({"api_key": key} if key else {})})
     if block.wire_format != "openai":
         return build_adapter(block.wire_format, name, block.base_url, key, provider)
     return OpenAICompatibleBackend(
@@ -259,12 +259,12 @@ def native_operations(wire_format: str, provider: str) -> Collection[Operation]:
 def build_adapter(wire_format: str, name: str, base_url: str, key: str | None, provider: str) -> Backend:
     """The adapter of a wire format. Raises ValueError for an unusable URL or key."""
     if wire_format == "anthropic":
-        return AnthropicBackend(name, base_url, key, provider=provider)
+        return AnthropicBackend(name, base_url, key)
     if wire_format == "gemini":
-        return GeminiBackend(name, base_url, key, provider=provider)
+        return GeminiBackend(name, base_url, key)
     paths = OPENAI_PATHS if provider == "openai" else DEFAULT_PATHS  # it alone keeps Responses state
     made = OpenAICompatibleBackend(name, base_url, key, provider=provider, paths=paths, dialect=dialect_of(provider))
     if provider == "gemini":  # Google's endpoint for OpenAI's clients, behind that of its own
-        own = GeminiBackend(name, base_url.rstrip("/").removesuffix(OPENAIS), key, provider=provider)
+        own = GeminiBackend(name, base_url.rstrip("/").removesuffix(OPENAIS), key)
         return TwoFormatsBackend(made, own, of_second=NATIVE_OPERATIONS)
     return made

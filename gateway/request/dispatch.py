@@ -115,7 +115,7 @@ class Dispatcher(msgspec.Struct):
         if step is None:
             return await self._first_of(run, race, None)
         if step.overtakes:
-            await self._call_off(run, race, UpstreamTimeout("no first token in time", backend=run.candidate.backend))
+            await self._call_off(run, race, UpstreamTimeout("no first token in time"))
         if step.wait_seconds:
             await asyncio.sleep(step.wait_seconds)
         attempt = self._start(run, step)
@@ -243,11 +243,11 @@ class Dispatcher(msgspec.Struct):
                     return Answer(reply, first, rest)
                 held += CHUNK_BYTES + len(chunk.payload)
                 if held > MOST_BEFORE_OUTPUT_BYTES:
-                    raise StreamBroken(f"{held >> 20} MB came and no first token", backend=candidate.backend)
-            raise StreamBroken("the answer ended before its first token", backend=candidate.backend)
+                    raise StreamBroken(f"{held >> 20} MB came and no first token")
+            raise StreamBroken("the answer ended before its first token")
         except StreamBroken as broken:
             await reply.aclose()
-            raise UnreadableAnswer(broken.message, backend=candidate.backend) from broken
+            raise UnreadableAnswer(broken.message) from broken
         except BaseException:
             await reply.aclose()
             raise

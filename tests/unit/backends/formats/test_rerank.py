@@ -81,7 +81,7 @@ def test_more_documents_than_a_provider_takes_are_for_another() -> None:
 )
 def test_a_refusal_of_so_many_is_told_from_others(status: int, message: str, is_of_many: bool) -> None:
     body = json.dumps({"error": message}).encode()
-    found = where_another_may_do(UpstreamRejected("b answered", backend="b", status=status, body=body))
+    found = where_another_may_do(UpstreamRejected("b answered", status=status, body=body))
     assert (found is not None) is is_of_many
     assert where_another_may_do(Untranslatable("x", status=400, body=body)) is None
 

@@ -93,10 +93,10 @@ async def test_a_dial_that_fails_is_told_when_none_is_left_for_somebody() -> Non
     async with calls(3) as (provider, (first, second, third)):
         provider.kept.give(provider.connected())
         await first
-        provider.dials[0].set_exception(ConnectFailed("one", backend="b"))
+        provider.dials[0].set_exception(ConnectFailed("one"))
         await turns()
         assert not any(one.done() for one in (second, third)), "two are being dialed for two"
-        provider.dials[2].set_exception(ConnectFailed("two", backend="b"))
+        provider.dials[2].set_exception(ConnectFailed("two"))
         with pytest.raises(ConnectFailed, match="two"):
             await second
         dialed = provider.connected()
@@ -176,7 +176,7 @@ async def test_nobody_is_left_behind_whatever_the_order() -> None:
             for _ in range(number * 7919 % 13):
                 await asyncio.sleep(0)
             if number % 3 == 0:
-                raise ConnectFailed("no", backend="b")
+                raise ConnectFailed("no")
             return provider.connected()
 
         return dial

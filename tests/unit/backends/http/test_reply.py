@@ -34,7 +34,7 @@ class Paced:
                 await self._is_closed.wait()
         except TimeoutError:
             return piece
-        raise UpstreamUnavailable("cut", backend="b")
+        raise UpstreamUnavailable("cut")
 
     def close(self) -> None:
         self._is_closed.set()
