@@ -1,4 +1,4 @@
-"""The time of day, as everything that books or expires is told it, and seconds that no step of it changes."""
+"""Two clocks: the time of day, for booking and expiry, and a seconds counter that clock adjustments do not affect."""
 
 import time
 from collections.abc import Callable
@@ -14,12 +14,12 @@ def now_us() -> int:
 
 
 def unstepped_seconds() -> float:
-    """Since some moment; they go on while the machine sleeps, where the system can tell (Linux)."""
+    """Seconds since an arbitrary moment. On Linux they include time during which the machine was suspended."""
     return time.clock_gettime(_UNSTEPPED)
 
 
 class PatientClock:
-    """The time of day, for what cannot be undone: a step forward counts once it has lasted a day, one back at once."""
+    """Time of day for irreversible actions: a forward step is believed only after a day, a backward step at once."""
 
     def __init__(self, now_us: Callable[[], int] = now_us, unstepped: Callable[[], float] = unstepped_seconds) -> None:
         self._now_us = now_us
@@ -28,7 +28,7 @@ class PatientClock:
         self._ahead_since: float | None = None
 
     def __call__(self) -> int:
-        """Microseconds since the epoch. Ask once an hour or so: it only knows of steps that it was asked after."""
+        """Microseconds since the epoch. Call about once an hour: steps of the clock are noticed only by calling."""
         now_us, seconds = self._now_us(), self._unstepped()
         offset_us = now_us - round(seconds * 1e6)
         if offset_us <= self._offset_us + DRIFT_US:

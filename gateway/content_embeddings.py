@@ -1,4 +1,4 @@
-"""Answers Gemini's calls for embeddings as the pipeline answers OpenAI's: decided, held for and booked the same."""
+"""Answers Gemini's embedding calls through the pipeline, which routes, reserves and books them as it does OpenAI's."""
 
 import msgspec
 
@@ -13,14 +13,15 @@ from gateway.request.run import Caller, Incoming
 
 
 class ContentEmbeddings:
-    """Of one text or of a batch; see gateway.api.token_path.Answers. Its caller translates what it is sent."""
+    """A single text or a batch; implements gateway.api.token_path.Answers. The caller object translates the
+    response."""
 
     def __init__(self, pipeline: Pipeline, *, is_batch: bool) -> None:
         self._pipeline = pipeline
         self._is_batch = is_batch
 
     async def answer(self, incoming: Incoming, caller: Caller) -> None:
-        """Raises RequestError. A stranger's body is never parsed."""
+        """Raises RequestError. The body is parsed only after the key has been authenticated."""
         key = self._pipeline.keys.authenticate(incoming.credential, self._pipeline.now_us())
         require_model_access(key)
         asked = msgspec.structs.replace(incoming, body=self._body(incoming))

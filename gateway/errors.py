@@ -1,30 +1,30 @@
 """Everything the gateway refuses or fails at, as one tree. The HTTP status of each is chosen in openai_errors.py.
 
 BreakevenError
-├── ConfigurationError       file, line and field of what is wrong; stops the start
+├── ConfigurationError       names file, line and field; stops the start
 ├── StateError               the home directory or database cannot be used (disk full, locked, too new)
-│   └── DatabaseDown         not now: models are served without it, what needs it is refused
-├── StoreDown                a store beside the database cannot be asked now; whoever asked it does without, or refuses
-├── NoticeNotTaken           a webhook took no notice of a budget; it is sent again later
-├── LedgerUnavailable        nothing may be accepted that could not be booked
-└── RequestError             the caller is told: message, type, param, code
-    ├── InvalidRequest       the body is not what the endpoint takes
-    │   └── ContextTooLong   no allowed model has a window for this prompt
+│   └── DatabaseDown         temporary: models are still served, whatever needs the database is refused
+├── StoreDown                a store beside the database is unreachable; the caller does without it, or refuses
+├── NoticeNotTaken           a webhook did not accept a budget notice; it is sent again later
+├── LedgerUnavailable        no request is accepted that could not be booked
+└── RequestError             returned to the caller: message, type, param, code
+    ├── InvalidRequest       the body is not what the endpoint accepts
+    │   └── ContextTooLong   no allowed model has a large enough context window
     ├── BodyTooLarge
-    ├── UnsupportedEncoding  415: the body is compressed in a way that is not read here
-    ├── Unauthenticated      no key, or not one of ours
-    │   └── KeyInDoubt       503: not known here, and the database, which may know it, cannot be asked now
-    ├── Forbidden            a key of ours that may not do this
-    ├── ModelNotFound        not in the catalogue, or not allowed to this key
+    ├── UnsupportedEncoding  415: the body's compression is not supported
+    ├── Unauthenticated      no key, or an unknown one
+    │   └── KeyInDoubt       503: not in memory, and the database, which might know it, is unreachable
+    ├── Forbidden            a valid key without the permission
+    ├── ModelNotFound        not in the catalogue, or not allowed for this key
     ├── NotFound
     ├── Conflict             a compare-and-set lost
-    ├── IdempotencyMismatch  an idempotency key with another request
+    ├── IdempotencyMismatch  an idempotency key reused with a different request
     ├── RateLimitExceeded    requests or tokens per minute; carries Retry-After
     │   └── ModelLimited     only these models are at their limit; others may serve
-    ├── BodyTooSlow          408: its sender stopped sending
+    ├── BodyTooSlow          408: the client stopped sending
     ├── BudgetExhausted      429 insufficient_quota, not to be retried
     ├── NoEligibleModel      503 with the reason for each candidate
-    │   ├── NoCapableModel   400: what is asked for is beyond every candidate or this key, now and later
+    │   ├── NoCapableModel   400: no candidate, or nothing this key may use, can ever serve the request
     │   └── ModelsPaused     429 with Retry-After: a backend that could serve asked us to wait
     ├── Overloaded           503 with Retry-After
     └── UpstreamFailed       every attempt failed; the attempts are listed
@@ -34,10 +34,10 @@ from collections.abc import Mapping, Sequence
 
 
 class BreakevenError(Exception):
-    """The root: its text is one sentence that says what was wrong and what to do."""
+    """The root. Its text is one sentence that says what is wrong and what to do about it."""
 
     request_id: str | None = None
-    """Of the ledger entry that tells of it, where there is one."""
+    """Of the ledger entry that records the failure, if there is one."""
 
 
 class ConfigurationError(BreakevenError):
@@ -57,23 +57,23 @@ class StateError(BreakevenError):
 
 
 class DatabaseDown(StateError):
-    """The database cannot be used at this moment; what is wrong with it stands in the text."""
+    """The database cannot be used right now; the text says why."""
 
 
 class StoreDown(BreakevenError):
-    """A store beside the database (idempotency keys, kept answers) cannot be asked now."""
+    """A store beside the database (idempotency keys, kept answers) is unreachable right now."""
 
 
 class NoticeNotTaken(BreakevenError):
-    """A webhook refused a notice, or cannot be reached. Its text does not name the address, which is a secret."""
+    """A webhook refused a notice or is unreachable. The text omits the address, which is a secret."""
 
 
 class LedgerUnavailable(BreakevenError):
-    """The journal cannot take another request."""
+    """The journal cannot accept another request."""
 
 
 class RequestError(BreakevenError):
-    """Something the caller is told, in OpenAI's error shape."""
+    """An error returned to the caller, in OpenAI's error format."""
 
     type = "invalid_request_error"
 
@@ -86,7 +86,7 @@ class RequestError(BreakevenError):
 
 
 class InvalidRequest(RequestError):
-    """The body is not what the endpoint takes."""
+    """The body is not what the endpoint accepts."""
 
 
 class ContextTooLong(InvalidRequest):
@@ -101,14 +101,14 @@ class BodyTooLarge(RequestError):
 
 
 class UnsupportedEncoding(RequestError):
-    """The body is compressed in a way that is not read here."""
+    """The body's compression is not supported."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message, param="content-encoding", code="unsupported_encoding")
 
 
 class Unauthenticated(RequestError):
-    """No key, or not one of ours."""
+    """No key, or an unknown one."""
 
     type = "authentication_error"
 
@@ -117,7 +117,7 @@ class Unauthenticated(RequestError):
 
 
 class KeyInDoubt(Unauthenticated):
-    """Not a key that is known here; one that was made a moment ago elsewhere would not be either."""
+    """A key unknown to this process while the database is unreachable; it may have been created elsewhere just now."""
 
     type = "server_error"
 
@@ -131,13 +131,13 @@ class KeyInDoubt(Unauthenticated):
 
 
 class Forbidden(RequestError):
-    """A key of ours that may not do this."""
+    """A valid key without permission for this."""
 
     type = "permission_error"
 
 
 class ModelNotFound(RequestError):
-    """Not in the catalogue, or not allowed to this key: the two look alike on purpose."""
+    """Not in the catalogue, or not allowed for this key: deliberately indistinguishable."""
 
     def __init__(self, model: str, known: Sequence[str]) -> None:
         listed = ", ".join(known[:20]) + (", ..." if len(known) > 20 else "")
@@ -149,7 +149,7 @@ class ModelNotFound(RequestError):
 
 
 class NotFound(RequestError):
-    """No such thing, or not yours."""
+    """No such thing, or it belongs to someone else."""
 
 
 class Conflict(RequestError):
@@ -157,7 +157,7 @@ class Conflict(RequestError):
 
 
 class IdempotencyMismatch(RequestError):
-    """An idempotency key was used with another request before."""
+    """An idempotency key was already used with a different request."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message, param="idempotency-key", code="idempotency_mismatch")
@@ -196,14 +196,14 @@ class BudgetExhausted(RequestError):
 
 
 class NoEligibleModel(RequestError):
-    """No candidate may serve this request; each one's reason is in the message."""
+    """No candidate can serve this request; the message gives the reason for each."""
 
     type = "server_error"
 
     def __init__(
         self, rule: str, reasons: Mapping[str, str], *, why_none: str = "the rule names no model", advice: str = ""
     ) -> None:
-        """`why_none` is said where there was no candidate at all, `advice` at the end."""
+        """`why_none` is used when there were no candidates at all; `advice` is appended to the message."""
         listed = "; ".join(f"{model}: {reason}" for model, reason in reasons.items()) or why_none
         said = f"No model may serve this request under rule {rule!r}: {listed}. {advice}"
         super().__init__(said.strip(), code="no_eligible_model")
@@ -211,13 +211,13 @@ class NoEligibleModel(RequestError):
 
 
 class NoCapableModel(NoEligibleModel):
-    """No candidate has an ability that the request needs, or its key may use none: asking again cannot help."""
+    """No candidate has a required capability, or the key may use none of them: retrying cannot help."""
 
     type = "invalid_request_error"
 
 
 class ModelsPaused(NoEligibleModel):
-    """A candidate's backend is full or limits our rate; told as whoever met its refusal was told."""
+    """A candidate's backend is full or limits our rate; the same response as for a request that it refused itself."""
 
     type = "rate_limit_error"
 
@@ -227,7 +227,7 @@ class ModelsPaused(NoEligibleModel):
 
 
 class Overloaded(RequestError):
-    """This process takes no more for now."""
+    """This process accepts no more requests for now."""
 
     type = "server_error"
 
@@ -244,7 +244,7 @@ class UpstreamFailed(RequestError):
     def __init__(
         self, message: str, *, status: int, retry_after_seconds: float | None = None, body: bytes = b""
     ) -> None:
-        """`body` is what the caller is shown instead of the message, in the wire format of its call."""
+        """`body`, if given, is sent instead of the message, in the wire format of the call."""
         super().__init__(message, code="upstream_failed")
         self.body = body
         self.status = status

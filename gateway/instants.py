@@ -1,4 +1,4 @@
-"""Instants as everything here counts them: microseconds since the epoch, UTC. Reads no clock."""
+"""Instants as microseconds since the epoch, UTC. Reads no clock."""
 
 from datetime import UTC, date, datetime, timedelta
 from typing import overload
@@ -15,17 +15,17 @@ def microseconds(moment: datetime) -> int: ...
 @overload
 def microseconds(moment: datetime | None) -> int | None: ...
 def microseconds(moment: datetime | None) -> int | None:
-    """Exact; of an aware time."""
+    """Exact. The datetime must be aware."""
     return None if moment is None else (moment - EPOCH) // timedelta(microseconds=1)
 
 
 def moment_of(at_us: int) -> datetime:
-    """The inverse."""
+    """The inverse of `microseconds`."""
     return EPOCH + timedelta(microseconds=at_us)
 
 
 LAST_US = microseconds(datetime.max.replace(tzinfo=UTC))
-"""Of the year 9999."""
+"""End of the year 9999."""
 
 
 def start_of_day_us(day: date) -> int:

@@ -1,4 +1,4 @@
-"""Times as people write them in questions: ISO 8601 dates or date-times, UTC unless they say otherwise."""
+"""Times as people write them in queries: ISO 8601 dates or date-times, UTC unless stated otherwise."""
 
 import contextlib
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from pydantic import BeforeValidator
 
 
 def parse_moment(value: object) -> datetime:
-    """A date means its midnight in UTC. Raises ValueError."""
+    """A date means midnight UTC. Raises ValueError."""
     if isinstance(value, datetime):
         moment = value
     else:
@@ -29,7 +29,7 @@ def parse_moment(value: object) -> datetime:
 
 
 def require_zone(name: str) -> str:
-    """An IANA time zone that this machine knows. Raises ValueError."""
+    """An IANA time zone known to this machine. Raises ValueError."""
     try:
         ZoneInfo(name)
     except (KeyError, OSError, ValueError) as error:
@@ -38,8 +38,8 @@ def require_zone(name: str) -> str:
 
 
 def localised(given: Any) -> Any:
-    """A query's fields: its times, where they have no zone of their own, are of its `time_zone`. What cannot be read is
-    left to the field that it is."""
+    """Query fields with `time_zone` applied to times that have no zone of their own. Unreadable values are left for the
+    field's own validation."""
     if not isinstance(given, Mapping):
         return given
     fields = dict(cast("Mapping[str, Any]", given))

@@ -8,7 +8,7 @@ PICO_PER_TOKEN_AT_USD_PER_MTOK = 10**6
 
 
 def parse_usd(text: str | int | Decimal) -> int:
-    """Decimal dollars to pico-USD. Raises ValueError for floats in disguise: anything finer than a pico-dollar."""
+    """Decimal dollars to pico-USD. Raises ValueError for anything finer than a pico-dollar, which suggests a float."""
     pico = Decimal(text) * PICO_PER_USD
     if pico != pico.to_integral_value():
         raise ValueError(f"{text} USD is finer than one pico-dollar")
@@ -26,7 +26,8 @@ def format_usd(pico: int, *, places: int = 12) -> str:
 
 
 def show_usd(amount: Decimal | str) -> str:
-    """For the eye, `$1,234.56`: three digits below a dollar, so that only nothing is shown as nothing."""
+    """For display, `$1,234.56`. Amounts below a dollar keep three significant digits, so that only zero is shown as
+    zero."""
     value = Decimal(amount)
     places = 2 if abs(value) >= Decimal("0.9995") or not value else min(12, 2 - value.adjusted())
     shown = f"${abs(value).quantize(Decimal(1).scaleb(-places), rounding=ROUND_HALF_EVEN):,f}"

@@ -61,7 +61,7 @@ DATABASE_SECONDS = 5
 
 
 def status_of(error: BreakevenError) -> int:
-    """The HTTP status of an error; an upstream's own where it was the caller's fault there."""
+    """The HTTP status of an error; the upstream's own status when it blamed the request."""
     if isinstance(error, UpstreamFailed):
         return error.status
     for kind in type(error).__mro__:
@@ -71,14 +71,14 @@ def status_of(error: BreakevenError) -> int:
 
 
 def body_of(error: BreakevenError) -> bytes:
-    """`{"error": {message, type, param, code}}`; a provider's own where it refused the request."""
+    """`{"error": {message, type, param, code}}`, or the provider's own body if it refused the request."""
     if isinstance(error, UpstreamFailed) and error.body:
         return error.body
     if isinstance(error, RequestError):
         fields = {"message": error.message, "type": error.type, "param": error.param, "code": error.code}
     elif isinstance(error, LedgerUnavailable):
         fields = {"message": str(error), "type": "server_error", "param": None, "code": "ledger_unavailable"}
-    elif isinstance(error, DatabaseDown):  # its own text names the server and the user
+    elif isinstance(error, DatabaseDown):  # the error's own text names the server and the user
         fields = {"message": DATABASE_DOWN, "type": "server_error", "param": None, "code": "database_unavailable"}
     else:
         message = "Something failed inside the gateway; its log says what."
@@ -87,20 +87,20 @@ def body_of(error: BreakevenError) -> bytes:
 
 
 def messages_body_of(error: BreakevenError, request_id: str) -> bytes:
-    """The same in Anthropic's shape."""
+    """The same in Anthropic's format."""
     if isinstance(error, UpstreamFailed) and error.body:
         return error.body
     return messages_error(status_of(error), str(error), request_id=request_id)
 
 
 def content_body_of(error: BreakevenError, request_id: str) -> bytes:
-    """The same in Google's."""
+    """The same in Google's format."""
     wait = error.retry_after_seconds if isinstance(error, RequestError) else None
     return content_error_from(body_of(error), status_of(error), str(error), retry_seconds=wait, request_id=request_id)
 
 
 def headers_of(error: BreakevenError) -> dict[str, str]:
-    """What clients act on: when to come back, and when never to retry."""
+    """Headers that clients act on: when to retry, and when not to."""
     headers: dict[str, str] = {}
     if isinstance(error, RequestError) and error.retry_after_seconds is not None:
         headers["retry-after"] = str(max(1, math.ceil(error.retry_after_seconds)))

@@ -58,12 +58,13 @@ from gateway.upstreams.warm_prefixes import SENT, MemoryWarmPrefixes, PromptCach
 log = logging.getLogger(__name__)
 RESPONSES = frozenset({"responses", "responses.input_tokens"})
 RETRY_SECONDS = 5.0
-"""When to ask again for an engine that is still loading."""
+"""Retry-After while the engine is still loading."""
 
 
 @dataclass(slots=True)
 class Pipeline:
-    """Every collaborator is passed in; `snapshot` and `classifier` are replaced whole when rules or models change."""
+    """All collaborators are passed in; `snapshot` and `classifier` are replaced as a whole when rules or models
+    change."""
 
     keys: KeyRing
     backends: Mapping[str, Backend]
@@ -77,7 +78,7 @@ class Pipeline:
     warm: WarmPrefixes = field(default_factory=MemoryWarmPrefixes)
     prompt_caches: Mapping[str, PromptCache] = field(default_factory=dict[str, PromptCache])
     marks_prompts: bool = False  # for any of these caches
-    drains: frozenset[str] = frozenset()  # backends that bill the whole answer whoever listens
+    drains: frozenset[str] = frozenset()  # backends that bill the whole answer even if nobody reads it
     retry_policy: RetryPolicy = field(default_factory=RetryPolicy)
     responses: ResponseCache = field(default_factory=lambda: ResponseCache(MemoryResponses()))
     kept_responses: KeptResponses | None = None
@@ -92,12 +93,12 @@ class Pipeline:
     monotonic: Callable[[], float] = time.monotonic
     now_us: Callable[[], int] = lambda: time.time_ns() // 1000
     draw: Callable[[], float] = random.random
-    snapshot_at: Callable[[int], Snapshot] | None = None  # of a moment: prices change by date
+    snapshot_at: Callable[[int], Snapshot] | None = None  # as of a moment: prices change by date
 
     async def answer(self, incoming: Incoming, caller: Caller, known_key: KeyRecord | None = None) -> None:
         """Serve one request to its end. Raises RequestError or LedgerUnavailable only before anything was sent.
 
-        `known_key` is whose it is where that was found out before, as of a batch's requests.
+        `known_key` is passed when the key was authenticated earlier, as for a batch's requests.
         """
         started_at = self.monotonic()
         key = self.identify(incoming) if known_key is None else known_key
@@ -116,7 +117,7 @@ class Pipeline:
         started_at: float,
         belonging: Belonging | None = None,
     ) -> None:
-        """With what it refers to; as a turn of the conversation that it belongs to."""
+        """Resolves references to stored items, as a turn of the conversation the request belongs to, if any."""
         whole, resumed = await self._resumed(incoming, key, belonging)
         with self.room_for(whole, incoming):
             await self._answer(whole, caller, key, started_at, asked=incoming, resumed=resumed)
@@ -131,7 +132,7 @@ class Pipeline:
         asked: Incoming,
         resumed: Resumed | None,
     ) -> None:
-        """`incoming` is what was `asked`, with what it refers to in place of the references."""
+        """`asked` is the request as received, `incoming` the same with its references resolved."""
         view = view_of(incoming)
         rate_headers = await self.admission.admit(key.id, team=key.team, tokens=view.input_tokens)
         books = Bookkeeper(self.ledger, self.admission, self.observer, self.monotonic, self.upstreams.speeds)
@@ -161,31 +162,31 @@ class Pipeline:
         await self._booked(run, books, self._serve_cached(run, incoming.cache_seconds, books, caller))
 
     async def serve_apart(self, run: Run, caller: Caller) -> None:
-        """A request of our own, beside the callers': booked like any other, on nobody's budget."""
+        """A request of our own rather than a caller's: booked like any other, but against no budget."""
         books = Bookkeeper(self.ledger, Admission(), self.observer, self.monotonic, self.upstreams.speeds)
         await books.open(run)
         await self._booked(run, books, self._serve(run, books, caller))
 
     async def _booked(self, run: Run, books: Bookkeeper, serving: Awaitable[None]) -> None:
-        """However `serving` ends, the request is settled."""
+        """The request is settled however `serving` ends."""
         try:
             await serving
         except asyncio.CancelledError:
             await asyncio.shield(books.settle(run, Status.cancelled, http_status=499, error="client_disconnected"))
             raise
         except Exception as error:
-            # Whatever broke, the request was accepted: it is booked before anybody hears of the failure.
+            # The request was accepted, so it is booked before the failure is reported to anyone.
             await books.settle(run, Status.failed, http_status=500, error=type(error).__name__)
             raise
 
     def identify(self, incoming: Incoming) -> KeyRecord:
-        """Who asks for a model. Raises RequestError."""
+        """The key of whoever asks for a model. Raises RequestError."""
         key = self.keys.authenticate(incoming.credential, self.now_us())
         require_model_access(key)
         return key
 
     async def read_whole(self, incoming: Incoming, key: KeyRecord) -> Incoming:
-        """With what it refers to of what is kept here, to be looked at and not answered. Raises RequestError."""
+        """The request with references to stored items resolved, for inspection only. Raises RequestError."""
         belonging = None
         if incoming.operation in RESPONSES and (named := self._own_conversation(incoming)) is not None:
             conversations, conversation_id = named
@@ -193,7 +194,7 @@ class Pipeline:
         return (await self._resumed(incoming, key, belonging))[0]
 
     def _own_conversation(self, incoming: Incoming) -> tuple[KeptConversations, str] | None:
-        """The one that it belongs to, if it was made here. Raises InvalidRequest."""
+        """The conversation that the request belongs to, if it was created here. Raises InvalidRequest."""
         name = named_conversation(incoming.body) if self.kept_conversations is not None else None
         return None if name is None or self.kept_conversations is None else (self.kept_conversations, name)
 
@@ -205,15 +206,15 @@ class Pipeline:
         return await self.kept_responses.resume(incoming, tenant_of(key.team, key.id), belonging)
 
     def room_for(self, whole: Incoming, asked: Incoming) -> AbstractContextManager[None]:
-        """While what was asked is under way with what it refers to. Raises Overloaded."""
+        """Reserves memory for the resolved references while the request is in progress. Raises Overloaded."""
         if whole is asked or self.kept_responses is None:
             return nullcontext()
         return self.kept_responses.room(len(whole.body) - len(asked.body))
 
     def decide(self, view: RequestView, key: KeyRecord, tags: tuple[str, ...], at_us: int | None = None) -> Choice:
-        """Classify and decide; also what `/v1/route` shows, so that it can never differ from the data path.
+        """Classify and decide. `/v1/route` shows this very result, so it cannot differ from the data path.
 
-        By the prices of `at_us`, the request's own time: now when left out.
+        Uses the prices at `at_us`, the request's own time; now if omitted.
         """
         candidates = self.priced_at(self.now_us() if at_us is None else at_us).candidates
         state = self.upstreams.state(candidates.values(), self.monotonic())
@@ -241,7 +242,7 @@ class Pipeline:
             raise
 
     def _tokens_to_repeat(self, view: RequestView, sent_tokens: int) -> int:
-        """0 where no prompt is marked here, so that the books say nothing of it."""
+        """0 if this gateway marks no prompts for caching, so that the ledger records nothing about it."""
         if not self.marks_prompts or view.reuse is None:
             return 0
         return tokens_to_repeat(
@@ -253,14 +254,16 @@ class Pipeline:
         )
 
     def priced_at(self, at_us: int) -> Snapshot:
-        """What a request of that moment is decided by and charged at: the snapshot in force, its prices due by then."""
+        """The snapshot for deciding and charging a request made at that moment: the one in force, with the prices due
+        by then."""
         snapshot = self.snapshot
         if not snapshot.prices_at_us <= at_us < snapshot.prices_until_us and self.snapshot_at is not None:
             snapshot = self.snapshot = self.snapshot_at(at_us)
         return snapshot
 
     async def _came_up(self, refused: NoEligibleModel) -> bool:
-        """Whether it was only too early, and waiting has helped: nothing is booked yet, and callers may leave."""
+        """Whether an engine was merely loading and became ready in time. Nothing is booked yet; the caller may leave
+        meanwhile."""
         loading = [self.snapshot.candidates[name] for name, why in refused.reasons.items() if why == LOADING]
         return bool(loading) and await self.upstreams.starting.wait(loading[0].backend, seconds=self.loading_seconds)
 
@@ -281,7 +284,7 @@ class Pipeline:
             return None
 
     async def _serve_cached(self, run: Run, cache_seconds: int | None, books: Bookkeeper, caller: Caller) -> None:
-        """From the response cache, for whoever asked for it; else as ever."""
+        """From the response cache if the caller asked for it; otherwise as usual."""
         ticket = self.responses.ticket(run, cache_seconds, self.snapshot.rules)
         if ticket is None:
             await self._serve(run, books, caller)
@@ -290,7 +293,7 @@ class Pipeline:
             await ticket.keep(run)
 
     def names_of(self, team: str | None) -> ResponseNames | None:
-        """Under which a team knows the responses that providers keep of it."""
+        """The names under which a team knows responses that providers store for it."""
         return ResponseNames(self.keys.response_secret(team)) if team else None
 
     async def _serve(self, run: Run, books: Bookkeeper, caller: Caller) -> None:

@@ -1,7 +1,7 @@
-"""What the rest of the gateway asks of a database, as protocols and values. Names no technology.
+"""What the rest of the gateway needs from a database, as protocols and values. Names no technology.
 
-The rules' store is in rulebook/service.py, the ledger's protocol beside its records (ledger/entry.py),
-what the reports sum in sums.py.
+The store of the rules is in rulebook/service.py, the ledger's protocol beside its records (ledger/entry.py),
+the sums that reports read in sums.py.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -29,7 +29,7 @@ class NewKey:
 
 
 class KeyChange(TypedDict, total=False):
-    """What is to be another; what is left out stays. None is nobody, all models, or no end, as in NewKey."""
+    """Fields to change; omitted ones stay. None means nobody, all models, or no expiry, as in NewKey."""
 
     name: str
     team: str | None
@@ -49,20 +49,20 @@ class ListedKey:
 
 
 LAST_DAYS = 90
-"""So far back is looked whether a key is still used."""
+"""How many days back the last use of a key is looked for."""
 
 
 class KeyStore(Protocol):
-    """Where keys are kept. Every write is recorded in the audit log by whoever implements it."""
+    """Where keys are stored. Implementations record every write in the audit log."""
 
     async def create(
         self, new: NewKey, *, author: str, limits: Mapping[str, Any] | None = None
     ) -> tuple[ListedKey, str]:
-        """The key and its secret, which nobody can read again. Limits are as gateway.limits.admission takes them."""
+        """The key and its secret, which cannot be read again. Limits are in the format of gateway.limits.admission."""
         ...
 
     async def list(self, ids: Collection[str] | None = None) -> Sequence[ListedKey]:
-        """Newest first, revoked ones included; of these ids alone where any are given."""
+        """Newest first, including revoked ones; only these ids if given."""
         ...
 
     async def revoke(self, key_id: str, *, author: str) -> bool:
@@ -70,39 +70,40 @@ class KeyStore(Protocol):
         ...
 
     async def limits(self) -> Mapping[str, Mapping[str, Any]]:
-        """Key id -> its limits as they were last set, of those that have any."""
+        """Key id -> its current limits, for keys that have any."""
         ...
 
     async def change(self, key_id: str, change: KeyChange, *, author: str) -> bool:
-        """False when there is no such key. Books keep what was asked under the team and tags of its time."""
+        """False when there is no such key. Existing entries keep the team and tags of their time."""
         ...
 
     async def last_days(self) -> Mapping[str, int]:
-        """Key id -> the last UTC day (since the epoch) on which it called a model, of those that did in LAST_DAYS."""
+        """Key id -> the last UTC day (since the epoch) on which it called a model, for keys used within LAST_DAYS."""
         ...
 
     async def records(self) -> Mapping[bytes, KeyRecord]:
-        """Every key by its hash: what a KeyRing holds."""
+        """Every key by its hash: the contents of a KeyRing."""
         ...
 
     async def find_by_hash(self, key_hash: bytes) -> KeyRecord | None: ...
 
     async def litellms(self) -> Collection[str]:
-        """The ids of those that were LiteLLM's, whatever their secrets are by now."""
+        """Ids of keys imported from LiteLLM, including those rotated since."""
         ...
 
     async def has_litellms(self) -> bool:
-        """Whether any key was LiteLLM's, so that secrets are known as it hashes them too."""
+        """Whether any key was imported from LiteLLM, so that LiteLLM's hash has to be tried as well."""
         ...
 
 
 SHADOW = "shadow"
-"""The operation of requests that were asked a second time, off the path: they cost money and no caller saw them."""
+"""The operation of requests repeated off the path for comparison: they cost money, and no caller sees them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """What may be spent in a calendar month (UTC); `name` is empty for everything. If it `stops`, no more is spent."""
+    """Spending limit for a calendar month (UTC); an empty `name` covers everything. If it `stops`, requests beyond it
+    are refused."""
 
     scope: BudgetScope
     name: str
@@ -113,14 +114,14 @@ class Budget:
 
 
 class BudgetStore(Protocol):
-    """Both writes are recorded in the audit log by whoever implements them."""
+    """Implementations record both writes in the audit log."""
 
     async def budgets(self) -> Sequence[Budget]:
-        """Everything first, then teams and projects by name."""
+        """The overall budget first, then teams and projects by name."""
         ...
 
     async def set(self, budget: Budget) -> None:
-        """Make or replace the one of its scope and name."""
+        """Creates or replaces the budget of its scope and name."""
         ...
 
     async def remove(self, scope: BudgetScope, name: str, *, author: str) -> bool:
@@ -130,7 +131,7 @@ class BudgetStore(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class AuditRecord:
-    """One link. `digest` (hexadecimal) covers the record and the digest before it."""
+    """One link of the hash chain. `digest` (hexadecimal) covers the record and the preceding digest."""
 
     sequence: int
     at_us: int
@@ -144,7 +145,7 @@ class AuditRecord:
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """`first_broken` is the sequence number of the first record that does not fit its chain."""
+    """`first_broken` is the sequence number of the first record that does not fit the chain."""
 
     is_intact: bool
     records: int
@@ -152,23 +153,23 @@ class Verified:
 
 
 class AuditLog(Protocol):
-    """Append-only; every store appends to it in the transaction of the change itself."""
+    """Append-only. Stores append to it in the transaction of the change itself."""
 
     async def page(self, *, before: int | None, limit: int) -> Sequence[AuditRecord]:
-        """Newest first, those with a sequence below `before`."""
+        """Newest first, records with a sequence below `before`."""
         ...
 
     async def verify(self) -> Verified:
-        """Recompute every link."""
+        """Recomputes every link."""
         ...
 
 
 EntryOrder = Literal["newest", "cost", "total_time", "first_token"]
-"""All but the newest: the largest first, what has no such figure last."""
+"""All but `newest` sort the largest first; entries without the figure come last."""
 
 
 class EntryWanted(Protocol):
-    """A filter: all that is not None must hold. `before` is the request id of the last row of the page before."""
+    """A filter: all fields that are not None must match. `before` is the request id of the previous page's last row."""
 
     @property
     def since(self) -> datetime | None: ...
@@ -205,8 +206,9 @@ AdjustmentKind = Literal["reprice", "refund", "reconciliation"]
 
 @dataclass(frozen=True, slots=True)
 class Adjustment:
-    """One correction of one request. `reference` is the prices version or invoice: the same one books once. `after` is
-    how many price corrections of the request it takes into account: it books only while there are so many."""
+    """One correction of one request. `reference` is the prices version or invoice; each books only once. `after` is the
+    number of price corrections of the request that were taken into account: it books only if that is still their
+    number."""
 
     request_id: str
     kind: AdjustmentKind
@@ -218,7 +220,7 @@ class Adjustment:
 
 @dataclass(frozen=True, slots=True)
 class Correction:
-    """An adjustment as it was booked. Who booked it is in the audit log."""
+    """An adjustment as booked. Who booked it is in the audit log."""
 
     at_us: int
     booked: Adjustment
@@ -226,7 +228,7 @@ class Correction:
 
 @dataclass(frozen=True, slots=True)
 class BatchCost:
-    """What all requests of one batch came to so far, corrections included. Those without a price are in no sum."""
+    """Totals of a batch so far, corrections included. Unpriced requests are in no sum."""
 
     requests: int
     unpriced_requests: int
@@ -236,30 +238,30 @@ class BatchCost:
 
 
 class EntryStore(Protocol):
-    """Reads entries that reached the database (within about two seconds of their settlement)."""
+    """Reads entries that reached the database (within about two seconds of settlement)."""
 
     async def find(self, wanted: EntryWanted) -> Sequence[Entry]:
-        """In the order wanted; of equals the newest first."""
+        """In the requested order; ties newest first."""
         ...
 
     async def get(self, request_id: str) -> Entry | None: ...
 
     async def corrections(self, request_ids: Sequence[str]) -> Mapping[str, Sequence[Correction]]:
-        """Each request's in the order in which they were booked; requests without any are left out."""
+        """Per request, in the order of booking; requests without corrections are left out."""
         ...
 
 
 class BatchBooks(EntryStore, Protocol):
-    """An EntryStore that adds up what a batch came to."""
+    """An EntryStore that also totals batches."""
 
     async def batch_cost(self, batch_id: str, *, team: str | None = None) -> BatchCost:
-        """Of its requests that are kept, or those of one team; all zero where there is none."""
+        """Of the batch's stored requests, or of one team's; all zero when there are none."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """What one day and some names of one model must be corrected by. `reference` books once."""
+    """A correction for one day and some upstream models. Each `reference` books only once."""
 
     since_us: int
     until_us: int
@@ -271,15 +273,15 @@ class Difference:
 
 
 FeedbackSource = Literal["caller", "shadow", "judge", "repeat", "format"]
-"""Who says so: the caller over `/v1/feedback`, a program that compared a shadow call's answers, a judge model. The last
-two nobody said: see gateway.learning.implied_feedback."""
+"""Who gave it: the caller through `/v1/feedback`, a program that compared a shadow call's answers, or a judge model.
+The last two are inferred, not given: see gateway.learning.implied_feedback."""
 FeedbackKind = Literal["score", "label", "verifier"]
-"""From what the score was made: given as a number, given as good or bad, computed from the answer by a program."""
+"""Origin of the score: a number as given, a good/bad label, or computed from the answer by a program."""
 
 
 @dataclass(frozen=True, slots=True)
 class Feedback:
-    """How good the answer to one request was, from 0 to 1. `number` counts arrivals; 0 before it is stored."""
+    """Quality of the answer to one request, from 0 to 1. `number` counts arrivals and is 0 until stored."""
 
     request_id: str
     at_us: int
@@ -293,7 +295,7 @@ class Feedback:
 
 @dataclass(frozen=True, slots=True)
 class ShadowCall:
-    """`request_id` is the entry of the second answer, `of_request_id` of the one the caller saw."""
+    """`request_id` is the entry of the second answer, `of_request_id` of the answer the caller saw."""
 
     request_id: str
     of_request_id: str
@@ -302,12 +304,12 @@ class ShadowCall:
 
 
 class FeedbackStore(Protocol):
-    """Judgements on answers, append-only: the last of a key or program on a request is what it thinks now."""
+    """Judgements on answers, append-only: the latest of a key or program on a request is the one that counts."""
 
     async def add(self, batch: Sequence[Feedback]) -> None: ...
 
     async def after(self, number: int, *, limit: int = 1000) -> Sequence[Feedback]:
-        """In order of arrival, those that came after `number`: what a learner that stopped there goes on with."""
+        """Feedback that arrived after `number`, in order of arrival: where a learner resumes."""
         ...
 
     async def add_shadow(self, call: ShadowCall) -> None: ...

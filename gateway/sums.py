@@ -1,4 +1,4 @@
-"""What reports ask of the books: sums by these dimensions, and who gives them. Names no technology."""
+"""The sums that reports read, their dimensions, and the protocols of the stores behind them. Names no technology."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -32,14 +32,14 @@ TIMES: Final = ("hour", "day", "week", "month", "quarter")
 
 @dataclass(frozen=True, slots=True)
 class SumsQuery:
-    """What to sum: requests accepted in [since_us, until_us), by these dimensions, where these columns are so.
+    """What to sum: requests accepted in [since_us, until_us), grouped by `by` and filtered by `filters`.
 
     `hour` is a UTC hour; days, weeks (ISO 8601, from Monday), months and quarters are those of `time_zone`. A request
-    with several tags counts in each `tag`; `tags` is the JSON array of all it has, so that each request counts once.
-    `filters` maps a dimension that is not a time to its value; None matches requests that have none.
-    Corrections that were booked at `as_of_us` or later are left out: what a closed month came to when it was closed.
-    `most_groups` is how many somebody can use: none are held beyond. Of `money_alone` only requests, those without a
-    price, and money are summed: less is read, and the other figures are 0.
+    with several tags counts under each `tag`; `tags` is the JSON array of all its tags, so each request counts once.
+    `filters` maps a dimension other than time to its value; None matches requests that have none.
+    Corrections booked at `as_of_us` or later are left out: that is what a closed month came to when it was closed.
+    `most_groups` bounds how many groups are held (TooManyGroups beyond). With `money_alone` only requests, unpriced
+    requests and money are summed: less is read, and the other figures are 0.
     """
 
     since_us: int
@@ -59,7 +59,7 @@ class TooManyGroups(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Latencies:
-    """Percentiles within 2 %, of those requests that have the figure; None where none has."""
+    """Percentiles within 2 %, over the requests that have the figure; None if none has."""
 
     time_to_first_token_p50_seconds: float | None
     time_to_first_token_p95_seconds: float | None
@@ -70,11 +70,11 @@ class Latencies:
 
 @dataclass(frozen=True, slots=True)
 class Sums:
-    """One group. `group` maps each dimension asked for to its value: hours and days are ISO 8601 local times.
+    """One group. `group` maps each requested dimension to its value; hours and days are ISO 8601 local times.
 
-    Money of token classes and list price is of priced requests only: `unpriced_requests` are in none of it. The
-    lower bound covers every request, the upper all but `unbounded_requests`. Corrections are in `adjustment_pico_usd`
-    alone, and there are `adjusted_requests` of them; `priced_later_requests` of the unpriced ones have a price by one.
+    Amounts by token class and list price cover priced requests only, never `unpriced_requests`. The lower bound covers
+    every request, the upper bound all but `unbounded_requests`. Corrections appear only in `adjustment_pico_usd`; they
+    concern `adjusted_requests`. `priced_later_requests` counts unpriced requests that a correction has priced.
     `aborted_requests` are cancelled or partial ones.
     """
 
@@ -113,7 +113,7 @@ class Sums:
 
     @property
     def cost_pico_usd(self) -> int:
-        """What was booked at admission's prices, without corrections."""
+        """As booked, at the prices of admission, without corrections."""
         return (
             self.input_pico_usd
             + self.cached_input_pico_usd
@@ -125,27 +125,28 @@ class Sums:
 
     @property
     def corrected_cost_pico_usd(self) -> int:
-        """What it is after all corrections."""
+        """With all corrections."""
         return self.cost_pico_usd + self.adjustment_pico_usd
 
     @property
     def is_wholly_unpriced(self) -> bool:
-        """Of none of these a price is known, by a correction either: their tokens divide no sum of money."""
+        """No request has a known price, not even through a correction: dividing the cost by these tokens is
+        meaningless."""
         return self.was_wholly_unpriced and not self.priced_later_requests
 
     @property
     def was_wholly_unpriced(self) -> bool:
-        """None of these had a known price when booked: a correction gave them a sum, but none of any token class."""
+        """No request had a known price when booked; a correction may have added a sum, but not by token class."""
         return bool(self.unpriced_requests) and self.unpriced_requests == self.requests
 
     @property
     def still_unpriced_requests(self) -> int:
-        """Of these no price is known to this day."""
+        """Requests whose price is unknown to this day."""
         return max(0, self.unpriced_requests - self.priced_later_requests)
 
     def priced(self, count: int, *, as_booked: bool = False) -> int:
-        """Of a count of all these requests, what is of those whose cost is known, by now or `as_booked`: where it is
-        known of some alone, one request is taken to be like another."""
+        """The part of `count`, a figure of all requests, that belongs to requests with a known cost (now, or
+        `as_booked`), assuming that all requests are alike."""
         unknown = self.unpriced_requests if as_booked else self.still_unpriced_requests
         return count - count * unknown // self.requests if self.requests else count
 
@@ -155,16 +156,16 @@ class Sums:
 
 
 class RentStore(Protocol):
-    """What the deployment's GPUs have cost by the hour."""
+    """Hourly rent of the deployment's GPUs."""
 
     async def rents(self) -> Sequence[GpuRent]:
-        """By backend and time; nothing before a gateway was first started."""
+        """By backend and time; empty until a gateway has been started once."""
         ...
 
     async def keep(self, present: Sequence[GpuRent], hour: int) -> None:
-        """From this UTC hour since the epoch on these are in force, and no others.
+        """From this UTC hour (since the epoch) on, exactly these rents are in force.
 
-        What was dated later by a clock that was ahead begins now. Where the books show that this clock is behind,
+        Rents dated later, by a clock that ran ahead, start now instead. If the books show that this clock is behind,
         nothing changes.
         """
         ...
@@ -174,29 +175,29 @@ class ReportStore(Protocol):
     """Sums from the hourly rollups."""
 
     async def sums(self, query: SumsQuery) -> Sequence[Sums]:
-        """One row per group, in the order of the groups' values. Raises TooManyGroups, and ValueError for an unknown
-        time zone."""
+        """One row per group, ordered by the groups' values. Raises TooManyGroups, and ValueError for an unknown time
+        zone."""
         ...
 
     async def hourly_traffic(
         self, since_us: int, until_us: int, *, of_all_kinds: bool = False
     ) -> Sequence[HourlyTraffic]:
-        """By hour and model, in that order; whole hours only. What a chat model could serve for somebody: shadow calls
-        are nobody's traffic and no chat model embeds, so both are only in that `of_all_kinds`."""
+        """By hour and model, in that order; whole hours only. Covers traffic that a chat model could serve for a
+        caller; `of_all_kinds` adds shadow calls and embeddings."""
         ...
 
     async def key_names(self, key_ids: Collection[str]) -> Mapping[str, str]:
-        """What people call these keys, by their ids; revoked ones too. Names need not differ."""
+        """Display names of these keys by id, revoked ones included. Names need not be unique."""
         ...
 
     async def first_and_last_us(self) -> tuple[int, int] | None:
-        """Start of the first and end of the last hour with a request; None without any."""
+        """Start of the first and end of the last hour with a request; None if there are none."""
         ...
 
 
 class BookStore(ReportStore, Protocol):
-    """A ReportStore that reads the same rows once for several questions."""
+    """A ReportStore that answers several questions from one reading of the rows."""
 
     async def sums_together(self, queries: Sequence[SumsQuery]) -> Sequence[Sequence[Sums]]:
-        """As `sums` of each, at one moment of the books. All are of one period and time zone, with the same filters."""
+        """As `sums` of each, from one consistent view. All queries share period, time zone and filters."""
         ...

@@ -1,4 +1,4 @@
-"""Counts the input tokens of a request, by the provider where it can: nothing is answered, bought or booked."""
+"""Counts a request's input tokens, by the provider where possible. Nothing is generated, charged or booked."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ from gateway.routing.snapshot import Candidate
 
 log = logging.getLogger(__name__)
 HEADER = "x-breakeven-count"
-"""`estimate` where nobody counted, else the name of the model whose backend did."""
+"""`estimate` if no backend counted, else the name of the model whose backend did."""
 NOT_OFFERED = frozenset({404, 405, 501})
 BAD_GATEWAY = 502
 ROUTED_AS: Mapping[Operation, Routed] = {
@@ -32,13 +32,13 @@ ROUTED_AS: Mapping[Operation, Routed] = {
 
 
 class TokenCounter:
-    """Serves what `Pipeline.answer` does not: see gateway.api.token_path.Answers."""
+    """Serves the counting operations, which `Pipeline.answer` does not: see gateway.api.token_path.Answers."""
 
     def __init__(self, pipeline: Pipeline) -> None:
         self._pipeline = pipeline
 
     async def answer(self, incoming: Incoming, caller: Caller) -> None:
-        """Count as the model that would answer counts; else estimate. Raises RequestError."""
+        """Count with the model that would answer, or estimate. Raises RequestError."""
         key = self._pipeline.identify(incoming)
         whole = await self._pipeline.read_whole(incoming, key)
         with self._pipeline.room_for(whole, incoming):
@@ -49,14 +49,14 @@ class TokenCounter:
         await caller.send(counted[1], is_last=True)
 
     async def _counted(self, incoming: Incoming, view: RequestView, key: KeyRecord) -> tuple[str, bytes]:
-        """Who counted, and the answer."""
+        """Who counted, and the response body."""
         is_response = view.operation in RESPONSES
         leans = is_response and leans_on_kept(incoming.body)
         refusal: UpstreamFailed | None = None
         for candidate in self._candidates(view, key, incoming.tags, leans=leans):
             try:
                 counted = await self._ask(candidate, incoming, view, key)
-            except Untranslatable as error:  # the next one would be asked
+            except Untranslatable as error:  # the next candidate would be asked
                 refusal = rejection(error)
                 continue
             except UpstreamRejected as error:
@@ -87,7 +87,8 @@ class TokenCounter:
     def _candidates(
         self, view: RequestView, key: KeyRecord, tags: tuple[str, ...], *, leans: bool
     ) -> Sequence[Candidate]:
-        """Who would answer; nobody's window being wide enough is what a count may be asked for."""
+        """The models that would answer. None if the prompt exceeds every context window: counts are asked for that as
+        well."""
         routed = msgspec.structs.replace(view, operation=ROUTED_AS[view.operation])
         try:
             return self._pipeline.decide(routed, key, tags).order
@@ -97,7 +98,7 @@ class TokenCounter:
             return ()
 
     async def _ask(self, candidate: Candidate, incoming: Incoming, view: RequestView, key: KeyRecord) -> bytes | None:
-        """The backend's own words, or None where it cannot say. Raises BackendError."""
+        """The backend's own response, or None if it cannot count. Raises BackendError."""
         call = Call(
             operation=view.operation,
             upstream_model=candidate.upstream_model,

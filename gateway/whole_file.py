@@ -1,4 +1,4 @@
-"""Files that are replaced whole or not at all: who reads one meets the old text or the new, never half of either."""
+"""Atomic file replacement: readers see the old content or the new, never a mixture."""
 
 import os
 from collections.abc import Generator
@@ -8,7 +8,7 @@ from typing import IO
 
 
 def sync_names(directory: Path) -> None:
-    """What was made, renamed and removed in it so far survives a loss of power. Raises OSError."""
+    """Makes earlier creations, renames and removals in the directory survive a power loss. Raises OSError."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
@@ -17,17 +17,17 @@ def sync_names(directory: Path) -> None:
 
 
 def write_whole(path: Path, content: bytes, *, lasts: bool = True) -> None:
-    """As `whole_file`, of what is there already."""
+    """As `whole_file`, for content at hand."""
     with whole_file(path, lasts=lasts) as file:
         file.write(content)
 
 
 @contextmanager
 def whole_file(path: Path, *, lasts: bool = True) -> Generator[IO[bytes]]:
-    """A file to write to, which replaces what was there once all is written; what raises leaves the old.
+    """A file to write to, which replaces the previous one when complete; if the block raises, the old one stays.
 
-    What `lasts` is on the disk first: a loss of power leaves the old or the new, where else some file systems leave a
-    file of no length. A link stays one; a device or a pipe is written to as it is.
+    With `lasts` the content is synced first, so that a power loss leaves the old file or the new one; without it, some
+    file systems leave an empty file. Symbolic links are followed; devices and pipes are written to directly.
     """
     if path.exists() and not path.is_file():
         with path.open("wb") as file:

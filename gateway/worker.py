@@ -24,7 +24,7 @@ PARENT_SECONDS = 0.5
 
 
 async def serve(options: argparse.Namespace) -> None:
-    """Until SIGTERM, or until whoever started this process is gone."""
+    """Until SIGTERM, or until the parent process is gone."""
     gateway = await open_gateway(load_deployment(find_home(), engine_url=options.engine_url), workers=options.workers)
     await gateway.start()
     watching = asyncio.create_task(_end_with_parent(options.parent))
@@ -33,12 +33,12 @@ async def serve(options: argparse.Namespace) -> None:
         app = build_app(gateway, ui_url=options.ui_url)
         cycles.search_seldom()
         huge_pages.gather()
-        with bind(options.host, options.port, is_shared=True) as listener:  # not before there is somebody to answer
+        with bind(options.host, options.port, is_shared=True) as listener:  # not before requests can be answered
             options.ready.touch()
             if options.beats is not None:
                 beside.append(asyncio.create_task(beat(options.beats)))
             patience = gateway.deployment.settings.server.slow_client_seconds
-            # Told twice where a service manager tells every process: its parent, and the parent tells it.
+            # SIGTERM may come twice: from a service manager that signals every process, and from the parent.
             await serve_until_stopped(
                 app, listener, drain_seconds=DRAIN_SECONDS, slow_client_seconds=patience, may_hurry=False
             )
@@ -51,7 +51,7 @@ async def serve(options: argparse.Namespace) -> None:
 
 
 async def _end_with_parent(parent: int) -> None:
-    """Nobody would supervise this worker any more, and the port would stay taken."""
+    """Without its parent this worker would be unsupervised and would keep the port taken."""
     while True:
         await asyncio.sleep(PARENT_SECONDS)
         if os.getppid() != parent:

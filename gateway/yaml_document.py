@@ -1,4 +1,4 @@
-"""YAML text to plain values that remember where they stood, so that an error can say file, line and field. Pure."""
+"""YAML text to plain values that remember their position, so that errors can name file, line and field. Pure."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -14,15 +14,15 @@ from gateway.errors import ConfigurationError
 Path = Sequence[str | int]
 Schema = TypeVar("Schema", bound=BaseModel)
 LOADERS = {
-    # In C, ten times as quick: a megabyte of rules, which any viewer may have examined, took a minute of a processor.
+    # The C loader is ten times faster: a megabyte of rules, which any viewer may have checked, took a minute of CPU.
     "typed": getattr(yaml, "CSafeLoader", yaml.SafeLoader),
-    # Scalars stay text, so that no number is a float; price files have thousands of lines.
+    # Scalars stay text, so that no number becomes a float; price files have thousands of lines.
     "text": getattr(yaml, "CBaseLoader", yaml.BaseLoader),
 }
 DEEPEST = 1000
 MERGE = "tag:yaml.org,2002:merge"
 MOST_MERGED = 10_000
-"""Fields in all mappings that merge others."""
+"""Limit on the fields of all mappings that merge others, added up."""
 TOO_DEEP = "fields stand within each other too deeply; is a bracket or an indentation wrong?"
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._:/@-]{0,119}$"
 NO_NAME = "must begin with a letter or a digit and have no blanks: letters, digits and . _ : / @ - only, 120 at most"
@@ -53,9 +53,9 @@ PROBLEMS = {
     "less_than": "must be below {lt}",
     "less_than_equal": "must be at most {le}",
 }
-"""What pydantic finds wrong, as somebody who edits a file would say it."""
+"""pydantic's error types, worded for someone who edits a file."""
 OTHER_KIND = frozenset({"list_type", "literal_error"})
-"""A field that may be a word or a list is not the one of the two."""
+"""Errors from the alternative of a word-or-list field that was not meant."""
 YAML_PROBLEMS = {
     "mapping values are not allowed": "; is the line, or the one above it, indented as it should be?",
     "cannot start any token": "; indent with spaces, not tabs, and put text that begins with a sign into quotes",
@@ -68,13 +68,13 @@ YAML_PROBLEMS = {
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """What a text says, and the tree that it was read from."""
+    """What a text says, and the tree that it was parsed from."""
 
     value: object = field(repr=False)  # aliases can make either endless
     node: yaml.Node = field(repr=False)
 
     def line(self, path: Path) -> int:
-        """The 1-based line of the deepest part of `path` that the text has; of a key, where the key stands."""
+        """The 1-based line of the deepest existing part of `path`; for a mapping entry, the line of its key."""
         node, line = self.node, self.node.start_mark.line + 1
         for part in path:
             found = next((one for one in children(node) if one[0] == str(part)), None)
@@ -85,7 +85,7 @@ class Document:
 
 
 def parse_yaml(text: str, *, file: str, scalars: Literal["typed", "text"] = "typed") -> Document:
-    """Raises ConfigurationError naming file and line: bad YAML, nothing at all, or a key that is given twice."""
+    """Raises ConfigurationError with file and line for bad YAML, an empty document, or a duplicate key."""
     try:
         node, twice, value = _load(text, LOADERS[scalars])
     except yaml.MarkedYAMLError as error:
@@ -93,7 +93,7 @@ def parse_yaml(text: str, *, file: str, scalars: Literal["typed", "text"] = "typ
         said, inside = error.problem or error.context or "", error.context or ""
         hint = next((hint for part, hint in YAML_PROBLEMS.items() if part in said), "")
         if mark and began and "quoted" in inside and "end of stream" in said:
-            mark = began  # else the text's last line, wherever the quote is
+            mark = began  # otherwise it would be the text's last line
         elif mark and began and "flow" in inside and began.line < mark.line:
             hint = f"; is the bracket closed that opens in line {began.line + 1}?"
         raise ConfigurationError(
@@ -105,7 +105,7 @@ def parse_yaml(text: str, *, file: str, scalars: Literal["typed", "text"] = "typ
     except RecursionError as error:
         raise ConfigurationError(TOO_DEEP, file=file) from error
     except (yaml.YAMLError, ValueError, TypeError, KeyError) as error:
-        # A date that does not exist, a key that is a list: the loader says it in Python's own words.
+        # A date that does not exist, or a list as a key: the loader raises plain Python errors.
         raise ConfigurationError(f"not valid YAML: {error or type(error).__name__}", file=file) from error
     if node is None:
         raise ConfigurationError("is empty", file=file, line=1)
@@ -117,7 +117,7 @@ def parse_yaml(text: str, *, file: str, scalars: Literal["typed", "text"] = "typ
 
 
 def validate_yaml(schema: type[Schema], text: str, name: str) -> Schema:
-    """The text as `schema`; `name` is what errors call it. Raises ConfigurationError, listing everything wrong."""
+    """Parses the text as `schema`; `name` is the file in errors. Raises ConfigurationError with every problem found."""
     document = parse_yaml(text, file=name, scalars="text")
     try:
         return schema.model_validate(document.value)
@@ -137,7 +137,7 @@ def validate_yaml(schema: type[Schema], text: str, name: str) -> Schema:
 
 
 def problem_of(found: ErrorDetails) -> str:
-    """What is wrong with a field; in pydantic's words where nobody would need others."""
+    """What is wrong with a field, in pydantic's words if ours has none."""
     if found["type"] == "string_pattern_mismatch" and (said := PATTERNS.get(found.get("ctx", {}).get("pattern", ""))):
         return said
     if (known := PROBLEMS.get(found["type"])) is None:
@@ -146,8 +146,7 @@ def problem_of(found: ErrorDetails) -> str:
 
 
 def meant(found: ErrorDetails, schema: type[BaseModel]) -> str:
-    """Of a field that is not known where it stands, the one there that is written almost so, or else where it does
-    belong."""
+    """For an unknown field, suggests a similarly spelled one, or the section that it belongs in."""
     if found["type"] != "extra_forbidden":
         return ""
     place, name = path_of(found["loc"][:-1]), found["loc"][-1]
@@ -160,7 +159,7 @@ def meant(found: ErrorDetails, schema: type[BaseModel]) -> str:
 
 
 def _fields_at(whole: dict[str, Any], part: dict[str, Any], place: Path) -> set[str]:
-    """Names of the fields at a place below a part of a JSON schema; where it may be several things, of all of them."""
+    """Field names at `place` below a part of a JSON schema; the union where there are alternatives."""
     waiting, found = [(part, tuple(place))], set[str]()
     while waiting:
         node, left = waiting.pop()
@@ -177,7 +176,8 @@ def _fields_at(whole: dict[str, Any], part: dict[str, Any], place: Path) -> set[
 
 
 def problem_among(found: Sequence[ErrorDetails], first: ErrorDetails) -> str:
-    """What is wrong where `first` is; of a field that may be one thing or another, what is wrong with the one it is."""
+    """What is wrong at the location of `first`; for a field with alternatives, only what concerns the one that was
+    meant."""
     path = path_of(first["loc"])
     here = [one for one in found if path_of(one["loc"]) == path]
     if any(one["type"] not in OTHER_KIND for one in here):
@@ -186,7 +186,7 @@ def problem_among(found: Sequence[ErrorDetails], first: ErrorDetails) -> str:
 
 
 def path_of(location: Path) -> Path:
-    """Where an error is, without pydantic's names for what a field may be, such as `list[str]`."""
+    """Location of an error, without the names pydantic inserts for alternatives, such as `list[str]`."""
     return tuple(part for part in location if "[" not in str(part))
 
 
@@ -195,7 +195,7 @@ def field_of(path: Path) -> str:
 
 
 def children(node: yaml.Node) -> Iterator[tuple[str, yaml.Node, yaml.Node]]:
-    """Name, where it stands, and value of each part of a mapping or sequence."""
+    """Name, key node and value node of each item of a mapping or sequence."""
     if isinstance(node, yaml.MappingNode):
         for key, value in node.value:
             yield str(key.value), key, value
@@ -205,7 +205,7 @@ def children(node: yaml.Node) -> Iterator[tuple[str, yaml.Node, yaml.Node]]:
 
 
 def duplicates(root: yaml.Node) -> Iterator[tuple[Any, Any]]:
-    """Keys that a mapping holds twice, the first and the second; YAML would silently keep the last."""
+    """Keys that occur twice in a mapping, the first and the second; YAML would silently keep the last."""
     for node in _nodes(root):
         names: dict[str, Any] = {}
         for name, key, _ in children(node) if isinstance(node, yaml.MappingNode) else ():
@@ -215,7 +215,7 @@ def duplicates(root: yaml.Node) -> Iterator[tuple[Any, Any]]:
 
 
 def _nodes(root: yaml.Node) -> Iterator[yaml.Node]:
-    """Each once: an alias may be its own ancestor, or stand for millions."""
+    """Each node once: an alias may be its own ancestor, or expand to millions."""
     seen: set[int] = set()
     waiting = [root]
     while waiting:
@@ -227,7 +227,8 @@ def _nodes(root: yaml.Node) -> Iterator[yaml.Node]:
 
 
 def _load(text: str, kind: Any) -> tuple[yaml.Node | None, tuple[Any, Any] | None, object]:
-    """The tree, keys that stand twice in it, and what it says: the loader writes into it what its mappings merge."""
+    """The tree, a duplicate key if any, and the value. Checked first, as the loader writes merged fields into the
+    tree."""
     if _depth_bound(text) > DEEPEST:
         _require_shallow(text, kind)
     loader = kind(text)
@@ -243,7 +244,8 @@ def _load(text: str, kind: Any) -> tuple[yaml.Node | None, tuple[Any, Any] | Non
 
 
 def _require_few_merged(root: yaml.Node) -> None:
-    """Raises ValueError: a mapping may merge one twice that merges another twice, and so on."""
+    """Raises ValueError. Nested merges grow exponentially: a mapping can merge another twice, which merges a third
+    twice."""
     sizes: dict[int, int] = {}
     mappings = [node for node in _nodes(root) if isinstance(node, yaml.MappingNode) and _merges(node)]
     if sum(_merged(node, sizes) for node in mappings) > MOST_MERGED:
@@ -255,7 +257,7 @@ def _merges(node: yaml.MappingNode) -> bool:
 
 
 def _merged(node: yaml.Node, sizes: dict[int, int]) -> int:
-    """How many fields it has, with those that it merges. Raises RecursionError for one that merges itself."""
+    """Number of fields including merged ones. Raises RecursionError for a mapping that merges itself."""
     if id(node) not in sizes:
         if isinstance(node, yaml.MappingNode):
             size = sum(_merged(value, sizes) if key.tag == MERGE else 1 for key, value in node.value)
@@ -266,12 +268,12 @@ def _merged(node: yaml.Node, sizes: dict[int, int]) -> int:
 
 
 def _depth_bound(text: str) -> int:
-    """What no depth exceeds: each level takes a bracket, or a sign or column more of one line."""
+    """An upper bound on nesting depth: each level takes a bracket, or one more column of a line."""
     return text.count("[") + text.count("{") + max(map(len, text.splitlines()), default=0)
 
 
 def _require_shallow(text: str, kind: Any) -> None:
-    """Raises RecursionError where the loader in C would overflow its stack and take the process with it."""
+    """Raises RecursionError for depths at which the C loader would overflow its stack and crash the process."""
     depth = 0
     for event in yaml.parse(text, Loader=kind):
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
