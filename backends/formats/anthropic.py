@@ -23,8 +23,8 @@ from backends.formats.chat_chunks import (
 )
 from backends.formats.json_objects import Fields, decode_object, part_of, text_of
 from backends.formats.openai import error_body
-from backends.formats.usage_wire import MalformedUsage, checked, split_writes, token_count
-from backends.http.errors import broken, error_from_event, no_answer
+from backends.formats.usage_wire import MalformedUsage, believable, checked, split_writes, token_count
+from backends.http.errors import error_from_event, no_answer
 from backends.http.sse import MAX_EVENT_BYTES
 from backends.http.stream_reader import MOST_CALLS, StreamReader
 from backends.protocol import Chunk
@@ -131,13 +131,7 @@ def usage_of_event(wire: Mapping[str, object]) -> Fields:
 
 
 def believable_usage(wire: object) -> tuple[Usage | None, bool]:
-    """(usage, whether one came that cannot be believed)."""
-    if wire is None:
-        return None, False
-    try:
-        return parse_messages_usage(wire), False
-    except MalformedUsage:
-        return None, True
+    return believable(parse_messages_usage, wire)
 
 
 def openai_error(body: bytes) -> bytes:
@@ -184,7 +178,7 @@ class AnthropicStreamReader(StreamReader):
     """One message stream, event by event, as OpenAI chunks."""
 
     def __init__(self, backend: str, *, wants_usage_chunk: bool, created: int) -> None:
-        self._backend = backend
+        super().__init__(backend)
         self._wants_usage = wants_usage_chunk
         self._created = created
         self._head = Head("", "", created)
@@ -193,22 +187,17 @@ class AnthropicStreamReader(StreamReader):
         self._tools: dict[int, int] = {}  # content block index -> tool call index
         self._inputs: dict[int, str] = {}  # of those tool calls whose arguments have not begun
         self._input_characters = 0  # of all that were there
-        self.is_started = False
-        self.is_done = False
 
     def read(self, data: bytes) -> list[Chunk]:
         event = decode_object(data)
         if event is None:
-            raise broken(self._backend, "sent an event that is not JSON", is_started=self.is_started)
+            raise self._broken("sent an event that is not JSON")
         kind = event.get("type")
         if kind == "error":
-            raise error_from_event(event.get("error"), backend=self._backend, is_started=self.is_started)
+            raise self._failed(event.get("error"))
         chunks = self._chunks(cast(str, kind), event)
         self.is_started = self.is_started or bool(chunks)
         return chunks
-
-    def end(self) -> list[Chunk]:
-        raise broken(self._backend, "ended its stream before the answer was complete", is_started=self.is_started)
 
     def _chunks(self, kind: str, event: Fields) -> list[Chunk]:
         if kind == "content_block_delta":
@@ -236,7 +225,7 @@ class AnthropicStreamReader(StreamReader):
             self._inputs[_block_index(event)] = said = msgspec.json.encode(block.get("input") or {}).decode()
             self._input_characters += len(said)
             if len(self._tools) >= MOST_CALLS or self._input_characters > MAX_EVENT_BYTES:
-                raise broken(self._backend, "sent an endless answer", is_started=self.is_started)
+                raise self._broken("sent an endless answer")
             index = self._tools.setdefault(_block_index(event), len(self._tools))
             return [tool_start_chunk(self._head, index, str(block.get("id")), str(block.get("name")))]
         text = block.get("text")

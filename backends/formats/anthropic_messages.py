@@ -6,7 +6,6 @@ from typing import Final, cast
 
 from backends.formats.anthropic import FINISH_REASONS, believable_usage, not_a_message, usage_of_event
 from backends.formats.json_objects import Fields, decode_object
-from backends.http.errors import broken, error_from_event
 from backends.http.stream_reader import StreamReader
 from backends.protocol import Chunk
 
@@ -36,26 +35,21 @@ class NativeMessagesReader(StreamReader):
     """One stream; every event's payload is `event: <type>`, then its data untouched."""
 
     def __init__(self, backend: str) -> None:
-        self._backend = backend
+        super().__init__(backend)
         self._usage: Fields = {}
-        self.is_started = False
-        self.is_done = False
 
     def read(self, data: bytes) -> list[Chunk]:
         event = decode_object(data)
         kind = event.get("type") if event else None
         if event is None or not isinstance(kind, str) or not _KIND.fullmatch(kind):
-            raise broken(self._backend, "sent an event that is not one of its own", is_started=self.is_started)
+            raise self._broken("sent an event that is not one of its own")
         if kind == "error":
-            raise error_from_event(event.get("error"), backend=self._backend, is_started=self.is_started)
+            raise self._failed(event.get("error"))
         payload = b"event: " + kind.encode() + b"\ndata: " + data.replace(b"\n", b" ") + b"\n\n"
         if kind == "message_stop" and not self.is_started:
-            raise broken(self._backend, "ended its stream without an answer", is_started=self.is_started)
+            raise self._broken("ended its stream without an answer")
         self.is_started = self.is_started or kind != "ping"
         return [self._chunk(kind, event, payload)]
-
-    def end(self) -> list[Chunk]:
-        raise broken(self._backend, "ended its stream before the answer was complete", is_started=self.is_started)
 
     def _chunk(self, kind: str, event: Fields, payload: bytes) -> Chunk:
         if kind in ("content_block_delta", "content_block_start"):

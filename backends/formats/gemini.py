@@ -26,8 +26,8 @@ from backends.formats.chat_view import ChatView, Media, Part, Text, ToolCall, To
 from backends.formats.json_objects import Fields, decode_object, first_of, number, objects_of, part_of, text_of
 from backends.formats.openai import error_body
 from backends.formats.past_thinking import UNKNOWN_SIGNATURE
-from backends.formats.usage_wire import MalformedUsage, checked, token_count
-from backends.http.errors import broken, error_from_event, no_answer
+from backends.formats.usage_wire import MalformedUsage, believable, checked, token_count
+from backends.http.errors import error_from_event, no_answer
 from backends.http.stream_reader import StreamReader
 from backends.protocol import Chunk
 from backends.usage import Usage
@@ -176,13 +176,7 @@ def _modality(details: object, name: str) -> int:
 
 
 def believable_usage(wire: object) -> tuple[Usage | None, bool]:
-    """(usage, whether one came that cannot be believed)."""
-    if wire is None:
-        return None, False
-    try:
-        return parse_content_usage(wire), False
-    except MalformedUsage:
-        return None, True
+    return believable(parse_content_usage, wire)
 
 
 def openai_error(body: bytes) -> bytes:
@@ -268,7 +262,7 @@ class GeminiStreamReader(StreamReader):
     """One stream. Each event is a piece of the answer with the usage so far; the stream ends without a word."""
 
     def __init__(self, backend: str, *, wants_usage_chunk: bool, answer_id: str, created: int) -> None:
-        self._backend = backend
+        super().__init__(backend)
         self._wants_usage = wants_usage_chunk
         self._answer_id = answer_id
         self._created = created
@@ -276,15 +270,13 @@ class GeminiStreamReader(StreamReader):
         self._usage: object = None
         self._calls = 0
         self._has_finished = False
-        self.is_started = False
-        self.is_done = False
 
     def read(self, data: bytes) -> list[Chunk]:
         event = decode_object(data)
         if event is None:
-            raise broken(self._backend, "sent an event that is not JSON", is_started=self.is_started)
+            raise self._broken("sent an event that is not JSON")
         if event.get("error") is not None:
-            raise error_from_event(event["error"], backend=self._backend, is_started=self.is_started)
+            raise self._failed(event["error"])
         self._usage = event.get("usageMetadata", self._usage)
         chunks: list[Chunk] = []
         if not self.is_started:
@@ -303,7 +295,7 @@ class GeminiStreamReader(StreamReader):
 
     def end(self) -> list[Chunk]:
         if not self._has_finished:
-            raise broken(self._backend, "ended its stream before the answer was complete", is_started=self.is_started)
+            return super().end()
         self.is_done = True
         if self._usage is None:
             return [done_chunk()]

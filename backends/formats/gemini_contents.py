@@ -14,7 +14,6 @@ from backends.formats.json_splice import find_members, splice
 from backends.formats.past_thinking import UNKNOWN_SIGNATURE
 from backends.formats.proto_json import many_of
 from backends.formats.thought_signatures import SEALED, is_sealed
-from backends.http.errors import broken, error_from_event
 from backends.http.stream_reader import StreamReader
 from backends.protocol import Chunk
 from backends.usage import Usage
@@ -95,21 +94,19 @@ class NativeContentReader(StreamReader):
     """One stream; every event's payload is its data untouched. It ends without a word."""
 
     def __init__(self, backend: str, model: str) -> None:
-        self._backend = backend
+        super().__init__(backend)
         self._model = model
         self._usage: object = None
         self._searches = self._maps = 0
         self._has_finished = False
         self._has_calls = False
-        self.is_started = False
-        self.is_done = False
 
     def read(self, data: bytes) -> list[Chunk]:
         event = decode_object(data)
         if event is None:
-            raise broken(self._backend, "sent an event that is not JSON", is_started=self.is_started)
+            raise self._broken("sent an event that is not JSON")
         if event.get("error") is not None:
-            raise error_from_event(event["error"], backend=self._backend, is_started=self.is_started)
+            raise self._failed(event["error"])
         self._usage = event.get("usageMetadata", self._usage)
         self._searches = max(self._searches, _searches(event, self._model))
         self._maps = max(self._maps, _maps(event))
@@ -123,7 +120,7 @@ class NativeContentReader(StreamReader):
 
     def end(self) -> list[Chunk]:
         if not self._has_finished:
-            raise broken(self._backend, "ended its stream before the answer was complete", is_started=self.is_started)
+            return super().end()
         self.is_done = True
         usage, is_malformed = _usage(self._usage, self._searches, self._maps)
         return [Chunk(b"", usage=usage, is_done=True, is_usage_malformed=is_malformed)]

@@ -7,6 +7,7 @@ unless it comes as events, so it is asked for as events where its model is bille
 """
 
 import re
+from functools import partial
 from typing import Final, Literal, cast
 
 import msgspec
@@ -16,7 +17,7 @@ from backends.formats.form_splice import NotAForm, find_fields, is_form, splice_
 from backends.formats.json_splice import splice
 from backends.formats.openai import error_body
 from backends.formats.openai_request import members_of
-from backends.formats.usage_wire import MalformedUsage, parse_openai_usage, token_count
+from backends.formats.usage_wire import MalformedUsage, believable, parse_openai_usage, token_count
 from backends.http.errors import error_from_event, no_answer
 from backends.protocol import EVENT_STREAM, JSON, Call, Chunk
 from backends.usage import NO_UNITS, Units, Usage
@@ -120,10 +121,7 @@ def read_answer(body: bytes, asked: MediaAsked, call: Call, *, backend: str) -> 
         raise no_answer(f"{backend} answered with something that is not JSON", body) from error
     if answer.error is not None:
         raise error_from_event(answer.error, backend=backend, is_started=False)
-    try:
-        usage, is_malformed = _usage(answer, call), False
-    except MalformedUsage:
-        usage, is_malformed = None, True
+    usage, is_malformed = believable(partial(_usage, call=call), answer)
     if asked.shape == "text" and answer.text is not None:
         body = answer.text.encode() + b"\n"
     elif asked.words == "verbose" and answer.text is not None:

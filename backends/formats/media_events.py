@@ -2,14 +2,13 @@
 
 from base64 import b64decode
 from binascii import Error as NotBase64
-from collections import deque
 from typing import Final
 
 import msgspec
 
 from backends.formats.media import TRANSCRIPTS, image_usage, transcript_usage
 from backends.formats.usage_wire import MAX_TOKENS, MalformedUsage, parse_openai_usage
-from backends.http.errors import broken, error_from_event
+from backends.http.stream_reader import StreamReader
 from backends.protocol import Call, Chunk
 from backends.usage import Units, Usage
 
@@ -27,23 +26,17 @@ class _Event(msgspec.Struct):
 _EVENT: Final = msgspec.json.Decoder(_Event)
 
 
-class MediaStreamReader:
+class MediaStreamReader(StreamReader):
     """Events of one answer as they are. Each that ends something is held until the next, so that the last one waits for
     the books."""
 
     def __init__(self, call: Call, *, backend: str) -> None:
-        self.is_started = False
-        self.is_done = False
         self._call = call
-        self._backend = backend
+        super().__init__(backend)
         self._held: bytes | None = None
         self._images = 0
         self._usage: Usage | None = None
         self._is_malformed = False
-
-    def join(self, events: deque[bytes]) -> Chunk | None:
-        del events
-        return None
 
     def read(self, data: bytes) -> list[Chunk]:
         """At most one chunk. Raises StreamBroken, or before the first event any retryable error."""
@@ -52,9 +45,9 @@ class MediaStreamReader:
         try:
             event = _EVENT.decode(data)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise broken(self._backend, "sent an event that is not JSON", is_started=self.is_started) from error
+            raise self._broken("sent an event that is not JSON") from error
         if event.error is not None or event.type == "error":
-            raise error_from_event(event.error, backend=self._backend, is_started=self.is_started)
+            raise self._failed(event.error)
         self.is_started = True
         if event.type.endswith(_ENDINGS):
             self._note(event)
@@ -67,7 +60,7 @@ class MediaStreamReader:
     def end(self) -> list[Chunk]:
         """The stream is over: complete where something came to its end. Raises otherwise."""
         if self._held is None:
-            raise broken(self._backend, "ended its stream before the answer was complete", is_started=self.is_started)
+            return super().end()
         self.is_done = True
         usage = self._usage
         if self._call.operation.startswith("images."):
@@ -107,7 +100,7 @@ class SpeechEventReader(SpeechStreamReader):
         try:
             return b64decode(event.audio or b"", validate=True)
         except (NotBase64, ValueError) as error:
-            raise broken(self._backend, "sent audio that is not base64", is_started=self.is_started) from error
+            raise self._broken("sent audio that is not base64") from error
 
 
 def speech_usage(found: Usage | None, call: Call) -> Usage | None:

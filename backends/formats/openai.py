@@ -16,7 +16,7 @@ import msgspec
 
 from backends.errors import UnreadableAnswer
 from backends.formats.usage_wire import MalformedUsage, parse_openai_usage, parse_timings
-from backends.http.errors import broken, error_from_event, no_answer
+from backends.http.errors import error_from_event, no_answer
 from backends.http.stream_reader import StreamReader
 from backends.protocol import Chunk
 from backends.usage import Usage
@@ -108,27 +108,29 @@ def event_bytes(data: bytes) -> bytes:
 class OpenAIStreamReader(StreamReader):
     """Turns the data of one stream's events into chunks and knows whether the stream ended properly."""
 
-    __slots__ = ("_backend", "_finished_choices", "_joins", "_seen_choices", "_wants_usage", "is_done", "is_started")
+    __slots__ = ("_finished_choices", "_joins", "_seen_choices", "_wants_usage")
 
     def __init__(self, backend: str, *, wants_usage_chunk: bool, joins_events: bool = False) -> None:
-        self._backend = backend
+        self._backend, self.is_started, self.is_done = (
+            backend,
+            False,
+            False,
+        )  # super() would cost a call for each stream
         self._wants_usage = wants_usage_chunk
         self._joins = joins_events
         self._seen_choices: set[int] = set()
         self._finished_choices: set[int] = set()
-        self.is_started = False
-        self.is_done = False
 
     def read(self, data: bytes) -> list[Chunk]:
         """The chunk for one event; always one. Raises StreamBroken, or before the first chunk any retryable error."""
         if data == b"[DONE]":
             if not self.is_started:
-                raise broken(self._backend, "ended its stream without an answer", is_started=self.is_started)
+                raise self._broken("ended its stream without an answer")
             self.is_done = True
             return [Chunk(DONE, is_done=True)]
         event, data = self._decode(data)
         if event.error is not None or event.kind == "error":
-            raise error_from_event(event.error, backend=self._backend, is_started=self.is_started)
+            raise self._failed(event.error)
         chunk = self._chunk((event,), data.replace(b"\n", b" "))
         self.is_started = True
         return [chunk]
@@ -159,7 +161,7 @@ class OpenAIStreamReader(StreamReader):
         if self._finished_choices and self._seen_choices <= self._finished_choices:
             self.is_done = True
             return [Chunk(DONE, is_done=True)]
-        raise broken(self._backend, "ended its stream before the answer was complete", is_started=self.is_started)
+        return super().end()
 
     def _decode(self, data: bytes) -> tuple[_Event, bytes]:
         try:
@@ -169,7 +171,7 @@ class OpenAIStreamReader(StreamReader):
         try:
             return decode_leniently(data)
         except ValueError as error:
-            raise broken(self._backend, "sent an event that is not JSON", is_started=self.is_started) from error
+            raise self._broken("sent an event that is not JSON") from error
 
     def _chunk(self, events: Sequence[_Event], lines: bytes) -> Chunk:
         """Of one line of data for each event."""
@@ -191,7 +193,7 @@ class OpenAIStreamReader(StreamReader):
                     self._seen_choices.add(choice.index)
                 has_usage = has_usage or choice.usage is not None
             if finish_reason == "error":
-                raise broken(self._backend, "gave up in the middle of its answer", is_started=self.is_started)
+                raise self._broken("gave up in the middle of its answer")
             if has_usage:
                 found_usage, is_no_usage = _usage(event)
                 usage, is_malformed = found_usage or usage, is_malformed or is_no_usage

@@ -18,7 +18,7 @@ from backends.formats.chat_fields import invalid, untranslatable
 from backends.formats.json_objects import Fields, part_of
 from backends.formats.json_splice import splice
 from backends.formats.openai_request import members_of
-from backends.formats.usage_wire import MalformedUsage, token_count
+from backends.formats.usage_wire import believable, token_count
 from backends.http.errors import error_from_event, no_answer
 from backends.protocol import Call, Chunk
 from backends.usage import Units, Usage
@@ -148,10 +148,7 @@ def read_answer(body: bytes, asked: RerankAsked, call: Call, *, backend: str) ->
     answer = _Answer(data=said) if isinstance(said, list) else said
     if answer.error is not None:
         raise error_from_event(answer.error, backend=backend, is_started=False)
-    try:
-        usage, is_malformed = _usage(answer), False
-    except MalformedUsage:
-        usage, is_malformed = None, True
+    usage, is_malformed = believable(_usage, answer)
     results = answer.data if answer.results is None else answer.results
     if results is None or not _is_ranking(results, asked.count):
         raise UnreadableAnswer(f"{backend} answered without a ranking of what was sent", usage=usage)

@@ -6,6 +6,7 @@ only go where the earlier one went, and nothing here translates it for another.
 
 import re
 from collections.abc import Mapping
+from functools import partial
 from typing import Final, cast
 
 from msgspec.structs import replace
@@ -15,8 +16,8 @@ from backends.formats.hosted_tools import calls_of_response
 from backends.formats.json_objects import Fields, decode_object, objects_of, part_of, text_of
 from backends.formats.openai import error_body
 from backends.formats.past_thinking import is_our_reasoning
-from backends.formats.usage_wire import MalformedUsage, parse_openai_usage
-from backends.http.errors import broken, error_from_event, no_answer
+from backends.formats.usage_wire import believable, parse_openai_usage
+from backends.http.errors import error_from_event, no_answer
 from backends.http.stream_reader import StreamReader
 from backends.protocol import Chunk
 from backends.response_names import PREFIX, ResponseNames
@@ -135,21 +136,19 @@ class ResponsesStreamReader(StreamReader):
     """One stream; every event's payload is `event: <type>`, then its data, untouched but for `names`."""
 
     def __init__(self, backend: str, *, names: ResponseNames | None = None) -> None:
-        self._backend = backend
+        super().__init__(backend)
         self._names = names
         self._has_text = False
-        self.is_started = False
-        self.is_done = False
 
     def read(self, data: bytes) -> list[Chunk]:
         event = decode_object(data)
         kind = text_of(event, "type") if event else None
         if event is None or kind is None or not _KIND.fullmatch(kind):
-            raise broken(self._backend, "sent an event that is not one of its own", is_started=self.is_started)
+            raise self._broken("sent an event that is not one of its own")
         response = part_of(event, "response")
         if kind in ("error", "response.failed"):
             error = response.get("error") if kind == "response.failed" else event.get("error", event)
-            raise error_from_event(error, backend=self._backend, is_started=self.is_started)
+            raise self._failed(error)
         if response and self._names is not None:
             data = as_shown(data, response, self._names, backend=self._backend)
         payload = b"event: " + kind.encode() + b"\ndata: " + data.replace(b"\n", b" ") + b"\n\n"
@@ -163,9 +162,6 @@ class ResponsesStreamReader(StreamReader):
         self._has_text = self._has_text or characters > 0
         return [Chunk(payload, has_output=has_output, output_characters=characters)]
 
-    def end(self) -> list[Chunk]:
-        raise broken(self._backend, "ended its stream before the answer was complete", is_started=self.is_started)
-
 
 def _has_calls(response: Mapping[str, object]) -> bool:
     return any(text_of(item, "type") not in _EMPTY_AT_FIRST for item in objects_of(response.get("output")))
@@ -173,13 +169,10 @@ def _has_calls(response: Mapping[str, object]) -> bool:
 
 def usage_of(response: Mapping[str, object]) -> tuple[Usage | None, bool]:
     """(what a response consumed, whether it says so in a way that cannot be believed)."""
-    wire = response.get("usage")
-    if wire is None:
-        return None, False
-    try:
-        usage = parse_openai_usage(wire, service_tier=response.get("service_tier"))
-    except MalformedUsage:
-        return None, True
+    parse = partial(parse_openai_usage, service_tier=response.get("service_tier"))
+    usage, is_malformed = believable(parse, response.get("usage"))
+    if usage is None:
+        return None, is_malformed
     calls = calls_of_response(response)
     if not any(calls) or usage.web_searches or usage.file_searches or usage.other_tool_calls:
         return usage, False

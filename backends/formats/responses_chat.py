@@ -25,7 +25,7 @@ from backends.formats.chat_chunks import (
 from backends.formats.json_objects import Fields, decode_object, objects_of, part_of, text_of
 from backends.formats.past_thinking import carry, detail_of
 from backends.formats.responses import ENDS, check_response, finish_reason_of, usage_of
-from backends.http.errors import broken, error_from_event, no_answer
+from backends.http.errors import no_answer
 from backends.http.stream_reader import MOST_CALLS, StreamReader
 from backends.protocol import Chunk
 
@@ -107,24 +107,22 @@ class ChatOfResponseReader(StreamReader):
     was answered, and another backend can be tried."""
 
     def __init__(self, backend: str, *, wants_usage_chunk: bool) -> None:
-        self._backend = backend
+        super().__init__(backend)
         self._wants_usage = wants_usage_chunk
         self._head = Head("", "", 0)
         self._calls: dict[int | None, int] = {}  # place in the output -> tool call index
         self._silent: set[int | None] = set()  # of those calls, whose arguments have not begun
         self._last: dict[Literal["text", "thought"], tuple[int | None, int | None]] = {}  # (item, part) that spoke last
-        self.is_started = False
-        self.is_done = False
 
     def read(self, data: bytes) -> list[Chunk]:
         event = decode_object(data)
         kind = text_of(event, "type") if event else None
         if event is None or kind is None:
-            raise broken(self._backend, "sent an event that is not one of its own", is_started=self.is_started)
+            raise self._broken("sent an event that is not one of its own")
         response = part_of(event, "response")
         if kind in ("error", "response.failed"):
             error = response.get("error") if response else event.get("error", event)
-            raise error_from_event(error, backend=self._backend, is_started=self.is_started)
+            raise self._failed(error)
         if response:
             self._head = _head(response)
         chunks = self._end(response) if kind in ENDS else self._chunks(kind, event)
@@ -132,9 +130,6 @@ class ChatOfResponseReader(StreamReader):
             self.is_started = True
             return [role_chunk(self._head), *chunks]
         return chunks
-
-    def end(self) -> list[Chunk]:
-        raise broken(self._backend, "ended its stream before the answer was complete", is_started=self.is_started)
 
     def _end(self, response: Mapping[str, object]) -> list[Chunk]:
         self.is_done = True
@@ -171,7 +166,7 @@ class ChatOfResponseReader(StreamReader):
 
     def _begin_call(self, item: Mapping[str, object], place: int | None) -> list[Chunk]:
         if len(self._calls) >= MOST_CALLS:
-            raise broken(self._backend, "sent an endless answer", is_started=self.is_started)
+            raise self._broken("sent an endless answer")
         index = self._calls.setdefault(place, len(self._calls))
         self._silent.add(place)
         start = tool_start_chunk if item.get("type") == "function_call" else custom_start_chunk

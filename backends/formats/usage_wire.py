@@ -14,8 +14,8 @@ Rules that differ between providers, each found by the fields themselves and nev
   hosted_tools.py.
 """
 
-from collections.abc import Mapping
-from typing import Final, cast
+from collections.abc import Callable, Mapping
+from typing import Final, TypeVar, cast
 
 from backends.usage import EngineTimings, Usage
 
@@ -29,6 +29,7 @@ _BARE: Final = frozenset({"prompt_tokens", "completion_tokens", "total_tokens"})
 """All that most servers say."""
 
 Wire = Mapping[str, object]
+T = TypeVar("T")
 
 
 class MalformedUsage(ValueError):
@@ -97,6 +98,14 @@ def checked(usage: Usage) -> Usage:
     if usage.reasoning_tokens + usage.audio_output_tokens + usage.image_output_tokens > usage.output_tokens:
         raise MalformedUsage("more tokens of reasoning, audio and images than output tokens")
     return usage
+
+
+def believable(parse: Callable[[T], Usage | None], wire: T | None) -> tuple[Usage | None, bool]:
+    """(usage, whether one came that cannot be believed)."""
+    try:
+        return None if wire is None else parse(wire), False
+    except MalformedUsage:
+        return None, True
 
 
 def parse_timings(wire: object) -> EngineTimings | None:

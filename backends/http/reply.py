@@ -16,7 +16,7 @@ from backends.errors import (
     UpstreamUnavailable,
 )
 from backends.http.client import HttpResponse
-from backends.http.errors import no_answer
+from backends.http.errors import broken, no_answer
 from backends.http.sse import EventTooLarge, SseParser
 from backends.http.stream_reader import StreamReader
 from backends.protocol import EVENT_STREAM, JSON, Chunk, Timeouts
@@ -183,9 +183,7 @@ class StreamReply:
     def _translated(self, error: Exception) -> BackendError:
         if isinstance(error, BackendError):
             return broken_off(error, is_started=self._reader.is_started)
-        message = f"{self._backend} sent an endless event"
-        kind = StreamBroken if self._reader.is_started else UnreadableAnswer
-        return kind(message)
+        return broken(self._backend, "sent an endless event", is_started=self._reader.is_started)
 
 
 class BytesReply:
