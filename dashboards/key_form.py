@@ -10,7 +10,10 @@ from typing import Any
 from dashboards.form_problem import WrongField
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+DAY_US = 86_400_000_000
 MICROSECOND = timedelta(microseconds=1)
+LAST_US = (datetime.max.replace(tzinfo=UTC) - EPOCH) // MICROSECOND
+"""No date is later. The audit log has ends that are, of earlier versions."""
 
 
 def words(text: str | None) -> list[str]:
@@ -20,7 +23,7 @@ def words(text: str | None) -> list[str]:
 
 def last_day(expires_at_us: int | None) -> str:
     """ISO, or empty where there is no end."""
-    return "" if expires_at_us is None else (EPOCH + (expires_at_us - 1) * MICROSECOND).date().isoformat()
+    return "" if expires_at_us is None else (EPOCH + (min(expires_at_us, LAST_US) - 1) * MICROSECOND).date().isoformat()
 
 
 def expires_at_us(day: str | None) -> int | None:
@@ -31,7 +34,7 @@ def expires_at_us(day: str | None) -> int | None:
         last = date.fromisoformat(day)
     except ValueError as error:
         raise WrongField("last_day", f"{day!r} is not a day such as 2026-12-31.") from error
-    return (datetime(last.year, last.month, last.day, tzinfo=UTC) + timedelta(days=1) - EPOCH) // MICROSECOND
+    return min((datetime(last.year, last.month, last.day, tzinfo=UTC) - EPOCH) // MICROSECOND + DAY_US, LAST_US)
 
 
 def require_to_come(expires_at_us: int | None, now_us: int) -> None:

@@ -44,6 +44,7 @@ CLEARED = {
     "tier-quotas": "tier_quotas",
 }
 """What `--clear` takes away, and the name under which it is stored."""
+MOST_DAYS = 1_000_000  # sure to end before the last date there is
 CLEAR_HELP = f"Take away: {', '.join(CLEARED)}. Repeatable."
 
 
@@ -55,7 +56,7 @@ def create(
     project: str | None = typer.Option(None),
     tag: list[str] = typer.Option([], help="Put on every request; repeatable."),
     model: list[str] = typer.Option([], help="Only these models; repeatable. All when left out."),
-    days: float | None = typer.Option(None, min=0, help="Expires after so many days; never when left out."),
+    days: float | None = typer.Option(None, min=0, max=MOST_DAYS, help="Expires after so many days; never when left out."),
     budget_usd: str | None = typer.Option(None, help="The most it may spend in a window, in dollars."),
     budget_window: str | None = typer.Option(None, help="day, month (when left out) or total, UTC."),
     requests_per_minute: int | None = typer.Option(None, min=1),
@@ -90,7 +91,7 @@ def change(
     project: str | None = typer.Option(None),
     tag: list[str] = typer.Option([], help="All its tags; repeatable."),
     model: list[str] = typer.Option([], help="Only these models; repeatable."),
-    days: float | None = typer.Option(None, min=0, help="Expires after so many days from now."),
+    days: float | None = typer.Option(None, min=0, max=MOST_DAYS, help="Expires after so many days from now."),
     budget_usd: str | None = typer.Option(None, help="The most it may spend in a window, in dollars."),
     budget_window: str | None = typer.Option(None, help="day, month or total (UTC); as it was when left out."),
     requests_per_minute: int | None = typer.Option(None, min=1),

@@ -12,7 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from gateway.access.keys import KeyRecord, hash_key
 from gateway.clock import now_us
-from gateway.instants import DAY_US
+from gateway.instants import DAY_US, LAST_US
 from gateway.storage.database import FIRST_KEYS_LOCK, lock, writing
 from gateway.storage.pepper import pepper_mark
 from gateway.storage.sql.audit import Change, append_audit, append_audits
@@ -221,7 +221,7 @@ def _record(*columns: Any) -> KeyRecord:
         project,
         () if tags == "[]" else tuple(json.loads(tags)),
         None if allowed is None else frozenset(json.loads(allowed)),
-        expires_at_us,
+        None if expires_at_us is None else min(expires_at_us, LAST_US),  # earlier versions took any number
         revoked_at_us,
         bool(keeps_bodies),
     )

@@ -9,7 +9,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from gateway.access.keys import KeyRing, hash_key
 from gateway.errors import Unauthenticated
-from gateway.instants import DAY_US
+from gateway.instants import DAY_US, LAST_US
 from gateway.money import format_usd
 from gateway.rulebook.service import Activation, RulesStore, StoredRules
 from gateway.storage.sql.audit import SqlAuditLog
@@ -45,6 +45,14 @@ async def test_a_key_is_shown_once_and_kept_as_a_hash(engine: AsyncEngine) -> No
             for row in await connection.execute(table.select()):
                 assert secret not in repr(row)
                 assert secret[3:] not in repr(row)
+
+
+async def test_an_end_that_is_no_date_as_earlier_versions_took_them_is_the_last_one(engine: AsyncEngine) -> None:
+    """Every list of keys broke at one."""
+    store = SqlKeyStore(engine, PEPPER)
+    await store.create(NewKey("x", expires_at_us=1 << 62), author="ada")
+    [listed] = await store.list()
+    assert listed.record.expires_at_us == LAST_US
 
 
 async def test_revocation_is_seen_by_every_store_and_booked_once(engine: AsyncEngine) -> None:

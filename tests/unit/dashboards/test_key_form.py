@@ -34,6 +34,8 @@ def test_a_key_works_through_its_last_day() -> None:
     assert last_day(end - 1) == "2026-12-31"
     assert last_day(end + 1) == "2027-01-01"
     assert (expires_at_us(""), expires_at_us(None), last_day(None)) == (None, None, "")
+    assert last_day(1 << 62) == "9999-12-31", "earlier versions took any number"
+    assert last_day(expires_at_us("9999-12-31")) == "9999-12-31"
 
 
 def test_every_midnight_is_shown_as_the_day_that_gives_it_back() -> None:

@@ -121,6 +121,7 @@ def test_what_means_nothing_is_said(words: tuple[str, ...], said: str) -> None:
 def test_a_key_is_called_as_it_may_be_called_over_http() -> None:
     assert "for --name: 'bot!' must be of letters" in run("create", "--name", "bot!", exit_code=2)
     assert "for --team: " in run("create", "--name", "bot", "--team", "", exit_code=2)
+    assert "for '--days'" in run("create", "--name", "bot", "--days", "inf", exit_code=2)
     assert json.loads(run("list", "--json")) == []
 
 
