@@ -14,7 +14,7 @@ from gateway.economics.bootstrap import resample_clusters, spread
 from gateway.economics.break_even_volume import find_volume
 from gateway.economics.demand import PICO, Demand, build_demand
 from gateway.economics.dollars import plain_usd, to_usd
-from gateway.economics.errors import NoTraffic
+from gateway.economics.errors import EconomicsError
 from gateway.economics.gpu_cost import Engine, break_even_utilisation, value_usd_per_hour
 from gateway.economics.overflow import overflow_value_usd_by_fleet, served_value_usd_by_bin
 from gateway.economics.report import (
@@ -53,14 +53,14 @@ def analyse_break_even(
 
     With an `engine` (its measured curve at N*) requests are priced by their tokens and overflow is modelled; without
     one the ledger's own GPU-seconds per request are used and the fluid bound is reported. `volume` says how
-    many times the traffic is asked about. Raises NoTraffic on an empty period and NotMeasured when nothing says what a
-    request takes.
+    many times the traffic is asked about. Raises EconomicsError on an empty period and
+    where nothing says what a request takes.
     """
     period = period or (covering_period(rows) if rows else Period(0, 3_600_000_000))
     if not sum(row.requests for row in rows if period.holds(row)):
         rent = usd(plan.rent_pico_usd(period.hours))
         hours = f"{period.hours} hour{'' if period.hours == 1 else 's'}"
-        raise NoTraffic(f"idle: no request in {hours}, and {plan.name} cost ${rent:.2f} of rent meanwhile")
+        raise EconomicsError(f"idle: no request in {hours}, and {plan.name} cost ${rent:.2f} of rent meanwhile")
     demand = build_demand(rows, period, plan=plan, hosted=hosted, engine=engine).scaled(volume)
     case = build_case(demand, plan, engine)
     staircase = _staircase(case)

@@ -42,7 +42,7 @@ def cost_curve(
     """One point per scale of `volume` times what was observed, at the observed mix and day. At least one replica is
     kept.
 
-    Raises NoTraffic or NotMeasured, as `build_demand` does.
+    Raises EconomicsError, as `build_demand` does.
     """
     demand = build_demand(rows, period, plan=plan, hosted=hosted, engine=engine).scaled(volume)
     case = build_case(demand, plan, engine)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from gateway.economics.errors import NotMeasured, NoTraffic
+from gateway.economics.errors import EconomicsError
 from gateway.economics.gpu_cost import Engine, RequestShape
 from gateway.economics.load_duration import FloatArray, Load
 from gateway.economics.traffic import GpuPlan, HostedAlternative, HourlyTraffic, Period
@@ -86,7 +86,7 @@ def build_demand(
     """Hours without rows are hours without traffic.
 
     GPU-seconds come from the engine's curve and each hour's tokens, or, without a curve, from what the ledger measured
-    per request of the rows that ran on GPUs. Raises NoTraffic, and NotMeasured when there is neither.
+    per request of the rows that ran on GPUs. Raises EconomicsError without requests, and when there is neither.
     """
     inside = [row for row in rows if period.holds(row)]
     requests = np.zeros(period.hours)
@@ -99,7 +99,7 @@ def build_demand(
         gpu_seconds[hour] += _row_seconds(row, engine, seconds_of_mean)
     total = int(requests.sum())
     if total == 0:
-        raise NoTraffic("no request in the period: the GPUs were idle, and there is nothing to compare")
+        raise EconomicsError("no request in the period: the GPUs were idle, and there is nothing to compare")
     shape_tokens = [sum(getattr(row, name) for row in inside) for name in _TOKEN_FIELDS]
     local = [row for row in inside if row.gpu_seconds > 0]
     output_pico = shape_tokens[2] * hosted.output_pico_usd_per_token
@@ -133,7 +133,7 @@ _TOKEN_FIELDS = ("input_tokens", "cached_input_tokens", "output_tokens")
 def _measured_seconds_per_request(rows: Sequence[HourlyTraffic]) -> float:
     local = [row for row in rows if row.gpu_seconds > 0]
     if not local:
-        raise NotMeasured(
+        raise EconomicsError(
             "no request of this period ran on the engine in question, and it has no measured throughput curve: "
             "`breakeven bench engine` measures the bundled one, and `breakeven what-if` is about other GPUs"
         )

@@ -10,7 +10,7 @@ from typing import Annotated, Literal, TypeVar
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from gateway.economics.errors import EconomicsError, NotMeasured
+from gateway.economics.errors import EconomicsError
 from gateway.economics.throughput_curve import SweepPoint, ThroughputCurve, fit_throughput_curve
 from gateway.money import parse_usd
 
@@ -55,10 +55,10 @@ class Gpu(Row):
         return sorted(newest.values(), key=lambda price: (price.pico_usd_per_hour, price.source))
 
     def typical_price(self, day: date) -> GpuPrice:
-        """The middle one (the lower of two): neither the best offer nor the worst. Raises NotMeasured without any."""
+        """The middle one, the lower of two: neither the best offer nor the worst. Raises EconomicsError without any."""
         prices = self.prices_on(day)
         if not prices:
-            raise NotMeasured(f"the table has no price of {self.name} on {day}: add a dated row")
+            raise EconomicsError(f"the table has no price of {self.name} on {day}: add a dated row")
         return prices[(len(prices) - 1) // 2]
 
 

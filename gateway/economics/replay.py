@@ -60,19 +60,16 @@ class Scenario:
     outcomes: Mapping[str, ModelOutcome] = field(default_factory=dict[str, ModelOutcome])
 
 
-class OutOfOrder(EconomicsError):
-    """The log is not sorted by time, and slots have no meaning then."""
-
-
 def replay(
     log: Iterable[LoggedRequest], scenario: Scenario, *, progress: Callable[[int], None] | None = None
 ) -> ReplayDiff:
-    """One pass over `log`, sorted by time; `progress` hears how many are done. Raises OutOfOrder."""
+    """One pass over `log`, which must be sorted by time, or EconomicsError is raised: slots would have no meaning.
+    `progress` hears how many are done."""
     changes, tally = SlotChanges(), Tally()
     last_us = 0
     for logged in log:
         if logged.served.at_us < last_us:
-            raise OutOfOrder(f"request {logged.request_id} is earlier than the one before it")
+            raise EconomicsError(f"request {logged.request_id} is earlier than the one before it")
         last_us = logged.served.at_us
         _replay_one(logged, scenario, changes, tally)
         if progress is not None and tally.requests % PROGRESS_EVERY == 0:

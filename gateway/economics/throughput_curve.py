@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gateway.economics.errors import BeyondMeasurement, NotMeasured, TooFewPoints
+from gateway.economics.errors import EconomicsError
 
 MINIMUM_POINTS = 3
 LARGEST_RELATIVE_RESIDUAL = 0.10
@@ -47,9 +47,10 @@ class ThroughputCurve:
         return None if self.is_interpolated else 1.0 / self.step_seconds_per_sequence
 
     def step_seconds(self, concurrency: float) -> float:
-        """Seconds of one decode step, which is also the time per output token. Raises BeyondMeasurement."""
+        """Seconds of one decode step, which is also the time per output token. Raises EconomicsError where none was
+        measured."""
         if not 0 < concurrency <= self.largest_concurrency:
-            raise BeyondMeasurement(
+            raise EconomicsError(
                 f"concurrency {concurrency:g} is outside 1..{self.largest_concurrency}, which is what was measured"
             )
         if not self.is_interpolated:
@@ -59,18 +60,18 @@ class ThroughputCurve:
         return float(np.interp(concurrency, [point.concurrency for point in self.points], rising))
 
     def tokens_per_second(self, concurrency: float) -> float:
-        """Decode throughput of all sequences together. Raises BeyondMeasurement."""
+        """Decode throughput of all sequences together. Raises EconomicsError as `step_seconds` does."""
         return concurrency / self.step_seconds(concurrency)
 
 
 def fit_throughput_curve(points: Sequence[SweepPoint]) -> ThroughputCurve:
-    """Regress N/X on N over at least three distinct concurrencies. Raises TooFewPoints."""
+    """Regress N/X on N over at least three distinct concurrencies. Raises EconomicsError for fewer."""
     ordered = tuple(sorted(points, key=lambda point: point.concurrency))
     concurrencies = np.array([point.concurrency for point in ordered], dtype=np.float64)
     if len(set(concurrencies.tolist())) < MINIMUM_POINTS:
-        raise TooFewPoints(f"a throughput curve needs {MINIMUM_POINTS} different concurrencies, not {len(ordered)}")
+        raise EconomicsError(f"a throughput curve needs {MINIMUM_POINTS} different concurrencies, not {len(ordered)}")
     if min(point.decode_tokens_per_second for point in ordered) <= 0 or ordered[0].concurrency < 1:
-        raise NotMeasured("every sweep point needs a concurrency of at least 1 and a positive throughput")
+        raise EconomicsError("every sweep point needs a concurrency of at least 1 and a positive throughput")
     steps = np.array([point.step_seconds for point in ordered], dtype=np.float64)
     slope, base = (float(value) for value in np.polyfit(concurrencies, steps, 1))
     residual = float(np.max(np.abs(base + slope * concurrencies - steps) / steps))

@@ -12,7 +12,7 @@ from datetime import date
 import numpy as np
 
 from gateway.economics.break_even import analyse_break_even
-from gateway.economics.errors import EconomicsError, ModelDoesNotFit
+from gateway.economics.errors import EconomicsError
 from gateway.economics.gpu_cost import HOURS_30_DAYS, Engine
 from gateway.economics.gpu_table import Basis, Gpu, GpuPrice, GpuTable, ServedModel
 from gateway.economics.report import BreakEvenReport
@@ -62,7 +62,7 @@ def what_if(
     generator: np.random.Generator,
     period: Period | None = None,
 ) -> WhatIf:
-    """Raises ModelDoesNotFit, and EconomicsError for names that the table lacks or a target that cannot be met."""
+    """Raises EconomicsError for a model that does not fit, a name that the table lacks, a target that cannot be met."""
     gpu, model = table.gpu(candidate.gpu), table.model(candidate.model)
     tokens = _tokens_per_sequence(rows)
     fitting = sequences_that_fit(gpu, model, table, gpus=candidate.gpus_per_replica, tokens_per_sequence=tokens)
@@ -87,12 +87,12 @@ def rank(answers: Sequence[WhatIf]) -> list[WhatIf]:
 
 
 def sequences_that_fit(gpu: Gpu, model: ServedModel, table: GpuTable, *, gpus: int, tokens_per_sequence: float) -> int:
-    """Sequences whose key-value cache fits beside the weights. Raises ModelDoesNotFit when not even one does."""
+    """Sequences whose key-value cache fits beside the weights. Raises EconomicsError when not even one does."""
     usable = gpu.memory_gb * 1e9 * gpus * table.assumptions.memory
     left = usable - model.weight_bytes
     count = int(left / (model.kv_bytes_per_token * tokens_per_sequence))
     if left <= 0 or count < 1:
-        raise ModelDoesNotFit(
+        raise EconomicsError(
             f"{model.name} needs {model.weight_bytes / 1e9:.1f} GB of weights and"
             f" {model.kv_bytes_per_token * tokens_per_sequence / 1e9:.2f} GB per sequence;"
             f" {gpus} × {gpu.name} offer {usable / 1e9:.1f} GB: use more GPUs per replica or fewer bytes per parameter"

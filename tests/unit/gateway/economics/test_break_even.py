@@ -6,7 +6,7 @@ from decimal import Decimal
 import msgspec
 import pytest
 
-from gateway.economics.errors import EconomicsError, NotMeasured, NoTraffic
+from gateway.economics.errors import EconomicsError
 from gateway.economics.gpu_cost import Engine
 from gateway.economics.report import BreakEvenReport
 from gateway.economics.traffic import GpuPlan, HostedAlternative, Period
@@ -149,15 +149,15 @@ def test_electricity_is_paid_only_for_what_is_served() -> None:
 
 def test_nobody_measured_what_a_request_takes() -> None:
     with pytest.raises(
-        NotMeasured, match=r"no measured throughput curve: `breakeven bench engine` .* `breakeven what-if`"
+        EconomicsError, match=r"no measured throughput curve: `breakeven bench engine` .* `breakeven what-if`"
     ):
         analyse(make_days(2), engine=None)
 
 
 def test_no_traffic_is_idle_rent() -> None:
-    with pytest.raises(NoTraffic, match=r"idle: no request in 24 hours.*\$48\.00"):
+    with pytest.raises(EconomicsError, match=r"idle: no request in 24 hours.*\$48\.00"):
         analyse([], period=Period(MARCH_2026_US, MARCH_2026_US + 24 * HOUR_US))
-    with pytest.raises(NoTraffic, match="no request in 1 hour,"):
+    with pytest.raises(EconomicsError, match="no request in 1 hour,"):
         analyse([])
 
 

@@ -1,7 +1,7 @@
 import pytest
 
 from gateway.economics.demand import build_demand
-from gateway.economics.errors import NoTraffic
+from gateway.economics.errors import EconomicsError
 from gateway.economics.traffic import Period, covering_period
 from gateway.instants import HOUR_US
 from tests.unit.gateway.economics.builders import MARCH_2026_US, MINI, make_hour, make_plan
@@ -37,5 +37,5 @@ def test_the_covering_period_starts_with_the_first_hour_seen() -> None:
 
 def test_an_hour_row_without_requests_is_no_traffic() -> None:
     rows = [make_hour(0, 0)]
-    with pytest.raises(NoTraffic):
+    with pytest.raises(EconomicsError, match="nothing to compare"):
         build_demand(rows, covering_period(rows), plan=make_plan(), hosted=MINI, engine=ENGINE)

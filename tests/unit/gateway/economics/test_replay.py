@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.economics.replay import Decide, Decided, OutOfOrder, PriceServed, Scenario, decide_with, replay
+from gateway.economics.errors import EconomicsError
+from gateway.economics.replay import Decide, Decided, PriceServed, Scenario, decide_with, replay
 from gateway.economics.replay_log import LoggedRequest, Served, logged_request_of
 from gateway.economics.replay_outcome import ModelOutcome
 from gateway.economics.replay_result import ReplayDiff
@@ -155,7 +156,7 @@ def test_what_fell_back_falls_back_again() -> None:
 
 
 def test_a_log_must_be_in_order() -> None:
-    with pytest.raises(OutOfOrder):
+    with pytest.raises(EconomicsError, match="is earlier than the one before it"):
         replay([make_logged(2.0), make_logged(1.0)], make_scenario())
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import gateway.economics.gpu_table
-from gateway.economics.errors import EconomicsError, ModelDoesNotFit, NotMeasured
+from gateway.economics.errors import EconomicsError
 from gateway.economics.gpu_table import GpuTable, parse_gpu_table
 from gateway.economics.what_if import Candidate, WhatIf, build_engine, rank, sequences_that_fit, what_if
 from tests.unit.gateway.economics.builders import LARGE, MINI, USD, make_days
@@ -36,7 +36,7 @@ def test_prices_are_dated_and_a_newer_row_of_the_same_source_replaces_the_older(
     assert [price.usd_per_hour for price in gpu.prices_on(date(2026, 10, 1))] == ["3.49", "4.29"]
     assert [price.usd_per_hour for price in gpu.prices_on(DAY)] == ["3.99", "4.29", "6.88"]
     assert gpu.typical_price(DAY).pico_usd_per_hour == 4_290_000_000_000
-    with pytest.raises(NotMeasured):
+    with pytest.raises(EconomicsError, match="add a dated row"):
         gpu.typical_price(date(2020, 1, 1))
 
 
@@ -94,14 +94,14 @@ def test_a_published_curve_is_used_before_an_assumption() -> None:
 
 def test_a_model_that_does_not_fit_is_refused_with_its_bytes() -> None:
     candidate = Candidate("nvidia-l4-24gb", "llama-3.3-70b-instruct-fp8")
-    with pytest.raises(ModelDoesNotFit, match=r"70\.6 GB of weights.*offer 21\.6 GB"):
+    with pytest.raises(EconomicsError, match=r"70\.6 GB of weights.*offer 21\.6 GB"):
         ask(candidate)
 
 
 def test_weights_that_just_fit_leave_no_room_for_a_sequence() -> None:
     gpu, model = TABLE.gpu("nvidia-a100-sxm-80gb"), TABLE.model("llama-3.3-70b-instruct-fp8")
     assert sequences_that_fit(gpu, model, TABLE, gpus=1, tokens_per_sequence=1000) == 4
-    with pytest.raises(ModelDoesNotFit):
+    with pytest.raises(EconomicsError, match="use more GPUs per replica"):
         sequences_that_fit(gpu, model, TABLE, gpus=1, tokens_per_sequence=100_000)
 
 

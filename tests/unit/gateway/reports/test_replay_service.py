@@ -7,7 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from gateway.economics.replay import OutOfOrder, replay
+from gateway.economics.errors import EconomicsError
+from gateway.economics.replay import replay
 from gateway.economics.replay_log import logged_request_of
 from gateway.economics.replay_outcome import ShadowPair
 from gateway.ledger.entry import Cost, Entry, Status
@@ -76,7 +77,7 @@ async def test_a_log_that_cannot_be_read_ends_the_replay_with_its_error() -> Non
 
 async def test_a_replay_that_fails_does_not_wait_for_the_rest_of_the_log() -> None:
     backwards = [5, *range(PAGES * PAGE)]
-    with pytest.raises(OutOfOrder):
+    with pytest.raises(EconomicsError, match="is earlier than the one before it"):
         await service(Log(backwards))(DOCUMENT, 0, 1)
 
 
