@@ -2,7 +2,8 @@
 
 import asyncio
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncGenerator, Iterable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -14,12 +15,15 @@ from rich.progress import BarColumn as Bar
 from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from gateway.cli.address import running_url
-from gateway.cli.demo_key import demo_key
 from gateway.cli.demo_month import run_month
 from gateway.cli.demo_summary import Summary, show, summarise
+from gateway.cli.state import open_state
+from gateway.clock import now_us
 from gateway.config.home import find_home
 from gateway.errors import ConfigurationError, StateError
+from gateway.instants import DAY_US
 from gateway.routing.decide import SIMULATE_TAG
+from gateway.stores import NewKey
 
 TAGS = f"demo,{SIMULATE_TAG}"
 BOOKING_SECONDS = 60.0
@@ -107,7 +111,7 @@ def _messages(line: str) -> list[dict[str, Any]] | None:
 async def _run(
     prompts: Sequence[list[dict[str, Any]]], url: str, key: str, concurrency: int, max_tokens: int, console: Console
 ) -> Summary:
-    async with demo_key(key) as usable:
+    async with _usable_key(key) as usable:
         headers = {"authorization": f"Bearer {usable}", "x-breakeven-tags": TAGS}
         limits = httpx.Limits(max_connections=concurrency)
         async with httpx.AsyncClient(
@@ -117,6 +121,23 @@ async def _run(
             sent = await send_all(client, prompts, concurrency, max_tokens, console)
             entries = await read_entries(client, [one.request_id for one in sent if one.request_id is not None])
     return summarise(len(prompts), [one.problem for one in sent if one.problem is not None], entries)
+
+
+@asynccontextmanager
+async def _usable_key(given: str) -> AsyncGenerator[str]:
+    """The given key, or one made for a day on the machine that holds the state, and revoked when the block ends."""
+    if given:
+        yield given
+        return
+    async with open_state() as state:
+        expires = now_us() + DAY_US
+        listed, secret = await state.keys.create(
+            NewKey("demo", "app", team="demo", expires_at_us=expires), author="breakeven demo"
+        )
+        try:
+            yield secret
+        finally:
+            await state.keys.revoke(listed.record.id, author="breakeven demo")
 
 
 async def _require_gateway(client: httpx.AsyncClient) -> None:

@@ -2,9 +2,10 @@
 
 import asyncio
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
+from itertools import islice
 from pathlib import Path
 
 from rich.console import Console
@@ -16,7 +17,6 @@ from gateway.config.first_files import write_first_files
 from gateway.config.home import Home, create_home
 from gateway.errors import StateError
 from gateway.instants import HOUR_US
-from gateway.ledger.entry import Entry
 from gateway.routing.rules import RulesDocument
 from gateway.routing.snapshot import Snapshot
 from gateway.rulebook.service import RulesService
@@ -111,7 +111,7 @@ async def write_demo_month(
         snapshots = await _rules_and_snapshots(deployment, SqlRulesStore(database), end)
         entries = make_month(teams, snapshots.at, snapshots.quality, end=end, requests=requests)
         written = 0
-        for batch in _batches(entries):
+        while batch := list(islice(entries, BATCH)):
             written += await SqlLedger(database).insert(batch)
             progress(written)
         await _set_budgets(database, end)
@@ -209,17 +209,6 @@ async def _rules_and_snapshots(deployment: Deployment, store: SqlRulesStore, end
     clock[0] += RULE_CHANGE_DAY * 24 * HOUR_US
     await service(deployment.home.rules_file).refresh()
     return _Snapshots(deployment, changes)
-
-
-def _batches(entries: Iterator[Entry]) -> Iterator[list[Entry]]:
-    batch: list[Entry] = []
-    for entry in entries:
-        batch.append(entry)
-        if len(batch) == BATCH:
-            yield batch
-            batch = []
-    if batch:
-        yield batch
 
 
 def run_month(home: Home, *, requests: int, as_json: bool) -> None:

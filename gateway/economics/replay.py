@@ -84,16 +84,7 @@ def decide_with(snapshot: Snapshot) -> Decide:
 
     def decide(request: RequestFacts, facts: Facts, /) -> Decided | None:
         if facts is not request.facts:
-            request = RequestFacts(
-                request.requested_model,
-                request.operation,
-                request.key_id,
-                request.team,
-                request.project,
-                request.tags,
-                request.allowed_models,
-                facts,
-            )
+            request = msgspec.structs.replace(request, facts=facts)
         try:
             choice = decide_by_rules(request, snapshot)
         except RequestError:

@@ -44,10 +44,8 @@ def rows_of(table: Grouped, shown: Shown, names: Mapping[str, str] | None = None
     Prices per input and output token are of the requests priced by token alone: GPU time is one price for both, and
     is in the blended price only. What has no known price divides nothing.
     """
-    by, timed = (
-        table.query.by,
-        {part.group["model"] for part in table.parts if part.compute_pico_usd and not part.is_wholly_unpriced},
-    )
+    by = table.query.by
+    timed = {part.group["model"] for part in table.parts if part.compute_pico_usd and not part.is_wholly_unpriced}
     own = [Priced(one) for one in _by_spend(table)]
     dearest = sorted(own, key=lambda one: -one.sums.corrected_cost_pico_usd)[: shown.dearest]
     groups = [*own, *map(Priced, ceased)]

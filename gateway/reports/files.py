@@ -44,10 +44,8 @@ class ReportFiles:
     async def _focus_days(
         self, bounds: Bounds, as_of_us: int | None, capacity: Sequence[Capacity]
     ) -> AsyncIterator[ReportTable]:
-        period, rented = (
-            Period(moment_of(bounds.since_us), moment_of(bounds.until_us)),
-            {one.backend for one in capacity},
-        )
+        period = Period(moment_of(bounds.since_us), moment_of(bounds.until_us))
+        rented = {one.backend for one in capacity}
         for day in await self._days(bounds, capacity):
             since_us, until_us = max(bounds.since_us, day * DAY_US), min(bounds.until_us, (day + 1) * DAY_US)
             asked = SumsQuery(since_us, until_us, GROUP_BY, as_of_us=as_of_us)
