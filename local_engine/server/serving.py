@@ -117,4 +117,7 @@ async def stop_when_told(server: uvicorn.Server, engine: AsyncEngine, drain_seco
         print_progress("Stopping with answers unfinished: the drain limit has passed")
         engine.abandon("The engine was stopped before this answer was finished.")
         server.force_exit = not await engine.drain(TELLING_SECONDS)
+        if server.force_exit:
+            # Since Python 3.12 asyncio's server waits for open connections, and uvicorn waits for asyncio's server.
+            server.config.timeout_graceful_shutdown = 0
     server.should_exit = True

@@ -4,12 +4,14 @@ import asyncio
 import os
 import random
 import signal
+import socket
 import threading
 from contextlib import aclosing
 
 import pytest
 import torch
 import uvicorn
+from starlette.types import Receive, Scope, Send
 
 from local_engine.async_engine import AsyncEngine
 from local_engine.engine_core import Delta
@@ -18,7 +20,7 @@ from local_engine.metrics import EngineMetrics, answer_timings
 from local_engine.request import Request
 from local_engine.sampling.sampling_params import SamplingParams
 from local_engine.scheduler import Batch
-from local_engine.server.serving import stop_when_told
+from local_engine.server.serving import QuietServer, stop_when_told
 from tests.hand_clock import HandClock
 from tests.unit.local_engine.scripted import AheadStep, AheadSteps, SlotRunner, expected_answer
 from tests.unit.local_engine.test_scheduler import make_core
@@ -337,3 +339,27 @@ async def test_who_is_cut_off_by_the_drain_limit_is_told() -> None:
     assert not watched.force_exit, "cut off, it would answer in no shape that clients read"
     runner.let_go.set()
     await engine.stop()
+
+
+async def test_who_cannot_be_told_keeps_no_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On any Python, though its connection is open and its answer never ends."""
+    monkeypatch.setattr("local_engine.server.serving.TELLING_SECONDS", 0)
+    begun = asyncio.Event()
+
+    async def endless(scope: Scope, receive: Receive, send: Send) -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    engine = make_engine(runner=StuckRunner())
+    engine.admit([1, 2])
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        served = QuietServer(uvicorn.Config(endless, log_config=None, lifespan="off"))
+        watcher = asyncio.create_task(stop_when_told(served, engine, 0, None))
+        serving = asyncio.create_task(served.serve(sockets=[listener]))
+        _, writer = await asyncio.open_connection(*listener.getsockname())
+        writer.write(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
+        await begun.wait()
+        os.kill(os.getpid(), signal.SIGTERM)
+        await asyncio.wait_for(serving, 300)
+        await watcher
+        writer.close()
