@@ -1,5 +1,6 @@
 """The composition root: the one place that names concrete stores, backends and classifiers and puts them together."""
 
+import random
 import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack
@@ -193,7 +194,9 @@ def _pipeline(
     return Pipeline(
         keys=keys,
         backends=table.adapters,
-        upstreams=Upstreams(shelves=table.shelves, starting=Starting(table.facts.keys() & {LOCAL_BACKEND})),
+        upstreams=Upstreams(
+            shelves=table.shelves, starting=Starting(table.facts.keys() & {LOCAL_BACKEND}), jitter=random.random
+        ),
         ledger=journal,
         observer=observer,
         snapshot=deployment.catalogue.snapshot(

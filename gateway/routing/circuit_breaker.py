@@ -1,4 +1,4 @@
-"""A circuit breaker per upstream and key, as a table. The clock is passed in.
+"""A circuit breaker per upstream and key, as a table. The clock and the jitter are passed in.
 
 state      failure                    refusal               success  called off       time passes
 closed     count; at the limit: open  open for what it said count=0  -                -
@@ -8,6 +8,7 @@ half_open  open, cool-down doubled    open for what it said closed   open, probe
 A refusal is the upstream asking for a pause (Retry-After) or refusing our key: one is enough.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -18,11 +19,16 @@ PROBE_SECONDS = 1.0
 
 @dataclass(slots=True)
 class CircuitBreaker:
-    """Opens after `failure_limit` failures in a row; lets one probe through when the cool-down is over."""
+    """Opens after `failure_limit` failures in a row; lets one probe through when the cool-down is over.
+
+    `jitter` draws from [0, 1) and makes a cool-down up to a quarter shorter or longer. Without it the probes of all
+    workers meet an upstream that fails every few seconds always in the same moment.
+    """
 
     failure_limit: int = 5
     first_cool_down_seconds: float = 2.0
     longest_cool_down_seconds: float = 60.0
+    jitter: Callable[[], float] = lambda: 0.5
     state: State = "closed"
     failures: int = 0
     probe_at: float = 0.0
@@ -60,7 +66,8 @@ class CircuitBreaker:
         if self.state == "half_open" or (self.state == "closed" and self.failures >= self.failure_limit):
             doubled = self.cool_down_seconds * 2 or self.first_cool_down_seconds
             self.cool_down_seconds = min(doubled, self.longest_cool_down_seconds)
-            self.state, self.probe_at, self.was_asked = "open", now + self.cool_down_seconds, False
+            rest = self.cool_down_seconds * (0.75 + 0.5 * self.jitter())
+            self.state, self.probe_at, self.was_asked = "open", now + rest, False
 
     def record_refusal(self, now: float, pause_seconds: float) -> None:
         """The upstream asked for a pause."""
@@ -77,13 +84,14 @@ class CircuitBreaker:
 class RetryBudget:
     """Keeps retries a small share of requests, so that an outage is not multiplied.
 
-    Each request earns `ratio` of a retry, up to `burst` saved; total attempts stay at or below
-    (1 + ratio) × requests + burst.
+    Each request earns `ratio` of a retry, up to `burst` saved; total attempts stay at or below (1 + ratio) × requests
+    and what was saved at first. Calls under way fail together when their upstream does, and each is to reach the next
+    model: `burst` is about as many as may be.
     """
 
     ratio: float = 0.2
-    burst: float = 10.0
-    saved: float = 10.0
+    burst: float = 1000.0
+    saved: float = 100.0
 
     def earn(self) -> None:
         """A request came."""

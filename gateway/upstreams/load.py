@@ -1,6 +1,6 @@
 """What this process knows of its upstreams: breakers, retry budget, requests in flight, and the engine's slots."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -65,6 +65,8 @@ class Upstreams:
     )
     """By (backend, upstream model), the keys that the provider refused when they were last tried, with its status."""
     speeds: GenerationSpeeds = field(default_factory=GenerationSpeeds)
+    jitter: Callable[[], float] = lambda: 0.5
+    """Of the breakers' pauses."""
 
     def state(self, candidates: Iterable[Candidate], now: float) -> dict[str, tuple[int, float]]:
         """(free slots, queue seconds) of each model that has something to say; hosted ones only when they are down or
@@ -248,5 +250,5 @@ class Upstreams:
             by_key = self.breakers[upstream] = {}
         breaker = by_key.get(key)
         if breaker is None:
-            breaker = by_key[key] = CircuitBreaker()
+            breaker = by_key[key] = CircuitBreaker(jitter=self.jitter)
         return breaker

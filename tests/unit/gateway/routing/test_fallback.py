@@ -160,13 +160,20 @@ def test_breaker_and_budget_hold_back() -> None:
 
 def test_total_attempts_stay_within_the_budget_in_a_full_outage() -> None:
     budget = RetryBudget()
-    attempts = 0
+    saved, attempts = budget.saved, 0
     for _ in range(1000):
         budget.earn()
         attempts += 1
         while budget.spend():
             attempts += 1
-    assert attempts <= 1.2 * 1000 + budget.burst
+    assert attempts <= 1.2 * 1000 + saved
+
+
+def test_calls_that_fail_together_all_reach_the_next_model() -> None:
+    budget = RetryBudget()
+    for _ in range(2500):
+        budget.earn()
+    assert all(budget.spend() for _ in range(500))
 
 
 def test_the_breaker_opens_probes_and_closes() -> None:
@@ -186,6 +193,18 @@ def test_the_breaker_opens_probes_and_closes() -> None:
     assert breaker.state == "closed"
     assert breaker.allows(6.3)
     assert not breaker.is_open(6.3)
+
+
+def test_the_breaker_probes_an_upstream_that_fails_every_other_second_not_always_then() -> None:
+    draws = iter([0.1, 0.9, 0.4, 0.8, 0.2, 0.6])
+    breaker, now = CircuitBreaker(failure_limit=1, jitter=lambda: next(draws)), 0.0
+    moments: list[float] = []
+    for _ in range(6):
+        breaker.record_failure(now)
+        now = breaker.probe_at
+        moments.append(now % 4)
+        assert breaker.allows(now)
+    assert min(moments) < 2 < max(moments)
 
 
 def test_an_answer_closes_the_breaker_whenever_its_pause_would_have_ended() -> None:
