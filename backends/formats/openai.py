@@ -111,11 +111,10 @@ class OpenAIStreamReader(StreamReader):
     __slots__ = ("_finished_choices", "_joins", "_seen_choices", "_wants_usage")
 
     def __init__(self, backend: str, *, wants_usage_chunk: bool, joins_events: bool = False) -> None:
-        self._backend, self.is_started, self.is_done = (
-            backend,
-            False,
-            False,
-        )  # super() would cost a call for each stream
+        # Not by super(), which would cost a call for each stream.
+        self._backend = backend
+        self.is_started = False
+        self.is_done = False
         self._wants_usage = wants_usage_chunk
         self._joins = joins_events
         self._seen_choices: set[int] = set()
