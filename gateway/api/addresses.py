@@ -13,6 +13,7 @@ SLASHES = re.compile("/{2,}")
 LONGEST = 64
 """Characters that an address of ours may have: strangers send tens of thousands."""
 GEMINIS = ("/v1beta/", "/v1beta1/", "/v1alpha/", "/upload/")
+"""Before what Google's clients ask for, with `/v1/` the versions of its API."""
 GEMINIS_AT_V1 = tuple(
     f"/v1/{name}" for name in ("cachedContents", "corpora", "interactions", "operations", "tunedModels")
 )

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Protocol
 from fastapi import APIRouter, Query, Response
 
 from gateway.api.admin_guard import OnlyTeam, narrowed, needs
-from gateway.api.streamed import Streamed
+from gateway.api.streamed import Streamed, begun
 from gateway.errors import InvalidRequest, StateError
 from gateway.reports.forecast_views import DailyQuery, ForecastQuery
 from gateway.reports.tables import MEDIA_TYPES, Format, PagedTable, ReportTable, encode, file_of
@@ -122,12 +122,10 @@ async def paged(name: str, table: PagedTable, form: Format) -> Response:
         file = await asyncio.to_thread(file_of, table.columns, form)
     except StateError as error:
         raise InvalidRequest(str(error), param="format") from error
-    first = await anext(table.pages, None)
+    pages = await begun(table.pages)
 
     async def pieces() -> AsyncIterator[bytes]:
-        if first is not None:
-            yield await asyncio.to_thread(file.page, first)
-        async for page in table.pages:
+        async for page in pages:
             yield await asyncio.to_thread(file.page, page)
         yield await asyncio.to_thread(file.end)
 

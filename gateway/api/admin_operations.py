@@ -1,11 +1,13 @@
 """`/admin/v1/models`, `/prices`, `/backends`, `/engine`: what can be called, at what price, how it is."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from fastapi import APIRouter, Query
 from pydantic import BaseModel, Field
 
+from backends.protocol import BackendHealth
 from gateway.api.admin_guard import needs
 from gateway.config.engine_curve import MeasuredEngine
 from gateway.money import format_usd
@@ -241,18 +243,12 @@ def _record(prices: ModelPrices) -> PriceRecord:
 
 def _backend(pipeline: Pipeline, name: str) -> BackendRow:
     upstreams = pipeline.upstreams
-    health = upstreams.health.get(name)
     return BackendRow(
         name=name,
         is_simulated=pipeline.backends[name].is_simulated,
-        is_healthy=health.is_healthy if health else None,
         is_starting=name in upstreams.starting,
-        detail=health.detail if health else "",
         in_flight=upstreams.running.get(name, 0),
-        free_slots=health.free_slots if health else None,
-        running_requests=health.running_requests if health else None,
-        waiting_requests=health.waiting_requests if health else None,
-        queue_seconds=health.queue_seconds if health else None,
+        **_health_fields(upstreams.health.get(name)),
         breakers=[
             Breaker(
                 upstream_model=model,
@@ -268,20 +264,19 @@ def _backend(pipeline: Pipeline, name: str) -> BackendRow:
     )
 
 
+def _health_fields(health: BackendHealth | None) -> dict[str, Any]:
+    """Of `BackendRow` and `EngineView`; nothing is known of one that nobody has asked."""
+    return asdict(health) if health else {**dict.fromkeys(BackendHealth.__dataclass_fields__), "detail": ""}
+
+
 def _engine(pipeline: Pipeline, own: OwnEngine | None) -> EngineView:
-    health = pipeline.upstreams.health.get(own.backend) if own else None
     curve = own.measured.engine.curve if own else None
     served = (c.name for c in pipeline.snapshot.candidates.values() if own and c.backend == own.backend)
     return EngineView(
         is_configured=own is not None,
         model=next(served, None),
-        is_healthy=health.is_healthy if health else None,
         is_starting=own is not None and own.backend in pipeline.upstreams.starting,
-        detail=health.detail if health else "",
-        free_slots=health.free_slots if health else None,
-        running_requests=health.running_requests if health else None,
-        waiting_requests=health.waiting_requests if health else None,
-        queue_seconds=health.queue_seconds if health else None,
+        **_health_fields(pipeline.upstreams.health.get(own.backend) if own else None),
         is_assumed=own.measured.is_assumed if own else False,
         prefill_tokens_per_second=own.measured.engine.prefill_tokens_per_second if own else None,
         working_concurrency=own.measured.engine.concurrency if own else None,

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final
 from fastapi import APIRouter, Path, Query, Request
 from pydantic import BaseModel, Field
 
-from gateway.api.callers_key import key_of_caller
+from gateway.api.callers_key import key_of_caller, tenant_of_caller
 from gateway.api.listed import NAME, After, Listed, listed
 from gateway.api.token_path import parse_tags
 from gateway.batches.bounds import BatchBounds
@@ -43,10 +43,6 @@ def build_batches_router(
     """`wake` tells whoever works on batches that there is a new one."""
     router = APIRouter(prefix="/v1/batches", tags=["batches"])
 
-    async def tenant(request: Request) -> str:
-        key = await key_of_caller(pipeline, request)
-        return tenant_of(key.team, key.id)
-
     @router.post("")
     async def create(asked: NewBatch, request: Request) -> dict[str, Any]:  # pyright: ignore[reportUnusedFunction]
         """Ask every line of an uploaded file when there is room, within the completion window."""
@@ -81,18 +77,20 @@ def build_batches_router(
         request: Request, limit: Annotated[int, Query(ge=1, le=100)] = 20, after: After = None
     ) -> Listed:
         """Batches, the newest first."""
-        rows, has_more = await batches.list(await tenant(request), Page(limit, after), prefix=PREFIX)
+        rows, has_more = await batches.list(
+            await tenant_of_caller(pipeline, request), Page(limit, after), prefix=PREFIX
+        )
         return listed([shown(one) for one in rows], has_more=has_more)
 
     @router.get("/{batch_id}")
     async def retrieve(batch_id: BatchId, request: Request) -> dict[str, Any]:  # pyright: ignore[reportUnusedFunction]
         """How far a batch is, and where its answers are."""
-        return _found(await batches.get(await tenant(request), _ours(batch_id)))
+        return _found(await batches.get(await tenant_of_caller(pipeline, request), _ours(batch_id)))
 
     @router.post("/{batch_id}/cancel")
     async def cancel(batch_id: BatchId, request: Request) -> dict[str, Any]:  # pyright: ignore[reportUnusedFunction]
         """Ask no more lines; what was answered stays in the output file."""
-        return _found(await batches.cancel(await tenant(request), _ours(batch_id)))
+        return _found(await batches.cancel(await tenant_of_caller(pipeline, request), _ours(batch_id)))
 
     return router
 

@@ -4,6 +4,7 @@ from fastapi import Request
 
 from gateway.access.keys import KeyRecord, require_model_access
 from gateway.api.token_path import credential_of
+from gateway.ledger.entry import tenant_of
 from gateway.pipeline import Pipeline
 
 
@@ -13,3 +14,9 @@ async def key_of_caller(pipeline: Pipeline, request: Request) -> KeyRecord:
     require_model_access(key)
     await pipeline.admission.admit(key.id, team=key.team, tokens=0)
     return key
+
+
+async def tenant_of_caller(pipeline: Pipeline, request: Request) -> str:
+    """Whose files, batches and conversations it sees. Raises as `key_of_caller`."""
+    key = await key_of_caller(pipeline, request)
+    return tenant_of(key.team, key.id)

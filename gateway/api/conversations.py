@@ -6,14 +6,12 @@ import msgspec
 from fastapi import APIRouter, Path, Query, Request
 from pydantic import BaseModel
 
-from gateway.access.keys import require_model_access
+from gateway.api.callers_key import tenant_of_caller
 from gateway.api.item_pages import MOST_ITEMS, USUAL_ITEMS, Order, page_of
 from gateway.api.listed import Listed, listed
-from gateway.api.token_path import credential_of
 from gateway.errors import InvalidRequest
 from gateway.kept_answers.conversation_items import Item, shown
 from gateway.kept_answers.kept_conversations import Head, KeptConversations, no_item
-from gateway.ledger.entry import tenant_of
 from gateway.pipeline import Pipeline
 from gateway.request.encodings import unreadable, without_byte_order_mark
 from gateway.request.many_values import require_bearable
@@ -64,12 +62,6 @@ def build_conversations_router(pipeline: Pipeline, conversations: KeptConversati
     """A key sees those of its team, or its own; another's look exactly like ones that never were."""
     router = APIRouter(prefix=PREFIX, tags=["models"])
 
-    async def tenant(request: Request) -> str:
-        key = pipeline.keys.authenticate(credential_of(request.scope["headers"]), pipeline.now_us())
-        require_model_access(key)
-        await pipeline.admission.admit(key.id, team=key.team, tokens=0)
-        return tenant_of(key.team, key.id)
-
     async def items_of(owner: str, asked: _Asked) -> bytes:
         """With what they refer to of kept responses in place of the references."""
         given = asked.items or []
@@ -82,31 +74,33 @@ def build_conversations_router(pipeline: Pipeline, conversations: KeptConversati
     @router.post("", openapi_extra=_body([], items=ITEMS, metadata=METADATA))
     async def create(request: Request) -> Conversation:  # pyright: ignore[reportUnusedFunction]
         """Begin a conversation, for turns of `/v1/responses` that name it."""
-        owner, asked = await tenant(request), await _asked(request)
+        owner, asked = await tenant_of_caller(pipeline, request), await _asked(request)
         conversation_id, head = await conversations.create(owner, await items_of(owner, asked), _metadata(asked))
         return _shown(conversation_id, head)
 
     @router.get("/{conversation_id}")
     async def retrieve(conversation_id: ConversationId, request: Request) -> Conversation:  # pyright: ignore[reportUnusedFunction]
         """When it was made, and its metadata."""
-        return _shown(conversation_id, await conversations.find(await tenant(request), conversation_id))
+        return _shown(
+            conversation_id, await conversations.find(await tenant_of_caller(pipeline, request), conversation_id)
+        )
 
     @router.post("/{conversation_id}", openapi_extra=_body(["metadata"], metadata=METADATA))
     async def update(conversation_id: ConversationId, request: Request) -> Conversation:  # pyright: ignore[reportUnusedFunction]
         """Give it other metadata."""
-        owner, asked = await tenant(request), await _asked(request, "metadata")
+        owner, asked = await tenant_of_caller(pipeline, request), await _asked(request, "metadata")
         return _shown(conversation_id, await conversations.describe(owner, conversation_id, _metadata(asked)))
 
     @router.delete("/{conversation_id}")
     async def delete(conversation_id: ConversationId, request: Request) -> Deleted:  # pyright: ignore[reportUnusedFunction]
         """Forget it, and its items. Responses that were its turns are forgotten in their own time, or by themselves."""
-        await conversations.delete(await tenant(request), conversation_id)
+        await conversations.delete(await tenant_of_caller(pipeline, request), conversation_id)
         return Deleted(id=conversation_id)
 
     @router.post("/{conversation_id}/items", openapi_extra=_body(["items"], items={**ITEMS, "type": "array"}))
     async def add(conversation_id: ConversationId, request: Request) -> Listed:  # pyright: ignore[reportUnusedFunction]
         """Append up to 20 items, all or none."""
-        owner, asked = await tenant(request), await _asked(request, "items")
+        owner, asked = await tenant_of_caller(pipeline, request), await _asked(request, "items")
         added = await conversations.add(owner, conversation_id, await items_of(owner, asked))
         return _listed(added, has_more=False)
 
@@ -119,7 +113,7 @@ def build_conversations_router(pipeline: Pipeline, conversations: KeptConversati
         after: Annotated[str | None, Query(max_length=256)] = None,
     ) -> Listed:
         """A page of its items, whole, the newest first unless `order` is `asc`."""
-        owner = await tenant(request)
+        owner = await tenant_of_caller(pipeline, request)
         ids = (await conversations.find(owner, conversation_id)).ids
         wanted, has_more = page_of(ids, limit=limit, order=order, after=after, of="conversation")
         return _listed(await conversations.items(owner, conversation_id, wanted), has_more=has_more)
@@ -127,7 +121,7 @@ def build_conversations_router(pipeline: Pipeline, conversations: KeptConversati
     @router.get("/{conversation_id}/items/{item_id}")
     async def item(conversation_id: ConversationId, item_id: ItemId, request: Request) -> dict[str, Any]:  # pyright: ignore[reportUnusedFunction]
         """One item, whole."""
-        found = await conversations.items(await tenant(request), conversation_id, [item_id])
+        found = await conversations.items(await tenant_of_caller(pipeline, request), conversation_id, [item_id])
         if not found:
             raise no_item(item_id)
         return shown(found[0])
@@ -135,7 +129,7 @@ def build_conversations_router(pipeline: Pipeline, conversations: KeptConversati
     @router.delete("/{conversation_id}/items/{item_id}")
     async def remove(conversation_id: ConversationId, item_id: ItemId, request: Request) -> Conversation:  # pyright: ignore[reportUnusedFunction]
         """Forget one item. The conversation goes on as if that had never been said."""
-        head = await conversations.remove(await tenant(request), conversation_id, item_id)
+        head = await conversations.remove(await tenant_of_caller(pipeline, request), conversation_id, item_id)
         return _shown(conversation_id, head)
 
     return router

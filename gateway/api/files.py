@@ -7,7 +7,7 @@ from fastapi import APIRouter, Path, Query, Request
 from fastapi.responses import StreamingResponse
 from starlette.datastructures import FormData, UploadFile
 
-from gateway.api.callers_key import key_of_caller
+from gateway.api.callers_key import tenant_of_caller
 from gateway.api.listed import NAME, After, Listed, listed
 from gateway.api.streamed import Streamed, begun
 from gateway.batches.bounds import BatchBounds
@@ -15,7 +15,6 @@ from gateway.batches.values import INPUT, FileStore, Page, StoredFile
 from gateway.errors import BodyTooLarge, InvalidRequest, NotFound
 from gateway.ids import new_request_id
 from gateway.instants import DAY_US, SECOND_US
-from gateway.ledger.entry import tenant_of
 from gateway.pipeline import Pipeline
 from gateway.request.field_checks import whole_number
 
@@ -53,12 +52,8 @@ def build_files_router(pipeline: Pipeline, files: FileStore, bounds: BatchBounds
     """Uploads pass to the store in parts; a body that breaks off leaves nothing."""
     router = APIRouter(prefix="/v1/files", tags=["batches"])
 
-    async def tenant(request: Request) -> str:
-        key = await key_of_caller(pipeline, request)
-        return tenant_of(key.team, key.id)
-
     async def found(request: Request, file_id: str) -> StoredFile:
-        file = await files.get(await tenant(request), file_id)
+        file = await files.get(await tenant_of_caller(pipeline, request), file_id)
         if file is None:
             raise _not_found()
         return file
@@ -66,7 +61,7 @@ def build_files_router(pipeline: Pipeline, files: FileStore, bounds: BatchBounds
     @router.post("", openapi_extra=UPLOAD)
     async def upload(request: Request) -> dict[str, Any]:  # pyright: ignore[reportUnusedFunction]
         """Store a JSONL file of requests, for `/v1/batches`."""
-        owner = await tenant(request)
+        owner = await tenant_of_caller(pipeline, request)
         bounds.require_open()
         form = await request.form(max_files=1, max_fields=10)
         try:
@@ -88,7 +83,7 @@ def build_files_router(pipeline: Pipeline, files: FileStore, bounds: BatchBounds
     ) -> Listed:
         """Files, the newest first."""
         page = Page(limit, after, is_oldest_first=order == "asc")
-        rows, has_more = await files.list(await tenant(request), page, purpose=purpose)
+        rows, has_more = await files.list(await tenant_of_caller(pipeline, request), page, purpose=purpose)
         return listed([shown(one) for one in rows], has_more=has_more)
 
     @router.get("/{file_id}")
@@ -99,7 +94,7 @@ def build_files_router(pipeline: Pipeline, files: FileStore, bounds: BatchBounds
     @router.delete("/{file_id}")
     async def delete(file_id: FileId, request: Request) -> dict[str, Any]:  # pyright: ignore[reportUnusedFunction]
         """Forget a file. One that a batch still reads, or its results need, is kept: 409."""
-        if not await files.delete(await tenant(request), file_id):
+        if not await files.delete(await tenant_of_caller(pipeline, request), file_id):
             raise _not_found()
         return {"id": file_id, "object": "file", "deleted": True}
 

@@ -11,7 +11,7 @@ from backends.endpoints.messages_events import messages_error
 from backends.formats.json_objects import Fields, decode_object, part_of
 from backends.protocol import VENDOR_HEADERS
 from gateway.api.batches import BatchId, require_room
-from gateway.api.callers_key import key_of_caller
+from gateway.api.callers_key import key_of_caller, tenant_of_caller
 from gateway.api.listed import NAME
 from gateway.api.streamed import Streamed, begun
 from gateway.api.token_path import parse_passed_on, parse_tags
@@ -80,8 +80,8 @@ def build_message_batches_router(
     router = APIRouter(prefix="/v1/messages/batches", tags=["batches"])
 
     async def found(request: Request, batch_id: str) -> Batch:
-        key = await key_of_caller(pipeline, request)
-        batch = await batches.get(tenant_of(key.team, key.id), batch_id) if batch_id.startswith(PREFIX) else None
+        owner = await tenant_of_caller(pipeline, request)
+        batch = await batches.get(owner, batch_id) if batch_id.startswith(PREFIX) else None
         if batch is None:
             raise _not_found()
         return batch
@@ -131,9 +131,9 @@ def build_message_batches_router(
         before_id: Named = None,
     ) -> dict[str, Any]:
         """Batches, the newest first. `has_more` looks the way that was asked."""
-        key = await key_of_caller(pipeline, request)
+        owner = await tenant_of_caller(pipeline, request)
         page = Page(limit, after_id) if before_id is None else Page(limit, before_id, is_oldest_first=True)
-        rows, has_more = await batches.list(tenant_of(key.team, key.id), page, prefix=PREFIX)
+        rows, has_more = await batches.list(owner, page, prefix=PREFIX)
         listed = [shown(one, str(request.base_url)) for one in (rows if before_id is None else reversed(rows))]
         ids = [one["id"] for one in listed]
         first, last = (ids[0], ids[-1]) if ids else (None, None)

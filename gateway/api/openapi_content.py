@@ -42,12 +42,12 @@ EMBED: Final[Schema] = {
 }
 
 
-def _object(required: tuple[str, ...], **properties: Schema) -> Schema:
+def shape(required: tuple[str, ...], **properties: Schema) -> Schema:
     return {"type": "object", "required": list(required), "properties": properties}
 
 
 CONTENT_SCHEMAS: Final[Mapping[str, Schema]] = {
-    "ContentRequest": _object(
+    "ContentRequest": shape(
         ("contents",),
         **CONTENT_TO_COUNT,
         generationConfig=CONFIG,
@@ -55,22 +55,22 @@ CONTENT_SCHEMAS: Final[Mapping[str, Schema]] = {
         cachedContent={},
         serviceTier={},
     ),
-    "Content": _object(
+    "Content": shape(
         ("candidates",),
         candidates={"type": "array", "items": {"type": "object"}},
         usageMetadata={"type": "object"},
         modelVersion={"type": "string"},
         responseId={"type": "string"},
     ),
-    "ContentCountRequest": _object(("contents",), **CONTENT_TO_COUNT),
-    "ContentCount": _object(("totalTokens",), totalTokens=COUNT),
+    "ContentCountRequest": shape(("contents",), **CONTENT_TO_COUNT),
+    "ContentCount": shape(("totalTokens",), totalTokens=COUNT),
     "EmbedContentRequest": EMBED,
-    "EmbedContent": _object(("embedding",), embedding=EMBEDDED),
-    "BatchEmbedContentsRequest": _object(("requests",), requests={"type": "array", "minItems": 1, "items": EMBED}),
-    "BatchEmbedContents": _object(("embeddings",), embeddings={"type": "array", "items": EMBEDDED}),
-    "GoogleError": _object(
+    "EmbedContent": shape(("embedding",), embedding=EMBEDDED),
+    "BatchEmbedContentsRequest": shape(("requests",), requests={"type": "array", "minItems": 1, "items": EMBED}),
+    "BatchEmbedContents": shape(("embeddings",), embeddings={"type": "array", "items": EMBEDDED}),
+    "GoogleError": shape(
         ("error",),
-        error=_object(
+        error=shape(
             ("code", "message", "status"),
             code={"type": "integer"},
             message={"type": "string"},
@@ -88,7 +88,7 @@ CONTENT_ENDPOINTS: Final[Mapping[str, tuple[str, str, str]]] = {
     f"{AT}:batchEmbedContents": ("Embed texts, in Gemini's format.", "BatchEmbedContentsRequest", "BatchEmbedContents"),
 }
 """At `/v1/models/{model}` too."""
-STREAMED: Final[Mapping[str, Schema]] = {
+STREAMED_CONTENT: Final[Mapping[str, Schema]] = {
     "application/json": {"schema": {"type": "array", "items": {"$ref": "#/components/schemas/Content"}}},
     "text/event-stream": {},
 }

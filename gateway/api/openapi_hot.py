@@ -10,17 +10,16 @@ from gateway.api.openapi_content import (
     ALT_PARAMETER,
     CONTENT_ENDPOINTS,
     CONTENT_SCHEMAS,
+    COUNT,
     MODEL_PARAMETER,
+    OBJECTS,
+    STREAMED_CONTENT,
+    Schema,
+    shape,
 )
-from gateway.api.openapi_content import (
-    STREAMED as STREAMED_CONTENT,
-)
-
-Schema = dict[str, Any]
 
 TEXT: Final[Schema] = {"type": "string"}
 FLAG: Final[Schema] = {"type": ["boolean", "null"]}
-COUNT: Final[Schema] = {"type": "integer", "minimum": 0}
 LIMIT: Final[Schema] = {"type": ["integer", "null"], "minimum": 1, "maximum": 10_000_000}
 MAYBE_TEXT: Final[Schema] = {"type": ["string", "null"]}
 PART: Final[Schema] = {"type": "object", "properties": {"type": TEXT, "text": MAYBE_TEXT}}
@@ -34,7 +33,6 @@ PLAIN_INPUT: Final[Schema] = {
 ANYTHING: Final[Schema] = {}
 MODEL: Final[Schema] = {"type": "string", "description": "`auto`, or any name that /v1/models lists."}
 CHOICES: Final[Schema] = {"type": ["integer", "null"], "minimum": 1, "maximum": 128}
-OBJECTS: Final[Schema] = {"type": ["array", "null"], "items": {"type": "object"}}
 FORMAT: Final[Schema] = {"type": ["object", "null"], "properties": {"type": TEXT}}
 FORMATTED: Final[Schema] = {"type": ["object", "null"], "properties": {"format": FORMAT}}
 STREAMED: Final[Schema] = {
@@ -44,16 +42,12 @@ STREAMED: Final[Schema] = {
 }
 
 
-def _object(required: tuple[str, ...], **properties: Schema) -> Schema:
-    return {"type": "object", "required": list(required), "properties": properties}
-
-
 MESSAGES: Final[Schema] = {
     "type": "array",
     "minItems": 1,
-    "items": _object(("role",), role=TEXT, content=CONTENT),
+    "items": shape(("role",), role=TEXT, content=CONTENT),
 }
-ITEM: Final[Schema] = _object((), role=TEXT, content=CONTENT, output={"type": ["string", "array", "object", "null"]})
+ITEM: Final[Schema] = shape((), role=TEXT, content=CONTENT, output={"type": ["string", "array", "object", "null"]})
 """A message of /v1/responses, or a call, its output, a reasoning."""
 MESSAGE_TO_COUNT: Final[Schema] = {
     "model": MODEL,
@@ -76,12 +70,12 @@ IMAGE: Final[Mapping[str, Schema]] = {
     "images": {"type": ["array", "null"]},
 }
 DOCUMENT: Final[Schema] = {"type": ["string", "object"], "required": ["text"], "properties": {"text": TEXT}}
-RANKED: Final[Schema] = _object(
+RANKED: Final[Schema] = shape(
     ("index", "relevance_score"), index=COUNT, relevance_score={"type": "number"}, document={"type": "object"}
 )
-COMPLETION: Final[Schema] = _object(("choices",), id=TEXT, object=TEXT, model=TEXT, choices={"type": "array"})
+COMPLETION: Final[Schema] = shape(("choices",), id=TEXT, object=TEXT, model=TEXT, choices={"type": "array"})
 SCHEMAS: Final[Mapping[str, Schema]] = {
-    "ChatCompletionRequest": _object(
+    "ChatCompletionRequest": shape(
         ("model", "messages"),
         model=MODEL,
         messages=MESSAGES,
@@ -98,7 +92,7 @@ SCHEMAS: Final[Mapping[str, Schema]] = {
         **STREAMED,
     ),
     "ChatCompletion": COMPLETION,
-    "CompletionRequest": _object(
+    "CompletionRequest": shape(
         ("model",),
         model=MODEL,
         prompt=PLAIN_INPUT | {"type": [*PLAIN_INPUT["type"], "null"]},
@@ -108,9 +102,9 @@ SCHEMAS: Final[Mapping[str, Schema]] = {
         **STREAMED,
     ),
     "Completion": COMPLETION,
-    "EmbeddingRequest": _object(("model", "input"), model=MODEL, input=PLAIN_INPUT),
-    "Embeddings": _object(("data",), object=TEXT, model=TEXT, data={"type": "array", "items": {"type": "object"}}),
-    "ResponsesRequest": _object(
+    "EmbeddingRequest": shape(("model", "input"), model=MODEL, input=PLAIN_INPUT),
+    "Embeddings": shape(("data",), object=TEXT, model=TEXT, data={"type": "array", "items": {"type": "object"}}),
+    "ResponsesRequest": shape(
         ("model",),
         model=MODEL,
         input={"type": ["string", "array"], "items": ITEM},
@@ -126,7 +120,7 @@ SCHEMAS: Final[Mapping[str, Schema]] = {
         conversation=ANYTHING,
         prompt=ANYTHING,
     ),
-    "InputTokensRequest": _object(
+    "InputTokensRequest": shape(
         (),
         model=MAYBE_MODEL,
         input={"type": ["string", "array", "null"], "items": ITEM},
@@ -138,11 +132,11 @@ SCHEMAS: Final[Mapping[str, Schema]] = {
         conversation=ANYTHING,
         prompt=ANYTHING,
     ),
-    "InputTokens": _object(("object", "input_tokens"), object={"const": "response.input_tokens"}, input_tokens=COUNT),
-    "Response": _object(
+    "InputTokens": shape(("object", "input_tokens"), object={"const": "response.input_tokens"}, input_tokens=COUNT),
+    "Response": shape(
         ("id", "object", "status", "output"), id=TEXT, object={"const": "response"}, status=TEXT, output=OBJECTS
     ),
-    "MessagesRequest": _object(
+    "MessagesRequest": shape(
         ("model", "messages", "max_tokens"),
         max_tokens={"type": "integer", "minimum": 0, "maximum": 10_000_000},
         speed=ANYTHING,
@@ -150,7 +144,7 @@ SCHEMAS: Final[Mapping[str, Schema]] = {
         fallbacks=ANYTHING,
         **MESSAGE_TO_COUNT,
     ),
-    "Message": _object(
+    "Message": shape(
         ("id", "type", "role", "content", "usage"),
         id=TEXT,
         type={"const": "message"},
@@ -158,13 +152,13 @@ SCHEMAS: Final[Mapping[str, Schema]] = {
         content={"type": "array", "items": {"type": "object"}},
         usage={"type": "object"},
     ),
-    "ModerationRequest": _object(
+    "ModerationRequest": shape(
         ("input",),
         model=MAYBE_MODEL,
         input={"type": ["string", "array"], "items": {"type": ["string", "object"], "properties": PART["properties"]}},
     ),
-    "Moderation": _object(("results",), id=TEXT, model=TEXT, results={"type": "array", "items": {"type": "object"}}),
-    "RerankRequest": _object(
+    "Moderation": shape(("results",), id=TEXT, model=TEXT, results={"type": "array", "items": {"type": "object"}}),
+    "RerankRequest": shape(
         ("query", "documents"),
         model=MAYBE_MODEL,
         query=TEXT,
@@ -174,15 +168,15 @@ SCHEMAS: Final[Mapping[str, Schema]] = {
         max_tokens_per_doc=LIMIT,
         rank_fields={"type": ["array", "null"], "items": {"const": "text"}},
     ),
-    "Ranking": _object(("results",), results={"type": "array", "items": RANKED}),
-    "ImageRequest": _object(("prompt",), **IMAGE),
-    "Images": _object(("data",), created=COUNT, data={"type": "array", "items": {"type": "object"}}),
-    "SpeechRequest": _object(("input",), model=MAYBE_MODEL, input=TEXT, instructions=MAYBE_TEXT),
-    "Transcript": _object(("text",), text=TEXT),
-    "CountRequest": _object(("model", "messages"), **MESSAGE_TO_COUNT),
-    "Count": _object(("input_tokens",), input_tokens=COUNT),
-    "MessagesError": _object(("type", "error"), type={"const": "error"}, error=_object(("type", "message"))),
-    "Error": _object(
+    "Ranking": shape(("results",), results={"type": "array", "items": RANKED}),
+    "ImageRequest": shape(("prompt",), **IMAGE),
+    "Images": shape(("data",), created=COUNT, data={"type": "array", "items": {"type": "object"}}),
+    "SpeechRequest": shape(("input",), model=MAYBE_MODEL, input=TEXT, instructions=MAYBE_TEXT),
+    "Transcript": shape(("text",), text=TEXT),
+    "CountRequest": shape(("model", "messages"), **MESSAGE_TO_COUNT),
+    "Count": shape(("input_tokens",), input_tokens=COUNT),
+    "MessagesError": shape(("type", "error"), type={"const": "error"}, error=shape(("type", "message"))),
+    "Error": shape(
         ("error",),
         error={
             "type": "object",
@@ -212,10 +206,10 @@ ENDPOINTS: Final[Mapping[str, tuple[str, str, str]]] = {
     "/v1/messages": ("Answer in Anthropic's Messages format.", "MessagesRequest", "Message"),
     "/v1/messages/count_tokens": ("Count the input tokens of a message.", "CountRequest", "Count"),
 }
-RECORDING: Final[Schema] = _object(("file",), model=TEXT, file=FILE, prompt=TEXT, response_format=TEXT, stream=TEXT)
+RECORDING: Final[Schema] = shape(("file",), model=TEXT, file=FILE, prompt=TEXT, response_format=TEXT, stream=TEXT)
 WRITTEN: Final[Mapping[str, Schema]] = {"text/plain": TEXT, "text/event-stream": {}}
 FORMS: Final[Mapping[str, Schema]] = {
-    "/v1/images/edits": _object(
+    "/v1/images/edits": shape(
         ("prompt", "image"), model=TEXT, prompt=TEXT, image=FILE, mask=FILE, n=COUNT, quality=TEXT, stream=TEXT
     ),
     "/v1/audio/transcriptions": RECORDING,

@@ -19,6 +19,7 @@ from urllib.parse import parse_qsl, urlencode
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from gateway.api.addresses import GEMINIS
 from gateway.api.callers_api import GOOGLES, GOOGLES_KEY
 from gateway.api.gemini import ENDPOINTS as CONTENTS
 from gateway.api.gemini import MODELS, ContentCall
@@ -35,8 +36,6 @@ BARE: Final = frozenset(end.split("/")[1] for end in OF_DEPLOYMENTS) | {"models"
 """What may stand first in an address without `/v1`."""
 COHERES: Final = {"/v2/rerank": "/v1/rerank"}
 KEY: Final = b"api-key"
-GEMINIS: Final = ("/v1beta/", "/v1beta1/", "/v1alpha/", "/upload/")
-"""Before what Google's clients ask for, with `/v1/` the versions of its API."""
 GEMINIS_OPENAI: Final = "/v1beta/openai/"
 METHODS: Final = tuple(place.removeprefix(MODELS) for place in CONTENTS)
 IN_QUERY: Final = b"key="

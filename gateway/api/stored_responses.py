@@ -10,9 +10,8 @@ from backends.formats.json_objects import decode_object
 from backends.formats.responses import as_shown
 from backends.response_names import ResponseNames
 from backends.stored_responses import KeepsResponses
-from gateway.access.keys import require_model_access
+from gateway.api.callers_key import key_of_caller
 from gateway.api.kept_responses import ask_kept_response
-from gateway.api.token_path import credential_of
 from gateway.errors import InvalidRequest, NotFound, UpstreamFailed
 from gateway.ledger.entry import tenant_of
 from gateway.pipeline import Pipeline
@@ -55,9 +54,7 @@ def build_stored_responses_router(pipeline: Pipeline) -> APIRouter:
 async def _ask(pipeline: Pipeline, request: Request, name: str, what: str = "") -> Response:
     if name in NO_RESPONSES:
         raise HTTPException(NOT_FOUND)
-    key = pipeline.keys.authenticate(credential_of(request.scope["headers"]), pipeline.now_us())
-    require_model_access(key)
-    await pipeline.admission.admit(key.id, team=key.team, tokens=0)
+    key = await key_of_caller(pipeline, request)
     asked = parse_qsl(request.url.query, keep_blank_values=True)
     if ("stream", "true") in asked:
         raise InvalidRequest("stream: a stored response can only be fetched whole.", param="stream")

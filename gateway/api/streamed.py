@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import AsyncIterator
+from typing import TypeVar
 
 from fastapi.responses import StreamingResponse
 from starlette.types import Send
@@ -9,6 +10,7 @@ from starlette.types import Send
 from gateway.errors import BreakevenError
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 
 class Streamed(StreamingResponse):
@@ -21,11 +23,11 @@ class Streamed(StreamingResponse):
             log.warning("an answer that had begun was cut off: %s", error)
 
 
-async def begun(parts: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+async def begun(parts: AsyncIterator[T]) -> AsyncIterator[T]:
     """The same parts. What fails before the first is raised here."""
     first = await anext(parts, None)
 
-    async def all_of_it() -> AsyncIterator[bytes]:
+    async def all_of_it() -> AsyncIterator[T]:
         if first is not None:
             yield first
         async for part in parts:

@@ -43,8 +43,8 @@ LIMITS: Final = ("maxOutputTokens", "max_output_tokens")
 def view_content(incoming: Incoming) -> RequestView:
     """Raises InvalidRequest naming the field that is wrong."""
     require_bearable(incoming.body)
-    asked = _asked(incoming.body)
     try:
+        asked = _asked(incoming.body)
         if incoming.operation == COUNT and (inner := member_of(asked, "generateContentRequest")):
             asked = inner
         return _view(asked, incoming)
@@ -70,8 +70,6 @@ def _asked(body: bytes) -> Fields:
         return members_of(fields)  # pyright: ignore[reportUnknownArgumentType]
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise unreadable(body, error) from error
-    except NamedTwice as error:
-        raise InvalidRequest(f"{error}.") from error
 
 
 def _view(asked: Fields, incoming: Incoming) -> RequestView:
@@ -101,8 +99,8 @@ def _view(asked: Fields, incoming: Incoming) -> RequestView:
         model=incoming.model,
         is_stream=is_stream,
         wants_usage_chunk=True,
-        max_output_tokens=None if is_count else _limit(config),
-        choices=_choices(config),
+        max_output_tokens=None if is_count else checked_limit("maxOutputTokens", _count(config, "maxOutputTokens")),
+        choices=checked_choices("candidateCount", _count(config, "candidateCount")),
         needs=tuple(
             name
             for name, is_needed in (
@@ -169,18 +167,12 @@ def _length(media: Fields) -> int:
     return len(text_of(media, "data") or "")
 
 
-def _limit(config: Fields) -> int | None:
-    given = config.get("maxOutputTokens")
+def _count(config: Fields, name: str) -> int | None:
+    """0 says as little as nothing."""
+    given = config.get(name)
     if given is not None and whole_number(given) is None:
-        raise InvalidRequest("maxOutputTokens: must be an integer.", param="generationConfig.maxOutputTokens")
-    return checked_limit("maxOutputTokens", whole_number(given) or None)  # 0 sets none
-
-
-def _choices(config: Fields) -> int:
-    given = config.get("candidateCount")
-    if given is not None and whole_number(given) is None:
-        raise InvalidRequest("candidateCount: must be an integer.", param="generationConfig.candidateCount")
-    return checked_choices("candidateCount", whole_number(given) or None)
+        raise InvalidRequest(f"{name}: must be an integer.", param=f"generationConfig.{name}")
+    return whole_number(given) or None
 
 
 def _draws(config: Fields) -> bool:

@@ -12,9 +12,7 @@ import msgspec
 from backends.usage import Units
 from classifier.protocol import Conversation
 from gateway.errors import InvalidRequest
-from gateway.request.encodings import unreadable
-from gateway.request.field_checks import checked_limit, invalid_field
-from gateway.request.many_values import require_bearable
+from gateway.request.field_checks import checked_limit
 from gateway.request.view import RequestView, estimate_tokens
 from gateway.routing.rules import AUTO, RERANK
 
@@ -47,14 +45,8 @@ RERANK_BODY: Final = msgspec.json.Decoder(RerankBody)
 
 
 def view_rerank(body: bytes) -> RequestView:
-    """Raises InvalidRequest naming the field that is wrong."""
-    require_bearable(body)
-    try:
-        asked = RERANK_BODY.decode(body)
-    except msgspec.ValidationError as error:
-        raise invalid_field(str(error)) from error
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise unreadable(body, error) from error
+    """Raises InvalidRequest naming the field that is wrong, and what msgspec does where the body cannot be read."""
+    asked = RERANK_BODY.decode(body)
     if not asked.documents:
         raise InvalidRequest("documents: needs at least one document to rank.", param="documents")
     if any(name != "text" for name in asked.rank_fields or ()):
