@@ -1,4 +1,5 @@
-"""Virtual keys in memory: who a bearer token belongs to. Filled from the key store; no IO on a request's path."""
+"""Virtual keys in memory: finds whom a bearer token belongs to. Filled from the key store; no IO on the request
+path."""
 
 import hashlib
 import hmac
@@ -14,10 +15,10 @@ from gateway.errors import Forbidden, KeyInDoubt, Unauthenticated
 from gateway.instants import moment_of
 
 DOUBT_SECONDS = 5.0
-"""After which it is worth asking again."""
+"""Retry-After of a KeyInDoubt."""
 Role = Literal["app", "lead", "viewer", "finance", "editor", "owner"]
-"""`app` calls models and nothing else, a `lead` reads what its own team spends; the others read or change more and more
-of `/admin/v1`."""
+"""`app` only calls models; a `lead` reads its own team's spending; the others read or change increasingly more of
+`/admin/v1`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,13 +34,13 @@ class KeyRecord:
     allowed_models: frozenset[str] | None = None
     expires_at_us: int | None = None
     revoked_at_us: int | None = None
-    keeps_bodies: bool = False  # its prompts and answers are stored, sealed
+    keeps_bodies: bool = False  # its prompts and answers are stored, encrypted
 
 
 @dataclass(frozen=True, slots=True)
 class ReplacedSecret:
-    """A secret whose place another took. `seconds_left` is how far off its end was by the store's clock when it was
-    read; a withdrawn one has none."""
+    """A secret that was rotated out. `seconds_left` until its end, by the store's clock when it was read; meaningless
+    once withdrawn."""
 
     key_id: str
     replaced_at_us: int
@@ -52,18 +53,18 @@ NONE_REPLACED: Mapping[bytes, ReplacedSecret] = MappingProxyType({})
 
 
 def hash_key(pepper: bytes, key: str) -> bytes:
-    """HMAC-SHA256 of a key under the deployment's pepper: what is stored."""
+    """HMAC-SHA256 of a key under the deployment's pepper; this is what is stored."""
     return hmac.digest(pepper, key.encode("utf-8", "surrogateescape"), hashlib.sha256)
 
 
 LITELLM_PREFIX = "sk-"
-"""Of every key that LiteLLM's proxy takes."""
+"""Prefix of every key that LiteLLM's proxy accepts."""
 
 
 def hash_litellm_digest(pepper: bytes, digest: bytes) -> bytes:
-    """What is stored of a key that LiteLLM made, which keeps its SHA-256 alone.
+    """The stored hash of a key made by LiteLLM, which itself stores only the key's SHA-256 (`digest`).
 
-    Under a secret of its own: who has read LiteLLM's database, and sends what stands there as a key, is nobody here.
+    Keyed with a secret of its own, so that a digest copied from LiteLLM's database is no valid key here.
     """
     return hmac.digest(_litellm_secret(pepper), digest, hashlib.sha256)
 
@@ -73,12 +74,13 @@ def _litellm_secret(pepper: bytes) -> bytes:
 
 
 class KeyRing:
-    """All keys by hash. Looking up a 256-bit hash compares no secret, so there is nothing to time."""
+    """All keys by hash. Looking up a 256-bit hash compares no secrets, so there is no timing side channel."""
 
     def __init__(self, pepper: bytes, unstepped: Callable[[], float] = unstepped_seconds) -> None:
         self._pepper = pepper
         self._unstepped = unstepped
-        # Keyed once, copied per request: the one-shot call lets other threads in, which costs more than the hash.
+        # Keyed once and copied per request: one-shot hmac.digest releases the GIL, which costs more than the hash
+        # itself.
         self._keyed = hmac.new(pepper, digestmod=hashlib.sha256)
         self._keyed_for_litellm = hmac.new(_litellm_secret(pepper), digestmod=hashlib.sha256)
         self._has_litellms = False
@@ -91,15 +93,15 @@ class KeyRing:
         self._in_doubt: Counter[str] = Counter()
 
     def cache_salt(self, tenant: str) -> str:
-        """What separates a tenant's prompt cache from all others': nobody outside can compute or choose it."""
+        """Isolates a tenant's prompt cache from all others: nobody outside can compute or choose it."""
         return hmac.digest(self._pepper, b"cache salt\0" + tenant.encode(), hashlib.sha256).hex()[:32]
 
     def response_secret(self, team: str) -> bytes:
-        """64 bytes under which a team's names of kept responses are made: nobody else's name means anything to it."""
+        """64 bytes from which a team's response names are derived, so that names of other teams do not resolve."""
         return hmac.digest(self._pepper, b"response names\0" + team.encode(), hashlib.sha512)
 
     def conversation_secret(self, tenant: str) -> bytes:
-        """32 bytes under which a tenant's kept responses are sealed."""
+        """32 bytes that encrypt a tenant's kept responses."""
         return hmac.digest(self._pepper, b"kept responses\0" + tenant.encode(), hashlib.sha256)
 
     def replace(
@@ -109,7 +111,7 @@ class KeyRing:
         *,
         has_litellms: bool = False,
     ) -> None:
-        """Take over a fresh copy of the store; atomic for everyone who asks. `has_litellms`: some were LiteLLM's."""
+        """Take over a fresh copy of the store, atomically for readers. `has_litellms`: some keys came from LiteLLM."""
         now = self._unstepped()
         self._deadlines = {key_hash: self._deadline(key_hash, one, now) for key_hash, one in replaced.items()}
         ids = {one.key_id for one in replaced.values()}
@@ -120,32 +122,32 @@ class KeyRing:
         self._by_id = {}
 
     def _deadline(self, key_hash: bytes, one: ReplacedSecret, now: float) -> float:
-        """By a clock that nobody sets, from when its end was first heard of: no step of another moves it."""
+        """On the unstepped clock, fixed when the deadline was first read, so that no clock change moves it."""
         known = self._replaced.get(key_hash)
         if known is not None and known.ends_at_us == one.ends_at_us and not one.is_withdrawn:
             return self._deadlines[key_hash]
         return now + one.seconds_left
 
     def working(self, now_us: int) -> Iterable[KeyRecord]:
-        """Those that are let in."""
+        """Keys that are neither revoked nor expired."""
         return (one for one in self._records.values() if not (one.revoked_at_us or _has_expired(one, now_us)))
 
     def used(self) -> dict[bytes, float]:
-        """Replaced secrets that were used and not yet forgotten to be, and when each was last."""
-        return dict(self._used)  # copied at once: administration authenticates in threads
+        """Replaced secrets used since `forget_uses`, with the time of their last use."""
+        return dict(self._used)  # atomic copy: administration authenticates in threads
 
     def seconds_ago(self, used: Mapping[bytes, float]) -> dict[bytes, float]:
         now = self._unstepped()
         return {key_hash: now - at for key_hash, at in used.items()}
 
     def forget_uses(self, noted: Mapping[bytes, float]) -> None:
-        """Those that were noted; one that was used again since is kept."""
+        """Drops uses that have been noted, unless the secret was used again since."""
         for key_hash, at in noted.items():
             if self._used.get(key_hash) == at:
                 self._used.pop(key_hash, None)
 
     def overdue(self) -> list[bytes]:
-        """Replaced secrets that are refused here because their time is over, and are not withdrawn in the store yet."""
+        """Replaced secrets already refused here because their time is over, but not yet withdrawn in the store."""
         now = self._unstepped()
         return [
             key_hash
@@ -154,23 +156,24 @@ class KeyRing:
         ]
 
     def is_known(self, credential: str) -> bool:
-        """Whether the store had it when it was read; it may be revoked since."""
+        """Whether the store had this secret when last read; the key may be revoked."""
         return self._find(_token(credential)) is not None
 
     @contextmanager
     def doubting(self, credential: str) -> Generator[None]:
-        """Meanwhile nobody says that it is no key, because the store could not be asked for it."""
+        """Meanwhile `authenticate` raises KeyInDoubt for this credential if it is unknown, as the store could not be
+        asked."""
         token = _token(credential)
         self._in_doubt[token] += 1
         try:
             yield
         finally:
             self._in_doubt[token] -= 1
-            self._in_doubt += Counter()  # forgets those that nobody asks with any more
+            self._in_doubt += Counter()  # drops counts of zero
 
     def authenticate(self, credential: str | None, now_us: int) -> KeyRecord:
-        """The key behind an `Authorization: Bearer` or `x-api-key` value. Raises Unauthenticated, saying what to do;
-        KeyInDoubt where it is not known whether it is one."""
+        """The key behind an `Authorization: Bearer` or `x-api-key` value. Raises Unauthenticated with advice, or
+        KeyInDoubt if the database might know the key."""
         if not credential:
             raise Unauthenticated(
                 "No API key was given. Send 'Authorization: Bearer YOUR_KEY'; `breakeven keys create` makes one."
@@ -190,7 +193,7 @@ class KeyRing:
         return record
 
     def of_id(self, key_id: str, now_us: int) -> KeyRecord:
-        """A key that was let in before, for work that goes on without its secret. Raises Unauthenticated."""
+        """A key authenticated earlier, for work that continues without its secret. Raises Unauthenticated."""
         if not self._by_id:
             self._by_id = {record.id: record for record in self._records.values()}
         record = self._by_id.get(key_id)
@@ -200,7 +203,7 @@ class KeyRing:
         return record
 
     def _use(self, key_hash: bytes, replaced: ReplacedSecret, record: KeyRecord) -> None:
-        """Raises Unauthenticated where the overlap is over."""
+        """Records the use of a replaced secret. Raises Unauthenticated when the overlap is over."""
         now = self._unstepped()
         if now >= self._deadlines[key_hash]:
             since, until = (f"{moment_of(at):%Y-%m-%d %H:%M}" for at in (replaced.replaced_at_us, replaced.ends_at_us))
@@ -211,8 +214,8 @@ class KeyRing:
         self._used[key_hash] = now
 
     def _find(self, token: str) -> bytes | None:
-        """Its hash, if it is a secret of somebody's. Only what LiteLLM may have made is looked for a second time, and
-        only where keys of LiteLLM's were taken over."""
+        """The stored hash that this token matches, or None. LiteLLM's hash is tried only for its prefix, and only if
+        keys were imported from LiteLLM."""
         sent = token.encode("utf-8", "surrogateescape")
         keyed = self._keyed.copy()
         keyed.update(sent)
@@ -237,7 +240,7 @@ def _has_expired(record: KeyRecord, now_us: int) -> bool:
 
 
 def _require_valid(record: KeyRecord, now_us: int) -> None:
-    if record.revoked_at_us is not None:  # whatever the clock here says: it may be behind, or be put back
+    if record.revoked_at_us is not None:  # regardless of the clock, which may be behind or set back
         raise Unauthenticated(f"The API key {record.name!r} was revoked.")
     if _has_expired(record, now_us):
         raise Unauthenticated(f"The API key {record.name!r} has expired.")

@@ -1,4 +1,4 @@
-"""Who may do what: one table from role to permissions. What stands in no row is denied."""
+"""One table from role to permissions. Whatever is not listed is denied."""
 
 from collections.abc import Mapping
 from typing import Literal
@@ -8,17 +8,17 @@ from gateway.errors import InvalidRequest
 
 Permission = Literal[
     "self.read",  # who am I
-    "team.read",  # of its own team alone: sums by any dimension, single requests, budgets and keys
+    "team.read",  # of its own team only: sums by any dimension, single requests, budgets and keys
     "reports.read",  # sums: costs, overview, break-even
     "catalogue.read",  # models and prices
     "operations.read",  # backends, breakers, engine
     "rules.read",
-    "entries.read",  # single requests, never their text
+    "entries.read",  # single requests without their text
     "keys.read",
     "audit.read",
-    "budgets.write",  # monthly budgets, which warn and stop nothing
+    "budgets.write",  # monthly budgets that warn without stopping anything
     "rules.write",  # put, activate, roll back
-    "batches.write",  # cancel those of whichever team
+    "batches.write",  # cancel batches of any team
     "keys.write",  # create, change and revoke
     "bodies.read",  # the stored text of single requests
 ]
@@ -42,11 +42,11 @@ PERMISSIONS: Mapping[Role, frozenset[Permission]] = {
 
 
 def may(role: Role, permission: object) -> bool:
-    """Whether the role's row has the permission; no role has one that is not in the table."""
+    """Whether the role has the permission. Unknown permissions belong to no role."""
     return permission in PERMISSIONS.get(role, frozenset())
 
 
 def require_team(role: Role, team: str | None) -> None:
-    """Raises InvalidRequest for a lead of nobody."""
+    """Raises InvalidRequest for a lead without a team."""
     if role == "lead" and team is None:
         raise InvalidRequest("A key of the role 'lead' reads what its team spends: name the team.", param="team")

@@ -1,4 +1,4 @@
-"""What keys, teams, models and tiers may use, and the counting of it.
+"""What keys, teams, models and tiers may use, and how usage is counted.
 
-Not here: who is told that a budget nears its end (notices), what its month will come to (reports).
+Not here: budget notices (notices), forecasts of the month's cost (reports).
 """

@@ -1,9 +1,9 @@
-"""What a key may still do: rates, requests at once, strict budgets and tier quotas. Policy only: Counters count.
+"""What a key may still do: rates, concurrent requests, strict budgets and tier quotas. Policy only: Counters count.
 
-Money is reserved before it is spent and what was not needed is given back, so that requests running side by side, here
-and in other workers, cannot together spend more than the budget: a whole answer reserves its upper bound; a stream
-reserves its input and one increment of output, extends as it runs, and ends with `finish_reason: length` when nothing
-is left. Nobody is refused because of money that is only held: a request waits a while for it to be given back.
+Money is reserved before it is spent, and the unused part is returned, so that concurrent requests, here and in other
+workers, cannot overspend a budget together. A whole answer reserves its upper bound. A stream reserves its input and
+one increment of output, extends the reservation as it runs, and ends with `finish_reason: length` when nothing is
+left. Money that is merely held refuses nobody at once: a request waits a while for it to be returned.
 
 A charge belongs to the window of its admission.
 """
@@ -36,16 +36,16 @@ from gateway.limits.values import (
 )
 
 WAIT_SECONDS = 10.0
-"""For money that requests under way hold and may give back."""
+"""How long to wait for money held by requests in progress."""
 EXTEND_SECONDS = 1.0
 RETRY_SECONDS = 2.0
 PLACE_RETRY_SECONDS = 1.0
-"""Nobody knows when a request under way will end."""
+"""A guess: nobody knows when a request in progress will end."""
 
 
 class _Hold(msgspec.Struct):
-    """Of one request: the same `amount` in each of its budgets' `purses`. `quota` is the purse of its tier,
-    `quota_models` the models that are charged to it, `stay` its place among those of its model."""
+    """Resources of one request: the same `amount` in each of its budgets' `purses`, its tier's quota purse, the models
+    charged to that quota (`quota_models`), and its place (`stay`) in the model's concurrency limit."""
 
     purses: list[Purse] = []
     amount: int = 0
@@ -59,10 +59,11 @@ class _Hold(msgspec.Struct):
 
 @dataclass(slots=True)
 class Admission:
-    """`limits` (by key), `strict` and `shared` are replaced whole when they change. `now_us` arguments name the window.
+    """`limits` (by key), `strict` and `shared` are replaced whole when they change. `now_us` arguments select the
+    window.
 
-    `strict`: the monthly budgets in pico-USD that stop, by scope and name. `openings`: what budgets had spent before
-    they came here, by scope, name and window: so much less is left of each.
+    `strict`: monthly budgets in pico-USD that stop, by scope and name. `openings`: what a budget had already spent
+    before it was imported, by scope, name and window; it reduces what is left.
     """
 
     limits: Mapping[str, Limits] = field(default_factory=dict[str, Limits])
@@ -78,12 +79,12 @@ class Admission:
     _counts_stays: bool = False
 
     def has_budget(self, key_id: str, *, team: str | None = None, project: str | None = None) -> bool:
-        """Whether money is counted at all for this key, its team, its project or everybody."""
+        """Whether any budget applies to this key, its team, its project or everything."""
         return bool(self._budgets(key_id, team, project))
 
     @property
     def counts_stays(self) -> bool:
-        """Whether any key's or team's requests under way are counted: else nobody need be asked who they are for it."""
+        """Whether any key or team has a concurrency limit; otherwise callers need not be identified for it."""
         if self._seen_limits is not self.limits or self._seen_shared is not self.shared:
             self._seen_limits, self._seen_shared = self.limits, self.shared
             bounded = (*self.limits.values(), *self.shared.teams.values())
@@ -91,7 +92,7 @@ class Admission:
         return self._counts_stays
 
     async def enter(self, key_id: str, *, team: str | None = None) -> Stay | None:
-        """Begin to count a request among those that the key and its team have under way; None: nobody counts them.
+        """Start counting a request toward the concurrency limits of its key and team; None if there are none.
 
         Raises RateLimitExceeded.
         """
@@ -108,7 +109,7 @@ class Admission:
 
     @asynccontextmanager
     async def staying(self, key_id: str, *, team: str | None = None) -> AsyncGenerator[None]:
-        """Counted as long as it lasts. Raises RateLimitExceeded before it begins."""
+        """`enter` for the duration of the block. Raises RateLimitExceeded before it begins."""
         stay = await self.enter(key_id, team=team)
         try:
             yield
@@ -119,7 +120,7 @@ class Admission:
     async def admit(self, key_id: str, *, team: str | None = None, tokens: int) -> Mapping[str, str]:
         """Take a request and its input tokens from the key's and the team's rates. Raises RateLimitExceeded.
 
-        What is left of them, as headers.
+        Returns what is left of them, as headers.
         """
         limits = self.limits.get(key_id, UNLIMITED)
         team_rates = self.shared.teams.get(team, NO_RATES) if team is not None else NO_RATES
@@ -138,11 +139,11 @@ class Admission:
         return rate_headers(rates, left)
 
     def counts_models(self, key_id: str) -> bool:
-        """Whether any model can be counted for this key."""
+        """Whether any model has a rate, or this key a tier quota."""
         return bool(self.shared.models or self.limits.get(key_id, UNLIMITED).tier_quotas)
 
     def is_counted(self, key_id: str, model: str) -> bool:
-        """Whether the model has a rate or a quota, so that it may serve this key only after `reserve` named it."""
+        """Whether the model has a rate or a quota for this key, so that `reserve` must name it before it serves."""
         return model in self.shared.models or self._tier(key_id, model) is not None
 
     async def reserve(
@@ -157,11 +158,12 @@ class Admission:
         model: str = "",
         tokens: int = 0,
     ) -> None:
-        """Hold the money of a request in every budget it falls under, and its place in the model's rate and tier.
+        """Hold the request's money in every budget that covers it, and its place in the model's rate, concurrency and
+        tier.
 
-        Raises ModelLimited when only the model is at its limit, BudgetExhausted when there is no money for it (an
-        unknown price is refused under any budget) and Overloaded when the lease is spent and the shared store down, or
-        what was spent not read from the books yet.
+        Raises ModelLimited when only the model is at its limit; BudgetExhausted when the money is not there (unknown
+        prices are refused under any budget); Overloaded when the lease is spent while the shared store is down, or when
+        past spending has not been read from the ledger yet.
         """
         budgets = self._budgets(key_id, team, project)
         if not (budgets or self.counts_models(key_id)):
@@ -178,7 +180,7 @@ class Admission:
             self._holds[request_id] = hold
 
     def extend(self, request_id: str, to_pico_usd: int | None) -> bool:
-        """Hold so much in all from now on, out of what this worker has leased; False changes nothing."""
+        """Raise the amount held to this total, using only what this worker has leased. If False, nothing changed."""
         hold = self._holds.get(request_id)
         if hold is None or not hold.purses:
             return True
@@ -193,7 +195,8 @@ class Admission:
         return True
 
     async def fund(self, request_id: str, to_pico_usd: int | None, *, wait_seconds: float = EXTEND_SECONDS) -> bool:
-        """Lease what `extend` to this amount needs, waiting a moment for what others hold; False: it is not there."""
+        """Lease what `extend` to this amount needs, waiting briefly for money held elsewhere. False if it is not
+        available."""
         hold = self._holds.get(request_id)
         if hold is None or not hold.purses:
             return True
@@ -201,7 +204,7 @@ class Admission:
             return False
         more = max(0, to_pico_usd - hold.amount)
         deadline = self.treasury.monotonic() + min(wait_seconds, self.wait_seconds)
-        try:  # while one is filled, another may be emptied by others
+        try:  # while one purse is filled, others may empty another
             while lacking := next((one for one in hold.purses if self.treasury.free(one) < more), None):
                 if await self.treasury.obtain(lacking, more, self._seconds_to(deadline)) is not None:
                     return False
@@ -210,7 +213,7 @@ class Admission:
         return True
 
     def settle(self, request_id: str, cost_pico_usd: int | None, *, model: str = "") -> None:
-        """Give back what was not needed and charge what it came to; an unknown cost is charged as held."""
+        """Charge the cost and return the rest of what was held; an unknown cost is charged as the amount held."""
         hold = self._holds.pop(request_id, None)
         if hold is None:
             return
@@ -226,7 +229,7 @@ class Admission:
             self._settled[request_id] = hold
 
     def carry(self, entry: Entry) -> None:
-        """Charge what was settled before this process began and is in no books; `shipped` will name it."""
+        """Charge a request settled before this process started and not yet in the database; `shipped` will name it."""
         intent, cost = entry.intent, entry.cost.total_pico_usd if entry.cost is not None else entry.cost_upper_pico_usd
         hold = _Hold(cost=cost or 0, counts=True)
         for budget in self._budgets(intent.key_id, intent.team, intent.project):
@@ -239,12 +242,12 @@ class Admission:
         self._settled[intent.request_id] = hold
 
     def cancel(self, request_id: str) -> None:
-        """The request was never accepted: nothing will come into the books."""
+        """The request was never accepted: the ledger will have no entry."""
         if hold := self._holds.pop(request_id, None):
             self._release(hold)
 
     def sending(self, request_ids: Iterable[str]) -> None:
-        """These are about to be in the database, if they are not yet from an attempt before."""
+        """These entries may be in the database from now on, if an earlier attempt did not write them already."""
         for request_id in request_ids:
             hold = self._settled.get(request_id)
             if hold is None or hold.is_sent:
@@ -256,7 +259,7 @@ class Admission:
                 hold.quota.sending(int(hold.counts))
 
     def shipped(self, request_ids: Iterable[str]) -> None:
-        """These are in the database now; `sending` named them before."""
+        """These entries are in the database; `sending` named them before."""
         for request_id in request_ids:
             hold = self._settled.pop(request_id, None)
             if hold is None:
@@ -296,7 +299,7 @@ class Admission:
         hold.quota, hold.quota_models = purse, models
 
     def _budgets(self, key_id: str, team: str | None, project: str | None) -> list[StrictBudget]:
-        """All that this money comes out of, always in this order, so that no two requests wait for each other."""
+        """All budgets covering this money, always in the same order, so that requests cannot deadlock."""
         limits, found = self.limits.get(key_id, UNLIMITED), list[StrictBudget]()
         if (own := limits.budget_pico_usd) is not None:
             found.append(StrictBudget("key", key_id, own, limits.budget_window))
@@ -315,7 +318,7 @@ class Admission:
                 raise BudgetExhausted(price_unknown(budget))
             purse, opening = self._purse(budget, now_us)
             if refusal := await self._store_says_no(purse, amount, self._seconds_to(deadline)):
-                # Each counts nothing twice; their sum would: a charge is in the books and held for a while.
+                # Take the larger, not the sum: for a while a charge is both in the ledger and held.
                 spent = opening + max(refusal.surely_gone, refusal.held_spent + purse.holding.spent)
                 held = refusal.held - refusal.held_spent + purse.reserved
                 raise BudgetExhausted(budget_spent(budget, spent=spent, held=held, needed=amount))
@@ -323,7 +326,7 @@ class Admission:
             hold.amount = amount
 
     def _purse(self, budget: StrictBudget, at_us: int) -> tuple[Purse, int]:
-        """Of a budget in the window of that moment, and what had been spent of it before it came here."""
+        """The purse of a budget for the window of that moment, and what it had spent before it was imported."""
         window = window_id(budget.window, at_us)
         opening = self.openings.get((budget.scope, budget.name, window), 0) if self.openings else 0
         account = budget_account(budget.name, window, scope=budget.scope)
@@ -333,18 +336,18 @@ class Admission:
         return max(0.0, deadline - self.treasury.monotonic())
 
     async def _store_says_no(self, purse: Purse, amount: int, wait_seconds: float) -> Grant | None:
-        """Reserve from the purse, filling it first where needed; the store's last word when there is not enough."""
+        """Reserve from the purse, filling it first if needed. None on success, otherwise the store's refusal."""
         while not self.treasury.reserve(purse, amount):
             try:
                 refusal = await self.treasury.obtain(purse, amount, wait_seconds)
             except CountersDown as error:
-                raise Overloaded(  # the error names the server: it is in the log, and not for callers
+                raise Overloaded(  # the error names the server, which belongs in the log and not in a response
                     "The shared store that counts budgets and quotas cannot be reached, and the part of this one that "
                     "this worker held is used up, or was lent to it too long ago. Try again once the store is back; "
                     "the gateway's log says what is wrong.",
                     retry_after_seconds=RETRY_SECONDS,
                 ) from error
-            if refusal is not None and refusal.is_unread:  # nobody knows whether there is too little
+            if refusal is not None and refusal.is_unread:  # spending is not known yet, so this is not a shortage
                 raise Overloaded(
                     "What was spent under the limit of this request is being read from the database, as for every new "
                     "limit and after a restart of the shared store, and that is not done yet. Try again; if it lasts, "
@@ -360,7 +363,7 @@ class Admission:
         return self.treasury.purse(quota_account(key_id, tier, window_id(quota.window, at_us)), quota.requests)
 
     def _tier(self, key_id: str, model: str) -> str | None:
-        """The tier of the model that this key has a quota for."""
+        """The key's quota tier that contains the model, if any."""
         quotas = self.limits.get(key_id, UNLIMITED).tier_quotas
         for tier in quotas:
             if model in self.shared.tiers.get(tier, ()):

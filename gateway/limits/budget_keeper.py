@@ -1,4 +1,5 @@
-"""Keeps this worker's holdings, the store and the books in step, in the background. Knows protocols only."""
+"""Keeps this worker's holdings, the shared store and the ledger's sums in step, in the background. Knows protocols
+only."""
 
 import asyncio
 import contextlib
@@ -17,12 +18,12 @@ REPORT_SECONDS = 0.5
 READ_SECONDS = 10.0
 BUSY_SECONDS = 0.25
 BOOKS_SECONDS = 20.0
-"""What a worker that reports nothing has leased ends after LEASE_SECONDS, so no database may keep it from reporting."""
-REST_SECONDS = 0.1  # however many requests wait for a reading
+"""A worker's leases end after LEASE_SECONDS without a report, so a slow database must not delay reports."""
+REST_SECONDS = 0.1  # minimum pause, however many requests wait for a reading
 
 
 class CountingSink:
-    """An EntrySink that tells admission what is on its way to the database and what has reached it."""
+    """An EntrySink that tells admission which entries are on their way to the database and which have arrived."""
 
     def __init__(self, sink: EntrySink, admission: Admission) -> None:
         self._sink = sink
@@ -36,7 +37,7 @@ class CountingSink:
 
 
 async def carry_unshipped(journal: Journal, admission: Admission) -> None:
-    """Hold what is settled in the journal and not in the books, however many: before anything is leased."""
+    """Hold what the journal has settled but the database does not have yet. Must run before anything is leased."""
     position = journal.shipped
     while True:
         batch, end = journal.read_settled(position)
@@ -49,7 +50,7 @@ async def carry_unshipped(journal: Journal, admission: Admission) -> None:
 
 
 class BudgetKeeper:
-    """`start` before the first request, then `run` until cancelled, then `stop`."""
+    """Call `start` before the first request, `run` until cancelled, then `stop`."""
 
     def __init__(self, treasury: Treasury, books: Books, *, busy_seconds: float = BUSY_SECONDS) -> None:
         self._treasury = treasury
@@ -57,19 +58,20 @@ class BudgetKeeper:
         self._busy_seconds = busy_seconds
         self._read_at = float("-inf")
         self.is_down = False
-        """Whether the store that workers share could not be asked the last time."""
+        """Whether the shared store was unreachable the last time."""
         self._is_unread = False
         self._has_read = False
 
     async def start(self) -> None:
-        """Have a reading that shows what this worker's last life had spent: one that begins now."""
+        """Waits for a reading of the ledger that begins now and so includes what this worker spent before its
+        restart."""
         while True:
             if not await self.step() or self._has_read:
                 return
             await asyncio.sleep(self._busy_seconds)
 
     async def run(self) -> None:
-        """Report twice a second, read the books every ten seconds or when somebody waits for them."""
+        """Reports twice a second; reads the ledger every ten seconds, or sooner when a request waits for it."""
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(REPORT_SECONDS):
@@ -77,7 +79,8 @@ class BudgetKeeper:
             await asyncio.sleep(REST_SECONDS if await self.step() else REPORT_SECONDS)
 
     async def step(self) -> bool:
-        """Whatever fails is tried again at the next step; until then leases are spent and nothing is added to them."""
+        """One report, and a reading if due. Failures are retried at the next step; meanwhile leases are spent and not
+        renewed."""
         try:
             read = await self._treasury.report()
             if await self._read_books(is_urgent=read == 0 or self._treasury.wants_reading.is_set()):
@@ -106,12 +109,12 @@ class BudgetKeeper:
         return False
 
     async def stop(self) -> None:
-        """Give back what was not spent."""
-        with contextlib.suppress(CountersDown):  # then it is forgotten when this worker has been silent for a minute
+        """Returns what was not spent."""
+        with contextlib.suppress(CountersDown):  # otherwise the store forgets it after a minute of silence
             await self._treasury.close()
 
     async def _read_books(self, *, is_urgent: bool) -> bool:
-        """Whether there is a new reading, and it was made here."""
+        """Whether this worker made a new reading."""
         now = self._treasury.monotonic()
         if not is_urgent and now - self._read_at < READ_SECONDS:
             return False

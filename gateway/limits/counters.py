@@ -1,18 +1,18 @@
-"""What several workers count together: rates, requests under way, who holds how much of a budget. Names no store.
+"""What workers count together: rates, concurrent requests, and how much of a budget each holds. Names no store.
 
-A budget is never counted down request by request. A worker leases an amount, spends it by itself, and goes on counting
-what it spent as held until the books (the database's sums) show it. So for every account, at any moment,
+A budget is never decremented per request. A worker leases an amount, spends it on its own, and keeps counting what it
+spent as held until the ledger (the sums in the database) shows it. So for every account, at any moment,
 
-    limit >= spent according to the books + held by all workers
+    limit >= spent according to the ledger + held by all workers
 
-and whatever the store forgets can be rebuilt: `spent` is read from the books, and every worker knows what it holds.
+and a store that lost its data can be rebuilt: `spent` comes from the ledger, and each worker knows what it holds.
 
-A worker that nothing is heard of cannot say what it spent, so its lease ends, and for itself before it ends for the
-others. It spends nothing more LEASE_SECONDS after it asked what the store answered last. The others count all of it as
-held for SILENT_SECONDS, and then until the books are read: all that it spent has had time to come into them.
+A silent worker cannot say what it spent, so its lease expires, for itself earlier than for the others. It stops
+spending LEASE_SECONDS after its last question that the store answered. The others count all of the lease as held for
+SILENT_SECONDS, and then until the ledger is read: by then everything it spent has reached the ledger.
 
-A request under way has a place of its own that ends PLACE_SECONDS after its worker last said that it is still needed:
-what a worker held that was killed is free again by then.
+Each request in progress has a place that expires PLACE_SECONDS after its worker last renewed it, so that the places
+of a killed worker become free.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -20,27 +20,30 @@ from dataclasses import dataclass
 from typing import Protocol
 
 MONEY_UNIT = 1000
-"""Shared stores count money in whole nano-USD, rounded against the spender: floats hold those up to $9 million."""
+"""Shared stores count money in whole nano-USD, rounded against the spender: doubles represent those exactly up to $9
+million."""
 LEASE_SECONDS = 40.0
 SILENT_SECONDS = 60.0
-"""Longer than LEASE_SECONDS by what shipping takes, or by as much as a store's clock is put forward unnoticed."""
+"""Exceeds LEASE_SECONDS by the time that shipping takes, or by as much as the store's clock may jump forward
+unnoticed."""
 
 PLACE_SECONDS = 30.0
 RENEW_SECONDS = 5.0
-"""Often enough that a place outlasts a store that is away for a moment."""
+"""Short enough that places outlast a brief outage of the store."""
 
 LESS_SECONDS = 60.0
-"""For so long a reading that shows less of an account than the one before is not believed, and does not count as one: a
-replica that was behind took over, and what it had not got is being shipped again. A credit waits as long."""
+"""For this long a reading with a lower sum than before is neither believed nor counted as a reading: a lagging replica
+may have taken over, and what it lacks is shipped again. Genuine credits wait as long."""
 
 
 class CountersDown(Exception):
-    """The shared store cannot be asked now; its text says why."""
+    """The shared store is unreachable; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """Takes `amount` from a bucket that holds `per_minute` and refills in a minute; more than it holds empties it."""
+    """Takes `amount` from a bucket of `per_minute` that refills in one minute; an amount above that takes a full
+    bucket."""
 
     bucket: str
     amount: float
@@ -49,7 +52,7 @@ class Rate:
 
 @dataclass(frozen=True, slots=True)
 class Shortage:
-    """Which of the rates lacked something, and when it will have it."""
+    """The rate that fell short, and when enough will be there."""
 
     rate: Rate
     wait_seconds: float
@@ -57,7 +60,7 @@ class Shortage:
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """How many requests may be under way at once, and whose: `key:ID`, `team:NAME` or `model:NAME`."""
+    """A concurrency limit, of a bucket such as `key:ID`, `team:NAME` or `model:NAME`."""
 
     bucket: str
     most: int
@@ -65,7 +68,7 @@ class Places:
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """What is limited, in one window, which is part of its name: nothing is ever reset, a new one begins at 0."""
+    """What is limited, within one window. Nothing is ever reset: each window is a new account that begins at 0."""
 
     name: str
     window: str
@@ -73,7 +76,7 @@ class Account:
 
 
 def budget_account(name: str, window: str, *, scope: str = "key") -> Account:
-    """The money of a key, a team, a project or everything; `window` as gateway.limits.values.window_id names it."""
+    """The money of a key, a team, a project or everything; `window` is a gateway.limits.values.window_id."""
     return Account(f"{scope}:{name}", window)
 
 
@@ -84,10 +87,10 @@ def quota_account(key_id: str, tier: str, window: str) -> Account:
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """Of one worker in one account: all it accounts for, and how much of that is spent for good.
+    """What one worker accounts for in one account (`total`), and how much of it is spent for good (`spent`).
 
-    `unsent` is the part of `spent` that is not even on its way to the database: no reading up to `as_of`, the last one
-    this worker had heard of, can show it.
+    `unsent` is the part of `spent` not even on its way to the database: no reading up to `as_of`, the latest known to
+    this worker, can include it.
     """
 
     total: int
@@ -98,11 +101,11 @@ class Holding:
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """`amount` is 0 where less than the need is left; then the rest says whether waiting can help.
+    """`amount` is 0 if less than the need is left; the other fields then tell whether waiting can help.
 
-    `spent` is what the books show, `held` what other workers hold, `held_spent` the part of it that will not come back.
-    A charge may be in both `spent` and `held_spent` for a while; `surely_gone` counts nothing twice, and includes what
-    the asking worker spent. `is_unread`: the books were not read for this account yet; until then nothing is leased.
+    `spent` is what the ledger shows, `held` what other workers hold, `held_spent` the part of it that will not come
+    back. A charge may be in both `spent` and `held_spent` for a while; `surely_gone` counts nothing twice and includes
+    what the asking worker spent. `is_unread`: the ledger has not been read for this account, so nothing is leased yet.
     """
 
     amount: int
@@ -115,7 +118,8 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class Booked:
-    """What the books say: every account that has a limit in one of the `windows`, those that spent nothing included."""
+    """Sums from the ledger for every account with a limit in one of the `windows`, including those that spent
+    nothing."""
 
     spent: Mapping[Account, int]
     windows: frozenset[str]
@@ -123,10 +127,10 @@ class Booked:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """Where the readings of the books stand. One numbered above `begun` will see what is in the books by now.
+    """How far the ledger has been read. A reading numbered above `begun` will include everything in the ledger by now.
 
-    `read` is the last complete one and covers `windows`; 0: there is none yet and nothing can be leased. `tight` are
-    accounts somebody was refused in: what is held there unused should be given back.
+    `read` is the last complete reading, covering `windows`; at 0 there is none and nothing can be leased. `tight` are
+    accounts in which a request was refused: money held there unused should be returned.
     """
 
     begun: int
@@ -140,40 +144,40 @@ Books = Callable[[], Awaitable[Booked]]
 
 
 class Counters(Protocol):
-    """Every call may raise CountersDown."""
+    """Every method may raise CountersDown, except `leave`."""
 
     async def take(self, rates: Sequence[Rate], left: list[float] | None = None) -> Shortage | None:
-        """From all buckets, or from none. A store that is down is stood in for here, never looser than agreed.
+        """Take from all buckets or from none. While the store is down, a local stand-in that is never looser answers.
 
-        Into `left` goes what each bucket then holds, as far as it is known here; less than nothing where a request
-        above the whole rate was let in.
+        Appends to `left` what each bucket then holds, as far as known here; negative after a request larger than the
+        whole rate was let in.
         """
         ...
 
     async def enter(self, name: str, places: Sequence[Places]) -> Places | None:
-        """Take one place of each for a request of that name, no other's in the fleet; or none, and say which are all
-        taken. A store that is down is stood in for, as for rates."""
+        """Take one place of each for a request with a name unique in the fleet; or take none and return the limit that
+        is full. A local stand-in answers while the store is down, as for rates."""
         ...
 
     def leave(self, name: str) -> Awaitable[object] | None:
-        """Give back what was taken under that name, where anything was: here at once, and everywhere once what is
-        returned is done. Waits for nothing itself and raises nothing: it is called wherever a request may end."""
+        """Return what was taken under that name, if anything: here at once, everywhere else when the result has been
+        awaited. Does not wait and never raises: it is called wherever a request may end."""
         ...
 
     async def renew(self) -> None:
-        """Say that what was taken here is still needed. Call it every RENEW_SECONDS."""
+        """Say that the places taken here are still needed. Call it every RENEW_SECONDS."""
         ...
 
     async def lease(self, account: Account, *, limit: int, holding: Holding, need: int, want: int) -> Grant:
-        """Register what this worker holds, and add between `need` and `want` to it where the limit allows."""
+        """Register what this worker holds, and add between `need` and `want` to it if the limit allows."""
         ...
 
     async def report(self, holdings: Mapping[Account, Holding]) -> Standing:
-        """Register what this worker holds now in these accounts, an empty holding included."""
+        """Register what this worker holds in these accounts, empty holdings included."""
         ...
 
     async def read_books(self, books: Books, *, is_urgent: bool = False) -> bool:
-        """Read the books for everybody; False: somebody else just did, which where it is urgent is a moment ago."""
+        """Read the ledger for all workers; False if another one just did (with `is_urgent`, within the last moment)."""
         ...
 
     async def aclose(self) -> None: ...

@@ -1,4 +1,4 @@
-"""The places that requests of this process take. Pure: nothing is shared here."""
+"""Concurrency places taken by this process' requests. Pure: nothing is shared here."""
 
 from collections.abc import Callable, Sequence
 
@@ -6,7 +6,7 @@ from gateway.limits.counters import Places
 
 
 class HeldPlaces:
-    """`share` is how many processes divide all places among themselves where they cannot ask each other."""
+    """`share` is the number of processes that divide each limit among themselves when they cannot coordinate."""
 
     def __init__(self, share: Callable[[], int] = lambda: 1) -> None:
         self._share = share
@@ -17,7 +17,8 @@ class HeldPlaces:
         return name in self._buckets
 
     def try_take(self, name: str, places: Sequence[Places]) -> Places | None:
-        """Of this process' share of all of them, of which it has one at least; what is full, where something is."""
+        """Take one place in each, within this process' share of each limit (at least one). Returns the full one, or
+        None."""
         for one in places:
             if self._counts.get(one.bucket, 0) >= max(1, one.most // self._share()):
                 return one
@@ -25,13 +26,13 @@ class HeldPlaces:
         return None
 
     def take(self, name: str, places: Sequence[Places]) -> None:
-        """Whoever shares them has agreed."""
+        """Record places that the shared store has granted."""
         self._buckets[name] = buckets = tuple(one.bucket for one in places)
         for bucket in buckets:
             self._counts[bucket] = self._counts.get(bucket, 0) + 1
 
     def give_back(self, name: str) -> tuple[str, ...]:
-        """The buckets that it had a place of; none the second time."""
+        """The buckets in which places were returned; empty the second time."""
         buckets = self._buckets.pop(name, ())
         for bucket in buckets:
             if self._counts[bucket] == 1:
@@ -41,9 +42,9 @@ class HeldPlaces:
         return buckets
 
     def count(self, bucket: str) -> int:
-        """How many of it are taken here."""
+        """How many places of the bucket are taken here."""
         return self._counts.get(bucket, 0)
 
     def all(self) -> dict[str, tuple[str, ...]]:
-        """Who has places now, and of which buckets."""
+        """The buckets in which each holder has a place."""
         return dict(self._buckets)

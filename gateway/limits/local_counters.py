@@ -1,4 +1,4 @@
-"""Counters of one process that is alone: no store, nothing shared."""
+"""Counters for a single process: no store, nothing shared."""
 
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -28,16 +28,16 @@ class _Bucket:
     at: float
 
     def wait_seconds(self, amount: float, capacity: float, now: float) -> float:
-        """Until `amount` is there; takes nothing."""
+        """Time until `amount` is available; takes nothing."""
         self.level = min(capacity, self.level + capacity * max(0.0, now - self.at) / MINUTE_SECONDS)
         self.at = max(self.at, now)
         return max(0.0, (min(amount, capacity) - self.level) / capacity * MINUTE_SECONDS)
 
 
 class LocalCounters:
-    """Implements Counters; before the first reading of the books, or without any, nothing counts as spent.
+    """Implements Counters. Until the ledger is first read, or if it never is, nothing counts as spent.
 
-    `share` is how many such processes divide every rate among themselves.
+    `share` is the number of such processes that divide every rate among themselves.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class LocalCounters:
             buckets.append(bucket)
         for bucket, rate in zip(buckets, rates, strict=True):
             bucket.level -= rate.amount
-        if left is not None:  # the others are taken to have used as much of their shares
+        if left is not None:  # assumes the others used as much of their shares
             left.extend(bucket.level * share for bucket in buckets)
         return None
 
@@ -79,7 +79,7 @@ class LocalCounters:
         self._places.give_back(name)
 
     async def renew(self) -> None:
-        """Nobody else is told."""
+        """There is nobody to tell."""
 
     async def lease(self, account: Account, *, limit: int, holding: Holding, need: int, want: int) -> Grant:
         spent = self._booked.spent.get(account, 0 if not self._read else None)
@@ -102,7 +102,7 @@ class LocalCounters:
         return True
 
     def _believed(self, booked: Booked) -> Booked:
-        """What was there before, where less than that is not believed yet."""
+        """A reading, with sums that dropped replaced by the previous ones until the drop has lasted."""
         now, less_since, spent = self._clock(), self._less_since, dict(booked.spent)
         self._less_since = {}
         for account, before in self._booked.spent.items():
@@ -112,4 +112,4 @@ class LocalCounters:
         return Booked(spent, booked.windows)
 
     async def aclose(self) -> None:
-        """Nothing is open."""
+        """There is nothing to close."""

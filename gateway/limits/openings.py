@@ -1,6 +1,6 @@
-"""What budgets had spent elsewhere in the window in which they came here: it counts toward the limit until that window
-ends, and no request in the ledger tells of it. It makes the limit smaller, not the books larger: what is newly heard of
-holds in every worker at once, and nobody's lease outlasts it. Values only; knows no store."""
+"""What an imported budget had already spent elsewhere in its current window. No ledger entry covers it, so it reduces
+the limit until the window ends instead of raising the sums: a lower limit takes effect in every worker at once, and no
+lease outlasts it. Values only; knows no store."""
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ OpeningScope = Literal["key", "team", "project"]
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """`name` is a key's id, a team or a project; `window_id` is as gateway.limits.values names it."""
+    """`name` is a key's id, a team or a project; `window_id` is a gateway.limits.values.window_id."""
 
     scope: OpeningScope
     name: str
@@ -20,11 +20,11 @@ class Opening:
 
 
 Openings = Callable[[Collection[str]], Awaitable[Sequence[Opening]]]
-"""Those of windows with these names."""
+"""The openings of windows with these ids."""
 
 
 async def no_openings(windows: Collection[str]) -> Sequence[Opening]:
-    """Of whoever begins here."""
+    """For deployments without imported budgets."""
     return ()
 
 

@@ -1,6 +1,6 @@
 """What one worker holds of one account: arithmetic only, no clock and no store.
 
-total = free + reserved by requests under way + spent and not yet seen in the books
+total = free + reserved by requests in progress + spent but not yet visible in the ledger
 """
 
 from collections import deque
@@ -11,20 +11,21 @@ from gateway.limits.counters import Account, Holding
 
 @dataclass(slots=True)
 class Purse:
-    """`free` is negative after an answer cost more than was reserved for it, until a lease or the books make it up."""
+    """`free` is negative after an answer cost more than its reservation, until a lease or the ledger makes up for
+    it."""
 
     account: Account
     limit: int
     free: int = 0
     reserved: int = 0
-    as_of: int = 0  # the last reading of the books this purse knows of
+    as_of: int = 0  # the last reading of the ledger known to this purse
     unshipped: int = 0
     _unsent: int = 0
-    shipped_amount: int = 0  # not yet waiting for a certain reading of the books
+    shipped_amount: int = 0  # shipped, but not yet assigned to a reading of the ledger
     _unread: deque[tuple[int, int]] = field(default_factory=deque[tuple[int, int]])
     _unread_sum: int = 0
-    idle_reports: int = 0  # since money was last wanted from here
-    waiting: int = 0  # requests that want money from here
+    idle_reports: int = 0  # since money was last requested from here
+    waiting: int = 0  # requests that wait for money from here
 
     @property
     def holding(self) -> Holding:
@@ -32,7 +33,7 @@ class Purse:
         return Holding(self.free + self.reserved + spent, spent, self._unsent, self.as_of)
 
     def reserve(self, amount: int) -> bool:
-        """Set money aside for a request, if it is here."""
+        """Reserve money for a request, if enough is free."""
         self.idle_reports = 0
         if amount > self.free:
             return False
@@ -41,41 +42,41 @@ class Purse:
         return True
 
     def settle(self, reserved: int, cost: int) -> None:
-        """A request ended: what it did not need is free again."""
+        """A request ended: the unused part of its reservation is free again."""
         self.reserved -= reserved
         self.free += reserved - cost
         self.unshipped += cost
         self._unsent += cost
 
     def carry(self, cost: int) -> None:
-        """An earlier life of this worker settled a request, and it is not in the database yet."""
+        """A request settled before this worker restarted is not in the database yet."""
         self.unshipped += cost
         self._unsent += cost
 
     def sending(self, cost: int) -> None:
-        """A settled request is on its way to the database: from now on a reading of the books may show it."""
+        """A settled request is on its way to the database: readings of the ledger may include it from now on."""
         self._unsent -= cost
 
     def shipped(self, cost: int) -> None:
-        """A settled request is in the database; a reading of the books that begins from now on will see it."""
+        """A settled request is in the database: any reading of the ledger that begins now will include it."""
         self.unshipped -= cost
         self.shipped_amount += cost
 
     def await_reading(self, number: int, amount: int) -> None:
-        """So much of what was shipped will be in the books from reading `number` on."""
+        """This much of what was shipped will be included from reading `number` on."""
         if amount:
             self.shipped_amount -= amount
             self._unread.append((number, amount))
             self._unread_sum += amount
 
     def books_read(self, number: int) -> None:
-        """Reading `number` of the books is done: what it saw is not held here any more."""
+        """Reading `number` is complete: what it includes is no longer held here."""
         self.as_of = number
         while self._unread and self._unread[0][0] <= number:
             self._unread_sum -= self._unread.popleft()[1]
 
     def give_back(self) -> None:
-        """Hold nothing that no request needs."""
+        """Free everything that no request needs."""
         self.free = min(self.free, 0)
 
     @property

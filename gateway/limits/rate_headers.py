@@ -1,4 +1,4 @@
-"""What is left of a key's rates, in the headers and with the texts of OpenAI's API. Pure."""
+"""OpenAI's rate-limit headers. Pure."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -11,7 +11,7 @@ MINUTE_MS: Final = 60_000
 
 
 def rate_headers(rates: Sequence[Rate], left: Sequence[float]) -> dict[str, str]:
-    """`left` is what each rate's bucket still holds; of two of a kind (a key's and its team's) the tighter is told."""
+    """`left` is what each rate's bucket holds; of a key's and its team's rate of one kind, the tighter is reported."""
     tightest: dict[str, tuple[float, Rate]] = {}
     for rate, held in zip(rates, left, strict=True):
         kind = rate.bucket.rpartition(":")[2]
@@ -26,14 +26,14 @@ def rate_headers(rates: Sequence[Rate], left: Sequence[float]) -> dict[str, str]
 
 
 def shortage_headers(shortage: Shortage) -> dict[str, str]:
-    """Of a refusal: of the rate that lacked something."""
+    """The headers of a refusal, for the rate that fell short."""
     rate = shortage.rate
     missing = shortage.wait_seconds * 1000 / MINUTE_MS * rate.per_minute
     return rate_headers([rate], [min(rate.amount, rate.per_minute) - missing])
 
 
 def duration(minutes: float) -> str:
-    """As OpenAI writes it: `20ms`, `8.64s`, `1m2s`."""
+    """OpenAI's notation: `20ms`, `8.64s`, `1m2s`."""
     milliseconds = max(0, round(minutes * MINUTE_MS))
     if milliseconds < 1000:
         return f"{milliseconds}ms"

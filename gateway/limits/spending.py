@@ -1,4 +1,4 @@
-"""What the books show of everything that is limited: budgets in dollars, tier quotas in requests. Reads sums only."""
+"""What the ledger shows for everything limited: budgets in dollars, tier quotas in requests. Reads sums only."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -19,12 +19,12 @@ from gateway.limits.values import (
 from gateway.sums import Dimension, ReportStore, Sums, SumsQuery
 
 FOR_EVER_US = 100_000 * 366 * 86_400_000_000
-"""Later than any entry; whole days are read from sums alone."""
+"""Later than any entry; queries of whole days are answered from sums alone."""
 STRICT_WINDOW: WindowName = "month"
 KEYS_ALONE: tuple[Dimension, ...] = ("key", "model", "status")
 EDGE_US = 600_000_000
-"""Around a window's end both are read: requests of the old one may still settle, and clocks differ a little. One that a
-request of this worker is still under way in is read for as long as that takes."""
+"""Around a window's end both windows are read: requests of the old one may still settle, and clocks differ slightly. A
+window in which one of this worker's requests is in progress is read as long as that lasts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class Spending:
 
 
 def _add_to_shared(spent: dict[Account, int], scopes: Iterable[tuple[BudgetScope, str]], name: str, row: Sums) -> None:
-    """To the budgets of a team, a project or everything that this money came out of."""
+    """Adds the row to the budgets of teams, projects or everything that cover it."""
     for scope, whose in scopes:
         if scope == "all" or row.group[scope] == whose:
             spent[budget_account(whose, name, scope=scope)] += counted_pico_usd(row)
@@ -99,14 +99,14 @@ def _windows(limits: Iterable[Limits]) -> Iterator[WindowName]:
 
 
 def counted_pico_usd(row: Sums) -> int:
-    """What a budget counts of a group, `status` being one of its dimensions: a request whose process died, the most
-    that it may have cost. So everywhere that something is said of a budget; reports show what is booked."""
+    """What budgets count of a group that has `status` among its dimensions: for a request whose process died, its
+    maximum cost. All statements about budgets use this; reports show what is booked."""
     if row.group.get("status") == Status.orphaned.value:
         return row.upper_pico_usd
     return row.corrected_cost_pico_usd
 
 
 def of_window(window: WindowName, at_us: int, by: tuple[Dimension, ...]) -> SumsQuery:
-    """All of the window that this moment is in: what was booked while a clock was ahead counts too."""
+    """The whole window containing this moment, including entries booked while a clock was ahead."""
     start, end = microseconds(window_start(window, at_us)), window_end(window, at_us)
     return SumsQuery(start, FOR_EVER_US if end is None else microseconds(end), by)

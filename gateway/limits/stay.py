@@ -1,4 +1,4 @@
-"""One request under way, in the places that it takes, until whoever needs it last lets go."""
+"""The concurrency places of one request in progress, reference-counted."""
 
 from collections.abc import Awaitable
 
@@ -6,7 +6,7 @@ from gateway.limits.counters import Counters
 
 
 class Stay:
-    """Held once from the beginning."""
+    """Created with one holder."""
 
     def __init__(self, name: str, counters: Counters) -> None:
         self._name = name
@@ -14,10 +14,11 @@ class Stay:
         self._holders = 1
 
     def hold(self) -> None:
-        """Somebody else needs it too, and will let go."""
+        """Adds a holder, who will also let go."""
         self._holders += 1
 
     def let_go(self) -> Awaitable[object] | None:
-        """Its places are free at once here, and everywhere once what is returned is done, if anything is."""
+        """Drops a holder. The last one frees the places: here at once, elsewhere when the returned awaitable is
+        done."""
         self._holders -= 1
         return None if self._holders else self._counters.leave(self._name)

@@ -1,4 +1,4 @@
-"""What a caller is told when a limit refuses a request: which one, how much of it is left, what to do. Pure."""
+"""Messages for requests refused by a limit: which one, how much of it is left, what to do. Pure."""
 
 from gateway.limits.counters import Places, Rate
 from gateway.limits.values import StrictBudget, TierQuota
@@ -8,7 +8,7 @@ SMALLEST_SHOWN_PLACES = 6
 
 
 def slower(rate: Rate, wait_seconds: float) -> str:
-    """A rate is used up for now."""
+    """A rate is used up for the moment."""
     kind, _, rest = rate.bucket.partition(":")
     name, _, what = rest.rpartition(":")
     who = "This key" if kind == "key" else f"The {kind} {name!r}"
@@ -16,7 +16,7 @@ def slower(rate: Rate, wait_seconds: float) -> str:
 
 
 def fewer_at_once(places: Places) -> str:
-    """As many requests are under way as may be."""
+    """The concurrency limit is reached."""
     kind, _, name = places.bucket.partition(":")
     who = "This key" if kind == "key" else f"The {kind} {name!r}"
     noun = "request" if places.most == 1 else "requests"
@@ -35,14 +35,15 @@ def quota_used_up(tier: str, quota: TierQuota) -> str:
 
 
 def budget_spent(budget: StrictBudget, *, spent: int, held: int, needed: int) -> str:
-    """A budget lacks the money, in pico-USD. What everybody together spends is not an app's business: no sums there."""
+    """A budget lacks the money; amounts in pico-USD. Apps are not told the deployment's total spending, so no sums
+    there."""
     if budget.scope == "all":
         return (
             f"The budget of {_whose(budget)} for this {budget.window} has too little left for this request. "
             "Lower max_tokens, or how often tools may search, wait for the next window or ask finance to raise the "
             "budget."
         )
-    waiting = "" if needed > budget.pico_usd else "wait for the next window "  # which would not help
+    waiting = "" if needed > budget.pico_usd else "wait for the next window "  # waiting would not help
     return (
         f"The budget of {_whose(budget)} is ${_shown(budget.pico_usd)} per {budget.window}: ${_shown(spent)} is "
         f"spent, ${_shown(held)} is held by requests under way, and this request needs "
@@ -51,7 +52,7 @@ def budget_spent(budget: StrictBudget, *, spent: int, held: int, needed: int) ->
 
 
 def price_unknown(budget: StrictBudget) -> str:
-    """A budget cannot be kept to with a model whose price nobody knows."""
+    """A budget cannot be enforced for a model whose price is unknown."""
     whose = "This key has a budget" if budget.scope == "key" else f"There is a strict budget of {_whose(budget)}"
     return (
         f"{whose} and the model's price is not known, or that of a tool that its provider would run, so it cannot be "

@@ -1,4 +1,5 @@
-"""One worker's purses and how they are filled: leases from the store, readings of the books. Knows no limits' rules."""
+"""One worker's purses and how they are filled: leases from the store, readings of the ledger. Knows no rules of
+limits."""
 
 import asyncio
 from collections.abc import Callable
@@ -10,14 +11,14 @@ from gateway.limits.local_counters import LocalCounters
 from gateway.limits.purse import Purse
 
 POLL_SECONDS = 0.02
-IDLE_REPORTS = 120  # a minute: until then a lease is kept, to be spent should the store go down
+IDLE_REPORTS = 120  # a minute: unused leases are kept that long, in case the store goes down
 PREFETCH = 16
-"""A lease asks for so many requests' worth: one visit for many, and something to spend while the store is down."""
+"""A lease asks for this many requests' worth: fewer round trips, and a reserve while the store is down."""
 
 
 @dataclass(slots=True)
 class Treasury:
-    """Waits for money that is only held; tells the store about twice a second what is held here."""
+    """Waits for money that is merely held; reports holdings to the store about twice a second."""
 
     counters: Counters = field(default_factory=LocalCounters)
     monotonic: Callable[[], float] = unstepped_seconds
@@ -27,12 +28,12 @@ class Treasury:
     _queues: dict[Account, asyncio.Lock] = field(default_factory=dict[Account, asyncio.Lock])
     _wire: asyncio.Lock = field(default_factory=asyncio.Lock)
     _read: int = 0
-    _ends_at: float = float("-inf")  # of all that is leased
+    _ends_at: float = float("-inf")  # of everything leased
 
     def purse(self, account: Account, limit: int) -> Purse:
-        """This worker's purse of an account; its limit is the one last named.
+        """This worker's purse of an account, with the limit given last.
 
-        What was leased under a higher one goes back: who lowers a budget wants less spent from now on.
+        A lower limit returns what was leased under the higher one: the intent is to spend less from now on.
         """
         purse = self._purses.get(account)
         if purse is None:
@@ -43,22 +44,22 @@ class Treasury:
         return purse
 
     def windows_in_use(self) -> set[str]:
-        """Of the accounts in which requests under way hold something, or want it."""
+        """Windows of the accounts in which requests in progress hold money or wait for it."""
         return {purse.account.window for purse in self._purses.values() if purse.reserved or purse.waiting}
 
     def free(self, purse: Purse) -> int:
-        """What may be spent from it now. What was leased too long ago may be somebody else's by now."""
+        """What may be spent now. Expired leases are dropped: the money may be leased to others by now."""
         if self.monotonic() >= self._ends_at:
             purse.give_back()
         return purse.free
 
     def reserve(self, purse: Purse, amount: int) -> bool:
-        """Set money aside for a request, if it is here."""
+        """Reserve money for a request, if enough is free."""
         self.free(purse)
         return purse.reserve(amount)
 
     async def obtain(self, purse: Purse, amount: int, wait_seconds: float) -> Grant | None:
-        """Have `amount` free in the purse, waiting for what others hold; the refusal when it cannot be had.
+        """Make `amount` free in the purse, waiting for what others hold. None on success, else the refusal.
 
         Raises CountersDown.
         """
@@ -66,7 +67,7 @@ class Treasury:
         queue = self._queues.setdefault(purse.account, asyncio.Lock())
         purse.waiting += 1
         try:
-            async with queue:  # first come, first served; those behind ask the store only when their turn comes
+            async with queue:  # first come, first served: only the head of the queue asks the store
                 while self.free(purse) < amount:
                     grant = await self._lease(purse, amount)
                     if grant is None or grant.amount:
@@ -74,7 +75,7 @@ class Treasury:
                     if not grant.is_unread and amount > purse.limit - grant.surely_gone:
                         return grant
                     if grant.is_unread or amount > purse.limit - _gone_at_most(grant, purse):
-                        self.wants_reading.set()  # only the books can tell: a charge may be in them and held too
+                        self.wants_reading.set()  # only a reading can tell: a charge may be both booked and held
                     if self.monotonic() >= deadline:
                         return grant
                     await asyncio.sleep(POLL_SECONDS)
@@ -85,7 +86,8 @@ class Treasury:
                 self._queues.pop(purse.account, None)
 
     async def report(self) -> int:
-        """Tell the store what is held and take over what the books show by now; the last reading's number, 0 for none.
+        """Report holdings to the store and apply the last reading of the ledger; returns its number, 0 if there is
+        none.
 
         Call it about twice a second. Raises CountersDown, and then nothing changed.
         """
@@ -102,7 +104,7 @@ class Treasury:
                 purse.idle_reports += 1
                 is_wanted = purse.waiting or purse.idle_reports < self.idle_reports
                 is_returned = not is_wanted or purse.account in standing.tight
-                if is_returned:  # two that wait must not each keep a part
+                if is_returned:  # two waiting workers must not each keep a part
                     purse.give_back()
                 if is_returned or standing.read != self._read:
                     changed[purse.account] = purse.holding
@@ -114,14 +116,14 @@ class Treasury:
             return standing.read
 
     async def close(self) -> None:
-        """Give back all that no request needs. Raises CountersDown."""
+        """Return everything that no request needs. Raises CountersDown."""
         async with self._wire:
             for purse in self._purses.values():
                 purse.give_back()
             await self.counters.report({purse.account: purse.holding for purse in self._purses.values()})
 
     async def _lease(self, purse: Purse, amount: int) -> Grant | None:
-        """None: by the time it was this one's turn there was enough."""
+        """None if enough became free while waiting for the turn."""
         async with self._wire:
             asked_at = self._begin_asking()
             need = amount - purse.free
@@ -135,7 +137,8 @@ class Treasury:
             return grant
 
     def _begin_asking(self) -> float:
-        """When the store is asked: it may hear it later, never earlier. What ended by then is not claimed again."""
+        """Time of the request to the store, which never sees it earlier. Drops leases that have expired by now, so that
+        they are not claimed again."""
         now = self.monotonic()
         if now >= self._ends_at:
             for purse in self._purses.values():

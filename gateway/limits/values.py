@@ -23,7 +23,7 @@ class TierQuota(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Rates(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Of a team or a model, all its keys together; None is unlimited. Tokens are input tokens."""
+    """Of a team or a model across all keys; None is unlimited. Tokens are input tokens."""
 
     requests_per_minute: int | None = None
     tokens_per_minute: int | None = None
@@ -51,7 +51,7 @@ NO_RATES = Rates()
 
 @dataclass(frozen=True, slots=True)
 class SharedLimits:
-    """What is not of one key: rates of teams and of models, and which models make a tier."""
+    """Limits that do not belong to one key: rates of teams and of models, and the models of each tier."""
 
     teams: Mapping[str, Rates] = field(default_factory=dict[str, Rates])
     models: Mapping[str, Rates] = field(default_factory=dict[str, Rates])
@@ -60,7 +60,7 @@ class SharedLimits:
 
 @dataclass(frozen=True, slots=True)
 class StrictBudget:
-    """Money that must not be overspent: whose, how much, per which window. `name` is empty for everything."""
+    """A budget that must not be overspent: whose, how much, in which window. `name` is empty for everything."""
 
     scope: Literal["key", "team", "project", "all"]
     name: str
@@ -69,7 +69,7 @@ class StrictBudget:
 
 
 def parse_limits(stored: Mapping[str, Any]) -> Limits:
-    """Limits as stored. Raises msgspec.ValidationError, and ValueError for a budget that is not an amount."""
+    """Limits as stored. Raises msgspec.ValidationError, and ValueError for an invalid amount."""
     limits = msgspec.convert(dict(stored), Limits)
     try:
         budget = limits.budget_pico_usd
@@ -83,7 +83,7 @@ def parse_limits(stored: Mapping[str, Any]) -> Limits:
 
 
 def window_start(window: WindowName, at_us: int) -> datetime:
-    """When the window that holds `at_us` began."""
+    """Start of the window that contains `at_us`."""
     at = datetime.fromtimestamp(at_us / 1e6, UTC)
     if window == "total":
         return datetime(1970, 1, 1, tzinfo=UTC)
@@ -91,7 +91,7 @@ def window_start(window: WindowName, at_us: int) -> datetime:
 
 
 def window_end(window: WindowName, at_us: int) -> datetime | None:
-    """When the window that holds `at_us` ends; None: never."""
+    """End of the window that contains `at_us`; None for a window without end."""
     start = window_start(window, at_us)
     if window == "total":
         return None
@@ -101,18 +101,18 @@ def window_end(window: WindowName, at_us: int) -> datetime | None:
 
 
 def seconds_left(window: WindowName, now_us: int) -> float:
-    """Until the window ends, as one is told to wait; a month for what never ends."""
+    """Seconds until the window ends, for Retry-After; a month if it never ends."""
     end = window_end(window, now_us)
     return 86_400.0 * 30 if end is None else max(1.0, end.timestamp() - now_us / 1e6)
 
 
 def window_id(window: WindowName, at_us: int) -> str:
-    """One window's name, the same in every process: `day:2026-11-21`, `month:2026-11-01`, `total:1970-01-01`."""
+    """A window's name, the same in every process: `day:2026-11-21`, `month:2026-11-01`, `total:1970-01-01`."""
     return _id_in_hour(window, at_us // HOUR_US)
 
 
 def window_of_id(name: str) -> tuple[WindowName, int]:
-    """Which kind of window a `window_id` names, and when it began in microseconds since the epoch."""
+    """The kind of window a `window_id` names, and its start in microseconds since the epoch."""
     window, _, day = name.partition(":")
     began = datetime.fromisoformat(day).replace(tzinfo=UTC)
     return cast("WindowName", window), round(began.timestamp()) * 1_000_000
@@ -120,5 +120,5 @@ def window_of_id(name: str) -> tuple[WindowName, int]:
 
 @lru_cache(maxsize=64)
 def _id_in_hour(window: WindowName, hour: int) -> str:
-    """Asked for by every budgeted request, and the same for an hour."""
+    """Cached: every budgeted request asks for it, and it stays the same for an hour."""
     return f"{window}:{window_start(window, hour * HOUR_US):%Y-%m-%d}"

@@ -1,4 +1,4 @@
-"""What a process needs whatever it serves: sockets, children, files that change, tasks that end.
+"""What any process needs, whatever it serves: sockets, child processes, watched files, background tasks.
 
-Not here: a request's steps (request), and what is started with which settings (composition).
+Not here: the steps of a request (request), and what is started with which settings (composition).
 """

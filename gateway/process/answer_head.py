@@ -1,4 +1,4 @@
-"""The head of an answer, its headers looked through together instead of one by one. Knows no application."""
+"""The head of a response, its headers validated together instead of one by one. Knows no application."""
 
 from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any, Final
@@ -13,9 +13,9 @@ _ABOUT_CONNECTION: Final = frozenset({b"connection", b"transfer-encoding"})
 
 
 class AnswerCycle(RequestResponseCycle):
-    """uvicorn's, but for the usual head: two searches for each header were a fiftieth of a request.
+    """uvicorn's cycle with a faster path for the usual head: its two regex searches per header took 2 % of a request.
 
-    Whatever is not usual is left to uvicorn, and so is every refusal.
+    Everything unusual, and every refusal, is left to uvicorn.
     """
 
     def send(self, message: Any) -> Awaitable[None]:  # type: ignore[override]
@@ -28,7 +28,7 @@ class AnswerCycle(RequestResponseCycle):
         return self._begin(message["status"], headers, by_name.get(b"content-length"))
 
     def _stays_open(self, message: Any) -> bool:
-        """The head is next, a body follows, and then the next request may."""
+        """Whether this is a head that will be followed by a body on a connection that stays open."""
         return (
             message["type"] == "http.response.start"
             and self.keep_alive
@@ -49,7 +49,7 @@ class AnswerCycle(RequestResponseCycle):
 
 
 def _are_plain(by_name: Mapping[bytes, bytes], values: Sequence[bytes]) -> bool:
-    """Whether none of them ends early or says how the connection goes on, and names are written as they go out."""
+    """Whether no header could break the head or controls the connection, and all names are lower-case already."""
     names, written = b"".join(by_name), b"".join(values)
     return (
         by_name.keys().isdisjoint(_ABOUT_CONNECTION)

@@ -1,4 +1,4 @@
-"""Takes over changes of keys and rules made elsewhere: at once when told, within half a second when not."""
+"""Picks up changes of keys and rules made elsewhere: at once when notified, otherwise within half a second."""
 
 import asyncio
 import contextlib
@@ -11,16 +11,16 @@ from gateway.process.news import News
 log = logging.getLogger(__name__)
 LOOK_SECONDS = 0.5
 ANSWER_SECONDS = 30.0
-"""A connection on which nothing is heard must not keep a revoked key in force for as long as a report may take."""
+"""A silent database connection must not keep a revoked key valid for as long as a report may take."""
 REFRESH_SECONDS = 30.0
-"""Even if nothing seems to have changed."""
+"""Refresh this often even if nothing seems to have changed."""
 SPACING_SECONDS = 0.05
-"""Between the looks that strangers cause, however many come."""
+"""Minimum spacing of lookups caused by unknown keys, however many come."""
 CATCH_UP_SECONDS = 2.0
 
 
 class ChangeWatch:
-    """`head` is a number that every change of keys and rules moves on (the audit log's last record)."""
+    """`head` returns a number that grows with every change of keys and rules (the audit log's last record)."""
 
     def __init__(
         self,
@@ -49,19 +49,19 @@ class ChangeWatch:
         self._problem: str | None = None
 
     async def listen(self) -> None:
-        """Hear what others announce; until cancelled."""
+        """Receive announcements of others; until cancelled."""
         await self._news.listen(self._hear)
 
     async def tell(self) -> None:
-        """Announce what changed here; until cancelled. No look waits for it: while Redis hangs a revoked key would stay
-        in force for longer, and a new one be unknown."""
+        """Announce changes made here; until cancelled. No lookup waits for this: while Redis hangs, a revoked key would
+        stay valid longer, and a new one unknown."""
         while True:
             await self._untold.wait()
             self._untold.clear()
             await self._news.announce()
 
     async def run(self) -> None:
-        """Look when told to, and twice a second; until cancelled."""
+        """Look when notified, and twice a second; until cancelled."""
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_SECONDS):
@@ -85,12 +85,12 @@ class ChangeWatch:
         return self._problem is not None
 
     def wake(self) -> None:
-        """Something changed here: look soon, and tell the others."""
+        """Something changed here: look soon, and notify the others."""
         self._woken.set()
 
     async def catch_up(self) -> bool:
-        """Take over what was changed before now; where the database is too slow or away, not, which is False. All who
-        ask before the next look begins share it."""
+        """Pick up everything changed before now; False if the database is too slow or down. Callers that come before
+        the next lookup begins share it."""
         if self._next is None:
             self._next = asyncio.create_task(self._look_next(), name="keys and rules, looked at for a new key")
         with contextlib.suppress(TimeoutError):
@@ -101,7 +101,7 @@ class ChangeWatch:
     async def _look_next(self) -> bool:
         await self._sleep(max(0.0, self._caught_up_at + SPACING_SECONDS - self._monotonic()))
         async with self._looking:
-            self._next = None  # whoever asks from now on wants a later one
+            self._next = None  # later callers need a later lookup
             self._caught_up_at = self._monotonic()
             try:
                 async with asyncio.timeout(CATCH_UP_SECONDS):
@@ -114,7 +114,7 @@ class ChangeWatch:
         return False
 
     async def look(self) -> None:
-        """Take over what changed; `tell` tells the others of what they were not told."""
+        """Pick up changes; `tell` then announces those that others have not heard of."""
         async with self._looking:
             await self._look()
 
@@ -131,7 +131,7 @@ class ChangeWatch:
             self._untold.set()
 
     def _tell(self, problem: str | None) -> None:
-        """Once when it begins, and once when it is over."""
+        """Log a problem once when it begins, and once when it is over."""
         if problem is not None and self._problem is None:
             log.error("keys and rules cannot be read, the last known ones stay in force: %s", problem)
         elif problem is None and self._problem is not None:

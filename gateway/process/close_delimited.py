@@ -1,4 +1,4 @@
-"""Answers to callers of HTTP/1.0, which know no chunks: what ends such an answer is the end of its connection."""
+"""Responses to HTTP/1.0 clients, which know no chunked encoding: the end of the connection ends the body."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 
 def use_close_delimited(cycle: RequestResponseCycle) -> None:
-    """From its first message on. An answer that says how long it is goes out as it is."""
+    """Call before the cycle's first message. Responses with a content-length are left alone."""
     send, is_of_unknown_length = cycle.send, False
 
     async def sending(message: Any) -> None:
@@ -15,7 +15,7 @@ def use_close_delimited(cycle: RequestResponseCycle) -> None:
             is_of_unknown_length = all(name.lower() != b"content-length" for name, _ in message.get("headers", ()))
             if is_of_unknown_length:
                 cycle.chunked_encoding = False
-        elif is_of_unknown_length:  # of which uvicorn checks that it is kept
+        elif is_of_unknown_length:  # uvicorn checks the announced length, so announce each chunk's
             cycle.expected_content_length = len(message.get("body", b""))
         await send(message)
 

@@ -1,20 +1,21 @@
-"""A transport that sends what is written within one turn of the event loop as one piece. Knows no HTTP.
+"""A transport that sends everything written in one turn of the event loop as one piece. Knows no HTTP.
 
-A system call is dearer than anything else that a small answer needs: its head and its body, or the events of a stream
-that came together, leave together. Nothing waits longer than until the loop has run what is ready already.
+The system call is the most expensive part of a small response, so head and body, or stream events that arrived
+together, are sent together. Nothing is delayed beyond the callbacks that are already due.
 """
 
 import asyncio
 from typing import Any, Final
 
 MOST_BYTES: Final = 64 * 1024
-"""More than that goes out at once: only what the real transport holds can slow the writer down."""
+"""Larger amounts are sent at once: only the real transport's buffer applies back-pressure to the writer."""
 
 
 class CorkedTransport(asyncio.Transport):
-    """Around a real one. Has what HTTP servers ask of a transport, and no more.
+    """Wraps a real transport; offers only what HTTP servers use.
 
-    Closed, it waits `last_seconds` for what is still to be taken: a real one waits for ever for who takes nothing.
+    After `close` it waits `last_seconds` for unsent data, where a real one waits forever for a client that reads
+    nothing.
     """
 
     __slots__ = ("_bytes", "_inner", "_last_seconds", "_loop", "_pieces")
@@ -36,10 +37,10 @@ class CorkedTransport(asyncio.Transport):
             self.flush()
 
     def flush(self) -> None:
-        """Hand over what is held back."""
+        """Write what is held back."""
         if pieces := self._pieces:
             self._pieces, self._bytes = [], 0
-            if not self._inner.is_closing():  # else whoever it was for is gone
+            if not self._inner.is_closing():  # otherwise the client is gone
                 self._inner.write(pieces[0] if len(pieces) == 1 else b"".join(pieces))
 
     def close(self) -> None:

@@ -1,5 +1,5 @@
-"""Closes the connections that have waited longest for their next request, where there are too many to leave files for
-calls. Knows no HTTP."""
+"""Closes the connections idle longest when there are so many that calls would run out of file descriptors. Knows no
+HTTP."""
 
 import asyncio
 import logging
@@ -7,26 +7,26 @@ from typing import Final, Protocol
 
 log = logging.getLogger(__name__)
 SPARED_SECONDS: Final = 1.0
-"""A request may be on its way on a connection that was opened, or answered, just now."""
+"""Grace for connections just opened or answered: a request may be on its way."""
 
 
 class Guest(Protocol):
-    """A connection, as far as it can be sent away."""
+    """A connection that can be closed."""
 
     def leave(self) -> None:
-        """Close it; nobody is being answered on it."""
+        """Close it; no request is in progress on it."""
         ...
 
 
 class Crowd:
-    """All connections of one server: `came`, then `busy` and `waits` by turns, then `gone`. `most` are kept."""
+    """All connections of one server: `came`, then `busy` and `waits` alternately, then `gone`. Keeps at most `most`."""
 
     def __init__(self, most: int, *, spared_seconds: float = SPARED_SECONDS) -> None:
         self._most = most
         self._spared_seconds = spared_seconds
         self._present = 0
         self._waiting: dict[Guest, float] = {}
-        """Since when, the longest first."""
+        """Idle since when; longest first."""
         self._look: asyncio.TimerHandle | None = None
         self._has_told = False
         self._loop = asyncio.get_running_loop()
@@ -48,7 +48,7 @@ class Crowd:
         self._waiting.pop(guest, None)
 
     def _thin_out(self) -> None:
-        """Now what has waited for long enough; later, if it is still too many, the others."""
+        """Closes connections past the grace period now, and the remaining excess later."""
         if self._look is not None:
             return
         now = self._loop.time()

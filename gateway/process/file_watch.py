@@ -1,17 +1,17 @@
-"""Notices that a file was replaced or changed, by its time and size."""
+"""Notices that a file was replaced or changed, by modification time and size."""
 
 from pathlib import Path
 
 
 class FileWatch:
-    """What is there now is known; `has_changed` says once of every change after that."""
+    """The current state counts as seen; `has_changed` reports every later change once."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._seen = self._signature()
 
     def has_changed(self) -> bool:
-        """False also when the file is gone."""
+        """False also when the file does not exist."""
         now = self._signature()
         if now is None or now == self._seen:
             return False

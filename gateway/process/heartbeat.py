@@ -1,4 +1,5 @@
-"""Whether a child's event loop still turns: it writes into a pipe all the time, and its parent looks whether it did."""
+"""Detects a blocked event loop in a child: the child writes into a pipe all the time, and the parent checks that it
+does."""
 
 import asyncio
 import contextlib
@@ -10,7 +11,7 @@ BEAT_SECONDS = 1.0
 
 
 async def beat(descriptor: int) -> None:
-    """For ever, in the child. A parent that does not look, or is gone, is nothing to us."""
+    """Runs forever in the child. Ignores a parent that does not read or is gone."""
     os.set_inheritable(descriptor, False)
     os.set_blocking(descriptor, False)
     while True:
@@ -21,10 +22,10 @@ async def beat(descriptor: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """A child that has begun to beat is given up when so many looks in a row find no beat.
+    """A child that has begun to beat is given up after this many checks in a row without a beat.
 
-    Looks are counted, not seconds: whoever stood still together with the child (a machine that slept, a container that
-    was paused) must not take that for the child's fault.
+    Checks are counted, not seconds: if parent and child stood still together (a suspended machine, a paused container),
+    that is not the child's fault.
     """
 
     looks: int = 20
@@ -40,15 +41,15 @@ class Pulse:
         os.set_blocking(self._heard, False)
 
     def arguments(self) -> Sequence[str]:
-        """For the child's command line."""
+        """Arguments for the child's command line."""
         return "--beats", str(self.descriptor)
 
     def left_to_child(self) -> None:
-        """The child has its end; ours goes."""
+        """Close our copy of the child's end."""
         os.close(self.descriptor)
 
     async def stops(self) -> float:
-        """Returns when the child, which had begun to beat, no longer does (or ended): seconds without a beat."""
+        """Returns when a child that had begun to beat stops beating (or ends): the seconds without a beat."""
         missed = None
         while missed is None or missed < self._patience.looks:
             await asyncio.sleep(self._patience.look_seconds)

@@ -1,4 +1,4 @@
-"""How a line of the log looks: a text for people or, where BREAKEVEN_LOG_FORMAT says so, JSON for programs."""
+"""Format of log lines: text for people or, if BREAKEVEN_LOG_FORMAT says so, JSON for programs."""
 
 import json
 import logging
@@ -13,7 +13,7 @@ VARIABLE: Final = "BREAKEVEN_LOG_FORMAT"
 
 
 class TextLines(logging.Formatter):
-    """With the local time and how far it is from UTC."""
+    """With local time and UTC offset."""
 
     def __init__(self) -> None:
         super().__init__("%(asctime)s %(levelname)s %(process)d %(name)s: %(message)s")
@@ -23,7 +23,7 @@ class TextLines(logging.Formatter):
 
 
 class JsonLines(logging.Formatter):
-    """One object a line, whatever is in the message; times in UTC."""
+    """One JSON object per line, whatever the message contains; times in UTC."""
 
     def format(self, record: logging.LogRecord) -> str:
         fields = {
@@ -42,7 +42,7 @@ FORMATS: Final[Mapping[str, type[logging.Formatter]]] = {"text": TextLines, "jso
 
 
 def set_up_log(environ: Mapping[str, str] = os.environ) -> None:
-    """Of this process: to standard error. Raises ConfigurationError for a format that there is none of."""
+    """Logging of this process to standard error. Raises ConfigurationError for an unknown format."""
     name = environ.get(VARIABLE) or "text"
     if name not in FORMATS:
         raise ConfigurationError(f"{VARIABLE} is {name!r}; it takes {' or '.join(FORMATS)}")

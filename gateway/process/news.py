@@ -1,4 +1,4 @@
-"""How a worker hears at once that keys or rules changed elsewhere; the database is looked at twice a second anyhow."""
+"""Immediate notice that keys or rules changed elsewhere; the database is checked twice a second in any case."""
 
 import asyncio
 from collections.abc import Callable
@@ -6,10 +6,10 @@ from typing import Protocol
 
 
 class News(Protocol):
-    """Says only that something changed: what it is stands in the database."""
+    """Says only that something changed; what changed is in the database."""
 
     async def announce(self) -> None:
-        """Tell all workers of all replicas. Never raises: who does not hear it looks for itself."""
+        """Notify all workers of all replicas. Never raises: those who miss it check the database anyway."""
         ...
 
     async def listen(self, heard: Callable[[], None]) -> None:
@@ -18,10 +18,10 @@ class News(Protocol):
 
 
 class NoNews:
-    """For a process that is alone."""
+    """For a single process."""
 
     async def announce(self) -> None:
-        """There is nobody to tell."""
+        """There is nobody to notify."""
 
     async def listen(self, heard: Callable[[], None]) -> None:
         await asyncio.Event().wait()

@@ -1,4 +1,4 @@
-"""What a connection is told that sends no valid request, and whose Host names nobody. Knows no connection."""
+"""Responses to connections that send no valid request, or no valid Host header. Knows no connection."""
 
 import re
 from collections.abc import Iterable
@@ -22,12 +22,12 @@ NO_HOST: Final = _refusal(
     "400 Bad Request", "HTTP/1.1 asks for one Host header with the name of the server; send it once."
 )
 _HOST: Final = re.compile(rb"[A-Za-z0-9\-._~!$&'()*+,;=%:\[\]]*")
-"""https://www.rfc-editor.org/rfc/rfc3986#section-3.2.2, and a port; empty where there is no name."""
+"""https://www.rfc-editor.org/rfc/rfc3986#section-3.2.2 with an optional port; may be empty."""
 
 
 def names_its_host(headers: Iterable[tuple[bytes, bytes]], http_version: str) -> bool:
-    """As https://www.rfc-editor.org/rfc/rfc9112#section-3.2 demands: two may be read as another by whoever is behind
-    or in front of us. HTTP/1.0 knew none."""
+    """As https://www.rfc-editor.org/rfc/rfc9112#section-3.2 demands: a proxy on either side may pick the other of two
+    Host headers. HTTP/1.0 requires none."""
     host = None
     for name, value in headers:
         if name == b"host":

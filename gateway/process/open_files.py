@@ -1,4 +1,4 @@
-"""How many files and connections this process may have open at once, and how many calls that is."""
+"""How many files and connections this process may have open, and how many calls that allows."""
 
 import contextlib
 import resource
@@ -6,19 +6,19 @@ import resource
 from gateway.errors import StateError
 
 WANTED = (1 << 16, 10_240)
-"""The second is the most that macOS allows where it says that there is no limit."""
+"""The second is macOS' maximum even where it reports no limit."""
 OWN = 128
-"""Journal, database, Redis, children's pipes, health checks and callers that wait between two calls, at least."""
+"""At least: journal, database, Redis, pipes to children, health checks and callers between two calls."""
 LEAST = 64
-"""A process that waits has some thirty open; below these it ends in the middle of something."""
+"""An idle process has some thirty open; with fewer than this it would fail at an arbitrary point."""
 PER_CALL = 2
 """The caller's connection and the provider's."""
 
 
 def allow_open_files() -> int:
-    """Ask for as many as the system lets us have, for this process and its children; how many that is.
+    """Raise the limit as far as the system allows, for this process and its children; returns the limit.
 
-    What a shell sets for itself (1,024, on macOS 256) is less than one worker needs for as many calls as it takes.
+    The defaults of shells (1,024; 256 on macOS) are too low for the number of calls one worker accepts.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     for wanted in WANTED:
@@ -32,7 +32,7 @@ def allow_open_files() -> int:
 
 
 def require_open_files(files: int) -> None:
-    """Raises StateError where a process can not even start with so few."""
+    """Raises StateError if a process cannot even start with so few."""
     if files < LEAST:
         raise StateError(
             f"this process may open {files} files, and needs {LEAST} at least: raise the limit (`ulimit -Hn` shows it, "
@@ -41,16 +41,16 @@ def require_open_files(files: int) -> None:
 
 
 def open_files() -> int:
-    """The most that may be open now."""
+    """The current limit."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return WANTED[0] if soft == resource.RLIM_INFINITY else soft
 
 
 def calls_within(files: int) -> int:
-    """As many calls as may be under way without one failing for want of a descriptor; one at least."""
+    """Calls that can be in progress without running out of descriptors; at least one."""
     return max(1, (files - OWN) // PER_CALL)
 
 
 def connections_within(files: int) -> int:
-    """As many callers' connections as leave a provider's for each of those calls."""
+    """Callers' connections that leave a descriptor for a provider's connection per call."""
     return max(1, files - OWN - calls_within(files))

@@ -1,4 +1,4 @@
-"""One HTTP/1.1 connection of ours: uvicorn's, which here waits for no client for ever and tells who left."""
+"""An HTTP/1.1 connection: uvicorn's, with timeouts for slow clients and notice of clients that disconnect."""
 
 import asyncio
 from collections.abc import Callable, Sized
@@ -20,24 +20,26 @@ from gateway.process.offers import head_of_rest
 from gateway.process.open_files import connections_within, open_files
 
 LAST_PATIENCES = 10
-"""For the end of an answer on a connection that is closed already: whoever reads slowly has megabytes before it in the
-system's buffers, and the system tells of room only when a third of them is free."""
+"""Patience for the end of a response on a connection that is already closed: a slow reader has megabytes in the
+system's buffers, and the system reports room only when a third of them is free."""
 LAST_WORD_SECONDS = 0.5
-"""After its last request so soon, the end of what a client sends is no more than that. Later it is the client's end."""
+"""A half-close this soon after the last request only says that no more requests follow. Later it means that the client
+has gone."""
 LONGEST_HEAD_BYTES = 1 << 16
-"""Beyond what comes with its first bytes. The parser itself keeps whatever comes, for anybody."""
+"""Beyond the data that its first bytes came with. The parser itself buffers without limit."""
 MOST_PIPELINED = 100
-"""Requests that wait for the answers to those before them. Each takes 2 KB, and one read may hold thousands."""
+"""Requests that wait for earlier responses. Each takes 2 KB, and one read may hold thousands."""
 CONNECTION = "breakeven.connection"
-"""The ASGI extension of our own server. `listeners` are called when the connection is lost: a task that waits for
-`http.disconnect` costs each request more than its parsing. `is_whole` is there once the request has come whole."""
+"""ASGI extension of our own server. `listeners` are called when the connection is lost: a task waiting for
+`http.disconnect` costs each request more than its parsing. `is_whole` is set when the request is complete."""
 
 
 def patient_protocol(
     seconds: float, *, most: int | None = None, last_word_seconds: float = LAST_WORD_SECONDS
 ) -> type[HttpToolsProtocol]:
-    """PatientProtocol for one server, which bears `most` connections at once, or as many as there may be open files.
-    Make it where the event loop runs.
+    """PatientProtocol for one server that keeps at most `most` connections, by default as many as open files allow.
+
+    Call it where the event loop runs.
     """
     crowd = Crowd(connections_within(open_files()) if most is None else most)
     of_this_server = {"patience_seconds": seconds, "last_word_seconds": last_word_seconds, "crowd": crowd}
@@ -45,7 +47,8 @@ def patient_protocol(
 
 
 class _InTurn(FlowControl):
-    """Reads no more while requests wait: every answer, and whoever asks for a body that is there, let thousands in."""
+    """Keeps reading paused while requests are queued; otherwise every response, and every request for a body already
+    received, would let in thousands more."""
 
     def __init__(self, transport: asyncio.Transport, waiting: Sized) -> None:
         super().__init__(transport)
@@ -57,23 +60,23 @@ class _InTurn(FlowControl):
 
 
 class PatientProtocol(HttpToolsProtocol):
-    """HTTP/1.1 that drops a client which takes nothing for so long while there is something for it to take.
+    """HTTP/1.1 that drops a client which accepts no data for `patience_seconds` while some is waiting.
 
-    Until then writing to it waits, and so does reading from upstream: its answer does not pile up here. Only a
-    connection whose buffer is full has a timer, so that nothing is paid for all the others. As long has a head that
-    comes in pieces, and what is left of a request that was answered already; a body is timed by who reads it. Of too
-    many connections those that wait longest for a request are closed, and those at once that send neither the end of a
-    head nor a part of a body for too long.
+    Until then writes to it wait, and with them reads from upstream, so that no response piles up here. Only a
+    connection with a full buffer has a timer; the others pay nothing. The same time limits a head that arrives in
+    pieces, and the rest of a request that has been answered already; a body is timed by its reader. Of too many
+    connections, those idle longest are closed. A connection that sends too much without completing a head or a part of
+    a body is closed at once.
     """
 
-    # What `patient_protocol` sets, for all connections of one server.
+    # Set by `patient_protocol` for all connections of one server.
     patience_seconds: float
     last_word_seconds: float
     crowd: Crowd
 
     _patience: asyncio.TimerHandle | None = None
     _haste: asyncio.TimerHandle | None = None
-    """Of what came and will not be looked at before its end: it earns no time by coming slowly."""
+    """Timer for data that is not looked at before it is complete; slow progress does not extend it."""
     _whole_at = float("-inf")
     _is_waiting = True
     """For its next request, or the first."""
@@ -81,10 +84,10 @@ class PatientProtocol(HttpToolsProtocol):
     _has_ended = False
     _unread_bytes = 0
     _has_advanced = False
-    """Since data came last: a head began or ended, or there was a part of a body."""
+    """Whether the latest data began or completed a head, or contained part of a body."""
     _complaint = NO_REQUEST
     _head_of_rest = b""
-    """Of a request that offers another protocol, until the parser has been made to read its body."""
+    """Set by a request that offers another protocol, until the parser has been made to read its body."""
     _is_rest = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -106,16 +109,17 @@ class PatientProtocol(HttpToolsProtocol):
             self._haste = self.loop.call_later(self.patience_seconds, self._refuse_head, HEAD_TOO_SLOW)
 
     def eof_received(self) -> bool:  # type: ignore[override]
-        """Whether to stay: somebody who only has nothing more to say is answered. Closing a connection looks the
-        same, and a call that nobody waits for costs money: it goes on only for who announced that it is the last.
+        """Whether to keep the connection: a client that has merely finished sending gets its response. A closed
+        connection looks the same, and a call nobody waits for costs money, so this holds only if the request was
+        announced as the last.
         """
         is_answered = not self._is_waiting and "is_whole" in self._told
         self._has_ended = is_answered and (not self._leaving or self._is_last_word())
-        self._corked.flush()  # the event loop closes what is below it, and an answer may be complete here
+        self._corked.flush()  # the event loop closes the inner transport, and a complete response may be held back here
         return self._has_ended
 
     def _parse(self, data: bytes) -> None:
-        """In place of uvicorn's, which looks at nothing behind an offer of another protocol."""
+        """Replaces uvicorn's, which ignores everything after an offer of another protocol."""
         parser = self.parser
         assert parser, "nothing comes over a lost connection"
         while data:
@@ -148,7 +152,7 @@ class PatientProtocol(HttpToolsProtocol):
         if not names_its_host(self.headers, version):
             self._complaint = NO_HOST
             raise HttpParserError
-        target = parse_url(self.url)  # raises for what names no address: `CONNECT host:80`, `GET http:///`
+        target = parse_url(self.url)  # raises for targets without an address: `CONNECT host:80`, `GET http:///`
         self._has_advanced = True
         self._is_waiting = self._is_in_head = False
         self._rest()
@@ -156,12 +160,12 @@ class PatientProtocol(HttpToolsProtocol):
         self._begin_cycle(self.parser, version, target)
         if self.parser.should_upgrade():
             self._head_of_rest = head_of_rest(self.headers)
-        self.headers = []  # what follows a body in chunks must not join them: nobody in front of us looked at it
+        self.headers = []  # trailers of a chunked body must not join the validated headers
         if version == "1.0":
             use_close_delimited(self.cycle)
 
     def _begin_cycle(self, parser: HttpRequestParser, version: str, target: URL) -> None:
-        """In place of uvicorn's, whose cycles are of its own class. We upgrade to nothing, and shed load elsewhere."""
+        """Replaces uvicorn's, which creates cycles of its own class. We never upgrade, and shed load elsewhere."""
         if len(self.pipeline) >= MOST_PIPELINED:
             raise HttpParserError
         raw_path = target.path or b"/"  # `GET http://host` has none
@@ -185,7 +189,7 @@ class PatientProtocol(HttpToolsProtocol):
             keep_alive=version != "1.0" and parser.should_keep_alive(),
             on_response=self.on_response_complete,
         )
-        if before and not before.response_complete:  # the client sends requests without waiting for answers
+        if before and not before.response_complete:  # the client pipelines requests
             self.flow.pause_reading()
             self.pipeline.appendleft((self.cycle, app))
         else:
@@ -199,12 +203,12 @@ class PatientProtocol(HttpToolsProtocol):
         if self._head_of_rest:
             return
         super().on_message_complete()
-        self.flow.resume_reading()  # a long body held it back, and who leaves is heard by reading on
+        self.flow.resume_reading()  # a long body may have paused reading, and disconnects are noticed only by reading
         self._told["is_whole"] = True
         self._whole_at = self.loop.time()
 
     def on_response_complete(self) -> None:
-        """In place of uvicorn's, which sets a timer for each answer and cancels it at the next request."""
+        """Replaces uvicorn's, which sets a timer per response and cancels it at the next request."""
         self.server_state.total_requests += 1
         self._silent_since = self.loop.time()
         if not self.transport.is_closing():
@@ -219,7 +223,7 @@ class PatientProtocol(HttpToolsProtocol):
                 self.crowd.waits(self)
 
     def send_400_response(self, msg: str) -> None:
-        """Not into an answer that is going out."""
+        """Never into a response in progress."""
         if self._is_waiting or not (self.pipeline or self.cycle.response_started):
             self.transport.write(self._complaint)
         self.transport.close()
@@ -245,7 +249,8 @@ class PatientProtocol(HttpToolsProtocol):
             leave()
 
     def _end_silence(self) -> None:
-        """Rings once for many requests, and looks at the clock: who is served or in a head has other timers."""
+        """One timer for many requests, which checks the clock when it fires; requests and heads in progress have their
+        own."""
         now = self.loop.time()
         is_silent = self._is_waiting and self._haste is None
         due = (self._silent_since if is_silent else now) + self.timeout_keep_alive

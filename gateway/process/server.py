@@ -1,4 +1,4 @@
-"""Runs the HTTP application: a listening socket, slow clients dropped, orderly shutdown on SIGINT and SIGTERM."""
+"""Runs the HTTP application: listening socket, timeouts for slow clients, orderly shutdown on SIGINT and SIGTERM."""
 
 import asyncio
 import contextlib
@@ -15,16 +15,16 @@ from gateway.process.stop_signals import TOLD_TO_STOP, stop_at_hangup
 
 BACKLOG = 2048
 ACCEPTED_PER_TURN = 16
-"""New connections in one turn of the loop. uvloop takes one per listening socket: behind 256 busy connections, where a
-turn takes several milliseconds, a burst of callers would wait for seconds to be heard at all."""
+"""New connections per turn of the loop. uvloop accepts one per listening socket: with 256 busy connections, when a turn
+takes several milliseconds, a burst of callers would wait seconds to be accepted."""
 KEEP_ALIVE_SECONDS = 75
 SLOW_CLIENT_SECONDS = 60.0
 
 
 def bind(host: str, port: int, *, is_shared: bool = False) -> socket.socket:
-    """A listening socket; with `is_shared` one of several on that port, among which the kernel deals out connections.
+    """A listening socket; with `is_shared` one of several on the port, among which the kernel distributes connections.
 
-    Raises StateError with what to do when the port is taken or may not be used.
+    Raises StateError with advice when the port is taken or not permitted.
     """
     listener = _bound(host, port, is_shared=is_shared)
     listener.listen(BACKLOG)
@@ -32,9 +32,9 @@ def bind(host: str, port: int, *, is_shared: bool = False) -> socket.socket:
 
 
 def reserve(host: str, port: int) -> socket.socket:
-    """Keep a port for workers that will `bind` it shared; itself it takes no connections. Raises StateError.
+    """Hold a port for workers that will `bind` it shared, without accepting connections. Raises StateError.
 
-    The port is first taken for oneself alone: another fleet that shares it with us unasked would be joined otherwise.
+    The port is first bound exclusively: otherwise another fleet that shares it would be joined unnoticed.
     """
     with _bound(host, port, is_shared=False) as alone:
         port = int(alone.getsockname()[1])
@@ -43,7 +43,7 @@ def reserve(host: str, port: int) -> socket.socket:
 
 def _bound(host: str, port: int, *, is_shared: bool) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # With its protocol named: asyncio's own loop sets TCP_NODELAY only on what says that it is TCP.
+    # With an explicit protocol: asyncio's own loop sets TCP_NODELAY only on sockets that say they are TCP.
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     if is_shared:
@@ -58,7 +58,7 @@ def _bound(host: str, port: int, *, is_shared: bool) -> socket.socket:
 
 def _advice(error: OSError, port: int) -> str:
     if error.errno == errno.EADDRINUSE:
-        # Not the next one: where a gateway has the port, its web UI has that.
+        # Not the next port: where a gateway has this one, its web UI has that.
         other = free_port(prefer=port + 10)
         return f"stop its owner or take another port: `breakeven serve --port {other}` or `make serve PORT={other}`"
     if error.errno == errno.EACCES:
@@ -67,9 +67,9 @@ def _advice(error: OSError, port: int) -> str:
 
 
 def free_port(prefer: int = 0) -> int:
-    """A port of the loopback interface that was free a moment ago; `prefer` if it was."""
+    """A port of the loopback interface that was free a moment ago; preferably `prefer`."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        # As servers bind: connections that a server has closed hold its port for a minute otherwise.
+        # As servers bind: otherwise connections in TIME_WAIT would hold the port for a minute.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(("127.0.0.1", prefer if prefer < 65536 else 0))
@@ -79,7 +79,7 @@ def free_port(prefer: int = 0) -> int:
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """uvloop where it exists; it does not on Windows."""
+    """uvloop where available; it is not on Windows."""
     try:
         import uvloop
     except ImportError:
@@ -104,20 +104,20 @@ async def serve_until_stopped(
     may_hurry: bool = True,
     told_again: Callable[[], object] = lambda: None,
 ) -> None:
-    """Serve until SIGINT, SIGTERM or SIGHUP, then let requests finish for `drain_seconds`.
+    """Serve until SIGINT, SIGTERM or SIGHUP, then let requests finish for up to `drain_seconds`.
 
-    A second SIGINT or SIGTERM cuts that short, where somebody `may_hurry` it. What comes after the last request is
-    `told_again` until the event loop ends: nobody's signal interrupts what is written down then.
+    With `may_hurry` a second SIGINT or SIGTERM cuts that short. After the last request further signals only call
+    `told_again` until the event loop ends: no signal interrupts what is being written then.
     """
     config = uvicorn.Config(
         app,
         http=patient_protocol(slow_client_seconds),
         ws="none",
-        log_config=None,  # its lines look as ours do
-        log_level="error",  # anybody could fill the log with warnings of what is no request
+        log_config=None,  # log lines keep our format
+        log_level="error",  # otherwise anybody could fill the log with warnings about invalid requests
         access_log=False,
         lifespan="off",
-        proxy_headers=False,  # the application has its own, where they matter
+        proxy_headers=False,  # the application handles them where they matter
         timeout_graceful_shutdown=drain_seconds,
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
         server_header=False,

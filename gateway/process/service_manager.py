@@ -1,4 +1,4 @@
-"""Tells systemd when this process serves, lives and stops, where it asks (`Type=notify`, `WatchdogSec=`).
+"""Tells systemd that this process is ready, alive or stopping, if asked to (`Type=notify`, `WatchdogSec=`).
 
 Knows nothing of what is served.
 """
@@ -12,11 +12,11 @@ from typing import Literal
 
 State = Literal["READY=1", "STOPPING=1", "WATCHDOG=1"]
 BEATS = 3
-"""In the time after which systemd gives us up."""
+"""Per watchdog timeout."""
 
 
 def tell(state: State, environ: Mapping[str, str] = os.environ) -> None:
-    """Nobody is waited for, and a socket that is gone is nothing to us."""
+    """Never blocks, and ignores a socket that is gone."""
     address = environ.get("NOTIFY_SOCKET", "")
     if not address:
         return
@@ -28,7 +28,7 @@ def tell(state: State, environ: Mapping[str, str] = os.environ) -> None:
 
 
 async def keep_watchdog(environ: Mapping[str, str] = os.environ) -> None:
-    """For as long as the event loop turns; returns at once where nobody watches this very process."""
+    """As long as the event loop turns; returns at once if this process is not watched."""
     told, watched = environ.get("WATCHDOG_USEC", ""), environ.get("WATCHDOG_PID", str(os.getpid()))
     if not told.isdecimal() or not int(told) or watched != str(os.getpid()):
         return

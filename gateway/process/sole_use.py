@@ -1,4 +1,4 @@
-"""One process at a time: a file that is locked for as long as a process uses what it stands for. Knows not what."""
+"""Mutual exclusion of processes through a locked file. Does not know what the file stands for."""
 
 import fcntl
 import os
@@ -11,9 +11,9 @@ from gateway.errors import StateError
 
 @contextmanager
 def sole_use(file: Path, *, of: str, advice: str) -> Generator[None]:
-    """Nobody else is here until this ends; the kernel lets go when the process dies, however it dies.
+    """Holds the lock until the block ends; the kernel releases it if the process dies, however it dies.
 
-    Raises StateError, with the process that has it, when somebody else is.
+    Raises StateError naming the process that holds it.
     """
     try:
         descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -22,7 +22,7 @@ def sole_use(file: Path, *, of: str, advice: str) -> Generator[None]:
     try:
         _lock(descriptor, file, of, advice)
         os.ftruncate(descriptor, 0)
-        with suppress(OSError):  # no room: whoever is refused hears less, and we what the room is needed for
+        with suppress(OSError):  # on a full disk others get a less helpful error, nothing more
             os.pwrite(descriptor, str(os.getpid()).encode("ascii"), 0)
         yield
     finally:

@@ -1,4 +1,4 @@
-"""Which signals mean that this process is to stop in order. Knows nothing of what stops."""
+"""The signals that ask this process to stop in order. Knows nothing of what stops."""
 
 import asyncio
 import signal
@@ -8,9 +8,9 @@ TOLD_TO_STOP = (signal.SIGINT, signal.SIGTERM)
 
 
 def stop_at_hangup(loop: asyncio.AbstractEventLoop, stop: Callable[[], object]) -> None:
-    """The terminal that we were started from is gone; that is said more than once, and is no order to hurry.
+    """Handle the loss of our terminal. It is signalled repeatedly, and is no request to hurry.
 
-    Not where somebody asked that it be ignored (nohup). Until the loop is closed.
+    Leaves SIGHUP ignored if it is (nohup). Stays in force until the loop is closed.
     """
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
         loop.add_signal_handler(signal.SIGHUP, stop)

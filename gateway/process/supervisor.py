@@ -1,4 +1,4 @@
-"""Keeps a child process running: if it dies, or stands still, it is started again with back-off."""
+"""Keeps a child process running: restarts it with back-off when it dies or stands still."""
 
 import asyncio
 import contextlib
@@ -15,16 +15,16 @@ log = logging.getLogger(__name__)
 FIRST_WAIT_SECONDS = 0.5
 LONGEST_WAIT_SECONDS = 30.0
 STEADY_SECONDS = 60.0
-"""A child that ran this long had a good start: its next death is met with the shortest wait again."""
+"""After running this long, a child's next death gets the shortest wait again."""
 COULD_NOT_START = 126
-"""The status that a shell gives to what it cannot execute."""
+"""The exit status that shells use for what cannot be executed."""
 
 
 @dataclass(slots=True)
 class Supervisor:
-    """One child. `run` it as a task; cancelling the task ends the child gently, then by force.
+    """One child. Start `run` as a task; cancelling the task ends the child gently, then by force.
 
-    Its output goes to `log_file`; without one, where ours goes. Its environment is ours without what is `withheld`, and
+    Its output goes to `log_file`, or without one to our own output. Its environment is ours, minus `withheld`, plus
     `environment`.
     """
 
@@ -35,13 +35,13 @@ class Supervisor:
     withheld: frozenset[str] = frozenset()
     stop_seconds: float = 20.0
     patience: Patience | None = None
-    """With it the child is told a pipe to beat into (`--beats`), and killed when it no longer does."""
+    """If set, the child is given a pipe to beat into (`--beats`), and killed when it stops."""
     on_restart: Callable[[int], None] | None = None
     restarts: int = 0
     pid: int | None = None
 
     async def run(self) -> None:
-        """Start, wait, start again; until cancelled."""
+        """Start, wait, restart; until cancelled."""
         wait = FIRST_WAIT_SECONDS
         while True:
             began = asyncio.get_running_loop().time()
@@ -59,7 +59,7 @@ class Supervisor:
     async def _try_once(self) -> int:
         try:
             return await self._run_once()
-        except OSError as error:  # no process, no descriptor, no room for its log: all of these pass
+        except OSError as error:  # no process, no descriptor, no space for its log: all of these are temporary
             log.error("%s could not be started (%s)", self.name, error)
             return COULD_NOT_START
 
@@ -89,7 +89,7 @@ class Supervisor:
                     stdout=output,
                     stderr=output,
                     env={**inherited, **self.environment},
-                    start_new_session=True,  # Ctrl-C is for us; we then end the child in order
+                    start_new_session=True,  # Ctrl-C reaches only us; we then stop the child in order
                     pass_fds=() if pulse is None else (pulse.descriptor,),
                 )
         finally:
@@ -97,7 +97,7 @@ class Supervisor:
                 pulse.left_to_child()
 
     async def _kill_when_still(self, process: asyncio.subprocess.Process, pulse: Pulse) -> None:
-        """It keeps its share of the connections, and whoever gets it waits for ever."""
+        """A stuck child keeps accepting its share of connections, which would wait forever."""
         seconds = await pulse.stops()
         log.error(
             "%s (process %d) has stood still for %.0f s: it was stopped, its disk does not answer, or it is busy with "

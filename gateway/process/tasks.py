@@ -1,19 +1,19 @@
-"""Ends background tasks for certain. Knows nothing of what they do."""
+"""Reliably ends background tasks. Knows nothing of what they do."""
 
 import asyncio
 from collections.abc import Collection
 from typing import Any
 
 AGAIN_SECONDS = 10.0
-"""Longer than a database takes to close a connection that was cancelled in the middle of a statement: a second
-cancellation there would leave it open."""
+"""Longer than a database takes to close a connection whose statement was cancelled: a second cancellation there would
+leave it open."""
 
 
 async def end_tasks(tasks: Collection["asyncio.Task[Any]"]) -> None:
-    """Cancel them until they have ended; what they raise is theirs alone.
+    """Cancel tasks until they have ended; their exceptions are ignored.
 
-    Once is not enough: code that awaits through `asyncio.wait_for` (Redis' client does) loses a cancellation that comes
-    in the moment its wait is over, in Python before 3.12.
+    Once is not enough: before Python 3.12, code that awaits through `asyncio.wait_for` (as Redis' client does) loses a
+    cancellation that arrives just as its wait ends.
     """
     left = {task for task in tasks if not task.done()}
     while left:

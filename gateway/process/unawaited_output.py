@@ -1,6 +1,6 @@
-"""What a process says, without waiting for whoever reads it: a terminal that stands still, a pager, a log's full pipe.
+"""Process output that never waits for its reader: a stopped terminal, a pager, a log's full pipe.
 
-Knows nothing of what is said.
+Knows nothing of what is written.
 """
 
 import contextlib
@@ -16,15 +16,15 @@ from typing import Any, TextIO
 
 STANDARD = (0, 1, 2)
 MOST_BYTES = 256 * 1024
-"""That wait for a reader; what is said beyond them is lost, and how much that was is said where it is missing."""
+"""Buffer for a slow reader. Output beyond it is lost; a line in its place says how much."""
 END_SECONDS = 2.0
-"""For the last words, where somebody reads them."""
+"""How long to wait at exit for the rest to be written."""
 NOBODY_THERE = frozenset({errno.EPIPE, errno.EIO, errno.EBADF})
-"""Nobody will ever read it, unlike a disk that is full."""
+"""Errors after which nobody will ever read, unlike those of a full disk."""
 
 
 class Output:
-    """One thread writes what was said, in the order it was said in; nobody who says something waits for that."""
+    """A thread writes the output in order, so that writers never wait."""
 
     def __init__(self, *, most_bytes: int = MOST_BYTES) -> None:
         self._most_bytes = most_bytes
@@ -35,7 +35,7 @@ class Output:
         self._changed = threading.Condition()
 
     def start(self) -> None:
-        """Raises RuntimeError where no thread can be started."""
+        """Raises RuntimeError if no thread can be started."""
         threading.Thread(target=self._run, name="output", daemon=True).start()
 
     def say(self, descriptor: int, said: bytes) -> None:
@@ -52,7 +52,7 @@ class Output:
             self._changed.notify_all()
 
     def finish(self, seconds: float = END_SECONDS) -> None:
-        """Wait so long, at most, until all is written."""
+        """Wait at most this long until everything is written."""
         with self._changed:
             self._changed.wait_for(lambda: not self._waiting, seconds)
 
@@ -76,7 +76,7 @@ class Output:
 
 
 class _Unawaited(io.RawIOBase):
-    """A descriptor that `output` writes."""
+    """A stream that passes everything to an Output."""
 
     def __init__(self, output: Output, descriptor: int) -> None:
         self._output = output
@@ -98,8 +98,8 @@ class _Unawaited(io.RawIOBase):
 
 @contextlib.contextmanager
 def unawaited_output() -> Generator[None]:
-    """Within it a thread writes standard output and error: who does not read them, or left, holds nothing up. Where no
-    thread is to be had, they stay as they are."""
+    """Within it a thread writes standard output and error, so that readers who are slow or gone block nothing. If no
+    thread can be started, the streams stay as they are."""
     open_standard_files()
     output, before = Output(), (sys.stdout, sys.stderr)
     sys.stdout, sys.stderr = _standing_for(before[0], 1), _standing_for(before[1], 2)
@@ -114,12 +114,13 @@ def unawaited_output() -> Generator[None]:
 
 
 def _standing_for(stream: TextIO | None, descriptor: int) -> TextIO:
-    """Python has None for one that was closed when it began, and a server's loggers take no None."""
+    """Python sets a stream to None if its descriptor was closed at the start, which a server's loggers cannot
+    handle."""
     return stream if stream is not None else open(descriptor, "w", encoding="utf-8", closefd=False)
 
 
 def _instead_of(stream: TextIO, output: Output) -> TextIO:
-    """The stream itself where it is none of the system's."""
+    """The stream itself if it has no system descriptor."""
     try:
         stream.flush()
         raw = _Unawaited(output, stream.fileno())
@@ -129,7 +130,8 @@ def _instead_of(stream: TextIO, output: Output) -> TextIO:
 
 
 def open_standard_files() -> None:
-    """In place of those that whoever started us had closed: a socket that came to be 0 would end the event loop."""
+    """Open the null device in place of closed standard descriptors: a socket with descriptor 0 would end the event
+    loop."""
     for descriptor in STANDARD:
         try:
             os.fstat(descriptor)
@@ -145,11 +147,11 @@ def _open_nothing(*, as_descriptor: int) -> None:
 
 
 def _write(descriptor: int, said: bytes) -> bool:
-    """Whether there is anybody; what a full disk does not take is lost."""
+    """Whether there is a reader; what a full disk does not accept is lost."""
     while said:
         try:
             said = said[os.write(descriptor, said) :]
-        except BlockingIOError:  # somebody with whom we share a terminal made it so
+        except BlockingIOError:  # another process that shares the terminal made it non-blocking
             select.select((), (descriptor,), ())
         except OSError as error:
             return error.errno not in NOBODY_THERE

@@ -14,7 +14,7 @@ from typing import Literal
 
 State = Literal["closed", "open", "half_open"]
 PROBE_SECONDS = 1.0
-"""What a probe usually takes to show whether its upstream is back."""
+"""How long a probe usually takes to show whether its upstream has recovered."""
 
 
 @dataclass(slots=True)
@@ -37,7 +37,7 @@ class CircuitBreaker:
     """Whether it opened because the upstream asked for a pause, not because calls failed."""
 
     def allows(self, now: float) -> bool:
-        """Whether a call may go out; turning half-open, the one who asked is the probe."""
+        """Whether a call may go out. If this turns the breaker half-open, that call is the probe."""
         if self.state == "closed":
             return True
         if now < self.probe_at:
@@ -47,21 +47,21 @@ class CircuitBreaker:
         return True
 
     def is_open(self, now: float) -> bool:
-        """Whether calls are held back at `now`; unlike `allows` this takes no probe's place."""
+        """Whether calls are held back at `now`; unlike `allows` this claims no probe."""
         return self.state != "closed" and now < self.probe_at
 
     def wait_seconds(self, now: float) -> float:
-        """Until the next call may go out; a moment where one is out that will show it."""
+        """Seconds until the next call may go out; while a probe is out, the time it may take."""
         if self.state == "half_open":
             return min(PROBE_SECONDS, max(0.0, self.probe_at - now))
         return max(0.0, self.probe_at - now) if self.state != "closed" else 0.0
 
     def record_success(self) -> None:
-        """An answer came: all is forgotten."""
+        """A call succeeded: resets everything."""
         self.state, self.failures, self.cool_down_seconds, self.was_asked = "closed", 0, 0.0, False
 
     def record_failure(self, now: float) -> None:
-        """A call failed for a reason that is the upstream's."""
+        """A call failed for a reason on the upstream's side."""
         self.failures += 1
         if self.state == "half_open" or (self.state == "closed" and self.failures >= self.failure_limit):
             doubled = self.cool_down_seconds * 2 or self.first_cool_down_seconds
@@ -75,18 +75,18 @@ class CircuitBreaker:
         self.state, self.probe_at, self.was_asked = "open", max(later, now + pause_seconds), True
 
     def call_off(self, now: float) -> None:
-        """A call was given up by us: were it the probe, the next one may probe at once."""
+        """We gave up a call: if it was the probe, the next call may probe at once."""
         if self.state == "half_open":
             self.state, self.probe_at = "open", now
 
 
 @dataclass(slots=True)
 class RetryBudget:
-    """Keeps retries a small share of requests, so that an outage is not multiplied.
+    """Bounds retries to a small share of requests, so that an outage is not amplified.
 
-    Each request earns `ratio` of a retry, up to `burst` saved; total attempts stay at or below (1 + ratio) × requests
-    and what was saved at first. Calls under way fail together when their upstream does, and each is to reach the next
-    model: `burst` is about as many as may be.
+    Each request earns `ratio` of a retry, saved up to `burst`; total attempts stay within (1 + ratio) × requests plus
+    the initial savings. Calls in progress fail together when their upstream does, and each should reach the next model:
+    `burst` is about the number of such calls.
     """
 
     ratio: float = 0.2

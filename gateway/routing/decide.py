@@ -1,4 +1,4 @@
-"""The decision: a request and a snapshot in, an order of models with the reasons out. Same in, same out, always."""
+"""The decision: from a request and a snapshot to an order of models with reasons. Deterministic."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NoReturn
@@ -33,12 +33,13 @@ from gateway.routing.rules import AUTO, CASCADED, EMBEDDINGS, RERANK, SPECIALTIE
 from gateway.routing.snapshot import Candidate, RequestFacts, Snapshot
 
 DIRECT = "(direct)"
-"""In place of a rule's name: the request named its model, and no rule is for that name."""
+"""Stands for the rule's name when the request named its model and no rule routes that name."""
 SIMULATE_TAG = "simulate-hosted"
 
 
 class Escalation(msgspec.Struct, frozen=True):
-    """The answer of the order's first stands `verify`, or these are asked instead."""
+    """The answer of the first model in the order must pass `verify`, or the models in `order` here are asked
+    instead."""
 
     verify: Verify
     order: tuple[Candidate, ...]
@@ -47,8 +48,8 @@ class Escalation(msgspec.Struct, frozen=True):
 class Choice(msgspec.Struct, frozen=True):
     """The decision for the ledger, the order in which models are tried, and everything that was weighed.
 
-    `first_token_seconds` is the rule's limit, where the models at the head of the order are expected to keep it.
-    `attempts_before` were made before this order was tried: it is what an answer was escalated to.
+    `first_token_seconds` is the rule's limit, if the models at the head of the order are expected to meet it.
+    `attempts_before` counts attempts made before this order was tried, when an answer was escalated to it.
     """
 
     decision: Decision
@@ -60,7 +61,7 @@ class Choice(msgspec.Struct, frozen=True):
 
 
 def deciding_tags(snapshot: Snapshot) -> frozenset[str]:
-    """Those that a decision under this snapshot may depend on."""
+    """The tags that decisions under this snapshot may depend on."""
     named = (tag for rule in snapshot.rules if rule.when is not None for tag in rule.when.tags or ())
     return frozenset((SIMULATE_TAG, *named))
 
@@ -110,7 +111,7 @@ HOLDS: Final[Mapping[str, Callable[[Any, RequestFacts], bool]]] = {
     "operation": lambda given, request: request.operation in given,
     "model": lambda given, request: request.requested_model in given,
 }
-"""Each condition of `When`, and what it means."""
+"""Each condition of `When`, with its test."""
 
 
 def matches(when: When | None, request: RequestFacts) -> bool:
@@ -123,8 +124,8 @@ def matches(when: When | None, request: RequestFacts) -> bool:
 
 
 def _cascaded(choice: Choice, cascade: Cascade, request: RequestFacts, snapshot: Snapshot) -> Choice:
-    """With whom to escalate to. What cannot be verified, a stream above all, goes to them at once; where none of them
-    can serve, or one of them was chosen anyway, the choice stays as it is."""
+    """Adds the models to escalate to. Answers that cannot be verified, streams above all, go to them at once. The
+    choice stays as it is if none of them can serve, or if one was chosen anyway."""
     pool = _pool(cascade.escalate_to, request, snapshot)
     weighed = [_weigh(one, request) for one in pool]
     able = [ranked for ranked in weighed if ranked.rejected is None]
@@ -144,7 +145,7 @@ def _cascaded(choice: Choice, cascade: Cascade, request: RequestFacts, snapshot:
 def _escalated_at_once(
     request: RequestFacts, rule: Rule, cascade: Cascade, weighed: list[Ranked], snapshot: Snapshot
 ) -> Choice:
-    """None of the rule's models may serve: whoever its answer would have been escalated to does. Raises as `decide`."""
+    """None of the rule's models can serve: uses those its answer would be escalated to. Raises as `decide`."""
     strong = [_weigh(one, request) for one in _pool(cascade.escalate_to, request, snapshot)]
     known = {ranked.candidate.name for ranked in weighed}
     everything = [*weighed, *(one for one in strong if one.candidate.name not in known)]
@@ -168,10 +169,10 @@ def _decide_direct(request: RequestFacts, snapshot: Snapshot) -> Choice:
 
 
 def _pool(named: list[str] | str, request: RequestFacts, snapshot: Snapshot) -> list[Candidate]:
-    """Those of the named that the key may use. Of whole kinds only those that are made for such a request: no chat is
-    asked of a model that embeds."""
+    """Those of the named models that the key may use. `any`, `hosted` and `local` include only models made for the
+    operation: no chat is sent to an embedding model."""
     candidates = snapshot.candidates
-    if isinstance(named, list):  # the backend of one may be switched off
+    if isinstance(named, list):  # a model's backend may be switched off
         return [candidates[name] for name in named if name in candidates and _is_allowed(candidates[name], request)]
     wanted = SPECIALTIES.get(request.operation)
     fitting = [one for one in candidates.values() if one.specialty == wanted and _is_allowed(one, request)]
@@ -179,7 +180,7 @@ def _pool(named: list[str] | str, request: RequestFacts, snapshot: Snapshot) -> 
 
 
 def _is_allowed(candidate: Candidate, request: RequestFacts) -> bool:
-    """The key's own list, and: a simulated model answers only those who asked for simulation by tag."""
+    """Applies the key's own list; simulated models answer only requests with the simulation tag."""
     if candidate.is_simulated and SIMULATE_TAG not in request.tags:
         return False
     return request.allowed_models is None or candidate.name in request.allowed_models
@@ -190,12 +191,12 @@ def _weigh(candidate: Candidate, request: RequestFacts) -> Ranked:
     room = candidate.context_window - facts.input_tokens
     rejected = None
     if (specialty := candidate.specialty) != (wanted := SPECIALTIES.get(request.operation)) and (
-        specialty is not None or wanted != EMBEDDINGS  # a server may embed with a model that writes
+        specialty is not None or wanted != EMBEDDINGS  # a server may offer embeddings from a text model
     ):
         rejected = f"{LACKS} {request.operation}: {other_use(specialty)}"
     elif not candidate.supports.issuperset(facts.needs):
         rejected = f"{LACKS} {', '.join(sorted(set(facts.needs) - candidate.supports))}"
-    elif room < (facts.max_output_tokens or 1) and wanted != RERANK:  # each document is read by itself, and cut
+    elif room < (facts.max_output_tokens or 1) and wanted != RERANK:  # each document is read separately, and truncated
         asked = f" + {facts.max_output_tokens:,} asked for" if facts.max_output_tokens else ""
         rejected = f"about {facts.input_tokens:,} tokens{asked} {TOO_LONG} of {candidate.context_window:,}"
     elif (slots := facts.backend_state.get(candidate.name, (0, 0.0))[0]) < 0:
@@ -210,8 +211,7 @@ def _weigh(candidate: Candidate, request: RequestFacts) -> Ranked:
 
 
 def options(request: RequestFacts, rule: Rule, snapshot: Snapshot) -> tuple[float, list[Ranked]]:
-    """The best quality that could be had under the rule, and what it would choose from, in order, if any loss of
-    quality were allowed."""
+    """The best quality available under the rule, and its candidates in order if any loss of quality were allowed."""
     pool = _pool(rule.choose.from_, request, snapshot)
     able = [ranked for ranked in (_weigh(one, request) for one in pool) if ranked.rejected is None]
     kept = apply_limits(able, rule.choose)
@@ -219,8 +219,8 @@ def options(request: RequestFacts, rule: Rule, snapshot: Snapshot) -> tuple[floa
 
 
 def rule_of(request: RequestFacts, rules: Iterable[Rule]) -> Rule | None:
-    """The first whose conditions all hold. The last has none, so there is one for every request for `auto`; what names
-    a model is only for rules that name it."""
+    """The first rule whose conditions all hold. The last rule has none, so every request for `auto` finds one; a
+    request that names a model matches only rules that name it."""
     is_auto = request.requested_model == AUTO
     for rule in rules:
         if (is_auto or (rule.when is not None and rule.when.model is not None)) and matches(rule.when, request):

@@ -1,7 +1,7 @@
-"""Models that are equally good, two engines that serve the same one above all, share the load. Pure.
+"""Shares load among equally good models, above all engines that serve the same one. Pure.
 
-What a prompt finds warm is worth following, but not to an engine that is much busier: there the wait would cost more
-than it saves, and a beginning that all prompts have in common would keep all of them on one engine.
+Warm prefixes are worth following, but not to an engine that is much busier: the wait there would cost more than it
+saves, and a prefix common to all prompts would keep them all on one engine.
 """
 
 import zlib
@@ -11,10 +11,10 @@ from gateway.ledger.entry import Facts
 
 
 def share_load(names: Sequence[str], facts: Facts) -> tuple[list[str], int]:
-    """The names in the order in which to try them, and how many at its head are there by the request's draw alone.
+    """The names in the order to try them, and how many at its head were ranked by the request's random draw alone.
 
-    Whoever has less than half of the free slots of another comes last; then counts how much of the prompt is warm,
-    how many slots are free, how long is waited for one, and chance.
+    Models with less than half of the most free slots come last; then the order is by warm prompt tokens, free slots,
+    queueing time, and chance.
     """
     states = {name: facts.backend_state.get(name, (0, 0.0)) for name in names}
     most = max(slots for slots, _ in states.values())

@@ -1,4 +1,4 @@
-"""What a request will really cost at a candidate, before it is sent there. Pure arithmetic in pico-USD."""
+"""What a request is expected to cost at a candidate. Pure arithmetic in pico-USD."""
 
 from backends.usage import NO_UNITS, Usage
 from gateway.ledger.entry import Facts
@@ -8,7 +8,7 @@ from gateway.routing.prompt_reuse import written_tokens
 from gateway.routing.snapshot import ON_DEMAND, Candidate, EngineSpeed
 
 DEFAULT_OUTPUT_TOKENS = 300.0
-"""Used when the classifier gave no length for a model: the answer length of docs/economics.md's worked example."""
+"""Used when the classifier predicts no length for a model: the answer length of docs/economics.md's worked example."""
 
 
 def predicted_output_tokens(facts: Facts, model: str) -> int:
@@ -16,7 +16,7 @@ def predicted_output_tokens(facts: Facts, model: str) -> int:
     predicted = facts.output_tokens.get(model, DEFAULT_OUTPUT_TOKENS)
     limit = facts.max_output_tokens
     tokens = round(predicted if limit is None or predicted < limit else limit)
-    return tokens if tokens > 1 else 1  # compared: `max` is a call, and each candidate is asked
+    return tokens if tokens > 1 else 1  # a comparison, as calling `max` is slower and this runs per candidate
 
 
 def gpu_seconds(facts: Facts, model: str, speed: EngineSpeed) -> float:
@@ -27,7 +27,7 @@ def gpu_seconds(facts: Facts, model: str, speed: EngineSpeed) -> float:
 
 
 def is_slot_free(facts: Facts, model: str) -> bool:
-    """True when the backend's state is not known: hosted providers do not say."""
+    """True when the backend's state is unknown: hosted providers do not report it."""
     state = facts.backend_state.get(model)
     return state is None or state[0] > 0
 
@@ -35,9 +35,9 @@ def is_slot_free(facts: Facts, model: str) -> bool:
 def expected_cost_pico_usd(facts: Facts, candidate: Candidate) -> int | None:
     """The cost that should decide; None when no price is known.
 
-    Hosted: the provider's price for the predicted usage, the warm prefix at its cached rate, and at that of a write
-    what goes into its cache unasked. Own engine: nothing
-    while a slot is free, since the hour is already paid; the price of its GPU-seconds when none is.
+    Hosted: the provider's price for the predicted usage, with the warm prefix at the cached rate, and what is written
+    to the cache without the caller asking at the write rate. Own engine: nothing while a slot is free, since the hour
+    is paid anyway; the price of the GPU-seconds when none is.
     """
     if candidate.speed is not None:
         if is_slot_free(facts, candidate.name):
@@ -66,8 +66,7 @@ def expected_cost_pico_usd(facts: Facts, candidate: Candidate) -> int | None:
 
 
 def media_usage(facts: Facts, model: str) -> Usage:
-    """What images, speech, a transcript or a ranking may be expected to be billed by: the tokens of one kind are all of
-    them."""
+    """Expected usage of images, speech, a transcript or a ranking, assuming that all tokens are of one kind."""
     units = facts.units
     output = 0 if units.search_units else predicted_output_tokens(facts, model)
     return Usage(
@@ -88,7 +87,7 @@ def _cost_of_media(facts: Facts, candidate: Candidate, prices: ModelPrices) -> i
 
 
 def expected_time_to_first_token_seconds(facts: Facts, candidate: Candidate) -> float:
-    """Queueing as the backend reports it, plus prefill of what is not cached."""
+    """Queueing time as reported by the backend, plus prefill of what is not cached."""
     state = facts.backend_state.get(candidate.name)
     queue_seconds = state[1] if state is not None else 0.0
     if candidate.speed is None:

@@ -1,12 +1,12 @@
-"""What to try next when an attempt fails, or keeps silent, before its first output: one generator, driven by whoever
-does the calling.
+"""What to try next when an attempt fails, or stays silent, before its first output: one generator, driven by
+whoever makes the calls.
 
     policy = fallback_policy(order, ...)
     attempt = next(policy)            # the first try
     attempt = policy.send(error)      # what to try after that error; StopIteration: give up
     attempt = policy.send(LATE)       # what to try beside or instead of a silent attempt; None: go on waiting
 
-It reads no clock and does no IO: waiting is the driver's, the jitter is passed in.
+It reads no clock and does no IO: the driver waits, and the jitter is passed in.
 """
 
 from collections import defaultdict
@@ -22,16 +22,16 @@ from gateway.routing.snapshot import Candidate
 
 Silence = Enum("Silence", "LATE")
 LATE: Final = Silence.LATE
-"""An attempt was silent for as long as its `patience_seconds`."""
+"""An attempt was silent for its `patience_seconds`."""
 
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """`max_attempts` counts the first one. Waits are seconds; a longer Retry-After than `longest_wait_seconds` is not
-    waited for: the caller is told to come back instead.
+    """`max_attempts` counts the first one. Waits are in seconds; a Retry-After above `longest_wait_seconds` is passed
+    on to the caller instead of being waited for.
 
-    `first_token_seconds` is how long a stream may be silent before another model is tried, where the rule does not
-    say. With `is_hedging` a second model is asked when the first is slower than it is nearly always."""
+    `first_token_seconds` is how long a stream may be silent before another model is tried, unless the rule says.
+    With `is_hedging` a second model is asked when the first is later than its recent 95th percentile."""
 
     max_attempts: int = 4
     attempts_per_model: int = 2
@@ -42,7 +42,7 @@ class RetryPolicy:
 
 
 class Try(msgspec.Struct, frozen=True):
-    """One attempt to make, after waiting, with that `key` of its backend. `overtakes`: the silent ones are given up."""
+    """One attempt to make after waiting, with that `key` of its backend. `overtakes`: give up the silent ones."""
 
     number: int
     candidate: Candidate
@@ -56,7 +56,7 @@ Found = tuple[Candidate, float, str]
 
 
 class _Tried(msgspec.Struct):
-    """What this request knows of one model."""
+    """What this request knows about one model."""
 
     times: int = 0
     asked_to_wait_seconds: float = 0.0
@@ -79,12 +79,12 @@ class _Search(msgspec.Struct):
         return None
 
     def other_key(self, candidate: Candidate) -> Found | None:
-        """A 429 or 401 is about the key: the same model may answer another one at once."""
+        """A 429 or 401 concerns the key: the same model may answer another key at once."""
         key = self.pick_key(candidate, 0.0, self.tried[candidate.name].refused_keys)
         return None if key is None else (candidate, 0.0, key)
 
     def after(self, error: BackendError, candidate: Candidate, key: str) -> Found | None:
-        if isinstance(error, Untranslatable):  # it stays so here
+        if isinstance(error, Untranslatable):  # this model will never be able to express the request
             return self.untried()
         known = self.tried[candidate.name]
         if isinstance(error, (RateLimited, UpstreamUnavailable)) and error.retry_after_seconds is not None:
@@ -124,11 +124,11 @@ def fallback_policy(
     hedge_seconds: Callable[[Candidate], float | None] = lambda _: None,
 ) -> Generator[Try | None, BackendError | Silence]:
     """Yield attempts in order of preference. `pick_key(candidate, wait, refused)` asks the circuit breakers for a key
-    that may be used after that wait and is not among the refused ones; `jitter` draws from [0, 1).
+    usable after that wait and not among the refused ones; `jitter` draws from [0, 1).
 
-    After a refused key another key of the same model is tried; else another model before the same one again; the same
-    one is tried again, after waiting, only when no other is left. An error that no retry can cure ends it. A model that
-    cannot say the request counts for nothing: it is asked once, and the next is no retry.
+    After a refused key another key of the same model is tried; otherwise another model before the same one again, which
+    is retried, after a wait, only when no other is left. A non-retryable error ends it. A model that cannot express the
+    request does not count: it is asked once, and the next attempt is no retry.
     """
     search = _Search(order, policy, pick_key, jitter, defaultdict(_Tried))
     number, unsaid, overtakes = 0, 0, False

@@ -1,4 +1,4 @@
-"""Whether a request that can wait should: where it would go, were the busy ones free. Pure."""
+"""Whether a deferrable request should wait, because the model it would go to is busy. Pure."""
 
 from collections.abc import Callable
 
@@ -9,8 +9,8 @@ from gateway.routing.snapshot import RequestFacts, Snapshot
 
 
 def awaits_a_busy_model(request: RequestFacts, snapshot: Snapshot, left_free: Callable[[str], int]) -> bool:
-    """True where the model that would be chosen if all had room has no more free slots now than are to be left to
-    others: `left_free` tells how many of a model's. Raises as `decide`."""
+    """True if the model that would be chosen with room everywhere has no more free slots than must be left to others:
+    `left_free` gives that number per model. Raises as `decide`."""
     facts = request.facts
     busy = {name for name, (slots, _) in facts.backend_state.items() if 0 <= slots <= left_free(name)}
     if not busy:

@@ -1,5 +1,5 @@
-"""Of models that can serve a request: which of them a rule's `choose` keeps, which it prefers, and which it tries in
-order to learn. Pure; who can serve it, and for how much, is known before."""
+"""Of the models that can serve a request, which ones a rule's `choose` keeps, prefers, and explores. Pure; who can
+serve it, and at what cost, is determined before."""
 
 from collections.abc import Iterable
 from itertools import takewhile
@@ -15,11 +15,11 @@ from gateway.routing.snapshot import Candidate, RequestFacts
 UNPRICED = 1 << 62
 """Ranks after every known price: an unknown price is never the cheapest."""
 ROUNDING = 1e-9
-"""Qualities are stored to four decimals; what their differences have beyond is not theirs."""
+"""Qualities are stored to four decimals; smaller differences are rounding errors."""
 
 
 class Ranked(msgspec.Struct, frozen=True):
-    """One candidate with the figures it was judged by; `rejected` says why it may not serve, if so."""
+    """One candidate with the figures that it is judged by; `rejected` says why it cannot serve, if so."""
 
     candidate: Candidate
     expected_cost_pico_usd: int | None
@@ -41,18 +41,18 @@ def _limit_reason(ranked: Ranked, choose: Choose) -> str | None:
 
 
 def with_limit_reason(ranked: Ranked, choose: Choose) -> Ranked:
-    """The same candidate, rejected if it is beyond one of the rule's limits."""
+    """The same candidate, rejected if it exceeds one of the rule's limits."""
     return msgspec.structs.replace(ranked, rejected=ranked.rejected or _limit_reason(ranked, choose))
 
 
 def apply_limits(able: list[Ranked], choose: Choose) -> list[Ranked]:
-    """Those within all of the rule's limits."""
+    """Candidates within all of the rule's limits."""
     return [ranked for ranked in able if _limit_reason(ranked, choose) is None] if choose.has_limits else able
 
 
 def apply_quality_shares(able: list[Ranked], kept: list[Ranked], rule: Rule, facts: Facts) -> list[Ranked]:
-    """Of the kept those that are near enough to the best: by `keep_quality` on this prompt, by `quality_share` over all
-    traffic, where its threshold is calibrated, and else on this prompt too, which keeps it all the more."""
+    """Of `kept`, those close enough to the best: `keep_quality` applies to this prompt, `quality_share` to all traffic
+    through its calibrated threshold. Without one it applies to this prompt too, which is stricter."""
     share, target = rule.choose.keep_quality or 0.0, rule.target_name
     if not share and target is None:
         return kept
@@ -65,13 +65,13 @@ def apply_quality_shares(able: list[Ranked], kept: list[Ranked], rule: Rule, fac
 
 
 def best_quality(ranked: Iterable[Ranked]) -> float:
-    """The highest that is predicted; 0 where none is."""
+    """The highest predicted quality; 0 if none is predicted."""
     return max((one.quality for one in ranked if one.quality is not None), default=0.0)
 
 
 def beyond_limits(ranked: list[Ranked], choose: Choose) -> list[Ranked]:
-    """The best first; where cost is limited, those within that limit first and then the cheapest, or the very requests
-    that cost most would go to the dearest model."""
+    """Best quality first. If cost is limited, candidates within the limit come first and then the cheapest: otherwise
+    the most expensive requests would go to the most expensive model."""
     limit = choose.max_cost_pico_usd
     if limit is None:
         return _by_quality(ranked)
@@ -98,12 +98,13 @@ def _cost_of(ranked: Ranked) -> int:
 
 
 def in_order(kept: list[Ranked], choose: Choose, request: RequestFacts) -> list[Ranked]:
-    """Best first. A full engine without slack in the latency target goes behind every model that can start now."""
+    """Best first. A full engine, unless a latency target already accounts for its queue, goes behind every model that
+    can start now."""
 
     if len(kept) == 1:
         return kept
     by, facts = choose.by, request.facts
-    has_target = choose.max_time_to_first_token_seconds is not None  # then apply_limits measured the slack
+    has_target = choose.max_time_to_first_token_seconds is not None  # apply_limits has checked the queueing time
 
     def must_wait(ranked: Ranked) -> bool:
         return not (has_target or is_slot_free(facts, ranked.candidate.name))
@@ -116,7 +117,8 @@ def in_order(kept: list[Ranked], choose: Choose, request: RequestFacts) -> list[
 
 
 def with_load_shared(ordered: list[Ranked], choose: Choose, facts: Facts) -> tuple[list[Ranked], int]:
-    """Those that are as good as the first in `share_load`'s order, and how many of them are first by chance alone."""
+    """Reorders candidates as good as the first by `share_load`; also returns how many could be first by chance
+    alone."""
     first = ordered[0]
     if choose.by == "order" or len(ordered) == 1 or not _is_as_good(ordered[1], first, facts):
         return ordered, 1
@@ -126,7 +128,8 @@ def with_load_shared(ordered: list[Ranked], choose: Choose, facts: Facts) -> tup
 
 
 def _is_as_good(one: Ranked, other: Ranked, facts: Facts) -> bool:
-    """Of models that nothing is predicted of (embeddings are compared with each other) only the same one elsewhere."""
+    """Without predicted quality only the same upstream model counts as equal (embeddings of different models are not
+    interchangeable)."""
     return (
         one.expected_cost_pico_usd == other.expected_cost_pico_usd
         and one.quality == other.quality
@@ -136,8 +139,8 @@ def _is_as_good(one: Ranked, other: Ranked, facts: Facts) -> bool:
 
 
 def explore(ordered: list[Ranked], equals: int, rule: Rule, facts: Facts) -> tuple[Ranked, list[Ranked], float]:
-    """With probability `explore` pick uniformly among the kept that today's money for it reaches for, the preferred one
-    included, which chance has put before its `equals`; the propensity of what was picked is returned."""
+    """With probability `explore` picks uniformly among the kept candidates that today's exploration budget can afford,
+    including the preferred one, itself drawn from `equals`. Returns the pick, the order and its propensity."""
     chance = rule.choose.explore
     if not chance:
         return ordered[0], ordered, 1.0 / equals
@@ -155,5 +158,5 @@ def explore(ordered: list[Ranked], equals: int, rule: Rule, facts: Facts) -> tup
 
 
 def extra_cost(tried: Ranked, preferred: Ranked) -> int:
-    """Over the preferred one's cost; an unknown price is beyond every cap."""
+    """Cost beyond the preferred candidate's; an unknown price exceeds every cap."""
     return max(0, _cost_of(tried) - _cost_of(preferred))

@@ -1,7 +1,7 @@
-"""What of a prompt will be sent again, so that having it cached pays; and what caching it costs now. Pure.
+"""Which part of a prompt will be sent again, so that caching it pays; and what caching costs now. Pure.
 
-A write to the cache costs a quarter more than input, a read a tenth of it (docs/economics.md): one more use within the
-cache's life pays for it, none does not.
+A cache write costs a quarter more than input, a read a tenth of it (docs/economics.md): one reuse within the cache's
+lifetime pays for it, none does not.
 """
 
 from typing import Literal
@@ -10,7 +10,7 @@ from gateway.ledger.entry import Facts
 from gateway.routing.snapshot import CacheWrites
 
 CacheMarks = Literal["", "beginning", "conversation"]
-"""What the gateway has marked: nothing, the tools and system prompt, or these and all that was said so far."""
+"""What the gateway marks: nothing, the tools and system prompt, or these and the conversation so far."""
 
 
 def tokens_to_repeat(
@@ -18,10 +18,10 @@ def tokens_to_repeat(
 ) -> int:
     """How much of a prompt its sender is expected to send again within minutes.
 
-    `sent_tokens`: so much of it came from the same tenant within the life of a cache. More than the first turn: a
-    conversation, which goes on. The first turn alone: its next user will bring the beginning, `beginning_tokens` (0
-    where it is no system prompt). Nothing: a call by itself, or one whose beginning is new every time, as with the time
-    of day in it; only if it offers tools for the first time (`opens_tool_use`) will the tool's result bring it back.
+    `sent_tokens`: how much of it the same tenant sent within a cache's lifetime. More than the first turn means a
+    conversation, which goes on. Just the first turn: its next use will bring the beginning, `beginning_tokens` (0 if
+    that is no system prompt). Nothing: a single call, or one whose beginning is always new, as with the time of day in
+    it; only offering tools for the first time (`opens_tool_use`) will bring it back, with the tool's result.
     """
     if sent_tokens > first_turn_tokens or opens_tool_use:
         return input_tokens
@@ -29,14 +29,14 @@ def tokens_to_repeat(
 
 
 def marks_for(facts: Facts, writes: CacheWrites) -> CacheMarks:
-    """What to mark of this request at a model."""
+    """What to mark in this request at a model."""
     if writes.by != "gateway" or facts.repeated_tokens < writes.least_tokens:
         return ""
     return "conversation" if facts.repeated_tokens >= facts.input_tokens else "beginning"
 
 
 def written_tokens(facts: Facts, writes: CacheWrites, cached_tokens: int) -> int:
-    """How much of the prompt is written to a model's cache unasked by its caller, `cached_tokens` being there."""
+    """How many prompt tokens are written to a model's cache without the caller asking, given `cached_tokens` there."""
     if writes.by == "caller":
         return 0
     kept = facts.input_tokens if writes.by == "provider" else facts.repeated_tokens

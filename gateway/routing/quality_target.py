@@ -1,10 +1,10 @@
-"""A share of the best quality, kept over a rule's traffic: how much a single prompt may lose for it. Pure.
+"""How much quality a single prompt may lose so that a rule's traffic as a whole keeps its share of the best. Pure.
 
-`quality_share: 0.95` asks that the mean predicted quality of the rule's answers is 95 % of what the best candidate of
-every prompt would give. Prompt by prompt that would pay for quality where little is to be had; over traffic one
-threshold is enough: a model may answer when its predicted quality is at most so far below the best one's, and of those
-that may the rule's order decides. The threshold is the largest that kept the share on recent traffic, and on the newest
-of it as well: what traffic that is no more allowed to lose is lost on every prompt when others come.
+`quality_share: 0.95` asks that the mean predicted quality of the rule's answers is 95 % of what the best candidate for
+each prompt would give. Enforced per prompt, that would pay for quality where there is little to gain. Over traffic one
+threshold suffices: a model may answer if its predicted quality is at most that far below the best, and the rule's
+order decides among those. The threshold is the largest that kept the share on recent traffic, and also on the newest
+part of it: otherwise losses allowed by older traffic would apply to every prompt after the traffic changed.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,16 +16,16 @@ from gateway.routing.rules import Rule
 from gateway.routing.snapshot import RequestFacts, Snapshot
 
 LEAST_REQUESTS = 200
-"""Fewer say too little: until then the share is kept on every prompt."""
+"""Fewer say too little: until then the share applies to every prompt."""
 NEWEST_REQUESTS = 400
-"""So many tell that traffic has changed, and hardly more than all of it by chance alone."""
+"""Enough to show that traffic has changed, with little influence of chance."""
 DECIMALS = 4
 
 
 def allowed_loss(traffic: Iterable[RequestFacts], rule: Rule, snapshot: Snapshot) -> float | None:
-    """The threshold for `rule` that its traffic, newest first, asks for; None where too little of it is known.
+    """The threshold for `rule` from its traffic, newest first; None if too little of it is known.
 
-    Other rules' requests are passed over. What is explored costs quality beyond the share and is not counted.
+    Requests of other rules are skipped. Exploration costs quality beyond the share and is not counted.
     """
     share = rule.choose.quality_share
     assert share is not None
@@ -47,7 +47,7 @@ def _kept_on(losses: Sequence[tuple[float, list[tuple[float, float]]]], share: f
 
 
 def _steps(best: float, ordered: list[Ranked]) -> Iterator[tuple[float, float]]:
-    """(threshold from which on another candidate is chosen, how much more quality is lost then) of one request."""
+    """For one request: (threshold from which another candidate is chosen, additional quality lost then)."""
     place = len(ordered)
     lost = 0.0
     known = [(best - one.quality, rank) for rank, one in enumerate(ordered) if one.quality is not None]
@@ -58,7 +58,7 @@ def _steps(best: float, ordered: list[Ranked]) -> Iterator[tuple[float, float]]:
 
 
 def _largest(steps: list[tuple[float, float]], may_lose: float) -> float:
-    """The largest threshold at which no more than that is lost in all."""
+    """The largest threshold with a total loss of at most `may_lose`."""
     threshold = 0.0
     by_gap = sorted((round(gap, DECIMALS), more) for gap, more in steps)
     for gap, same in groupby(by_gap, key=lambda step: step[0]):

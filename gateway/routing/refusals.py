@@ -1,4 +1,4 @@
-"""Why no model may serve a request, as the error that its caller is told. Pure; weighs nothing itself."""
+"""Why no model can serve a request, as the error for its caller. Pure; weighs nothing itself."""
 
 from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Final
@@ -9,19 +9,19 @@ from gateway.routing.rules import RERANK
 from gateway.routing.snapshot import LOADING_SLOTS, PAUSED_SLOTS, REFUSED_SLOTS
 
 LACKS: Final = "does not support"
-"""How the reason of a candidate begins that no waiting makes able."""
+"""Prefix of reasons that no waiting resolves."""
 TOO_LONG: Final = "do not fit its window"
-"""What the reason of a candidate says whose context is too short."""
+"""Part of the reason of candidates with too small a context window."""
 LOADING: Final = "its engine is still loading"
-"""The reason of a candidate that only has to be waited for."""
+"""Reason of a candidate that will be available soon."""
 PAUSED: Final = "its backend is full or limits our rate, and asked us to wait"
-"""The reason of a candidate that takes calls again when its Retry-After is over."""
+"""Reason of a candidate that accepts calls again after its Retry-After."""
 DOWN_BECAUSE: Final = {
     LOADING_SLOTS: LOADING,
     REFUSED_SLOTS: "its provider refuses our key, see `breakeven doctor`",
     PAUSED_SLOTS: PAUSED,
 }
-"""Why a backend takes no calls, by what stands in place of its free slots; all else is that it is down."""
+"""Why a backend accepts no calls, by the number in place of its free slots; otherwise it is down."""
 NONE_THERE: Final = (
     "none of its models is there; their backends are switched off or lack a key, and `breakeven doctor` says which"
 )
@@ -41,9 +41,9 @@ PROMPTS: Final = {
     "images.generations": "prompt",
     "images.edits": "prompt",
 }
-"""What the prompt is called, where it is not `messages`."""
+"""The request field of the prompt, where it is not `messages`."""
 LIMITS: Final = {"responses": "max_output_tokens", "generate_content": "maxOutputTokens"}
-"""What the limit of an answer is called, where it is not `max_tokens`."""
+"""The request field that limits the answer, where it is not `max_tokens`."""
 AGAIN: Final = "Ask again in a few seconds; an engine that does not come up says why in engine.log."
 MOST_LISTED: Final = 20
 
@@ -51,7 +51,7 @@ MOST_LISTED: Final = 20
 def refusal(
     operation: str, facts: Facts, rule: str, reasons: Mapping[str, str], *, widest: int
 ) -> NoEligibleModel | ContextTooLong:
-    """Of candidates that were weighed, by their names; `widest` is the largest of their windows."""
+    """The error for candidates that were weighed, by name; `widest` is the largest of their context windows."""
     if all(TOO_LONG in reason for reason in reasons.values()):
         limit = LIMITS.get(operation, "max_tokens")
         return ContextTooLong(
@@ -71,12 +71,12 @@ def refusal(
 
 
 def other_use(specialty: str | None) -> str:
-    """What a candidate is for, that is asked for something else; None: what no specialty is."""
+    """What a candidate is for, when it was asked for something else; None means that it writes text."""
     return "it writes text" if specialty is None else f"it is for {specialty} only"
 
 
 def none_does(specialty: str) -> str:
-    """Why a rule has nobody for what only models made for it do."""
+    """Why a rule has no candidate for something that only specialised models do."""
     keys = "COHERE_API_KEY, JINA_API_KEY and VOYAGE_API_KEY bring" if specialty == RERANK else "OPENAI_API_KEY brings"
     return (
         f"none of its models is for {specialty}; set the key of a provider that has one ({keys} some), "
@@ -87,7 +87,7 @@ def none_does(specialty: str) -> str:
 def refusal_without_candidates(
     rule: str, offered: Sequence[str], allowed: Iterable[str] | None, known: Container[str]
 ) -> NoEligibleModel:
-    """`offered` is what the rule has for any key, `allowed` what this key may use; no model is in both."""
+    """`offered` is what the rule has for any key, `allowed` what this key may use; the two do not overlap."""
     if not offered or allowed is None:
         return NoEligibleModel(rule, {}, why_none=NONE_THERE)
     own = sorted(allowed)

@@ -15,14 +15,14 @@ from gateway.yaml_document import NAME_PATTERN
 Operation = Literal[
     "chat.completions", "completions", "embeddings", "responses", "messages", "generate_content", MediaOperation
 ]
-"""What rules decide; counting tokens is decided as the answer would be."""
+"""Operations that rules decide; counting tokens is decided as the answer would be."""
 CASCADED: Operation = "chat.completions"
-"""The operation whose whole answers a program can verify."""
+"""The operation whose complete answers a program can verify."""
 
 EMBEDDINGS = "embeddings"
 RERANK = "rerank"
 Specialty = Literal["embeddings", "images", "speech", "transcription", "moderation", "rerank"]
-"""What a model supports that does nothing else: of whole kinds it alone is asked for it."""
+"""What a specialised model supports instead of writing text; only such models are candidates for it."""
 SPECIALTIES: Mapping[str, Specialty] = {
     EMBEDDINGS: EMBEDDINGS,
     "images.generations": "images",
@@ -33,7 +33,7 @@ SPECIALTIES: Mapping[str, Specialty] = {
     "moderations": "moderation",
     RERANK: RERANK,
 }
-"""By operation; all others are for models that write."""
+"""Specialty by operation; all other operations are for models that write text."""
 
 Need = Literal["streaming", "tools", "json_schema", "vision", "audio", "reasoning"]
 Ability = Literal[Need, Specialty]
@@ -41,7 +41,7 @@ Name = Annotated[str, Field(pattern=NAME_PATTERN)]
 
 
 def _whole_pico_usd(limit: Decimal) -> int:
-    """Rounded down: a third of a dollar is a limit too, though it is no amount that can be booked."""
+    """Rounded down: a third of a dollar is a valid limit, though it cannot be booked."""
     return int(limit * PICO_PER_USD)
 
 
@@ -52,7 +52,7 @@ def _unique(values: list[str]) -> list[str]:
 
 
 AUTO = "auto"
-"""What a request names that leaves its model to the rules."""
+"""The model name that leaves the choice to the rules."""
 Names = Annotated[list[str], Field(min_length=1), AfterValidator(_unique)]
 
 
@@ -77,7 +77,7 @@ class Range(Strict):
         return self
 
     def holds(self, value: float | None) -> bool:
-        """False for an unknown value: a rule about difficulty does not match when difficulty is unknown."""
+        """False for an unknown value: a condition on difficulty does not match when difficulty is unknown."""
         if value is None:
             return False
         low, high = self.at_least, self.at_most
@@ -130,7 +130,7 @@ class When(Strict):
 
     @cached_property
     def conditions(self) -> Mapping[str, Range | Sequence[str]]:
-        """Those that are given."""
+        """The conditions that are given."""
         return {name: given for name, given in self if given is not None}
 
 
@@ -172,7 +172,7 @@ class Choose(Strict):
 
     @cached_property
     def has_limits(self) -> bool:
-        """Whether it drops a candidate for its own figures."""
+        """Whether it drops candidates for their own figures."""
         return any((self.min_quality, self.max_cost_usd, self.max_time_to_first_token_seconds))
 
 
@@ -211,7 +211,7 @@ class Rule(Strict):
 
     @cached_property
     def target_name(self) -> str | None:
-        """What its calibrated threshold is kept under: of a changed rule nothing is calibrated yet."""
+        """The key of its calibrated threshold; it contains a hash, so that a changed rule starts uncalibrated."""
         if self.choose.quality_share is None:
             return None
         return f"{self.name}-{hashlib.sha256(self.model_dump_json().encode()).hexdigest()[:8]}"
@@ -237,7 +237,7 @@ class ModelSpec(Strict):
 
     @property
     def specialty(self) -> Specialty | None:
-        """What it does instead of writing."""
+        """What it does instead of writing text."""
         return specialty_of(self.supports)
 
 

@@ -1,4 +1,4 @@
-"""The text of a rules file as rules, or what is wrong with it, down to the line. Opens no file."""
+"""Parses a rules file, or reports what is wrong with it, down to the line. Opens no file."""
 
 from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple, cast
@@ -11,18 +11,18 @@ from gateway.yaml_document import meant, parse_yaml, path_of, problem_among
 
 MAX_BYTES = 1_000_000
 MOST_COMPARED = 100_000
-"""Pairs of rules: all of four hundred."""
+"""Pairs of rules: covers four hundred rules completely."""
 
 
 ANY_OF = ("key", "team", "project", "operation", "model")
-"""Conditions that one of the listed meets."""
+"""Conditions that are met by any one of the listed values."""
 
 
 def parse_rules(text: str, *, file: str = "rules.yaml", known_models: frozenset[str] = frozenset()) -> RulesDocument:
-    """Validate a rules file. `known_models` are those the environment adds to the file's own.
+    """Validate a rules file. `known_models` are those that the environment adds to the file's own.
 
-    Raises ConfigurationError with file, line and field for the first thing wrong: unknown fields, unknown models,
-    rules that can never match.
+    Raises ConfigurationError with file, line and field for the first problem: unknown fields, unknown models, rules
+    that can never match.
     """
     if len(text.encode("utf-8", "replace")) > MAX_BYTES:
         raise ConfigurationError(f"is larger than {MAX_BYTES:,} bytes", file=file)
@@ -47,7 +47,7 @@ class Wrong(NamedTuple):
 
 
 def _first_of(error: ValidationError) -> Wrong:
-    """A misspelt field is also a missing one: it names the misspelling."""
+    """Prefers misspelt fields: they often also appear as missing ones."""
     found = error.errors(include_url=False)
     first = next((one for one in found if one["type"] == "extra_forbidden"), found[0])
     problem = problem_among(found, first) + meant(first, RulesDocument)
@@ -55,7 +55,7 @@ def _first_of(error: ValidationError) -> Wrong:
 
 
 def _wrong_in(document: RulesDocument, names: Collection[str]) -> Iterator[Wrong]:
-    """What no field by itself shows, in the order of the file."""
+    """Problems that no single field shows, in the order of the file."""
     if AUTO in document.models:
         yield Wrong('"auto" is the routed name and cannot be a model', ("models", "auto"))
     last = len(document.rules) - 1
@@ -80,8 +80,8 @@ def _wrong_in(document: RulesDocument, names: Collection[str]) -> Iterator[Wrong
 
 
 class _Above:
-    """The rules above, found by what a rule must name to be taken by them: comparing each of thousands with every other
-    takes seconds. Where nothing that they name tells them apart, as many are compared as MOST_COMPARED."""
+    """The rules so far, indexed by the values that a rule must name to be shadowed by them: comparing every pair of
+    thousands takes seconds. Rules that name nothing are compared up to MOST_COMPARED times."""
 
     def __init__(self) -> None:
         self._left = MOST_COMPARED
@@ -101,7 +101,7 @@ class _Above:
             self._naming.setdefault((field, one), []).append(place)
 
     def taker(self, when: When) -> str | None:
-        """The name of the first that takes every request which `when` takes."""
+        """The name of the first rule that matches everything `when` matches."""
         if self._left <= 0:
             return None
         places = set(self._others)
@@ -146,7 +146,7 @@ def _cascade_objection(rule: Rule) -> str | None:
 
 
 def implies(narrow: When, wide: When) -> bool:
-    """Whether every request that meets `narrow` meets `wide`."""
+    """Whether every request that meets `narrow` also meets `wide`."""
     if not set(narrow.model or (AUTO,)) <= set(wide.model or (AUTO,)):
         return False
     for field in wide.model_fields_set - {"model"}:

@@ -1,4 +1,4 @@
-"""What `decide()` needs to know besides the request: one immutable picture of rules, models and prices."""
+"""What `decide()` needs besides the request: an immutable view of rules, models and prices."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,8 +14,8 @@ DOWN_SLOTS = -1
 LOADING_SLOTS = -2
 REFUSED_SLOTS = -3
 PAUSED_SLOTS = -4
-"""What `Facts.backend_state` has in place of free slots while a backend takes no calls, has not come up yet, refuses
-all our keys, or asked us to wait."""
+"""Values of `Facts.backend_state` in place of free slots: the backend is down, still loading, refuses all our keys, or
+asked us to wait."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +34,8 @@ class EngineSpeed:
 
 @dataclass(frozen=True, slots=True)
 class CacheWrites:
-    """Who has a model's prompts of `least_tokens` or more written to its prompt cache, at the price of a write: the
-    `provider` unasked, the `caller` who marks them, or the `gateway` for callers who do not."""
+    """Who causes prompts of at least `least_tokens` to be written to the prompt cache, at the write price: the
+    `provider` automatically, the `caller` with marks, or the `gateway` with marks for callers who set none."""
 
     by: Literal["provider", "caller", "gateway"] = "caller"
     least_tokens: int = 1024
@@ -46,7 +46,7 @@ ON_DEMAND: Final = CacheWrites()
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """One catalogue model as the decision sees it. `prices` None and `speed` None: its cost is unknown."""
+    """One catalogue model as the decision sees it. If `prices` and `speed` are both None, its cost is unknown."""
 
     name: str
     backend: str
@@ -61,7 +61,7 @@ class Candidate:
     typical_time_to_first_token_seconds: float = 0.0
     cache_writes: CacheWrites = ON_DEMAND
     specialty: Specialty | None = field(init=False)
-    """What it does instead of writing."""
+    """What it does instead of writing text."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "specialty", specialty_of(self.supports))
@@ -71,8 +71,8 @@ class Candidate:
 class Snapshot:
     """Rules and catalogue, one version each; a request is decided and priced under the one it was admitted with.
 
-    Requests from `prices_until_us` on (exclusive) need a newer one: some price then is another by its date. So may
-    those before `prices_at_us`, the moment it was made for, where a clock is put back.
+    Requests from `prices_until_us` on (exclusive) need a newer one, as a price changes then. The same may hold before
+    `prices_at_us`, the moment it was made for, after a clock was set back.
     """
 
     rules: tuple[Rule, ...]
@@ -83,7 +83,7 @@ class Snapshot:
     prices_at_us: int = 0
     prices_until_us: int = FOR_EVER_US
     routed_names: frozenset[str] = field(init=False)
-    """Names that rules route: `auto`, and those that a rule is for."""
+    """Names that rules route: `auto`, and those that rules name in `when.model`."""
 
     def __post_init__(self) -> None:
         named = (name for rule in self.rules if rule.when is not None for name in rule.when.model or ())
