@@ -56,7 +56,9 @@ def create(
     project: str | None = typer.Option(None),
     tag: list[str] = typer.Option([], help="Put on every request; repeatable."),
     model: list[str] = typer.Option([], help="Only these models; repeatable. All when left out."),
-    days: float | None = typer.Option(None, min=0, max=MOST_DAYS, help="Expires after so many days; never when left out."),
+    days: float | None = typer.Option(
+        None, min=0, max=MOST_DAYS, help="Expires after so many days; never when left out."
+    ),
     budget_usd: str | None = typer.Option(None, help="The most it may spend in a window, in dollars."),
     budget_window: str | None = typer.Option(None, help="day, month (when left out) or total, UTC."),
     requests_per_minute: int | None = typer.Option(None, min=1),
