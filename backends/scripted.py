@@ -86,21 +86,19 @@ def follow(outcomes: Iterable[Outcome]) -> Script:
 class ScriptedBackend:
     """`script` says what becomes of each call; `sleep` takes seconds. Calls are kept in `calls` while `keeps_calls`."""
 
+    is_simulated = True
+
     def __init__(
         self,
         name: str,
         script: Script,
         *,
-        is_simulated: bool = True,
         keeps_calls: bool = False,
-        health: BackendHealth = BackendHealth(True),  # noqa: B008 (frozen)
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._name = name
         self._script = script
-        self._is_simulated = is_simulated
         self._keeps_calls = keeps_calls
-        self._health = health
         self._sleep = sleep
         self.calls: list[Call] = []
         self.open_replies = 0
@@ -108,10 +106,6 @@ class ScriptedBackend:
     @property
     def name(self) -> str:
         return self._name
-
-    @property
-    def is_simulated(self) -> bool:
-        return self._is_simulated
 
     async def open(self, call: Call) -> Reply:
         if self._keeps_calls:
@@ -123,7 +117,7 @@ class ScriptedBackend:
         return _ScriptedReply(self, call, outcome, self._sleep)
 
     async def health(self) -> BackendHealth:
-        return self._health
+        return BackendHealth(True)
 
     async def aclose(self) -> None:
         return None

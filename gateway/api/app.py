@@ -135,13 +135,6 @@ def _refusal(request: Request, error: BreakevenError, status: int, headers: Mapp
     return Response(body, status_code=status, headers=named, media_type="application/json")
 
 
-def error_response(error: BreakevenError) -> Response:
-    """One of our errors as an HTTP answer."""
-    return Response(
-        body_of(error), status_code=status_of(error), headers=headers_of(error), media_type="application/json"
-    )
-
-
 async def _our_error(request: Request, error: BreakevenError) -> Response:
     if not isinstance(error, RequestError):  # its answer refers to the log
         log.error("%s %s failed: %s", request.method, request.url.path, error)

@@ -191,8 +191,8 @@ class _Models:
         spec: dict[str, Any] = {"backend": place.backend, "upstream_model": place.upstream_model}
         if (priced_as := self._priced_as(first, place)) is not None:
             spec["priced_as"] = priced_as
-        spec["context_window"] = self._window(name, first, place)
-        spec["supports"] = self._supports(first, place)
+        spec["context_window"] = self._window(name, first)
+        spec["supports"] = self._supports(first)
         self.specs[name] = spec
         self._price(name, first, place, spec)
 
@@ -231,7 +231,7 @@ class _Models:
     def _fact(self, deployment: Deployment, field_name: str) -> Any:
         return _fact(deployment, self.known, field_name)
 
-    def _window(self, name: str, deployment: Deployment, place: Place) -> int:
+    def _window(self, name: str, deployment: Deployment) -> int:
         window = self._fact(deployment, "max_input_tokens") or self._fact(deployment, "max_tokens")
         if isinstance(window, int) and window > 0:
             return window
@@ -247,7 +247,7 @@ class _Models:
         models = provider.models if provider is not None else ()
         return next((one for one in models if one.upstream_model == deployment.model), None)
 
-    def _supports(self, deployment: Deployment, place: Place) -> list[str]:
+    def _supports(self, deployment: Deployment) -> list[str]:
         if (mode := self._mode(deployment)) in MODES:
             return [MODES[mode]]
         if (hosted := self._hosted(deployment)) is not None:

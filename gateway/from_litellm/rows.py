@@ -12,10 +12,8 @@ from typing import Any, Final, cast
 from gateway.errors import ConfigurationError
 from gateway.from_litellm.fields import KEYS, TAKEN, TEAMS, TOLD
 from gateway.instants import microseconds
-from gateway.yaml_document import LABEL_PATTERN
 
 Row = Mapping[str, Any]
-LABEL: Final = re.compile(LABEL_PATTERN)
 NO_LABEL: Final = re.compile(r"[^\w .:/@-]")
 LONGEST_LABEL: Final = 64
 NEVER: Final = re.compile(r"infinity|\d{5,}-.*")

@@ -11,7 +11,7 @@ from backends.formats.json_objects import decode_object, text_of
 from backends.formats.json_splice import NotAnObject, find_members, splice
 from backends.protocol import Chunk
 from gateway.errors import InvalidRequest
-from gateway.kept_answers.conversation_items import split_items
+from gateway.kept_answers.conversation_items import output_of, split_items
 from gateway.kept_answers.kept_conversations import PREFIX, Belonging, KeptConversations
 from gateway.kept_answers.passing_caller import PassingCaller
 from gateway.request.many_values import require_bearable
@@ -30,12 +30,7 @@ class _Named(msgspec.Struct):
     previous_response_id: object = None
 
 
-class _WithOutput(msgspec.Struct):
-    output: msgspec.Raw
-
-
 _NAMED: Final = msgspec.json.Decoder(_Named)
-_OUTPUT: Final = msgspec.json.Decoder(_WithOutput)
 
 
 def named_conversation(body: bytes) -> str | None:
@@ -102,7 +97,7 @@ class BelongingCaller(PassingCaller):
 
     async def _appended(self, response: bytes) -> bool:
         try:
-            output = split_items(bytes(_OUTPUT.decode(response).output))
+            output = split_items(output_of(response))
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:  # paid all the same, so it leaves
             log.warning("a turn is not kept in its conversation: its provider lists no output: %s", error)
             return False

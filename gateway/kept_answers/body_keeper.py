@@ -7,11 +7,12 @@ is beyond it is dropped and counted.
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from backends.protocol import Chunk
+from gateway.kept_answers.passing_caller import PassingCaller
 from gateway.request.run import Caller
 
 log = logging.getLogger(__name__)
@@ -107,28 +108,18 @@ class BodyKeeper:
             self._has_some.clear()
 
 
-class _Listening:
+@dataclass(slots=True)
+class _Listening(PassingCaller):
     """A Caller that notes what passes."""
 
-    def __init__(self, caller: Caller, keeper: BodyKeeper, request_id: str, key_id: str, body: bytes) -> None:
-        self._caller = caller
-        self._keeper = keeper
-        self._names = (request_id, key_id)
-        self._body = body
-        self._parts: list[bytes] = []
-
-    @property
-    def is_gone(self) -> bool:
-        return self._caller.is_gone
-
-    def outlive(self, seconds: float | None = None) -> None:
-        self._caller.outlive(seconds)
-
-    async def start(self, *, status: int, content_type: str, headers: Mapping[str, str]) -> None:
-        await self._caller.start(status=status, content_type=content_type, headers=headers)
+    keeper: BodyKeeper
+    request_id: str
+    key_id: str
+    body: bytes
+    parts: list[bytes] = field(default_factory=list[bytes])
 
     async def send(self, payload: bytes, *, chunk: Chunk | None = None, is_last: bool = False) -> None:
-        await self._caller.send(payload, chunk=chunk, is_last=is_last)
-        self._parts.append(payload)
+        await self.caller.send(payload, chunk=chunk, is_last=is_last)
+        self.parts.append(payload)
         if is_last:
-            self._keeper.keep(Bodies(*self._names, self._body, b"".join(self._parts)))
+            self.keeper.keep(Bodies(self.request_id, self.key_id, self.body, b"".join(self.parts)))

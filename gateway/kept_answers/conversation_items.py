@@ -25,6 +25,13 @@ _ENDED: Final = ("message", "function_call", "function_call_output")
 _SAID: Final[Fields] = {"type": "output_text", "annotations": [], "logprobs": []}
 MOST_LEVELS: Final = 100
 """Of lists and objects in each other: what is kept has to be read again from anywhere, and shown."""
+
+
+class _WithOutput(msgspec.Struct):
+    output: msgspec.Raw
+
+
+_OUTPUT: Final = msgspec.json.Decoder(_WithOutput)
 _RAW_ITEMS: Final = msgspec.json.Decoder(list[msgspec.Raw])
 
 
@@ -38,6 +45,11 @@ class Item(NamedTuple):
 def split_items(items: bytes) -> list[bytes]:
     """The values in a JSON array, each as it stands there."""
     return [bytes(one) for one in _RAW_ITEMS.decode(items)]
+
+
+def output_of(response: bytes) -> bytes:
+    """The items that the model gave, as a JSON array. Raises what msgspec does where a response lists none."""
+    return bytes(_OUTPUT.decode(response).output)
 
 
 def join_items(items: Sequence[bytes]) -> bytes:

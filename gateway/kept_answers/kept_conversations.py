@@ -28,7 +28,6 @@ PREFIX: Final = "conv_bk_"
 MOST_ITEMS: Final = 10_000
 PIECE_BYTES: Final = 64 << 10
 """What is appended goes into the last piece up to here: few pieces to read in a turn, and little to write anew."""
-LARGEST_TURN_BYTES: Final = 8 << 20
 LEASE_SECONDS: Final = 30.0
 """How long a conversation stays locked of a turn whose process was killed."""
 RENEW_SECONDS: Final = 10.0
@@ -118,7 +117,7 @@ class KeptConversations:
         name, head = _name(tenant, conversation_id), Head(int(self._now()), dict(metadata), [])
         found = _Found(conversation_id, tenant, name, None, head)
         with _told():
-            head, change = await self._longer(found, parse_items(items, ()))
+            head, change = await self._longer(found, parse_items(items, ()), is_bounded=True)
             await self._store.swap(change, self._seconds)
         return conversation_id, head
 
@@ -141,13 +140,13 @@ class KeptConversations:
 
         await self._changed(tenant, conversation_id, deleted)
 
-    async def add(self, tenant: str, conversation_id: str, items: bytes) -> list[Item]:
+    async def add(self, tenant: str, conversation_id: str, items: bytes, *, is_bounded: bool = True) -> list[Item]:
         """They stand behind all others, or none does."""
         added: list[Item] = []
 
         async def longer(found: _Found) -> tuple[Head, Change]:
             added[:] = parse_items(items, found.head.ids)
-            return await self._longer(found, added)
+            return await self._longer(found, added, is_bounded=is_bounded)
 
         await self._changed(tenant, conversation_id, longer)
         return added
@@ -215,18 +214,11 @@ class KeptConversations:
     async def append(self, belonging: Belonging, items: Sequence[bytes]) -> bool:
         """What a turn has added, all of it or nothing. Whether it is kept: the answer leaves all the same."""
         try:
-            await self._append(belonging.tenant, belonging.conversation_id, join_items(items))
+            await self.add(belonging.tenant, belonging.conversation_id, join_items(items), is_bounded=False)
         except (Overloaded, NotFound, InvalidRequest) as error:
             log.warning("a turn is not kept in its conversation: %s", error)
             return False
         return True
-
-    async def _append(self, tenant: str, conversation_id: str, items: bytes) -> None:
-        async def longer(found: _Found) -> tuple[Head, Change]:
-            added = parse_items(items, found.head.ids)
-            return await self._longer(found, added, is_bounded=False)
-
-        await self._changed(tenant, conversation_id, longer)
 
     async def _changed(
         self,
@@ -252,7 +244,7 @@ class KeptConversations:
                     return await attempt()
         raise Overloaded("This conversation is changed by too many at once; try again.", retry_after_seconds=1.0)
 
-    async def _longer(self, found: _Found, added: Sequence[Item], *, is_bounded: bool = True) -> tuple[Head, Change]:
+    async def _longer(self, found: _Found, added: Sequence[Item], *, is_bounded: bool) -> tuple[Head, Change]:
         head = found.head
         size = sum(len(one.given) + 1 for one in added)
         if is_bounded:

@@ -19,7 +19,7 @@ from backends.formats.json_objects import Fields, decode_object, objects_of
 from backends.formats.json_splice import NotAnObject, splice
 from backends.protocol import Chunk
 from gateway.errors import BodyTooLarge, InvalidRequest, Overloaded, StoreDown
-from gateway.kept_answers.conversation_items import parse_items
+from gateway.kept_answers.conversation_items import output_of, parse_items
 from gateway.kept_answers.kept_conversations import OWNER_LETTERS, Belonging
 from gateway.kept_answers.passing_caller import PassingCaller
 from gateway.kept_answers.sealing import Seal
@@ -65,10 +65,6 @@ class Turn(msgspec.Struct, frozen=True, array_like=True):
     previous: str | None
     conversation_id: str | None = None
 
-    def output(self) -> bytes:
-        """The items that the model gave, as a JSON array."""
-        return bytes(_OUTPUT.decode(self.response).output)
-
 
 class Resumed(msgspec.Struct, frozen=True):
     """What a request to the Responses API is to be kept as. `is_kept`: its caller did not ask otherwise. A turn of a
@@ -87,16 +83,11 @@ class _Asked(msgspec.Struct):
     previous_response_id: object = None
 
 
-class _WithOutput(msgspec.Struct):
-    output: msgspec.Raw
-
-
 class _Ended(msgspec.Struct):
     response: msgspec.Raw
 
 
 _ASKED: Final = msgspec.json.Decoder(_Asked)
-_OUTPUT: Final = msgspec.json.Decoder(_WithOutput)
 _ENDED: Final = msgspec.json.Decoder(_Ended)
 
 
@@ -155,7 +146,7 @@ class KeptResponses:
             self._require_appendable(referred)
         elif referred is items and not turns:
             return incoming, resumed
-        before = [part for turn in turns for part in (turn.items, turn.output())]
+        before = [part for turn in turns for part in (turn.items, output_of(turn.response))]
         if belonging is not None:
             before = [belonging.items]
         left_out = [_PREVIOUS] * bool(turns) + [_CONVERSATION] * (belonging is not None)
@@ -224,7 +215,7 @@ class KeptResponses:
     async def input_items(self, tenant: str, turn: Turn) -> list[Fields]:
         """All that a response was made from, the turns before it included, each with an id. Raises as `resume`."""
         turns = await self._turns(tenant, turn.previous)
-        whole = _joined([part for one in turns for part in (one.items, one.output())] + [turn.items])
+        whole = _joined([part for one in turns for part in (one.items, output_of(one.response))] + [turn.items])
         items = objects_of(msgspec.json.decode(whole))
         return [{"type": "message", "id": f"item_{place}", **item} for place, item in enumerate(items)]
 
@@ -278,7 +269,7 @@ class KeptResponses:
 
     async def _output_of(self, tenant: str, response_id: str) -> dict[object, msgspec.Raw]:
         turn = await self.find(tenant, response_id)
-        given = _RAW_ITEMS.decode(turn.output()) if turn is not None else []
+        given = _RAW_ITEMS.decode(output_of(turn.response)) if turn is not None else []
         return {(decode_object(bytes(item)) or {}).get("id"): item for item in given}
 
     def _replaced(self, body: bytes, items: bytes, left_out: Sequence[str]) -> bytes:

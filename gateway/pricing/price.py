@@ -51,12 +51,11 @@ class UnknownUnitPrice(PricingError):
     them."""
 
 
-def price(usage: Usage, prices: ModelPrices, *, discount: Fraction | None = None) -> Cost:
+def price(usage: Usage, prices: ModelPrices) -> Cost:
     """Cost of one call by token class, in the service tier that the response names.
 
-    `discount` replaces the one in `prices`. Audio and image tokens count in the input or output class; the fee,
-    searches and what is billed by the piece in `other`. Raises MalformedUsage, UnknownServiceTier, UnknownToolPrice
-    and UnknownUnitPrice.
+    Audio and image tokens count in the input or output class; the fee, searches and what is billed by the piece in
+    `other`. Raises MalformedUsage, UnknownServiceTier, UnknownToolPrice and UnknownUnitPrice.
     """
     check(usage)
     ladder, multiplier = service(prices, usage.service_tier)
@@ -66,10 +65,9 @@ def price(usage: Usage, prices: ModelPrices, *, discount: Fraction | None = None
         fee += tool_fees(usage, prices)
     if usage.units != NO_UNITS or is_by_what_is_told(prices):
         fee += unit_fees(usage, prices)
-    taken_off = prices.discount if discount is None else discount
-    if multiplier is ONE and not taken_off:  # nothing to round: whole pico-dollars stay whole
+    if multiplier is ONE and not prices.discount:  # nothing to round: whole pico-dollars stay whole
         return Cost(*amounts, fee, 0, sum(amounts) + fee)
-    share = 1 - taken_off
+    share = 1 - prices.discount
     factor = multiplier * share
     fresh, read, written, output = (rounded(amount, factor) for amount in amounts)
     at_list = sum(rounded(amount, multiplier) for amount in amounts) + fee

@@ -45,7 +45,7 @@ def test_a_short_recording_is_billed_as_the_shortest() -> None:
 
 
 def test_a_discount_is_off_the_pieces_too() -> None:
-    cost = price(Usage(units=Units(images=1)), IMAGE, discount=Fraction(1, 4))
+    cost = price(Usage(units=Units(images=1)), replace(IMAGE, discount=Fraction(1, 4)))
     assert (cost.total_pico_usd, cost.list_pico_usd) == (15 * 10**9, 2 * 10**10)
 
 
