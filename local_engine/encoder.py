@@ -9,6 +9,8 @@ from torch.nn import functional as F
 
 from local_engine.errors import ContextLengthExceeded, ModelUnavailable, ModelUnsupported
 from local_engine.loading.safetensors_loader import SafetensorsWeights, read_json
+from local_engine.text.panics import panics_told
+from local_engine.text.user_markup import cut_into_tokens
 
 BATCH_TOKENS = 4096
 
@@ -30,15 +32,19 @@ class SentenceEncoder:
         if raw.get("model_type") != "bert" or raw.get("hidden_act") != "gelu":
             raise ModelUnsupported(f"{folder.name} is no encoder of the MiniLM family.")
         self.name = name or folder.resolve().name.lower()
-        self.context_window = int(raw["max_position_embeddings"])
-        self.dimensions = int(raw["hidden_size"])
-        self._layers = int(raw["num_hidden_layers"])
-        self._heads = int(raw["num_attention_heads"])
-        self._epsilon = float(raw["layer_norm_eps"])
+        try:
+            self.context_window = int(raw["max_position_embeddings"])
+            self.dimensions = int(raw["hidden_size"])
+            self._layers = int(raw["num_hidden_layers"])
+            self._heads = int(raw["num_attention_heads"])
+            self._epsilon = float(raw["layer_norm_eps"])
+        except (KeyError, ValueError, TypeError, ArithmeticError) as error:
+            raise ModelUnavailable(f"{folder / 'config.json'} lacks a size, or holds none ({error}).") from error
         weights = SafetensorsWeights(folder)
         self._weights = {name: weights.tensor(name) for name in weights.names() if "position_ids" not in name}
         try:
-            self._tokenizer = FastTokenizer.from_file(str(folder / "tokenizer.json"))
+            with panics_told():
+                self._tokenizer = FastTokenizer.from_file(str(folder / "tokenizer.json"))
         # The tokenizers library raises bare Exception for a damaged file.
         except Exception as error:
             raise ModelUnavailable(f"{folder / 'tokenizer.json'} is missing or damaged ({error}).") from error
@@ -48,7 +54,8 @@ class SentenceEncoder:
     def encode(self, texts: list[str], first: int | None = None) -> Embedded:
         """Embed texts, or the first so many tokens of each, its marks included; raises ContextLengthExceeded for one
         that is too long."""
-        ids = [_first(encoding.ids, first) for encoding in self._tokenizer.encode_batch(texts)]
+        with cut_into_tokens():
+            ids = [_first(encoding.ids, first) for encoding in self._tokenizer.encode_batch(texts)]
         longest = max(len(tokens) for tokens in ids)
         if longest > self.context_window:
             raise ContextLengthExceeded(

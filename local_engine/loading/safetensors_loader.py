@@ -14,6 +14,7 @@ from local_engine.loading.arranged_weights import PLAIN, arranged, prefix_of
 from local_engine.loading.config_json import change_of, read_config, text_part
 from local_engine.loading.quantised_weights import QuantisedWeights, plain_float, read_scheme
 from local_engine.loading.weights import LoadedFile, no_nibbles
+from local_engine.text.panics import panics_told
 from local_engine.text.tokenizer import Tokenizer
 
 INDEX: Final = "model.safetensors.index.json"
@@ -115,16 +116,18 @@ def _load_tokenizer(folder: Path, config: dict[str, Any]) -> Tokenizer:
     if not path.exists():
         raise ModelUnavailable(f"{folder} holds no tokenizer.json.")
     try:
-        fast = FastTokenizer.from_file(str(path))
+        with panics_told():
+            fast = FastTokenizer.from_file(str(path))
+            # Left there by whoever trained the model; prompts are neither cut nor filled up.
+            fast.no_truncation()
+            fast.no_padding()
+            probe = fast.encode("a").ids
     # The tokenizers library raises bare Exception for a damaged file.
     except Exception as error:
         raise ModelUnavailable(f"{path} is damaged ({error}).") from error
-    # Left there by whoever trained the model; prompts are neither cut nor filled up.
-    fast.no_truncation()
-    fast.no_padding()
     settings = _optional_json(folder / "special_tokens_map.json") | _optional_json(folder / "tokenizer_config.json")
     bos = _special_id(fast, settings, "bos_token") if "bos_token" in settings else config.get("bos_token_id")
-    own_end, probe = _special_id(fast, settings, "eos_token"), fast.encode("a").ids
+    own_end = _special_id(fast, settings, "eos_token")
     ends = _eos_token_ids(folder, config)
     return Tokenizer(
         fast,
@@ -162,4 +165,5 @@ def _eos_token_ids(folder: Path, config: dict[str, Any]) -> list[int]:
     found = _optional_json(folder / "generation_config.json").get("eos_token_id", config.get("eos_token_id"))
     if found is None:
         return []
-    return [int(token) for token in found] if isinstance(found, list) else [int(found)]
+    ids = [int(token) for token in found] if isinstance(found, list) else [int(found)]
+    return [token for token in ids if token >= 0]  # -1 is some files' word for none

@@ -1,6 +1,7 @@
 """Builds a tokenizer from a GGUF file's metadata: byte-level BPE (`gpt2`) or SentencePiece BPE (`llama`)."""
 
 from collections.abc import Callable
+from itertools import islice
 from typing import Any, Final
 
 from tokenizers import AddedToken, Regex, decoders, normalizers, pre_tokenizers
@@ -8,6 +9,7 @@ from tokenizers import Tokenizer as FastTokenizer
 from tokenizers.models import BPE
 
 from local_engine.errors import ModelUnsupported
+from local_engine.text.panics import panics_told
 from local_engine.text.tokenizer import Tokenizer
 
 NORMAL: Final = 1
@@ -50,6 +52,9 @@ SINGLE_DIGITS: Final = ("smollm", "starcoder", "refact", "command-r", "minerva-7
 WHOLE_WORDS_FIRST: Final = {*LLAMA3_NAMES, "tekken"}
 TURN_ENDS: Final = ("<|eot_id|>", "<|im_end|>", "<|end_of_turn|>", "<end_of_turn>", "<|end|>")
 SPACE: Final = "\u2581"
+# Eight times what Gemma has, whose pieces are the longest (31) and the most (262,144, merged in half a million ways).
+MOST_CHARACTERS: Final = 256
+MOST_MERGES: Final = 1 << 22
 
 
 def build_gguf_tokenizer(metadata: dict[str, Any]) -> Tokenizer:
@@ -60,7 +65,8 @@ def build_gguf_tokenizer(metadata: dict[str, Any]) -> Tokenizer:
     tokens: list[str] = metadata["tokenizer.ggml.tokens"]
     kinds: list[int] = metadata["tokenizer.ggml.token_type"]
     try:
-        fast = BUILDERS[model](metadata)
+        with panics_told():
+            fast = BUILDERS[model](metadata)
     except (KeyError, ModelUnsupported):
         raise
     # The tokenizers library raises bare Exception for a vocabulary that does not hold together.
@@ -129,16 +135,25 @@ def _sentence_piece(metadata: dict[str, Any]) -> FastTokenizer:
 
 
 def _merges_by_score(metadata: dict[str, Any]) -> list[tuple[str, str]]:
-    """Every way to put a piece together from two others, pieces of the highest score first."""
+    """Every way to put a piece together from two others, pieces of the highest score first.
+
+    Raises ValueError for pieces that would take gigabytes, or days.
+    """
     columns = [metadata[f"tokenizer.ggml.{name}"] for name in ("tokens", "scores", "token_type")]
     pieces = [(token, score) for token, score, kind in zip(*columns, strict=True) if kind in (NORMAL, USER_DEFINED)]
     known = {token for token, _ in pieces}
-    return [
+    if (longest := max(map(len, known), default=0)) > MOST_CHARACTERS:
+        raise ValueError(f"a token has {longest} characters, and pieces have up to {MOST_CHARACTERS}")
+    merges = (
         (token[:at], token[at:])
         for token, _ in sorted(pieces, key=lambda piece: -piece[1])
         for at in range(1, len(token))
         if token[:at] in known and token[at:] in known
-    ]
+    )
+    found = list(islice(merges, MOST_MERGES + 1))
+    if len(found) > MOST_MERGES:
+        raise ValueError(f"its pieces can be merged in more than {MOST_MERGES} ways")
+    return found
 
 
 def _ids(metadata: dict[str, Any]) -> dict[str, int]:

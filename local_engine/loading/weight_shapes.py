@@ -10,7 +10,10 @@ from local_engine.config import ModelConfig
 from local_engine.errors import ModelUnavailable
 from local_engine.loading.weights import LoadedFile, NibbleBlocks, ScaledBlocks, WeightSource
 
-SIZES = ("layers", "hidden_size", "intermediate_size", "heads", "kv_heads", "head_size", "context_window")
+SIZES = (
+    *("layers", "hidden_size", "intermediate_size", "heads", "kv_heads", "head_size"),
+    *("context_window", "vocabulary_size"),
+)
 SCALES = ("rope_theta", "norm_epsilon", "embedding_scale", "logit_scale")
 # Far above any model's; what comes of a larger one has no place in a float.
 SIZE_LIMIT = 1 << 40
@@ -71,6 +74,7 @@ def _check_sizes(config: ModelConfig) -> None:
     wrong = [f"{name} {value}" for name, value in sizes.items() if not 0 < value < SIZE_LIMIT]
     wrong += [f"{name} {value}" for name, value in scales.items() if not 0 < value < math.inf]
     wrong += _wrong_divisors(config)
+    wrong += [f"sliding_window {config.sliding_window}"] if config.sliding_window < 0 else []
     if config.experts is not None and not 0 < config.experts.used <= config.experts.count < SIZE_LIMIT:
         wrong.append(f"{config.experts.used} of {config.experts.count} experts")
     if not wrong and (config.heads % config.kv_heads or config.head_size % 2):

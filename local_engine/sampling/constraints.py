@@ -10,6 +10,7 @@ import torch
 from local_engine.errors import InvalidRequest
 from local_engine.sampling.json_schema import guided_schema
 from local_engine.sampling.sampling_params import FORMAT, Constraint
+from local_engine.text.panics import panics_told
 from local_engine.text.tokenizer import Tokenizer
 
 OUTPUTS: Final = "structured_outputs"
@@ -88,7 +89,13 @@ class ConstraintCompiler:
                 "expression or a grammar; leave the constraint out, or install it beside the engine.",
                 parameter=FORMAT,
             ) from error
-        return GuidanceVocabulary(self._tokenizer, self._vocabulary_size)
+        try:
+            with panics_told():
+                return GuidanceVocabulary(self._tokenizer, self._vocabulary_size)
+        # The library reads fewer kinds of vocabularies than there are: such a model answers without constraints.
+        except ValueError as error:
+            message = f"No answer of this model can be kept to a constraint: its vocabulary cannot be read ({error})."
+            raise InvalidRequest(message, parameter=FORMAT) from error
 
 
 def requested_constraint(

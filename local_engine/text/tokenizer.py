@@ -13,7 +13,7 @@ from local_engine.text.bounded_template import BoundedTemplate
 from local_engine.text.chat_template import ChatTemplate
 from local_engine.text.tool_formats import tool_format_of
 from local_engine.text.tool_marks import SHOWN_TOKENS
-from local_engine.text.user_markup import UserMarkup, encoded_ids
+from local_engine.text.user_markup import UserMarkup, cut_into_tokens, encoded_ids
 
 # Bytes of characters for one of the same in the form that a normaliser gives them.
 MOST_NORMALISED = 4
@@ -96,7 +96,8 @@ class Tokenizer:
 
     def encode_with_offsets(self, text: str, *, with_bos: bool = True) -> tuple[list[int], list[int]]:
         """Token ids of `text`, and at which of its characters each begins; a BOS that the text lacks, at the first."""
-        [encoded] = self.fast.encode_batch([text], add_special_tokens=False)
+        with cut_into_tokens():
+            [encoded] = self.fast.encode_batch([text], add_special_tokens=False)
         begins: list[int] = []
         before = 0
         for start, end in encoded.offsets:

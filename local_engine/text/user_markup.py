@@ -5,10 +5,14 @@ Knows a tokenizer's vocabulary; nothing of templates and requests.
 
 import re
 import secrets
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from typing import Any, cast
 
 from tokenizers import Tokenizer as FastTokenizer
+
+from local_engine.errors import InvalidRequest
+from local_engine.text.panics import panics_told
 
 # Of the private use area, which no normaliser changes.
 OPEN, CLOSE = "\ue000", "\ue001"
@@ -16,8 +20,19 @@ OPEN, CLOSE = "\ue000", "\ue001"
 
 def encoded_ids(fast: FastTokenizer, text: str) -> list[int]:
     """A text's token ids, none added. Other threads run meanwhile, which the library's `encode` would not let them."""
-    [encoded] = fast.encode_batch_fast([text], add_special_tokens=False)
+    with cut_into_tokens():
+        [encoded] = fast.encode_batch_fast([text], add_special_tokens=False)
     return encoded.ids
+
+
+@contextmanager
+def cut_into_tokens() -> Generator[None]:
+    """Raise InvalidRequest where the library gives up: some expressions take eleven million blanks for too many."""
+    try:
+        with panics_told():
+            yield
+    except ValueError as error:
+        raise InvalidRequest(f"The text cannot be cut into tokens ({error}).") from error
 
 
 class UserMarkup:

@@ -1,13 +1,16 @@
 """Model files that are cut, overwritten or of another shape: each is told by its name, and nothing escapes."""
 
+import json
 import struct
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import gguf
 import numpy as np
 import pytest
 
+from local_engine.assembly import load_model
 from local_engine.errors import EngineError, ModelUnavailable
 from local_engine.loading.gguf_loader import load_gguf
 from local_engine.loading.safetensors_loader import load_safetensors
@@ -102,6 +105,36 @@ def test_a_json_file_of_another_shape_is_a_clear_error(tmp_path: Path, file: str
     (folder / file).write_text(text)
     with pytest.raises(ModelUnavailable, match=named):
         load_safetensors(folder)
+
+
+@pytest.mark.parametrize(
+    ("part", "value"),
+    [
+        ("pre_tokenizer", {"type": "FixedLength", "length": 0}),
+        ("normalizer", {"type": "Precompiled", "precompiled_charsmap": "AAAA"}),
+        ("normalizer", {"type": "Precompiled", "precompiled_charsmap": "BAAAAP////9h"}),
+        (
+            "post_processor",
+            {"type": "TemplateProcessing", "single": [{"Sequence": {"id": "B", "type_id": 0}}]}
+            | {"pair": [], "special_tokens": {}},
+        ),
+    ],
+)
+def test_a_tokenizer_that_the_library_panics_at_is_a_clear_error(
+    tmp_path: Path, part: str, value: dict[str, Any]
+) -> None:
+    file = write_folder(make_model("llama"), tmp_path) / "tokenizer.json"
+    file.write_text(json.dumps(json.loads(file.read_bytes()) | {part: value}))
+    with pytest.raises(ModelUnavailable, match=r"tokenizer\.json is damaged"):
+        load_safetensors(tmp_path)
+
+
+@pytest.mark.parametrize(("field", "value"), [("vocab_size", 10**400), ("sliding_window", -1)])
+def test_a_size_of_no_model_is_a_clear_error(tmp_path: Path, field: str, value: int) -> None:
+    file = write_folder(make_model("mistral-window"), tmp_path) / "config.json"
+    file.write_text(json.dumps(json.loads(file.read_bytes()) | {field: value}))
+    with pytest.raises(ModelUnavailable, match="no model"):
+        load_model(tmp_path)
 
 
 def test_an_alignment_that_is_no_number_is_a_clear_error(tmp_path: Path) -> None:

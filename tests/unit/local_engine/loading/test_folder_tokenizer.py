@@ -67,6 +67,12 @@ def test_without_settings_the_configuration_says_them(model: PreTrainedModel, tm
     assert (ours.bos_token_id, ours.eos_token_ids) == (256, {257})
 
 
+def test_an_end_below_zero_is_none(model: PreTrainedModel, tmp_path: Path) -> None:
+    ends = {"eos_token_id": [-1, 256]}
+    (write(model, tmp_path, {}) / "generation_config.json").write_text(json.dumps(ends))
+    assert load_safetensors(tmp_path).tokenizer.eos_token_ids == {256}
+
+
 def test_what_training_left_in_a_tokenizer_neither_cuts_nor_fills_a_prompt(
     model: PreTrainedModel, tmp_path: Path
 ) -> None:

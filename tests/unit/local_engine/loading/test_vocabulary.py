@@ -35,6 +35,13 @@ def merged(text: str) -> list[str]:
         parts[at : at + 2] = [parts[at] + parts[at + 1]]
 
 
+def test_a_piece_that_no_vocabulary_has_is_refused() -> None:
+    """Of five million characters it was cut in as many places, which takes days."""
+    long = SENTENCE_PIECE | {"tokenizer.ggml.tokens": [*SENTENCE_PIECE["tokenizer.ggml.tokens"][:-1], "a" * 257]}
+    with pytest.raises(ValueError, match="257 characters"):
+        build_gguf_tokenizer(long)
+
+
 @given(st.text(alphabet="abcte ", min_size=1, max_size=30))
 def test_pieces_are_merged_by_score(text: str) -> None:
     tokenizer = build_gguf_tokenizer(SENTENCE_PIECE)

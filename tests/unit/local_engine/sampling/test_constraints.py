@@ -9,6 +9,7 @@ from typing import Any, cast
 import pytest
 import torch
 from tokenizers import Tokenizer as FastTokenizer
+from tokenizers import decoders
 
 from local_engine.errors import InvalidRequest
 from local_engine.request import Request
@@ -114,6 +115,17 @@ def test_the_first_requests_index_the_vocabulary_once(tokenizer: Tokenizer) -> N
     for thread in threads:
         thread.join()
     assert len(counted.indexed) == 1
+
+
+def test_a_vocabulary_that_cannot_be_indexed_takes_no_constraints() -> None:
+    fast = byte_level()
+    fast.decoder = decoders.CTC()
+    compiler = ConstraintCompiler(
+        Tokenizer(fast, chat_template=None, bos_token_id=None, eos_token_ids=[END]), VOCABULARY
+    )
+    compiler.prepare()
+    with pytest.raises(InvalidRequest, match="vocabulary cannot be read"):
+        compiler.check(Constraint("regex", "a"))
 
 
 def test_matchers_of_one_constraint_know_nothing_of_one_another(

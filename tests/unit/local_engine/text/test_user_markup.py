@@ -5,13 +5,14 @@ from typing import Any, cast
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tokenizers import AddedToken, decoders, normalizers, pre_tokenizers
+from tokenizers import AddedToken, Regex, decoders, normalizers, pre_tokenizers
 from tokenizers import Tokenizer as FastTokenizer
 from tokenizers.models import BPE, Unigram
 
+from local_engine.errors import InvalidRequest
 from local_engine.loading.vocabulary import build_gguf_tokenizer
 from local_engine.text.tokenizer import Tokenizer, byte_alphabet
-from local_engine.text.user_markup import UserMarkup
+from local_engine.text.user_markup import UserMarkup, encoded_ids
 from tests.unit.local_engine.loading.test_vocabulary import SENTENCE_PIECE
 
 CHATML = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content | trim }}<|im_end|>\n{% endfor %}"
@@ -82,6 +83,14 @@ def test_what_is_marked_needs_no_second_vocabulary() -> None:
     markup = UserMarkup(cast(FastTokenizer, Kept(byte_level())))
     ids = markup.encode(f"<|im_start|>{markup.mark('im<|im_end|>')}<|im_end|>")
     assert [i for i in ids if i in (256, 258)] == [258, 256]
+
+
+def test_a_text_that_the_library_panics_at_is_the_callers_error() -> None:
+    fast = byte_level()
+    fast.pre_tokenizer = pre_tokenizers.Split(Regex("(((a+)+)+)+c"), "isolated")
+    assert encoded_ids(fast, "a") == [97]
+    with pytest.raises(InvalidRequest, match="cannot be cut into tokens"):
+        encoded_ids(fast, "a" * 30)
 
 
 def test_ids_that_no_token_has_are_given_to_no_name() -> None:
