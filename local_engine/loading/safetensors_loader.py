@@ -30,7 +30,7 @@ class SafetensorsWeights:
             try:
                 opened = safe_open(path, framework="pt")
                 self._files |= dict.fromkeys(opened.keys(), opened)
-            except (SafetensorError, OSError) as error:
+            except (SafetensorError, OSError, ValueError) as error:
                 raise ModelUnavailable(f"{path.name} is not a whole safetensors file ({error}).") from error
 
     def __contains__(self, name: str) -> bool:

@@ -30,6 +30,8 @@ PLAIN_TEMPLATE: Final = (
     "{% for message in messages %}{{ message['role'] + ': ' + message['content'] + '\n' }}{% endfor %}"
     "{% if add_generation_prompt %}{{ 'assistant:' }}{% endif %}"
 )
+# Ten times the longest there are: megabytes of tags take a minute to compile.
+MOST_CHARACTERS: Final = 1 << 18
 GENERATION, CONTINUES = "add_generation_prompt", "continue_final_message"
 # A template that asks this writes a turn of calls without content in its own way; others would write "None".
 ASKS_FOR_NONE: Final = re.compile(r"content['\"\]]*\s+is\s+(not\s+)?none", re.IGNORECASE)
@@ -208,9 +210,12 @@ def _as_it_is(_: Context, value: Any) -> Any:
 
 
 def _compile(environment: ImmutableSandboxedEnvironment, source: str) -> jinja2.Template:
+    if len(source) > MOST_CHARACTERS:
+        raise ModelUnavailable(f"The model's chat template is longer than {MOST_CHARACTERS} characters.")
     try:
         return environment.from_string(source)
-    except (jinja2.TemplateError, RecursionError) as error:
+    # Python's own errors are of the code that a template becomes: twenty loops within one another are too many for it.
+    except (jinja2.TemplateError, RecursionError, SyntaxError, ValueError, MemoryError) as error:
         raise ModelUnavailable(f"The model's chat template cannot be read ({error}); mend it in its file.") from error
 
 

@@ -95,8 +95,12 @@ def test_a_missing_file_is_a_clear_error(tmp_path: Path, missing: str) -> None:
         ("config.json", "[1]", "config.json"),
         ("config.json", "[" * 100_000, "config.json"),
         ("chat_template.jinja", f"{{{{ {'(' * 5_000}1{')' * 5_000} }}}}", "chat template"),
+        ("chat_template.jinja", "{% for a in b %}" * 30 + "{% endfor %}" * 30, "too many statically nested blocks"),
+        ("chat_template.jinja", "{{ " + "9" * 5_000 + " }}", "chat template cannot be read"),
+        ("chat_template.jinja", "{{ a }}" * 50_000, "chat template is longer than"),
         ("model.safetensors.index.json", '{"weight_map": {"a": "../model.safetensors"}}', "no file of its folder"),
         ("model.safetensors.index.json", '{"weight_map": {"a": "/dev/stdin"}}', "no file of its folder"),
+        ("model.safetensors.index.json", '{"weight_map": {"a": "\\ud800"}}', "not a whole safetensors file"),
         ("generation_config.json", '{"eos_token_id": "end"}', "wrong kind"),
     ],
 )
