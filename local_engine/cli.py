@@ -17,6 +17,7 @@ from local_engine.loading.packages import (
     fetch_model,
     print_progress,
 )
+from local_engine.loading.tried_tokenizer import try_tokenizer
 from native import cycles
 
 
@@ -134,6 +135,9 @@ def _serve(options: argparse.Namespace) -> int:
     if options.embedding_model is not None:
         embedding = fetch_model(options.embedding_model, options.models_dir or default_models_directory())
     print_progress(f"Loading {path.name}")
+    for folder in (path, embedding):
+        if folder is not None and folder.is_dir():
+            try_tokenizer(folder)
     cycles.search_seldom_while_loading()
     # Imported here: torch takes seconds, and reads its environment when it is imported.
     from local_engine.server.serving import serve

@@ -12,11 +12,10 @@ import subprocess
 import sys
 import threading
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict
-from pathlib import Path
 from typing import IO, Any, Final, cast
 
+from local_engine.bounds import bound, environment
 from local_engine.errors import EngineError, InvalidRequest
 from local_engine.text.chat_template import ChatTemplate
 from local_engine.text.tool_formats import ToolFormat
@@ -34,7 +33,6 @@ TOO_LONG: Final = f"The model's chat template makes more than {MOST_CHARACTERS} 
 OUT_OF_MEMORY: Final = 3
 """Status of the process that needs more."""
 LENGTH_BYTES: Final = 8
-ROOT: Final = str(Path(__file__).parents[2])
 
 
 class BoundedTemplate:
@@ -82,7 +80,7 @@ class BoundedTemplate:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 start_new_session=True,
-                env=os.environ | {"PYTHONPATH": os.pathsep.join([ROOT, os.environ.get("PYTHONPATH", "")])},
+                env=environment(),
             )
         except OSError as error:
             raise EngineError(f"No process can be started for the chat template ({error.strerror}).") from error
@@ -118,8 +116,8 @@ def _read(pipe: IO[bytes]) -> Any:
 
 def _render_all() -> None:
     """Render what comes in until nobody is there to ask; the system ends this process where it exceeds its bounds."""
-    _bound(resource.RLIMIT_CORE, 0)
-    _bound(resource.RLIMIT_AS, MEMORY_BYTES)
+    bound(resource.RLIMIT_CORE, 0)
+    bound(resource.RLIMIT_AS, MEMORY_BYTES)
     _bound_time()
     parts = _read(sys.stdin.buffer)
     template = ChatTemplate(parts["source"], parts["tool_source"], parts["names"], ToolFormat(**parts["calls"]))
@@ -130,13 +128,7 @@ def _render_all() -> None:
 
 def _bound_time() -> None:
     used = resource.getrusage(resource.RUSAGE_SELF)
-    _bound(resource.RLIMIT_CPU, int(used.ru_utime + used.ru_stime) + 1 + CPU_SECONDS)
-
-
-def _bound(kind: int, most: int) -> None:
-    # Where the system knows no such bound, or a lower one.
-    with suppress(ValueError, OSError):
-        resource.setrlimit(kind, (most, resource.getrlimit(kind)[1]))
+    bound(resource.RLIMIT_CPU, int(used.ru_utime + used.ru_stime) + 1 + CPU_SECONDS)
 
 
 def _rendered(template: ChatTemplate, asked: dict[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,56 @@
+"""Tries a folder's tokenizer in a process of its own, within bounds of time and memory, before the engine reads it.
+
+A normalizer that doubles a text thirty times over takes all the memory there is, an expression all the time, and where
+memory is short the library ends its process. Run as a module it is that process.
+"""
+
+import resource
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from local_engine.bounds import bound, environment
+from local_engine.errors import ModelUnavailable
+
+CPU_SECONDS: Final = 60
+"""The largest vocabularies take a few."""
+MEMORY_BYTES: Final = 4 << 30
+TEXT: Final = " ".join(map(chr, range(0x21, 0x180)))
+
+
+def try_tokenizer(folder: Path, *, memory_bytes: int = MEMORY_BYTES) -> None:
+    """Raise ModelUnavailable for a tokenizer.json that takes more than the bounds, or that ends its process. What else
+    is wrong with it whoever reads it will tell."""
+    path = folder / "tokenizer.json"
+    # Each of the library's threads would reserve memory for its own.
+    alone = environment() | {"TOKENIZERS_PARALLELISM": "false"}
+    command = [sys.executable, "-m", __name__, str(path), str(memory_bytes)]
+    if subprocess.run(command, env=alone, capture_output=True, stdin=subprocess.DEVNULL, check=False).returncode:
+        raise ModelUnavailable(
+            f"{path} is damaged: to read it, or to cut {len(TEXT)} characters by it, takes more than {CPU_SECONDS} "
+            f"seconds of computing or {memory_bytes >> 20} MB of memory, or ends the process."
+        )
+
+
+def _try(path: str) -> None:
+    # Imported here: whoever starts this process needs none of it yet.
+    from tokenizers import Tokenizer as FastTokenizer
+
+    from local_engine.text.panics import panics_told
+    from local_engine.text.tokenizer import Tokenizer
+
+    with suppress(MemoryError, Exception), panics_told():
+        fast = FastTokenizer.from_file(path)
+        fast.no_truncation()
+        fast.no_padding()
+        fast.encode("a")
+        Tokenizer(fast, chat_template=None, bos_token_id=None, eos_token_ids=[]).encode(TEXT)
+
+
+if __name__ == "__main__":
+    bound(resource.RLIMIT_CORE, 0)
+    bound(resource.RLIMIT_AS, int(sys.argv[2]))
+    bound(resource.RLIMIT_CPU, CPU_SECONDS)
+    _try(sys.argv[1])
