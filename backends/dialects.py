@@ -1,6 +1,6 @@
 """How providers of OpenAI's chat format take it differently from OpenAI: what they call, lack and refuse. Pure data.
 
-docs/backends.md says the same in its table of providers, and a test holds the two together.
+docs/translation.md says the same in its table of providers, and a test holds the two together.
 """
 
 from collections.abc import Mapping

@@ -1,6 +1,6 @@
 """Gemini's generateContent as an endpoint of ours, in front of any backend: the request as an OpenAI chat body. Pure.
 
-The way back is content_events.py. What is lost on the way is listed in docs/backends.md.
+The way back is content_events.py. What is lost on the way is listed in docs/translation.md.
 """
 
 from collections.abc import Iterator

@@ -1,6 +1,6 @@
 """OpenAI's Responses as an endpoint in front of any backend: the request as an OpenAI chat body. Pure.
 
-The way back is responses_events.py. What is lost on the way is listed in docs/backends.md.
+The way back is responses_events.py. What is lost on the way is listed in docs/translation.md.
 """
 
 from collections.abc import Iterator

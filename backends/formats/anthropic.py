@@ -1,6 +1,6 @@
 """Anthropic's answers and events as OpenAI's. No IO, no clock. The request's way there is anthropic_request.py.
 
-What cannot be said in either direction is listed in docs/backends.md and held there by a test.
+What cannot be said in either direction is listed in docs/translation.md and held there by a test.
 """
 
 from collections.abc import Mapping

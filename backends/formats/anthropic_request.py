@@ -1,6 +1,6 @@
 """An OpenAI chat body as a body of Anthropic's Messages. No IO, no clock. The answer's way back is anthropic.py.
 
-What cannot be said is listed in docs/backends.md and held there by a test.
+What cannot be said is listed in docs/translation.md and held there by a test.
 """
 
 import base64

@@ -1,7 +1,7 @@
 """The fields of an OpenAI chat body beside its messages, checked and typed for adapters of other formats. Pure.
 
 Fields that a format cannot say are either dropped (they tune the answer: `seed`, `logit_bias`, ...) or refused (without
-them the answer would be another one: `n` above 1, audio). docs/backends.md lists which, per format.
+them the answer would be another one: `n` above 1, audio). docs/translation.md lists which, per format.
 """
 
 from collections.abc import Iterator, Mapping

@@ -1,6 +1,6 @@
 """Gemini's generateContent format as values: an OpenAI chat body into it, its answers and events back. No IO, no clock.
 
-What cannot be said in either direction is listed in docs/backends.md and held there by a test.
+What cannot be said in either direction is listed in docs/translation.md and held there by a test.
 """
 
 import mimetypes

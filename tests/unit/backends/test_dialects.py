@@ -1,10 +1,10 @@
-"""The table of providers in docs/backends.md and the dialects that are spoken say the same."""
+"""The table of providers in docs/translation.md and the dialects that are spoken say the same."""
 
 from pathlib import Path
 
 from backends.dialects import DIALECTS, PLAIN, Dialect, dialect_of
 
-DOCUMENT = Path(__file__).parents[3] / "docs" / "backends.md"
+DOCUMENT = Path(__file__).parents[3] / "docs" / "translation.md"
 HEAD = "| provider | sent instead | left out | left out of messages |"
 
 
