@@ -4,7 +4,7 @@ docs/translation.md says the same in its table of providers, and a test holds th
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from backends.formats.call_ids import CallId, for_mistral, for_openai
@@ -26,7 +26,8 @@ class Dialect:
     `efforts` maps a `reasoning_effort` that it refuses to the nearest that it takes; `refuses_effort`: it refuses any
     where the model does not think. `models_think`: its models are OpenAI's, and refuse while they think what
     formats/sampling.py says. `thinkers_lack` is what else is to be left out where the model thinks;
-    `names_users_alone`: it refuses the `name` of anybody but a user.
+    `names_users_alone`: it refuses the `name` of anybody but a user. `continues_messages`: an answer may go on inside
+    the last message.
     """
 
     renames: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -47,6 +48,7 @@ class Dialect:
     models_think: bool = False
     thinkers_lack: frozenset[str] = frozenset()
     names_users_alone: bool = False
+    continues_messages: bool = False
 
 
 PLAIN: Final = Dialect()
@@ -131,3 +133,8 @@ that was decided on; what xAI lacks would let one fetch an answer later that nob
 def dialect_of(provider: str) -> Dialect:
     """That of OpenAI's format as it is, where the provider is not known to differ."""
     return DIALECTS.get(provider, PLAIN)
+
+
+def dialect_of_engine(provider: str) -> Dialect:
+    """Of vLLM, SGLang or our engine, whoever runs it."""
+    return replace(dialect_of(provider), thoughts=ENGINE_THOUGHTS, continues_messages=True)

@@ -112,7 +112,7 @@ class HttpBackend:
         status, headers = response.status, response.headers
         try:
             if not 200 <= status < 300:
-                body = await self._error_body(response.timed)
+                body = await self._error_body(response)
                 status = exchange.true_status(status, body)
                 error = error_from_status(status, headers, body, backend=self._name, now=self._now)
                 if isinstance(error, UpstreamRejected):
@@ -123,16 +123,16 @@ class HttpBackend:
             kind = headers.get("content-type", "") if call.is_stream else JSON
             if not kind.startswith(JSON):
                 if exchange.read_stream is not None:
-                    return exchange.read_stream(response.timed, kind)
-                return StreamReply(response.timed, exchange.stream_reader(), self._name)
-            chunk = exchange.read_answer(await response.timed.read_all(MAX_ANSWER_BYTES))
+                    return exchange.read_stream(response, kind)
+                return StreamReply(response, exchange.stream_reader(), self._name)
+            chunk = exchange.read_answer(await response.read_all(MAX_ANSWER_BYTES))
             if call.is_stream and not exchange.may_be_whole:
                 message = f"{self._name} answered without a stream"
                 raise UnreadableAnswer(message, usage=chunk.usage, output_characters=chunk.output_characters)
         except BaseException:
-            response.timed.close(is_complete=False)
+            response.close(is_complete=False)
             raise
-        response.timed.close(is_complete=True)
+        response.close(is_complete=True)
         return PlainReply(chunk, exchange.content_type)
 
     async def get(self, url: str, headers: Mapping[str, str]) -> tuple[int, bytes]:
@@ -146,9 +146,9 @@ class HttpBackend:
         """Status, headers and body of an exchange that carries no call. Raises BackendError."""
         response = await self._send(method, url, headers, b"" if method == "POST" else None, timeouts)
         try:
-            return response.status, response.headers, await response.timed.read_all(limit)
+            return response.status, response.headers, await response.read_all(limit)
         finally:
-            response.timed.close(is_complete=False)
+            response.close(is_complete=False)
 
     async def probe(
         self, url: str, headers: Mapping[str, str], read: Callable[[int, bytes], BackendHealth]
@@ -179,10 +179,10 @@ class HttpBackend:
 
     async def _send(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes | None, timeouts: Timeouts
-    ) -> "_Sent":
+    ) -> TimedResponse:
         started_at = asyncio.get_running_loop().time()
         response = await self._client.send(method, url, headers, body, timeouts=timeouts)
-        return _Sent(response.status, response.headers, TimedResponse(response, self._name, timeouts, started_at))
+        return TimedResponse(response, self._name, timeouts, started_at)
 
     async def _error_body(self, response: TimedResponse) -> bytes:
         """The body of an error, or nothing where it does not come whole: the status alone says enough."""
@@ -190,12 +190,6 @@ class HttpBackend:
             return await response.read_all(MAX_ERROR_BYTES)
         except BackendError:
             return b""
-
-
-class _Sent(msgspec.Struct, frozen=True):
-    status: int
-    headers: Mapping[str, str]
-    timed: TimedResponse
 
 
 def _where_another_may_do(error: UpstreamRejected, body: bytes, model: str) -> UpstreamRejected:

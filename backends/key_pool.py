@@ -12,8 +12,7 @@ from dataclasses import dataclass, field, replace
 from backends.chat_counts import CountsChats
 from backends.errors import RateLimited, UpstreamRejected
 from backends.model_lists import ListsModels, ModelList
-from backends.protocol import Backend, BackendHealth, Call, Chunk, Reply
-from backends.stored_responses import KeepsResponses
+from backends.protocol import Backend, BackendHealth, Call, Chunk, KeepsResponses, Reply
 
 WINDOW_SECONDS = 60.0
 NOT_FOUND = 404

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
-from typing import Final, Literal, Protocol, TypeGuard, get_args
+from typing import Final, Literal, Protocol, TypeGuard, get_args, runtime_checkable
 
 import msgspec
 
@@ -173,4 +173,14 @@ class Backend(Protocol):
 
     async def aclose(self) -> None:
         """Close pooled connections."""
+        ...
+
+
+@runtime_checkable
+class KeepsResponses(Protocol):
+    """A backend whose provider may keep the responses it gave (OpenAI's Responses API)."""
+
+    async def stored(self, method: str, path: str) -> bytes | None:
+        """The provider's own answer to GET, DELETE or POST of `responses/` and `path`; None where it keeps none.
+        Raises BackendError."""
         ...

@@ -12,6 +12,7 @@ from typing import Final, cast
 import msgspec
 
 from backends.chat_counts import CountsChats
+from backends.dialects import PLAIN, Dialect
 from backends.endpoints.content_errors import content_error_from
 from backends.endpoints.content_events import ContentEventWriter, ContentHead, content_from_answer
 from backends.endpoints.content_format import ContentAsked, chat_from_content, request_to_count
@@ -36,8 +37,7 @@ from backends.formats.json_objects import decode_object
 from backends.formats.json_splice import NotAnObject, splice
 from backends.http.reply import PlainReply
 from backends.model_lists import ListsModels, ModelList
-from backends.protocol import COUNTS, Backend, BackendHealth, Call, Chunk, Operation, Reply
-from backends.stored_responses import KeepsResponses
+from backends.protocol import COUNTS, Backend, BackendHealth, Call, Chunk, KeepsResponses, Operation, Reply
 from backends.usage import Usage
 
 COUNTED_CONTENT: Final[Operation] = "generate_content.count_tokens"
@@ -50,11 +50,7 @@ Write = Callable[[Chunk], bytes]
 class TranslatingBackend:
     """A backend around another one; what is in `native` goes to that one as it is.
 
-    `takes_cache_marks`: its chats may carry Anthropic's `cache_control`; `continues_messages`: they may ask that the
-    answer go on inside the last message; `thoughts` are the names under which they take past thinking;
-    `refuses_effort`: they are refused where they say how hard to think to a model that does not; `signs_calls`: its
-    models are Gemini's, and want the signatures of their calls again.
-    `now` is Unix seconds, for the date that a response carries.
+    `dialect` is what its chats may say. `now` is Unix seconds, for the date that a response carries.
     """
 
     def __init__(
@@ -62,20 +58,12 @@ class TranslatingBackend:
         inner: Backend,
         *,
         native: Collection[Operation] = (),
-        takes_cache_marks: bool = False,
-        continues_messages: bool = False,
-        thoughts: tuple[str, ...] = (),
-        refuses_effort: bool = False,
-        signs_calls: bool = False,
+        dialect: Dialect = PLAIN,
         now: Callable[[], float] = time.time,
     ) -> None:
         self._inner = inner
         self._native = native
-        self._takes_cache_marks = takes_cache_marks
-        self._continues_messages = continues_messages
-        self._thoughts = thoughts
-        self._refuses_effort = refuses_effort
-        self._signs_calls = signs_calls
+        self._dialect = dialect
         self._now = now
 
     @property
@@ -132,8 +120,8 @@ class TranslatingBackend:
 
     def _chat_of(self, call: Call) -> bytes:
         """Raises UpstreamRejected."""
-        takes_effort = call.reasons or not self._refuses_effort
-        return chat_body_from_responses(call.body, thoughts=self._thoughts, takes_effort=takes_effort)
+        takes_effort = call.reasons or not self._dialect.refuses_effort
+        return chat_body_from_responses(call.body, thoughts=self._dialect.thoughts, takes_effort=takes_effort)
 
     async def _count(self, call: Call) -> Chunk:
         """Counted as the chat that would be asked, else estimated. Raises BackendError."""
@@ -165,9 +153,9 @@ class TranslatingBackend:
         """Raises InvalidMessages."""
         return chat_body_from_messages(
             body,
-            keeps_cache_marks=self._takes_cache_marks,
-            continues_last=self._continues_messages,
-            thoughts=self._thoughts,
+            keeps_cache_marks=self._dialect.takes_cache_marks,
+            continues_last=self._dialect.continues_messages,
+            thoughts=self._dialect.thoughts,
             reasons=call.reasons,
         )
 
@@ -226,9 +214,9 @@ class TranslatingBackend:
                 body,
                 model=call.upstream_model,
                 is_stream=call.is_stream,
-                thoughts=self._thoughts,
+                thoughts=self._dialect.thoughts,
                 takes_effort=call.reasons,
-                signs_calls=self._signs_calls,
+                signs_calls=self._dialect.needs_signatures,
             )
         except UpstreamRejected as error:
             error.body = content_error_from(error.body, error.status or 400, error.message)

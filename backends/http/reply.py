@@ -34,6 +34,8 @@ class TimedResponse:
     """
 
     def __init__(self, response: HttpResponse, backend: str, timeouts: Timeouts, started_at: float) -> None:
+        self.status = response.status
+        self.headers = response.headers
         self._response = response
         self._backend = backend
         self._idle_seconds = timeouts.idle_seconds

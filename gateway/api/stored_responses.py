@@ -8,8 +8,8 @@ from fastapi import APIRouter, HTTPException, Path, Request, Response
 from backends.errors import BackendError, UpstreamRejected
 from backends.formats.json_objects import decode_object
 from backends.formats.responses import as_shown
+from backends.protocol import KeepsResponses
 from backends.response_names import ResponseNames
-from backends.stored_responses import KeepsResponses
 from gateway.api.callers_key import key_of_caller
 from gateway.api.kept_responses import ask_kept_response
 from gateway.errors import InvalidRequest, NotFound, UpstreamFailed

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from backends.anthropic import NATIVE_PATHS, AnthropicBackend
-from backends.dialects import ENGINE_THOUGHTS, PLAIN, dialect_of
+from backends.dialects import PLAIN, Dialect, dialect_of, dialect_of_engine
 from backends.gemini import NATIVE_OPERATIONS, GeminiBackend
 from backends.key_pool import KeyPool
 from backends.litellm_backend import LitellmBackend
@@ -54,24 +54,14 @@ class BackendTable:
         self,
         adapter: Backend,
         facts: BackendFacts,
+        dialect: Dialect | None = None,
         *,
         drains: bool = False,
         native: Collection[Operation] = (),
-        takes_cache_marks: bool = False,
-        continues_messages: bool = False,
-        thoughts: tuple[str, ...] = (),
     ) -> None:
         """`native` are the operations, beyond chat's, that need no translation for this adapter."""
-        dialect = dialect_of(facts.provider)
-        self.adapters[adapter.name] = TranslatingBackend(
-            adapter,
-            native=native,
-            takes_cache_marks=takes_cache_marks or dialect.takes_cache_marks,
-            continues_messages=continues_messages,
-            thoughts=thoughts or dialect.thoughts,
-            refuses_effort=dialect.refuses_effort,
-            signs_calls=dialect.needs_signatures,
-        )
+        dialect = dialect or dialect_of(facts.provider)
+        self.adapters[adapter.name] = TranslatingBackend(adapter, native=native, dialect=dialect)
         self.facts[adapter.name] = facts
         if isinstance(adapter, KeyPool):
             self.shelves[adapter.name] = adapter
@@ -92,7 +82,7 @@ def build_backend_table(
         engine = OpenAICompatibleBackend(LOCAL_BACKEND, engine_url, None, provider=LOCAL_BACKEND, health_from="engine")
         speed = curve.speed(settings.engine.gpu_hour_pico_usd)
         facts = BackendFacts(provider=LOCAL_BACKEND, speed=speed)
-        table.add(engine, facts, continues_messages=True, thoughts=ENGINE_THOUGHTS)
+        table.add(engine, facts, dialect_of_engine(LOCAL_BACKEND))
         table.prompt_caches[LOCAL_BACKEND] = ENGINE_CACHE
         _add_embedding_model(table, settings.engine)
     for name, block in settings.backends.items():
@@ -143,7 +133,8 @@ def _add_embedding_model(table: BackendTable, engine: EngineSettings) -> None:
 
 
 def _add_block(table: BackendTable, name: str, block: BackendSettings, environ: Mapping[str, str]) -> None:
-    provider, is_engine = block.provider or name, block.health_from != "models"
+    provider = block.provider or name
+    dialect = dialect_of(provider) if block.health_from == "models" else dialect_of_engine(provider)
     keys = keys_of_block(name, block, environ)
     try:
         adapter = build_pooled(name, keys, partial(_build_block, name, block, provider))
@@ -153,11 +144,9 @@ def _add_block(table: BackendTable, name: str, block: BackendSettings, environ: 
     table.add(
         adapter,
         BackendFacts(provider=provider, speed=speed),
+        dialect if block.litellm is None else replace(dialect, takes_cache_marks=True),
         drains=block.on_disconnect == "drain",
         native=_native_to_block(block),
-        takes_cache_marks=block.litellm is not None,
-        continues_messages=is_engine,  # vLLM, SGLang or ours
-        thoughts=ENGINE_THOUGHTS if is_engine else (),
     )
     table.timeouts[name] = Timeouts(**block.timeouts.model_dump())
     table.prompt_caches[name] = _prompt_cache(block)

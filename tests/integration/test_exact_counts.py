@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from backends.dialects import ENGINE_THOUGHTS
+from backends.dialects import dialect_of_engine
 from backends.openai_compatible import OpenAICompatibleBackend
 from backends.translating import TranslatingBackend
 from gateway.api.other_addresses import OtherAddresses
@@ -114,7 +114,7 @@ async def gateway(engine: Engine) -> AsyncGenerator[Gateway]:
 async def behind(engine_url: str) -> AsyncGenerator[Gateway]:
     backend = OpenAICompatibleBackend("one", f"{engine_url}/v1", None, health_from="engine")
     rig = Rig()
-    translating = TranslatingBackend(backend, continues_messages=True, thoughts=ENGINE_THOUGHTS)
+    translating = TranslatingBackend(backend, dialect=dialect_of_engine("local"))
     rig.pipeline.backends = {"one": translating, "two": TranslatingBackend(rig.two)}
     headers = {"authorization": f"Bearer {KEY}"}
     async with (
