@@ -19,12 +19,9 @@ from backends.endpoints.content_format import ContentAsked, chat_from_content, r
 from backends.endpoints.messages_events import (
     MessagesEventWriter,
     message_from_answer,
-    messages_error,
     messages_error_from,
 )
 from backends.endpoints.messages_format import (
-    InvalidMessages,
-    UnsayableMessages,
     chat_body_from_messages,
     keeps_reasoning,
 )
@@ -32,7 +29,7 @@ from backends.endpoints.responses_events import ResponsesEventWriter, response_f
 from backends.endpoints.responses_format import chat_body_from_responses
 from backends.endpoints.responses_items import ResponseHead
 from backends.endpoints.tool_call_deltas import EndlessAnswer
-from backends.errors import StreamBroken, Untranslatable, UpstreamRejected
+from backends.errors import StreamBroken, UpstreamRejected
 from backends.formats.json_objects import decode_object
 from backends.formats.json_splice import NotAnObject, splice
 from backends.http.reply import PlainReply
@@ -146,11 +143,11 @@ class TranslatingBackend:
             return None
         try:
             return self._message_as_chat(call, splice(call.body, {"max_tokens": b"1"}))  # a message needs it
-        except (InvalidMessages, NotAnObject):
+        except (UpstreamRejected, NotAnObject):
             return None
 
     def _message_as_chat(self, call: Call, body: bytes) -> bytes:
-        """Raises InvalidMessages."""
+        """Raises UpstreamRejected."""
         return chat_body_from_messages(
             body,
             keeps_cache_marks=self._dialect.takes_cache_marks,
@@ -160,13 +157,7 @@ class TranslatingBackend:
         )
 
     async def _open_message(self, call: Call) -> Reply:
-        try:
-            body = self._message_as_chat(call, call.body)
-        except InvalidMessages as error:
-            is_unsayable = isinstance(error, UnsayableMessages)
-            body = messages_error(400, str(error), details=error.details if is_unsayable else None)
-            kind = Untranslatable if is_unsayable else UpstreamRejected
-            raise kind(str(error), status=400, body=body) from error
+        body = self._message_as_chat(call, call.body)
         try:
             inner = await self._inner.open(_as_chat(call, body))
         except UpstreamRejected as error:

@@ -9,6 +9,8 @@ from typing import Final, cast
 
 import msgspec
 
+from backends.endpoints.messages_events import messages_error
+from backends.errors import Untranslatable, UpstreamRejected
 from backends.formats.json_objects import Fields, decode_object, number, part_of, text_of
 from backends.formats.past_thinking import DETAILS, THOUGHT, detail_of, is_carried, name_thoughts
 from backends.formats.schema_subset import is_strict
@@ -29,20 +31,14 @@ _BOUND: Final = {
 """Fields without which the answer would be another one, or another than was allowed."""
 
 
-class InvalidMessages(ValueError):
-    """The caller's request is wrong in any format; `param` names where."""
-
-    def __init__(self, param: str, why: str) -> None:
-        super().__init__(f"{param}: {why}")
-        self.param = param
+def _invalid(param: str, why: str) -> UpstreamRejected:
+    """The caller's request is wrong in any format."""
+    return UpstreamRejected(f"{param}: {why}", body=messages_error(400, f"{param}: {why}"))
 
 
-class UnsayableMessages(InvalidMessages):
+def _unsayable(param: str, why: str, details: Fields | None = None) -> Untranslatable:
     """It says something that no other format can; `details` are for a client that knows what to do then."""
-
-    def __init__(self, param: str, why: str, details: Fields | None = None) -> None:
-        super().__init__(param, why)
-        self.details = details
+    return Untranslatable(f"{param}: {why}", body=messages_error(400, f"{param}: {why}", details=details))
 
 
 def chat_body_from_messages(
@@ -55,26 +51,27 @@ def chat_body_from_messages(
 ) -> bytes:
     """An OpenAI chat body that asks the same, with `cache_control`, the wish that an answer go on inside the
     assistant's last message, past thinking under the names in `thoughts`, and how hard to think, only for those who are
-    known to take it: others refuse what they do not know. Raises InvalidMessages."""
+    known to take it: others refuse what they do not know. Raises UpstreamRejected, in
+    Anthropic's words; Untranslatable where other backends could be asked it."""
     fields = decode_object(body)
     if fields is None:
-        raise InvalidMessages("body", "must be a JSON object")
+        raise _invalid("body", "must be a JSON object")
     for name, why in _BOUND.items():
         if fields.get(name):
-            raise UnsayableMessages(name, why)
+            raise _unsayable(name, why)
     if part_of(fields, "thread").get("type", "create") != "create":
         why = "what was said before is kept at Anthropic; send the whole conversation, or ask one of its models"
-        raise UnsayableMessages("thread", why, {"error_code": "thread_not_found"})
+        raise _unsayable("thread", why, {"error_code": "thread_not_found"})
     limit = fields.get("max_tokens")
     if isinstance(limit, bool) or not isinstance(limit, int) or limit < 0:
-        raise InvalidMessages("max_tokens", "must be a positive integer")
+        raise _invalid("max_tokens", "must be a positive integer")
     if not limit:
-        raise UnsayableMessages("max_tokens", "0, to fill a prompt cache, can only be asked of Anthropic's models")
+        raise _unsayable("max_tokens", "0, to fill a prompt cache, can only be asked of Anthropic's models")
     if not isinstance(fields.get("model"), str):
-        raise InvalidMessages("model", "must be a string")
+        raise _invalid("model", "must be a string")
     messages = [name_thoughts(message, thoughts) for message in _messages(fields)]
     if not messages:
-        raise InvalidMessages("messages", "none says anything; send at least one text")
+        raise _invalid("messages", "none says anything; send at least one text")
     chat: Fields = {"model": fields["model"], "messages": messages, "max_tokens": limit}
     last = messages[-1]
     if continues_last and last["role"] == "assistant" and last["content"] and "tool_calls" not in last:
@@ -84,7 +81,7 @@ def chat_body_from_messages(
             chat[name] = _share(fields, name)
     if stop := _list(fields, "stop_sequences"):
         if not all(isinstance(item, str) for item in stop):
-            raise InvalidMessages("stop_sequences", "must be strings")
+            raise _invalid("stop_sequences", "must be strings")
         chat["stop"] = stop
     if fields.get("stream") is True:
         chat |= {"stream": True, "stream_options": {"include_usage": True}}
@@ -109,13 +106,13 @@ def _messages(fields: Fields) -> Iterator[Fields]:
     yield from _system(fields)
     messages = _list(fields, "messages")
     if not messages:
-        raise InvalidMessages("messages", "needs at least one message")
+        raise _invalid("messages", "needs at least one message")
     for place, item in enumerate(messages):
         where = f"messages[{place}]"
         message = _object(item, where)
         role, content = message.get("role"), message.get("content")
         if role not in ("user", "assistant", "system"):
-            raise InvalidMessages(f"{where}.role", "must be user or assistant")
+            raise _invalid(f"{where}.role", "must be user or assistant")
         if isinstance(content, str):
             yield {"role": role, "content": content}
             continue
@@ -163,7 +160,7 @@ def _assistant(blocks: list[Fields], where: str) -> Iterator[Fields]:
             if is_carried(signature := block.get("signature")):
                 details.append(detail_of(cast(str, signature), place))
         elif kind != "redacted_thinking":
-            raise UnsayableMessages(f"{where}.content", f"a block of type {kind!r} cannot be sent to this model")
+            raise _unsayable(f"{where}.content", f"a block of type {kind!r} cannot be sent to this model")
     thinking = "\n\n".join(filter(None, thought))
     message: Fields = {"role": "assistant", "content": "".join(text) or None, THOUGHT: thinking}
     message |= {DETAILS: details} if details else {}
@@ -210,10 +207,10 @@ def _part(block: Fields, where: str) -> Fields:
     if kind == "search_result":
         return {"type": "text", "text": _search_result(block, where)}
     if kind not in ("image", "document"):
-        raise UnsayableMessages(f"{where}.content", f"a block of type {kind!r} cannot be sent to this model")
+        raise _unsayable(f"{where}.content", f"a block of type {kind!r} cannot be sent to this model")
     source = part_of(block, "source")
     if source.get("type") == "file":
-        raise UnsayableMessages(f"{where}.content", "a file's id means nothing to this model; send what is in it")
+        raise _unsayable(f"{where}.content", "a file's id means nothing to this model; send what is in it")
     if source.get("type") in ("text", "content"):
         is_text = source.get("type") == "text"
         text = (text_of(source, "data") or "") if is_text else _plain(dict(source), f"{where}.content")
@@ -221,18 +218,18 @@ def _part(block: Fields, where: str) -> Fields:
     inline = f"data:{source.get('media_type')};base64,{source.get('data')}"
     url = text_of(source, "url") if source.get("type") == "url" else inline
     if source.get("type") not in ("url", "base64") or not url:
-        raise InvalidMessages(f"{where}.content", "its source must be base64, url or text")
+        raise _invalid(f"{where}.content", "its source must be base64, url or text")
     if kind == "image":
         return {"type": "image_url", "image_url": {"url": url}}
     if source.get("type") == "url":
-        raise UnsayableMessages(f"{where}.content", "a document by address cannot be sent to this model")
+        raise _unsayable(f"{where}.content", "a document by address cannot be sent to this model")
     return {"type": "file", "file": {"filename": text_of(block, "title") or "document.pdf", "file_data": url}}
 
 
 def _share(fields: Fields, name: str) -> float:
     value = number(fields, name)
     if value is None or not 0 <= value <= 1:
-        raise InvalidMessages(name, "must be a number from 0 to 1")
+        raise _invalid(name, "must be a number from 0 to 1")
     return value
 
 
@@ -249,7 +246,7 @@ def _plain(fields: Fields, where: str) -> str:
         return content
     blocks = [_object(block, where) for block in _list(fields, "content", where)]
     if any(block.get("type") != "text" for block in blocks):
-        raise UnsayableMessages(where, "only text in it can be sent to this model")
+        raise _unsayable(where, "only text in it can be sent to this model")
     return "".join(text_of(block, "text") or "" for block in blocks)
 
 
@@ -257,7 +254,7 @@ def _text_part(block: object, where: str) -> Fields:
     fields = _object(block, where)
     text = text_of(fields, "text")
     if text is None:
-        raise InvalidMessages(where, "a text block needs a text")
+        raise _invalid(where, "a text block needs a text")
     cache = fields.get("cache_control")
     part: Fields = {"type": "text", "text": text}
     return part | ({"cache_control": cache} if isinstance(cache, dict) else {})
@@ -266,7 +263,7 @@ def _text_part(block: object, where: str) -> Fields:
 def _tool(tool: object, where: str) -> Fields:
     fields = _object(tool, where)
     if fields.get("type") not in (None, "custom"):
-        raise UnsayableMessages(f"{where}.type", "a tool that runs at the provider cannot be sent to this model")
+        raise _unsayable(f"{where}.type", "a tool that runs at the provider cannot be sent to this model")
     schema = _object(fields.get("input_schema") or {"type": "object"}, f"{where}.input_schema")
     function: Fields = {"name": _named(fields, "name", where), "parameters": schema}
     if isinstance(fields.get("description"), str):
@@ -298,7 +295,7 @@ def _tool_choice(fields: Fields) -> Fields:
     if kind == "tool":
         return {"tool_choice": {"type": "function", "function": {"name": choice.get("name")}}} | parallel
     if not isinstance(kind, str) or kind not in _CHOICES:
-        raise InvalidMessages("tool_choice.type", "must be auto, any, tool or none")
+        raise _invalid("tool_choice.type", "must be auto, any, tool or none")
     return {"tool_choice": _CHOICES[kind]} | parallel
 
 
@@ -321,13 +318,13 @@ def _is_strict(schema: object) -> bool:
 
 def _named(fields: Fields, name: str, where: str) -> str:
     if not (value := text_of(fields, name)):
-        raise InvalidMessages(f"{where}.{name}", "must be a text that is not empty")
+        raise _invalid(f"{where}.{name}", "must be a text that is not empty")
     return value
 
 
 def _object(value: object, where: str) -> Fields:
     if not isinstance(value, dict):
-        raise InvalidMessages(where, "must be an object")
+        raise _invalid(where, "must be an object")
     return cast(Fields, value)
 
 
@@ -336,5 +333,5 @@ def _list(fields: Fields, name: str, where: str = "") -> list[object]:
     if value is None and not where:
         return []
     if not isinstance(value, list):
-        raise InvalidMessages(f"{where}.{name}" if where else name, "must be a list")
+        raise _invalid(f"{where}.{name}" if where else name, "must be a list")
     return cast(list[object], value)

@@ -15,7 +15,7 @@ from backends.endpoints.content_embeddings import embedding_body
 from backends.endpoints.content_events import ContentEventWriter, ContentHead, content_from_answer
 from backends.endpoints.content_format import chat_from_content
 from backends.endpoints.messages_events import MessagesEventWriter, OpenBlock, message_from_answer
-from backends.endpoints.messages_format import InvalidMessages, chat_body_from_messages
+from backends.endpoints.messages_format import chat_body_from_messages
 from backends.endpoints.responses_events import ResponsesEventWriter, response_from_answer
 from backends.endpoints.responses_format import chat_body_from_responses
 from backends.endpoints.responses_items import ResponseHead
@@ -198,7 +198,7 @@ def _as_chat(body: bytes) -> object:
 def _said(say: Callable[[], object]) -> None:
     try:
         say()
-    except (UpstreamRejected, InvalidMessages):
+    except UpstreamRejected:
         return
 
 

@@ -10,7 +10,7 @@ from openai.types.chat.completion_create_params import CompletionCreateParamsBas
 from openai.types.responses.response_create_params import ResponseCreateParamsBase
 
 from backends.endpoints.content_format import chat_from_content
-from backends.endpoints.messages_format import InvalidMessages, chat_body_from_messages
+from backends.endpoints.messages_format import chat_body_from_messages
 from backends.errors import UpstreamRejected
 from backends.formats.anthropic_request import build_messages_body
 from backends.formats.chat_view import parse_chat
@@ -222,7 +222,7 @@ def fate_of_message(field: str) -> str:
     without, added = MESSAGE_SAMPLES[field]
     try:
         said = chat_body_from_messages(json.dumps(without | added).encode(), reasons=True)
-    except InvalidMessages:
+    except UpstreamRejected:
         return "refused"
     return "dropped" if said == chat_body_from_messages(json.dumps(without).encode()) else "translated"
 

@@ -17,7 +17,7 @@ from openai.types.responses.input_token_count_params import InputTokenCountParam
 from openai.types.responses.response_create_params import ResponseCreateParamsBase
 from typing_extensions import is_typeddict
 
-from backends.endpoints.messages_format import InvalidMessages, chat_body_from_messages
+from backends.endpoints.messages_format import chat_body_from_messages
 from backends.endpoints.responses_format import chat_body_from_responses
 from backends.errors import UpstreamRejected
 from backends.formats.anthropic_request import build_messages_body
@@ -122,7 +122,7 @@ def said(write: Callable[[bytes], bytes], body: bytes) -> bytes | str:
     """In another format, or why not."""
     try:
         return write(body)
-    except (InvalidMessages, UpstreamRejected) as refused:
+    except UpstreamRejected as refused:
         return str(refused)
 
 
