@@ -1,6 +1,6 @@
 """An OpenAI chat body as a request of the Responses API, for models that answer no chats, or not this one. Pure.
 
-The answer's way back is responses_chat.py. What cannot be said is listed in docs/translation.md and held there by a test.
+The answer's way back is responses_chat.py. What cannot be said is listed in docs/translation.md, held there by a test.
 Nothing is stored: what the model thought goes to the caller as its provider encrypted it, and comes back from there.
 """
 
