@@ -1,4 +1,4 @@
 """The configuration file and the environment, validated.
 
-Not here: what routing rules say and which are active (routing, rulebook), what a price means (pricing).
+Not here: what rules may say and which are active (routing, rulebook), what a price means (pricing).
 """

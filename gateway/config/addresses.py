@@ -1,4 +1,4 @@
-"""The addresses that a configuration names: what each must look like, and what to write instead. Pure."""
+"""Addresses in the configuration: their syntax, and advice when one is wrong. Pure."""
 
 import re
 from urllib.parse import urlsplit
@@ -6,9 +6,9 @@ from urllib.parse import urlsplit
 OPENAI = "api.openai.com"
 HTTP = re.compile(r"https?://\S+")
 HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*(%[A-Za-z0-9._-]+)?")
-"""A name or an IPv4 address, or an IPv6 address; which of them this machine has is seen where it listens."""
+"""A name, an IPv4 or an IPv6 address. Whether this machine has it shows when listening."""
 VALKEY = re.compile(r"^valkey(s?)(?=://)")
-"""As hosting companies write addresses of Valkey, which speaks Redis' protocol; redis-py knows Redis' own name only."""
+"""Hosting companies write Valkey's addresses so; it speaks Redis' protocol, but redis-py knows only Redis' schemes."""
 MANY_REDIS = re.compile(r"[a-z+-]*(sentinel|cluster)[a-z+-]*://")
 REDIS = re.compile(r"(redis|rediss|unix)://.+")
 SERVER = re.compile(r"([^@/]*@)?(?P<host>\[[0-9A-Fa-f:.]+\]|[^@:/\[\]]*)(:(?P<port>[0-9]{1,5}))?")
@@ -18,20 +18,20 @@ REDIS_OPTIONS = (
     *("timeout", "socket_timeout", "socket_connect_timeout", "socket_keepalive"),
     *("ssl_cert_reqs", "ssl_ca_certs", "ssl_ca_path", "ssl_certfile", "ssl_keyfile", "ssl_check_hostname"),
 )
-"""Of redis-py's, those that an operator may mean; what it does not know would end the start with its own stack."""
+"""redis-py's options that an operator may need. Unknown ones would end the start with a traceback."""
 NO_SERVER = (
     "names no host and port that there can be, as in user:password@host:5432; in a user's name or password write %40 "
     "for @, %2F for / and %3F for ?"
 )
-"""Not what is there instead: a password is in it."""
+"""Does not quote the text, which contains a password."""
 PATH_PREFIX = re.compile(r"(/[A-Za-z0-9._~-]*[A-Za-z0-9_~-][A-Za-z0-9._~-]*)*/?")
-"""No segment of dots alone: a browser takes them for folders above."""
+"""No segment of dots alone: browsers resolve those as parent directories."""
 BACKEND_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,39}")
 SSL_MODE = re.compile(r"(^|&)sslmode=")
 POSTGRESQL_OPTIONS = {"ssl", "host", "port", "prepared_statement_cache_size"}
-"""What asyncpg takes; libpq's others would end the start with a stack of its own calls."""
+"""What asyncpg accepts; other libpq options would end the start with a traceback."""
 WRITABLE = re.compile(r"(^|&)target_session_attrs=(read-write|primary)(?=&|$)")
-"""Of several servers, that is the one looked for anyhow."""
+"""With several servers, the writable one is looked for anyway."""
 OWN_AUTHORITY = "the file of your own certificate authority is named by PGSSLROOTCERT in the environment"
 DATABASE_SCHEMES = {
     "sqlite": "sqlite+aiosqlite",
@@ -40,7 +40,7 @@ DATABASE_SCHEMES = {
     "postgresql": "postgresql+asyncpg",
     "postgresql+asyncpg": "postgresql+asyncpg",
 }
-"""As hosting companies write them, and as SQLAlchemy does."""
+"""Schemes that hosting companies use, and SQLAlchemy's."""
 
 
 def parse_http_url(text: str) -> str:
@@ -49,7 +49,7 @@ def parse_http_url(text: str) -> str:
     try:
         parts = urlsplit(text)
         names_host = bool(parts.hostname) and parts.port != 0
-    except ValueError:  # brackets that do not close, a port beyond 65535
+    except ValueError:  # unclosed brackets, or a port above 65535
         names_host = False
     if text and not names_host:
         raise ValueError("names no host, or a port that there is not; write it as in http://10.0.0.5:8000/v1")
@@ -57,20 +57,20 @@ def parse_http_url(text: str) -> str:
 
 
 def is_openais(url: str) -> bool:
-    """Whether it is OpenAI's own, of whichever region."""
+    """Whether it is an address of OpenAI itself, in any region."""
     host = urlsplit(url).hostname or ""
     return host == OPENAI or host.endswith(f".{OPENAI}")
 
 
 def parse_listening_host(text: str) -> str:
-    """Nothing at all would be every address of this machine."""
+    """An empty host would listen on every address of this machine."""
     if not HOST.fullmatch(text):
         raise ValueError("must be an address of this machine: 127.0.0.1 for itself alone, 0.0.0.0 for its network")
     return text
 
 
 def parse_path_prefix(text: str) -> str:
-    """What a proxy has put before /ui; "" where it has not."""
+    """The path that a proxy puts before /ui; may be empty."""
     if not PATH_PREFIX.fullmatch(text) or f"{text}/".startswith("/ui/"):
         raise ValueError("must be a path as in /breakeven, which the proxy has put before /ui, and /ui cannot begin it")
     return text.rstrip("/")
@@ -104,7 +104,7 @@ def parse_redis_url(text: str) -> str:
 
 
 def parse_database_url(text: str) -> str:
-    """With the driver that we use, and its name for what others call `sslmode`."""
+    """The URL with our driver and its name for `sslmode`. Raises ValueError."""
     scheme, separator, rest = text.partition("://")
     driver = DATABASE_SCHEMES.get(scheme)
     if driver is None or not separator or not rest:
@@ -132,14 +132,14 @@ def parse_database_url(text: str) -> str:
 
 
 def _as_lists(hosts: str) -> str:
-    """SQLAlchemy's way to write `one:5432,other`, which it takes for a single name."""
+    """SQLAlchemy's form of `one:5432,other`, which it would take for a single host name."""
     found = [parts for host in hosts.split(",") if (parts := SERVER.fullmatch(host))]
     names = ",".join(parts["host"].strip("[]") for parts in found)
     return f"host={names}&port={','.join(parts['port'] or '5432' for parts in found)}"
 
 
 def _option_names(options: str) -> set[str]:
-    """Of what follows the `?`. Raises ValueError where that is the rest of a password with a `?` in it."""
+    """Option names in the query part. Raises ValueError if it is really the rest of a password that contains `?`."""
     names = {name.partition("=")[0] for name in options.split("&")} - {""}
     if not all(name.isidentifier() for name in names):
         raise ValueError(NO_SERVER)
@@ -147,7 +147,7 @@ def _option_names(options: str) -> set[str]:
 
 
 def _check_server(text: str) -> None:
-    """Of `user:password@host:port`."""
+    """Checks `user:password@host:port`. Raises ValueError."""
     found = SERVER.fullmatch(text)
     if found is None or not 0 < int(found["port"] or 1) <= 65535:
         raise ValueError(NO_SERVER)

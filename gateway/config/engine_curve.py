@@ -13,15 +13,15 @@ from gateway.routing.snapshot import EngineSpeed
 from gateway.whole_file import write_whole
 
 TIME_PER_OUTPUT_TOKEN_TARGET_SECONDS = 0.25
-"""Slower than this a reader waits for words; N* is the largest concurrency that stays below it."""
+"""Slower output keeps a reader waiting; N* is the largest concurrency below this."""
 
 
 class CurveFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What is stored. `is_assumed` marks the figures used until the first measurement on this machine."""
+    """The file's content. `is_assumed` marks the figures used until the first measurement on this machine."""
 
     model: str
     prefill_tokens_per_second: float
-    points: list[tuple[int, float]]  # (concurrency, decode tokens per second of all sequences together)
+    points: list[tuple[int, float]]  # (concurrency, total decode tokens per second)
     is_assumed: bool = False
 
 
@@ -31,13 +31,13 @@ ASSUMED = CurveFile("", 200.0, [(1, 20.0), (2, 30.0), (4, 45.0)], is_assumed=Tru
 
 @dataclass(frozen=True, slots=True)
 class MeasuredEngine:
-    """The curve in the two forms that economics and routing use."""
+    """The curve in the two forms used by economics and routing."""
 
     engine: Engine
     is_assumed: bool
 
     def speed(self, gpu_hour_pico_usd: int) -> EngineSpeed:
-        """For the decision: the working point N* of the curve."""
+        """Figures for the decision, at the curve's working point N*."""
         return EngineSpeed(
             prefill_tokens_per_second=self.engine.prefill_tokens_per_second,
             decode_seconds_per_token=self.engine.decode_gpu_seconds_per_token,
@@ -47,7 +47,7 @@ class MeasuredEngine:
 
 
 def load_engine_curve(path: Path) -> MeasuredEngine:
-    """The stored curve, or the assumed one where nothing was measured yet. Raises ConfigurationError."""
+    """The stored curve, or the assumed one before the first measurement. Raises ConfigurationError."""
     if not path.exists():
         return fit_engine(ASSUMED)
     try:
@@ -59,7 +59,7 @@ def load_engine_curve(path: Path) -> MeasuredEngine:
 
 
 def save_engine_curve(path: Path, curve: CurveFile) -> MeasuredEngine:
-    """Write atomically, and return what was written. Raises EconomicsError for points that make no curve."""
+    """Writes atomically and returns the fit. Raises EconomicsError for points that make no curve."""
     measured = fit_engine(curve)
     try:
         write_whole(path, msgspec.json.format(msgspec.json.encode(curve)))

@@ -1,4 +1,4 @@
-"""The configuration and rules that a deployment begins with: written once, commented, then its own to edit."""
+"""The initial configuration and rules of a deployment: commented, written once, then edited by the operator."""
 
 from importlib.resources import files
 from pathlib import Path
@@ -14,19 +14,19 @@ _OFF = ("  is_enabled: true\n", "  is_enabled: false         # it was not instal
 
 
 def first_configuration(*, has_engine: bool = True) -> str:
-    """As the schema's own defaults, but where the engine is not installed with it switched off."""
+    """The schema's defaults; the engine is switched off if it is not installed."""
     text = (_FIRST / "breakeven.yaml").read_text(encoding="utf-8")
     return text if has_engine else text.replace(*_OFF)
 
 
 def first_rules(engine: EngineSettings) -> str:
-    """For the bundled engine and whatever hosted models there are."""
+    """Rules for the bundled engine and any hosted models."""
     text = (_FIRST / "rules.yaml").read_text(encoding="utf-8")
     return Template(text).substitute(name=engine.name, context_window=engine.context_window)
 
 
 def write_first_files(home: Home, *, has_engine: bool = True) -> list[Path]:
-    """Write the commented first configuration and rules where they are missing; what was written."""
+    """Writes the initial configuration and rules where missing; returns the files written."""
     written: list[Path] = []
     for path, text in (
         (home.config_file, first_configuration(has_engine=has_engine)),

@@ -11,7 +11,7 @@ NAME = "gpu_table.yaml"
 
 
 def load_gpu_table(home: Home) -> GpuTable:
-    """Raises ConfigurationError, naming the file and the field."""
+    """Raises ConfigurationError with file and field."""
     own = home.root / NAME
     try:
         text = (

@@ -1,4 +1,4 @@
-"""Where state lives: one directory, BREAKEVEN_HOME or ./.breakeven, and the name of everything in it."""
+"""Where state is stored: one directory, BREAKEVEN_HOME or ./.breakeven, and the names of everything in it."""
 
 import contextlib
 import errno
@@ -31,16 +31,16 @@ class Home:
     @property
     def database_url(self) -> str:
         path = str((self.root / "breakeven.db").resolve())
-        return f"sqlite+aiosqlite:///{quote(path, safe=' +/')}"  # a ? would end the file's name, and %41 be another one
+        return f"sqlite+aiosqlite:///{quote(path, safe=' +/')}"  # ? would end the file name; %41 would be decoded
 
     @property
     def turns_file(self) -> Path:
-        """Kept responses, where there is no Redis."""
+        """Kept responses, when there is no Redis."""
         return self.root / "kept-responses.db"
 
     @property
     def conversations_file(self) -> Path:
-        """Kept conversations, where there is no Redis."""
+        """Kept conversations, when there is no Redis."""
         return self.root / "kept-conversations.db"
 
     @property
@@ -61,17 +61,17 @@ class Home:
 
     @property
     def address_file(self) -> Path:
-        """Where the gateway was last started."""
+        """The address at which the gateway was last started."""
         return self.root / "address"
 
     @property
     def lock_file(self) -> Path:
-        """Held by the one `breakeven serve` that uses this home."""
+        """Locked by the one `breakeven serve` that uses this home."""
         return self.root / "serve.lock"
 
     @property
     def key_names_file(self) -> Path:
-        """Which variables held keys of providers when the gateway was last started."""
+        """Names of the variables that held provider keys when the gateway was last started."""
         return self.root / "provider-keys"
 
     @property
@@ -80,12 +80,12 @@ class Home:
 
     @property
     def classifier_directory(self) -> Path:
-        """Artefacts and corrections of this deployment, and which is in force."""
+        """Classifier artefacts and corrections of this deployment, and which are in force."""
         return self.root / "classifier"
 
     @property
     def metrics_directory(self) -> Path:
-        """Where the workers of this replica leave their metrics for each other."""
+        """Where the workers of this replica share their metrics."""
         return self.root / "metrics"
 
     @property
@@ -94,13 +94,14 @@ class Home:
 
     @property
     def has_pepper(self) -> bool:
-        """Whether `pepper` would make none."""
+        """Whether the pepper exists already, so that `pepper` would create none."""
         return bool(os.environ.get("BREAKEVEN_PEPPER")) or self.pepper_file.exists()
 
     def pepper(self) -> bytes:
-        """The secret that API key hashes are salted with; made once, readable by the owner alone.
+        """The secret key of the API key hashes; created once, readable only by the owner.
 
-        Replicas that share a database must share it: BREAKEVEN_PEPPER (64 hexadecimal digits) wins over the file.
+        Replicas that share a database must share it: BREAKEVEN_PEPPER (64 hexadecimal digits) takes precedence over the
+        file.
         """
         given = os.environ.get("BREAKEVEN_PEPPER")
         if not given:
@@ -111,11 +112,11 @@ class Home:
             raise StateError("BREAKEVEN_PEPPER must be 64 hexadecimal digits; all API keys need it") from error
 
     def bodies_key(self) -> bytes:
-        """The secret that stored prompts and answers are sealed with; without it they cannot be read again."""
+        """The secret that encrypts stored prompts and answers; without it they are unreadable."""
         return self._secret(self.root / "bodies-key")
 
     def replica_id(self) -> str:
-        """Made once, no other home's: machines made of one image may have the same name, and homes the same path."""
+        """Created once per home: machines cloned from one image may share a host name, and homes a path."""
         path = self.root / "replica-id"
         try:
             if not path.exists():
@@ -138,7 +139,7 @@ class Home:
 
 
 def _write_once(path: Path, text: str) -> None:
-    """Whole and on disk, or not there; the first of several that come at once wins."""
+    """Atomic and synced to disk; if several processes come at once, the first one wins."""
     unfinished = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
     try:
         with open(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as file:
@@ -147,7 +148,7 @@ def _write_once(path: Path, text: str) -> None:
             os.fsync(file.fileno())
         with contextlib.suppress(FileExistsError):
             os.link(unfinished, path)
-        sync_names(path.parent)  # all keys are void without the pepper
+        sync_names(path.parent)  # without the pepper all keys are void
     finally:
         unfinished.unlink(missing_ok=True)
 
@@ -162,7 +163,7 @@ def _secret_of(text: str) -> bytes:
 def find_home() -> Home:
     """BREAKEVEN_HOME, or `.breakeven` in the current directory; not created here.
 
-    Raises StateError where its path is no text, as in Python's own C locale: SQLite and many others take no bytes.
+    Raises StateError if the path is not valid text, as can happen in the C locale: SQLite and others accept no bytes.
     """
     root = Path(os.environ.get("BREAKEVEN_HOME") or ".breakeven").expanduser()
     try:
@@ -176,7 +177,8 @@ def find_home() -> Home:
 
 
 def _keep_private(root: Path) -> None:
-    """Closed to others where it is ours; a volume that a cluster mounted for our group is its own to guard."""
+    """Restricts the directory to its owner if that is us; a volume mounted for our group is the cluster's to
+    protect."""
     if root.stat().st_uid == os.geteuid():
         root.chmod(0o700)
     elif not os.access(root, os.W_OK | os.X_OK):
@@ -184,7 +186,7 @@ def _keep_private(root: Path) -> None:
 
 
 def create_home(home: Home) -> None:
-    """Make the directory, owner-only. Raises StateError with the reason when it cannot be written."""
+    """Creates the directory for its owner alone. Raises StateError with the reason if it is not writable."""
     try:
         home.root.mkdir(parents=True, exist_ok=True)
         _keep_private(home.root)

@@ -1,4 +1,4 @@
-"""The part of breakeven.yaml about what teams, models and tiers may use."""
+"""The `limits` block of breakeven.yaml: what teams and models may use."""
 
 from typing import Annotated
 
@@ -14,7 +14,7 @@ class _Strict(BaseModel):
 
 
 class RateSettings(_Strict):
-    """Of all keys together; tokens are input tokens."""
+    """Across all keys; tokens are input tokens."""
 
     requests_per_minute: int | None = Field(default=None, ge=1)
     tokens_per_minute: int | None = Field(default=None, ge=1)
@@ -29,7 +29,7 @@ class LimitSettings(_Strict):
 
 
 def shared_limits(limits: LimitSettings, tiers: dict[str, list[str]]) -> SharedLimits:
-    """As admission takes them."""
+    """The limits in admission's form."""
     return SharedLimits(
         teams={name: _rates(one) for name, one in limits.teams.items()},
         models={name: _rates(one) for name, one in limits.models.items()},

@@ -1,4 +1,4 @@
-"""The part of breakeven.yaml about who is told that a budget nears its end."""
+"""The `notices` block of breakeven.yaml: who is told that a budget is nearly spent."""
 
 from decimal import Decimal
 from typing import Annotated
@@ -12,10 +12,10 @@ DEFAULT_SHARES = (Decimal("0.8"), Decimal("0.95"), Decimal(1))
 
 
 class NoticeSettings(BaseModel):
-    """`webhook` is posted one JSON document when a budget's spending first reaches one of the shares `at`, and with
-    `forecast` one when a month is first likely to pass its budget.
+    """A JSON document is posted to `webhook` when a budget's spending first reaches one of the shares `at`, and with
+    `forecast` when a month is first likely to exceed its budget.
 
-    It is a secret: BREAKEVEN_NOTICES_WEBHOOK wins over it. Without one nothing is sent.
+    The address is a secret: BREAKEVEN_NOTICES_WEBHOOK takes precedence over it. Without an address nothing is sent.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)

@@ -1,4 +1,4 @@
-"""Reads the price catalogue from disk: the shipped files of gateway/pricing/data and a deployment's own."""
+"""Reads the price catalogue from disk: the shipped files in gateway/pricing/data, and the deployment's own."""
 
 import os
 from collections.abc import Iterable, Sequence
@@ -17,7 +17,7 @@ SHIPPED = Path(str(files("gateway.pricing"))) / "data"
 
 
 def load_prices(directory: Path = SHIPPED, *, providers: Iterable[str] | None = None) -> tuple[ProviderPrices, ...]:
-    """Every provider's file in `directory`, or only those of `providers`; a provider without a file is left out.
+    """Price files of all providers in `directory`, or of `providers` only; a provider without a file is left out.
 
     Raises ConfigurationError with file, line and field, and OSError.
     """
@@ -37,9 +37,9 @@ def load_price_book(
     overrides: Sequence[Path] = (),
     providers: Iterable[str] | None = None,
 ) -> PriceBook:
-    """The catalogue under a deployment's own terms.
+    """The catalogue with a deployment's own terms applied.
 
-    A provider's file in `own_directory` (where `breakeven prices import` writes) stands in for the shipped one.
+    A provider's file in `own_directory` (where `breakeven prices import` writes) replaces the shipped one.
     """
     files = {file.provider: file for file in load_prices(providers=providers)}
     if own_directory is not None:
@@ -58,7 +58,7 @@ def load_deployment_prices(home: Home, settings: Settings) -> PriceBook:
 
 
 def _require_prices(book: PriceBook, terms: Sequence[Override], file: str) -> None:
-    """Raises ConfigurationError for terms that can never count, because nothing has a price that they change."""
+    """Raises ConfigurationError for terms without effect, because no price exists that they change."""
     for index, term in enumerate(terms):
         if term.model is None and not book.models(term.provider):
             known = ", ".join(sorted({provider for provider, _ in book.models()}))
@@ -74,12 +74,12 @@ def _require_prices(book: PriceBook, terms: Sequence[Override], file: str) -> No
 
 
 def own_prices(home: Home) -> Path:
-    """Where a deployment keeps the price files that it imported itself."""
+    """Where a deployment keeps imported price files."""
     return home.root / "prices"
 
 
 def write_prices(directory: Path, file: ProviderPrices) -> Path:
-    """Replace a provider's file, whole or not at all. Raises StateError."""
+    """Replaces a provider's file atomically. Raises StateError."""
     path = directory / f"{file.provider}.yaml"
     try:
         directory.mkdir(parents=True, exist_ok=True)

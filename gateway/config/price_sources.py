@@ -1,4 +1,4 @@
-"""Where prices can be imported from: the price maps inside the installed litellm and genai-prices packages."""
+"""Sources of price imports: the price maps inside the installed litellm and genai-prices packages."""
 
 import importlib
 import json
@@ -45,12 +45,12 @@ def load_litellm(*, as_of: date) -> Imported:
 
 
 def known_to_litellm() -> Mapping[str, Mapping[str, Any]]:
-    """What its map says of each model; nothing where it is not installed. Raises ConfigurationError."""
+    """What litellm's map says about each model; empty if litellm is not installed. Raises ConfigurationError."""
     return json.loads(_litellm_map()) if find_spec("litellm") is not None else {}
 
 
 def _litellm_map() -> str:
-    """The map's file; litellm itself is never imported (it takes seconds, and two of its releases stole keys)."""
+    """The map's text. litellm itself is never imported (it takes seconds, and two of its releases stole keys)."""
     found = installed("litellm")
     if found in MALICIOUS_LITELLM:
         raise ConfigurationError(f"litellm {found} is a malicious release: uninstall it and rotate this machine's keys")
@@ -61,7 +61,7 @@ def _litellm_map() -> str:
 
 
 def load_genai_prices(*, as_of: date) -> Imported:
-    """The package is data in Python: importing it is reading it."""
+    """The package consists of data in Python modules, so importing it is safe and necessary."""
     found = installed("genai-prices")
     providers: list[Any] = importlib.import_module("genai_prices.data").providers
     rows = [
@@ -71,7 +71,7 @@ def load_genai_prices(*, as_of: date) -> Imported:
 
 
 def is_listed(provider: Any, model: Any) -> bool:
-    """OpenRouter's hundreds of former models have no context window any more."""
+    """False also for OpenRouter's hundreds of retired models, which have no context window."""
     return not model.deprecated and (provider.id != "openrouter" or model.context_window is not None)
 
 

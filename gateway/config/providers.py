@@ -1,4 +1,4 @@
-"""Hosted providers and their default models, which appear when a provider's key is in the environment."""
+"""Hosted providers and their default models, available when a provider's key is in the environment."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ OnDisconnect = Literal["cancel", "drain"]
 
 @dataclass(frozen=True, slots=True)
 class HostedModel:
-    """A catalogue model. `ability` is a published score from 0 to 1 and `ability_source` says whose."""
+    """A catalogue model. `ability` is a published score from 0 to 1, `ability_source` where it was published."""
 
     name: str
     upstream_model: str
@@ -30,7 +30,7 @@ class HostedModel:
 
 @dataclass(frozen=True, slots=True)
 class HostedProvider:
-    """A provider whose key is known. `price_name` is its name in the price catalogue."""
+    """A hosted provider. `price_name` is its name in the price catalogue."""
 
     name: str
     key_env: str
@@ -43,7 +43,7 @@ class HostedProvider:
 
     @property
     def only_ranks(self) -> bool:
-        """Whether it is asked for nothing but to rank documents."""
+        """Whether all of its models are for ranking documents."""
         return all(model.supports == (RERANK,) for model in self.models)
 
 
@@ -109,12 +109,12 @@ class ProvidersText(Schema):
 
 @cache
 def load_providers() -> tuple[HostedProvider, ...]:
-    """Every provider we ship a block for, whether its key is known or not; `key_env` is the preferred variable."""
+    """Every provider known to us, with or without a key; `key_env` is the preferred variable."""
     return tuple(text.provider(name, text.key_env[0]) for name, text in _shipped().providers.items())
 
 
 def hosted_from_environment(environ: Mapping[str, str]) -> list[HostedProvider]:
-    """The providers that have a key in `environ`, in the order of the file; `key_env` is where it was found."""
+    """The providers with a key in `environ`, in file order; `key_env` is the variable that holds it."""
     found: list[HostedProvider] = []
     for name, text in _shipped().providers.items():
         variable = next((variable for variable in text.key_env if environ.get(variable, "").strip()), None)
@@ -124,7 +124,7 @@ def hosted_from_environment(environ: Mapping[str, str]) -> list[HostedProvider]:
 
 
 def least_cached_tokens() -> Mapping[str, int]:
-    """Of a prompt that Anthropic caches, for models that differ from its `prompt_cache`, by their names there."""
+    """Minimum tokens of a prompt that Anthropic caches, by upstream model, where it differs from `prompt_cache`."""
     return _shipped().longer_cached
 
 

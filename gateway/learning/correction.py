@@ -1,6 +1,6 @@
-"""From judged answers in the books to a correction of the classifier, and whether it may be promoted. Pure.
+"""From judged answers in the ledger to a correction of the classifier, and whether it may be promoted. Pure.
 
-Everything follows from the ledger and the feedback table: the same rows give the same correction and the same verdict.
+Depends only on the ledger and the feedback table: the same rows give the same correction and verdict.
 """
 
 import math
@@ -20,20 +20,20 @@ from gateway.routing.snapshot import Snapshot, request_facts_of
 from gateway.stores import SHADOW, Feedback, FeedbackSource
 
 TRUST: dict[FeedbackSource, float] = {"caller": 1.0, "judge": 0.7, "shadow": 0.5, "format": 0.3, "repeat": 0.2}
-"""How much one judgement weighs: a caller knows what was wanted, a program that compares answers only guesses it."""
+"""Weight of one judgement: a caller knows what was wanted, a program that compares answers only guesses."""
 IMPLIED: frozenset[FeedbackSource] = frozenset({"format", "repeat"})
-"""What nobody said counts only where nobody said anything, teaches, and never decides what is promoted."""
+"""Inferred feedback counts only where nothing explicit exists. It teaches, but never decides promotion."""
 LEAST_REQUESTS = 100
 LEAST_TRIED = 3
-"""Moved requests that were answered as they would be then: by fewer, chance may have left out those that speak against
-it, and the estimate is what was predicted and no more."""
+"""Moved requests that were already answered by the model they would move to. With fewer, chance may have left out
+counter-examples, and the estimate merely repeats the predictions."""
 TOLERANCE = 0.01
 
 
 class Judged(NamedTuple):
-    """One request with the trusted mean of its latest judgements. `is_implied`: they are no person's or judge's; with
-    `of_asked` they are of the model that a cascade asked first, whoever answered in the end. `voter` is the key that
-    said so, None where a program did."""
+    """One request with the weighted mean of its latest judgements. `is_implied`: they were inferred, not given. With
+    `of_asked` they concern the model that a cascade asked first, whoever answered in the end. `voter` is the key that
+    judged, None for a program."""
 
     entry: Entry
     score: float
@@ -44,7 +44,7 @@ class Judged(NamedTuple):
 
 
 class Pick(NamedTuple):
-    """The model that a policy sends a request to, and what that is expected to cost."""
+    """The model to which a policy sends a request, and the expected cost."""
 
     model: str
     cost_pico_usd: int
@@ -52,7 +52,7 @@ class Pick(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Gain:
-    """In mean score, with its 95 % interval."""
+    """Difference in mean score, with its 95 % interval."""
 
     mean: float
     low: float
@@ -63,8 +63,8 @@ class Gain:
 class Verdict:
     """Both policies on the same judged requests: mean score with its interval, and mean expected cost.
 
-    `gain` is the candidate's mean score above the incumbent's, from the `moved` requests alone: those that the two send
-    to different models. `tried` of them were answered by the one that the candidate sends them to.
+    `gain` is the candidate's mean score minus the incumbent's, estimated from the `moved` requests alone, which the two
+    send to different models. `tried` of them were answered by the candidate's choice.
     """
 
     requests: int
@@ -78,7 +78,7 @@ class Verdict:
 
     @property
     def objection(self) -> str | None:
-        """Why the candidate may not be promoted; None when it may: surely better, or as good for less."""
+        """Why the candidate may not be promoted. None if it is surely better, or as good for less."""
         if self.requests < LEAST_REQUESTS:
             return (
                 f"only {self.requests} judged requests test it, {LEAST_REQUESTS} are needed: gather feedback, and let "
@@ -104,7 +104,7 @@ class Verdict:
 
 
 class Word(NamedTuple):
-    """What all sources together say of one request."""
+    """The combined judgement of all sources on one request."""
 
     score: float
     weight: float
@@ -122,9 +122,9 @@ def by_request(feedback: Iterable[Feedback]) -> dict[str, list[Feedback]]:
 
 
 def word_on(rows: Sequence[Feedback], asker: str) -> Word:
-    """The last word of each source on a request of the key `asker`, weighed by how far it is trusted.
+    """The latest judgement of each source on a request of the key `asker`, weighted by trust.
 
-    Of several keys one is heard: that which asked, else the first that spoke, so that none unsays another's word.
+    Of several keys only one counts, the asker or else the first to judge, so that nobody overrides another's judgement.
     """
     callers = [one.key_id for one in rows if one.source == "caller"]
     heard = asker if asker in callers else next(iter(callers), None)
@@ -141,8 +141,8 @@ def word_on(rows: Sequence[Feedback], asker: str) -> Word:
 
 
 def routed(judged: Iterable[Judged]) -> list[Judged]:
-    """Those that rules decided and whose chosen model answered: of the others nothing is known about the choice. What
-    passed a cascade's verification is a selection that says too much good of its model."""
+    """Requests decided by rules and answered by the chosen model: others say nothing about the choice. Answers that
+    passed a cascade's verification are left out, as that selection flatters their model."""
     return [
         one
         for one in judged
@@ -158,9 +158,10 @@ def _is_as_chosen(entry: Entry) -> bool:
 
 
 def outcomes(judged: Iterable[Judged], correction_of: Callable[[str], Correction]) -> list[Outcome]:
-    """What the frozen classifier had said of each answer; `correction_of` a decision's classifier version undoes it.
+    """What the frozen classifier predicted for each answer; `correction_of` a decision's classifier version undoes that
+    version's correction.
 
-    Of each model no key's judgements outweigh the others' (see gateway.learning.voices)."""
+    Per model, no key's judgements outweigh the others' (see gateway.learning.voices)."""
     found: list[Outcome] = []
     usable = routed(judged)
     votes: dict[str, list[tuple[str | None, float]]] = {}
@@ -177,7 +178,7 @@ def outcomes(judged: Iterable[Judged], correction_of: Callable[[str], Correction
 
 
 def correction_name(classifier_version: str) -> str | None:
-    """The correction that a decision's classifier version names."""
+    """The correction named in a decision's classifier version."""
     return classifier_version.partition("+")[2] or None
 
 
@@ -188,9 +189,9 @@ def judge(
     incumbent: Correction,
     correction_of: Callable[[str], Correction] = lambda _: NONE,
 ) -> Verdict:
-    """Re-decide every judged request under the rules in force, with each correction; doubly robust, and no key's
-    judgements outweigh the others'. Answers of shadow calls are left out: of requests that were not sampled for one
-    there is nothing that they could stand for.
+    """Re-decide every judged request under the rules in force with each correction. The estimate is doubly robust, and
+    no key's judgements outweigh the others'. Shadow answers are left out: requests not sampled for one have no
+    counterpart.
 
     Raises ValueError for fewer than two usable requests.
     """
@@ -223,8 +224,8 @@ def judge(
 
 
 def _estimate(log: Sequence[Logged], chances: Sequence[Mapping[str, float]], parts: Sequence[Stratum]) -> Estimate:
-    """What sending each request to models with those chances would have earned: the strata's estimates, each at its
-    share. A negative chance is taken off."""
+    """What sending each request to models with these probabilities would have scored: estimates per stratum, weighted
+    by share. Negative probabilities are subtracted."""
     of = {id(entry): found for entry, found in zip(log, chances, strict=True)}
     estimates = [doubly_robust([log[at] for at in part.places], lambda one: of[id(one)]) for part in parts]
     shared = list(zip(parts, estimates, strict=True))
@@ -243,7 +244,7 @@ def _mean(costs: Sequence[int], parts: Sequence[Stratum]) -> float:
 def _pick(
     entry: Entry, snapshot: Snapshot, correction: Correction, correction_of: Callable[[str], Correction]
 ) -> Pick | None:
-    """Without exploration; None where it cannot be decided."""
+    """The choice without exploration; None if the request cannot be decided."""
     request = request_facts_of(entry.intent)
     facts, difficulty = request.facts, request.facts.difficulty
     assert difficulty is not None
@@ -255,7 +256,7 @@ def _pick(
         corrected = msgspec.structs.replace(facts, quality=quality, draw=1.0)
         decision = decide(msgspec.structs.replace(request, facts=corrected), snapshot).decision
     except BreakevenError:
-        return None  # its models are gone: nothing can be said of it under the rules of today
+        return None  # its models are gone, so today's rules say nothing about it
     if decision.model not in facts.quality:
         return None
     return Pick(decision.model, decision.expected_cost_pico_usd or 0)

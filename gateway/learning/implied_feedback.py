@@ -1,11 +1,11 @@
-"""What callers and cascades do that says how good an answer was, though nobody said so. Knows protocols only.
+"""Feedback inferred from what callers and cascades do, without anybody stating it. Knows protocols only.
 
-`repeat`: the same key asks the very same conversation once more, at most a minute after its answer had ended, and then
-no more: of the two answers the second was kept, so it counts as good and the first as not. Who asks three times, or
-twice at once, is sampling or measuring and says nothing. `format`: what a cascade verified of JSON or tool calls.
+`repeat`: the same key asks exactly the same conversation again within a minute of the answer's end, and then no more:
+it kept the second answer, which counts as good, and the first as bad. Three times, or twice concurrently, is sampling
+or measuring and says nothing. `format`: what a cascade verified about JSON or tool calls.
 
-The books keep no prompts: fingerprints are held in this process's memory for minutes, never written, and of each answer
-no more than what is asked of it here.
+The ledger stores no prompts: fingerprints are kept in this process's memory for minutes, never written, and of each
+answer only what is needed here.
 """
 
 from collections import OrderedDict
@@ -20,7 +20,7 @@ from gateway.stores import Feedback
 
 AT_ONCE_SECONDS = 60.0
 QUIET_SECONDS = 120.0
-"""So long after the second time there must be no third."""
+"""There must be no third request within this time after the second."""
 MOST_PROMPTS = 20_000
 OF_FORM = frozenset({"not_json", "off_schema", "no_tool_call", "bad_tool_call"})
 FORMS = frozenset({"json_schema", "tools"})
@@ -31,7 +31,7 @@ Prompt = tuple[str, bytes]
 
 @dataclass(slots=True)
 class _Asked:
-    """One request of a prompt. `model` answered it, at `ended`; None while it is under way."""
+    """One request of a prompt. `model` answered it, at `ended`, which is None while it is in progress."""
 
     request_id: str
     key_id: str
@@ -44,13 +44,14 @@ class _Asked:
 
 
 class Judgements(Protocol):
-    """Where they are added; a FeedbackStore."""
+    """Where judgements are added; a FeedbackStore."""
 
     async def add(self, batch: Sequence[Feedback]) -> None: ...
 
 
 class ImpliedFeedback:
-    """Told of every request's begin and end; `flush` writes what has become clear. Waits by `unstepped` seconds."""
+    """`began` and `settled` are called for every request; `flush` writes what is certain by now. Waits are measured by
+    `unstepped` seconds."""
 
     def __init__(self, store: Judgements, now_us: Callable[[], int], unstepped: Callable[[], float]) -> None:
         self._store = store
@@ -61,7 +62,7 @@ class ImpliedFeedback:
         self._clear: list[Feedback] = []
 
     def began(self, run: Run) -> None:
-        """A prompt whose fingerprint does not cover its pictures or sounds is not recognised."""
+        """Prompts with images or sound are skipped, as their fingerprint does not cover these."""
         view = run.view
         if not view.prefixes or not UNSEEN.isdisjoint(view.needs):
             return
@@ -79,7 +80,7 @@ class ImpliedFeedback:
             self._under_way[asked.request_id] = asked
 
     def settled(self, entry: Entry) -> None:
-        """However it ended."""
+        """Called however the request ended."""
         asked = self._under_way.pop(entry.intent.request_id, None)
         if asked is not None:
             asked.ended, asked.model = self._unstepped(), entry.model
@@ -111,12 +112,12 @@ def _of_pair(one: _Asked, other: _Asked, now_us: int) -> list[Feedback]:
 
 
 def _may_be_better(one: _Asked, other: _Asked) -> bool:
-    """Who names a model for the second try means a stronger one, or is comparing."""
+    """Naming a model for the second try means asking a stronger one; otherwise it is a comparison."""
     return other.is_routed or one.quality.get(other.model, 0.0) > one.quality.get(one.model, 1.0)
 
 
 def _of_form(entry: Entry, now_us: int) -> list[Feedback]:
-    """On the model that was asked first, whoever answered in the end; only where a form was asked for."""
+    """About the model asked first, whoever answered in the end; only if a format was asked for."""
     decision = entry.intent.decision
     if FORMS.isdisjoint(decision.facts.needs):
         return []

@@ -1,4 +1,4 @@
-"""Whether judgements contradict what was predicted of one model, so that no key says so alone. Pure counting."""
+"""Whether judgements contradict the predictions for one model, not relying on a single key. Pure counting."""
 
 from collections import Counter
 
@@ -7,7 +7,7 @@ from gateway.learning.voices import outvoted
 
 
 class JudgedModel:
-    """All judgements since the start, and beside them what they would be without each key."""
+    """All judgements since the start, and the same without each single key."""
 
     def __init__(self) -> None:
         self._all = CalibrationMonitor()
@@ -15,9 +15,9 @@ class JudgedModel:
         self._said: Counter[str | None] = Counter()
 
     def observe(self, predicted: float, score: float, voter: str | None) -> None:
-        """One more judgement; `voter` is the key that gave it, None where a program did."""
+        """Adds a judgement; `voter` is the key that gave it, None for a program."""
         if voter is not None:
-            self._without.setdefault(voter, self._all)  # until now all that was said others said
+            self._without.setdefault(voter, self._all)  # everything so far came from others
         for other, monitor in self._without.items():
             if other != voter:
                 self._without[other] = monitor.observe(predicted, score)
@@ -26,6 +26,7 @@ class JudgedModel:
 
     @property
     def verdict(self) -> str:
-        """`overconfident`, `underconfident` or `holds`; also where it rests on one key that others outvote."""
+        """`overconfident`, `underconfident` or `holds`; `holds` also if the verdict depends on one key that others
+        outvote."""
         said = self._all.verdict
         return said if all(self._without[key].verdict == said for key in outvoted(self._said)) else "holds"

@@ -1,8 +1,8 @@
-"""A sampled share of requests is asked a second time, of another model that their rule allows: off the path, under a
-spend cap, with the propensity of having been sampled. The caller sees one answer and waits for none of this.
+"""Shadow calls: a sampled share of requests is repeated with another model that the rule allows, off the path, under a
+spending cap, with the sampling propensity recorded. The caller sees one answer and waits for none of this.
 
-What a shadow call costs is an entry of the operation `shadow` that belongs to no key: its own usage, at the prices of
-its own model and its own time. Simple programs judge both answers; where they cannot, the pair is stored for a judge.
+The cost of a shadow call is an entry of the operation `shadow` that belongs to no key, with its own usage and the
+prices of its own model and time. Simple programs judge both answers; where they cannot, the pair is stored for a judge.
 Knows protocols only.
 """
 
@@ -30,22 +30,22 @@ from gateway.sums import ReportStore, SumsQuery
 log = logging.getLogger(__name__)
 MOST_AT_ONCE = 4
 CHATS = ("chat.completions", "messages")
-"""Whose answers can be told from each other."""
+"""Operations whose answers can be compared."""
 MOST_ANSWER_BYTES = 1 << 20
 
 
 @dataclass(slots=True)
 class ShadowBudget:
-    """Pico-USD a UTC day. What is under way is held at its upper bound.
+    """Pico-USD per UTC day. Calls in progress are held at their upper bound.
 
-    `spent_pico_usd` by day: a clock that is put back finds the day as it left it.
+    `spent_pico_usd` is kept by day, so that a clock set back finds the earlier day's sum.
     """
 
     limit_pico_usd: int
     spent_pico_usd: dict[int, int] = field(default_factory=dict[int, int])
 
     def take(self, amount_pico_usd: int, now_us: int) -> bool:
-        """False, taking nothing, where it does not fit into what the day of `now_us` has left."""
+        """False, taking nothing, if it exceeds what is left of the day of `now_us`."""
         day = now_us // DAY_US
         spent = self.spent_pico_usd.get(day, 0) + amount_pico_usd
         if spent > self.limit_pico_usd:
@@ -54,16 +54,17 @@ class ShadowBudget:
         return True
 
     def seed(self, spent_pico_usd: int, now_us: int) -> None:
-        """What was spent of the day that holds `now_us` before this process began."""
+        """Records what was spent before this process started on the day of `now_us`."""
         self.spent_pico_usd[now_us // DAY_US] = spent_pico_usd
 
     def give_back(self, amount_pico_usd: int, taken_us: int) -> None:
-        """To the day in which it was taken."""
+        """Returns an amount to the day from which it was taken."""
         self.spent_pico_usd[taken_us // DAY_US] -= amount_pico_usd
 
 
 class ShadowCalls:
-    """`listen` on the caller of an accepted request; `serve` is the pipeline's way to answer one of our own."""
+    """`listen` wraps the caller of an accepted request; `serve` is the pipeline's way to answer a request of our
+    own."""
 
     def __init__(
         self,
@@ -88,27 +89,27 @@ class ShadowCalls:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def start(self, reports: ReportStore) -> None:
-        """Count what the books say that this day has cost already."""
+        """Counts what the ledger shows for this day already."""
         now_us = self._now_us()
         since_us = now_us // DAY_US * DAY_US
         spent = await reports.sums(SumsQuery(since_us, since_us + DAY_US, (), {"operation": SHADOW}))
         self.budget.seed(sum(one.corrected_cost_pico_usd for one in spent), now_us)
 
     def listen(self, caller: Caller, run: Run) -> Caller:
-        """The same caller; of a sampled request, one that notes the answer and has it repeated when it has ended."""
+        """The same caller or, for a sampled request, one that records the answer and then has it repeated."""
         if self._random.random() >= self._share:
             return caller
         others = alternatives(run)
         return _Listening(caller, self, run, others) if others else caller
 
     def repeat(self, run: Run, others: tuple[Candidate, ...], answer: bytes) -> None:
-        """Begin the second call, unless too many are under way or the day's money is spent."""
+        """Starts the second call, unless too many are in progress or the day's budget is spent."""
         entry = run.entry
         able = tuple(one for one in others if entry is not None and one.name != entry.model)
         if entry is None or entry.status != "completed" or not able or len(self._tasks) >= MOST_AT_ONCE:
             return
         now_us = self._now_us()
-        snapshot = self._priced_at(now_us)  # the answer may have taken until prices or models changed
+        snapshot = self._priced_at(now_us)  # prices or models may have changed during the answer
         candidate = snapshot.candidates.get(self._random.choice(able).name)
         bound = None if candidate is None else bound_pico_usd(candidate, run.view)
         if candidate is None or bound is None or not self.budget.take(bound, now_us):
@@ -119,7 +120,7 @@ class ShadowCalls:
         task.add_done_callback(self._tasks.discard)
 
     async def drain(self, timeout_seconds: float) -> None:
-        """Let those under way end; what does not end in time is cancelled, and booked as such."""
+        """Lets calls in progress end; those that take too long are cancelled, and booked as such."""
         if self._tasks:
             _, late = await asyncio.wait(self._tasks, timeout=timeout_seconds)
             for task in late:
@@ -127,11 +128,11 @@ class ShadowCalls:
             await asyncio.gather(*late, return_exceptions=True)
 
     def _run(self, run: Run, candidate: Candidate, prices_version: str, propensity: float) -> Run:
-        """A request of our own: plain instead of streamed, under the rule name and operation `shadow`, of no key."""
+        """A request of our own: not streamed, with rule name and operation `shadow`, of no key."""
         facts = run.choice.decision.facts
         decision = msgspec.structs.replace(
             run.choice.decision,
-            facts=msgspec.structs.replace(facts, repeated_tokens=0),  # no next turn will come there
+            facts=msgspec.structs.replace(facts, repeated_tokens=0),  # there will be no next turn
             rule=SHADOW,
             model=candidate.name,
             propensity=propensity,
@@ -160,7 +161,7 @@ class ShadowCalls:
         return Run(view, plain_body(run.body), choice, intent, Meter(self._monotonic()), candidate, headers=run.headers)
 
     async def _ask(self, run: Run, again: Run, answer: bytes, taken: tuple[int, int]) -> None:
-        """`taken` is how much of the budget, and when."""
+        """`taken` is the amount taken from the budget, and when."""
         sink, (bound_pico_usd, taken_us) = _Sink(), taken
         try:
             await self._serve(again, sink)
@@ -184,9 +185,9 @@ class ShadowCalls:
 
 
 def alternatives(run: Run) -> tuple[Candidate, ...]:
-    """Other models that the request's rule allows and that can serve it, those it held too weak included.
+    """Other models that the request's rule allows and that can serve it, including those judged too weak.
 
-    None where the caller named a model, or nothing real would be learnt.
+    Empty if the caller named a model, or if nothing real could be learnt.
     """
     if run.view.operation not in CHATS or run.view.choices != 1 or run.choice.order[0].is_simulated:
         return ()
@@ -195,12 +196,12 @@ def alternatives(run: Run) -> tuple[Candidate, ...]:
         for ranked in run.choice.weighed
         if ranked.candidate.name != run.candidate.name
         and not ranked.candidate.is_simulated
-        and ranked.rejected is None  # a rule's limits reject nobody here: models held too weak are worth asking
+        and ranked.rejected is None  # a rule's limits reject nothing here: models considered too weak are worth asking
     )
 
 
 def plain_body(body: bytes) -> bytes:
-    """The caller's request, for an answer in one piece."""
+    """The caller's request, changed to ask for an answer in one piece."""
     fields: dict[str, Any] = json.loads(body)
     for name in ("stream", "stream_options"):
         fields.pop(name, None)
@@ -208,7 +209,7 @@ def plain_body(body: bytes) -> bytes:
 
 
 class _Listening:
-    """A Caller that notes what passes, as far as it may be judged."""
+    """A Caller that records what passes through, up to the size that can be judged."""
 
     def __init__(self, caller: Caller, shadows: ShadowCalls, run: Run, others: tuple[Candidate, ...]) -> None:
         self._caller = caller

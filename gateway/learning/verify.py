@@ -1,4 +1,4 @@
-"""What a program can say of two answers to one chat or message: valid JSON where JSON was asked, empty, or the same.
+"""What a program can tell about two answers to one chat or message: valid JSON where requested, empty, or the same.
 
 Pure. Everything else is for a judge: a wrong score teaches the classifier worse than none.
 """
@@ -10,11 +10,11 @@ from typing import Any
 from backends.formats.answer_schema import JSON_KINDS
 
 SHORT_CHARACTERS = 60
-"""Two answers this short that say the same are both as good as each other; long ones never match by letter."""
+"""Two answers up to this length with the same text are equally good; long ones never match literally."""
 
 
 def judge(request: bytes, shown: bytes, other: bytes) -> tuple[float, float] | None:
-    """Scores of the two, from 0 to 1; None where no program can tell. Answers are as they were sent, streams too."""
+    """Scores of the two, from 0 to 1; None if no program can tell. Answers are passed as sent, streams included."""
     texts = (answer_text(shown), answer_text(other))
     if None in texts:
         return None
@@ -29,8 +29,8 @@ def judge(request: bytes, shown: bytes, other: bytes) -> tuple[float, float] | N
 
 
 def answer_text(payload: bytes) -> str | None:
-    """The text of a plain or streamed answer, OpenAI's or Anthropic's; None where it has none that could be compared
-    (tool calls)."""
+    """The text of a plain or streamed answer in OpenAI's or Anthropic's format; None if there is none to compare (tool
+    calls)."""
     text = payload.decode("utf-8", "replace")
     try:
         if not text.lstrip().startswith(("data:", ":", "event:")):
@@ -56,7 +56,7 @@ def _event_texts(event: dict[str, Any]) -> list[str | None]:
 
 
 def _block_text(block: dict[str, Any]) -> str | None:
-    """Of Anthropic's block, or a piece of one."""
+    """Text of an Anthropic content block or delta."""
     return None if block.get("type") == "tool_use" else block.get("text") or ""
 
 
@@ -86,5 +86,5 @@ def is_json(text: str) -> bool:
 
 
 def normal(text: str) -> str:
-    """Without case, space and punctuation at the ends."""
+    """Ignores case, spacing, and punctuation at the ends."""
     return " ".join(text.lower().split()).strip(" .!\"'`*")

@@ -1,31 +1,31 @@
-"""How much one key's judgements count beside the others': no key outvotes the rest. Pure; knows no ledger."""
+"""Limits the weight of one key's judgements, so that no key outvotes the others. Pure; knows no ledger."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 LARGEST_SHARE = 0.1
-"""Of all that keys have said, as it weighs then."""
+"""Of the total after limiting."""
 ALWAYS_HEARD = 100.0
-"""So many judgements of a key count in full, however little others say: one who tries it out must not silence the one
-application that a deployment has."""
+"""This many judgements of a key always count in full, however few the others give: someone trying things out must not
+silence a deployment's only application."""
 ROUNDING = 1e-9
 
 
 class Stratum(NamedTuple):
-    """Rows that weigh the same, by their places, and the share of the whole that they have together."""
+    """Rows of equal weight, by index, and their combined share of the total."""
 
     share: float
     places: list[int]
 
 
 def most_of_one(weights: Iterable[float]) -> float:
-    """The most that one key may weigh, of what each would."""
+    """The largest weight any key may have, given the unlimited weights of all keys."""
     ordered = sorted(weights, reverse=True)
     rest = sum(ordered)
     for loud, weight in enumerate(ordered):
         if loud * LARGEST_SHARE >= 1:
             break
-        most = LARGEST_SHARE * rest / (1 - loud * LARGEST_SHARE)  # what `loud` keys at the limit leave to the others
+        most = LARGEST_SHARE * rest / (1 - loud * LARGEST_SHARE)  # the limit if it cuts the `loud` heaviest keys
         if weight <= most:
             return max(most, ALWAYS_HEARD)
         rest -= weight
@@ -33,7 +33,7 @@ def most_of_one(weights: Iterable[float]) -> float:
 
 
 def factors(votes: Iterable[tuple[str | None, float]]) -> dict[str | None, float]:
-    """What the weights of each voter are multiplied by; None, who is no key, is not limited."""
+    """The factor on each voter's weights; None, which is no key, is not limited."""
     said: dict[str | None, float] = {}
     for voter, weight in votes:
         said[voter] = said.get(voter, 0.0) + weight
@@ -42,7 +42,7 @@ def factors(votes: Iterable[tuple[str | None, float]]) -> dict[str | None, float
 
 
 def outvoted(said: Mapping[str | None, float]) -> list[str]:
-    """Keys beside which others have said enough: as it weighs, none of them has more than its share of the whole."""
+    """Keys beside which others have said enough: after limiting, none exceeds its allowed share."""
     keys = {voter: weight for voter, weight in said.items() if voter is not None}
     most = most_of_one(keys.values())
     heard = {voter: min(weight, most) for voter, weight in keys.items()}
@@ -51,9 +51,9 @@ def outvoted(said: Mapping[str | None, float]) -> list[str]:
 
 
 def strata(voters: Sequence[str | None]) -> list[Stratum]:
-    """Each key that is above the limit for itself, and all the others together.
+    """One stratum per key above the limit, and one for all others together.
 
-    A single row says nothing of its own spread, so it is left out where there are others.
+    A single row cannot show its own spread, so it is left out if there are others.
     """
     if not voters:
         return [Stratum(1.0, [])]

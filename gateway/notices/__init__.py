@@ -1,1 +1,1 @@
-"""Telling an operator, outside of any page, that a budget nears or passes its end."""
+"""Tells operators, outside of any page, that a budget is nearly or fully spent."""

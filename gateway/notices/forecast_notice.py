@@ -1,4 +1,4 @@
-"""That a month is heading beyond its budget: when it is worth telling, and how. Pure, as notice.py is."""
+"""Notice that a month is likely to exceed its budget: when to send it, and its text. Pure, as notice.py is."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -8,16 +8,16 @@ from gateway.money import format_usd, show_usd, usd
 from gateway.notices.notice import FORECAST, BudgetSpent, Document, Mark, budget_fields, in_words, what_then, whose
 
 LIKELY = 0.8
-"""Of simulated months pass the budget: who was told too early and for nothing does not read the next one."""
+"""Share of simulated months over budget: whoever gets a false alarm early on will not read the next one."""
 LEAST_LEARNED_DAYS = 10
-"""Complete days. With fewer a forecast is their mean, which one odd day makes."""
+"""Complete days. With fewer the forecast is just their mean, which one unusual day dominates."""
 
 
 @dataclass(frozen=True, slots=True)
 class Foreseen:
-    """Where a budget's month is heading. `probability` is the share of simulated months that pass it, the amounts are
-    what they come to (5 %, 50 % and 95 %), `early` and `late` the days by which 5 % and 95 % have spent it; None: fewer
-    do."""
+    """Where a budget's month is heading. `probability` is the share of simulated months over budget; the amounts are
+    the 5 %, 50 % and 95 % quantiles of the month's total, `early` and `late` the days by which 5 % and 95 % of the
+    months have spent it, None if fewer do."""
 
     spent: BudgetSpent
     learned_days: int
@@ -31,7 +31,7 @@ class Foreseen:
 
 
 def forecast_due(foreseen: Foreseen, told: Collection[Mark]) -> Mark | None:
-    """Once, where it is likely and enough is known. Of a budget that is spent already its share tells."""
+    """Sent once, if it is likely and enough is known. Budgets already spent are covered by the share notices."""
     spent, mark = foreseen.spent, foreseen.spent.mark(FORECAST)
     is_ahead = spent.spent_pico_usd < spent.amount_pico_usd
     is_likely = foreseen.learned_days >= LEAST_LEARNED_DAYS and foreseen.probability >= LIKELY
@@ -39,7 +39,7 @@ def forecast_due(foreseen: Foreseen, told: Collection[Mark]) -> Mark | None:
 
 
 def forecast_document(foreseen: Foreseen, *, page: str | None) -> Document:
-    """As notice.document; days are UTC."""
+    """In the format of notice.document; days are UTC."""
     figures: Document = {
         "probability": round(foreseen.probability, 3),
         "forecast_low_usd": format_usd(foreseen.low_pico_usd),

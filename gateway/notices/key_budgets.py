@@ -1,4 +1,4 @@
-"""What keys have spent of budgets of their own, as it is told to people. Knows protocols only; reads no clock."""
+"""What keys have spent of their own budgets, as shown to people. Knows protocols only; reads no clock."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -14,8 +14,8 @@ from gateway.sums import ReportStore
 
 @dataclass(frozen=True, slots=True)
 class KeySpent:
-    """One key's budget, and what its present window (UTC) counts of it. Of that `opening_pico_usd` was spent before the
-    key came here."""
+    """A key's budget and its spending in the current window (UTC), of which `opening_pico_usd` was spent before the key
+    was imported."""
 
     record: KeyRecord
     window: WindowName
@@ -25,7 +25,7 @@ class KeySpent:
 
     @property
     def share(self) -> float:
-        """Of the budget; of one of $0, which is always spent, all."""
+        """Share of the budget spent; 1 for a budget of $0, which is always spent."""
         return self.spent_pico_usd / self.amount_pico_usd if self.amount_pico_usd else 1.0
 
 
@@ -36,7 +36,7 @@ async def spent_by_keys(
     now_us: int,
     openings: Openings = no_openings,
 ) -> list[KeySpent]:
-    """Of the keys that have a budget and are not revoked."""
+    """For keys that have a budget and are not revoked."""
     budgets = {key: one for key, one in limits.items() if one.budget_usd is not None}
     if not budgets:
         return []

@@ -1,4 +1,4 @@
-"""What a notice says, and when one is due. Pure: knows no store, no clock and no address."""
+"""What a budget notice says, and when one is due. Pure: knows no store, no clock and no address."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -11,22 +11,22 @@ from gateway.money import format_usd, show_usd, usd
 
 NoticeScope = Literal["all", "team", "project", "key"]
 Document = dict[str, str | float | int | bool | dict[str, list[str]] | None]
-"""Plain fields, and what chat services ask for."""
+"""Plain fields, and those that chat services need."""
 
 QUIET: dict[str, list[str]] = {"parse": []}
-"""Discord's word for: no name in this text calls anybody."""
+"""Discord's setting that no name in this text notifies anyone."""
 MARKUP = str.maketrans({"<": "‹", ">": "›"})
-"""Between these Slack reads commands and links; a team may be called as it likes."""
+"""Slack reads commands and links between these characters, and team names may contain them."""
 WHILE: dict[WindowName, str] = {"day": "today", "month": "this month", "total": "in all"}
 FORECAST = 0
-"""In the place of a share: that the window is heading beyond the budget."""
+"""In place of a share: the window is likely to exceed the budget."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """What is told of once only: this budget at this amount, in this window, at this share or FORECAST.
+    """Identifies what is announced only once: this budget at this amount, in this window, at this share or FORECAST.
 
-    `name` is a key's id, a team, a project, or empty for everything; `window_id` is as gateway.limits.values names it.
+    `name` is a key's id, a team, a project, or empty for everything; `window_id` is a gateway.limits.values.window_id.
     """
 
     scope: NoticeScope
@@ -38,7 +38,7 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class BudgetSpent:
-    """One budget and what the books show of it in its present window. `shown` is its name as people know it."""
+    """One budget and its spending in the current window. `shown` is its display name."""
 
     scope: NoticeScope
     name: str
@@ -53,7 +53,7 @@ class BudgetSpent:
 
 
 def due(spent: BudgetSpent, shares_per_mille: Iterable[int], told: Iterable[Mark]) -> Mark | None:
-    """The highest share that is reached, unless it or a higher one was told of: not each of those passed at once.
+    """The highest share reached, unless it or a higher one was announced; shares passed at once give one notice.
 
     A budget of nothing has no shares.
     """
@@ -74,8 +74,8 @@ def due(spent: BudgetSpent, shares_per_mille: Iterable[int], told: Iterable[Mark
 
 
 def document(spent: BudgetSpent, mark: Mark, *, page: str | None, is_test: bool = False) -> Document:
-    """What is posted. Money is exact decimal text in dollars, times are ISO 8601 in UTC; `text` and `content` say the
-    same in a sentence, for Slack and Mattermost, and for Discord."""
+    """The document to post. Money is exact decimal text in dollars, times are ISO 8601 in UTC; `text` and `content`
+    hold the sentence for Slack and Mattermost, and for Discord."""
     kind, began_us = window_of_id(mark.window_id)
     sentence = _sentence(spent, kind, window_end(kind, began_us), page)
     sentence = ("A test, no budget of yours: " if is_test else "") + sentence
@@ -84,7 +84,7 @@ def document(spent: BudgetSpent, mark: Mark, *, page: str | None, is_test: bool 
 
 
 def budget_fields(spent: BudgetSpent, page: str | None) -> Document:
-    """What every notice says of its budget."""
+    """Fields about the budget, common to all notices."""
     kind, began_us = window_of_id(spent.window_id)
     end = window_end(kind, began_us)
     return {
@@ -103,24 +103,24 @@ def budget_fields(spent: BudgetSpent, page: str | None) -> Document:
 
 
 def in_words(sentence: str) -> Document:
-    """For chats; none of them takes a name in it for a command."""
+    """The sentence for chat services; names in it trigger nothing."""
     return {"text": sentence, "content": sentence, "allowed_mentions": QUIET}
 
 
 def _sentence(spent: BudgetSpent, kind: WindowName, end: datetime | None, page: str | None) -> str:
     money = f"{show_usd(usd(spent.spent_pico_usd))} of {show_usd(usd(spent.amount_pico_usd))}"
-    percent = spent.spent_pico_usd * 100 // spent.amount_pico_usd  # rounded down: 100 % is not said before it is so
+    percent = spent.spent_pico_usd * 100 // spent.amount_pico_usd  # rounded down: 100 % appears only when reached
     until = "" if end is None else f"; its window ends at {end:%H:%M} UTC on {end.day} {end:%b %Y}"
     return f"The budget of {whose(spent)} is {percent} % spent {WHILE[kind]}, {money}{until}. {what_then(spent, page)}"
 
 
 def whose(spent: BudgetSpent) -> str:
-    """As a sentence names it."""
+    """The budget's owner as the sentence names it."""
     return "everything" if spent.scope == "all" else f"{spent.scope} {spent.shown.translate(MARKUP)}"
 
 
 def what_then(spent: BudgetSpent, page: str | None) -> str:
-    """The end of a sentence."""
+    """The end of the sentence."""
     then = "What would pass it is refused." if spent.stops else "It warns only: requests go on."
     return f"{then} {page}" if page else then
 

@@ -1,4 +1,4 @@
-"""Looks at what budgets have spent and tells what is new, once for all workers and replicas. Knows protocols only."""
+"""Checks what budgets have spent and sends new notices, once across all workers and replicas. Knows protocols only."""
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,13 +18,13 @@ from gateway.sums import Dimension, ReportStore, Sums
 MONTH: WindowName = "month"
 Outcome = Literal["sent", "failed"]
 LOOK_US = 25_000_000
-"""Between two looks. Each worker asks every half minute whether one is due."""
+"""Between two checks. Each worker asks every half minute whether one is due."""
 
 
 @dataclass(frozen=True, slots=True)
 class NoticeState:
-    """How telling goes, by the store's clock, which says `now_us`. `failing_since_us` is None where nothing waits to be
-    sent; `problem` is what the last failure was."""
+    """Progress of the notices, by the store's clock (`now_us`). `failing_since_us` is None unless a notice waits to be
+    sent; `problem` is the last failure."""
 
     now_us: int
     looked_at_us: int | None = None
@@ -36,17 +36,17 @@ class NoticeState:
 
     @property
     def is_due(self) -> bool:
-        """Also where that clock was ahead when somebody looked last."""
+        """True also if that clock was ahead at the last check."""
         return self.looked_at_us is None or not self.looked_at_us <= self.now_us < self.looked_at_us + LOOK_US
 
     @property
     def is_forecast_due(self) -> bool:
-        """Once for each complete day: an hour after its end, when what was under way then is booked."""
+        """Once per complete day, an hour after its end, when its last requests are booked."""
         return self.forecast_at_us is None or _complete_day(self.forecast_at_us) != _complete_day(self.now_us)
 
     @property
     def next_try_at_us(self) -> int | None:
-        """Of what waits to be sent."""
+        """When what waits is tried again."""
         if self.failing_since_us is None or self.looked_at_us is None:
             return None
         return max(self.now_us, self.looked_at_us + LOOK_US)
@@ -57,17 +57,17 @@ def _complete_day(at_us: int) -> int:
 
 
 class NoticeStore(Protocol):
-    """Who tells of what, and what is told: shared by all that share the database.
+    """Who sends which notice, and what was sent; shared by all users of the database.
 
-    A claim that is neither told nor given back ends by itself after ABANDONED_US: who held it is gone.
+    A claim neither completed nor returned expires after ABANDONED_US: its holder is gone.
     """
 
     async def told(self, windows: Collection[str]) -> Sequence[Mark]:
-        """What was sent, in these windows."""
+        """What was sent in these windows."""
         ...
 
     async def claim(self, mark: Mark, at_us: int) -> bool:
-        """Whether it is ours to tell now: False where it is told, or somebody else is at it."""
+        """Whether this worker should send it: False if it was sent, or another worker is sending it."""
         ...
 
     async def give_back(self, mark: Mark, claimed_at_us: int) -> None: ...
@@ -77,24 +77,24 @@ class NoticeStore(Protocol):
     async def state(self) -> NoticeState: ...
 
     async def take_turn(self, seen: NoticeState) -> bool:
-        """Whether it is ours to look now: False where somebody did since that was read."""
+        """Whether this worker should check now: False if another one did since `seen` was read."""
         ...
 
     async def note_failed(self, problem: str) -> None: ...
 
     async def note_done(self, *, is_sent: bool, is_foreseen: bool) -> None:
-        """All that was due is sent, forecasts included where they were looked at."""
+        """Everything due is sent, including forecasts if they were checked."""
         ...
 
 
 ABANDONED_US = 300_000_000
-"""Several times what the longest sending takes."""
+"""Several times as long as sending can take."""
 
 
 @dataclass(slots=True)
 class BudgetNotices:
-    """`look` once in a while. At least once rather than never: who dies between the sending and the note of it leaves
-    a notice that is sent a second time. `foresee` is given by who reads the reports; until then no forecast is told."""
+    """Call `look` now and then. Notices are sent at least once: a crash between sending and recording repeats one.
+    `foresee` is set by whoever reads the reports; until then there are no forecast notices."""
 
     budgets: BudgetStore
     keys: KeyStore
@@ -111,8 +111,8 @@ class BudgetNotices:
     openings: Openings = field(default=no_openings)
 
     async def look(self) -> None:
-        """Where nobody did lately. Raises NoticeNotTaken at the first that is not taken; it and the rest are tried
-        again at the next look."""
+        """Checks if nobody did lately. Raises NoticeNotTaken at the first notice not accepted; it and the rest are
+        tried again at the next check."""
         state = await self.store.state()
         self.show_failing(state.failing_since_us is not None)
         if not state.is_due or not await self.store.take_turn(state):
@@ -131,7 +131,7 @@ class BudgetNotices:
             await self.store.note_done(is_sent=bool(sent), is_foreseen=is_foreseen)
 
     async def _tell_shares(self) -> int:
-        """How many were sent."""
+        """The number sent."""
         now_us = self.now_us()
         found = [*await self._shared(now_us), *await self._of_keys(now_us)]
         told = await self._told(found)
@@ -140,7 +140,7 @@ class BudgetNotices:
         return await self._tell_all(said, now_us)
 
     async def _tell_forecasts(self) -> int:
-        """How many were sent."""
+        """The number sent."""
         now_us = self.now_us()
         found = [] if self.foresee is None else await self.foresee()
         told = await self._told([one.spent for one in found])
@@ -155,7 +155,7 @@ class BudgetNotices:
         return sum([await self._tell(mark, notice, now_us) for mark, notice in notices])
 
     async def _tell(self, mark: Mark, notice: Document, now_us: int) -> bool:
-        """False where somebody else is at it, or was."""
+        """False if another worker sends it, or has sent it."""
         if not await self.store.claim(mark, now_us):
             return False
         try:

@@ -1,4 +1,4 @@
-"""Posts a notice to a webhook. Its address is a secret: it is in no error, log or answer of ours."""
+"""Posts a notice to a webhook. Its address is a secret and appears in no error, log or response."""
 
 import asyncio
 import ssl
@@ -18,14 +18,14 @@ Sleep = Callable[[float], Awaitable[object]]
 
 @dataclass(frozen=True, slots=True)
 class Webhook:
-    """As providers are called: certificates by the system's authorities or SSL_CERT_FILE, no proxy of the environment,
-    no redirect followed."""
+    """Connects as to providers: certificates by the system's authorities or SSL_CERT_FILE, no proxy from the
+    environment, no redirects."""
 
     url: str = field(repr=False)
     sleep: Sleep = asyncio.sleep
 
     async def post(self, document: Document) -> None:
-        """Three tries. Raises NoticeNotTaken, with what the last of them met."""
+        """Tries three times. Raises NoticeNotTaken with the last problem."""
         problem = ""
         for wait_seconds in (0.0, *WAITS_SECONDS):
             if wait_seconds:
@@ -36,7 +36,7 @@ class Webhook:
         raise NoticeNotTaken(f"the webhook of `notices` took nothing: {problem}")
 
     async def _try(self, document: Document) -> str:
-        """What went wrong, in words that name no address; empty: nothing."""
+        """The problem, in words that do not contain the address; empty on success."""
         try:
             context = await asyncio.to_thread(ssl.create_default_context)
             async with (

@@ -1,4 +1,4 @@
-"""The catalogue: rules, environment, prices and engine speed put together into one immutable Snapshot. Pure."""
+"""The catalogue: combines rules, environment, prices and engine speed into an immutable Snapshot. Pure."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -19,10 +19,10 @@ SIMULATED = "simulated"
 
 @dataclass(frozen=True, slots=True)
 class BackendFacts:
-    """What the catalogue needs to know of a configured backend. `speed` is set for engines of our own.
+    """What the catalogue must know about a configured backend. `speed` is set for our own engines.
 
-    `marks_prompts`: for its cache, where callers do not; `least_cached_tokens` of a prompt, and where a model differs,
-    by its upstream name.
+    `marks_prompts`: we mark prompts for its cache if callers do not. `least_cached_tokens`: the shortest cached prompt;
+    exceptions by upstream model are in `least_cached_tokens_of`.
     """
 
     provider: str
@@ -35,9 +35,9 @@ class BackendFacts:
 
 @dataclass(frozen=True, slots=True)
 class Catalogue:
-    """What is fixed between two changes of configuration: the models that rules may name and their backends.
+    """What stays fixed between changes of the configuration: the models that rules may name, and their backends.
 
-    Models of the `switched_off` backends may be named but are not there.
+    Models of `switched_off` backends may be named but are not available.
     """
 
     backends: Mapping[str, BackendFacts]
@@ -45,7 +45,7 @@ class Catalogue:
     switched_off: frozenset[str] = frozenset()
 
     def parse(self, text: str, *, file: str) -> RulesDocument:
-        """A rules file under this deployment's models. Raises ConfigurationError."""
+        """Parses a rules file with this deployment's models. Raises ConfigurationError."""
         document = parse_rules(text, file=file, known_models=frozenset(self.environment_models))
         for name, spec in document.models.items():
             if spec.backend not in self.backends and spec.backend not in self.switched_off:
@@ -60,7 +60,7 @@ class Catalogue:
         return document
 
     def models(self, document: RulesDocument) -> dict[str, ModelSpec]:
-        """Every model by name; the file's own win over the environment's."""
+        """Every available model by name; the file's own take precedence over the environment's."""
         all_models = {**self.environment_models, **document.models}
         return {name: spec for name, spec in all_models.items() if spec.backend in self.backends}
 
@@ -75,8 +75,8 @@ class Catalogue:
     ) -> Snapshot:
         """Everything `decide()` needs, with the prices in force at `at_us`.
 
-        The rules version is `text_version`, where the rules are stored under one, and a hash of what they amount to
-        here: the same text means something else when a provider's key comes or goes.
+        The rules version is `text_version`, if stored under one, plus a hash of what the rules amount to here: the same
+        text has a different meaning when a provider's key is added or removed.
         """
         models = self.models(document)
         candidates = {name: self._candidate(name, spec, prices, at_us) for name, spec in models.items()}
@@ -109,7 +109,7 @@ class Catalogue:
         )
 
     def _cache_writes(self, spec: ModelSpec, prices: ModelPrices | None) -> CacheWrites:
-        """OpenAI alone writes unasked at a price of its own, which its models before GPT-5.6 do not have."""
+        """Only OpenAI writes automatically at a separate price, which its models before GPT-5.6 do not have."""
         backend, (provider, model) = self.backends[spec.backend], self._priced_as(spec)
         if prices is None or prices.rates.cache_write_5m is None or backend.is_simulated:
             return ON_DEMAND
@@ -122,14 +122,14 @@ class Catalogue:
         )
 
     def _priced_as(self, spec: ModelSpec) -> tuple[str, str]:
-        """The provider and model of the price list."""
+        """Provider and model in the price list."""
         name = spec.priced_as or f"{self.backends[spec.backend].provider}/{spec.upstream_model}"
         provider, _, model = name.partition("/")
         return provider, model
 
 
 def profiles(models: Mapping[str, ModelSpec]) -> Sequence[ModelProfile]:
-    """What the classifier is told of each model that answers."""
+    """What the classifier is told about each model that writes text."""
     return [
         ModelProfile(name, spec.head, spec.benchmarks, spec.ability, spec.upstream_model)
         for name, spec in sorted(models.items())
@@ -138,7 +138,7 @@ def profiles(models: Mapping[str, ModelSpec]) -> Sequence[ModelProfile]:
 
 
 def rules_version(document: RulesDocument, models: Mapping[str, ModelSpec]) -> str:
-    """Content hash of the rules and of every model they may choose from: comments and order of keys do not count."""
+    """Content hash of the rules and of every model they may choose; comments and key order do not matter."""
     content = {
         "rules": [rule.model_dump(mode="json", by_alias=True) for rule in document.rules],
         "models": {name: spec.model_dump(mode="json") for name, spec in sorted(models.items())},

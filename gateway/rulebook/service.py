@@ -1,7 +1,8 @@
-"""Routing rules as versions: validate, put, activate, roll back, follow the file, and hand the active one to routing.
+"""Versions of the routing rules: validates, stores, activates, rolls back, follows the file, and applies the active
+one.
 
-Every way in (REST, web editor, rules.yaml) goes through the same validation here. Activation is a compare-and-set in
-the store, and every process polls the store through `refresh()`, so that it reaches all of them within one interval.
+All ways in (REST, web editor, rules.yaml) share the validation here. Activation is a compare-and-set in the store,
+which every process polls through `refresh()`, so that it reaches all of them within one interval.
 """
 
 import asyncio
@@ -34,7 +35,7 @@ class StoredRules:
 
 @dataclass(frozen=True, slots=True)
 class Activation:
-    """One change of the active version; `previous` None is the first ever."""
+    """One change of the active version; `previous` is None for the first."""
 
     version: str
     previous: str | None
@@ -44,10 +45,10 @@ class Activation:
 
 
 class RulesStore(Protocol):
-    """Versions and the one that is active. `activate` writes the audit record in the same transaction."""
+    """Versions and the active one. `activate` writes the audit record in the same transaction."""
 
     async def put(self, rules: StoredRules) -> None:
-        """Store a version; one that is there already stays as it was first put."""
+        """Stores a version; an existing one keeps its first author and reason."""
         ...
 
     async def get(self, version: str) -> StoredRules | None: ...
@@ -59,7 +60,7 @@ class RulesStore(Protocol):
     async def active(self) -> str | None: ...
 
     async def activate(self, activation: Activation, *, diff: str) -> bool:
-        """False when the active version was not `activation.previous` any more."""
+        """False if the active version is no longer `activation.previous`."""
         ...
 
     async def activations(self) -> Sequence[Activation]:
@@ -68,7 +69,7 @@ class RulesStore(Protocol):
 
 
 class Validator(Protocol):
-    """The catalogue: what a rules file may say in this deployment."""
+    """The catalogue: validates rules for this deployment."""
 
     def parse(self, text: str, *, file: str) -> RulesDocument: ...
 
@@ -85,7 +86,7 @@ class Problem:
 class RulesService:
     """One per process. `apply` swaps the pipeline's snapshot; it is called with every newly active document.
 
-    `taken_over` hears how many seconds after an activation, wherever it was made, this process decided by it.
+    `taken_over` receives the seconds from an activation, made anywhere, until this process applied it.
     """
 
     def __init__(
@@ -107,13 +108,13 @@ class RulesService:
         self._refreshing = asyncio.Lock()
         self.applied: str | None = None
         self.refused: str | None = None
-        """The active version, while it is not valid here."""
+        """The active version if it is not valid here."""
         self._refusal: Problem | None = None
         self._file_problem: Problem | None = None
         self._parsed: tuple[str, RulesDocument] | None = None
 
     def warnings(self) -> list[str]:
-        """The same for everybody to read: a sentence that quotes nothing of the rules."""
+        """Readable by everyone: sentences that quote nothing of the rules."""
         if self.problem is None:
             return []
         what = "rules.yaml is" if self._refusal is None else f"the active rules {self.refused} are"
@@ -121,18 +122,18 @@ class RulesService:
 
     @property
     def problem(self) -> Problem | None:
-        """Why this process does not decide by the active rules, or by those of the file."""
+        """Why this process does not apply the active rules, or those of the file."""
         return self._refusal or self._file_problem
 
     async def parse(self, text: str, *, file: str = "rules.yaml") -> RulesDocument:
-        """Raises ConfigurationError with the file's name and the line. In a thread, since a thousand rules take a
-        second, and once, though it is asked at each step from a text to what is in force."""
+        """Raises ConfigurationError with file and line. Runs in a thread, since a thousand rules take a second, and
+        keeps the last result, since each step from text to activation asks for it."""
         if self._parsed is None or self._parsed[0] != text:
             self._parsed = text, await asyncio.to_thread(self._validator.parse, text, file=file)
         return self._parsed[1]
 
     async def check(self, text: str) -> list[Problem]:
-        """The first thing wrong with a text; empty when it is valid."""
+        """The first problem of a text; empty if it is valid."""
         try:
             await self.parse(text)
         except ConfigurationError as error:
@@ -148,7 +149,7 @@ class RulesService:
         return await self._store.activations()
 
     async def active(self) -> str | None:
-        """The version that is active in the store, whatever this process has applied so far."""
+        """The active version in the store, whatever this process has applied so far."""
         return await self._store.active()
 
     async def get(self, version: str) -> StoredRules:
@@ -162,7 +163,7 @@ class RulesService:
         return found
 
     async def put(self, text: str, *, author: str, reason: str, expected_active: str | None) -> StoredRules:
-        """Store a valid text as a version. Raises ConfigurationError, or Conflict when another version is active."""
+        """Stores a valid text as a version. Raises ConfigurationError, or Conflict if another version is active."""
         await self.parse(text)
         active = await self._store.active()
         if active != expected_active:
@@ -172,9 +173,9 @@ class RulesService:
         return await self.get(rules.version)
 
     async def activate(self, version: str, *, author: str, reason: str, expected_active: str | None) -> Activation:
-        """Make a version the active one, everywhere. Raises NotFound, ConfigurationError or Conflict."""
+        """Activates a version for all processes. Raises NotFound, ConfigurationError or Conflict."""
         rules = await self.get(version)
-        await self.parse(rules.text)  # the models it names may have gone since it was stored
+        await self.parse(rules.text)  # models it names may have gone since it was stored
         activation = Activation(version, expected_active, author, reason, self._now_us())
         before = await self._store.get(expected_active) if expected_active else None
         changed = text_diff(before.text if before else "", rules.text, expected_active or "nothing", version)
@@ -184,7 +185,7 @@ class RulesService:
         return activation
 
     async def roll_back(self, *, author: str, reason: str, expected_active: str | None) -> Activation:
-        """Activate what was active before the present version. Raises NotFound when there is nothing before it."""
+        """Activates the version before the current one. Raises NotFound if there is none."""
         previous = next(
             (one.previous for one in await self._store.activations() if one.version == expected_active), None
         )
@@ -195,8 +196,8 @@ class RulesService:
         )
 
     async def refresh(self) -> None:
-        """Take over a changed file and whatever is active in the store now; a broken one changes nothing."""
-        async with self._refreshing:  # who read the store earlier must not apply it later
+        """Applies a changed file and the store's active version; invalid rules change nothing."""
+        async with self._refreshing:  # an earlier reading of the store must not be applied later
             await self._refresh()
 
     async def _refresh(self) -> None:
@@ -221,7 +222,7 @@ class RulesService:
             self._taken_over(max(0.0, (now_us - latest.at_us) / 1e6))
 
     async def _follow_file(self) -> None:
-        """A rules.yaml whose content changed becomes a new version and is activated, unless it is broken."""
+        """A rules.yaml with new content becomes a version and is activated, unless it is invalid."""
         if self._file is None:
             return
         consequence = f"{self._file.path} is not valid; the last good version stays"
@@ -256,7 +257,7 @@ class RulesService:
         self._file.remember(text)
 
     def _end_look(self) -> None:
-        """At a file that is valid, and was perhaps not before."""
+        """For a valid file, which may have been invalid before."""
         assert self._file is not None
         self._file.end_look()
         if self._file_problem is not None:
@@ -264,7 +265,7 @@ class RulesService:
             self._file_problem = None
 
     async def _is_old(self, version: str, active: str | None) -> bool:
-        """A new replica comes with the file that others took over long ago: that undoes nobody's edit since."""
+        """Whether this is a new replica whose file others took over long ago: it must not undo later edits."""
         assert self._file is not None
         return self._file.taken() is None and active is not None and await self._store.get(version) is not None
 
@@ -279,7 +280,7 @@ class _WatchedFile:
         self._looked_at: tuple[int, int] | None = None
 
     def text_if_touched(self) -> str | None:
-        """The text if the file changed since the last look that came to its end; None also without a file.
+        """The text if the file changed since the last completed look; None also if there is no file.
 
         Raises UnicodeDecodeError.
         """
@@ -295,11 +296,11 @@ class _WatchedFile:
         return text
 
     def end_look(self) -> None:
-        """What was read is dealt with; until then every look reads it again, should the store have failed."""
+        """The text has been dealt with. Until then every look reads it again, in case the store failed."""
         self._looked_at = self._looking_at
 
     def remember(self, text: str) -> None:
-        """Whole or not at all: a torn memory would be another text's, and a restart would take the file over again."""
+        """Atomic: a partial hash would not match, and a restart would take the file over again."""
         try:
             write_whole(self._memory, text_version(text).encode())
         except OSError as error:
@@ -316,7 +317,7 @@ class _WatchedFile:
 
 
 def text_version(text: str) -> str:
-    """The version of a rules text: 16 hexadecimal digits of its SHA-256."""
+    """Version of a rules text: 16 hexadecimal digits of its SHA-256."""
     return hashlib.sha256(text.encode("utf-8")).hexdigest()[:16]
 
 
@@ -332,7 +333,7 @@ def problem_of(error: ConfigurationError) -> Problem:
 
 
 def _told(problem: Problem, consequence: str, *, before: Problem | None) -> Problem:
-    """In the log, once."""
+    """Logs a problem once."""
     if problem != before:
         where = [f"line {problem.line}"] if problem.line is not None else []
         log.error("%s: %s", consequence, ": ".join([*where, *filter(None, (problem.field, problem.message))]))

@@ -1,6 +1,6 @@
-"""What traffic has come to under each rule, as far as a decision looks at it: money spent on exploring, thresholds.
+"""What decisions take into account about the traffic under each rule: exploration spending, and thresholds.
 
-One worker's own. Decides nothing and reads nothing: who changes it is told what happened.
+Per worker. Decides nothing and reads nothing: it is told what happened.
 """
 
 from collections.abc import Callable, Mapping
@@ -12,18 +12,18 @@ from gateway.ledger.entry import Decision, Entry
 
 @dataclass(slots=True)
 class RuleState:
-    """Both become facts of the next decision, so they are replaced whole and never changed."""
+    """Both become facts of the next decision, so they are replaced, never modified."""
 
     explored_pico_usd: dict[str, int] = field(default_factory=dict[str, int])
     allowed_loss: dict[str, float] = field(default_factory=dict[str, float])
 
 
 class ExplorationSpend:
-    """Pico-USD that exploring has cost in this UTC day, by rule. A request under way counts as what it was expected to
-    cost beyond the preferred model, a settled one as what it did cost beyond it.
+    """Pico-USD spent on exploration in this UTC day, by rule. A request in progress counts with its expected cost
+    beyond the preferred model's, a settled one with its actual cost beyond it.
 
-    Of `workers` each has its share of a cap: what one has spent stands for what all have. A clock that is put back
-    finds the day as it left it.
+    Each of `workers` has a share of a cap: what this one spends is taken as typical of all. A clock set back finds the
+    earlier day's sums.
     """
 
     def __init__(self, state: RuleState, now_us: Callable[[], int], *, workers: int = 1) -> None:
@@ -35,12 +35,12 @@ class ExplorationSpend:
         self._held: dict[str, tuple[str, int]] = {}
 
     def began(self, request_id: str, decision: Decision) -> None:
-        """An accepted request tries another model than the preferred one."""
+        """Records an accepted request, which may try another model than the preferred one."""
         self._held[request_id] = (decision.rule, decision.exploration_pico_usd)
         self._show()
 
     def settled(self, entry: Entry) -> None:
-        """Told of every entry; most were no exploration."""
+        """Called for every entry; most explored nothing."""
         held = self._held.pop(entry.intent.request_id, None)
         if held is not None:
             self.turn()
@@ -48,14 +48,14 @@ class ExplorationSpend:
             self._show()
 
     def turn(self) -> None:
-        """A new day has all its money."""
+        """Starts a new day's budget, if the day has changed."""
         day = self._now_us() // DAY_US
         if day != self._day:
             self._day = day
             self._show()
 
     def seed(self, spent_pico_usd: Mapping[str, int]) -> None:
-        """What all workers spent of today before this process began, by rule."""
+        """Adds what all workers spent today before this process started, by rule."""
         for rule, spent in spent_pico_usd.items():
             self._add(rule, spent // self._workers)
         self._show()
@@ -72,8 +72,7 @@ class ExplorationSpend:
 
 
 def extra_cost_pico_usd(entry: Entry) -> int:
-    """What an explored request cost more than the preferred model was expected to; where its price is not known, what
-    it was expected to."""
+    """Actual cost beyond the preferred model's expected cost; the expected difference if the price is unknown."""
     decision = entry.intent.decision
     if entry.cost is None or decision.expected_cost_pico_usd is None:
         return decision.exploration_pico_usd

@@ -1,6 +1,6 @@
-"""Keeps a worker's RuleState true to the books: today's spending on exploration, thresholds of quality targets.
+"""Keeps a worker's RuleState current from the ledger: today's exploration spending, thresholds of quality targets.
 
-Decides nothing: what it finds out are facts of the decisions that follow. Off the path of every request.
+Decides nothing: its findings are facts of later decisions. Off the request path.
 """
 
 import asyncio
@@ -19,13 +19,13 @@ from gateway.stores import EntryOrder, EntryStore
 
 log = logging.getLogger(__name__)
 RECENT_REQUESTS = 2000
-"""So many of a rule's newest requests stand for its traffic."""
+"""The number of a rule's newest requests that represent its traffic."""
 PAGE = 500
 
 
 @dataclass(frozen=True, slots=True)
 class RuleEntries:
-    """An EntryWanted: the requests that one rule decided, newest first."""
+    """An EntryWanted: the requests decided by one rule, newest first."""
 
     rule: str | None
     since: datetime | None = None
@@ -44,7 +44,7 @@ class RuleEntries:
 
 
 class RuleWatch:
-    """`snapshot` is the one in force now."""
+    """`snapshot` returns the one in force."""
 
     def __init__(
         self,
@@ -61,13 +61,13 @@ class RuleWatch:
         self._now_us = now_us
 
     async def start(self) -> None:
-        """What capped rules spent of today before this process began, and thresholds."""
+        """Reads what capped rules spent today before this process started, and the thresholds."""
         capped = [rule for rule in self._snapshot().rules if rule.choose.explore_usd_per_day is not None]
         self._spend.seed({rule.name: await self._spent_today(rule) for rule in capped})
         await self.look()
 
     async def look(self) -> None:
-        """A new day, and every threshold again from the newest traffic."""
+        """Checks for a new day, and recomputes every threshold from the newest traffic."""
         self._spend.turn()
         snapshot = self._snapshot()
         found: dict[str, float] = {}
@@ -81,7 +81,7 @@ class RuleWatch:
             self._state.allowed_loss = found
 
     async def _calibrate(self, rule: Rule, snapshot: Snapshot) -> float | None:
-        """Predictions of another classifier are not comparable, so its traffic does not count."""
+        """Predictions of different classifiers are not comparable, so only traffic of the current one counts."""
         recent = [
             request_facts_of(entry.intent)
             async for page in self._pages(RuleEntries(rule.name), RECENT_REQUESTS)

@@ -1,4 +1,4 @@
-"""Sends telemetry to a collector over OTLP; the only file that names OpenTelemetry's SDK, imported only when chosen."""
+"""Sends telemetry to a collector over OTLP. The only file that uses OpenTelemetry's SDK; imported only when chosen."""
 
 import asyncio
 from dataclasses import dataclass
@@ -20,14 +20,14 @@ FLUSH_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Exporting:
-    """`observer` stands in front of the one it was made with; its threads end with `aclose`."""
+    """`observer` wraps the one it was made with; `aclose` ends its threads."""
 
     observer: Telemetry
     traces: TracerProvider
     metrics: MeterProvider
 
     async def aclose(self) -> None:
-        """Send what is left, in threads of its own: a collector that is down must not hold up the stop for long."""
+        """Sends the rest in separate threads, so that a collector that is down does not delay the stop for long."""
         await asyncio.to_thread(self.traces.force_flush, round(FLUSH_SECONDS * 1000))
         await asyncio.to_thread(self.metrics.shutdown, FLUSH_SECONDS * 1000)
         await asyncio.to_thread(self.traces.shutdown)

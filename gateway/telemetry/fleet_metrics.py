@@ -1,4 +1,4 @@
-"""One exposition for all workers of a replica: each leaves its own in a file, and whoever is asked shows them all."""
+"""One exposition for all workers of a replica: each writes its metrics to a file, and whichever is asked shows all."""
 
 import os
 import time
@@ -13,11 +13,11 @@ from gateway.whole_file import write_whole
 
 WRITE_SECONDS = 2.0
 STALE_SECONDS = 30.0
-"""A worker that wrote nothing for so long is no more; its successor counts from zero, as Prometheus expects."""
+"""A worker silent for this long is gone; its successor counts from zero, as Prometheus expects."""
 
 
 class FleetRegistry(CollectorRegistry):
-    """Collects this worker's metrics live and the others' from `directory`, every sample labelled with its worker."""
+    """Collects this worker's metrics live and the others' from `directory`, each sample labelled with its worker."""
 
     def __init__(
         self, own: CollectorRegistry, directory: Path, worker: str, *, clock: Callable[[], float] = time.time
@@ -28,12 +28,12 @@ class FleetRegistry(CollectorRegistry):
         self._clock = clock
 
     def write(self) -> None:
-        """Leave this worker's metrics for the others."""
+        """Publishes this worker's metrics for the others."""
         self._file.parent.mkdir(parents=True, exist_ok=True)
         write_whole(self._file, generate_latest(self._own), lasts=False)
 
     def remove(self) -> None:
-        """This worker is about to end."""
+        """Called when this worker is about to end."""
         self._file.unlink(missing_ok=True)
 
     def collect(self) -> Iterator[Metric]:
@@ -50,10 +50,10 @@ class FleetRegistry(CollectorRegistry):
             if file == self._file:
                 continue
             try:
-                if abs(self._clock() - os.stat(file).st_mtime) < STALE_SECONDS:  # also where clocks are put back
+                if abs(self._clock() - os.stat(file).st_mtime) < STALE_SECONDS:  # absolute: the clock may be set back
                     yield file.stem, file.read_text("utf-8")
             except FileNotFoundError:
-                continue  # its worker ended this moment
+                continue  # its worker has just ended
 
 
 def _labelled(sample: Sample, worker: str) -> Sample:

@@ -1,4 +1,5 @@
-"""Prometheus metrics of the request path. Labels take catalogue names and our own words only, never a caller's text."""
+"""Prometheus metrics of the request path. Labels contain only catalogue names and our own terms, never a caller's
+text."""
 
 from collections import defaultdict
 from collections.abc import Callable
@@ -55,15 +56,15 @@ class Metrics:
             gauge.set_function(lambda name=name: float(self._ledger.gauges().get(name, 0.0)))
 
     def watch(self, name: str, text: str, read: Callable[[], float]) -> None:
-        """Show a figure that somebody else keeps, as it is when asked."""
+        """Exposes a figure kept elsewhere, read at each scrape."""
         Gauge(f"breakeven_{name}", text, registry=self.registry).set_function(read)
 
     def tell(self, listener: Callable[[Entry], None]) -> None:
-        """Tell somebody else of every settled request too."""
+        """Adds a listener for settled requests."""
         self._listeners.append(listener)
 
     def settled(self, entry: Entry) -> None:
-        """Count a settled request."""
+        """Counts a settled request."""
         model, tokens = entry.model, self._tokens
         self._requests[model, entry.backend, str(entry.status)] += 1
         tokens[model, "input"] += entry.input_tokens
@@ -80,7 +81,7 @@ class Metrics:
         if entry.cost is None:
             self._unpriced[model,] += 1
         else:
-            elsewhere = self._paid_elsewhere(entry)  # first: it may be under this very model, whose sum it changes
+            elsewhere = self._paid_elsewhere(entry)  # first, as it may change the sum of this very model
             self._cost_pico_usd[model,] += entry.cost.total_pico_usd - elsewhere
         if entry.is_usage_estimated:
             self._estimated[model,] += 1
@@ -96,7 +97,7 @@ class Metrics:
             listener(entry)
 
     def _paid_elsewhere(self, entry: Entry) -> int:
-        """Pico-USD that stand under the model of an attempt without an answer, as in the books."""
+        """Pico-USD booked to the models of attempts without an answer, as in the ledger."""
         moved = 0
         for one in entry.attempts:
             if one.paid_to is not None and one.cost_pico_usd:
@@ -121,11 +122,11 @@ class Metrics:
         return distribution
 
     def rules_taken_over(self, seconds: float) -> None:
-        """This worker decides by newly activated rules."""
+        """This worker now decides by newly activated rules."""
         self._taken_over.observe(seconds)
 
     def notice_told(self, outcome: str) -> None:
-        """A notice of a budget was sent, or failed."""
+        """A budget notice was sent, or failed."""
         self._notices[outcome,] += 1
 
     def notices_fail(self, is_failing: bool) -> None:

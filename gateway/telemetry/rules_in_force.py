@@ -1,4 +1,4 @@
-"""`breakeven_rules`: which version this worker decides by, and which active one it could not take over."""
+"""`breakeven_rules`: the version this worker decides by, and an active one that it had to refuse."""
 
 from collections.abc import Iterator
 from typing import Protocol
@@ -20,7 +20,7 @@ class Versions(Protocol):
 
 
 class RulesInForce(Collector):
-    """A series of 1 for each; so a fleet that does not agree has more than one version in force."""
+    """One series of value 1 for each; a fleet that disagrees shows several versions in force."""
 
     def __init__(self, rules: Versions) -> None:
         self._rules = rules

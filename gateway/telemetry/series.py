@@ -1,6 +1,6 @@
-"""Counters and histograms that cost a request an addition each: prometheus_client shows them, and counts nothing.
+"""Counters and histograms that cost one addition per request; prometheus_client only displays them.
 
-Its own take a lock and four calls for every figure, of which a request has six or more. One thread counts in these.
+Its own take a lock and four calls per figure, and a request has six or more. These are used from one thread.
 """
 
 from bisect import bisect_left
@@ -14,7 +14,7 @@ from prometheus_client.utils import floatToGoString
 
 
 class Counts(Collector):
-    """A counter by labels: add to `by_labels`. What is shown is the count divided by `parts`, so that it may be kept in
+    """A counter by labels: add to `by_labels`. The displayed value is the count divided by `parts`, so counts can be
     whole numbers."""
 
     def __init__(self, name: str, text: str, labels: Sequence[str], *, parts: int = 1) -> None:

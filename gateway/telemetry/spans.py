@@ -1,9 +1,9 @@
 """OpenTelemetry: every settled request as a span and as GenAI metrics, made from its ledger entry. Never a prompt.
 
-The span belongs to the trace that the caller named in `traceparent`; without one it begins its own.
+The span belongs to the trace that the caller named in `traceparent`; otherwise it begins one.
+Wraps another observer, so that a deployment without telemetry executes none of it.
 
-An observer in front of the one it is given, so that a deployment without telemetry runs not one instruction of it.
-Names and buckets are those of OpenTelemetry's semantic conventions for generative AI.
+Names and buckets follow OpenTelemetry's semantic conventions for generative AI.
 """
 
 from dataclasses import dataclass
@@ -56,7 +56,7 @@ class _Histograms:
 
 
 class Telemetry:
-    """Implements Observer. Who made the providers shuts them down."""
+    """Implements Observer. Whoever made the providers shuts them down."""
 
     def __init__(self, next_observer: Observer, traces: TracerProvider, metrics: MeterProvider) -> None:
         self._next = next_observer
@@ -74,7 +74,7 @@ class Telemetry:
         )
 
     def settled(self, entry: Entry) -> None:
-        """The request's span with one child for each attempt, and its figures."""
+        """Records the request's span, with a child per attempt, and its metrics."""
         self._next.settled(entry)
         shared = common_attributes(entry)
         self._trace(entry, shared)
@@ -124,7 +124,7 @@ class Telemetry:
 
 
 def callers_context(traceparent: str | None) -> Context | None:
-    """The caller's span as our parent; `traceparent` was checked when it came."""
+    """The caller's span as our parent; `traceparent` was validated on arrival."""
     if traceparent is None:
         return None
     _, trace_id, span_id, flags = traceparent.split("-")[:4]
@@ -133,7 +133,7 @@ def callers_context(traceparent: str | None) -> Context | None:
 
 
 def common_attributes(entry: Entry) -> Attributes:
-    """Of spans and metrics alike: catalogue names and our own words, never a caller's text."""
+    """For spans and metrics: catalogue names and our own terms, never a caller's text."""
     attributes: Attributes = {
         "gen_ai.operation.name": OPERATIONS.get(entry.intent.operation, entry.intent.operation),
         "gen_ai.provider.name": entry.provider,
@@ -144,7 +144,7 @@ def common_attributes(entry: Entry) -> Attributes:
 
 
 def span_attributes(entry: Entry) -> Attributes:
-    """What a span says beyond that."""
+    """Attributes of spans only."""
     attributes: Attributes = {
         "gen_ai.usage.input_tokens": entry.input_tokens,
         "gen_ai.usage.output_tokens": entry.output_tokens,

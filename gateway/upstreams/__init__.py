@@ -1,1 +1,1 @@
-"""What this process knows of where requests go: load, and which prefixes are warm there."""
+"""What this process knows about the places that requests go to: load, and warm prefixes."""

@@ -1,5 +1,5 @@
-"""How many tokens a second each provider's model writes, unseen thoughts included, by the usages that it reported: for
-answers that nobody reports a usage of, since their caller left. Reads no clock."""
+"""Generation speed of each provider's model in tokens per second, hidden reasoning included, from reported usage: to
+estimate answers without a usage report, because their caller left. Reads no clock."""
 
 from collections import deque
 from dataclasses import dataclass, field
@@ -9,25 +9,25 @@ from gateway.routing.snapshot import Candidate
 
 REMEMBERED: Final = 16
 LEAST_TOKENS: Final = 64
-"""Of an answer whose speed says anything: the wait for its first token is in its time."""
+"""Shorter answers say little about speed, as the time to first token is included."""
 ASSUMED_TOKENS_PER_SECOND: Final = 100.0
-"""Until an answer of any model was heard to its end."""
+"""Until an answer of any model has been observed."""
 
 
 @dataclass(slots=True)
 class GenerationSpeeds:
-    """Of one choice each, of this process."""
+    """Speeds per choice, of this process."""
 
     _known: dict[tuple[str, str], deque[float]] = field(default_factory=dict[tuple[str, str], deque[float]])
 
     def note(self, candidate: Candidate, tokens: float, seconds: float) -> None:
-        """An answer of so many tokens took so long, from when it was asked for to its last word."""
+        """An answer took this long for this many tokens, from the request to its end."""
         if tokens >= LEAST_TOKENS and seconds > 0:
             model = (candidate.backend, candidate.upstream_model)
             self._known.setdefault(model, deque(maxlen=REMEMBERED)).append(tokens / seconds)
 
     def tokens_per_second(self, candidate: Candidate) -> float:
-        """The highest lately. A model that nobody has heard to its end may be as quick as the quickest known."""
+        """The highest recent speed. An unobserved model is assumed to be as fast as the fastest known."""
         known = self._known.get((candidate.backend, candidate.upstream_model))
         if known:
             return max(known)

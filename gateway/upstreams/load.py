@@ -1,4 +1,4 @@
-"""What this process knows of its upstreams: breakers, retry budget, requests in flight, and the engine's slots."""
+"""What this process knows about its upstreams: breakers, retry budget, requests in flight, and the engine's slots."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,33 +21,33 @@ from gateway.upstreams.generation_speeds import GenerationSpeeds
 from gateway.upstreams.starting import Starting
 
 DOWN, LOADING, REFUSED, PAUSED = (DOWN_SLOTS, 0.0), (LOADING_SLOTS, 0.0), (REFUSED_SLOTS, 0.0), (PAUSED_SLOTS, 0.0)
-"""The states of a model whose backend takes no calls now (see Facts.backend_state)."""
+"""States of a model whose backend accepts no calls (see Facts.backend_state)."""
 PAUSE_AFTER_AUTH_SECONDS = 300.0
-"""How long a key rests that the provider refused."""
+"""How long a key rests after the provider refused it."""
 NO_KEYS = ("",)
 
 
 class KeyShelf(Protocol):
-    """A backend with several keys, as far as their choice goes."""
+    """The choice among a backend's several keys."""
 
     def labels(self) -> Sequence[str]:
         """Every key."""
         ...
 
     def labels_by_room(self) -> Sequence[str]:
-        """The keys that may be used now, the one with the most room first; all full: the one that is free soonest."""
+        """Keys usable now, the one with the most room first; if all are full, the one that will be free soonest."""
         ...
 
     def wait_seconds(self) -> float:
-        """Until some key has room; 0 when one has."""
+        """Seconds until some key has room; 0 if one has."""
         ...
 
 
 @dataclass(slots=True)
 class Upstreams:
-    """One breaker per (backend, upstream model) and key; slots only where a backend reports them.
+    """One breaker per (backend, upstream model) and key; slots only if a backend reports them.
 
-    `shelves` are the backends with several keys; the key of all others is "". `starting` are our own, not up yet.
+    `shelves` are the backends with several keys; all others use the key "". `starting` are our own, not up yet.
     """
 
     retry_budget: RetryBudget = field(default_factory=RetryBudget)
@@ -63,14 +63,14 @@ class Upstreams:
     refused: dict[tuple[str, str], dict[str, int | None]] = field(
         default_factory=dict[tuple[str, str], dict[str, int | None]]
     )
-    """By (backend, upstream model), the keys that the provider refused when they were last tried, with its status."""
+    """By (backend, upstream model), the keys that the provider refused at their last try, with its status."""
     speeds: GenerationSpeeds = field(default_factory=GenerationSpeeds)
     jitter: Callable[[], float] = lambda: 0.5
     """Of the breakers' pauses."""
 
     def state(self, candidates: Iterable[Candidate], now: float) -> dict[str, tuple[int, float]]:
-        """(free slots, queue seconds) of each model that has something to say; hosted ones only when they are down or
-        every key of theirs is at its limit."""
+        """(free slots, queue seconds) of models that report them; hosted ones appear only when down, or when all of
+        their keys are at their limit."""
         found: dict[str, tuple[int, float]] = {}
         loading = self.starting.backends
         for candidate in candidates:
@@ -90,23 +90,23 @@ class Upstreams:
         return found
 
     def note_health(self, backend: str, health: BackendHealth) -> None:
-        """A backend's own report, and what of the load in it is ours."""
+        """Stores a backend's report, and how many of the requests in it are ours."""
         self.health[backend] = health
         if health.is_healthy:
             self.starting.came_up(backend)
         self.running_then[backend] = self.running.get(backend, 0)
 
     def slots(self, backend: str) -> int | None:
-        """How many a backend has, busy ones included; None where it does not say."""
+        """Total slots of a backend, busy ones included; None if it does not report them."""
         health = self.health.get(backend)
         if health is None or health.free_slots is None or health.running_requests is None:
             return None
         return health.free_slots + health.running_requests
 
     def _free_slots(self, backend: str, health: BackendHealth) -> int:
-        """What the engine reported, corrected by what this process has sent and got back since.
+        """The reported free slots, corrected by what this process has started and finished since.
 
-        Never more than what is left beside our own calls: one that was just sent may not be in the report yet.
+        Never more than what remains beside our own calls: a call just sent may be missing from the report.
         """
         ours = self.running.get(backend, 0)
         reported = health.free_slots or 0
@@ -114,7 +114,7 @@ class Upstreams:
         return max(0, min(reported + self.running_then.get(backend, 0), capacity) - ours)
 
     def _is_down(self, candidate: Candidate, known: Mapping[str, CircuitBreaker], now: float) -> bool:
-        """No key's breaker lets a call through."""
+        """Whether every key's breaker holds calls back."""
         for breaker in known.values():  # nearly always one, and closed
             if breaker.state != "closed":
                 break
@@ -130,7 +130,7 @@ class Upstreams:
         return PAUSED if any(known[key].was_asked for key in taken) else DOWN
 
     def wait_seconds(self, candidates: Iterable[Candidate], now: float) -> float | None:
-        """Until the first of them may be called again; None where no breaker says."""
+        """Seconds until the first of them may be called again; None if no breaker says."""
         waits = [
             min(breaker.wait_seconds(now) for breaker in known.values())
             for candidate in candidates
@@ -139,7 +139,7 @@ class Upstreams:
         return min(waits, default=None)
 
     def warnings(self, now: float) -> list[str]:
-        """What of our keys is refused, in sentences that name no key."""
+        """Which of our keys are refused, in sentences that name no key."""
         return [
             f"{backend} refuses our key for {model} (it answered {status}); see its console; the next call tries it"
             + (f" in {wait:.0f} s" if (wait := self._breaker_of(backend, model, key).wait_seconds(now)) else "")
@@ -148,8 +148,8 @@ class Upstreams:
         ]
 
     def failing(self, candidates: Iterable[Candidate], now: float) -> list[str]:
-        """Those of which every key's calls have failed, in sentences, until one is answered. Not those that asked us to
-        wait, or that are loading."""
+        """Models whose calls have failed with every key since their last answer, in sentences. Excludes those that
+        asked us to wait, and those still loading."""
         found: dict[tuple[str, str], CircuitBreaker] = {}
         for candidate in candidates:
             breakers = self._breakers_of_keys_taken(candidate)
@@ -164,13 +164,13 @@ class Upstreams:
         ]
 
     def _breakers_of_keys_taken(self, candidate: Candidate) -> list[CircuitBreaker | None]:
-        """Of the keys that the provider does not refuse; None of one that was not tried yet."""
+        """For keys that the provider does not refuse; None for one not tried yet."""
         upstream = (candidate.backend, candidate.upstream_model)
         known, refused = self.breakers.get(upstream, {}), self.refused.get(upstream, {})
         return [known.get(key) for key in self._keys(candidate) if key not in refused]
 
     def pick_key(self, candidate: Candidate, at: float, refused: Collection[str]) -> str | None:
-        """A key for a call at `at`; None where all are refused or rest. Takes no probe's place: `started` does."""
+        """A key for a call at `at`; None if all are refused or resting. Claims no probe: `started` does."""
         shelf = self.shelves.get(candidate.backend)
         known = self.breakers.get((candidate.backend, candidate.upstream_model), {})
         for key in NO_KEYS if shelf is None else shelf.labels_by_room():
@@ -188,11 +188,11 @@ class Upstreams:
         self.running[candidate.backend] -= 1
 
     def called_off(self, candidate: Candidate, key: str, now: float) -> None:
-        """We gave a call up before it said anything of the upstream."""
+        """We gave up a call before it revealed anything about the upstream."""
         self._breaker(candidate, key).call_off(now)
 
     def answered(self, candidate: Candidate, key: str, now: float, *, first_token_seconds: float | None = None) -> None:
-        """A first chunk came; how long it took where it was a stream's."""
+        """A first chunk came; for streams, with the time it took."""
         self._breaker(candidate, key).record_success()
         if self.refused:
             self._forgive(candidate, key)
@@ -201,7 +201,7 @@ class Upstreams:
             self.first_tokens.setdefault(model, FirstTokenTimes()).record(now, first_token_seconds)
 
     def failed(self, candidate: Candidate, key: str, error: BackendError, now: float) -> None:
-        """A call failed. What was the caller's own fault shows that the upstream is alive."""
+        """A call failed. Errors that are the caller's fault show that the upstream is alive."""
         breaker = self._breaker(candidate, key)
         if self.refused and error.status is not None:
             self._forgive(candidate, key)
@@ -220,16 +220,16 @@ class Upstreams:
             breaker.record_failure(now)
 
     def late_seconds(self, candidate: Candidate, now: float) -> float | None:
-        """When this model's first token is later than nearly always; None while too little is known."""
+        """The time after which this model's first token counts as late; None with too few samples."""
         times = self.first_tokens.get((candidate.backend, candidate.upstream_model))
         return None if times is None else times.late_seconds(now)
 
     def request_came(self) -> None:
-        """Every request earns a share of a retry."""
+        """Every request earns a fraction of a retry."""
         self.retry_budget.earn()
 
     def may_retry(self) -> bool:
-        """Take a retry from the budget."""
+        """Takes a retry from the budget."""
         return self.retry_budget.spend()
 
     def _keys(self, candidate: Candidate) -> Sequence[str]:
@@ -237,7 +237,7 @@ class Upstreams:
         return NO_KEYS if shelf is None else shelf.labels()
 
     def _forgive(self, candidate: Candidate, key: str) -> None:
-        """The provider took the key, whatever it answered then."""
+        """The provider accepted the key, whatever it answered."""
         self.refused.get((candidate.backend, candidate.upstream_model), {}).pop(key, None)
 
     def _breaker(self, candidate: Candidate, key: str) -> CircuitBreaker:

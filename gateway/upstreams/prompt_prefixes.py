@@ -1,21 +1,21 @@
-"""A conversation's beginnings as fingerprints, to recognise its next turn by. Pure; forgets every word it read."""
+"""Fingerprints of a conversation's beginnings, to recognise its next turn. Pure; keeps no text."""
 
 from collections.abc import Iterable
 from hashlib import blake2b
 
 LONGEST = 32
-"""How many turns back a conversation is recognised: an answer and the next question are two."""
+"""How many turns back a conversation is recognised; an answer and the next question are two."""
 
 Prefix = tuple[bytes, int]
-"""The fingerprint of the first so many turns, and about how many tokens they are."""
+"""The fingerprint of the first turns, and roughly how many tokens they have."""
 
 
 def prefixes_of(
     turns: Iterable[tuple[str, str]], tokens: Iterable[int], tools: Iterable[bytes] = ()
 ) -> tuple[Prefix, ...]:
-    """One for the first turn, which conversations share where it is a system prompt, and one for each of the last
-    turns; shortest first. `tokens` are those of each turn. `tools` stand before all of them in every provider's prompt:
-    with others, nothing of it is the same."""
+    """One prefix for the first turn, which conversations share if it is a system prompt, and one for each of the last
+    turns; shortest first. `tokens` are counts per turn. `tools` precede everything in every provider's prompt, so other
+    tools change all fingerprints."""
     found: list[Prefix] = []
     so_far, total = blake2b(digest_size=16), 0
     for tool in tools:

@@ -1,7 +1,7 @@
-"""Warm prefixes that a whole fleet knows: every worker keeps all of them in memory, and tells the others in batches.
+"""Warm prefixes known to a whole fleet: every worker keeps all of them in memory, and tells the others in batches.
 
-So a decision waits for nobody. What was not heard yet, or cannot be heard because the channel is down, is not known
-here, and the conversation is decided as a new one. Names no channel.
+No decision waits for this. What has not been heard yet, or cannot be because the channel is down, is unknown here, and
+the conversation is treated as new. Names no channel.
 """
 
 import asyncio
@@ -21,13 +21,13 @@ from gateway.upstreams.warm_prefixes import MemoryWarmPrefixes
 
 log = logging.getLogger(__name__)
 GATHER_SECONDS = 0.05
-"""What is noted within this time is told at once; the next turn of a conversation seldom comes sooner."""
+"""Notes made within this time are sent together; the next turn of a conversation seldom comes sooner."""
 MOST_UNTOLD = 4096
 AGAIN_SECONDS = 0.5
 
 
 class WarmNote(msgspec.Struct, frozen=True, array_like=True):
-    """As one worker tells it to the others: so many tokens are warm for so many seconds from the telling."""
+    """A note to other workers: this many tokens are warm for this many seconds from sending."""
 
     tenant: str
     fingerprint: bytes
@@ -37,18 +37,18 @@ class WarmNote(msgspec.Struct, frozen=True, array_like=True):
 
 
 Heard = Callable[[Sequence[WarmNote], float], None]
-"""Notes, and how many seconds ago they were told."""
+"""Notes, and how many seconds ago they were sent."""
 
 
 class PrefixChannel(Protocol):
-    """Carries notes between workers; loses some rather than wait."""
+    """Carries notes between workers; drops some rather than wait."""
 
     async def tell(self, notes: Sequence[WarmNote], *, only_replica: bool) -> None:
-        """To every other worker, or to those of this replica. Raises StoreDown, and then they are lost."""
+        """Sends to every other worker, or to those of this replica. Raises StoreDown, and then the notes are lost."""
         ...
 
     async def listen(self, heard: Heard) -> None:
-        """What the others told lately, and from then on tell; until cancelled."""
+        """Delivers recent and future notes of the others; until cancelled."""
         ...
 
     async def aclose(self) -> None: ...
@@ -56,7 +56,7 @@ class PrefixChannel(Protocol):
 
 @dataclass(slots=True)
 class SharedWarmPrefixes:
-    """Implements WarmPrefixes; `run` it beside the requests. Times are seconds of `monotonic`."""
+    """Implements WarmPrefixes; run `run` beside the requests. Times are seconds of `monotonic`."""
 
     channel: PrefixChannel
     monotonic: Callable[[], float] = time.monotonic
@@ -81,13 +81,13 @@ class SharedWarmPrefixes:
         is_replicas_own: bool = False,
     ) -> None:
         self.known.note(tenant, prefix, model, warm_tokens, until)
-        self._untold[is_replicas_own, tenant, prefix[0], model] = (warm_tokens, until)  # a system prompt is told once
+        self._untold[is_replicas_own, tenant, prefix[0], model] = (warm_tokens, until)  # a system prompt is sent once
         if len(self._untold) > MOST_UNTOLD:
             self._untold.popitem(last=False)
         self._has_untold.set()
 
     async def run(self) -> None:
-        """For ever."""
+        """Runs forever."""
         tasks = [asyncio.create_task(self.channel.listen(self._hear)), asyncio.create_task(self._tell_for_ever())]
         try:
             await asyncio.gather(*tasks)
@@ -95,7 +95,7 @@ class SharedWarmPrefixes:
             await end_tasks(tasks)
 
     async def tell(self) -> None:
-        """What was noted since the last time. Raises StoreDown."""
+        """Sends what was noted since the last time. Raises StoreDown."""
         untold, now = list(self._untold.items()), self.monotonic()
         self._untold.clear()
         self._has_untold.clear()

@@ -1,7 +1,7 @@
-"""Which beginning of which conversation each model still has in its prompt cache, as far as we can know.
+"""Which beginnings of which conversations each model still has in its prompt cache, as far as we can know.
 
-A provider keeps the prompt of an answered call for a while and sells what the next call repeats of it at a fraction of
-the price, so a conversation is worth more where it was last than anywhere else. Knows no provider by name.
+Providers keep the prompt of an answered call for a while and charge repeated parts at a fraction of the price, so a
+conversation is cheapest where it was last. Knows no provider by name.
 """
 
 from collections import OrderedDict
@@ -18,11 +18,11 @@ HOUR_SECONDS = 3600.0
 
 @dataclass(frozen=True, slots=True)
 class PromptCache:
-    """How a backend caches prompts: whole steps of at least so many tokens, for a time since the last touch.
+    """How a backend caches prompts: in whole steps of tokens above a minimum, for a time since the last use.
 
-    `is_automatic` False: only what the caller marked, so that the usage it reports is the only evidence.
-    `is_replicas_own`: of an engine that this replica runs for itself; the other replicas' have caches of their own.
-    `marks`: who marks what is cached, where somebody must: callers, or the gateway for those who do not.
+    `is_automatic` False: only what the caller marked, so that reported usage is the only evidence.
+    `is_replicas_own`: an engine that this replica runs for itself; other replicas' engines have caches of their own.
+    `marks`: who sets required marks: only callers, or also the gateway for those who do not.
     """
 
     ttl_seconds: float = 300.0
@@ -33,22 +33,22 @@ class PromptCache:
     marks: Literal["callers", "auto"] = "callers"
 
     def kept(self, tokens: int) -> int:
-        """How many of a prefix's tokens it keeps."""
+        """How many of a prefix's tokens are cached."""
         return tokens - tokens % self.step_tokens if tokens >= self.least_tokens else 0
 
 
 AUTOMATIC = PromptCache()
 SENT: Final = ""
-"""Stands for the model where what counts is that a prompt was sent at all: no model is called so."""
+"""Used as a model name to record that a prompt was sent at all; no model has this name."""
 SENT_SECONDS: Final = 300.0
-"""The life of what Anthropic caches for minutes."""
+"""Lifetime of Anthropic's five-minute cache."""
 
 
 class WarmPrefixes(Protocol):
-    """Shared by a process, or by a fleet; per tenant, because providers and engines never share across tenants."""
+    """Shared by a process or a fleet. Per tenant, because providers and engines never share across tenants."""
 
     def lookup(self, tenant: str, prefixes: Sequence[Prefix], now: float) -> dict[str, int]:
-        """Model -> the most tokens of these prefixes that it has warm; models without any are left out."""
+        """Model -> the most tokens of these prefixes that are warm there; models without any are left out."""
         ...
 
     def note(
@@ -61,13 +61,14 @@ class WarmPrefixes(Protocol):
         *,
         is_replicas_own: bool = False,
     ) -> None:
-        """From now `until` then this model has so many tokens of this prefix warm; `is_replicas_own`: only here."""
+        """Until `until` this model has this many tokens of the prefix warm; with `is_replicas_own` only in this
+        replica."""
         ...
 
 
 @dataclass(slots=True)
 class MemoryWarmPrefixes:
-    """In this process, the least recently touched forgotten first. Times are seconds of one monotonic clock."""
+    """In-process store that evicts the least recently used. Times are seconds of one monotonic clock."""
 
     most: int = MOST_PREFIXES
     _known: OrderedDict[tuple[str, bytes], dict[str, tuple[int, float]]] = field(
@@ -76,7 +77,7 @@ class MemoryWarmPrefixes:
 
     def lookup(self, tenant: str, prefixes: Sequence[Prefix], now: float) -> dict[str, int]:
         warm: dict[str, int] = {}
-        for fingerprint, _ in prefixes:  # shortest first: a longer one that is warm wins
+        for fingerprint, _ in prefixes:  # shortest first: a longer warm prefix wins
             for model, (tokens, until) in self._known.get((tenant, fingerprint), {}).items():
                 if until > now and tokens > 0:
                     warm[model] = max(tokens, warm.get(model, 0))
@@ -94,7 +95,7 @@ class MemoryWarmPrefixes:
     ) -> None:
         place = (tenant, prefix[0])
         known = self._known.setdefault(place, {})
-        if model not in known or known[model][1] <= until:  # what is heard late must not shorten what is known
+        if model not in known or known[model][1] <= until:  # late news must not shorten what is known
             known[model] = (warm_tokens, until)
         self._known.move_to_end(place)
         if len(self._known) > self.most:
@@ -113,10 +114,10 @@ def note_answer(
     *,
     notes_sent: bool = False,
 ) -> None:
-    """What an answered request has left warm: its whole prompt, and the first turn of it for other conversations.
+    """Record what an answered request left warm: its whole prompt, and its first turn for other conversations.
 
-    In the gateway's own token estimate, which is what the next decision compares it with; a provider that only caches
-    what was marked has as large a share of it as it reported. `notes_sent`: also that it was SENT.
+    In the gateway's own token estimate, which the next decision compares with; for a provider that caches only what
+    was marked, scaled by the share it reported. `notes_sent`: also record it as SENT.
     """
     if not prefixes or (entry.is_usage_estimated and not entry.output_tokens):
         return
