@@ -8,7 +8,7 @@ import numpy as np
 
 from gateway.economics.errors import EconomicsError
 from gateway.economics.gpu_table import GpuTable
-from gateway.economics.traffic import HostedAlternative, HourlyTraffic, Period
+from gateway.economics.traffic import HourlyTraffic, Period
 from gateway.economics.what_if import Candidate, WhatIf, rank, what_if
 from gateway.errors import InvalidRequest
 from gateway.instants import moment_of
@@ -64,9 +64,11 @@ class WhatIfService:
         hosted = hosted_alternative(pick_alternative(snapshot, query.hosted_model, used))
         answers: list[WhatIf] = []
         refused: list[Refused] = []
+        day = moment_of(self._books.now_us()).date()
         for candidate in _candidates(query, table):
+            generator = np.random.default_rng(SEED)
             try:
-                answers.append(self._one(candidate, rows, table, hosted, period))
+                answers.append(what_if(rows, candidate, table, hosted, day=day, generator=generator, period=period))
             except EconomicsError as error:
                 refused.append(Refused(gpu=candidate.gpu, model=candidate.model, reason=f"{error}."))
         if not answers and len(refused) == 1:
@@ -80,18 +82,6 @@ class WhatIfService:
             gpus=[gpu.name for gpu in table.gpus],
             models=[model.name for model in table.models],
         )
-
-    def _one(
-        self,
-        candidate: Candidate,
-        rows: Sequence[HourlyTraffic],
-        table: GpuTable,
-        hosted: HostedAlternative,
-        period: Period,
-    ) -> WhatIf:
-        day = moment_of(self._books.now_us()).date()
-        generator = np.random.default_rng(SEED)
-        return what_if(rows, candidate, table, hosted, day=day, generator=generator, period=period)
 
 
 def _candidates(query: WhatIfQuery, table: GpuTable) -> list[Candidate]:

@@ -244,7 +244,13 @@ async def migrate(url: str, revision: str = "head") -> None:
     """
     engine = open_database(url, MIGRATING)
     try:
-        await _migrate_engine(engine, revision)
+        await get_out_of_the_way(lambda: _bring(engine, revision), "the schema's change")
+    except (DBAPIError, OSError, sqlite3.Error, TimeoutError) as error:
+        cause = error.orig if isinstance(error, DBAPIError) else error
+        raise StateError(
+            f"cannot use the database {engine.url.render_as_string()}: {cause}; see that it runs, that its address and "
+            "password are right, and that its disk has room"
+        ) from error
     finally:
         await engine.dispose()
 
@@ -271,14 +277,3 @@ def _bring_to(connection: Connection, revision: str) -> None:
     from gateway.storage.schema import bring_to
 
     bring_to(connection, revision)
-
-
-async def _migrate_engine(engine: AsyncEngine, revision: str) -> None:
-    try:
-        await get_out_of_the_way(lambda: _bring(engine, revision), "the schema's change")
-    except (DBAPIError, OSError, sqlite3.Error, TimeoutError) as error:
-        cause = error.orig if isinstance(error, DBAPIError) else error
-        raise StateError(
-            f"cannot use the database {engine.url.render_as_string()}: {cause}; see that it runs, that its address and "
-            "password are right, and that its disk has room"
-        ) from error

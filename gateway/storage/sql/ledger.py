@@ -65,16 +65,14 @@ class SqlLedger:
         async with self._engine.connect() as connection:
             return await read_entries(connection, query)
 
-    async def entries(
-        self, since_us: int, until_us: int, *, page: int = PAGE, after: tuple[int, str] | None = None
-    ) -> AsyncIterator[list[Entry]]:
-        """Pages of entries accepted in [since_us, until_us), in time order; `after` is the last one seen."""
+    async def entries(self, since_us: int, until_us: int, *, page: int = PAGE) -> AsyncIterator[list[Entry]]:
+        """Pages of entries accepted in [since_us, until_us), in time order."""
         order = (entries.c.accepted_at_us, entries.c.request_id)
-        last = (after[0], bytes.fromhex(after[1])) if after else (since_us - 1, b"\xff" * 16)
+        last = (since_us, b"")
         while True:
             query = (
                 entry_select()
-                .where(entries.c.accepted_at_us >= max(since_us, last[0]), entries.c.accepted_at_us < until_us)
+                .where(entries.c.accepted_at_us >= last[0], entries.c.accepted_at_us < until_us)
                 .where(tuple_(*order) > tuple_(*last))
                 .order_by(*order)
                 .limit(page)

@@ -2,7 +2,6 @@
 nothing."""
 
 import os
-import shutil
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
@@ -11,15 +10,11 @@ from typing import Final
 
 from gateway.errors import StateError
 from gateway.storage.turns.disposable_file import BESIDE, MODE
-from gateway.storage.turns.turn_file import LEAST_FREE_BYTES
+from gateway.storage.turns.turn_file import LEAST_FREE_BYTES, free_bytes_at
 
 OTHERS: Final = 0o077
 BUSY_SECONDS: Final = 5.0
 NEXT: Final = "SELECT id, value FROM sealed WHERE id > ? ORDER BY id LIMIT 1"
-
-
-def free_bytes_at(folder: Path) -> int:
-    return shutil.disk_usage(folder).free
 
 
 def inspect_turn_file(

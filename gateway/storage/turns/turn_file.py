@@ -52,6 +52,10 @@ RENEWED_SHARE: Final = 0.001
 with each later one."""
 
 
+def free_bytes_at(folder: Path) -> int:
+    return shutil.disk_usage(folder).free
+
+
 class TurnFile:
     """The file stays within `max_bytes`: what would be forgotten first makes room, among its own for an owner who has
     much. No time that is given may be longer than `longest_seconds`. Everything may raise StoreDown."""
@@ -64,7 +68,7 @@ class TurnFile:
         longest_seconds: float,
         now: Callable[[], float] = time.time,
         unstepped: Callable[[], float] = unstepped_seconds,
-        free_bytes: Callable[[Path], int] = lambda folder: shutil.disk_usage(folder).free,
+        free_bytes: Callable[[Path], int] = free_bytes_at,
     ) -> None:
         self._file = DisposableFile(path, SCHEMA, self._prepare)
         self._max_bytes = max_bytes
