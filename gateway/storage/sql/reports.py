@@ -137,7 +137,6 @@ class SqlReports:
         self, since_us: int, until_us: int, *, of_all_kinds: bool = False
     ) -> Sequence[HourlyTraffic]:
         first, end = -(-since_us // HOUR_US), until_us // HOUR_US
-        aborted = dimensions.c.status.in_(("cancelled", "partial"))
         cost = sum((hourly.c[name] for name in SUMS if name.endswith("_pico_usd") and name not in NOT_COST), literal(0))
         query = (
             select(
@@ -146,7 +145,7 @@ class SqlReports:
                 *(func.sum(hourly.c[name]).label(name) for name in TRAFFIC),
                 func.sum(cost).label("cost"),
                 func.sum(hourly.c.unpriced_requests - hourly.c.priced_later_requests).label("still_unpriced_requests"),
-                func.sum(case((aborted, hourly.c.requests), else_=0)).label("aborted"),
+                func.sum(case((BY_STATUS["aborted_requests"], hourly.c.requests), else_=0)).label("aborted"),
             )
             .join(dimensions, dimensions.c.id == hourly.c.dimension_id)
             .where(hourly.c.hour >= first, hourly.c.hour < end)

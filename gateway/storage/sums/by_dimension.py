@@ -14,7 +14,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway.storage.sums.filters import COLUMNS
-from gateway.storage.sums.sum_rows import BY_STATUS, Span, parts_of
+from gateway.storage.sums.sum_rows import BY_STATUS, STATUSES, Span, parts_of
 from gateway.storage.tables.books import dimensions
 from gateway.sums import Dimension
 
@@ -25,10 +25,6 @@ LOW: Final = (1 << HALF) - 1
 MOST: Final = (1 << 63) - 1
 EXACT_UP_TO: Final = 1 << 30
 """Sums of upper halves below it fit with their lower ones into 64 bits."""
-STATUSES: Final[Mapping[str, frozenset[str]]] = {
-    "successful_requests": frozenset({"completed"}),
-    "aborted_requests": frozenset({"cancelled", "partial"}),
-}
 
 
 class TooLarge(ArithmeticError):
@@ -61,10 +57,7 @@ async def sums_by_dimension(
     connection: AsyncConnection, span: Span, names: Sequence[str], conditions: Sequence[ColumnElement[Any]]
 ) -> SpanSums:
     """Of the dimensions of which `conditions` hold. Raises TooLarge."""
-    unit, of = span.table.columns[0], span.table.c.dimension_id
-    wanted: list[Any] = [unit >= span.first, unit < span.end]
-    if span.skipped:
-        wanted.append(unit.not_in(sorted(span.skipped)))
+    of, wanted = span.table.c.dimension_id, span.conditions()
     if conditions:
         wanted.append(of.in_(select(dimensions.c.id).where(*conditions)))
     sums = [_sum(connection, span.table.c[name]).label(name) for name in names]

@@ -34,9 +34,9 @@ MONEY = (
     "adjustment_pico_usd",
 )
 """What a cost is made of."""
-BY_STATUS: dict[str, Any] = {
-    "successful_requests": dimensions.c.status == "completed",
-    "aborted_requests": dimensions.c.status.in_(("cancelled", "partial")),
+STATUSES = {"successful_requests": ("completed",), "aborted_requests": ("cancelled", "partial")}
+BY_STATUS: dict[str, ColumnElement[bool]] = {
+    **{name: dimensions.c.status.in_(statuses) for name, statuses in STATUSES.items()},
     "simulated_requests": dimensions.c.is_simulated,
 }
 
@@ -50,6 +50,12 @@ class Span:
     first: int
     end: int
     skipped: frozenset[int] = frozenset()
+
+    def conditions(self) -> list[ColumnElement[bool]]:
+        """On its rows."""
+        unit = self.table.columns[0]
+        bounds = [unit >= self.first, unit < self.end]
+        return [*bounds, unit.not_in(sorted(self.skipped))] if self.skipped else bounds
 
     def within(self, first_us: int, end_us: int) -> "Span":
         """The part that holds these times."""
@@ -91,13 +97,14 @@ def later_corrections(query: SumsQuery, *, skipped: Set[int]) -> list[Span]:
 
 async def rollup_sums(connection: AsyncConnection, query: SumsQuery, span: Span) -> AsyncIterator[Totals]:
     """By the columns of the groups, and by hour or day, as `at`, where a time is asked for."""
-    async for totals in _summed(connection, query, span.table, _keys(query, span), _wanted(query, span)):
+    wanted = [*span.conditions(), *conditions(query)]
+    async for totals in _summed(connection, query, span.table, _keys(query, span), wanted):
         yield totals
 
 
 async def rollup_sketches(connection: AsyncConnection, query: SumsQuery, span: Span) -> AsyncIterator[Totals]:
     """The same of the sketches, a key's joined or in several rows: there are far more rows than keys."""
-    keys = _keys(query, span)
+    keys, wanted = _keys(query, span), conditions(query)
     source = span.table.join(dimensions, dimensions.c.id == span.table.c.dimension_id)
     sketches, is_sqlite = [span.table.c[name] for name in SKETCHES], connection.dialect.name == "sqlite"
     joined = [(_joined_hex if is_sqlite else _joined_bytes)(one).label(one.name) for one in sketches]
@@ -106,7 +113,7 @@ async def rollup_sketches(connection: AsyncConnection, query: SumsQuery, span: S
         first: int | None = span.first
         while first is not None and first < span.end:
             step, is_empty = span.part(first, DAY_HOURS if is_sqlite else SKETCH_HOURS), True
-            found = select(*keys, *joined).select_from(source).where(*_wanted(query, step)).group_by(*keys)
+            found = select(*keys, *joined).select_from(source).where(*step.conditions(), *wanted).group_by(*keys)
             async for row in rows_of(connection, found):
                 is_empty = False
                 yield row
@@ -164,14 +171,6 @@ def _keys(query: SumsQuery, span: Span | None = None) -> list[ColumnElement[Any]
         # First: SQLite sorts what it groups, and the rows are in the order of their times.
         found.insert(0, span.table.columns[0].label("at"))
     return found
-
-
-def _wanted(query: SumsQuery, span: Span) -> list[Any]:
-    unit = span.table.columns[0]
-    wanted: list[Any] = [unit >= span.first, unit < span.end, *conditions(query)]
-    if span.skipped:
-        wanted.append(unit.not_in(sorted(span.skipped)))
-    return wanted
 
 
 async def _summed(
