@@ -62,8 +62,8 @@ class IdempotencyStore(Protocol):
         """Hold the claim for another lease."""
         ...
 
-    async def finish(self, name: str, fingerprint: bytes, recorded: Recorded) -> None:
-        """Keep the answer."""
+    async def finish(self, name: str, fingerprint: bytes, recorded: Recorded, *, owner: str = "") -> None:
+        """Keep the answer. A store that is full may take the room from an `owner` who has much."""
         ...
 
     async def abandon(self, name: str, fingerprint: bytes) -> None:
@@ -91,6 +91,7 @@ class SharedAnswer:
     """
 
     fingerprint: bytes
+    owner: str = ""
     status: int | None = None
     headers: Headers = ()
     pieces: list[bytes] = field(default_factory=list[bytes])
@@ -172,10 +173,11 @@ class Idempotency:
             raise InvalidRequest(
                 f"Idempotency-Key takes 1 to {LONGEST_KEY} printable characters.", param="idempotency-key"
             )
-        name = hashlib.sha256(f"{self._identify(credential)}\0{key}".encode()).hexdigest()
+        owner = self._identify(credential)
+        name = hashlib.sha256(f"{owner}\0{key}".encode()).hexdigest()
         fingerprint = hashlib.sha256(b"\0".join(hashlib.sha256(part).digest() for part in content)).digest()
         try:
-            await self._answer(name, fingerprint, serve, sink)
+            await self._answer(name, SharedAnswer(fingerprint, owner), serve, sink)
         except StoreDown as error:
             log.warning("idempotency keys cannot be checked: %s", error)
             raise Overloaded(
@@ -191,7 +193,8 @@ class Idempotency:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    async def _answer(self, name: str, fingerprint: bytes, serve: Serve, sink: Sink) -> None:
+    async def _answer(self, name: str, own: SharedAnswer, serve: Serve, sink: Sink) -> None:
+        fingerprint = own.fingerprint
         while True:
             if (shared := self._running.get(name)) is not None:
                 _require_equal(shared.fingerprint, fingerprint)
@@ -199,9 +202,9 @@ class Idempotency:
                 return
             found = await self._store.claim(name, fingerprint)
             if found is None:
-                shared = self._running[name] = SharedAnswer(fingerprint)
-                self._start(self._lead(name, shared, serve))
-                await shared.follow(sink)
+                self._running[name] = own
+                self._start(self._lead(name, own, serve))
+                await own.follow(sink)
                 return
             _require_equal(found.fingerprint, fingerprint)
             if found.recorded is not None:
@@ -239,7 +242,7 @@ class Idempotency:
             if recorded is None:
                 await self._store.abandon(name, shared.fingerprint)
             else:
-                await self._store.finish(name, shared.fingerprint, recorded)
+                await self._store.finish(name, shared.fingerprint, recorded, owner=shared.owner)
         except StoreDown as error:
             log.warning("the answer to an idempotency key is not kept: %s", error)
 

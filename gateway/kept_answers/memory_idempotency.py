@@ -1,25 +1,16 @@
-"""Idempotency keys of one process, in memory: forgotten after their time, the oldest first when they grow too large."""
+"""Idempotency keys of one process, in memory: forgotten after their time, the least recently asked for first when they
+grow too large."""
 
 import time
-from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from gateway.kept_answers.expiring import Expiring
 from gateway.kept_answers.idempotency import Found, Recorded
 
 DAY_SECONDS = 86_400.0
 OVERHEAD_BYTES = 512
 """About what one name costs beside its answer."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Kept:
-    found: Found
-    kept_until: float
-
-    @property
-    def size(self) -> int:
-        return OVERHEAD_BYTES + (len(self.found.recorded.body) if self.found.recorded else 0)
 
 
 class MemoryIdempotency:
@@ -35,39 +26,25 @@ class MemoryIdempotency:
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._seconds = seconds
-        self._max_bytes = max_bytes
-        self._monotonic = monotonic
         self._claims: dict[str, Found] = {}
-        self._kept: OrderedDict[str, _Kept] = OrderedDict()
-        self._bytes = 0
+        self._kept: Expiring[Found] = Expiring(_size, max_bytes=max_bytes, monotonic=monotonic)
 
     async def claim(self, name: str, fingerprint: bytes) -> Found | None:
-        if (running := self._claims.get(name)) is not None:
-            return running
-        self._forget()
-        if (kept := self._kept.get(name)) is not None:
-            return kept.found
-        self._claims[name] = Found(fingerprint, None)
-        return None
+        found = self._claims.get(name) or self._kept.get(name)
+        if found is None:
+            self._claims[name] = Found(fingerprint, None)
+        return found
 
     async def renew(self, name: str, fingerprint: bytes) -> None:
         return None
 
-    async def finish(self, name: str, fingerprint: bytes, recorded: Recorded) -> None:
+    async def finish(self, name: str, fingerprint: bytes, recorded: Recorded, *, owner: str = "") -> None:
         found = replace(self._claims.pop(name), recorded=recorded)
-        self._kept[name] = kept = _Kept(found, self._monotonic() + self._seconds)
-        self._bytes += kept.size
-        self._forget()
+        self._kept.put(name, found, self._seconds, owner=owner)
 
     async def abandon(self, name: str, fingerprint: bytes) -> None:
         self._claims.pop(name, None)
 
-    def _forget(self) -> None:
-        """Oldest first, which is also the order in which they expire."""
-        now = self._monotonic()
-        while self._kept:
-            name, oldest = next(iter(self._kept.items()))
-            if oldest.kept_until > now and self._bytes <= self._max_bytes:
-                return
-            del self._kept[name]
-            self._bytes -= oldest.size
+
+def _size(found: Found) -> int:
+    return OVERHEAD_BYTES + (len(found.recorded.body) if found.recorded else 0)

@@ -283,10 +283,10 @@ class SlowToKeep(MemoryIdempotency):
         self.claims += 1
         return await super().claim(name, fingerprint)
 
-    async def finish(self, name: str, fingerprint: bytes, recorded: Recorded) -> None:
+    async def finish(self, name: str, fingerprint: bytes, recorded: Recorded, *, owner: str = "") -> None:
         self.is_keeping.set()
         await self.go_on.wait()
-        await super().finish(name, fingerprint, recorded)
+        await super().finish(name, fingerprint, recorded, owner=owner)
 
 
 async def test_until_an_answer_is_kept_nobody_hears_its_end_and_whoever_asks_follows_it() -> None:
@@ -303,6 +303,16 @@ async def test_until_an_answer_is_kept_nobody_hears_its_end_and_whoever_asks_fol
     store.go_on.set()
     await first
     assert ((await again).body, sink.body, served.count) == (b"one two", b"one two", 1)
+
+
+async def test_in_memory_who_asks_much_pushes_out_its_own() -> None:
+    service, served = Idempotency(MemoryIdempotency(max_bytes=10_000), identify), Served()
+    served.go_on.set()
+    await service.answer("k", "ann", (b"b",), served, Kept())
+    for number in range(30):
+        await service.answer(f"{number}", "bob", (b"b",), served, Kept())
+    await service.answer("k", "ann", (b"b",), served, Kept())
+    assert served.count == 31, "hers was kept"
 
 
 async def test_memory_forgets_the_oldest_and_the_expired() -> None:

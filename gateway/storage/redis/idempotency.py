@@ -57,7 +57,8 @@ class RedisIdempotency:
         async with answering(self._answer_seconds):
             await self._client.eval(RENEW, 1, PREFIX + name, self._claimed(fingerprint), round(LEASE_SECONDS * 1000))  # pyright: ignore[reportGeneralTypeIssues]
 
-    async def finish(self, name: str, fingerprint: bytes, recorded: Recorded) -> None:
+    async def finish(self, name: str, fingerprint: bytes, recorded: Recorded, *, owner: str = "") -> None:
+        del owner  # a Redis that is full drops what was not read for longest
         value = b"F" + fingerprint + msgspec.msgpack.encode(recorded)
         async with answering(self._answer_seconds):
             await self._client.eval(
