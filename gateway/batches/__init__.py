@@ -1,1 +1,1 @@
-"""Requests that can wait: uploaded as a file, asked one after the other while there is room, answered in a file."""
+"""Deferrable requests: uploaded as a file, asked while there is spare capacity, answered in a file."""

@@ -1,4 +1,4 @@
-"""One line of a batch, asked of the pipeline as its caller would ask, and again while only time is missing."""
+"""Asks one line of a batch through the pipeline as its caller would, retrying failures that time may cure."""
 
 import asyncio
 import logging
@@ -29,23 +29,23 @@ from gateway.request.run import Caller, Incoming
 
 log = logging.getLogger(__name__)
 BATCH_TAG: Final = "batch"
-"""Every request of a batch has it, so that rules and reports can tell them from others."""
+"""Tag of every batch request, so that rules and reports can tell them apart."""
 LATER = (RateLimitExceeded, ModelsPaused, Overloaded, NoEligibleModel, LedgerUnavailable, DatabaseDown)
-"""Nothing was asked: asking later may help, however often."""
+"""Nothing was asked upstream: retrying may help, however often."""
 MOST_FAILURES: Final = 5
-"""Of upstreams, each of which may have cost money."""
+"""Upstream failures per line; each may have cost money."""
 SHORTEST_SECONDS, LONGEST_SECONDS = 1.0, 60.0
 SERVER_ERROR, TOO_MANY_REQUESTS = 500, 429
 COST_HEADER, ID_HEADER, MODEL_HEADER = "x-breakeven-cost-usd", "x-breakeven-request-id", "x-breakeven-model"
 
 Answer = Callable[[Incoming, Caller, KeyRecord], Awaitable[None]]
 Refusal = Callable[[BreakevenError, str, str], tuple[int, bytes]]
-"""The status and body that a caller of an endpoint is told over HTTP, with the request's name."""
+"""Status and body that an endpoint returns over HTTP for an error, given the request id."""
 
 
 class Asking(msgspec.Struct):
-    """`key_of` raises RequestError where a batch's key may ask nothing any more; of `slots` there are as many as lines
-    are asked at a time. One that waits to be asked again holds none."""
+    """`key_of` raises RequestError if a batch's key may ask nothing any more. `slots` bounds the lines asked at a time;
+    a line that waits for a retry holds none."""
 
     answer: Answer
     key_of: Callable[[str], KeyRecord]
@@ -55,11 +55,12 @@ class Asking(msgspec.Struct):
     _asking: set["asyncio.Task[Any] | None"] = msgspec.field(default_factory=set)
 
     def is_asking(self, task: "asyncio.Task[Any]") -> bool:
-        """Whether a task's line is with the pipeline now. One that is not waits, and costs nothing to give up."""
+        """Whether the task's line is in the pipeline now. Otherwise it waits, and can be given up at no cost."""
         return task in self._asking
 
     async def ask(self, batch: Batch, line: Line) -> LineResult:
-        """Its result, however it went; cancelled, it has none and is asked again by whoever goes on."""
+        """The line's result, however it went. If cancelled there is none, and whoever continues the batch asks it
+        again."""
         waits = failures = 0
         while True:
             sink = _Sink()
@@ -93,7 +94,7 @@ class Asking(msgspec.Struct):
 
 
 def incoming(batch: Batch, line: Line) -> Incoming:
-    """A line as a request."""
+    """The line as a request."""
     asked = batch.asked
     tags = (*asked.tags, BATCH_TAG)
     return Incoming(ENDPOINTS[asked.endpoint], None, line.body, tags=tags, headers=asked.headers, batch_id=batch.id)
@@ -106,7 +107,7 @@ def _may_pass(error: BreakevenError, failures: int) -> bool:
 
 
 def _wait_seconds(error: BreakevenError, waits: int) -> float:
-    """As long as was asked for, else longer each time."""
+    """As long as was asked for, otherwise longer each time."""
     asked = error.retry_after_seconds if isinstance(error, RequestError) else None
     seconds = SHORTEST_SECONDS * 2 ** min(waits, 10) if asked is None else asked
     return min(max(seconds, SHORTEST_SECONDS), LONGEST_SECONDS)

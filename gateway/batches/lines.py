@@ -1,4 +1,4 @@
-"""A batch's input, line by line, and the lines of its answer: OpenAI's JSONL. Pure."""
+"""A batch's input, line by line, and its output lines: OpenAI's JSONL. Pure."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
@@ -12,12 +12,12 @@ EXPIRED_CODE: Final = "batch_expired"
 EXPIRED: Final = "The batch's completion window was over before this request was asked or answered."
 NO_TOKENS: Final = Tokens()
 MOST_PROBLEMS: Final = 20
-"""That are told of one file."""
+"""Reported per file."""
 BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 
 
 class Line(msgspec.Struct, frozen=True):
-    """One request of a batch. `number` is its place in the file, from 1; `body` is what its endpoint takes."""
+    """One request of a batch. `number` is its line in the file, from 1; `body` is in the endpoint's format."""
 
     number: int
     custom_id: str
@@ -45,7 +45,7 @@ class LineTooLong(Exception):
 
 
 class Lines:
-    """Cuts what comes in parts into lines. Blank ones are counted and left out."""
+    """Splits data that arrives in parts into lines. Blank lines are counted and skipped."""
 
     def __init__(self, *, most_bytes: int) -> None:
         self._most_bytes = most_bytes
@@ -53,14 +53,14 @@ class Lines:
         self._number = 0
 
     def feed(self, part: bytes) -> Iterator[tuple[int, bytes]]:
-        """The lines that end in this part, with their numbers. Raises LineTooLong for one of more than `most_bytes`,
-        whether it has ended or not."""
+        """Yields the lines that end in this part, with their numbers. Raises LineTooLong for a line above `most_bytes`,
+        even before its end."""
         *whole, self._rest = (self._rest + part).split(b"\n")
         yield from self._told(whole)
         self._require_length(self._rest, self._number + 1)
 
     def end(self) -> Iterator[tuple[int, bytes]]:
-        """What is left: a last line without an end."""
+        """Yields a last line without a newline."""
         yield from self._told([self._rest])
         self._rest = b""
 
@@ -79,7 +79,7 @@ class Lines:
 
 
 def parse_line(number: int, text: bytes, endpoint: str) -> Line | LineProblem:
-    """What a line asks of `endpoint`, or why it asks nothing."""
+    """The request in a line for `endpoint`, or what is wrong with it."""
     try:
         written = msgspec.json.decode(text, type=_Written)
         body = msgspec.json.decode(written.body, type=_Body)
@@ -101,7 +101,7 @@ def parse_line(number: int, text: bytes, endpoint: str) -> Line | LineProblem:
 
 
 class Check:
-    """Looks through a whole file before the first request of it is asked."""
+    """Checks a whole file before its first request is asked."""
 
     def __init__(self, endpoint: str, *, most_lines: int) -> None:
         self._endpoint = endpoint
@@ -111,13 +111,13 @@ class Check:
         self.total = 0
 
     def look(self, number: int, text: bytes) -> None:
-        """At one more line."""
+        """Checks the next line."""
         self.total += 1
         if self.total == self._most_lines + 1:
             why = f"A batch has at most {self._most_lines:,} requests; batches.max_requests in breakeven.yaml says so."
             self._note(LineProblem("too_many_requests", why, number))
         if self.total > self._most_lines:
-            return  # not kept in memory either
+            return  # nor kept in memory
         found = parse_line(number, text, self._endpoint)
         if isinstance(found, LineProblem):
             self._note(found)
@@ -128,7 +128,7 @@ class Check:
             self._seen.add(found.custom_id)
 
     def end(self) -> tuple[LineProblem, ...]:
-        """What was found wrong; nothing comes any more."""
+        """The problems found, after the last line."""
         if not self.total:
             self._note(LineProblem("empty_file", "The file has no requests."))
         return tuple(self._problems)
@@ -141,7 +141,7 @@ class Check:
 def answered(
     line: Line, status: int, request_id: str, body: bytes, *, cost_pico_usd: int | None, model: str | None = None
 ) -> LineResult:
-    """What came of a line that was asked; `body` is an error's unless the status is 200."""
+    """The result of a line that was asked; `body` is an error's if the status is not a success."""
     response = {"status_code": status, "request_id": request_id, "body": _told(body)}
     is_error = status >= 300
     tokens = NO_TOKENS if is_error else tokens_of(decode_object(body) or {})
@@ -150,7 +150,7 @@ def answered(
 
 
 def expired(line: Line) -> LineResult:
-    """Of a line that was not asked, or not answered, in time."""
+    """The result of a line not asked, or not answered, in time."""
     result = _result(line, None, {"code": EXPIRED_CODE, "message": EXPIRED}, is_error=True)
     return msgspec.structs.replace(result, is_expired=True)
 
@@ -169,14 +169,15 @@ def _result(
 
 
 def _told(body: bytes) -> msgspec.Raw | str:
-    """As it came, on one line: no string of JSON has a break in it, so a blank is as good. As text what is no JSON."""
+    """The body as it came, on one line: JSON strings contain no raw newlines, so a blank can replace them. As text if
+    it is not JSON."""
     if decode_object(body) is None:
         return body.decode("utf-8", "replace")
     return msgspec.Raw(body.replace(b"\r", b" ").replace(b"\n", b" "))
 
 
 def tokens_of(body: Fields) -> Tokens:
-    """As a chat's, completion's, response's or embedding's body tells its usage."""
+    """Usage as reported in a chat, completion, response or embedding."""
     usage = part_of(body, "usage")
     read = part_of(usage, "prompt_tokens_details") or part_of(usage, "input_tokens_details")
     written = part_of(usage, "completion_tokens_details") or part_of(usage, "output_tokens_details")

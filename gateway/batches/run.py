@@ -1,7 +1,7 @@
-"""One batch from where it is to its end: its file looked through, its lines asked, their results stored as they come.
+"""Works on one batch from its current state to the end: checks its file, asks its lines, stores results as they come.
 
-Whoever runs it may die at any moment: what is stored is not asked again, and what was being asked is. Only a line that
-was answered in the instant before can be asked (and booked) twice.
+The worker may die at any moment: stored lines are not asked again, those in progress are. Only a line answered just
+before, and not stored yet, can be asked (and booked) twice.
 """
 
 import asyncio
@@ -21,26 +21,27 @@ from gateway.process.tasks import end_tasks
 
 log = logging.getLogger(__name__)
 LEASE_SECONDS: Final = 30.0
-"""For how long a batch is its runner's after it was last heard of."""
+"""How long a batch stays reserved for its worker without a sign of life."""
 STORE_SECONDS: Final = 1.0
-"""Results are stored together, this often."""
+"""Results are stored together at this interval."""
 LOOK_SECONDS: Final = 0.5
-"""How often a line that waits for a busy model looks again."""
+"""How often a line that waits for a busy model checks again."""
 LOOKED_AT_BYTES: Final = 1 << 16
-"""That often a line of so many bytes; a longer one less often, since one of 30 MB takes a third of a second."""
+"""Lines up to this size are checked at that interval, longer ones less often: checking 30 MB takes a third of a
+second."""
 RETRY_SECONDS: Final = 5.0
 STORED_AT_ONCE: Final = 100
 BREATH: Final = 100
-"""Lines that are looked at without letting others run."""
+"""Lines processed before others get to run."""
 
 
 class Lost(Exception):
-    """Another runner has the batch."""
+    """Another worker has the batch."""
 
 
 class BatchRun:
-    """`run` it once. `ask` asks one line, however long it takes, and `is_asking` says whether a task that does is not
-    just waiting to; `awaits` says whether one that can wait should."""
+    """Call `run` once. `ask` asks one line, however long it takes; `is_asking` says whether its task is in the pipeline
+    rather than waiting for a retry; `awaits` says whether a line should wait."""
 
     def __init__(
         self,
@@ -80,7 +81,8 @@ class BatchRun:
         self._is_expired = batch.progress.expired > 0
 
     async def run(self) -> None:
-        """To its end, or until it is cancelled, wound down or another runner's. What was answered is stored anyhow."""
+        """Runs to the end, or until cancelled, wound down or lost to another worker. What was answered is stored in any
+        case."""
         storing = asyncio.create_task(self._store_for_ever(), name="results of a batch")
         working = asyncio.create_task(self._work(), name="lines of a batch")
         try:
@@ -100,12 +102,12 @@ class BatchRun:
         return len(self._asked)
 
     def wind_down(self) -> None:
-        """Begin no more lines: `run` ends when those under way have."""
+        """Starts no more lines: `run` ends when those in progress have."""
         self._is_stopping = True
         self._give_up_waiting()
 
     def _give_up_waiting(self) -> None:
-        """Lines that wait to be asked again would hold up the end for as long as what they wait for."""
+        """Cancels lines that wait for a retry, which would delay the end by as much."""
         for task in self._asked:
             if not self._is_asking(task):
                 task.cancel()
@@ -123,7 +125,7 @@ class BatchRun:
                 await self._validate()
             if self._batch.status == "in_progress":
                 await self._ask_all()
-        except NotFound as error:  # it was deleted in the moment in which the batch was made
+        except NotFound as error:  # the file was deleted just as the batch was created
             await self._end_lines()
             await self._store("failed", problems=(LineProblem("file_not_found", str(error), param="input_file_id"),))
         if self._is_stopping or self._batch.status == "failed":
@@ -153,7 +155,7 @@ class BatchRun:
             await self._store("in_progress", progress=Progress(total=check.total))
 
     async def _ask_all(self) -> None:
-        """Every line that has no result yet, in order, until it is cancelled or stopped."""
+        """Asks every line without a result, in order, until cancelled or stopped."""
         done = await self._done_lines()
         place = 0
         async with contextlib.aclosing(self._lines()) as lines:
@@ -162,7 +164,7 @@ class BatchRun:
                 if number in done:
                     continue
                 line = parse_line(number, text, self._batch.asked.endpoint)
-                assert isinstance(line, Line)  # it was looked at before
+                assert isinstance(line, Line)  # validated before
                 await self._room.acquire()
                 if not await self._begin(line, place):
                     break
@@ -173,7 +175,7 @@ class BatchRun:
             await asyncio.wait(self._asked)
 
     async def _begin(self, line: Line, place: int) -> bool:
-        """When it is its turn. False: it has none any more, nor have those behind it."""
+        """Starts the line when it is due. False if neither it nor any after it will start."""
         while not (self._is_cancelled or self._is_stopping):
             if self._is_late():
                 self._expire(line)
@@ -215,7 +217,7 @@ class BatchRun:
         self._results.append(expired(line))
 
     async def _store_for_ever(self) -> None:
-        """And hear whether it is to be cancelled, and end what is under way when it is too late. Raises Lost."""
+        """Also notices cancellation, and ends lines in progress past the deadline. Raises Lost."""
         while True:
             await self._sleep(STORE_SECONDS)
             await self._store()
@@ -226,9 +228,9 @@ class BatchRun:
                     task.cancel()
 
     async def _store(self, status: Status | None = None, **found: object) -> None:
-        """All results that are there; with the last of them its new status, and what was `found` out. Raises Lost.
+        """Stores all results at hand and, with the last of them, the new status and the fields `found`. Raises Lost.
 
-        The batch changes nowhere else: two who store take turns, and neither forgets what the other said.
+        The batch is changed only here, under a lock, so that concurrent updates do not overwrite each other.
         """
         async with self._storing:
             if self._is_lost:
@@ -245,16 +247,16 @@ class BatchRun:
                 )
                 now = await self._saved(batch, some)
                 del self._results[: len(some)]
-                # Whoever reads it sees what is stored, and we whether somebody cancels it.
+                # Readers see only what is stored, and we learn here whether somebody cancels the batch.
                 self._batch = msgspec.structs.replace(batch, status=now.status, times_us=now.times_us)
 
     async def _saved(self, batch: Batch, results: Sequence[LineResult]) -> Batch:
-        """Tried until the database takes it. Raises Lost."""
+        """Retries until the database accepts it. Raises Lost."""
         while True:
             try:
                 now = await _to_its_end(self._batches.save(batch, results, runner=self._runner, seconds=LEASE_SECONDS))
             except StateError as error:
-                self._is_unstored = True  # nothing is begun meanwhile
+                self._is_unstored = True  # nothing new is started meanwhile
                 log.warning("results of %s cannot be stored (%s); tried again", batch.id, error)
                 await self._sleep(RETRY_SECONDS)
             else:
@@ -274,7 +276,7 @@ class BatchRun:
             yield one
 
     async def _parts(self) -> AsyncGenerator[bytes]:
-        """Of its file, once each: where the database is away, it is read again up to where it was."""
+        """The file's bytes, each once: after a database failure it is read again, skipping what was delivered."""
         told = 0
         while True:
             seen = 0
@@ -296,14 +298,14 @@ class BatchRun:
                 await self._wait_for_database(error)
 
     async def _wait_for_database(self, error: DatabaseDown) -> None:
-        """What broke off would be gone on with when the lease is over only, and its lines asked twice."""
+        """Waits instead of failing: the run would resume only when its lease is over, and its lines be asked twice."""
         log.warning("%s cannot be read (%s); tried again", self._batch.id, error)
         await self._sleep(RETRY_SECONDS)
 
 
 async def _to_its_end(saving: Coroutine[Any, Any, Batch | None]) -> Batch | None:
-    """Cancelled once, it ends first: SQLite stays locked for a while by a transaction that is broken off, so that what
-    there was to store at the end was lost. A second cancellation breaks it off."""
+    """Completes despite one cancellation: an interrupted transaction keeps SQLite locked for a while, so that the final
+    results were lost. A second cancellation interrupts it."""
     task = asyncio.create_task(saving)
     try:
         return await asyncio.shield(task)
@@ -313,7 +315,7 @@ async def _to_its_end(saving: Coroutine[Any, Any, Batch | None]) -> Batch | None
 
 
 def _with(said: Progress, results: Sequence[LineResult]) -> Progress:
-    """Pure sums: what of them is stored is never counted twice."""
+    """Adds up results; each is stored, and so counted, only once."""
     answers = [one for one in results if not one.is_error]
     errors = [one for one in results if one.is_error]
     return msgspec.structs.replace(

@@ -1,4 +1,4 @@
-"""Looks for batches that nobody works on, and works on them beside the requests of callers who wait."""
+"""Finds batches that nobody works on, and works on them besides serving interactive requests."""
 
 import asyncio
 import contextlib
@@ -15,17 +15,17 @@ from gateway.process.tasks import end_tasks
 log = logging.getLogger(__name__)
 LOOK_SECONDS: Final = 2.0
 AWAY_SECONDS: Final = 2 * RETRY_SECONDS
-"""Once the database is back nobody's batch is taken, so that whoever had it can store what it holds: while nothing can
-be stored leases run out, and its answers would be asked, and paid, again."""
+"""No batch is claimed for this long after the database returns, so that workers can store what they hold: leases expire
+while nothing can be stored, and their answers would be asked for, and paid, again."""
 MOST_BATCHES, MOST_OF_ONE = 32, 4
-"""At a time in one process, and of one tenant; the rest is for others, or waits."""
+"""At a time in one process, and per tenant; other batches are for other processes, or wait."""
 
 
 class BatchRunner:
-    """`run` until cancelled; `stop` before or after that. `open_run` makes what works on one batch, and `catch_up` has
-    this process know the keys that were made before, or is False: its batch may be seen here sooner than a new key, and
-    each line of a key that nobody knows is refused for good. `name` is nobody else's while this process lives, and its
-    successor's when it has died: that one need not wait until the lease is over."""
+    """Start `run`, cancel it, and call `stop` before or after. `open_run` creates the worker of one batch. `catch_up`
+    loads keys created before the call; False if it could not: a batch may be visible here before its new key is, and
+    every line of an unknown key is refused for good. `name` is unique among living processes, and reused by the
+    successor of a dead one, which then need not wait for the lease to expire."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class BatchRunner:
         self._news.set()
 
     async def run(self) -> None:
-        """For ever."""
+        """Runs forever."""
         await self._release()
         while True:
             await self._look()
@@ -68,7 +68,7 @@ class BatchRunner:
                     await self._news.wait()
 
     async def stop(self, seconds: float) -> None:
-        """Let the lines under way end, and others have the batches."""
+        """Lets lines in progress end, then releases the batches to others."""
         self._is_stopping = True
         for _, run in self._runs.values():
             run.wind_down()
@@ -85,7 +85,7 @@ class BatchRunner:
             log.warning("the batches of this process are free in %.0f s only (%s)", LEASE_SECONDS, error)
 
     async def _look(self) -> None:
-        """Take one after the other, so that no tenant has more than its share."""
+        """Claims one batch at a time, so that no tenant exceeds its share."""
         while len(self._runs) < MOST_BATCHES and not self._is_stopping:
             mine = {batch.id for batch, _ in self._runs.values()}
             counted = Counter(batch.tenant for batch, _ in self._runs.values())
@@ -102,7 +102,7 @@ class BatchRunner:
                 return
             if not found or self._is_stopping:
                 return
-            if found[0].id in mine:  # this process stood still for longer than its lease; now it has it again
+            if found[0].id in mine:  # stalled longer than its lease, this process claimed its own batch again
                 return
             self._begin(found[0])
 

@@ -1,4 +1,4 @@
-"""Files and batches as they are stored, and what is asked of whoever stores them. Knows no technology."""
+"""Files and batches as stored, and the protocols of their stores. Names no technology."""
 
 from collections.abc import AsyncIterator, Collection, Sequence
 from typing import Final, Literal, Protocol
@@ -9,7 +9,7 @@ from backends.protocol import Operation
 from gateway.money import format_usd
 
 MESSAGES: Final = "/v1/messages"
-"""Batches of these are made at an endpoint of their own."""
+"""Batches of these are created at an endpoint of their own."""
 ENDPOINTS: Final[dict[str, Operation]] = {
     "/v1/chat/completions": "chat.completions",
     "/v1/completions": "completions",
@@ -17,22 +17,22 @@ ENDPOINTS: Final[dict[str, Operation]] = {
     "/v1/responses": "responses",
     MESSAGES: "messages",
 }
-"""What a batch may ask."""
+"""Endpoints that batches can ask."""
 
 Status = Literal["validating", "failed", "in_progress", "finalizing", "completed", "expired", "cancelling", "cancelled"]
-"""OpenAI's. A file is put together line by line here, so that nothing is ever seen `finalizing`."""
+"""OpenAI's states. Files are assembled line by line here, so nothing is ever `finalizing`."""
 UNDER_WAY: Final[tuple[Status, ...]] = ("validating", "in_progress", "cancelling")
-"""The states in which somebody has work to do."""
+"""States with work left to do."""
 ENDED: Final[tuple[Status, ...]] = ("failed", "completed", "expired", "cancelled")
 
 MOST_UNDER_WAY: Final = 100
-"""Batches of one tenant."""
+"""Batches per tenant."""
 INPUT: Final = "batch"
 OUTPUT: Final = "batch_output"
 
 
 class StoredFile(msgspec.Struct, frozen=True):
-    """Whole, and of one tenant. Times are microseconds since the epoch."""
+    """A complete file of one tenant. Times are microseconds since the epoch."""
 
     id: str
     tenant: str
@@ -44,7 +44,7 @@ class StoredFile(msgspec.Struct, frozen=True):
 
 
 class LineProblem(msgspec.Struct, frozen=True):
-    """Why a file is no batch: `line` counts from 1; None where it is about the whole."""
+    """Why a file is not a valid batch: `line` counts from 1, None for the whole file."""
 
     code: str
     message: str
@@ -53,7 +53,7 @@ class LineProblem(msgspec.Struct, frozen=True):
 
 
 class Tokens(msgspec.Struct, frozen=True):
-    """Of all answers so far, as their bodies tell them."""
+    """Totals over all answers so far, as reported in their bodies."""
 
     input_tokens: int = 0
     cached_input_tokens: int = 0
@@ -70,9 +70,9 @@ class Tokens(msgspec.Struct, frozen=True):
 
 
 class Progress(msgspec.Struct, frozen=True):
-    """What has come of a batch's lines. `cost_pico_usd` is of answers whose price is known, `unpriced` have none;
-    `expired` are those of the failed ones that were not answered in time. `models` answered, in the order of their
-    names."""
+    """What has become of a batch's lines. `cost_pico_usd` covers answers with a known price, `unpriced` counts the
+    others. `expired` are those among the failed that were not answered in time. `models` are those that answered,
+    sorted by name."""
 
     total: int = 0
     completed: int = 0
@@ -86,12 +86,12 @@ class Progress(msgspec.Struct, frozen=True):
     models: tuple[str, ...] = ()
 
     def costs(self) -> dict[str, str | int]:
-        """As callers are told."""
+        """The costs as shown to callers."""
         return {"cost_usd": format_usd(self.cost_pico_usd), "answers_without_price": self.unpriced}
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """What whoever made the batch said. `headers` are those that go upstream with each request."""
+    """What the creator of the batch specified. `headers` are sent upstream with each request."""
 
     endpoint: str
     completion_window: str
@@ -101,8 +101,8 @@ class Asked(msgspec.Struct, frozen=True):
 
 
 class Batch(msgspec.Struct, frozen=True):
-    """`times_us` says since when it has been in each state that it reached. `deadline_us` is when it expires, `keep_us`
-    for how long what it writes is kept."""
+    """`times_us` holds when each state was entered, `deadline_us` when the batch expires, `keep_us` how long its files
+    are kept."""
 
     id: str
     tenant: str
@@ -121,7 +121,7 @@ class Batch(msgspec.Struct, frozen=True):
 
 
 class LineResult(msgspec.Struct, frozen=True):
-    """One line of the output, or of the errors if it `is_error`; `line` is its place in the input, from 1."""
+    """One line of the output, or of the errors if `is_error`; `line` is its line in the input, from 1."""
 
     line: int
     text: bytes
@@ -133,7 +133,7 @@ class LineResult(msgspec.Struct, frozen=True):
 
 
 class Page(msgspec.Struct, frozen=True):
-    """Which part of a list is wanted: what comes behind the one named `after`, the newest first unless said."""
+    """Part of a list: what follows the item `after`, newest first unless specified."""
 
     limit: int
     after: str | None = None
@@ -141,20 +141,20 @@ class Page(msgspec.Struct, frozen=True):
 
 
 class FileReader(Protocol):
-    """What whoever works on a batch needs of its file."""
+    """What working on a batch needs of its file."""
 
     def read(self, file_id: str) -> AsyncIterator[bytes]:
-        """Its bytes, in order, in parts of any size. Raises NotFound, after some of them where it is deleted meanwhile:
-        what ends without is whole."""
+        """The file's bytes in order, in parts of any size. Raises NotFound, possibly after some parts if it is deleted
+        meanwhile; without that error it was complete."""
         ...
 
 
 class FileStore(FileReader, Protocol):
-    """What callers uploaded, and what batches wrote. Nobody finds another tenant's."""
+    """Uploads and batch output. Tenants see only their own."""
 
     async def write(self, file: StoredFile, parts: AsyncIterator[bytes], *, most_bytes: int) -> None:
-        """Store it whole or not at all; `parts` are as long as it says. Raises BodyTooLarge, before the first of them,
-        where its tenant would have more than `most_bytes`, with what it uploads meanwhile."""
+        """Stores a file completely or not at all; the length of `parts` must match its size. Raises BodyTooLarge before
+        reading if its tenant would exceed `most_bytes`, counting concurrent uploads."""
         ...
 
     async def get(self, tenant: str, file_id: str) -> StoredFile | None: ...
@@ -164,72 +164,73 @@ class FileStore(FileReader, Protocol):
         ...
 
     async def delete(self, tenant: str, file_id: str) -> bool:
-        """False when there is none. Raises Conflict while a batch needs it."""
+        """False if there is none. Raises Conflict while a batch needs it."""
         ...
 
 
 class Leases(Protocol):
-    """One runner at a time has a batch, for as long as it goes on saying so."""
+    """Each batch has at most one worker at a time, as long as that renews its lease."""
 
     async def claim(self, runner: str, *, seconds: float, most: int, besides: Collection[str] = ()) -> Sequence[Batch]:
-        """Take up to so many that nobody has, the oldest first, for so many seconds; none of the tenants `besides`.
-        Taking none shows whether there is a database."""
+        """Claims up to `most` unclaimed batches, oldest first, for `seconds`, skipping the tenants in `besides`.
+        Claiming none tests whether the database is up."""
         ...
 
     async def release(self, runner: str) -> None:
-        """Let anybody have at once what this one has, or had before it died."""
+        """Releases at once what this worker holds, or held before it died."""
         ...
 
 
 class Results(Protocol):
-    """What whoever has a batch stores of it."""
+    """What the worker of a batch stores."""
 
     async def done_lines(self, batch: Batch) -> set[int]:
-        """Whose results are stored."""
+        """Lines whose results are stored."""
         ...
 
     async def save(self, batch: Batch, results: Sequence[LineResult], *, runner: str, seconds: float) -> Batch | None:
-        """Store results with what has come of the batch, and keep it for so many seconds more; with a state in which
-        nothing is left to do its files are there. The batch as it is now: somebody may be cancelling it. None, with
-        nothing stored, where another runner has it."""
+        """Stores results and the batch's progress, and renews the lease; with a final state its files become available.
+        Returns the batch as it is now, as it may be being cancelled; None, storing nothing, if another worker has
+        it."""
         ...
 
 
 class AllBatches(Protocol):
-    """Every tenant's, for those who run the gateway."""
+    """Every tenant's batches, for administrators."""
 
     async def recent(
         self, limit: int, statuses: Sequence[Status] | None = None, *, tenant: str | None = None
     ) -> Sequence[Batch]:
-        """The newest first; only those in these states, or of this tenant, where any is given."""
+        """Newest first; optionally only in these states, or of this tenant."""
         ...
 
     async def stop(self, batch_id: str, *, author: str) -> Batch | None:
-        """As `cancel`, of whichever tenant; audited where it was under way."""
+        """As `cancel`, for any tenant; audited if it was in progress."""
         ...
 
 
 class BatchStore(Leases, Results, Protocol):
-    """All batches. Nobody finds another tenant's."""
+    """All batches. Tenants see only their own."""
 
     async def create(self, batch: Batch, *, most_under_way: int = MOST_UNDER_WAY) -> bool:
-        """False, and none made, where its tenant has so many under way."""
+        """False, creating nothing, if its tenant has that many in progress."""
         ...
 
     async def get(self, tenant: str, batch_id: str) -> Batch | None: ...
 
     async def list(self, tenant: str, page: Page, *, prefix: str) -> tuple[Sequence[Batch], bool]:
-        """A page of those whose names begin so, and whether there is more."""
+        """A page of those whose ids begin with `prefix`, and whether there is more."""
         ...
 
     async def cancel(self, tenant: str, batch_id: str) -> Batch | None:
-        """As it is now: `cancelling` if it was under way, else as it was. None when there is none."""
+        """The batch as it is now: `cancelling` if it was in progress, otherwise unchanged. None if there is none."""
         ...
 
     async def delete(self, batch: Batch) -> None:
-        """With its files. Raises Conflict while it is under way."""
+        """Deletes it with its files. Raises Conflict while it is in progress."""
         ...
 
     async def forget(self, now_us: int, keep_us: int) -> int:
-        """By then, delete files that have expired, batches older than that, and uploads that broke off; how many."""
+        """Deletes files expired by `now_us`, batches older than `keep_us`, and interrupted uploads; returns how
+        many."""
         ...

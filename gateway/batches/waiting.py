@@ -1,4 +1,4 @@
-"""When a line of a batch is asked: while the model that it should go to is busy, it waits. Knows no storage."""
+"""When a line of a batch may be asked: not while the model it should go to is busy. Knows no storage."""
 
 from collections import deque
 from collections.abc import Callable
@@ -17,13 +17,13 @@ from gateway.routing.idle import awaits_a_busy_model
 from gateway.routing.snapshot import Snapshot
 
 UNSEEN_SECONDS: Final = 1.0
-"""So long after it was begun a line may not yet be counted among what runs at its backend."""
+"""For this long after its start a line may be missing from its backend's load."""
 
 
 class Waiting:
-    """So that requests that can wait neither take the last free slots of an engine from those who cannot, nor go to a
-    dearer place because others have them. A line keeps its slot until it is answered, so a share of all slots is left:
-    at an engine that is as good as full now and then one is free for a moment, and the next caller wants it."""
+    """Deferrable requests should neither take an engine's last free slots nor go to a more expensive model because
+    others have them. A line holds its slot until answered, so a share of all slots is left free: at an almost full
+    engine one is free for a moment now and then, which the next caller needs."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class Waiting:
         self._begun: deque[float] = deque()
 
     def should_wait(self, batch: Batch, line: Line) -> bool:
-        """False means that it begins now."""
+        """False means that the line starts now."""
         now = self._monotonic()
         while self._begun and self._begun[0] <= now - UNSEEN_SECONDS:
             self._begun.popleft()
@@ -62,15 +62,15 @@ class Waiting:
             request = request_facts(view, key, asked.tags, facts)
             return awaits_a_busy_model(request, self._snapshot(), self._left_free)
         except RequestError:
-            return False  # it is told so when it is asked
+            return False  # it gets the error when it is asked
 
     def _left_free(self, model: str) -> int:
-        """With those that this process has begun to fill and that do not show yet."""
+        """Slots to leave free, plus lines that this process has started and the load does not show yet."""
         candidate = self._snapshot().candidates.get(model)
         slots = None if candidate is None else self._slots(candidate.backend)
         return (0 if slots is None else left_free(slots, self._leave_free_share)) + len(self._begun)
 
 
 def left_free(slots: int, share: float) -> int:
-    """Of so many slots."""
+    """Of `slots` slots in total."""
     return ceil(slots * share)

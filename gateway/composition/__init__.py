@@ -1,4 +1,4 @@
-"""The composition root: a deployment's files and settings made into running parts.
+"""The composition root: turns a deployment's files and settings into running parts.
 
-Alone it names concrete stores, backends and classifiers. Not here: what those files may say (config).
+Only it names concrete stores, backends and classifiers. Not here: what those files may say (config).
 """

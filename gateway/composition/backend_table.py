@@ -1,4 +1,4 @@
-"""Which backends this deployment has, and which models come with them: settings and environment put into adapters."""
+"""The deployment's backends and the models they provide: settings and environment turned into adapters."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
@@ -29,18 +29,18 @@ from gateway.upstreams.load import KeyShelf
 from gateway.upstreams.warm_prefixes import PromptCache
 
 OPENAIS = "/openai"
-"""How the address ends at which Google answers OpenAI's clients."""
+"""Suffix of Google's address for OpenAI clients."""
 SIMULATED_PROVIDER = "openai"
-"""Whose list prices the simulated hosted side carries."""
+"""The provider whose list prices the simulated models carry."""
 
 
 ENGINE_CACHE = PromptCache(ttl_seconds=600.0, least_tokens=16, step_tokens=16, is_replicas_own=True)
-"""Blocks of 16 tokens, kept until room is needed: how long that takes depends on the load, so this is a guess."""
+"""Blocks of 16 tokens, kept until space is needed: how long that is depends on the load, so this is a guess."""
 
 
 @dataclass(slots=True)
 class BackendTable:
-    """Adapters by backend name, what the catalogue needs of each, and the models the environment brings."""
+    """Adapters by backend name, the catalogue's facts about each, and the models from the environment."""
 
     adapters: dict[str, Backend] = field(default_factory=dict[str, Backend])
     facts: dict[str, BackendFacts] = field(default_factory=dict[str, BackendFacts])
@@ -76,7 +76,7 @@ class BackendTable:
 def build_backend_table(
     settings: Settings, environ: Mapping[str, str], engine_url: str | None, curve: MeasuredEngine
 ) -> BackendTable:
-    """Everything reachable from here. Raises ConfigurationError for a backend block that cannot work."""
+    """Every backend available. Raises ConfigurationError for a backend block that cannot work."""
     table = BackendTable()
     if engine_url is not None:
         engine = OpenAICompatibleBackend(LOCAL_BACKEND, engine_url, None, provider=LOCAL_BACKEND, health_from="engine")
@@ -87,7 +87,7 @@ def build_backend_table(
         _add_embedding_model(table, settings.engine)
     for name, block in settings.backends.items():
         _add_block(table, name, block, environ)
-    # A block of that name is whom its models in the rules mean, whatever has a key here.
+    # A configured backend takes precedence over a hosted provider of the same name.
     hosted = [one for one in hosted_from_environment(environ) if one.name not in settings.backends]
     for provider in hosted:
         _add_provider(table, provider, environ)
@@ -98,7 +98,7 @@ def build_backend_table(
 
 
 def _mark_prompts(table: BackendTable, settings: Settings) -> None:
-    """Where the deployment wants it. Raises ConfigurationError where nothing can be marked."""
+    """Applies `prompt_caching`. Raises ConfigurationError for backends that take no marks."""
     shipped = {provider.name: provider.wire_format for provider in load_providers()}
     formats = shipped | {name: block.wire_format for name, block in settings.backends.items()}
     for name, how in settings.prompt_caching.items():
@@ -109,7 +109,7 @@ def _mark_prompts(table: BackendTable, settings: Settings) -> None:
         if formats[name] != "anthropic":
             problem = "leave it out: only a backend of wire_format anthropic waits for marks, others cache unasked"
             raise ConfigurationError(problem, field=f"prompt_caching.{name}")
-        if how == "auto" and name in table.facts:  # else its key is not in this environment
+        if how == "auto" and name in table.facts:  # otherwise its key is not in this environment
             cache = table.prompt_caches[name] = replace(table.prompt_caches[name], marks="auto")
             table.facts[name] = replace(
                 table.facts[name],
@@ -153,7 +153,7 @@ def _add_block(table: BackendTable, name: str, block: BackendSettings, environ: 
 
 
 def _prompt_cache(block: BackendSettings) -> PromptCache:
-    """Anthropic's caches nothing by itself: taken to, it would seem a tenth as dear for conversations as it is."""
+    """Anthropic caches nothing unless marked; assuming that it did would make conversations seem ten times cheaper."""
     if block.wire_format == "anthropic" and "prompt_cache" not in block.model_fields_set:
         return next(one.prompt_cache for one in load_providers() if one.name == "anthropic")
     return PromptCache(**block.prompt_cache.model_dump())
@@ -176,7 +176,7 @@ def _build_block(name: str, block: BackendSettings, provider: str, key: str | No
         key,
         provider=provider,
         paths=OPENAI_PATHS if block.answers_responses else DEFAULT_PATHS,
-        dialect=dialect_of(provider) if block.health_from == "models" else PLAIN,  # an engine's is no company's
+        dialect=dialect_of(provider) if block.health_from == "models" else PLAIN,  # an engine has no dialect
         health_from=block.health_from,
         max_running=block.max_running,
     )
@@ -216,14 +216,14 @@ def _add_provider(table: BackendTable, provider: HostedProvider, environ: Mappin
 
 
 def _add_simulated(table: BackendTable) -> None:
-    """List prices without the network: serves only requests tagged for simulation, and says so everywhere."""
+    """List prices without a network: serves only requests tagged for simulation, and is marked everywhere."""
     provider = next(one for one in load_providers() if one.name == SIMULATED_PROVIDER)
     table.add(
         ScriptedBackend(SIMULATED, partial(simulate, pace=Pace())), BackendFacts(provider=SIMULATED, is_simulated=True)
     )
     for model in provider.models:
         if specialty_of(model.supports) is not None:
-            continue  # the simulation answers chats
+            continue  # the simulation answers only chats
         table.models[f"{SIMULATED}/{model.name}"] = ModelSpec.model_validate(
             {
                 "backend": SIMULATED,
@@ -237,7 +237,7 @@ def _add_simulated(table: BackendTable) -> None:
 
 
 def native_operations(wire_format: str, provider: str) -> Collection[Operation]:
-    """What `build_adapter`'s answers by itself beyond chat."""
+    """Operations besides chat that `build_adapter`'s adapter answers itself."""
     if wire_format == "anthropic":
         return NATIVE_PATHS
     if "gemini" in (wire_format, provider):
@@ -246,14 +246,14 @@ def native_operations(wire_format: str, provider: str) -> Collection[Operation]:
 
 
 def build_adapter(wire_format: str, name: str, base_url: str, key: str | None, provider: str) -> Backend:
-    """The adapter of a wire format. Raises ValueError for an unusable URL or key."""
+    """The adapter for a wire format. Raises ValueError for an unusable URL or key."""
     if wire_format == "anthropic":
         return AnthropicBackend(name, base_url, key)
     if wire_format == "gemini":
         return GeminiBackend(name, base_url, key)
-    paths = OPENAI_PATHS if provider == "openai" else DEFAULT_PATHS  # it alone keeps Responses state
+    paths = OPENAI_PATHS if provider == "openai" else DEFAULT_PATHS  # only OpenAI itself stores Responses state
     made = OpenAICompatibleBackend(name, base_url, key, provider=provider, paths=paths, dialect=dialect_of(provider))
-    if provider == "gemini":  # Google's endpoint for OpenAI's clients, behind that of its own
+    if provider == "gemini":  # Google's endpoint for OpenAI clients, with its own format behind it
         own = GeminiBackend(name, base_url.rstrip("/").removesuffix(OPENAIS), key)
         return TwoFormatsBackend(made, own, of_second=NATIVE_OPERATIONS)
     return made

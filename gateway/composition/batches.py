@@ -1,4 +1,4 @@
-"""The part of the composition root that puts together what works on batches."""
+"""Composition root: what works on batches."""
 
 import asyncio
 import time
@@ -23,7 +23,7 @@ MEGABYTE = 1 << 20
 
 
 def bounds_of(settings: Settings) -> BatchBounds:
-    """As breakeven.yaml says."""
+    """The limits in breakeven.yaml."""
     said = settings.batches
     return BatchBounds(
         at_once=said.at_once,
@@ -37,7 +37,7 @@ def bounds_of(settings: Settings) -> BatchBounds:
 
 
 class Stores(Protocol):
-    """Where files and batches are."""
+    """Where files and batches are stored."""
 
     @property
     def files(self) -> FileStore: ...
@@ -55,8 +55,8 @@ def open_batches(
     clock: PatientClock,
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
 ) -> BatchRunner:
-    """What asks their lines, of this process, which has this name among all who share the database. `catch_up` takes
-    over the keys that were made before it was called. By `clock` lines are late and keys expire: both are for good."""
+    """The batch runner of this process. `name` is unique among users of the database. `catch_up` loads the keys created
+    before the call. Deadlines and key expiry use `clock`, as both are irreversible."""
 
     def key_of(key_id: str) -> KeyRecord:
         key = pipeline.keys.of_id(key_id, clock())

@@ -1,7 +1,7 @@
-"""Which variables of our environment are secrets that a child process has no use for. Starts none.
+"""Environment variables with secrets that child processes do not need. Starts none.
 
-The engine runs other people's models and templates, the web UI faces browsers, the ledger's writer speaks to a
-database: none of them ever calls a provider. Workers are gateways themselves and get everything.
+The engine runs other people's models and templates, the web UI faces browsers, the ledger's writer talks to a database:
+none of them calls a provider. Workers are gateways themselves and get everything.
 """
 
 import os
@@ -16,16 +16,16 @@ from gateway.from_litellm.fields import DATABASE_VARIABLE
 _SECRET: Final = re.compile(
     r"(^|_)(KEYS?|APIKEY|SECRETS?|TOKENS?|PASSWORD|PASSWD|CREDENTIALS?|PEPPER)(_|$)", re.IGNORECASE
 )
-"""A word of a name as secrets are called everywhere: OPENAI_API_KEY_2, AWS_SESSION_TOKEN, BREAKEVEN_PEPPER."""
+"""Words that mark secrets in variable names: OPENAI_API_KEY_2, AWS_SESSION_TOKEN, BREAKEVEN_PEPPER."""
 _OTHERS: Final = {"OTEL_EXPORTER_OTLP_HEADERS", "PGPASSWORD", WEBHOOK_VARIABLE, DATABASE_VARIABLE} | {
     name for _, name, _ in ENVIRONMENT_ADDRESSES
 }
 _DRIVERS: Final = "PG"
-"""What PostgreSQL's driver reads where an address leaves it out, the password too."""
+"""Read by PostgreSQL's driver for what an address omits, the password included."""
 
 
 def secrets_in(settings: Settings, environ: Mapping[str, str] = os.environ) -> frozenset[str]:
-    """By their names, and those that the configuration says hold keys, whatever they are called."""
+    """Names that look like secrets, plus those that the configuration names as holding keys."""
     named = {key.env for block in settings.backends.values() for key in block.keys}
     named |= {block.api_key_env for block in settings.backends.values() if block.api_key_env}
     if settings.sign_in.oidc is not None:
@@ -34,6 +34,6 @@ def secrets_in(settings: Settings, environ: Mapping[str, str] = os.environ) -> f
 
 
 def writer_environment(settings: Settings, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Of the process that writes the ledger's rows."""
+    """The environment of the process that writes the ledger's rows."""
     secrets = secrets_in(settings, environ)
     return {name: value for name, value in environ.items() if name not in secrets or name.startswith(_DRIVERS)}

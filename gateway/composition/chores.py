@@ -1,4 +1,4 @@
-"""What a worker does besides serving, all the time or once in a while. Knows when, not what."""
+"""A worker's background work, permanent or periodic. Knows when, not what."""
 
 import asyncio
 import logging
@@ -12,8 +12,8 @@ ANEW_SECONDS = 5.0
 
 
 async def lasting(name: str, work: Callable[[], Awaitable[object]]) -> None:
-    """Work that goes on for ever. What ends it though nobody foresaw it is logged, and it is begun anew: no key is
-    revoked and no engine watched by a task that is gone."""
+    """Work that never ends. If it ends unexpectedly, that is logged and it is restarted: no key would be revoked and no
+    engine watched by a task that is gone."""
     while True:
         try:
             await work()
@@ -26,14 +26,14 @@ async def lasting(name: str, work: Callable[[], Awaitable[object]]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Chore:
-    """Something to do again and again, the first time `every_seconds` after the start."""
+    """Work to repeat, first `every_seconds` after the start."""
 
     name: str
     every_seconds: float
     do: Callable[[], Awaitable[object]]
 
     async def run(self) -> None:
-        """For ever. One that fails is logged and done again at its next time."""
+        """Runs forever. A failure is logged, and the work repeated at its next time."""
         while True:
             await asyncio.sleep(self.every_seconds)
             try:

@@ -1,4 +1,4 @@
-"""Everything a deployment's files and environment say, read and validated together; nothing is started."""
+"""Everything in a deployment's files and environment, read and validated together; nothing is started."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -23,7 +23,7 @@ ENVIRONMENT_ADDRESSES = (
 )
 WEBHOOK_VARIABLE = "BREAKEVEN_NOTICES_WEBHOOK"
 OFFLINE_ENGINE_URL = "http://127.0.0.1:1/v1"
-"""Stands for the engine's address where nothing will be sent there."""
+"""Placeholder for the engine's address when nothing will be sent there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +51,9 @@ class Deployment:
 def load_deployment(
     home: Home, *, engine_url: str | None = None, environ: Mapping[str, str] = os.environ
 ) -> Deployment:
-    """Read all of it. Raises ConfigurationError for the first thing that is wrong.
+    """Reads everything. Raises ConfigurationError for the first problem.
 
-    `engine_url` is where the bundled engine listens; without it the engine is known but not reachable.
+    `engine_url` is where the bundled engine listens; without it the engine is known but unreachable.
     """
     settings = load_environment_settings(home, environ)
     require_redis(settings, settings.server.workers, home)
@@ -68,7 +68,7 @@ def load_deployment(
 
 
 def load_environment_settings(home: Home, environ: Mapping[str, str] = os.environ) -> Settings:
-    """The configuration file; addresses that hold secrets may be given in the environment, where they win over it."""
+    """The configuration file; addresses that contain secrets may be set in the environment, which takes precedence."""
     given: dict[str, object] = {
         name: _address(check, variable, environ[variable])
         for name, variable, check in ENVIRONMENT_ADDRESSES
@@ -89,7 +89,7 @@ def _address(check: Callable[[str], str], variable: str, value: str) -> str:
 
 
 def require_redis(settings: Settings, workers: int, home: Home) -> None:
-    """Raises ConfigurationError where several workers would have nothing to count in together."""
+    """Raises ConfigurationError if several workers would have no shared place to count in."""
     if workers > 1 and settings.redis is None:
         raise ConfigurationError(
             f"{workers} workers need Redis: each would count budgets and rates by itself, and together they would let "

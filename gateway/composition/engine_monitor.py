@@ -1,4 +1,4 @@
-"""Watches the bundled engine: its health twice a second, and its throughput curve once, on first start."""
+"""Monitors the health of our backends twice a second, and measures a throughput curve."""
 
 import asyncio
 import logging
@@ -20,7 +20,7 @@ SWEEP_TEXT = "Count the days of a long voyage and say what happened on each of t
 async def watch_health(
     backends: Mapping[str, Backend], upstreams: Upstreams, *, every_seconds: float = HEALTH_SECONDS
 ) -> None:
-    """Keep `upstreams.health` fresh for backends that report load; until cancelled."""
+    """Keeps `upstreams.health` current for backends that report load; until cancelled."""
     seen_up: set[str] = set()
     while True:
         reports = await asyncio.gather(*(backend.health() for backend in backends.values()))
@@ -43,7 +43,7 @@ async def measure_curve(
 ) -> CurveFile:
     """A short sweep against a running engine: real requests, the engine's own timings.
 
-    Raises httpx.HTTPError when the engine does not answer and KeyError when it reports no timings.
+    Raises httpx.HTTPError if the engine does not answer and KeyError if it reports no timings.
     """
     points: list[tuple[int, float]] = []
     prefill = 0.0

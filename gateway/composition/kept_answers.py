@@ -1,5 +1,4 @@
-"""The part of the composition root that names where answers are kept: under idempotency keys, in the response cache,
-and for the turn that goes on from them."""
+"""Composition root: where answers are kept, for idempotency keys, the response cache, and follow-up turns."""
 
 import logging
 from collections.abc import Awaitable, Callable
@@ -27,8 +26,8 @@ HOURS_HERE = 24
 
 @dataclass(frozen=True, slots=True)
 class KeptAnswers:
-    """Of one worker. `locks` are of conversations with a turn under way. `forget`, now and then, removes what is over;
-    `aclose` closes what was opened for them."""
+    """Stores of one worker. `locks` guard conversations with a turn in progress. Call `forget` now and then to remove
+    what has expired; `aclose` closes what was opened."""
 
     idempotency: IdempotencyStore
     responses: ResponseStore
@@ -44,10 +43,10 @@ class KeptAnswers:
 def open_kept_answers(
     url: str | None, settings: KeptAnswerSettings, turns_file: Path, conversations_file: Path, *, text_days: int
 ) -> KeptAnswers:
-    """In Redis at `url`, which is not connected yet; else in this process, and responses and conversations in those
-    files. `text_days` is for how long texts are kept.
+    """In Redis at `url`, not connected yet; otherwise in this process, with responses and conversations in those files.
+    `text_days` is how long texts are kept.
 
-    Raises StateError when Redis is configured and its client is not installed.
+    Raises StateError if Redis is configured and its client is not installed.
     """
     seconds, most = settings.idempotency_hours * HOUR_SECONDS, settings.memory_megabytes << 20
     hours_here = HOURS_HERE if url is None else 0
@@ -101,8 +100,8 @@ def open_kept_answers(
 
 
 def _open_here(file: Path, settings: KeptAnswerSettings, seconds: float, what: str) -> DiskTurns | MemoryTurns:
-    """In memory where they are not to be on the disk, and then no earlier ones stay there; or where they cannot be,
-    which is logged."""
+    """On disk; in memory if disk storage is off, removing earlier files, or if the file cannot be opened, which is
+    logged."""
     memory = MemoryTurns(max_bytes=settings.memory_megabytes << 20)
     if not (settings.disk_megabytes and seconds):
         _remove(file, what)
@@ -120,7 +119,7 @@ def _open_here(file: Path, settings: KeptAnswerSettings, seconds: float, what: s
 
 
 def _remove(file: Path, what: str) -> None:
-    """What an earlier configuration left there: nobody would ever forget it."""
+    """Removes a file left by an earlier configuration, which nothing would ever expire."""
     try:
         remove_file(file)
     except OSError as error:

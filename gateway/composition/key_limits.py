@@ -1,4 +1,4 @@
-"""Stored limits and budgets as admission takes them; what cannot be read closes its key."""
+"""Stored limits and budgets in admission's form; a key with unreadable limits may spend nothing."""
 
 import logging
 from collections.abc import Iterable, Mapping
@@ -11,12 +11,12 @@ log = logging.getLogger(__name__)
 
 
 def limits_of_keys(stored: Mapping[str, Mapping[str, Any]], shared: SharedLimits) -> dict[str, Limits]:
-    """By key id, of those that have any."""
+    """By key id, for keys that have any."""
     return {key: _limits(key, one, shared) for key, one in stored.items() if one}
 
 
 def strict_budgets(budgets: Iterable[Budget]) -> dict[tuple[BudgetScope, str], int]:
-    """Those that stop, in pico-USD a month."""
+    """Budgets that stop, in pico-USD per month."""
     return {(one.scope, one.name): one.month_pico_usd for one in budgets if one.stops}
 
 

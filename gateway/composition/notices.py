@@ -1,4 +1,4 @@
-"""The part of the composition root for notices of budgets."""
+"""Composition root: budget notices."""
 
 from collections.abc import Callable, Mapping
 
@@ -17,7 +17,7 @@ def open_notices(
     limits: Callable[[], Mapping[str, Limits]],
     metrics: Metrics,
 ) -> BudgetNotices | None:
-    """None where no webhook is configured."""
+    """None if no webhook is configured."""
     if not settings.notices.webhook:
         return None
     return BudgetNotices(
@@ -37,6 +37,6 @@ def open_notices(
 
 
 def budgets_page(settings: Settings) -> str | None:
-    """Where people see budgets, if it is known how they reach the web UI."""
+    """Address of the budgets page, if the web UI's public address is known."""
     oidc = settings.sign_in.oidc
     return None if oidc is None else f"{oidc.public_url.rstrip('/')}/ui/budgets"

@@ -1,4 +1,4 @@
-"""The keys of a backend, read from the environment, and the adapters that hold them put together as one."""
+"""A backend's keys from the environment, and their adapters combined into one."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -14,7 +14,7 @@ MOST_KEYS = 32
 
 @dataclass(frozen=True, slots=True)
 class FoundKey:
-    """A key's variable is its label: the only name of it that may be shown."""
+    """`label` is the key's variable, the only name of it that may be shown."""
 
     label: str
     secret: str | None
@@ -22,7 +22,7 @@ class FoundKey:
 
 
 def keys_of_block(name: str, block: BackendSettings, environ: Mapping[str, str]) -> list[FoundKey]:
-    """A configured backend's keys; one without a secret where it needs none. Raises ConfigurationError."""
+    """A configured backend's keys; one without a secret if it needs none. Raises ConfigurationError."""
     wanted = block.wanted_keys
     missing = [key.env for key in wanted if not environ.get(key.env, "").strip()]
     if missing:
@@ -35,7 +35,7 @@ def keys_of_block(name: str, block: BackendSettings, environ: Mapping[str, str])
 
 
 def _absent(variable: str) -> str:
-    """What no variable is called may be a key, which nobody's terminal and no log should have."""
+    """Does not repeat what is no variable name: it may be a key, which must not appear in a terminal or log."""
     if re.fullmatch("[A-Z_][A-Z0-9_]*", variable):
         return f"the environment has no {variable}; set it to the key"
     return (
@@ -56,7 +56,7 @@ def keys_of_provider(variable: str, environ: Mapping[str, str]) -> list[FoundKey
 
 
 def build_pooled(name: str, keys: Sequence[FoundKey], build: Callable[[str | None], Backend]) -> Backend | KeyPool:
-    """One adapter, or one for each key behind a pool where there are several or limits to keep."""
+    """One adapter, or a pool of one per key if there are several keys or limits."""
     [first, *others] = keys
     if not others and first.limits == KeyLimits():
         return build(first.secret)

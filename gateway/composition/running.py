@@ -1,4 +1,4 @@
-"""One worker's gateway while it lives: what starts and stops with it, and what it takes over while it serves.
+"""One worker's gateway while it runs: what starts and stops with it, and what it reloads while serving.
 
 wiring.py puts it together; it opens nothing itself.
 """
@@ -84,7 +84,7 @@ UNSHIPPED = "the database takes no entries, and {:,} wait in the journal; the lo
 
 @dataclass(slots=True)
 class Gateway:
-    """One worker process. `start` it before the first request, `stop` it after the last."""
+    """One worker process. Call `start` before the first request, `stop` after the last."""
 
     deployment: Deployment
     database: AsyncEngine
@@ -122,22 +122,22 @@ class Gateway:
     refreshing: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def start(self) -> None:
-        """Take over what dead workers left, load keys and rules, and begin the background work."""
+        """Adopts what dead workers left, loads keys and rules, and starts the background work."""
         await self._adopt_abandoned()
         await self.watch.look()
         await self.stores.rents.keep(present_rents(self.deployment.settings), now_us() // HOUR_US)
-        # So that the books show what died here before anything is leased.
+        # So that the ledger includes what died here before anything is leased.
         if not await self.shipper.drain(SHIP_AT_STOP_SECONDS):
             await carry_unshipped(self.journal, self.pipeline.admission)
         await self.budgets.start()
         if self.pipeline.shadows is not None:
             await self.pipeline.shadows.start(self.stores.reports)
         await self.rule_watch.start()
-        await self.watch.catch_up()  # all that took its time: a key revoked meanwhile is refused from the first request
+        await self.watch.catch_up()  # the above took time: a key revoked meanwhile is refused from the first request on
         self.tasks = [asyncio.create_task(lasting(name, work), name=name) for name, work in self._background().items()]
 
     async def stop(self) -> None:
-        """Ship what is settled and close everything; what could not be shipped is shipped at the next start."""
+        """Ships what is settled and closes everything; what cannot be shipped is shipped at the next start."""
         await self.idempotency.aclose()
         if self.batches is not None:
             await self.batches.stop(BATCHES_AT_STOP_SECONDS)
@@ -161,9 +161,9 @@ class Gateway:
         await self.database.dispose()
 
     async def refresh(self) -> None:
-        """Keys, budgets and rules as the database has them now."""
-        async with self.refreshing:  # who read the database earlier must not apply it later
-            # In this order: a secret that is replaced between the two is in both, never in neither.
+        """Loads keys, budgets and rules as they are in the database now."""
+        async with self.refreshing:  # an earlier reading of the database must not be applied later
+            # In this order: a secret replaced between the two readings is in both, never in neither.
             records = await self.stores.keys.records()
             replaced, has_litellms = await self.stores.secrets.replaced(), await self.stores.keys.has_litellms()
             limits = limits_of_keys(await self.stores.keys.limits(), self.deployment.shared_limits)
@@ -175,12 +175,12 @@ class Gateway:
             await self.rules.refresh()
 
     async def take_over(self) -> None:
-        """Something was changed through this process: take it over, and tell the others."""
+        """Something was changed through this process: apply it, and notify the others."""
         self.watch.wake()
         await self.refresh()
 
     def apply(self, document: RulesDocument, text_version: str) -> None:
-        """Decide by these rules from the next request on; a request under way keeps the ones it was admitted with."""
+        """Applies these rules from the next request on; requests in progress keep those they were admitted with."""
         self.document, self.text_version = document, text_version
         models = self.deployment.catalogue.models(document)
         self.pipeline.classifier = self.classifier.bind(profiles(models))
@@ -188,7 +188,7 @@ class Gateway:
         self.watch.wake()
 
     def use_curve(self, curve: MeasuredEngine) -> None:
-        """Decide by a newly measured engine from the next request on."""
+        """Applies a newly measured engine curve from the next request on."""
         facts = self.deployment.table.facts
         if LOCAL_BACKEND in facts:
             speed = curve.speed(self.deployment.settings.engine.gpu_hour_pico_usd)
@@ -197,7 +197,7 @@ class Gateway:
             self.pipeline.snapshot = self.snapshot_at(now_us())
 
     async def forget(self) -> None:
-        """What `retention` says is old enough."""
+        """Deletes what `retention` says is old enough."""
         kept, now = self.deployment.settings.retention, self.retention_clock()
         await apply_retention(
             self.database,
@@ -208,7 +208,7 @@ class Gateway:
         await self.stores.batches.forget(now, self.deployment.settings.batches.keep_days * DAY_US)
 
     def problems(self) -> list[str]:
-        """What keeps this process from serving, in sentences; empty when nothing does."""
+        """What keeps this process from serving, in sentences; empty if nothing does."""
         refused = self.journal.refusal()
         return self._problems_of_models() + ([refused] if refused is not None else [])
 
@@ -223,7 +223,7 @@ class Gateway:
         return [f"no backend is up: {', '.join(sorted(down))}"] if down == usable else []
 
     def warnings(self) -> list[str]:
-        """What is wrong though this process serves, in sentences for anybody to read."""
+        """Problems that do not keep this process from serving, in sentences that anyone may read."""
         upstreams, now = self.pipeline.upstreams, self.pipeline.monotonic()
         warnings = self.rules.warnings() + upstreams.warnings(now)
         warnings += upstreams.failing(self.pipeline.snapshot.candidates.values(), now)
@@ -238,7 +238,7 @@ class Gateway:
         return warnings
 
     def _background(self) -> Mapping[str, Callable[[], Awaitable[object]]]:
-        """What runs beside the requests, by the name of its task."""
+        """What runs besides the requests, by task name."""
         chores = (
             Chore("adopting journals", ADOPT_SECONDS, self._adopt_abandoned),
             Chore("retention", RETENTION_SECONDS, self.forget),
@@ -281,18 +281,18 @@ class Gateway:
         )
 
     def _monitored(self) -> dict[str, Backend]:
-        """Backends of our own and those that tell their load; hosted ones are watched by their breakers alone."""
+        """Our own backends and those that report load; hosted ones are watched only by their breakers."""
         own = {name for name, facts in self.deployment.table.facts.items() if facts.speed is not None}
         own |= {name for name, block in self.deployment.settings.backends.items() if block.health_from != "models"}
         return {name: backend for name, backend in self.pipeline.backends.items() if name in own}
 
     async def _adopt_abandoned(self) -> None:
-        """A worker that died and was not started again leaves its journal to the others."""
+        """Ships the journals of workers that died and were not restarted."""
         directory = self.deployment.home.journal_directory
         await adopt_abandoned(directory, self.sink, on_failure=stop_process, seconds_each=SHIP_AT_STOP_SECONDS)
 
     async def _turn_for_ever(self) -> None:
-        """What time alone changes, and what another process of this replica left in a file."""
+        """Applies what changes with time, and files written by other processes of this replica."""
         while True:
             await asyncio.sleep(WRITE_SECONDS)
             try:
@@ -301,7 +301,7 @@ class Gateway:
                 if self.versions_watch.has_changed():
                     self.classifier = self.versions.open()
                     self.apply(self.document, self.text_version)
-                self.pipeline.priced_at(now_us())  # requests see to it themselves; pages do not
+                self.pipeline.priced_at(now_us())  # requests do this themselves, pages do not
                 if isinstance(self.exposition, FleetRegistry):
                     self.exposition.write()
             except (OSError, BreakevenError):
@@ -311,6 +311,6 @@ class Gateway:
 
 
 def stop_process(error: OSError) -> None:
-    """The journal's disk failed: nothing may be accepted any more. Ends this process in order; see docs/ledger.md."""
+    """The journal's disk failed, so nothing more may be accepted: ends this process in order; see docs/ledger.md."""
     log.critical("the journal cannot be synced (%s); stopping, because nothing more could be booked", error)
     os.kill(os.getpid(), signal.SIGTERM)

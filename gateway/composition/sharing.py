@@ -1,4 +1,4 @@
-"""The part of the composition root that names what workers share: through Redis where there is one, else nothing."""
+"""Composition root: what workers share, through Redis if configured, otherwise nothing."""
 
 import socket
 from dataclasses import dataclass
@@ -16,7 +16,8 @@ from gateway.upstreams.shared_prefixes import PrefixChannel
 
 @dataclass(frozen=True, slots=True)
 class Sharing:
-    """Of one worker; `prefixes` is None where nobody else could know of any. What it holds closes what it opened."""
+    """Shared parts of one worker; `prefixes` is None if there is nobody to share with. The parts close what they
+    opened."""
 
     counters: Counters
     news: News
@@ -29,9 +30,10 @@ class Sharing:
 
 
 def open_sharing(url: str | None, *, home: Home, journal: Path, workers: int) -> Sharing:
-    """`journal` is the directory this worker claimed; `workers` how many this replica runs. Nothing is connected yet.
+    """`journal` is the directory claimed by this worker, `workers` the number in this replica. Nothing is connected
+    yet.
 
-    Raises StateError when Redis is configured and its client is not installed.
+    Raises StateError if Redis is configured and its client is not installed.
     """
     if url is None:
         return Sharing(LocalCounters(), NoNews())
@@ -42,7 +44,7 @@ def open_sharing(url: str | None, *, home: Home, journal: Path, workers: int) ->
         from gateway.storage.redis.prefixes import RedisPrefixes
     except ModuleNotFoundError as error:
         raise StateError(f"Redis is configured and {error.name} is missing: {install_command('redis')}") from error
-    # A worker that is started again claims the same directory and so finds what it held under the same name.
+    # A restarted worker claims the same directory and so finds its holdings under the same name.
     replica = f"{socket.gethostname()}:{home.replica_id()}:{journal.resolve().parent}"
     worker = f"{replica}/{journal.name}"
     return Sharing(

@@ -1,4 +1,4 @@
-"""The part of the composition root that chooses who observes the request path: metrics, or telemetry before them."""
+"""Composition root: who observes the request path, metrics alone or with telemetry around them."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -9,7 +9,7 @@ from gateway.request.run import Observer
 
 
 class Watching(Protocol):
-    """An observer, and how to end what it runs on."""
+    """An observer, and how to shut it down."""
 
     @property
     def observer(self) -> Observer: ...
@@ -28,7 +28,7 @@ class MetricsOnly:
 
 
 def open_watching(otlp_endpoint: str | None, metrics: Observer) -> Watching:
-    """Raises StateError when telemetry is configured and its packages are not installed."""
+    """Raises StateError if telemetry is configured and its packages are not installed."""
     if otlp_endpoint is None:
         return MetricsOnly(metrics)
     try:

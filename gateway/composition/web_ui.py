@@ -1,4 +1,4 @@
-"""How the web UI is started: a child process that knows the gateway's address, and where its people sign in."""
+"""Starts the web UI: a child process that is told the gateway's address and how people sign in."""
 
 import importlib.util
 import os
@@ -31,7 +31,7 @@ def is_web_ui_installed() -> bool:
 def ui_supervisor(
     home: Home, *, gateway_url: str, port: int, path_prefix: str = "", withheld: frozenset[str]
 ) -> WebUi | None:
-    """None where the `ui` extra is not installed."""
+    """None if the `ui` extra is not installed."""
     if not is_web_ui_installed():
         return None
     state = str(home.root / "ui-sessions")
@@ -45,8 +45,8 @@ def ui_supervisor(
 
 
 async def allow_company_sign_in(ui: WebUi | None, oidc: OidcSignIn | None, home: Home, keys: KeyStore) -> None:
-    """Gives the child, before it starts, the identity provider, the client's secret there and a key with which it makes
-    a key for each person."""
+    """Passes the child, before it starts, the identity provider, the client secret, and a key with which it creates a
+    key for each person."""
     if ui is None or oidc is None:
         return
     given = {"BREAKEVEN_UI_OIDC": oidc.model_dump_json(), "BREAKEVEN_UI_KEY": await _ui_key(home, keys)}
@@ -58,7 +58,7 @@ async def allow_company_sign_in(ui: WebUi | None, oidc: OidcSignIn | None, home:
 
 
 async def _ui_key(home: Home, keys: KeyStore) -> str:
-    """The one of the last start where it is still good, kept in a file that its owner alone can read."""
+    """The key of the last start if still valid, stored in a file readable only by its owner."""
     path = home.root / "ui.key"
     if path.exists():
         kept = path.read_text("ascii").strip()

@@ -62,9 +62,9 @@ from gateway.upstreams.warm_prefixes import MemoryWarmPrefixes, WarmPrefixes
 
 
 async def open_gateway(deployment: Deployment, *, workers: int = 1) -> Gateway:
-    """Open the database and the journal and put everything together; nothing runs yet.
+    """Opens the database and the journal and puts everything together; nothing runs yet.
 
-    `workers` is how many such processes this replica runs. Raises StateError, and then has closed what it had opened.
+    `workers` is the number of such processes in this replica. Raises StateError, after closing what was opened.
     """
     async with AsyncExitStack() as opened:
         database = open_database(deployment.database_url)
@@ -261,7 +261,7 @@ def _change_watch(stores: SqlStores, sharing: Sharing, gateway: Callable[[], Gat
 
 
 def _exposition(metrics: Metrics, deployment: Deployment, claim: Claim, *, workers: int) -> CollectorRegistry:
-    """What `/metrics` shows: this process, or with several workers the whole replica."""
+    """What `/metrics` shows: this process or, with several workers, the whole replica."""
     if workers == 1:
         return metrics.registry
     return FleetRegistry(metrics.registry, deployment.home.metrics_directory, claim.path.name)

@@ -1,1 +1,1 @@
-"""Prices as dated facts, and what a usage costs under them. Pure."""
+"""Prices as dated facts, and the cost of a usage under them. Pure."""

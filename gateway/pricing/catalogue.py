@@ -1,7 +1,7 @@
 """What each hosted model costs and since when: dated, append-only values. Reads no file and no clock.
 
-Every rate is integer pico-USD per token. A rate of None has no price of its own: cached and written, audio and image
-input then cost as input does, 1 h writes as 5 min writes, reasoning, audio and image output as output.
+Every rate is integer pico-USD per token. None means no separate price: cached, written, audio and image input then cost
+as input does, 1 h writes as 5 min writes, reasoning, audio and image output as output.
 """
 
 import hashlib
@@ -15,7 +15,7 @@ from functools import cached_property
 from gateway.instants import DAY_US, EPOCH, MINUTE_US, moment_of
 
 FOR_EVER_US = 1 << 63
-"""No time is later."""
+"""Later than any time."""
 STANDARD_TIERS = ("", "auto", "default", "standard")
 """Names that every provider uses for its ordinary price."""
 
@@ -40,7 +40,7 @@ class Rates:
 class Step:
     """Rates of requests with more than `above_input_tokens`.
 
-    The whole request, output included, is repriced; a marginal step reprices only the input tokens beyond it.
+    They apply to the whole request, output included; a marginal step applies only to the input tokens beyond it.
     """
 
     above_input_tokens: int
@@ -58,7 +58,7 @@ class Ladder:
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """What a service tier costs: a multiple of the ordinary price, or a price list of its own."""
+    """The price of a service tier: a multiple of the ordinary price, or a price list of its own."""
 
     multiplier: Fraction = Fraction(1)
     ladder: Ladder | None = None
@@ -66,7 +66,7 @@ class Service:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Minutes of the UTC day, `start` included and `end` not, on ISO weekdays (Monday is 1)."""
+    """Minutes of the UTC day, `start` inclusive and `end` exclusive, on ISO weekdays (Monday is 1)."""
 
     weekdays: tuple[int, ...]
     start_minute: int
@@ -77,7 +77,7 @@ class Window:
         return at.isoweekday() in self.weekdays and self.start_minute <= at.hour * 60 + at.minute < self.end_minute
 
     def edges_us(self, at_us: int) -> Iterator[int]:
-        """Every time later than `at_us` at which it opens or closes within a week."""
+        """Times after `at_us`, within a week, at which it opens or closes."""
         first = at_us // DAY_US
         for day in range(first, first + 8):
             if (EPOCH + timedelta(days=day)).isoweekday() in self.weekdays:
@@ -97,11 +97,11 @@ class OffPeak:
 class ModelPrices:
     """The prices of one model from `from_us` (microseconds since the epoch) until the next record.
 
-    `discount` is the negotiated share off every class and fee (0.1 is ten per cent less; negative is a surcharge).
-    `web_search_pico_usd` and `file_search_pico_usd` are for each search that the provider makes; None where no price is
-    known. Models that are billed by the piece have a price for each image that they draw, second of audio that they
-    listen to, character that they read aloud or hundred documents that they rank, beside their tokens, which then
-    mostly cost nothing; `least_audio_milliseconds` are billed of a recording that is shorter.
+    `discount` is the negotiated share off every class and fee (0.1 is 10 % less; negative is a surcharge).
+    `web_search_pico_usd` and `file_search_pico_usd` are per search made by the provider; None if the price is unknown.
+    Models billed by the unit have a price per image drawn, second of audio transcribed, character spoken or search unit
+    (a hundred documents ranked), besides their tokens, which then mostly cost nothing. Shorter recordings are billed as
+    `least_audio_milliseconds`.
     """
 
     ladder: Ladder
@@ -131,8 +131,7 @@ class ModelPrices:
         return moment_of(self.from_us).date().isoformat()
 
     def with_terms_of(self, listed: "ModelPrices | None") -> "ModelPrices":
-        """With what a provider does for all its models, where this price list is silent: names that it has for the
-        ordinary price, and what its searches cost."""
+        """Fills gaps with what the provider does for all its models: names of the ordinary tier, and search prices."""
         if listed is None:
             return self
         web, files = self.web_search_pico_usd, self.file_search_pico_usd
@@ -144,7 +143,7 @@ class ModelPrices:
         )
 
     def at(self, at_us: int) -> "ModelPrices":
-        """These prices with the hour's list in force."""
+        """These prices with the list of that hour in force."""
         if self.off_peak is None or not any(window.has(at_us) for window in self.off_peak.windows):
             return self
         return replace(self, ladder=self.off_peak.ladder, off_peak=None)
@@ -152,7 +151,7 @@ class ModelPrices:
 
 @dataclass(frozen=True, slots=True)
 class ModelRecord:
-    """One model's whole price history, oldest first, and the other names it answers to."""
+    """One model's whole price history, oldest first, and its aliases."""
 
     model: str
     history: tuple[ModelPrices, ...]
@@ -171,8 +170,8 @@ class ProviderPrices:
 class Override:
     """A deployment's own terms: a discount on a provider or one of its models, or a price list of its own.
 
-    `model` None means every model of the provider. `history` appends to (or, for a model the catalogue does not
-    know, founds) the model's record. `from_us` dates the discount: earlier requests keep the price they had.
+    `model` None means every model of the provider. `history` is appended to the model's record, or creates it for a
+    model not in the catalogue. `from_us` dates the discount: earlier requests keep their price.
     """
 
     provider: str
@@ -183,10 +182,10 @@ class Override:
 
 
 class PriceBook:
-    """Every price that is known. Immutable; `version` is a hash of its content."""
+    """All known prices. Immutable; `version` is a hash of the content."""
 
     def __init__(self, files: Iterable[ProviderPrices], overrides: Iterable[Override] = ()) -> None:
-        """Raises ValueError when two records of a provider share a name."""
+        """Raises ValueError if two records of a provider share a name."""
         self._files = tuple(files)
         self._overrides = tuple(overrides)
         self._records: dict[tuple[str, str], tuple[ModelPrices, ...]] = {}
@@ -214,13 +213,13 @@ class PriceBook:
         self._records[override.provider, model] = (*(p for p in known if p.from_us < first), *agreed)
 
     def _listed(self, provider: str, known: Sequence[ModelPrices]) -> ModelPrices | None:
-        """The model's last record, or any of the provider's: its file says some things for all of them."""
+        """The model's last record, or any of the provider's: some terms in its file apply to all."""
         of_provider = (record for file in self._files if file.provider == provider for record in file.models)
         return known[-1] if known else next((record.history[-1] for record in of_provider), None)
 
     @cached_property
     def version(self) -> str:
-        """Made when it is first asked for: it takes longer than all the rest, and most commands never ask."""
+        """Computed on first use: it takes longer than all the rest, and most commands never need it."""
         content = repr((sorted(self._records.items()), sorted(self._names.items()), self._discounts()))
         return hashlib.sha256(content.encode()).hexdigest()[:16]
 
@@ -228,7 +227,7 @@ class PriceBook:
         return [(o.provider, o.model, str(o.discount), o.from_us) for o in self._overrides if o.discount is not None]
 
     def lookup(self, provider: str, upstream_model: str, at_us: int) -> ModelPrices | None:
-        """The prices in force at `at_us`, or None: not known, which is never the same as free."""
+        """The prices in force at `at_us`, or None if unknown, which never means free."""
         model = self._names.get((provider, upstream_model))
         if model is None:
             return None
@@ -239,7 +238,7 @@ class PriceBook:
         return self._discounted(provider, model, history[index - 1].at(at_us), at_us)
 
     def holds_until_us(self, provider: str, upstream_model: str, at_us: int) -> int:
-        """Until when `lookup` answers what it answers at `at_us`, or earlier: exclusive, FOR_EVER_US at the latest."""
+        """Until when (exclusive) `lookup` surely gives the same answer as at `at_us`; FOR_EVER_US at the latest."""
         model = self._names.get((provider, upstream_model))
         if model is None:
             return FOR_EVER_US
@@ -265,14 +264,15 @@ class PriceBook:
         return override.provider == provider and self._names.get((provider, override.model)) == model
 
     def with_overrides(self, overrides: Iterable[Override]) -> "PriceBook":
-        """The same book under a deployment's own terms; of several discounts the latest dated, then listed, holds."""
+        """The same book under a deployment's own terms. Of several discounts the latest dated, then the last listed,
+        holds."""
         return PriceBook(self._files, (*self._overrides, *overrides))
 
     def models(self, provider: str | None = None) -> list[tuple[str, str]]:
-        """`(provider, model)` of everything priced, sorted, aliases left out."""
+        """`(provider, model)` of everything priced, sorted, without aliases."""
         return sorted(key for key in self._records if provider in (None, key[0]))
 
     def history(self, provider: str, upstream_model: str) -> tuple[ModelPrices, ...]:
-        """A model's records, oldest first; empty when it is not known."""
+        """A model's records, oldest first; empty if unknown."""
         model = self._names.get((provider, upstream_model))
         return self._records[provider, model] if model is not None else ()

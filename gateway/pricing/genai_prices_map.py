@@ -1,4 +1,4 @@
-"""genai-prices' records, as plain values, to our price values. Never imports genai_prices."""
+"""Converts genai-prices' records, as plain values, to our price values. Never imports genai_prices."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -22,7 +22,7 @@ PROVIDERS = {
     "fireworks": "fireworks_ai",
     "openrouter": "openrouter",
 }
-"""genai-prices' provider names and ours."""
+"""genai-prices' provider names to ours."""
 CLASSES = {
     "input_mtok": "input",
     "output_mtok": "output",
@@ -43,7 +43,7 @@ SERVICES = {
 
 @dataclass(frozen=True, slots=True)
 class Tiered:
-    """USD per million tokens: `base`, and from each start (in input tokens) on another price for all of them."""
+    """USD per million tokens: `base`, and from each start (in input tokens) on a different price for all of them."""
 
     base: Decimal
     tiers: tuple[tuple[int, Decimal], ...] = ()
@@ -54,7 +54,7 @@ PriceTable = Mapping[str, Tiered]
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One model: its dated price tables (None: since ever, or at certain hours where `has_hours`) and its variants."""
+    """One model: its dated price tables (None: always, or at certain hours if `has_hours`) and its variants."""
 
     provider: str
     model: str
@@ -113,7 +113,7 @@ def ladder_of(table: PriceTable) -> Ladder:
 
 
 def rates_at(rates: Mapping[str, Tiered], start: int) -> Rates:
-    """A zero beside a price is "not billed apart", our None."""
+    """A zero beside a price means "not billed separately", our None."""
     found = {name: pico(price, start) for name, price in rates.items()}
     plain = Rates(input=found.get("input", 0), output=found.get("output", 0))
     return replace(plain, **{name: value for name, value in found.items() if value})

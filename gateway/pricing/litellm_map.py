@@ -1,4 +1,4 @@
-"""litellm's packaged price map (JSON text) to our price values. Never imports litellm, opens no file."""
+"""Converts litellm's packaged price map (JSON text) to our price values. Never imports litellm, opens no file."""
 
 import json
 import re
@@ -29,23 +29,23 @@ PROVIDERS = {
     "jina_ai": "jina_ai",
     "voyage": "voyage",
 }
-"""litellm's provider names and ours. It has no OpenRouter prices; those come from genai-prices."""
+"""litellm's provider names to ours. It has no OpenRouter prices; those come from genai-prices."""
 RANKERS = frozenset({"cohere", "jina_ai", "voyage"})
-"""Of whom nothing is asked here but to rank documents."""
+"""Providers used only for ranking documents."""
 BY_THE_PIECE = {
     "image_generation": ("per_image_pico_usd", ("output_cost_per_image", "input_cost_per_image")),
     "audio_transcription": ("per_audio_second_pico_usd", ("input_cost_per_second",)),
     "audio_speech": ("per_character_pico_usd", ("input_cost_per_character",)),
     "rerank": ("per_search_unit_pico_usd", ("input_cost_per_query",)),
 }
-"""By mode: what may be billed by the piece, and where the map says for how much. A model that has token prices too is
-billed by those: the other figure is what they come to, as its provider reckons."""
+"""By mode: the unit that may be billed, and the map's fields for its price. A model that also has token prices is
+billed by those: the unit price is then only the provider's estimate of what they amount to."""
 MODES = ("chat", "responses", "embedding", *BY_THE_PIECE, "moderation")
 FREE_MODES = ("moderation",)
-"""Of which a price of zero is one: their providers say that they charge nothing."""
+"""Modes in which a price of zero is real: their providers say that they charge nothing."""
 SERVICES = {"batches": "batch", "flex": "flex", "priority": "priority"}
 SURCHARGES = ("fast", "us")
-"""Of Anthropic's: for faster answers, and for such as are computed in one country."""
+"""Anthropic's, for faster answers, and for computation in one country."""
 CLASSES = {
     "input_cost_per_token": "input",
     "output_cost_per_token": "output",
@@ -59,7 +59,7 @@ CLASSES = {
     "output_cost_per_image_token": "image_output",
 }
 PIXELS = re.compile(r"\d-x-\d|^(?:low|medium|high|standard|hd)/")
-"""In a name that is no model's but a size or quality of its pictures."""
+"""Marks names that describe an image size or quality instead of a model."""
 FIELD = re.compile(
     rf"(?P<name>{'|'.join(sorted(CLASSES, key=len, reverse=True))})"
     rf"(?:_above_(?P<above>\d+)k_tokens)?(?:_(?P<service>{'|'.join(SERVICES)}))?"
@@ -71,8 +71,8 @@ Classes = dict[str, int]
 def parse_litellm_map(text: str, *, as_of: date, source: str) -> dict[str, dict[str, ModelPrices]]:
     """Provider -> model -> prices, for models of MODES that are priced and not retired by `as_of`.
 
-    A model that costs nothing at all is left out, but for FREE_MODES: not knowing a price must not read as free. So is
-    one whose images cost what their size and quality say: no one figure is their price.
+    A model that costs nothing is left out, except in FREE_MODES: an unknown price must not read as free. So is a model
+    whose image price depends on size and quality, as no single figure is its price.
     """
     found: dict[str, dict[str, ModelPrices]] = {}
     # Of two entries for one model, the one under the provider's own prefix wins: it is sorted last.
@@ -90,7 +90,7 @@ def parse_litellm_map(text: str, *, as_of: date, source: str) -> dict[str, dict[
 
 
 def model_name(name: str, litellm_provider: str) -> str:
-    """What the provider itself calls the model."""
+    """The provider's own name for the model."""
     for prefix in {litellm_provider, PROVIDERS[litellm_provider]}:
         name = name.removeprefix(prefix + "/")
     return name
@@ -111,8 +111,8 @@ def is_current(name: str, fields: Fields, as_of: date) -> bool:
 
 
 def is_asked_whole(name: str, fields: Fields) -> bool:
-    """Whether such a model has an endpoint that takes one request. Fireworks bills images by their steps, under figures
-    that the map calls token prices."""
+    """Whether such a model has an endpoint that takes a single request. Fireworks bills images by steps, with figures
+    that the map lists as token prices."""
     if fields["mode"] == "rerank":
         return True
     endpoints = fields.get("supported_endpoints")
@@ -122,7 +122,7 @@ def is_asked_whole(name: str, fields: Fields) -> bool:
 
 
 def parse_fields(fields: Fields, *, from_us: int, source: str) -> ModelPrices | None:
-    """One model's prices, or None when it has none."""
+    """One model's prices, or None if it has none."""
     tables = by_table(fields)
     standard = tables.get(("", 0), {})
     by_the_piece: dict[str, int] = {}
@@ -130,7 +130,7 @@ def parse_fields(fields: Fields, *, from_us: int, source: str) -> ModelPrices | 
         by_the_piece = piece_price(fields)
         if not by_the_piece and not is_free(fields, standard):
             return None
-    drawn = standard.get("image_output", 0)  # of models that only draw it is the one price of what they say
+    drawn = standard.get("image_output", 0)  # for models that only draw it is their one output price
     base = {"input": standard.get("input", 0), "output": drawn, **standard}
     ladder = ladder_of(base, {above: table for (service, above), table in tables.items() if above and not service})
     services = {SERVICES[name]: service_of(name, base, ladder, tables) for name in SERVICES if (name, 0) in tables}
@@ -141,7 +141,7 @@ def parse_fields(fields: Fields, *, from_us: int, source: str) -> ModelPrices | 
 
 
 def piece_price(fields: Fields) -> dict[str, int]:
-    """The price of an image, a second, a character or a search under its name in ModelPrices; empty without one."""
+    """The price per image, second, character or search under its name in ModelPrices; empty if there is none."""
     name, places = BY_THE_PIECE.get(fields["mode"], ("", ()))
     found = (fields.get(place) for place in places)
     usd = next((value for value in found if isinstance(value, int | Decimal) and value), None)
@@ -168,7 +168,7 @@ def by_table(fields: Fields) -> dict[tuple[str, int], Classes]:
             continue
         pico = per_token(Decimal(value))
         name = CLASSES[match["name"]]
-        # A zero beside a price means "not billed apart", which is our None: the class then costs as input does.
+        # A zero beside a price means "not billed separately", our None: the class then costs as its plain class does.
         if pico or name in ("input", "output"):
             table = tables.setdefault((match["service"] or "", int(match["above"] or 0) * 1000), {})
             table[name] = pico
@@ -176,17 +176,17 @@ def by_table(fields: Fields) -> dict[tuple[str, int], Classes]:
 
 
 def per_token(usd_per_token: Decimal) -> int:
-    """Pico-USD, rounded half-even where a source is finer than a pico-dollar."""
+    """Pico-USD, rounded half-even if the source is finer than a pico-dollar."""
     return int((usd_per_token * PICO_PER_USD).quantize(Decimal(1), rounding=ROUND_HALF_EVEN))
 
 
 def ladder_of(base: Classes, steps: Mapping[int, Classes]) -> Ladder:
-    """A step that leaves out a class keeps the base price of it, as litellm's own function does."""
+    """Classes that a step omits keep their base price, as in litellm's own function."""
     return Ladder(Rates(**base), tuple(Step(above, Rates(**{**base, **steps[above]})) for above in sorted(steps)))
 
 
 def service_of(name: str, base: Classes, standard: Ladder, tables: Mapping[tuple[str, int], Classes]) -> Service:
-    """One multiplier when every class agrees on it; else a price list, whose gaps are filled by the input's ratio."""
+    """A multiplier if every class agrees on it; otherwise a price list, its gaps filled by the input's ratio."""
     ratios = {key: Fraction(value, base[key]) for key, value in tables[name, 0].items() if base.get(key)}
     of_input = ratios.get("input", Fraction(1))
     stepped = {above: table for (service, above), table in tables.items() if service == name and above}
@@ -208,7 +208,7 @@ def service_of(name: str, base: Classes, standard: Ladder, tables: Mapping[tuple
 
 
 def has_decimal_text(ratio: Fraction) -> bool:
-    """Whether the ratio ends, as 5/4 does and 5/3 does not."""
+    """Whether the ratio is a finite decimal, as 5/4 is and 5/3 is not."""
     return 10**12 % ratio.denominator == 0
 
 

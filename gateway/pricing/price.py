@@ -1,10 +1,10 @@
 """What a usage costs under given prices: exact integers, no clock, no file.
 
-PricingError            the caller stores the cost as not known and raises an alert; never $0
+PricingError            the caller stores the cost as unknown and raises an alert; never $0
 ├── MalformedUsage      the token classes contradict each other
-├── UnknownServiceTier  the response names a service tier that has no price
-├── UnknownToolPrice    the provider's own tools worked for the answer, and what that costs is not known
-└── UnknownUnitPrice    images, seconds, characters or searches are billed, and their price, or number, is not known
+├── UnknownServiceTier  the response names a service tier without a price
+├── UnknownToolPrice    the provider's own tools ran for the answer, at an unknown price
+└── UnknownUnitPrice    images, seconds, characters or searches are billed, and their price or number is unknown
 
 Money is integer pico-USD. A rate is a whole number of pico-dollars per token, so a class is exact; where a multiplier
 (batch, discount) leaves a fraction of a pico-dollar, each class is rounded half-even, once, after all multipliers.
@@ -22,7 +22,7 @@ from gateway.ledger.entry import Cost
 from gateway.pricing.catalogue import Ladder, ModelPrices, Rates
 
 ToolKind = Literal["web_search", "file_search", "other", "free"]
-"""Tools that a provider runs; `other` are those whose bill no answer tells."""
+"""Tools run by a provider; `other` are those whose charges no answer reports."""
 SECONDS_PER_HOUR = 3600
 MILLISECONDS_PER_SECOND = 1000
 ONE = Fraction(1)
@@ -39,16 +39,16 @@ class MalformedUsage(PricingError):
 
 
 class UnknownServiceTier(PricingError):
-    """The response was served in a tier whose price the catalogue does not have."""
+    """The response was served in a tier that has no price in the catalogue."""
 
 
 class UnknownToolPrice(PricingError):
-    """The catalogue does not say what a search costs there, or another tool ran, whose bill no answer tells."""
+    """The catalogue lacks the price of a search, or another tool ran, whose charges no answer reports."""
 
 
 class UnknownUnitPrice(PricingError):
-    """No tokens tell what the images, seconds, characters or searches cost, nor does the catalogue; or nobody counted
-    them."""
+    """Images, seconds, characters or searches are billed without a known price, neither by tokens nor by unit; or their
+    number was not reported."""
 
 
 def price(usage: Usage, prices: ModelPrices) -> Cost:
@@ -89,7 +89,7 @@ def tool_fees(usage: Usage, prices: ModelPrices) -> int:
 
 
 def unit_fees(usage: Usage, prices: ModelPrices) -> int:
-    """Of all that is billed by the piece, seconds of audio rounded half-even, once. Raises UnknownUnitPrice."""
+    """Total of everything billed by the unit, rounded half-even once. Raises UnknownUnitPrice."""
     has_tokens = bool(usage.input_tokens or usage.output_tokens)
     for what, count, rate in (
         ("second of audio", usage.units.audio_milliseconds, prices.per_audio_second_pico_usd),
@@ -104,19 +104,19 @@ def unit_fees(usage: Usage, prices: ModelPrices) -> int:
 
 
 def amount_of_units(units: Units, prices: ModelPrices) -> Fraction:
-    """Pico-USD of those that have a price."""
+    """Pico-USD of the units that have a price."""
     if 0 < units.audio_milliseconds < prices.least_audio_milliseconds:
         units = units._replace(audio_milliseconds=prices.least_audio_milliseconds)
     return sum((count * rate for count, rate in zip(units, unit_rates(prices), strict=True) if rate), Fraction(0))
 
 
 def is_by_what_is_told(prices: ModelPrices) -> bool:
-    """Whether it has a price for pieces that only their provider counts."""
+    """Whether it has prices per unit that only the provider can count."""
     return prices.per_audio_second_pico_usd is not None or prices.per_search_unit_pico_usd is not None
 
 
 def unit_rates(prices: ModelPrices) -> tuple[Fraction | None, ...]:
-    """Pico-USD of one of each of `Units`."""
+    """Pico-USD for one of each unit in `Units`."""
     second = prices.per_audio_second_pico_usd
     return (
         _whole(prices.per_image_pico_usd),
@@ -131,9 +131,9 @@ def _whole(rate: int | None) -> Fraction | None:
 
 
 def tool_price(kind: ToolKind, prices: ModelPrices) -> int:
-    """Of one call of such a tool. Raises UnknownToolPrice.
+    """Price of one call of such a tool. Raises UnknownToolPrice.
 
-    A model with a fee per request is one that searches by itself: that fee is what its searches cost.
+    A model with a fee per request is one that always searches: that fee is the price of its searches.
     """
     if kind == "free" or (kind == "web_search" and prices.per_request_pico_usd):
         return 0
@@ -146,9 +146,10 @@ def tool_price(kind: ToolKind, prices: ModelPrices) -> int:
 def price_text_tokens(
     input_tokens: int, cached_tokens: int, output_tokens: int, prices: ModelPrices, written_tokens: int = 0
 ) -> int | None:
-    """`price` of so much text in the ordinary tier, in total; None where that takes more than one multiplication each.
+    """Total `price` of a text request in the ordinary tier; None where that takes more than one multiplication per
+    class.
 
-    `written_tokens` of the input are written to a cache for minutes. A decision asks this of every candidate.
+    `written_tokens` of the input are written to a cache for minutes. A decision asks this for every candidate.
     """
     ladder = prices.ladder
     if ladder.steps or prices.discount or "" in prices.services or "" not in prices.standard_tiers:
@@ -174,13 +175,12 @@ def price_bound(
     tool_kinds: Collection[ToolKind] = (),
     units: Units = NO_UNITS,
 ) -> int:
-    """The most, in pico-USD, that a request of at most these lengths can cost, however its tokens divide.
+    """The most, in pico-USD, that a request within these lengths can cost, however its tokens are classified.
 
-    The answer may come from the service tier asked for or from the ordinary one. Saying that a request neither
-    writes a cache nor carries audio or images makes the bound tighter; `may_write_for_minutes`: it writes one all the
-    same, and not for an hour. Of the provider's own tools, those of
-    `tool_kinds` may run so often in all; `units` are the most that may be billed by the piece. Raises
-    UnknownServiceTier and UnknownToolPrice.
+    The answer may come from the requested service tier or the ordinary one. Stating that a request neither writes a
+    cache nor carries audio or images tightens the bound; `may_write_for_minutes` still allows writes for minutes.
+    The provider's tools in `tool_kinds` may run `tool_calls` times in all; `units` are the most that may be billed.
+    Raises UnknownServiceTier and UnknownToolPrice.
     """
     fee = prices.per_request_pico_usd
     if tool_calls:
@@ -220,7 +220,7 @@ def price_compute(gpu_seconds: float, gpu_hour_pico_usd: int) -> Cost:
 
 
 def check(usage: Usage) -> None:
-    """Raise MalformedUsage unless the parts fit into their wholes."""
+    """Raises MalformedUsage unless the parts fit into their totals."""
     counts = read_counts(usage)
     if min(counts) < 0:
         name = COUNTS[counts.index(min(counts))]
@@ -243,7 +243,7 @@ read_counts: Callable[[Usage], tuple[int, ...]] = attrgetter(*COUNTS)
 
 
 def service(prices: ModelPrices, service_tier: str | None) -> tuple[Ladder, Fraction]:
-    """The price list and the multiplier of a service tier, or of several joined by `+`. Raises UnknownServiceTier."""
+    """Price list and multiplier of a service tier, or of several joined by `+`. Raises UnknownServiceTier."""
     name = (service_tier or "").lower()
     if name in prices.services:
         terms = prices.services[name]
@@ -273,7 +273,7 @@ def class_amounts(usage: Usage, ladder: Ladder) -> tuple[int, int, int, int]:
 
 
 def text_amounts(usage: Usage, rates: Rates) -> tuple[int, int, int, int]:
-    """`class_amounts` where every token of a class costs the same: decisions and replays ask this most of the time."""
+    """`class_amounts` if all tokens of a class cost the same, the most frequent case in decisions and replays."""
     read, short, long = usage.cached_input_tokens, usage.cache_write_5m_tokens, usage.cache_write_1h_tokens
     short_rate, long_rate = write_rates(rates)
     return (
@@ -297,8 +297,8 @@ def output_amount(usage: Usage, rates: Rates) -> int:
 def input_pieces(usage: Usage, whole: Rates, ladder: Ladder) -> Iterator[tuple[str, Rates, int]]:
     """`(kind, rates, tokens)` that add up to the input, in prompt order: a cache holds the prefix.
 
-    Providers do not say how much of the audio and images was read from the cache: they count as fresh as far as
-    fresh tokens go, which does not understate.
+    Providers do not report how much audio and image input was cached: it counts as fresh as far as fresh tokens go,
+    which never understates the cost.
     """
     fresh = usage.input_tokens - usage.cached_input_tokens - usage.cache_write_5m_tokens - usage.cache_write_1h_tokens
     audio = min(usage.audio_input_tokens, fresh)
@@ -334,7 +334,7 @@ def kind_rate(kind: str, rates: Rates) -> tuple[int, int]:
 
 
 def write_rates(rates: Rates) -> tuple[int, int]:
-    """Of what a prompt cache keeps for minutes, and for an hour."""
+    """Rates of prompt cache writes kept for minutes, and for an hour."""
     short = own(rates.cache_write_5m, rates.input)
     return short, own(rates.cache_write_1h, short)
 
@@ -344,12 +344,12 @@ def own(rate: int | None, otherwise: int) -> int:
 
 
 def rounded(amount: int, multiplier: Fraction) -> int:
-    """Half-even: Fraction's own rounding."""
+    """Half-even, as Fraction rounds."""
     return amount if multiplier == 1 else round(amount * multiplier)
 
 
 def highest_input(rates: Rates, *, may_write_cache: bool, may_have_media: bool) -> int:
-    """The highest rate that an input token can meet."""
+    """The highest rate that an input token can incur."""
     found = max(rates.input, rates.cached_input or 0)
     if may_write_cache:
         found = max(found, rates.cache_write_5m or 0, rates.cache_write_1h or 0)

@@ -1,4 +1,4 @@
-"""The figures of a price record under names of their own, as decimal text in USD per million tokens."""
+"""The figures of a price record by name, as decimal text in USD per million tokens."""
 
 from collections.abc import Iterator
 
@@ -26,12 +26,12 @@ def figures(prices: ModelPrices) -> Iterator[tuple[str, str]]:
 
 
 def is_each(name: str) -> bool:
-    """Whether the figure of that name is of one request, image, call, ... and not of a million tokens."""
+    """Whether a figure is per request, image, call, ... instead of per million tokens."""
     return name.startswith("per ")
 
 
 def unit_figures(prices: ModelPrices) -> Iterator[tuple[str, str]]:
-    """What an image, a second of audio, a character or a search costs, in USD each, of models billed by them."""
+    """Prices per image, second of audio, character or search, in USD each, for models billed by them."""
     for name in UNIT_FEES:
         fee: int | None = getattr(prices, f"{name}_pico_usd")
         if fee is not None:
@@ -39,7 +39,7 @@ def unit_figures(prices: ModelPrices) -> Iterator[tuple[str, str]]:
 
 
 def tool_figures(prices: ModelPrices) -> Iterator[tuple[str, str]]:
-    """What a call of the provider's own tools costs, in USD each; apart, because most price lists tell none."""
+    """Prices per call of the provider's own tools, in USD each; separate, because most price lists have none."""
     for name, fee in (
         ("per web search", prices.web_search_pico_usd),
         ("per file search", prices.file_search_pico_usd),

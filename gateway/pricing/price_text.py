@@ -1,7 +1,7 @@
-"""Text of a price file to values: strict YAML whose every error names file, line and field. Opens no file.
+"""Parses price files: strict YAML whose every error names file, line and field. Opens no file.
 
-Prices are decimal text in USD per million tokens. YAML's own number types are switched off, so that no price ever
-passes through a float.
+Prices are decimal text in USD per million tokens. YAML's number types are switched off, so that no price ever passes
+through a float.
 """
 
 from datetime import date
@@ -56,7 +56,7 @@ Fee = Annotated[Decimal, Field(ge=0), AfterValidator(whole_pico_usd)]
 MinuteOfDay = Annotated[int, BeforeValidator(clock)]
 Name = Annotated[str, Field(min_length=1)]
 SERVICES = ("batch", "flex", "priority", "fast", "us")
-"""Service tiers that a record may price, as PricesText has them."""
+"""Service tiers that a record may price; fields of PricesText."""
 
 
 class Schema(BaseModel):
@@ -64,7 +64,7 @@ class Schema(BaseModel):
 
 
 class RatesText(Schema):
-    """USD per million tokens; what is left out costs as its plain class does."""
+    """USD per million tokens; omitted classes cost as their plain class does."""
 
     input: Price
     output: Price
@@ -159,7 +159,7 @@ class PricesText(LadderText):
     off_peak: OffPeakText | None = None
 
     def prices(self, file: "FileText | None" = None) -> ModelPrices:
-        """With what `file` says for all its models."""
+        """The prices, with defaults that `file` gives for all its models."""
         services: dict[str, ServiceText | None] = {name: getattr(self, name) for name in SERVICES}
         return ModelPrices(
             ladder=self.ladder(),
@@ -181,7 +181,7 @@ class PricesText(LadderText):
 
 
 def fee(own: Decimal | None, everywhere: Decimal | None = None) -> int | None:
-    """What a record says, or else its file."""
+    """The record's own fee, or else the file's."""
     said = everywhere if own is None else own
     return None if said is None else parse_usd(said)
 
@@ -204,8 +204,8 @@ class ModelText(Schema):
 
 
 class FileText(Schema):
-    """A provider's price file. `standard_tiers` names service tiers that it bills at the ordinary price;
-    `web_search_usd` and `file_search_usd` are for each search it makes, where a record does not say otherwise."""
+    """A provider's price file. `standard_tiers` names service tiers billed at the ordinary price; `web_search_usd` and
+    `file_search_usd` are per search, unless a record says otherwise."""
 
     provider: Name
     standard_tiers: tuple[Name, ...] = ()
@@ -247,7 +247,7 @@ class OverridesText(Schema):
 def parse_prices(text: str, name: str) -> ProviderPrices:
     """A provider's price file. `name` is what errors call it. Raises ConfigurationError.
 
-    The same text is read once in a process: the shipped files are a sixth of a second to read.
+    Cached, as parsing the shipped files takes a sixth of a second.
     """
     file = validate_yaml(FileText, text, name)
     records = (
@@ -263,5 +263,5 @@ def parse_overrides(text: str, name: str) -> tuple[Override, ...]:
 
 
 def per_token(usd_per_mtok: Decimal) -> int:
-    """USD per million tokens to pico-USD per token; exact, because whole_pico() held."""
+    """USD per million tokens to pico-USD per token; exact, because whole_pico() was checked."""
     return int(usd_per_mtok * PICO_PER_TOKEN_AT_USD_PER_MTOK)

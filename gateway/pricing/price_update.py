@@ -1,4 +1,4 @@
-"""A catalogue against another source of prices: what differs, and the catalogue with the accepted changes appended."""
+"""Compares a catalogue with another source of prices, and appends the accepted changes."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -8,7 +8,7 @@ from gateway.pricing.catalogue import ModelPrices, ModelRecord, ProviderPrices
 from gateway.pricing.price_figures import figures
 
 SETTLED = "Settled"
-"""A note that starts with this word says that a person decided between sources: an import leaves the record alone."""
+"""A note beginning with this word says that a person decided between sources: imports leave the record alone."""
 
 
 class Kind(StrEnum):
@@ -20,7 +20,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One model's difference. Only added and changed ones are written."""
+    """One model's difference. Only `added` and `changed` ones are written."""
 
     kind: Kind
     provider: str
@@ -34,7 +34,7 @@ class Change:
 
 
 def compare(files: Iterable[ProviderPrices], source: Mapping[str, Mapping[str, ModelPrices]]) -> list[Change]:
-    """What `source` says otherwise than the last record of each model, for the providers that it knows."""
+    """Differences between `source` and the last record of each model, for the providers that it knows."""
     known = {file.provider: file for file in files}
     return [
         change
@@ -68,9 +68,9 @@ def append(
 ) -> list[ProviderPrices]:
     """The files that change, with one record appended for each added or changed model.
 
-    A changed price starts on `as_of_us`, or on the source's own date where it has one later than the last record;
-    `undated_us` is the date that the source's undated prices carry. Raises ValueError if that would be no later than
-    the last record: a price is never rewritten.
+    A changed price starts on `as_of_us`, or on the source's own date if that is later than the last record; undated
+    prices of the source carry `undated_us`. Raises ValueError if that would be no later than the last record: prices
+    are never rewritten.
     """
     known = {file.provider: file for file in files}
     written = [change for change in changes if change.is_written]
@@ -93,7 +93,7 @@ def with_changes(file: ProviderPrices, changes: Mapping[str, Change], as_of_us: 
     for model, change in changes.items():
         if model not in seen and change.after is not None:
             records.append(ModelRecord(model, (change.after,)))
-    alike = (  # what the provider's file says for all its models, other price lists do not tell
+    alike = (  # terms for all of a provider's models are missing from other price lists
         replace(record, history=tuple(prices.with_terms_of(of_all) for prices in record.history))
         for record in sorted(records, key=lambda record: record.model)
     )

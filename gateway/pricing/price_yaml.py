@@ -1,4 +1,4 @@
-"""Price values to the YAML text of a price file: one line a record where it fits. The inverse of price_text."""
+"""Formats price values as a YAML price file: one line per record where it fits. The inverse of price_text."""
 
 from collections.abc import Iterator, Sequence
 from decimal import Decimal
@@ -23,7 +23,7 @@ UNIT_FEES = ("per_image", "per_audio_second", "per_character", "per_search_unit"
 
 
 def format_prices(file: ProviderPrices) -> str:
-    """The whole file, models sorted by name; parse_prices() of it gives `file` back."""
+    """The whole file, models sorted by name; parse_prices() of it returns `file`."""
     lines = [f"provider: {file.provider}"]
     billed_alike = sorted({t for m in file.models for p in m.history for t in p.standard_tiers} - set(STANDARD_TIERS))
     if billed_alike:
@@ -37,7 +37,7 @@ def format_prices(file: ProviderPrices) -> str:
 
 
 def fee_of_all(file: ProviderPrices, name: str) -> str | None:
-    """What a search costs with each of the file's records, if they agree."""
+    """The search fee common to all records of the file, if they agree."""
     texts = {fee_text(prices, name) for record in file.models for prices in record.history}
     return next(iter(texts)) if len(texts) == 1 else None
 
@@ -57,7 +57,7 @@ def model_lines(record: ModelRecord, everywhere: Sequence[str]) -> Iterator[str]
 
 
 def record_lines(prices: ModelPrices, everywhere: Sequence[str]) -> Iterator[str]:
-    """`everywhere` is what the file says for all."""
+    """`everywhere` is what the file says for all records."""
     yield f"    - from: {prices.from_date}"
     yield f"      source: {quoted(prices.source)}"
     if prices.note:
@@ -143,7 +143,7 @@ def plain(value: Decimal) -> str:
 
 
 def quoted(text: str) -> str:
-    """As it is where YAML reads it back as itself, else in double quotes."""
+    """Unquoted if YAML reads it back unchanged, otherwise in double quotes."""
     if text and set(text) <= PLAIN and text[0] not in "-.":
         return text
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'

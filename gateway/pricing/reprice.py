@@ -1,4 +1,5 @@
-"""What a past request costs under today's knowledge of that day's prices, and by how much the books differ. Pure."""
+"""What a past request costs according to what is known now about prices at its time, and the difference to the ledger.
+Pure."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -25,8 +26,8 @@ NOTHING_BOOKED = Booked()
 
 @dataclass(frozen=True, slots=True)
 class Repriced:
-    """One request whose price is another now. `reference` differs between states of the books, not between runs;
-    `after` is the number of corrections that this one takes into account."""
+    """One request whose price has changed. `reference` differs between states of the ledger, not between runs; `after`
+    is the number of corrections that this one takes into account."""
 
     request_id: str
     provider: str
@@ -43,11 +44,11 @@ class Repriced:
 
 
 def reprice(entry: Entry, book: PriceBook, booked: Booked = NOTHING_BOOKED) -> Repriced | None:
-    """None where the books are right already, or nothing can be said.
+    """None if the ledger is already right, or if nothing can be said.
 
-    Nothing can be said of requests that no price explains: those of our own GPUs, those whose process died, those
-    of which nothing was counted. The first versions kept no audio and image counts: a request of theirs that may have
-    had some keeps the price it has; where it has none, such tokens are priced as text.
+    Nothing can be said about requests that prices do not explain: those on our own GPUs, those whose process died, and
+    those without counts. The first versions stored no audio and image counts: a request of theirs that may have had
+    some keeps its price or, if it has none, has those tokens priced as text.
     """
     was = (entry.cost.total_pico_usd if entry.cost else 0) + booked.amount_pico_usd
     is_unpriced = entry.cost is None and not booked.count
@@ -104,7 +105,7 @@ def _cost_pico_usd(entry: Entry, book: PriceBook) -> int | None:
 
 
 def _has_uncounted_searches(entry: Entry, prices: ModelPrices, others_pico_usd: int) -> bool:
-    """The first versions charged searches without keeping their count."""
+    """The first versions charged searches without storing their count."""
     if entry.media is not None or entry.cost is None:
         return False
     if entry.web_searches or entry.file_searches or prices.per_request_pico_usd:
@@ -113,6 +114,6 @@ def _has_uncounted_searches(entry: Entry, prices: ModelPrices, others_pico_usd: 
 
 
 def _others_pico_usd(entry: Entry) -> int | None:
-    """What the attempts that did not answer came to: it stays, since nobody knows their tokens any more."""
+    """The cost of attempts that did not answer. It stays, since their tokens are not known any more."""
     costs = [one.cost_pico_usd for one in entry.attempts if one.outcome != ANSWERED]
     return None if None in costs else sum(cost or 0 for cost in costs)
