@@ -30,7 +30,7 @@ from gateway.kept_answers.body_keeper import BodyKeeper
 from gateway.kept_answers.kept_conversations import Belonging, KeptConversations
 from gateway.kept_answers.kept_responses import KeptResponses, Resumed
 from gateway.kept_answers.memory_responses import MemoryResponses
-from gateway.kept_answers.response_cache import ResponseCache
+from gateway.kept_answers.response_cache import Recording, ResponseCache
 from gateway.learning.implied_feedback import ImpliedFeedback
 from gateway.learning.shadow import ShadowCalls
 from gateway.ledger.entry import Ledger, Status, tenant_of
@@ -289,8 +289,9 @@ class Pipeline:
         if ticket is None:
             await self._serve(run, books, caller)
         elif not await ticket.replay(run, books, caller):
-            await self._serve(run, books, ticket.recording(caller))
-            await ticket.keep(run)
+            sent = Recording(caller)
+            await self._serve(run, books, sent)
+            await ticket.keep(run, sent)
 
     def names_of(self, team: str | None) -> ResponseNames | None:
         """The names under which a team knows responses that providers store for it."""

@@ -19,6 +19,7 @@ from backends.formats.form_splice import without_boundary
 from backends.formats.responses import needs_its_provider
 from backends.protocol import VENDOR_HEADERS, Chunk
 from gateway.errors import StoreDown
+from gateway.kept_answers.passing_caller import PassingCaller
 from gateway.ledger.entry import Cost, Entry, Status
 from gateway.request.answer_parts import answer_headers, cost_text
 from gateway.request.bookkeeping import Bookkeeper
@@ -70,17 +71,33 @@ class ResponseCache:
 
 
 @dataclass(slots=True)
+class Recording(PassingCaller):
+    """A Caller that notes what passes, as much of it as may be kept."""
+
+    chunks: list[Chunk] = field(default_factory=list[Chunk])
+    size: int = 0
+    is_whole: bool = False
+
+    async def start(self, *, status: int, content_type: str, headers: Mapping[str, str]) -> None:
+        self.content_type = content_type
+        told = {**headers, "x-breakeven-cache": "miss"}
+        await self.caller.start(status=status, content_type=content_type, headers=told)
+
+    async def send(self, payload: bytes, *, chunk: Chunk | None = None, is_last: bool = False) -> None:
+        self.size += len(payload)
+        if chunk is not None and self.size <= LARGEST_KEPT_BYTES:
+            self.chunks.append(msgspec.structs.replace(chunk, timings=None))
+        self.is_whole = is_last and chunk is not None
+        await self.caller.send(payload, chunk=chunk, is_last=is_last)
+
+
+@dataclass(frozen=True, slots=True)
 class Ticket:
-    """One request that may be answered from the cache, and whose answer is kept there. Tees what the caller is sent."""
+    """One request that may be answered from the cache, and whose answer is kept there."""
 
     store: ResponseStore
     name: str
     seconds: int
-    caller: Caller | None = None
-    content_type: str = ""
-    chunks: list[Chunk] = field(default_factory=list[Chunk])
-    size: int = 0
-    is_whole: bool = False
 
     async def replay(self, run: Run, books: Bookkeeper, caller: Caller) -> bool:
         """Answer from the cache, booked; False where there is no answer that may be used."""
@@ -101,47 +118,18 @@ class Ticket:
             await caller.send(chunk.payload, chunk=chunk, is_last=place == len(answer.chunks) - 1)
         return True
 
-    def recording(self, caller: Caller) -> Caller:
-        """The caller, with everything it is sent noted down."""
-        self.caller = caller
-        return self
-
-    async def keep(self, run: Run) -> None:
+    async def keep(self, run: Run, sent: Recording) -> None:
         """Keep the answer, if all of it was sent."""
         entry = run.entry
-        if not self.is_whole or self.size > LARGEST_KEPT_BYTES or entry is None or entry.status is not Status.completed:
+        if not sent.is_whole or sent.size > LARGEST_KEPT_BYTES or entry is None or entry.status is not Status.completed:
             return
         cost = entry.cost.total_pico_usd if entry.cost is not None else None
         reason = entry.finish_reason
-        answer = CachedAnswer(entry.model, entry.upstream_model, self.content_type, tuple(self.chunks), reason, cost)
+        answer = CachedAnswer(entry.model, entry.upstream_model, sent.content_type, tuple(sent.chunks), reason, cost)
         try:
             await self.store.put(self.name, answer, self.seconds)
         except StoreDown as error:
             log.warning("an answer is not kept in the response cache: %s", error)
-
-    @property
-    def is_gone(self) -> bool:
-        assert self.caller is not None
-        return self.caller.is_gone
-
-    def outlive(self, seconds: float | None = None) -> None:
-        assert self.caller is not None
-        self.caller.outlive(seconds)
-
-    async def start(self, *, status: int, content_type: str, headers: Mapping[str, str]) -> None:
-        assert self.caller is not None
-        self.content_type = content_type
-        await self.caller.start(
-            status=status, content_type=content_type, headers={**headers, "x-breakeven-cache": "miss"}
-        )
-
-    async def send(self, payload: bytes, *, chunk: Chunk | None = None, is_last: bool = False) -> None:
-        assert self.caller is not None
-        self.size += len(payload)
-        if chunk is not None and self.size <= LARGEST_KEPT_BYTES:
-            self.chunks.append(msgspec.structs.replace(chunk, timings=None))
-        self.is_whole = is_last and chunk is not None
-        await self.caller.send(payload, chunk=chunk, is_last=is_last)
 
     async def _get(self) -> CachedAnswer | None:
         try:
