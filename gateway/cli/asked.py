@@ -19,6 +19,9 @@ AsOf = Annotated[
         "stay in.",
     ),
 ]
+ClockIsRight = Annotated[
+    bool, typer.Option("--clock-is-right", help="Book, though a clock that was ahead dated some of the books later.")
+]
 TimeZone = Annotated[
     str | None,
     typer.Option("--time-zone", help="Whose days and months, such as Europe/Berlin; UTC when left out."),

@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from gateway.cli.asked import Until
+from gateway.cli.asked import ClockIsRight, Until
 from gateway.cli.show_table import show_table
 from gateway.cli.state import ask
 from gateway.clock import now_us
@@ -134,6 +134,7 @@ def reprice_past(
     model: Annotated[str | None, typer.Option(help="Only this model, by its provider's name for it.")] = None,
     only_unpriced: Annotated[bool, typer.Option("--only-unpriced", help="Leave alone what had a price.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Book them; without it, only say what would be booked.")] = False,
+    clock_is_right: ClockIsRight = False,
     as_json: AsJson = False,
 ) -> None:
     """Price past requests by what is known today of their day's prices: unknown ones, and ones since corrected.

@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from gateway.cli.asked import ClockIsRight
 from gateway.cli.show_table import show_table
 from gateway.cli.state import open_state
 from gateway.errors import ConfigurationError
@@ -33,6 +34,7 @@ def command(
     ] = None,
     since: Annotated[datetime | None, SINCE] = None,
     until: Annotated[datetime | None, UNTIL] = None,
+    clock_is_right: ClockIsRight = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Ours, theirs, the difference and its likely reason. A month should agree within half a per cent."""
@@ -42,7 +44,7 @@ def command(
         said = error.strerror if isinstance(error, OSError) else "it is not text in UTF-8"
         raise ConfigurationError(f"cannot be read: {said}", file=str(file)) from error
     days = (since and since.date(), until and until.date())
-    view, booked = asyncio.run(_reconcile(provider, export, days, book))
+    view, booked = asyncio.run(_reconcile(provider, export, days, book, trusts_clock=clock_is_right))
     if as_json:
         print(view.model_dump_json(indent=2))
     else:
@@ -73,14 +75,14 @@ def said_of(booked: Booked, book: str) -> str:
 
 
 async def _reconcile(
-    provider: str, export: str, days: tuple[date | None, date | None], book: str | None
+    provider: str, export: str, days: tuple[date | None, date | None], book: str | None, *, trusts_clock: bool
 ) -> tuple[ReconciliationView, Booked]:
     async with open_state() as state:
         compared = await (await state.report_services()).reconciliations.compare(provider, export, *days)
         view = view_of(compared)
         if book is None:
             return view, Booked(0, 0, 0)
-        store = SqlAdjustments(state.database)
+        store = SqlAdjustments(state.database, trusts_clock=trusts_clock)
         new = await book_differences(compared, store, reference=book, author="breakeven reconcile")
         different, unbooked = sum(bool(row.difference_pico_usd) for row in compared.rows), unbookable(compared)
         return view, Booked(new, different - new - unbooked, unbooked)

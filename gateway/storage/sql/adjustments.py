@@ -1,7 +1,6 @@
 """Corrections of what was booked: rows are only added, and the hourly sums take them in the same transaction."""
 
 import operator
-import time
 from collections.abc import Callable, Mapping, Sequence, Set
 from itertools import accumulate, pairwise
 from types import MappingProxyType
@@ -10,8 +9,11 @@ from typing import Any, NamedTuple
 from sqlalchemy import func, select
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
+from gateway.clock import now_us
+from gateway.errors import StateError
+from gateway.instants import MINUTE_US, moment_of
 from gateway.pricing.reprice import Booked
-from gateway.storage.database import RECONCILIATION_LOCK, REPRICING_LOCK, lock, writing
+from gateway.storage.database import RECONCILIATION_LOCK, REPRICING_LOCK, lock, shared_now_us, writing
 from gateway.storage.rows.entry_rows import COST_FIELDS
 from gateway.storage.rows.interned import insert_or_ignore
 from gateway.storage.sql.audit import append_audit
@@ -25,18 +27,19 @@ CHUNK = 500
 
 
 class SqlAdjustments:
-    """Books corrections."""
+    """Books corrections. Raises StateError where the books show that the clock is behind, unless it `trusts_clock`."""
 
-    def __init__(self, engine: AsyncEngine, *, now_us: Callable[[], int] = lambda: time.time_ns() // 1000) -> None:
+    def __init__(self, engine: AsyncEngine, *, now_us: Callable[[], int] = now_us, trusts_clock: bool = False) -> None:
         self._engine = engine
         self._now_us = now_us
+        self._trusts_clock = trusts_clock
 
     async def book(self, batch: Sequence[Adjustment], *, author: str) -> int:
         """One transaction. Those booked before, of requests that are not there, or that take other corrections into
         account than there are, change nothing; returns how many did."""
-        at_us = self._now_us()
         booked = amount = 0
         async with writing(self._engine) as connection:
+            at_us = await self._today_us(connection)
             if any(one.after is not None for one in batch):
                 await lock(connection, REPRICING_LOCK)  # two with other prices would both correct what was booked first
             for start in range(0, len(batch), CHUNK):
@@ -69,7 +72,7 @@ class SqlAdjustments:
             groups = await _groups_of(connection, difference)
             if not groups or (await connection.execute(known)).first() is not None:
                 return False
-            at_us = self._now_us()
+            at_us = await self._today_us(connection)
             rows: list[dict[str, Any]] = [
                 {
                     "at_us": at_us,
@@ -110,6 +113,20 @@ class SqlAdjustments:
                 )
                 found |= {bytes(number).hex(): Booked(int(amount), int(count)) for number, amount, count in rows}
         return found
+
+    async def _today_us(self, connection: AsyncConnection) -> int:
+        """When a correction is booked: dated back, it would change what a month came to when it was closed."""
+        now = await shared_now_us(connection, self._now_us)
+        last_hour = (await connection.execute(select(func.max(hourly.c.hour)))).scalar() or 0
+        newest = select(adjustments.c.at_us).order_by(adjustments.c.id.desc()).limit(1)
+        last = max(last_hour * HOUR_US, (await connection.execute(newest)).scalar() or 0)
+        if last > now + MINUTE_US and not self._trusts_clock:
+            raise StateError(
+                f"the clock says {moment_of(now):%Y-%m-%d %H:%M} UTC and the books go on to "
+                f"{moment_of(last):%Y-%m-%d %H:%M}: dated back, a correction would change months that are closed. Set "
+                "the clock; if it is right, and another was ahead when those were booked, add --clock-is-right"
+            )
+        return now
 
 
 class _Place(NamedTuple):

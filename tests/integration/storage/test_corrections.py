@@ -5,19 +5,25 @@ from dataclasses import replace
 from itertools import product
 
 import pytest
+from sqlalchemy import func, select
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from gateway.clock import now_us
+from gateway.errors import StateError
+from gateway.instants import HOUR_US
 from gateway.instants import microseconds as us
 from gateway.ledger.entry import Entry
 from gateway.pricing.reprice import Booked
 from gateway.storage.sql.adjustments import SqlAdjustments
 from gateway.storage.sql.audit import SqlAuditLog
 from gateway.storage.sql.entries import SqlEntries
+from gateway.storage.sql.ledger import SqlLedger
 from gateway.storage.sql.reports import SqlReports
+from gateway.storage.tables.books import adjustments
 from gateway.stores import Adjustment, AdjustmentKind
 from gateway.sums import Dimension, SumsQuery
 from tests.integration.storage.booked import PERIODS, START, group_of
-from tests.unit.gateway.ledger.builders import request_id
+from tests.unit.gateway.ledger.builders import make_entry, make_intent, request_id
 
 pytestmark = pytest.mark.integration
 
@@ -83,7 +89,7 @@ async def test_a_closed_month_is_what_it_was_however_much_is_corrected_afterward
     engine: AsyncEngine, stored: list[Entry]
 ) -> None:
     """In whole hours and in cut ones, by groups of each kind, filtered and not."""
-    numbers, closed_us = [entry.intent.request_id for entry in stored], 7_000
+    numbers = [entry.intent.request_id for entry in stored]
     asked: list[tuple[tuple[Dimension, ...], dict[Dimension, str | None]]]
     asked = [(("day", "team"), {}), (("tag",), {"team": "search"}), ((), {})]
     queries = [
@@ -92,19 +98,35 @@ async def test_a_closed_month_is_what_it_was_however_much_is_corrected_afterward
         for by, filters in asked
     ]
 
-    async def book(kind: AdjustmentKind, reference: str, *, at_us: int) -> None:
+    async def book(kind: AdjustmentKind, reference: str) -> None:
         batch = [Adjustment(one, kind, reference, 5 + place, "whatever") for place, one in enumerate(numbers)]
-        assert await SqlAdjustments(engine, now_us=lambda: at_us).book(batch, author="ada") == len(numbers)
+        assert await SqlAdjustments(engine).book(batch, author="ada") == len(numbers)
 
-    await book("refund", "before", at_us=closed_us - 1)
+    await book("refund", "before")
+    closed_us = 1 + await newest_us(engine)
     as_closed = [await SqlReports(engine).sums(query) for query in queries]
     for reference in ("v1", "v2"):
-        await book("reprice", reference, at_us=closed_us)
+        await book("reprice", reference)
     moved = [await SqlReports(engine).sums(query) for query in queries]
     assert [each != then for each, then in zip(moved, as_closed, strict=True)] == [bool(each) for each in moved]
     as_of = [await SqlReports(engine).sums(replace(query, as_of_us=closed_us)) for query in queries]
     assert as_of == as_closed
-    assert [await SqlReports(engine).sums(replace(query, as_of_us=closed_us + 1)) for query in queries] == moved
+    today_us = 1 + await newest_us(engine)
+    assert [await SqlReports(engine).sums(replace(query, as_of_us=today_us)) for query in queries] == moved
+
+
+async def newest_us(engine: AsyncEngine) -> int:
+    async with engine.connect() as connection:
+        return (await connection.execute(select(func.max(adjustments.c.at_us)))).scalar_one()
+
+
+async def test_no_correction_is_dated_back_by_a_clock_that_the_books_show_to_be_behind(engine: AsyncEngine) -> None:
+    """It would be in what a closed month was. Who says that the clock is right, and another was ahead, books it."""
+    await SqlLedger(engine).insert([make_entry(intent=make_intent(1, accepted_at_us=now_us() + 2 * HOUR_US))])
+    credit = [Adjustment(request_id(1), "refund", "credit-7", -5, "outage")]
+    with pytest.raises(StateError, match=r"and the books go on to .* add --clock-is-right"):
+        await SqlAdjustments(engine).book(credit, author="ada")
+    assert await SqlAdjustments(engine, trusts_clock=True).book(credit, author="ada") == 1
 
 
 async def test_corrections_of_one_request_in_one_batch_all_count(engine: AsyncEngine, stored: list[Entry]) -> None:
