@@ -48,7 +48,6 @@ class WhatIf:
     curve_basis: Basis
     curve_source: str
     concurrency: int
-    sequences_that_fit: int
     report: BreakEvenReport
 
 
@@ -63,13 +62,10 @@ def what_if(
     period: Period | None = None,
 ) -> WhatIf:
     """Raises EconomicsError for a model that does not fit, a name that the table lacks, a target that cannot be met."""
-    gpu, model = table.gpu(candidate.gpu), table.model(candidate.model)
-    tokens = _tokens_per_sequence(rows)
-    fitting = sequences_that_fit(gpu, model, table, gpus=candidate.gpus_per_replica, tokens_per_sequence=tokens)
-    engine, basis, source = build_engine(candidate, table, tokens_per_sequence=tokens)
-    price = gpu.typical_price(day)
+    engine, basis, source = build_engine(candidate, table, tokens_per_sequence=_tokens_per_sequence(rows))
+    price = table.gpu(candidate.gpu).typical_price(day)
     plan = GpuPlan(
-        name=f"{candidate.gpus_per_replica} × {gpu.name} with {model.name}",
+        name=f"{candidate.gpus_per_replica} × {candidate.gpu} with {candidate.model}",
         gpu_hour_price_pico_usd=price.pico_usd_per_hour,
         gpus_per_replica=candidate.gpus_per_replica,
         replicas=candidate.replicas,
@@ -78,7 +74,7 @@ def what_if(
         quality=candidate.quality,
     )
     report = analyse_break_even(rows, plan, hosted, generator=generator, engine=engine, period=period)
-    return WhatIf(candidate, price, basis, source, engine.concurrency, fitting, report)
+    return WhatIf(candidate, price, basis, source, engine.concurrency, report)
 
 
 def rank(answers: Sequence[WhatIf]) -> list[WhatIf]:

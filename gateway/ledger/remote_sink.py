@@ -16,6 +16,7 @@ from gateway.ledger.batch import Batch
 
 LENGTH = struct.Struct("<I")
 CHILD = "gateway.storage.sink_process"
+INSERT_SECONDS = 120.0
 
 
 class SinkFailed(ConnectionError):
@@ -28,12 +29,9 @@ class RemoteSink:
     `environment` is the child's; ours, where nobody gives one.
     """
 
-    def __init__(
-        self, database_url: str, *, environment: Mapping[str, str] | None = None, insert_seconds: float = 120.0
-    ) -> None:
+    def __init__(self, database_url: str, *, environment: Mapping[str, str] | None = None) -> None:
         self._database_url = database_url
         self._environment = environment
-        self._insert_seconds = insert_seconds
         self._child: asyncio.subprocess.Process | None = None
         self._encoder = msgspec.msgpack.Encoder()
         self._turn = asyncio.Lock()
@@ -56,7 +54,7 @@ class RemoteSink:
 
     async def _insert(self, payloads: Sequence[bytes]) -> Any:
         try:
-            async with asyncio.timeout(self._insert_seconds):
+            async with asyncio.timeout(INSERT_SECONDS):
                 child = await self._started()
                 return await self._ask(child, payloads)
         except (OSError, EOFError, TimeoutError, asyncio.CancelledError) as error:

@@ -15,7 +15,7 @@ import gateway.economics.gpu_table
 from gateway.economics.gpu_table import parse_gpu_table
 from gateway.economics.throughput_curve import SweepPoint, fit_throughput_curve
 from gateway.economics.traffic import HostedAlternative, HourlyTraffic, Period
-from gateway.economics.what_if import Candidate, what_if
+from gateway.economics.what_if import Candidate, sequences_that_fit, what_if
 from gateway.instants import HOUR_US
 from tests.unit.gateway.economics.builders import MARCH_2026_US
 
@@ -74,10 +74,11 @@ def named(rows: Sequence[dict[str, Any]], name: str) -> dict[str, Any]:
 )
 def test_a_what_if_is_what_its_sheet_and_the_rows_say(gpu: str, model: str) -> None:
     rows = traffic()
+    table = parse_gpu_table(TEXT)
     answer = what_if(
         rows,
         Candidate(gpu, model),
-        parse_gpu_table(TEXT),
+        table,
         HOSTED,
         day=DAY,
         generator=np.random.default_rng(1),
@@ -93,7 +94,9 @@ def test_a_what_if_is_what_its_sheet_and_the_rows_say(gpu: str, model: str) -> N
     base = weights / bandwidth
     each = per_token * mean / bandwidth + 2 * net["parameters_billion"] * 1e9 / operations
     slots = max(count for count in range(1, min(fitting, 256) + 1) if base + each * count <= TARGET_SECONDS)
-    assert (answer.concurrency, answer.sequences_that_fit) == (slots, fitting)
+    its = table.gpu(gpu), table.model(model), table
+    assert sequences_that_fit(*its, gpus=1, tokens_per_sequence=2 * mean) == fitting
+    assert answer.concurrency == slots
 
     prefill = operations / (2 * net["parameters_billion"] * 1e9)
     bill = saved = seconds = credit = 0.0
