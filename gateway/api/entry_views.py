@@ -2,9 +2,10 @@
 
 from collections.abc import Sequence
 
+from msgspec.structs import asdict
 from pydantic import BaseModel, ConfigDict, Field
 
-from gateway.ledger.entry import Entry, Status
+from gateway.ledger.entry import Entry, Media, Status
 from gateway.moments import Moment
 from gateway.money import format_usd
 from gateway.stores import AdjustmentKind, Correction, EntryOrder
@@ -155,27 +156,14 @@ def summary(entry: Entry, corrections: Sequence[Correction]) -> EntrySummary:
 
 def detail(entry: Entry, corrections: Sequence[Correction]) -> EntryDetail:
     """A ledger entry in full."""
-    decision, facts = entry.intent.decision, entry.intent.decision.facts
-    first, total, media = entry.time_to_first_token_seconds, entry.total_seconds, entry.media
+    decision = entry.intent.decision
+    first = entry.time_to_first_token_seconds
     return EntryDetail.model_validate(
         {
+            **(asdict(entry.media) if entry.media else dict.fromkeys(Media.__struct_fields__)),
             **_summary_fields(entry, corrections),
-            "batch_id": entry.intent.batch_id,
-            "is_stream": entry.intent.is_stream,
-            "upstream_model": entry.upstream_model,
             "cache_write_tokens": entry.cache_write_5m_tokens + entry.cache_write_1h_tokens,
-            "reasoning_tokens": entry.reasoning_tokens,
-            "audio_input_tokens": media and media.audio_input_tokens,
-            "audio_output_tokens": media and media.audio_output_tokens,
-            "image_input_tokens": media and media.image_input_tokens,
-            "image_output_tokens": media and media.image_output_tokens,
-            "images": media and media.images,
-            "audio_seconds": media and media.audio_milliseconds / 1000,
-            "characters": media and media.characters,
-            "search_units": media and media.search_units,
-            "web_searches": entry.web_searches,
-            "file_searches": entry.file_searches,
-            "other_tool_calls": entry.other_tool_calls,
+            "audio_seconds": entry.media and entry.media.audio_milliseconds / 1000,
             "lines": _lines(entry),
             "corrections": [
                 EntryCorrection(
@@ -190,70 +178,30 @@ def detail(entry: Entry, corrections: Sequence[Correction]) -> EntryDetail:
             "list_cost_usd": _usd(entry.cost.list_pico_usd if entry.cost else None),
             "cost_lower_usd": _usd(entry.cost_lower_pico_usd),
             "cost_upper_usd": _usd(entry.cost_upper_pico_usd),
-            "gpu_seconds": entry.gpu_seconds,
             "prefill_seconds": None if first is None else max(0.0, first - (entry.queue_seconds or 0.0)),
-            "prefill_tokens_per_second": entry.prefill_tokens_per_second,
-            "decode_seconds": None if first is None else max(0.0, total - first),
-            "finish_reason": entry.finish_reason,
-            "error": entry.error,
-            "service_tier": entry.service_tier,
-            "attempts": [
-                EntryAttempt(
-                    number=one.number,
-                    model=one.model,
-                    backend=one.backend,
-                    outcome=one.outcome,
-                    started_after_seconds=one.started_after_seconds,
-                    lasted_seconds=one.lasted_seconds,
-                    http_status=one.http_status,
-                    cost_usd=_usd(one.cost_pico_usd),
-                )
-                for one in entry.attempts
-            ],
-            "candidates": list(decision.candidates),
-            "predicted_quality": dict(facts.quality),
-            "uncertainty": facts.uncertainty,
+            "decode_seconds": None if first is None else max(0.0, entry.total_seconds - first),
+            "attempts": [{**asdict(one), "cost_usd": _usd(one.cost_pico_usd)} for one in entry.attempts],
+            "predicted_quality": decision.facts.quality,
+            "uncertainty": decision.facts.uncertainty,
             "expected_cost_usd": _usd(decision.expected_cost_pico_usd),
-            "propensity": decision.propensity,
-            "rules_version": decision.rules_version,
-            "prices_version": decision.prices_version,
-            "classifier_version": decision.classifier_version,
         }
     )
 
 
 def _summary_fields(entry: Entry, corrections: Sequence[Correction]) -> dict[str, object]:
+    """All fields on record by their names there, and what is made of them. Of a name that several have (the model, the
+    backend) the entry's is what came of it. The view takes those that it has."""
     intent = entry.intent
     booked = entry.cost.total_pico_usd if entry.cost else None
     corrected = sum(one.booked.amount_pico_usd for one in corrections)
     return {
-        "request_id": intent.request_id,
-        "accepted_at_us": intent.accepted_at_us,
-        "key_id": intent.key_id,
-        "team": intent.team,
-        "project": intent.project,
-        "tags": list(intent.tags),
-        "operation": intent.operation,
-        "requested_model": intent.requested_model,
-        "model": entry.model,
-        "backend": entry.backend,
-        "provider": entry.provider,
-        "rule": intent.decision.rule,
-        "status": entry.status,
-        "http_status": entry.http_status,
+        **asdict(intent.decision),
+        **asdict(intent),
+        **asdict(entry),
         "difficulty": intent.decision.facts.difficulty,
-        "input_tokens": entry.input_tokens,
-        "cached_input_tokens": entry.cached_input_tokens,
-        "output_tokens": entry.output_tokens,
         "cost_usd": _usd(booked),
         "corrections_usd": format_usd(corrected),
         "corrected_cost_usd": _usd((booked or 0) + corrected if corrections else booked),
-        "queue_seconds": entry.queue_seconds,
-        "time_to_first_token_seconds": entry.time_to_first_token_seconds,
-        "decode_tokens_per_second": entry.decode_tokens_per_second,
-        "total_seconds": entry.total_seconds,
-        "is_simulated": entry.is_simulated,
-        "is_usage_estimated": entry.is_usage_estimated,
     }
 
 
