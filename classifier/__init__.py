@@ -1,1 +1,2 @@
-"""Prompt to difficulty and expected quality per model; its training and evaluation. Knows nothing of HTTP or money."""
+"""Estimates a prompt's difficulty and each model's expected quality; training and evaluation. Knows nothing of HTTP or
+money."""

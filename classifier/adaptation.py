@@ -1,4 +1,5 @@
-"""What a deployment's own labels add on top of the frozen traits: linear corrections, and what near prompts say."""
+"""A deployment's own labels applied on top of the frozen traits: linear corrections, and the influence of similar
+prompts."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -15,8 +16,8 @@ ROOM = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Neighbours:
-    """What labelled prompts say of those near them: `weights` has a row for each of `landmarks`, which are scaled
-    by `scales` and whose squared lengths are `sizes`."""
+    """What labelled prompts say about similar ones: `weights` has a row per landmark. `landmarks` are already scaled by
+    `scales`; `sizes` are their squared lengths."""
 
     scales: Values
     landmarks: Values
@@ -24,7 +25,7 @@ class Neighbours:
     weights: Values
 
     def predict(self, row: Values) -> Values:
-        """`row` in the domain's units; a landmark counts for exp of minus its squared distance."""
+        """`row` is in the domain's units; a landmark's influence is exp(-squared distance)."""
         here = row * self.scales
         far = self.sizes - 2.0 * self.landmarks.dot(here) + here.dot(here)
         return np.exp(-far).dot(self.weights)
@@ -32,11 +33,10 @@ class Neighbours:
 
 @dataclass(frozen=True, slots=True)
 class Adaptation:
-    """Column 0 of `weights` predicts difficulty, the others each of `models`; rows are score, vector, constant.
-
+    """Column 0 of `weights` predicts difficulty, the others one of `models` each; rows are score, vector, constant.
     `neighbours` adds to the same columns.
-    `noises` are the variances in logits that are left in the domain, column by column, in place of the one over
-    unseen sources.
+
+    `noises` are the variances in logits that remain in the domain, per column; they replace the one for unseen sources.
     """
 
     models: tuple[str, ...]
@@ -47,7 +47,7 @@ class Adaptation:
     noises: tuple[float, ...]
 
     def design(self, score: float, vector: ArrayLike) -> Values:
-        """The score of the frozen model and the vector in the domain's own units, with a constant."""
+        """The frozen model's score and the vector, standardised for the domain, plus a constant."""
         row = np.empty(len(self.centre) + 1, dtype=np.float32)
         row[0] = score
         row[1:-1] = vector
@@ -56,7 +56,8 @@ class Adaptation:
         return row
 
     def apply(self, score: float, vector: ArrayLike) -> tuple[float, dict[str, tuple[float, float]]]:
-        """Difficulty and every labelled model's quality with its noise; both are linear probabilities within (0, 1)."""
+        """Difficulty, and every labelled model's quality with its noise; difficulty and qualities are shares in (0,
+        1)."""
         found = _within_bounds(self.predict(score, vector)).tolist()
         return found[0], dict(zip(self.models, zip(found[1:], self.noises[1:], strict=True), strict=True))
 
@@ -67,14 +68,14 @@ class Adaptation:
 
 
 def _within_bounds(linear: Values) -> Values:
-    """Shares in (0, 1): as they are between 0.05 and 0.95, bent beyond so that no two become equal."""
+    """Shares in (0, 1): unchanged between 0.05 and 0.95, compressed beyond so that no two become equal."""
     far = np.minimum(np.maximum(ROOM - linear, linear - (1.0 - ROOM)), 30.0 * ROOM)
     edge = ROOM * np.exp(-np.maximum(far, 0.0) / ROOM)
     return np.where(far <= 0.0, linear, np.where(linear < 0.5, edge, 1.0 - edge))
 
 
 def read_adaptation(artefact: Artefact) -> Adaptation | None:
-    """The adaptation of an adapted artefact; None of any other. Raises ArtefactError for one of an older version."""
+    """The artefact's adaptation, None if it has none. Raises ArtefactError for one by an older version."""
     facts = artefact.facts.get("adaptation")
     if facts is None:
         return None
@@ -97,7 +98,7 @@ def read_adaptation(artefact: Artefact) -> Adaptation | None:
 
 
 def domain_tensors(adaptation: Adaptation) -> dict[str, Values]:
-    """What `read_adaptation` reads."""
+    """The tensors that `read_adaptation` reads."""
     neighbours = adaptation.neighbours
     return {
         "domain_centre": adaptation.centre,

@@ -1,4 +1,5 @@
-"""A trained classifier as files: a JSON manifest, raw tensors and a word list. No pickle; equal inputs, equal bytes."""
+"""A trained classifier as files: a JSON manifest, raw tensors and a word list. No pickle; equal inputs give equal
+bytes."""
 
 import hashlib
 import json
@@ -66,7 +67,7 @@ def write_artefact(
 
 
 def read_artefact(folder: Path) -> Artefact:
-    """Raises ArtefactError for a missing, foreign or damaged artefact."""
+    """Raises ArtefactError for a missing, incompatible or damaged artefact."""
     manifest = _read(folder / MANIFEST)
     try:
         facts: dict[str, Any] = json.loads(manifest)

@@ -1,4 +1,4 @@
-"""A file of prompts through the classifier of the data path: JSON lines in, JSON lines out, in the same order."""
+"""Classifies a file of prompts with the data path's classifier: JSON lines in, JSON lines out, in the same order."""
 
 import json
 import os
@@ -16,9 +16,10 @@ from classifier.protocol import Classification, Conversation
 def classify_file(
     source: Path, out: Path, classifier: ItemResponseClassifier, *, pair: tuple[str, str] | None = None
 ) -> int:
-    """Write one line per prompt and return how many; raises PromptFileError. `pair` adds the expected quality gap.
+    """Writes one line per prompt and returns their number; raises PromptFileError. `pair` adds the expected quality
+    gap.
 
-    `out` appears when it is whole: a bad line leaves what was there before, and `out` may be `source`.
+    `out` is replaced only when complete: a bad line leaves the previous file, and `out` may be `source`.
     """
     is_adapted = pair is not None and all(canonical(name) in classifier.adapted_to for name in pair)
     count = 0
@@ -32,7 +33,7 @@ def classify_file(
 
 @contextmanager
 def _appearing_whole(out: Path) -> Generator[TextIO]:
-    """A file that takes its name when it is complete; devices and pipes are written to as they are."""
+    """A file that takes its name when complete; devices and pipes are written to directly."""
     if out.exists() and not out.is_file():
         with out.open("w", encoding="utf-8") as sink:
             yield sink
@@ -48,9 +49,9 @@ def _appearing_whole(out: Path) -> Generator[TextIO]:
 
 
 def as_json(answer: Classification, pair: tuple[str, str] | None, *, is_adapted: bool = False) -> dict[str, Any]:
-    """The wire form of a classification; `route_score` ranks prompts by what the strong model is expected to add.
+    """The wire form of a classification; `route_score` ranks prompts by what the strong model is expected to gain.
 
-    Without labels of both models it is the difficulty: gaps between untrained curves are no better than it.
+    Without labels for both models it is the difficulty: gaps between unadapted curves rank no better.
     """
     found: dict[str, Any] = {
         "difficulty": answer.difficulty,

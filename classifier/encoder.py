@@ -1,4 +1,4 @@
-"""Text to one fixed-length vector: hand features beside the mean of static token vectors. No heads, no labels."""
+"""Text to a fixed-length vector: hand-made features and the mean of static token vectors. No heads, no labels."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ _FLOATS = np.dtype(np.float32)
 _PLACES = np.dtype(np.intp)
 _HAND_FEATURES = Struct(f"{HAND}f")
 DAMPED = np.log1p(np.arange(20_000, dtype=np.float32))
-"""What a word counts for by how often it occurs; more often than this no capped text can hold one."""
+"""Weight of a word by its number of occurrences; capped text cannot contain more."""
 
 
 class Encoding(NamedTuple):
@@ -47,7 +47,7 @@ class Encoder:
         return self._measure(text).vector
 
     def encode(self, text: str) -> Encoding:
-        """The standardised vector, every dimension within ±4 so that no gadget can run away with a score."""
+        """The standardised vector, every dimension within ±4 so that no adversarial text can dominate a score."""
         found = self._measure(text)
         vector = found.vector
         vector -= self.centre

@@ -1,4 +1,4 @@
-"""A small exam with exact answers, written for this project, and what a model's marks say of its ability. No IO."""
+"""A small exam with exact answers, written for this project, and the ability that a model's marks imply. No IO."""
 
 import math
 import re
@@ -13,7 +13,8 @@ _NUMBER = re.compile(r"-?\d+(?:[.,]\d+)*")
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """`kind` is how the answer is checked: `number` (the last one said), `word` (anywhere), `exact` (whole answer)."""
+    """`kind` is how the answer is checked: `number` (the last one given), `word` (anywhere), `exact` (the whole
+    answer)."""
 
     id: str
     kind: str
@@ -47,7 +48,7 @@ def grade(question: Question, answer: str) -> float:
 
 
 def ability_from_marks(marks: Sequence[float], traits: Sequence[tuple[float, float]], book: CurveBook) -> float:
-    """The ability whose curve expects those marks on those prompts, shrunk by two pseudo-marks; by bisection."""
+    """The ability whose curve expects these marks on these prompts, shrunk by two pseudo-marks; found by bisection."""
     got = (sum(marks) + 1.0) / (len(marks) + 2.0)
     low, high = 0.005, 0.98
     for _ in range(30):
@@ -63,7 +64,7 @@ def _expected(ability: float, traits: Sequence[tuple[float, float]], book: Curve
 
 
 def _as_number(text: str) -> float:
-    """1,234.5 and 1234.5 alike; a lone comma before other than three digits is a decimal point."""
+    """1,234.5 equals 1234.5; a lone comma not followed by exactly three digits is a decimal point."""
     if "," in text and "." not in text and not re.fullmatch(r"-?\d{1,3}(?:,\d{3})+", text):
         text = text.replace(",", ".", 1)
     return float(text.replace(",", "").rstrip(".") if text.count(".") < 2 else "nan")

@@ -1,4 +1,5 @@
-"""A conversation to numbers in one pass over capped text: pure, bounded, and free of any model or metric."""
+"""Numeric features of a conversation in one pass over capped text: pure, bounded, independent of any model or
+metric."""
 
 import math
 import re
@@ -16,7 +17,7 @@ from classifier.words import Vocabulary, cap, clean
 
 Vector = NDArray[np.float32]
 
-# These open with a literal or with one class of characters, which is what a search is fast at: not with `\d+`.
+# These begin with a literal or a single character class, which regex searches scan for quickly, so not with `\d+`.
 _OPTION = re.compile(r"\n[ \t]*\(?[A-J][.):][ \t]*(.*)")
 _NAMED = re.compile(r" (?<=[a-z,;] )[A-Z](?=[a-z])")
 _NUMBER = re.compile(r"\d\d*(?:[.,]\d+)*")
@@ -67,9 +68,10 @@ FEATURE_NAMES: tuple[str, ...] = (*SHAPE_NAMES, *GROUP_NAMES)
 
 
 class Reading(NamedTuple):
-    """What one pass saw: the hand features, and the word pieces of each different word beside how often it occurs.
+    """Result of one pass: the hand-made features, and the word pieces of each distinct word with its number of
+    occurrences.
 
-    `is_readable` says whether there is a letter or digit at all.
+    `is_readable` says whether there is any letter or digit.
     """
 
     hand: list[float]
@@ -79,7 +81,7 @@ class Reading(NamedTuple):
 
 
 class _Seen(NamedTuple):
-    """A cleaned text, the same in lower case, how many pieces blanks cut it into, and all its words in their order."""
+    """A cleaned text, its lower case, its number of blank-separated parts, and all its words in order."""
 
     capped: str
     lowered: str
@@ -89,7 +91,7 @@ class _Seen(NamedTuple):
 
 
 def visible_text(conversation: Conversation) -> str:
-    """The text that is judged: the last user turn, with the turn before it when it is only a short follow-up."""
+    """The text that is judged: the last user turn, preceded by the turn before it if it is only a short follow-up."""
     last = conversation.last_user
     if len(last) < _FOLLOW_UP_CHARACTERS and conversation.earlier:
         return f"{conversation.earlier[-1][-_CONTEXT_CHARACTERS:]}\n{last}"
@@ -97,15 +99,15 @@ def visible_text(conversation: Conversation) -> str:
 
 
 def is_readable(text: str) -> bool:
-    """Whether there is a letter or digit in what `read` would see of a text."""
+    """Whether the part of the text that `read` sees contains a letter or digit."""
     return any(map(str.isalnum, clean(cap(text))))
 
 
 def read(text: str, vocabulary: Vocabulary) -> Reading:
-    """Never raises on any str; cost is bounded by the cap."""
+    """Never raises for any str; the cap bounds the cost."""
     capped = clean(cap(text))
     lowered = capped.lower()
-    # What is done once a word is left to loops that run within the interpreter: it is those that cost.
+    # Work per word uses loops that run inside the interpreter, as Python loops would dominate the cost.
     parts = lowered.split()
     words = vocabulary.split(parts)
     counts = Counter(words)
@@ -137,7 +139,7 @@ def read(text: str, vocabulary: Vocabulary) -> Reading:
 
 
 def _shape(characters: int, seen: _Seen, marks: list[float]) -> list[float]:
-    """`characters` of the whole text; `marks` are the logs of how often each kind of mark occurs."""
+    """`characters` is the length of the whole text; `marks` are log counts of each kind of mark."""
     log = math.log1p
     capped, lowered, parts, words, different_words = seen
     numbers: list[str] = _NUMBER.findall(lowered)
@@ -145,7 +147,7 @@ def _shape(characters: int, seen: _Seen, marks: list[float]) -> list[float]:
     size, some = len(capped) or 1, len(words) or 1
     length = log(characters)
     money, backslashes, operators, brackets, code_marks, questions, quotes, commas = marks
-    options: list[str] = _OPTION.findall("\n" + capped)  # the lettered answers to choose from, without their letters
+    options: list[str] = _OPTION.findall("\n" + capped)  # the lettered answer options, without their letters
     option_words = sum([len(option.split()) for option in options])
     stem_words = max(parts - option_words - len(options), 0)
     return [
@@ -175,7 +177,8 @@ def _shape(characters: int, seen: _Seen, marks: list[float]) -> list[float]:
 
 
 def _number_shape(numbers: Sequence[str], size: int) -> tuple[float, ...]:
-    """Share of digits; how many numbers, how many different ones, digits of the largest, how many decimals, in logs."""
+    """Share of digits; then, as logs, the count of numbers, of distinct ones, of the largest one's digits, of
+    decimals."""
     if not numbers:
         return (0.0, 0.0, 0.0, 0.0, 0.0)
     log = math.log1p
@@ -190,7 +193,7 @@ def _number_shape(numbers: Sequence[str], size: int) -> tuple[float, ...]:
 
 
 def _option_shape(options: list[str], option_words: int) -> tuple[float, ...]:
-    """How many options; their words in logs; the share of numeric ones; how much they overlap."""
+    """The number of options, log words per option, the share of numeric ones, and their overlap."""
     if not options:
         return (0.0, 0.0, 0.0, 0.0)
     return (
@@ -202,7 +205,7 @@ def _option_shape(options: list[str], option_words: int) -> tuple[float, ...]:
 
 
 def _overlap(options: list[str]) -> float:
-    """Share of words that the options have in common: near-identical options are harder to tell apart."""
+    """Share of words that options have in common: near-identical options are harder to tell apart."""
     if len(options) < 2:
         return 0.0
     bags = [set(option.lower().split()) for option in options]

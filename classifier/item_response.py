@@ -1,4 +1,4 @@
-"""The classifier of the data path: two latent traits of a prompt, one response curve per model, honest deviations."""
+"""The data path's classifier: two latent traits of a prompt, one response curve per model, realistic deviations."""
 
 import hashlib
 import math
@@ -12,7 +12,7 @@ from classifier.profiles import Curve, CurveBook, resolve
 from classifier.projection import Projector, Traits
 from classifier.protocol import Classification, Conversation, ModelProfile, Quality
 
-# No graded prompt carries tools, images or a schema. These are stated priors: logits of difficulty, and variances.
+# No graded prompt contains tools, images or a schema. These are assumed priors: logits of difficulty, and variances.
 TOOL_SHIFT = 0.3
 SCHEMA_SHIFT = 0.15
 IMAGE_VARIANCE = 1.0
@@ -47,7 +47,7 @@ class ItemResponseClassifier:
 
     @property
     def origins(self) -> Mapping[str, str]:
-        """For every bound model, where its curve comes from."""
+        """Where each bound model's curve comes from."""
         return {name: curve.origin for name, curve in self._curves.items()}
 
     @property
@@ -62,7 +62,7 @@ class ItemResponseClassifier:
 
     @property
     def book(self) -> CurveBook:
-        """What turns profiles into curves."""
+        """Turns profiles into curves."""
         return self._book
 
     def traits_of(self, text: str) -> tuple[float, float]:
@@ -70,11 +70,11 @@ class ItemResponseClassifier:
         return self._projector.project(text)[:2]
 
     def bind(self, profiles: Sequence[ModelProfile]) -> "ItemResponseClassifier":
-        """The same artefact for another catalogue. Raises UnknownHead for a profile that names a head it has not."""
+        """The same artefact for another catalogue. Raises UnknownHead if a profile names a head it does not have."""
         return ItemResponseClassifier(self._projector, self._traits, self._book, profiles, adaptation=self._adaptation)
 
     def classify(self, conversation: Conversation) -> Classification:
-        """Never raises on any text; see protocol.Classifier."""
+        """Never raises for any text; see protocol.Classifier."""
         first, second, variance, longer, vector, is_readable = self._projector.project(visible_text(conversation))
         if not is_readable:
             return self._unknown()
@@ -98,7 +98,7 @@ class ItemResponseClassifier:
         )
 
     def _difficulty(self, score: float) -> float:
-        """Linear between the knots, level beyond them; np.interp's bits at a quarter of its cost."""
+        """Linear between knots, constant beyond them; the same bits as np.interp at a quarter of its cost."""
         after = bisect_right(self._scores, score)
         if after in (0, len(self._scores)):
             return self._difficulties[0 if after == 0 else -1]
@@ -114,12 +114,13 @@ class ItemResponseClassifier:
         variance: float,
         in_domain: Mapping[str, tuple[float, float]] = NOTHING,
     ) -> dict[str, Quality]:
-        """In plain floats: for a few models cheaper than arrays. `in_domain` has means and noises by canonical name."""
+        """Uses plain floats, which for a few models are faster than arrays. `in_domain` has means and noises by
+        canonical name."""
         found: dict[str, Quality] = {}
         unseen, exp, sqrt = self._traits.noise, math.exp, math.sqrt
         for name, offset, by_first, by_second, own in self._lines:
             logit = offset - (by_first * first + by_second * second) - shift
-            # Comparisons, where `min` and `max` would be calls: this runs once a model.
+            # Comparisons instead of calls to `min` and `max`: this runs once per model.
             mean = 1.0 / (1.0 + exp(-30.0 if logit > 30.0 else 30.0 if logit < -30.0 else -logit))
             noise = unseen
             if in_domain:
@@ -133,7 +134,7 @@ class ItemResponseClassifier:
         return {name: exp(usual + longer) for name, usual in self._usual_lengths}
 
     def _unknown(self) -> Classification:
-        """Nothing to read: the reference prompt's figures with the largest uncertainty."""
+        """Nothing to read: the reference prompt's figures with maximum uncertainty."""
         return Classification(
             difficulty=self._difficulty(0.0),
             uncertainty=1.0,

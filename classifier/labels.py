@@ -1,4 +1,4 @@
-"""Graded prompts from a file: each line's prompt with the scores of every model, as people write them."""
+"""Reads graded prompts from a file: a prompt per line with each model's score, as people write them."""
 
 import json
 import math
@@ -11,7 +11,7 @@ from classifier.prompt_lines import PromptFileError, read_prompt_lines
 
 
 def read_labels(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The number of each line with its object, one at a time. Raises PromptFileError for one without `scores`."""
+    """Yields line numbers and objects. Raises PromptFileError for a line without `scores`."""
     for number, row in read_prompt_lines(path):
         if not isinstance(row.get("scores"), dict):
             raise PromptFileError(f"{path}:{number} needs a `scores` object of model to 0..1")
@@ -19,8 +19,8 @@ def read_labels(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def known_scores(scores: dict[str, Any], where: str) -> dict[str, float]:
-    """By canonical name; null and NaN are not known, true is 1. Two spellings of one model keep their mean. Raises
-    PromptFileError for what is no score."""
+    """Scores by canonical name; null and NaN are unknown, true is 1. Two spellings of one model are averaged. Raises
+    PromptFileError for invalid scores."""
     found: dict[str, list[float]] = {}
     for name, value in scores.items():
         if value is None or (isinstance(value, float) and math.isnan(value)):

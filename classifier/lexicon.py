@@ -1,4 +1,5 @@
-"""Small word lists that mark what a prompt asks for; written by hand from general knowledge, tuned on no benchmark."""
+"""Small word lists that reveal what a prompt asks for; written by hand from general knowledge, tuned on no
+benchmark."""
 
 GROUPS: dict[str, str] = {
     "ask_what": "what which whose whom",
@@ -56,7 +57,7 @@ GROUPS: dict[str, str] = {
 GROUP_NAMES: tuple[str, ...] = tuple(GROUPS)
 
 
-# Punctuation that features count, by what it is a mark of.
+# Punctuation that features count, by what it indicates.
 MARKS: dict[str, str] = {
     "money": "$%€£",
     "backslash": "\\",
@@ -70,7 +71,7 @@ MARKS: dict[str, str] = {
 
 
 def build_index() -> dict[str, tuple[int, ...]]:
-    """Word or mark to the numbers of the groups it belongs to; the marks' groups are numbered after the words'."""
+    """Word or mark to the numbers of its groups; the marks' groups are numbered after the words'."""
     index: dict[str, tuple[int, ...]] = {}
     members = [*(words.split() for words in GROUPS.values()), *map(list, MARKS.values())]
     for number, words in enumerate(members):

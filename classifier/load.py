@@ -1,4 +1,4 @@
-"""From an artefact's files to a ready classifier; reads the disk once, at start."""
+"""Builds a ready classifier from an artefact's files; reads the disk once, at start."""
 
 from pathlib import Path
 from typing import Any
@@ -19,11 +19,11 @@ from classifier.words import Vocabulary
 
 SHIPPED = Path(__file__).parent / "artefact"
 PRIORS = Path(__file__).parent / "model_priors.yaml"
-LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # in C, where it is: most of a book's time was this file's
+LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # parsing the priors took most of a book's load time
 
 
 def load_artefact(path: Path | None = None) -> ItemResponseClassifier:
-    """The shipped artefact, or the one in that folder, bound to no model yet. Raises ArtefactError."""
+    """The shipped artefact, or the one in that folder, not yet bound to models. Raises ArtefactError."""
     folder = path or SHIPPED
     try:
         artefact = read_artefact(folder)
@@ -34,7 +34,7 @@ def load_artefact(path: Path | None = None) -> ItemResponseClassifier:
             build_book(artefact),
             adaptation=read_adaptation(artefact),
         )
-        classifier.classify(Conversation("one prompt"))  # tensors of other shapes show here, not at the first request
+        classifier.classify(Conversation("one prompt"))  # tensors of wrong shapes fail here, not at the first request
     except (LookupError, TypeError, ValueError) as error:
         raise ArtefactError(
             f"{folder} is not an artefact of this version ({type(error).__name__}: {error}): train it again"
@@ -43,7 +43,8 @@ def load_artefact(path: Path | None = None) -> ItemResponseClassifier:
 
 
 def build_projector(artefact: Artefact, traits: Traits) -> Projector:
-    """The native one where it can be compiled, else the definition. Raises ValueError for tensors of another shape."""
+    """The native projector if it can be compiled, else the Python definition. Raises ValueError for wrong tensor
+    shapes."""
     plain, library = PlainProjector(build_encoder(artefact), traits), load_reader()
     return plain if library is None else NativeProjector(library, artefact, plain)
 

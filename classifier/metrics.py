@@ -31,7 +31,7 @@ def route_curve(scores: Array, strong: Array, weak: Array) -> RouteCurve:
 
 
 def apgr(scores: Array, strong: Array, weak: Array) -> float:
-    """Average performance gap recovered: (AUC - AUC_weak) / (AUC_strong - AUC_weak); NaN where there is no gap."""
+    """Average performance gap recovered: (AUC - AUC_weak) / (AUC_strong - AUC_weak); NaN if there is no gap."""
     curve = route_curve(scores, strong, weak)
     floor, ceiling = float(weak.mean()), float(strong.mean())
     if math.isclose(floor, ceiling, abs_tol=1e-12):
@@ -42,7 +42,8 @@ def apgr(scores: Array, strong: Array, weak: Array) -> float:
 
 
 def cpt(scores: Array, strong: Array, weak: Array, recovered: float) -> float:
-    """Share of calls to the strong model, in [0, 1], at which that share of the quality gap is first recovered."""
+    """Share of calls to the strong model, in [0, 1], at which the share `recovered` of the quality gap is first
+    reached."""
     curve = route_curve(scores, strong, weak)
     floor, ceiling = float(weak.mean()), float(strong.mean())
     target = floor + recovered * (ceiling - floor)
@@ -59,7 +60,7 @@ def tie_aware_apgr(scores: Array, gap: Array) -> float:
 
 
 def bootstrap_interval(scores: Array, gap: Array) -> tuple[float, float]:
-    """The central 95 % of tie-aware APGR over prompts resampled 200 times, the same at every call."""
+    """The central 95 % of tie-aware APGR over 200 resamples of the prompts; deterministic."""
     draw = np.random.default_rng(0)
     size = len(scores)
     picks = (draw.integers(0, size, size) for _ in range(200))
@@ -81,7 +82,7 @@ def calibration_error(predicted: Array, outcome: Array, *, bins: int = 10) -> fl
 
 
 def _average_ranks(values: Array) -> Array:
-    """Ranks from 1, ties sharing their mean rank."""
+    """Ranks from 1; ties share their mean rank."""
     _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
     last = np.cumsum(counts)
     return (last - (counts - 1) / 2.0)[inverse]

@@ -1,4 +1,4 @@
-"""Model names as people write them, reduced to one spelling so that the same model is recognised everywhere."""
+"""Normalises model names as people write them, so that the same model is recognised everywhere."""
 
 import re
 
@@ -13,7 +13,8 @@ _SIZE = re.compile(r"(?<![\w.])(?:(\d+)x)?(\d+(?:\.\d+)?)\s?(b|m)(?![a-z])")
 
 
 def canonical(name: str) -> str:
-    """Lower case, no provider, host or vendor prefix, `3_1` as `3.1`; dates are kept: they are different models."""
+    """Lower case, without provider, host or vendor prefix, `3_1` as `3.1`; dates are kept, as they are different
+    models."""
     short = _HOST.sub("", _PROVIDER.sub("", name.strip().lower()))
     short = re.sub(r"[_: ]", "-", re.sub(r"(?<=\d)_(?=\d)", ".", short))
     return _GLUED.sub(r"\1-", _VENDOR.sub("", short))
@@ -25,7 +26,7 @@ def undated(name: str) -> str:
 
 
 def billions_of_parameters(name: str) -> float | None:
-    """The size a name states (`8b`, `135m`, `8x7b`), in 1e9 parameters; None where it states none."""
+    """The size stated in a name (`8b`, `135m`, `8x7b`), in 1e9 parameters; None if there is none."""
     found = _SIZE.search(canonical(name))
     if not found:
         return None

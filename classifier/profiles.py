@@ -1,4 +1,4 @@
-"""From a catalogue model to its response curve: a trained head, public averages, a stated ability, or its name."""
+"""A catalogue model's response curve, from a trained head, public averages, a stated ability, or its name."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -18,12 +18,12 @@ DEFAULT_OUTPUT_TOKENS = 300.0
 
 
 class UnknownHead(ValueError):
-    """A profile names a head that the artefact has not."""
+    """A profile names a head that the artefact does not have."""
 
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """P(good enough) = sigmoid(offset - slopes · traits); `deviation` is of the offset, in logits."""
+    """P(good enough) = sigmoid(offset - slopes · traits); `deviation` is that of the offset, in logits."""
 
     offset: float
     slopes: tuple[float, float]
@@ -34,7 +34,7 @@ class Curve:
 
 @dataclass(frozen=True, slots=True)
 class FamilyPrior:
-    """What a name says of a model nobody graded; `ability` is on the artefact's reference scale."""
+    """What a name implies about an ungraded model; `ability` is on the artefact's reference scale."""
 
     pattern: str
     ability: float
@@ -43,12 +43,11 @@ class FamilyPrior:
 
 @dataclass(frozen=True, slots=True)
 class CurveBook:
-    """Everything that turns a profile into a curve.
+    """Everything needed to turn a profile into a curve.
 
     `reference` holds the traits of a fixed sample of prompts: a model's ability is its mean quality over them.
-    `slope_by_ability` are (ability, slope, slope) knots; `benchmark_scales` are, by benchmark, the average of a
-    model with ability 0.1 and of one with ability 0.7; `size_scale` is (intercept, slope) of logit ability on log10
-    of 1e9 parameters.
+    `slope_by_ability` are (ability, slope, slope) knots. `benchmark_scales` gives, per benchmark, the averages of
+    models with ability 0.1 and 0.7. `size_scale` is (intercept, slope) of logit ability on log10 of 1e9 parameters.
     """
 
     heads: Mapping[str, Curve]
@@ -61,7 +60,7 @@ class CurveBook:
 
 
 def resolve(profile: ModelProfile, book: CurveBook) -> Curve:
-    """The first of head, benchmarks, ability, name that is known. Raises UnknownHead."""
+    """Uses the first of head, benchmarks, ability and name that is known. Raises UnknownHead."""
     if profile.head is not None:
         head = find_head(profile.head, book)
         if head is None:
@@ -86,7 +85,7 @@ def find_head(name: str, book: CurveBook) -> Curve | None:
 
 
 def by_name(names: Sequence[str], book: CurveBook) -> Curve:
-    """The first name with a head or a fitting family, else the first that states a size, else a cautious default."""
+    """The first name with a head or a matching family, else the first that states a size, else a cautious default."""
     for name in names:
         known = find_head(name, book)
         if known is not None:
@@ -104,7 +103,7 @@ def by_name(names: Sequence[str], book: CurveBook) -> Curve:
 
 
 def ability_from_benchmarks(benchmarks: Mapping[str, float], book: CurveBook) -> float | None:
-    """Mean, in logits, of what each known benchmark says; None when none of them is known."""
+    """Mean, in logits, of what the known benchmarks imply; None if none is known."""
     low, high = _logit(0.1), _logit(0.7)
     logits: list[float] = []
     for name, average in benchmarks.items():
@@ -116,7 +115,7 @@ def ability_from_benchmarks(benchmarks: Mapping[str, float], book: CurveBook) ->
 
 
 def curve_for(ability: float, deviation: float, origin: str, book: CurveBook) -> Curve:
-    """The curve whose mean over the reference prompts is that ability."""
+    """The curve with this mean over the reference prompts."""
     ability = min(max(ability, FLOOR), CEILING)
     knots = np.array(book.slope_by_ability)
     slopes = (

@@ -1,4 +1,4 @@
-"""From a text to the few figures that curves and knots are read at: the encoder's vector through the linear maps."""
+"""Maps a text to the figures that curves and knots need: the encoder's vector through linear maps."""
 
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
@@ -11,10 +11,10 @@ from classifier.features import Vector
 
 @dataclass(frozen=True, slots=True)
 class Traits:
-    """Linear maps from a standardised vector to the traits, and what is known of their error.
+    """Linear maps from a standardised vector to the traits, and their known error.
 
-    `weights` is (size, 2): the centred difficulty and the pooled level. `noise` is the variance, in logits, by which
-    a source never seen before was found to be off.
+    `weights` is (size, 2): the centred difficulty and the pooled level. `noise` is the variance, in logits, of the
+    error measured on unseen sources.
     """
 
     weights: Vector
@@ -27,8 +27,8 @@ class Traits:
 
 
 class Projection(NamedTuple):
-    """The two traits of a text, their variance, by how much longer than usual an answer to it is (in logs), the
-    standardised vector, and whether there was a letter or digit to read."""
+    """The two traits of a text, their variance, how much longer than usual its answer is (in logs), the standardised
+    vector, and whether there was a letter or digit to read."""
 
     first: float
     second: float
@@ -39,14 +39,14 @@ class Projection(NamedTuple):
 
 
 class Projector(Protocol):
-    """Never raises on any str; cost is bounded by the cap. Immutable; safe to share between tasks and threads."""
+    """Never raises for any str; the cap bounds the cost. Immutable; safe to share between tasks and threads."""
 
     def project(self, text: str) -> Projection: ...
 
 
 @dataclass(frozen=True, slots=True)
 class PlainProjector:
-    """In Python and numpy: the definition, on every machine and for every text."""
+    """In Python and numpy: the definition, for every machine and text."""
 
     encoder: Encoder
     traits: Traits
@@ -54,7 +54,7 @@ class PlainProjector:
     def project(self, text: str) -> Projection:
         vector, is_readable = self.encoder.encode(text)
         traits = self.traits
-        # `dot` gives the bits of `@` and sets out for them faster, which is most of the cost at these sizes.
+        # `dot` gives the same bits as `@` with less overhead, which dominates at these sizes.
         first, second = vector.dot(traits.weights).tolist()
         variance = float(vector.dot(traits.covariance).dot(vector))
         return Projection(first, second, variance, float(vector.dot(traits.length_weights)), vector, is_readable)

@@ -1,4 +1,4 @@
-"""A file of prompts as JSON lines, read one at a time with their numbers; knows no field but `prompt`."""
+"""Reads prompts as JSON lines, one at a time with line numbers; knows no field but `prompt`."""
 
 import codecs
 import json
@@ -13,7 +13,7 @@ class PromptFileError(Exception):
 
 def read_prompt_lines(source: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """Line numbers from 1 and objects with a `prompt` string; empty lines and a byte order mark are skipped."""
-    with source.open("rb") as lines:  # bytes: only a line feed ends a line, and a bad one can be named
+    with source.open("rb") as lines:  # bytes: only a line feed ends a line, and invalid text can be located
         for number, line in enumerate(lines, start=1):
             if number == 1:
                 line = line.removeprefix(codecs.BOM_UTF8)

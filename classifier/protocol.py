@@ -1,6 +1,6 @@
-"""What the gateway asks of a classifier, and the values that cross that line.
+"""What the gateway asks of a classifier, and the values passed between them.
 
-Those that each prompt makes are structs: a frozen dataclass takes four times as long to make.
+Those created per prompt are structs: a frozen dataclass takes four times as long to create.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,11 +26,11 @@ class Conversation(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class ModelProfile:
-    """How the classifier gets to know a catalogue model; the first of these that is given wins.
+    """How the classifier finds a catalogue model's curve; the first of these that is given counts.
 
     `head` names a model of the artefact; `benchmarks` are public averages in [0, 1] by benchmark name; `ability` is a
-    plain share of good answers in [0, 1]; with none of them the model is matched by the family and size that its name
-    says, or else `upstream_model`, what its provider calls it.
+    plain share of good answers in [0, 1]. Without them the model is matched by the family and size in its name, or in
+    `upstream_model`, the provider's name for it.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""What its author holds to be hard, before any data: prompts and topics on the scale of judgement/README.md."""
+"""Difficulty as judged by the author before any data: prompts and topics on the scale of judgement/README.md."""
 
 import hashlib
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ TOPICS = "topics"
 
 
 def load_seeds() -> list[tuple[float, str]]:
-    """(share of models expected to fail, prompt), kind after kind."""
+    """(share of models expected to fail, prompt), kind by kind."""
     return [row for kind in KINDS for row in load_kind(kind)]
 
 
@@ -20,7 +20,7 @@ def seed_kinds() -> list[str]:
 
 
 def load_topics() -> list[tuple[float, str]]:
-    """(share of models expected to fail, words of one topic): what is asked about, in no form."""
+    """(share of models expected to fail, words of one topic): subject matter without any form."""
     return load_kind(TOPICS)
 
 

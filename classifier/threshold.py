@@ -1,4 +1,5 @@
-"""Where to cut: the fewest strong calls that keep a share of always-strong quality, with a bootstrap guard. Pure."""
+"""The cut-off with the fewest strong calls that keeps a share of always-strong quality, with a bootstrap guard.
+Pure."""
 
 from dataclasses import dataclass
 
@@ -11,7 +12,7 @@ ROUNDS = 200
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """Strong when the score is at least `threshold`; shares in [0, 1], quality as a share of always-strong's."""
+    """Strong if the score is at least `threshold`; shares in [0, 1], quality relative to always-strong."""
 
     threshold: float
     strong_share: float
@@ -29,7 +30,7 @@ def choose_cut(scores: Array, strong: Array, weak: Array, *, target: float) -> C
     if len(scores) < 30:
         raise ValueError(f"{len(scores)} graded prompts are too few to calibrate on: at least 30 are needed")
     order = np.argsort(-scores, kind="stable")
-    ends = np.r_[np.flatnonzero(np.diff(scores[order])), len(scores) - 1]  # equal scores go the same way
+    ends = np.r_[np.flatnonzero(np.diff(scores[order])), len(scores) - 1]  # equal scores are routed alike
     draw = np.random.default_rng(0)
     picks = draw.integers(0, len(scores), (ROUNDS, len(scores)))
     for end in [-1, *ends.tolist()]:

@@ -1,4 +1,4 @@
-"""Text to word and word-piece ids, in plain Python; knows a vocabulary and nothing of models or difficulty."""
+"""Text to words and word-piece ids, in plain Python; knows a vocabulary and nothing of models or difficulty."""
 
 import math
 import re
@@ -11,10 +11,10 @@ HEAD_CHARACTERS = 750
 TAIL_CHARACTERS = 250
 MAX_REMEMBERED = 25_000
 MAX_WORD_CHARACTERS = 40
-FIRST_COMMON_ID = 1996  # pieces from here on are sorted by frequency in BERT's vocabulary
+FIRST_COMMON_ID = 1996  # from here on BERT's vocabulary is sorted by frequency
 UNKNOWN_PIECE = "[UNK]"
 
-# Words, single ideographs, single punctuation marks: the split that BERT's uncased vocabulary was made with. In ASCII
+# Words, single ideographs, single punctuation marks: the split that BERT's uncased vocabulary was made with. For ASCII
 # the short pattern finds the same, faster.
 _IDEOGRAPHS = "\u3400-\u9fff\uf900-\ufaff"
 _TOKEN = re.compile(rf"[^\W_{_IDEOGRAPHS}]+|[{_IDEOGRAPHS}]|[^\w\s]|_")
@@ -23,27 +23,28 @@ _UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\u200b-\u200f\u2060\uf
 
 
 def cap(text: str) -> str:
-    """The first 750 and the last 250 characters: reading is bounded whatever the length."""
+    """The first 750 and last 250 characters, which bounds the cost for any length."""
     if len(text) <= HEAD_CHARACTERS + TAIL_CHARACTERS:
         return text
     return text[:HEAD_CHARACTERS] + "\n" + text[-TAIL_CHARACTERS:]
 
 
 def clean(text: str) -> str:
-    """Drop control characters, zero-width marks and lone surrogates, and fold look-alike alphabets: they hide words."""
+    """Drops control characters, zero-width marks and lone surrogates, and folds look-alike characters, all of which can
+    hide words."""
     if text.isascii():
         return text if text.isprintable() else _UNPRINTABLE.sub("", text)
     return unicodedata.normalize("NFKC", _UNPRINTABLE.sub("", text))
 
 
 def split_words(text: str) -> list[str]:
-    """Lower-case words and punctuation marks, accents stripped."""
+    """Lower-case words and punctuation marks, without accents."""
     text = text.lower()
     return _ASCII_TOKEN.findall(text) if text.isascii() else _TOKEN.findall(strip_accents(text))
 
 
 def is_word_character(character: str) -> bool:
-    """Whether it makes one word with its like."""
+    """Whether it forms words with its neighbours."""
     return len(_TOKEN.findall(2 * character)) == 1
 
 
@@ -53,7 +54,7 @@ def strip_accents(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """What is known of a word: its piece ids, how rare it is (negative for marks and numbers), and its tags."""
+    """A word's piece ids, rarity (negative for marks and numbers), and tags."""
 
     pieces: tuple[int, ...]
     rarity: float
@@ -64,7 +65,7 @@ Found = TypeVar("Found")
 
 
 class Remembered(dict[str, Found]):
-    """Finds a text's value once; long texts are not kept, and when too many are kept all are forgotten."""
+    """Caches computed values; long texts are not cached, and a full cache is cleared."""
 
     def __init__(self, find: Callable[[str], Found]) -> None:
         self._find = find
@@ -79,11 +80,11 @@ class Remembered(dict[str, Found]):
 
 
 class Vocabulary:
-    """Greedy longest-match word pieces over a fixed list; words, and their spelling without accents, are remembered,
-    up to a bound.
+    """Greedy longest-match word pieces over a fixed list. Words and their accent-free spellings are cached, up to a
+    bound.
 
-    `tags` are whatever the caller wants to know of certain words at the same look-up. A word that cannot be spelt
-    from the vocabulary is one unknown piece.
+    `tags` are arbitrary facts about words, returned by the same look-up. A word that cannot be spelt from the
+    vocabulary is one unknown piece.
     """
 
     def __init__(self, pieces: Sequence[str], tags: Mapping[str, tuple[int, ...]] | None = None) -> None:
@@ -92,7 +93,7 @@ class Vocabulary:
         self._tags = tags or {}
         self._unknown = (self._ids[UNKNOWN_PIECE],)
         self._longest = min(MAX_WORD_CHARACTERS, max(len(piece) for piece in pieces))
-        # Bound to the dictionaries themselves: what is remembered costs no call of Python.
+        # Bound to the dictionaries' own methods: cache hits involve no Python call.
         self._strip: Callable[[str], str] = Remembered(strip_accents).__getitem__
         self.look_up: Callable[[str], Word] = Remembered(self._find).__getitem__
 
@@ -100,13 +101,13 @@ class Vocabulary:
         return len(self._ids)
 
     def split(self, parts: Sequence[str]) -> list[str]:
-        """`split_words` of what lies between the blanks of a text in lower case; no accent is of a letter on the other
-        side of a blank."""
+        """`split_words` of a lower-case text's blank-separated parts; accents never belong to a letter across a
+        blank."""
         if not all(map(str.isascii, parts)):
             return _TOKEN.findall(" ".join([part if part.isascii() else self._strip(part) for part in parts]))
         words: list[str] = []
         for part in parts:
-            if part.isalnum():  # most are, and a search would cost five times as much
+            if part.isalnum():  # most are, and a search costs five times as much
                 words.append(part)
             else:
                 words += _ASCII_TOKEN.findall(part)

@@ -1,1 +1,1 @@
-"""For speed alone: C++ beside the Python that defines it, compiled where there is a compiler; memory in large pages."""
+"""Optional speed-ups: C++ beside the Python that defines it, compiled if there is a compiler; memory in huge pages."""

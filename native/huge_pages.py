@@ -1,8 +1,8 @@
-"""What a process has filled and will keep reading, in large pages: the processor finds it in fewer steps.
+"""Moves a process' filled memory into huge pages, which need fewer page table steps per access.
 
-Linux hands memory out in pages of 4 KiB and gives those who ask for it pages of 2 MiB afterwards (madvise(2),
-MADV_COLLAPSE, since 6.1). Weights are read from one end to the other for each token, an interpreter's objects all over
-the place; under a hypervisor each step of the search for a page is a search of its own (docs/decisions/huge-pages.md).
+Linux allocates pages of 4 KiB and collapses them into 2 MiB on request (madvise(2), MADV_COLLAPSE, since 6.1). Weights
+are read from end to end for each token, an interpreter's objects in random order; under a hypervisor each step of a
+page walk needs a walk of its own (docs/decisions/huge-pages.md).
 """
 
 import ctypes
@@ -16,17 +16,17 @@ from typing import BinaryIO
 COLLAPSE = 25  # MADV_COLLAPSE, linux/mman.h
 LARGE = 2 << 20
 FILLED = 0.875
-"""What of a large page must hold something already: the rest is memory that was not used before."""
+"""The share of a huge page that must be in use already: the rest is memory that was not used before."""
 ENTRY = 8
-"""Bytes that /proc/self/pagemap has for a page; the highest bit is set where it is in memory."""
+"""Bytes per page in /proc/self/pagemap; the highest bit is set if the page is in memory."""
 SETTING = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 
 
 def gather(setting: Path = SETTING) -> int:
-    """Put what is filled of this process's own memory into large pages; how many bytes lie in them then.
+    """Moves this process' own filled memory into huge pages; returns how many bytes are in them.
 
-    0 where the system has none, or was told to give none to anybody (`never`). Call it once what lasts is loaded: it
-    takes about a millisecond for each page.
+    0 if the system has none or forbids them (`never`). Call it once when everything long-lived is loaded: it takes
+    about a millisecond per page.
     """
     if sys.platform != "linux":
         return 0
@@ -37,13 +37,13 @@ def gather(setting: Path = SETTING) -> int:
         call.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
         with Path("/proc/self/pagemap").open("rb", buffering=0) as pages:
             filled = [start for start in _large_places() if _filled(pages, start) >= FILLED]
-        # Once more where it fails: the kernel may have had a page in its hands at that moment.
+        # A second try on failure: the kernel may have been using a page at that moment.
         return sum(LARGE for start in filled if any(call(start, LARGE, COLLAPSE) == 0 for _ in range(2)))
     return 0
 
 
 def _large_places() -> Iterator[int]:
-    """Where in this process's private memory, which no file is behind, a large page could begin."""
+    """Places in this process' private anonymous memory where a huge page could begin."""
     for line in Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace").splitlines():
         span, access, _, _, _, *name = line.split(maxsplit=5)
         if access != "rw-p" or name not in ([], ["[heap]"]):

@@ -1,4 +1,4 @@
-"""Compiles and loads one C++ source: once per source and flags, into the cache folder of the user."""
+"""Compiles and loads a C++ source: once per source and flags, cached in the user's cache folder."""
 
 import ctypes
 import hashlib
@@ -13,10 +13,10 @@ from pathlib import Path
 def load_library(
     source: Path, flags: Sequence[str], *, link: Sequence[str] = (), keeps_lock: bool = False
 ) -> ctypes.CDLL | None:
-    """The compiled source, or None where there is no C++ compiler or it refuses.
+    """The compiled source, or None if there is no C++ compiler or compilation fails.
 
-    A machine without a compiler may have been given the library, beside its source. `link` are the linker's arguments.
-    `keeps_lock` is for calls of microseconds, which are not worth letting go of the interpreter for.
+    Machines without a compiler may have the library beside its source. `link` are linker arguments. `keeps_lock` keeps
+    the GIL during calls, for calls of microseconds that are not worth releasing it.
     """
     how = ctypes.PyDLL if keeps_lock else ctypes.CDLL
     name = f"{source.stem}-{_fingerprint(source, (*flags, *link))}.so"
@@ -30,7 +30,7 @@ def load_library(
         return None
     if cache is not None and _compile(compiler, source, flags, link, cache / name):
         return _open(cache / name, how)
-    # A service's account may have no home to keep it in: then it is compiled at every start, and open it needs no file.
+    # A service account may have no home for a cache: then it is compiled at every start; once open it needs no file.
     with tempfile.TemporaryDirectory() as scratch:
         own = Path(scratch) / name
         return _open(own, how) if _compile(compiler, source, flags, link, own) else None
@@ -42,12 +42,12 @@ def find_compiler() -> str | None:
 
 
 def processor_flags(listing: Path = Path("/proc/cpuinfo")) -> frozenset[str]:
-    """What the system lists as this processor's features; empty where it lists none."""
+    """The processor features listed by the system; empty if there are none."""
     try:
         lines = listing.read_text(encoding="utf-8").splitlines()
     except OSError:
         return frozenset()
-    # x86 calls them flags, ARM features.
+    # Called flags on x86, features on ARM.
     return frozenset(next((line.split() for line in lines if line.startswith(("flags", "Features"))), []))
 
 
@@ -59,7 +59,7 @@ def _open(library: Path, how: type[ctypes.CDLL]) -> ctypes.CDLL | None:
 
 
 def _cache_folder() -> Path | None:
-    """None for a user whom the system does not know, as containers may be given one, without HOME."""
+    """None without a home directory, as for container users unknown to the system and without HOME."""
     try:
         return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "breakeven"
     except RuntimeError:
@@ -73,7 +73,7 @@ def _fingerprint(source: Path, arguments: Sequence[str]) -> str:
 
 
 def _compile(compiler: str, source: Path, flags: Sequence[str], link: Sequence[str], library: Path) -> bool:
-    """Build beside the target and move it there, so that two processes never meet half a file."""
+    """Builds in a temporary folder and moves the result, so that no process sees a partial file."""
     try:
         library.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=library.parent) as scratch:

@@ -1,1 +1,1 @@
-"""Reading a prompt in C++, compiled once per machine; `classifier.projection` does the same without a compiler."""
+"""Reads a prompt in C++, compiled once per machine; `classifier.projection` does the same without a compiler."""

@@ -1,4 +1,4 @@
-"""What Python says of each character, a row of letters.h's table each, asked when a text first holds it."""
+"""Python's facts about characters as rows of letters.h's table, filled in when a text first contains a character."""
 
 import re
 import unicodedata
@@ -15,24 +15,24 @@ from classifier.words import clean, is_word_character, strip_accents
 # letters.h's `Letter`: flags, combining class, three sizes, and the three texts in UTF-8.
 _ROW: Final = Struct("=H4B5s4s9s")
 _UNSTABLE, _FOREIGN = 2, 4
-# Whatever is made of two characters stands here, but for ideographs of the old look, which are made of one.
+# Range of all characters composed of two, except compatibility ideographs, which come from one.
 _COMPOSED: Final = range(0x20000)
 
 
 class Alphabet:
-    """Grows under the interpreter's lock alone, which reader.cpp holds too: for it a row is whole or not there."""
+    """Grows only under the GIL, which reader.cpp also holds, so that it sees a row either complete or empty."""
 
     def __init__(self) -> None:
-        self.rows: NDArray[np.uint8] = np.zeros((maxunicode + 1) * _ROW.size, np.uint8)  # untouched, it is no memory
+        self.rows: NDArray[np.uint8] = np.zeros((maxunicode + 1) * _ROW.size, np.uint8)  # untouched, takes no memory
         self._places = self.rows.data
-        self.learn("".join(map(chr, range(128))) + "ς")  # letters.h takes these for known
+        self.learn("".join(map(chr, range(128))) + "ς")  # letters.h assumes these are known
 
     def learn(self, text: str) -> None:
         for character in set(text):
             place = ord(character) * _ROW.size
             if not (self._places[place] or self._places[place + 1]):
                 reached, row = _describe(character)
-                if reached != character:  # first: who is known is known with all that it turns into
+                if reached != character:  # first, so that a known character implies known results
                     self.learn(reached.replace(character, ""))
                 self._places[place : place + _ROW.size] = row
 
@@ -42,7 +42,7 @@ def _describe(character: str) -> tuple[str, bytes]:
     cleaned = clean(character)
     lowered = "" if cleaned != character else " " if character.isspace() else character.lower()
     stripped = strip_accents(lowered)
-    # Behind a letter a sigma ends the word, and behind what it does not see if there is a letter before that.
+    # A sigma after a letter ends the word; after ignorable characters it does so if there is a letter before those.
     is_cased = (character + "Σ").lower()[-1] == "ς"
     is_ignorable = not is_cased and ("a" + character + "Σ").lower()[-1] == "ς"
     known = (
@@ -66,7 +66,7 @@ def _describe(character: str) -> tuple[str, bytes]:
 
 
 def _depends(character: str, cleaned: str) -> bool:
-    """Whether what `clean` makes of it may depend on its neighbours, even if combining classes are in order."""
+    """Whether the result of `clean` may depend on neighbours even if combining classes are in order."""
     if cleaned in ("", character):
         return character in _composing()
     return cleaned[0] in _composing() or any(map(unicodedata.combining, (cleaned[0], cleaned[-1])))
@@ -74,6 +74,6 @@ def _depends(character: str, cleaned: str) -> bool:
 
 @cache
 def _composing() -> frozenset[str]:
-    """Characters that may become one with a character before them."""
+    """Characters that may combine with a preceding one into a single character."""
     separate = unicodedata.normalize("NFD", "\n".join(map(chr, _COMPOSED)))
     return frozenset("".join(re.findall("[^\n]([^\n]+)", separate)))

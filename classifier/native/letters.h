@@ -1,6 +1,5 @@
-// The characters of a text for reader.cpp: those of ASCII by comparisons, all others by what alphabet.py asked Python
-// about them. What words.py does to a whole text is done here character by character, and Python is asked to do it
-// where neighbours have a say.
+// Characters of a text for reader.cpp: ASCII by comparisons, all others by the facts that alphabet.py got from Python.
+// Does per character what words.py does to a whole text; Python is asked where neighbouring characters matter.
 
 #pragma once
 
@@ -12,22 +11,22 @@ namespace {
 
 using std::string_view;
 
-constexpr int kMaxText = 3072; // characters in lower case, without accents: of 1,001 Hangul syllables there come 3,003
+constexpr int kMaxText = 3072;  // lower-case characters without accents: 1,001 Hangul syllables become 3,003
 constexpr int kMaxBytes = 3 * kMaxText;
 
 enum Status { kRead, kUnknown, kUnclean, kLeft };
 
-// The flags of alphabet.py, in its order.
+// Flags, in the order of alphabet.py.
 enum Is : uint16_t {
   kKnown = 1,
-  kUnstable = 2, // what `clean` makes of it may depend on its neighbours, or has no room
-  kForeign = 4,  // its lower case or its spelling without accents has no room
-  kReadable = 8, // a letter or digit, once clean
-  kJoins = 16,   // makes words with its neighbours
+  kUnstable = 2,  // the result of `clean` may depend on neighbours, or does not fit
+  kForeign = 4,  // its lower case or its accent-free spelling does not fit
+  kReadable = 8,  // a letter or digit after cleaning
+  kJoins = 16,  // forms words with its neighbours
   kAlpha = 32,
   kDecimal = 64,
   kDigit = 128,
-  kCased = 256, // both decide how a sigma before or behind it is written
+  kCased = 256,  // both decide the form of a neighbouring sigma
   kIgnorable = 512,
 };
 
@@ -42,14 +41,14 @@ static_assert(sizeof(Letter) == 24);
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_lower(char c) { return c >= 'a' && c <= 'z'; }
 bool is_upper(char c) { return c >= 'A' && c <= 'Z'; }
-bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; } // of what `clean` leaves
-bool is_word(char c) { return is_lower(c) || is_digit(c); }                       // in lower case
+bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }  // among what `clean` leaves
+bool is_word(char c) { return is_lower(c) || is_digit(c); }  // in lower case
 bool is_control(char c) { return (static_cast<uint8_t>(c) < ' ' && !is_blank(c)) || c == 0x7f; }
 bool is_ascii(char c) { return static_cast<uint8_t>(c) < 0x80; }
-bool is_first(char c) { return (static_cast<uint8_t>(c) & 0xc0) != 0x80; } // byte of its character
+bool is_first(char c) { return (static_cast<uint8_t>(c) & 0xc0) != 0x80; }  // first byte of a character
 char lower_of(char c) { return is_upper(c) ? static_cast<char>(c + 32) : c; }
 
-// The character at `at`, which moves past it. UTF-8 as Python writes it, lone surrogates included.
+// The character at `at`, which is advanced past it. UTF-8 as Python writes it, including lone surrogates.
 uint32_t take(string_view text, size_t &at) {
   uint8_t first = static_cast<uint8_t>(text[at++]);
   if (first < 0x80) return first;
@@ -59,7 +58,7 @@ uint32_t take(string_view text, size_t &at) {
   return code;
 }
 
-// The character before `at`, which moves to where it begins.
+// The character before `at`, which is moved to its beginning.
 uint32_t take_back(string_view text, size_t &at) {
   do at--;
   while (!is_first(text[at]));
@@ -67,30 +66,30 @@ uint32_t take_back(string_view text, size_t &at) {
   return take(text, from);
 }
 
-// What is read: a text as words.clean leaves it, the same in lower case, and that without accents.
+// The text to read: cleaned by words.clean, in lower case, and in lower case without accents.
 struct Text {
   string_view cleaned, lowered, stripped;
-  int characters = 0, beyond_ascii = 0, lines = 0; // of `cleaned`
-  bool is_readable = false;                        // for certain
-  bool has_upper = true;                           // of ASCII, perhaps
+  int characters = 0, beyond_ascii = 0, lines = 0;  // of `cleaned`
+  bool is_readable = false;  // definitely
+  bool has_upper = true;  // possibly has upper-case ASCII
 };
 
-// A text of ASCII alone.
+// A text of ASCII only.
 struct Ascii {
   string_view lowered;
 
-  // Whether the character at `at`, which moves past it, is of that kind.
+  // Whether the character at `at`, which is advanced past it, is of that kind.
   bool is(Is kind, string_view text, size_t &at) const {
     char c = text[at++];
     return kind == kAlpha ? is_lower(c) : kind == kJoins ? is_word(c) : is_digit(c);
   }
   int count(string_view text) const { return static_cast<int>(text.size()); }
   string_view head(string_view text, size_t characters) const { return text.substr(0, characters); }
-  const char *options() const { return lowered.data(); } // what holds all that `lower_option` returns
+  const char *options() const { return lowered.data(); }  // the buffer into which `lower_option` points
   string_view lower_option(string_view, size_t start, size_t size) const { return lowered.substr(start, size); }
 };
 
-// `lowered` stands for the text without accents too.
+// `lowered` also serves as the text without accents.
 Text clean_ascii(string_view raw, char *cleaned, char *lowered) {
   Text out;
   size_t length = 0;
@@ -117,12 +116,12 @@ struct Buffer {
   bool is_full() const { return size > kMaxBytes; }
   void add(char c) { bytes[size++] = c; }
   template <size_t kRoom> void add(const char (&from)[kRoom], int length) {
-    std::memcpy(bytes + size, from, kRoom); // all of it: a copy of a fixed size is one or two moves
+    std::memcpy(bytes + size, from, kRoom);  // copies the full fixed size, which takes only one or two moves
     size += length;
   }
 };
 
-// A text of any characters. `letters` has a row for every code point there is.
+// A text of any characters. `letters` has a row per code point.
 struct Unicode {
   const Letter *letters;
   Buffer cleaned, lowered, stripped, lowered_options;
@@ -145,14 +144,14 @@ struct Unicode {
 
   const char *options() const { return lowered_options.bytes; }
 
-  // By itself, as Python lowers it: what stands before an option has no say in how its sigmas are written.
+  // Lowered separately, as in Python: text before an option must not affect its sigmas.
   string_view lower_option(string_view cleaned, size_t start, size_t size) {
     size_t from = lowered_options.size;
     lower(cleaned.substr(start, size), lowered_options);
     return lowered_options.text().substr(from);
   }
 
-  // `raw` is as it came, or as words.clean left it.
+  // `raw` is the original text, or the result of words.clean.
   Status read(string_view raw, bool is_clean, Text &out) {
     Status status = clean(raw, is_clean, out);
     if (status != kRead) return status;
@@ -166,7 +165,7 @@ struct Unicode {
   }
 
 private:
-  // words.clean, unless a character may compose with one before it or belongs before it.
+  // words.clean, unless a character may combine with or be reordered before a preceding one.
   Status clean(string_view raw, bool is_clean, Text &out) {
     int combining = 0;
     for (size_t at = 0; at < raw.size();) {
@@ -220,7 +219,7 @@ private:
     return !stripped.is_full();
   }
 
-  // Whether what stands from `start` to `end` has a letter of some case before it and none behind it.
+  // Whether there is a cased letter before `start` and none after `end`.
   bool ends_word(string_view text, size_t start, size_t end) const {
     uint16_t before = kIgnorable, behind = kIgnorable;
     while (start > 0 && before & kIgnorable) before = letters[take_back(text, start)].is;

@@ -1,4 +1,4 @@
-"""The projection of a text by one native call, at a fraction of the cost of the definition in Python."""
+"""Projects a text in one native call, at a fraction of the cost of the Python definition."""
 
 import ctypes
 import platform
@@ -20,10 +20,10 @@ from classifier.words import UNKNOWN_PIECE, cap, clean
 from native.library import load_library, processor_flags
 
 SOURCE: Final = Path(__file__).parent / "reader.cpp"
-# Nothing is contracted to one rounding: hand features are to be Python's to the last bit.
+# No contraction into fused operations: hand-made features must equal Python's to the last bit.
 FLAGS: Final = ("-O3", "-std=c++17", "-fPIC", "-ffp-contract=off")
 _INNER = "##"
-# letters.h's `Status`; what is none of these is left to the definition.
+# letters.h's `Status`; any other value is left to the Python definition.
 _READ, _UNKNOWN, _UNCLEAN = range(3)
 # In the order of reader.cpp's `Artefact`.
 _TENSORS: Final = (
@@ -45,7 +45,7 @@ class _CArtefact(ctypes.Structure):
 
 
 def _projection_of(size: int) -> type[ctypes.Structure]:
-    """reader.cpp's `Projection`, with room for a vector of that size."""
+    """reader.cpp's `Projection` with a vector of that size."""
     figures = [(name, ctypes.c_double) for name in ("first", "second", "variance", "longer")]
     fields = [*figures, ("is_readable", ctypes.c_int32), ("vector", ctypes.c_float * size)]
     return type("_CProjection", (ctypes.Structure,), {"_fields_": fields})
@@ -53,7 +53,7 @@ def _projection_of(size: int) -> type[ctypes.Structure]:
 
 @cache
 def load_reader() -> ctypes.CDLL | None:
-    """The compiled reader, or None where there is no C++ compiler."""
+    """The compiled reader, or None without a C++ compiler."""
     wide = ("-mavx2",) if platform.machine() == "x86_64" and "avx2" in processor_flags() else ()
     library = load_library(SOURCE, (*FLAGS, *wide), keeps_lock=True)
     if library is not None:
@@ -70,15 +70,15 @@ def load_reader() -> ctypes.CDLL | None:
 
 
 class NativeProjector:
-    """As `plain` within rounding, and to the bit in the hand features.
+    """Equals `plain` up to rounding, and exactly in the hand-made features.
 
-    Raises ValueError for an artefact of another shape than the native reader was made for.
+    Raises ValueError for an artefact of a shape that the native reader does not support.
     """
 
     def __init__(self, library: ctypes.CDLL, artefact: Artefact, plain: PlainProjector) -> None:
         self._plain = plain
         self._alphabet = Alphabet()
-        self._kept = {**_arrays(artefact), "letters": self._alphabet.rows}  # C++ reads them where they lie
+        self._kept = {**_arrays(artefact), "letters": self._alphabet.rows}  # kept alive: C++ reads them in place
         dimensions = artefact.tensors["token_vectors"].shape[1]
         whole = len(self._kept["tags"])
         described = _CArtefact(
@@ -112,7 +112,8 @@ class NativeProjector:
         return Projection(found.first, found.second, found.variance, found.longer, found.vector, found.is_readable != 0)
 
     def _read(self, text: str, characters: int, found: ctypes.Structure) -> int:
-        """The status in the end: unknown characters are learnt, and a text that needs Python to clean it gets that."""
+        """Reads until settled: learns unknown characters, and has Python clean texts that need it. Returns the final
+        status."""
         is_clean = False
         while True:
             written = text.encode("utf-8", "surrogatepass")
@@ -126,7 +127,7 @@ class NativeProjector:
 
 
 def _arrays(artefact: Artefact) -> dict[str, NDArray[Any]]:
-    """What `Artefact` in reader.cpp points to, by its names there, but the letters."""
+    """The arrays that `Artefact` in reader.cpp points to, by its names, except the letters."""
     tags = build_index()
     numbers = {piece: number for number, piece in enumerate(artefact.pieces) if piece}
     inner = {piece[len(_INNER) :]: number for piece, number in numbers.items() if piece.startswith(_INNER)}
@@ -145,7 +146,7 @@ def _arrays(artefact: Artefact) -> dict[str, NDArray[Any]]:
 
 
 def _tensors(artefact: Artefact) -> dict[str, NDArray[Any]]:
-    """Raises ValueError for a tensor of another shape, of which C++ would read what lies behind it."""
+    """Raises ValueError for wrong shapes, with which C++ would read out of bounds."""
     pieces, dimensions = len(artefact.pieces), artefact.tensors["token_vectors"].shape[1]
     size = HAND + dimensions
     shapes = ((pieces, dimensions), (pieces,), (dimensions,), (size,), (size,), (size, 2), (size, size), (size,))
@@ -159,6 +160,6 @@ def _tensors(artefact: Artefact) -> dict[str, NDArray[Any]]:
 
 
 def _pair(tags: tuple[int, ...]) -> tuple[int, int]:
-    """Raises ValueError for a word of more tags than a slot of the table has room for."""
+    """Raises ValueError for a word with more tags than a table slot holds."""
     first, second = tags + (-1,) * (2 - len(tags))
     return first, second

@@ -1,9 +1,9 @@
-// A prompt to the classifier's figures in one pass: what features.py, words.py and encoder.py say in Python. They are the
-// definition; tests/unit/classifier/test_reading.py and test_native_projector.py hold the two together. Compiled with
-// -ffp-contract=off, so that the hand features are equal to the last bit.
+// Computes the classifier's figures for a prompt in one pass, as features.py, words.py and encoder.py do in Python.
+// Those are the definition; tests/unit/classifier/test_reading.py and test_native_projector.py check the two against
+// each other. Compiled with -ffp-contract=off, so that the hand-made features are equal to the last bit.
 //
-// Nothing is allocated after `breakeven_reader_new`, and a reader never changes: any number of threads may read at once,
-// as long as they hold the interpreter's lock, under which letters are learnt.
+// Nothing is allocated after `breakeven_reader_new`, and a reader never changes. Any number of threads may read, as
+// long as they hold the GIL, under which letters are learnt.
 
 #include <cmath>
 #include <cstdint>
@@ -17,7 +17,7 @@
 
 namespace {
 
-constexpr int kMaxAscii = 1024;      // words.cap lets 1,001 characters through
+constexpr int kMaxAscii = 1024;  // words.cap lets 1,001 characters through
 constexpr int kMaxWord = 40;         // words.MAX_WORD_CHARACTERS
 constexpr int kFirstCommonId = 1996; // words.FIRST_COMMON_ID
 constexpr double kRare = 9.0;        // features._RARE
@@ -28,7 +28,7 @@ constexpr int kMaxSize = 512;
 
 enum Mark { kMoney, kBackslash, kOperator, kBracket, kCode, kQuestion, kQuote, kComma };
 
-// What `read` in features.py returns: hand features, and the pieces of each different word beside how often it occurs.
+// What `read` in features.py returns: hand-made features, and the pieces of each distinct word with its occurrences.
 struct Reading {
   double hand[kMaxGroups + 64];
   int hand_size = 0;
@@ -40,17 +40,17 @@ struct Reading {
 
 } // namespace
 
-// All pointers stay the caller's and must outlive the reader. Arrays are C-contiguous.
+// All pointers belong to the caller and must outlive the reader. Arrays are C-contiguous.
 struct Artefact {
-  const char *words;           // whole pieces, inner pieces ("##" cut off) and tagged words, one after the other
-  const int32_t *lengths;      // of each
-  const int32_t *ids;          // -1 for a word that is tagged only
-  const int16_t *tags;         // two of each, or -1
-  int64_t whole, inner;        // how many of each; tags are of the first
+  const char *words;  // whole pieces, inner pieces (without "##") and tagged words, concatenated
+  const int32_t *lengths;  // of each
+  const int32_t *ids;  // -1 for a word that is only tagged
+  const int16_t *tags;  // two per whole piece or tagged word; -1 for none
+  int64_t whole, inner;  // numbers of words; tags are for the whole ones
   const int8_t *token_vectors; // (pieces, dimensions)
   const float *token_weights, *token_scale, *centre, *spread, *trait_weights, *covariance, *length_weights, *damped;
-  const int32_t *relations;    // groups that make features.relations_in_prose
-  const Letter *letters;       // of every code point; alphabet.py fills in what a text was found to need
+  const int32_t *relations;  // groups counted in features.relations_in_prose
+  const Letter *letters;  // per code point; alphabet.py fills in those that a text needs
   int32_t relation_count, groups, hand, dimensions, unknown, damped_size;
 };
 
@@ -65,7 +65,7 @@ struct Reader {
   Table whole, inner;
   size_t longest = 0;
 
-  // Greedy longest match; words.Vocabulary._spell. Returns how many pieces were written.
+  // Greedy longest match; words.Vocabulary._spell. Returns the number of pieces written.
   int spell(string_view word, int *ids) const {
     int found = 0;
     for (size_t start = 0; start < word.size();) {
@@ -120,7 +120,7 @@ void Reader::read(const Text &text, Characters &characters, double whole_charact
   });
   if (lowered.data() != text.stripped.data()) {
     parts = 0;
-    split(lowered, [&](string_view) { parts++; }); // some may have been nothing but accents
+    split(lowered, [&](string_view) { parts++; });  // parts of accents only have vanished
   }
 
   long tags[kMaxGroups + kMarks] = {};
@@ -235,7 +235,7 @@ void Reader::project(const Reading &reading, Projection &out) const {
     vector[at] = value < -kLimit ? -kLimit : value > kLimit ? kLimit : value;
   }
   out.first = out.second = out.variance = out.longer = 0.0;
-  float spread[kMaxSize] = {}; // of the covariances each pair once: half of what a cache would have to hold
+  float spread[kMaxSize] = {};  // each covariance pair once, which halves the cache footprint
   for (int row = 0; row < size; row++) {
     const float *covariances = a.covariance + static_cast<int64_t>(row) * size;
     const float value = vector[row];
@@ -255,7 +255,7 @@ void Reader::project(const Reading &reading, Projection &out) const {
 
 extern "C" {
 
-// Null where memory is short or the artefact does not fit this reader.
+// Null if memory is short or the artefact does not fit this reader.
 Reader *breakeven_reader_new(const Artefact *artefact) {
   const Artefact &a = *artefact;
   if (a.groups > kMaxGroups || a.hand + a.dimensions > kMaxSize) return nullptr;
@@ -285,7 +285,7 @@ Reader *breakeven_reader_new(const Artefact *artefact) {
 
 void breakeven_reader_free(Reader *reader) { delete reader; }
 
-// `text` is capped and ASCII, `characters` those of the whole text without blanks around it. Returns a `Status`.
+// `text` is capped and ASCII; `characters` is the length of the whole text, stripped. Returns a `Status`.
 int breakeven_reader_project(const Reader *reader, const char *text, int64_t size, int64_t characters,
                              Projection *out) {
   if (size < 0 || size > kMaxAscii) return kLeft;
@@ -296,7 +296,7 @@ int breakeven_reader_project(const Reader *reader, const char *text, int64_t siz
   return kRead;
 }
 
-// `text` is capped and of any characters, as it came or, if `is_clean`, as words.clean left it.
+// `text` is capped, with any characters: the original or, with `is_clean`, the result of words.clean.
 int breakeven_reader_project_unicode(const Reader *reader, const char *text, int64_t size, int64_t characters,
                                      int32_t is_clean, Projection *out) {
   if (size < 0) return kLeft;

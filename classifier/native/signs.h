@@ -1,5 +1,4 @@
-// What a text for reader.cpp holds beside its words: options, numbers, sentences, names and code, each as features.py
-// finds it.
+// What reader.cpp finds in a text besides words: options, numbers, sentences, names and code, as features.py does.
 
 #pragma once
 
@@ -33,7 +32,7 @@ string_view strip(string_view text) {
   return text;
 }
 
-// Calls `each` with what lies between blanks.
+// Calls `each` with the parts between blanks.
 template <typename Each> void split(string_view text, Each each) {
   for (size_t at = 0; at < text.size();) {
     while (at < text.size() && is_blank(text[at])) at++;
@@ -43,7 +42,7 @@ template <typename Each> void split(string_view text, Each each) {
   }
 }
 
-// features._OPTION: at the start of a line, blanks, perhaps a bracket, a letter A to J, one of ".):".
+// features._OPTION: line start, blanks, optional bracket, a letter A to J, one of ".):".
 bool option_on(string_view line, size_t &start) {
   size_t at = 0;
   while (at < line.size() && (line[at] == ' ' || line[at] == '\t')) at++;
@@ -84,7 +83,7 @@ template <class Characters> Options find_options(string_view capped, Characters 
   return found;
 }
 
-// Moves `at` past all that is of that kind.
+// Advances `at` past all characters of that kind.
 template <class Characters> void pass(Is kind, string_view text, size_t &at, const Characters &characters) {
   for (size_t next = at; next < text.size() && characters.is(kind, text, next);) at = next;
 }
@@ -123,7 +122,7 @@ int count_sentences(string_view text) {
   return found;
 }
 
-// features._NAMED: a capitalised word that opens no sentence.
+// features._NAMED: a capitalised word not at the start of a sentence.
 int count_named(string_view text) {
   int found = 0;
   for (size_t at = 1; at + 2 < text.size(); at++)

@@ -1,4 +1,4 @@
-// What reader.cpp looks up in: the artefact's pieces and tagged words by hash, and the different stretches of one text.
+// Hash tables of reader.cpp: the artefact's pieces and tagged words, and the distinct substrings of one text.
 
 #pragma once
 
@@ -18,7 +18,7 @@ uint32_t hash_of(string_view key) {
   return hash ^ (hash >> 15);
 }
 
-// Pieces and tagged words. A slot is half a cache line and holds its whole key.
+// Pieces and tagged words. A slot is half a cache line and contains its whole key.
 struct Slot {
   char key[23];
   uint8_t length;
@@ -66,11 +66,11 @@ struct Table {
   }
 };
 
-// The different stretches of one text, in the order in which they first came, and how often. On the stack of a call.
+// The distinct substrings of one text with their counts, in order of first occurrence. Lives on the stack of a call.
 struct Bag {
   const char *text;
   uint32_t mask = 127;
-  uint16_t slots[8192]; // as many of them as a text of its size can need
+  uint16_t slots[8192];  // used as far as a text of this size can need
   uint16_t starts[kMaxText], lengths[kMaxText], counts[kMaxText];
   int16_t stamps[kMaxText];
   int size = 0;
@@ -81,8 +81,8 @@ struct Bag {
 
   string_view key(int number) const { return {text + starts[number], lengths[number]}; }
 
-  int add(string_view key_of) { // its number
-    if (!size) std::memset(slots, 0, (mask + 1) * sizeof(uint16_t)); // most texts have no options
+  int add(string_view key_of) {  // returns its number
+    if (!size) std::memset(slots, 0, (mask + 1) * sizeof(uint16_t));  // lazily, as most texts have no options
     for (uint32_t at = hash_of(key_of) & mask;; at = (at + 1) & mask) {
       int number = slots[at] - 1;
       if (number < 0) {

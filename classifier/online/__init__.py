@@ -1,1 +1,1 @@
-"""Learning on the job: a Bayesian correction, off-policy evaluation and alarms. Pure; no clock."""
+"""Online learning: a Bayesian correction, off-policy evaluation and alarms. Pure; no clock."""

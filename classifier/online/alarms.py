@@ -10,9 +10,9 @@ BINS = 10
 
 
 class DriftMonitor(msgspec.Struct, frozen=True):
-    """Population stability index of difficulty against a reference; each observation fades the older ones.
+    """Population stability index of difficulty against a reference; each observation fades older ones.
 
-    A struct, because every request makes one."""
+    A struct, because every request creates one."""
 
     reference: tuple[float, ...]
     counts: tuple[float, ...] = (0.0,) * BINS
@@ -20,7 +20,7 @@ class DriftMonitor(msgspec.Struct, frozen=True):
     threshold: float = 0.25
 
     def observe(self, difficulty: float) -> "DriftMonitor":
-        """One more request of that difficulty in [0, 1]."""
+        """Adds a request of that difficulty in [0, 1]."""
         fade = 1.0 - 1.0 / self.memory
         bin_number = min(max(int(difficulty * BINS), 0), BINS - 1)
         counts = [count * fade for count in self.counts]
@@ -29,13 +29,13 @@ class DriftMonitor(msgspec.Struct, frozen=True):
 
     @property
     def stability_index(self) -> float:
-        """0 for equal distributions; above 0.25 is commonly read as a different population."""
+        """0 for equal distributions; above 0.25 is commonly considered a different population."""
         seen, expected = _shares(self.counts), _shares(self.reference)
         return math.fsum((now - then) * math.log(now / then) for now, then in zip(seen, expected, strict=True))
 
     @property
     def is_alarmed(self) -> bool:
-        """Only once there is enough traffic for the index to mean anything."""
+        """Only once there is enough traffic for a meaningful index."""
         return sum(self.counts) >= self.memory / 10 and self.stability_index > self.threshold
 
 
@@ -43,7 +43,7 @@ class DriftMonitor(msgspec.Struct, frozen=True):
 class CalibrationMonitor:
     """Two-sided CUSUM of outcome minus predicted quality: alarms on a lasting bias, not on a bad hour.
 
-    Where outcomes vary most, at a quality of a half, chance alone passes the limit once in some hundred thousand."""
+    At a quality of a half, where outcomes vary most, chance alone exceeds the limit once in some hundred thousand."""
 
     slack: float = 0.05
     limit: float = 20.0
@@ -51,7 +51,7 @@ class CalibrationMonitor:
     low: float = 0.0
 
     def observe(self, predicted: float, outcome: float) -> "CalibrationMonitor":
-        """One more outcome in [0, 1] with the quality that was predicted for it."""
+        """Adds an outcome in [0, 1] and the quality predicted for it."""
         error = outcome - predicted
         return replace(self, high=max(0.0, self.high + error - self.slack), low=max(0.0, self.low - error - self.slack))
 
@@ -64,7 +64,7 @@ class CalibrationMonitor:
 
 
 def build_reference(difficulties: Sequence[float]) -> DriftMonitor:
-    """A monitor whose reference is that sample."""
+    """A monitor with this sample as its reference."""
     counts = [0.0] * BINS
     for difficulty in difficulties:
         counts[min(max(int(difficulty * BINS), 0), BINS - 1)] += 1.0
@@ -72,6 +72,6 @@ def build_reference(difficulties: Sequence[float]) -> DriftMonitor:
 
 
 def _shares(counts: Sequence[float]) -> list[float]:
-    """Shares with half a count added to every bin, so that an empty one has a logarithm."""
+    """Shares with half a count added to every bin, so that empty ones have a logarithm."""
     total = sum(counts) + 0.5 * len(counts)
     return [(count + 0.5) / total for count in counts]

@@ -1,4 +1,4 @@
-"""What outcomes taught, laid over a frozen classifier: per model a shift of its quality in logits. Pure; no clock."""
+"""Corrects a frozen classifier by what outcomes taught: per model a shift of quality in logits. Pure; no clock."""
 
 import hashlib
 import math
@@ -13,13 +13,13 @@ from classifier.protocol import Classification, Classifier, Conversation, ModelP
 
 LARGEST_SHIFT = 3.0
 PRIOR_DEVIATION = 1.0
-"""Of each shift, in logits: what the frozen classifier was measured to be off by on a kind of prompt new to it."""
+"""Of each shift, in logits: the frozen classifier's measured error on an unseen kind of prompt."""
 MOST_STEPS = 200
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """One judged answer: whose, what the frozen classifier had said, and how good it was (0 to 1)."""
+    """One judged answer: which model, what the frozen classifier predicted, and how good it was (0 to 1)."""
 
     model: str
     quality: float
@@ -30,20 +30,20 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Correction:
-    """`logit(quality) + level + slope * (difficulty - 0.5)` for each model that has shifts; the others stay."""
+    """`logit(quality) + level + slope * (difficulty - 0.5)` for each model with shifts; the others are unchanged."""
 
     shifts: Mapping[str, tuple[float, float]]
 
     @property
     def id(self) -> str:
-        """Equal shifts, equal id."""
+        """Equal shifts give equal ids."""
         return hashlib.sha256(repr(sorted(self.shifts.items())).encode()).hexdigest()[:12]
 
     def apply(self, model: str, quality: float, difficulty: float) -> float:
         return _sigmoid(_logit(quality) + self._shift(model, difficulty))
 
     def undo(self, model: str, quality: float, difficulty: float) -> float:
-        """What the frozen classifier had said, from a quality that this correction made."""
+        """The frozen classifier's prediction, given one that this correction changed."""
         return _sigmoid(_logit(quality) - self._shift(model, difficulty))
 
     def _shift(self, model: str, difficulty: float) -> float:
@@ -55,7 +55,7 @@ NONE = Correction({})
 
 
 def learn(outcomes: Sequence[Outcome]) -> Correction:
-    """The most likely shifts after all outcomes, in any order; without outcomes, no correction."""
+    """The most likely shifts given all outcomes, in any order; without outcomes, no correction."""
     said: dict[str, list[tuple[float, ...]]] = {}
     for one in outcomes:
         said.setdefault(one.model, []).append((_logit(one.quality), one.difficulty - 0.5, one.score, one.weight))
@@ -63,7 +63,7 @@ def learn(outcomes: Sequence[Outcome]) -> Correction:
 
 
 class CorrectedClassifier:
-    """Implements protocol.Classifier; its version names both, so that every decision says which correction it had."""
+    """Implements protocol.Classifier; its version names both parts, so that every decision records its correction."""
 
     def __init__(self, frozen: Classifier, correction: Correction) -> None:
         self._frozen = frozen
@@ -83,9 +83,10 @@ class CorrectedClassifier:
 
 
 def _most_likely(rows: NDArray[np.float64]) -> tuple[float, float]:
-    """Level and slope of a logistic regression with the frozen logit as its offset and a Gaussian prior around none.
+    """Level and slope of a logistic regression with the frozen logit as offset and a Gaussian prior around zero.
 
-    Newton's steps, none longer than a logit: over that the curvature changes little, so they cannot swing.
+    Newton steps, each at most one logit long: over that distance the curvature changes little, so they cannot
+    oscillate.
     """
     offset, difficulty, score, weight = rows.T
     features = np.c_[np.ones(len(rows)), difficulty]

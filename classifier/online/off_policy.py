@@ -1,4 +1,4 @@
-"""What another policy would have earned on logged traffic: doubly robust, with an interval."""
+"""What another policy would have earned on logged traffic: a doubly robust estimate with an interval."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -17,7 +17,7 @@ class Logged:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """Mean reward per request with a 95 % interval; `effective` is how many requests really speak for the policy."""
+    """Mean reward per request with a 95 % interval; `effective` is the effective sample size."""
 
     mean: float
     low: float
@@ -26,13 +26,13 @@ class Estimate:
 
 
 Policy = Callable[[Logged], Mapping[str, float]]
-"""The probability with which a policy would choose each candidate of a request; they sum to 1."""
+"""The probability with which a policy chooses each candidate of a request; they sum to 1."""
 
 
 def doubly_robust(log: Sequence[Logged], policy: Policy) -> Estimate:
-    """Unbiased when either the propensities or the predictions are right. Raises ValueError for an unusable log.
+    """Unbiased if either the propensities or the predictions are right. Raises ValueError for an unusable log.
 
-    No weight is cut off: of what is explored seldom, the estimate would be what was predicted."""
+    Weights are not clipped: for rarely explored models the estimate would then equal the prediction."""
     if len(log) < 2:
         raise ValueError("off-policy evaluation needs at least two logged requests")
     values: list[float] = []

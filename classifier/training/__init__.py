@@ -1,1 +1,1 @@
-"""Making the artefact: needs the graded prompts and minutes of two cores, never a GPU; not imported at run time."""
+"""Makes the artefact: needs the graded prompts and minutes on two cores, never a GPU; not imported at run time."""

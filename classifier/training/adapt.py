@@ -1,4 +1,4 @@
-"""In-domain adaptation: a few hundred graded prompts of the deployment bend the frozen artefact to its traffic."""
+"""In-domain adaptation: a few hundred graded prompts of a deployment fit the frozen artefact to its traffic."""
 
 import hashlib
 import math
@@ -28,11 +28,11 @@ MAX_LANDMARKS = 2000
 JITTER = 1e-6
 LEAST_SPREAD = 1e-3
 PRIOR_SLOPE = 0.15
-# Logits squared: with the fewest labels that a model may have, as unsure as a frozen curve on an unseen source.
+# Logits squared: with the minimum of labels per model, as uncertain as a frozen curve on an unseen source.
 NOISE_OF_ONE_LABEL = 4.0
 
 
-# What labels of one domain can settle soonest: how much there is to read and to count.
+# Features that a domain's labels can settle soonest: how much there is to read and to count.
 PLAIN = ("log_characters", "log_stem_words", "log_sentences", "log_numbers", "log_option_words")
 PLAIN_SHARE = 0.35
 
@@ -54,7 +54,7 @@ class Penalties:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What the frozen artefact sees of prompts: combined trait score and standardised vector of each."""
+    """The frozen artefact's view of prompts: combined trait score and standardised vector of each."""
 
     scores: Matrix
     vectors: Matrix
@@ -70,7 +70,7 @@ def fit_adaptation(
     *,
     max_landmarks: int = MAX_LANDMARKS,
 ) -> Adaptation:
-    """`outcomes` are prompts by models, NaN unknown; beyond `max_landmarks` only some labels are landmarks."""
+    """`outcomes` are prompts by models, NaN if unknown; above `max_landmarks` only some labels become landmarks."""
     penalties = Penalties()
     centre, spread = _frame(view)
     rows = np.clip((np.c_[view.scores, view.vectors] - centre) / spread, -LIMIT, LIMIT)
@@ -78,7 +78,7 @@ def fit_adaptation(
     places = rows[:, 1:] * near_scales
     landmarks = places[:: math.ceil(len(rows) / max_landmarks)]
     root = np.linalg.cholesky(_nearness(landmarks, landmarks) + JITTER * np.eye(len(landmarks)))
-    # In these features every penalty is 1: ridge on the second block is kernel ridge, with the landmarks' span for all.
+    # In these features every penalty is 1: ridge on the second block equals kernel ridge restricted to the landmarks.
     units = penalties.diagonal(rows.shape[1]) ** -0.5
     features = np.c_[rows * units, np.linalg.solve(root, _nearness(places, landmarks).T).T * penalties.near**-0.5]
     targets = np.c_[_hardness(outcomes), outcomes]
@@ -102,7 +102,7 @@ def fit_adaptation(
 
 
 def adapt(labels: Path, out: Path, *, base: Path | None = None, progress: Callable[[str], None] = print) -> str:
-    """Write the base artefact (the shipped one when not given) bent to the labels. Raises CorpusError."""
+    """Writes the base artefact (by default the shipped one) adapted to the labels. Raises CorpusError."""
     artefact = read_artefact(base or SHIPPED)
     prompts, models, outcomes = _read_outcomes(labels, progress)
     with threadpool_limits(limits=1):  # the same bits on every run
@@ -124,8 +124,7 @@ def adapt(labels: Path, out: Path, *, base: Path | None = None, progress: Callab
 
 
 def _read_outcomes(labels: Path, progress: Callable[[str], None]) -> tuple[list[str], list[str], Matrix]:
-    """Prompts that can be read and that somebody answered, the models by canonical name, and the scores of each; NaN
-    where not known."""
+    """Readable prompts with scores, the models by canonical name, and the scores, NaN if unknown."""
     prompts: list[str] = []
     graded: list[dict[str, float]] = []
     spellings: dict[str, str] = {}
@@ -154,7 +153,7 @@ def _read_outcomes(labels: Path, progress: Callable[[str], None]) -> tuple[list[
 
 
 def _labelled_models(graded: Sequence[dict[str, float]], progress: Callable[[str], None]) -> list[str]:
-    """Models with enough scores to be worth more than the frozen curve; the others are told of."""
+    """Models with enough scores to improve on the frozen curve; reports the others."""
     counts = Counter(name for scores in graded for name in scores)
     for name, count in sorted(counts.items()):
         if count < MIN_LABELS_OF_A_MODEL:
@@ -165,7 +164,7 @@ def _labelled_models(graded: Sequence[dict[str, float]], progress: Callable[[str
 
 
 def frozen_view(artefact: Artefact, prompts: Sequence[str]) -> View:
-    """Exactly as the data path computes them."""
+    """Computed exactly as in the data path."""
     encoder, traits = build_encoder(artefact), build_traits(artefact)
     vectors = np.array([encoder.encode(prompt).vector for prompt in prompts], dtype=np.float64)
     theta = vectors @ traits.weights
@@ -174,7 +173,7 @@ def frozen_view(artefact: Artefact, prompts: Sequence[str]) -> View:
 
 
 def _frame(view: View) -> tuple[Matrix, Matrix]:
-    """Mean and spread of score and vector in the domain; pooled dimensions share theirs, constant ones have 1."""
+    """Mean and spread of score and vector in the domain; pooled dimensions share a spread, constant ones get 1."""
     design = np.c_[view.scores, view.vectors]
     spread = design.std(axis=0)
     spread[1 + HAND :] = np.sqrt((spread[1 + HAND :] ** 2).mean())
@@ -182,21 +181,22 @@ def _frame(view: View) -> tuple[Matrix, Matrix]:
 
 
 def _near_scales(size: int) -> Matrix:
-    """Distance counts the hand features and the pooled dimensions alike, whatever their number, and of the hand
-    features the plain ones more: they tell kinds of prompts apart."""
+    """Weights hand-made features and pooled dimensions equally in the distance, whatever their number, and plain
+    features more than other hand-made ones: they tell kinds of prompts apart."""
     hand = np.full(HAND, (1.0 - PLAIN_SHARE) / (HAND - len(PLAIN)))
     hand[[FEATURE_NAMES.index(name) for name in PLAIN]] = PLAIN_SHARE / len(PLAIN)
     return np.sqrt(np.r_[hand, np.full(size - HAND, 1.0 / max(size - HAND, 1))])
 
 
 def _nearness(places: Matrix, landmarks: Matrix) -> Matrix:
-    """exp of minus the squared distance, as Neighbours computes it for one prompt."""
+    """exp(-squared distance), as Neighbours computes it for one prompt."""
     lengths = (places**2).sum(axis=1)[:, None] + (landmarks**2).sum(axis=1)
     return np.exp(-np.maximum(lengths - 2.0 * places @ landmarks.T, 0.0))
 
 
 def _hardness(outcomes: Matrix) -> Matrix:
-    """Failure plus what the best models add, with the mean and spread of the failures: a difficulty stays a share."""
+    """Failure plus what the best models gain, rescaled to the mean and spread of failures so that it remains a
+    share."""
     outcomes = _filled(outcomes)
     failure = 1.0 - mean_known(outcomes)
     gap = quality_gap(outcomes) if outcomes.shape[1] > 1 else np.zeros(len(outcomes))
@@ -204,18 +204,19 @@ def _hardness(outcomes: Matrix) -> Matrix:
 
 
 def _filled(outcomes: Matrix) -> Matrix:
-    """What is not known as its model's mean, moved as the prompt's known scores differ from theirs. Labels from traffic
-    are of the model that was asked: by those alone a hard prompt would be easy because it went to the best one."""
+    """Unknown scores as the model's mean, shifted as the prompt's known scores differ from theirs. Labels from traffic
+    exist only for the model that was asked: alone, they would make a hard prompt look easy because the best model got
+    it."""
     means = np.nanmean(outcomes, axis=0)
     moved = means + mean_known(outcomes - means)[:, None]
     return np.where(np.isnan(outcomes), np.clip(moved, 0.0, 1.0), outcomes)
 
 
 def _solve(features: Matrix, targets: Matrix) -> tuple[Matrix, Matrix]:
-    """Ridge with penalty 1 and a free constant, each column on its known rows: weights and constants."""
+    """Ridge with penalty 1 and a free constant, each column on its known rows: returns weights and constants."""
     weights, levels = np.zeros((features.shape[1], targets.shape[1])), np.zeros(targets.shape[1])
     known = np.isfinite(targets)
-    for pattern in np.unique(known, axis=1).T:  # columns that are known together share their solution
+    for pattern in np.unique(known, axis=1).T:  # columns known on the same rows share a factorisation
         columns = np.flatnonzero((known == pattern[:, None]).all(axis=0))
         wanted = targets[np.ix_(pattern, columns)]
         middle, level = features[pattern].mean(axis=0), wanted.mean(axis=0)
@@ -228,7 +229,7 @@ def _solve(features: Matrix, targets: Matrix) -> tuple[Matrix, Matrix]:
 
 
 def _expected(scores: Matrix, target: Matrix, *, is_failure: bool) -> float:
-    """The slope on the frozen score before any label: harder prompts are failed more, by whoever fails at all."""
+    """Prior slope on the frozen score: harder prompts fail more, for any model that fails at all."""
     spread = float(scores.std())
     if spread < LEAST_SPREAD:
         return 0.0
@@ -239,6 +240,6 @@ def _expected(scores: Matrix, target: Matrix, *, is_failure: bool) -> float:
 
 
 def _ranked_as_failure(targets: Matrix, failure: Matrix) -> Matrix:
-    """The targets with the mean and spread of the failure shares: a difficulty stays a share."""
+    """The targets rescaled to the mean and spread of the failure shares, so that a difficulty remains a share."""
     size = float(targets.std())
     return failure.mean() + (targets - targets.mean()) * (float(failure.std()) / size if size > 0 else 0.0)

@@ -1,4 +1,4 @@
-"""Corpus in, artefact out: every number of the shipped classifier is made here, the same bits from the same inputs."""
+"""From corpus to artefact: computes every number of the shipped classifier, bit-identical for identical inputs."""
 
 import math
 import platform
@@ -25,7 +25,7 @@ from classifier.training.ridge import Recipe, centre_within
 from classifier.words import Vocabulary
 
 CODE_VERSION = 5
-"""Raised whenever the features or the training change what the same data give."""
+"""Incremented when features or training change the result for the same data."""
 REFERENCE_PROMPTS = 64
 KNOTS = 24
 LENGTH_PENALTY = 3000.0
@@ -34,7 +34,7 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """Everything that training and evaluation share: measured prompts, with the encoder that measured them."""
+    """Shared by training and evaluation: measured prompts, and the encoder that measured them."""
 
     corpus: Corpus
     table: TokenTable
@@ -48,7 +48,7 @@ class Bench:
 
 
 def open_bench(folder: Path, encoder: Path | None, progress: Progress, *, with_never_fitted: bool = False) -> Bench:
-    """Load the prompts, distil the token table, and measure every prompt once."""
+    """Loads the prompts, distils the token table, and measures every prompt once."""
     progress("reading the graded prompts")
     corpus, seeds, topics = load_corpus(folder, with_never_fitted=with_never_fitted), load_seeds(), load_topics()
     progress("distilling the token table")
@@ -66,15 +66,15 @@ def open_bench(folder: Path, encoder: Path | None, progress: Progress, *, with_n
 
 
 def measure_with(table: TokenTable) -> Callable[[Sequence[str]], NDArray[np.float32]]:
-    """Texts to raw vectors, one a row."""
+    """A function from texts to raw vectors, one per row."""
     size = HAND + table.vectors.shape[1]
     vocabulary = Vocabulary(table.pieces, build_index())
     return Encoder(vocabulary, table.vectors, table.scale, table.weights, np.zeros(size), np.ones(size)).measure_all
 
 
 def train(folder: Path, out: Path, *, encoder: Path | None = None, progress: Progress = print) -> str:
-    """Train from the folder of graded prompts and write the artefact; returns its hash."""
-    with threadpool_limits(limits=1):  # sums in a fixed order: the same bits on every run
+    """Trains on the folder of graded prompts and writes the artefact; returns its hash."""
+    with threadpool_limits(limits=1):  # fixed summation order: the same bits on every run
         bench = open_bench(folder, encoder, progress)
         recipe = Recipe()
         progress("fitting the traits, once per left-out source and once on all")
@@ -137,7 +137,7 @@ def assemble(bench: Bench, fits: TraitFits, held_out: Matrix) -> tuple[dict[str,
 
 
 def calibrate(scores: Matrix, failures: Matrix, weights: Matrix) -> tuple[Matrix, Matrix]:
-    """Isotonic failure share by score, thinned to knots, with a slight slope on its flats: order is never lost."""
+    """Isotonic failure share by score, thinned to knots and slightly tilted, so that flat parts keep the order."""
     grid = np.quantile(scores, np.linspace(0.005, 0.995, KNOTS))
     fit = IsotonicRegression(y_min=0.01, y_max=0.99, out_of_bounds="clip").fit(scores, failures, sample_weight=weights)
     smooth = np.array([fit.predict(scores[_near(scores, knot)]).mean() for knot in grid])
@@ -152,7 +152,7 @@ def _near(scores: Matrix, knot: float) -> NDArray[np.intp]:
 
 
 def source_variance(traits: Matrix, heads: Mapping[int, FittedHead], bench: Bench) -> float:
-    """Variance over sources of how far, in logits, a head is off on a source that its traits were not fitted on."""
+    """Variance over sources of a head's error, in logits, on sources that its traits were not fitted on."""
     units = np.array(bench.corpus.units)
     offsets: list[float] = []
     for number, head in heads.items():
@@ -180,7 +180,7 @@ def size_scale(abilities: Mapping[str, float]) -> list[float]:
 
 
 def log_output_tokens(corpus: Corpus) -> dict[int, float]:
-    """Log of each model's median answer, equally over the sources that counted it; the median model's for the rest."""
+    """Log of each model's median answer length, averaged over sources with counts; the median model's for the rest."""
     units = np.array(corpus.units)
     known: dict[int, float] = {}
     for number in range(len(corpus.models)):
@@ -199,7 +199,7 @@ def log_output_tokens(corpus: Corpus) -> dict[int, float]:
 
 
 def _length_weights(bench: Bench, fits: TraitFits) -> Matrix:
-    """Shared ridge of log answer length, within source and model, on the hand features."""
+    """Shared ridge regression of log answer length, within source and model, on the hand-made features."""
     logs = np.log(np.maximum(bench.corpus.output_tokens, 1.0))
     known = np.isfinite(logs)
     target = np.where(known, logs, 0.0).sum(axis=1) / np.maximum(known.sum(axis=1), 1)
@@ -213,21 +213,21 @@ def _length_weights(bench: Bench, fits: TraitFits) -> Matrix:
 
 
 def _reference(traits: Matrix) -> Matrix:
-    """Evenly spaced prompts along the level: the population over which an ability is a mean."""
+    """Prompts evenly spaced along the level: the population over which an ability is a mean."""
     order = np.argsort(traits[:, 1], kind="stable")
     return traits[order[np.linspace(0, len(order) - 1, REFERENCE_PROMPTS).astype(int)]]
 
 
 def _family_weights(bench: Bench) -> Matrix:
-    """Every family counts alike, and the heads see as many prompts as there are; rows not fitted count nothing."""
+    """Equal total weight per family, scaled to keep the number of prompts; rows not fitted get none."""
     _, inverse, counts = np.unique(np.array(bench.sheet.families), return_inverse=True, return_counts=True)
     weights = bench.sheet.fitted / counts[inverse]
     return weights / weights.mean()
 
 
 def _traffic_weights(bench: Bench, weights: Matrix) -> Matrix:
-    """Graded prompts are mostly exams, and a deployment's traffic is not: half of the weight is on the seeds, and of
-    that half on everyday prompts and half on the other kinds alike."""
+    """Graded prompts are mostly exams, unlike a deployment's traffic: half of the weight is on the seeds, and of that
+    half on everyday prompts and half spread over the other kinds."""
     kinds = np.array(bench.seed_kinds)
     names, counts = np.unique(kinds, return_counts=True)
     shares = {name: (0.5 if name == EVERYDAY else 0.5 / (len(names) - 1)) for name in names.tolist()}
@@ -242,7 +242,7 @@ def _failure(bench: Bench) -> Matrix:
 
 
 def _seed_scores(bench: Bench) -> Matrix:
-    """What each model would score on the seeds by Rasch's rule, from its mean and each seed's stated level."""
+    """Each model's score on the seeds by the Rasch model, from its mean and each seed's stated level."""
     means = np.nan_to_num(np.nanmean(bench.corpus.scores, axis=0), nan=0.5)
     ability = np.array([_logit(float(mean)) for mean in means])
     easiness = -bench.sheet.level[-bench.seed_rows :]

@@ -1,4 +1,4 @@
-"""Graded prompts from files: who answered what how well, where each came from, and what is left out together."""
+"""Graded prompts from files: which model answered what how well, origins, and what is left out together."""
 
 import hashlib
 import math
@@ -16,17 +16,17 @@ from classifier.prompt_lines import PromptFileError
 
 Matrix = NDArray[np.float64]
 
-# Benchmarks of one origin are left out together: MATH problems in one file say too much of MATH problems in another.
+# Benchmarks of one origin are left out together: MATH problems in one file reveal too much about those in another.
 FAMILIES: dict[str, tuple[str, ...]] = {
     "mmlu-pro": ("mmlu-pro-stemez", "mmlu-pro-theoremQA", "mmlu-pro-scibench"),
     "math": ("zeroeval-math-l5", "llmrouter-math"),
     "code": ("llmrouter-mbpp", "llmrouter-human_eval", "zeroeval-crux"),
     "open-qa": ("llmrouter-natural_qa", "llmrouter-trivia_qa"),
 }
-# Models whose scores say how a grader read their format, not how hard the prompt was.
+# Models whose scores reflect how a grader parsed their format, not how hard the prompt was.
 FORMAT_FAILURES = ("llama-3-chatqa-1.5-70b", "llama-3-chatqa-1.5-8b")
 SEED_SOURCE = "breakeven-seeds"
-# Scored by the benchmark, never learnt from.
+# Scored in the benchmark, never learnt from.
 NEVER_FITTED: dict[str, str] = {
     "llmrouter-gsm8k": "GSM8K is held out whole, whichever of its splits these 500 questions are from",
     "llmrouter-mbpp": "526 different problems, of which MBPP has 474 outside its test split: some are test problems",
@@ -39,7 +39,7 @@ class CorpusError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Corpus:
-    """`scores` and `output_tokens` are prompts by models, NaN where unknown; targets are centred within `units`."""
+    """`scores` and `output_tokens` are prompts by models, NaN if unknown; targets are centred within `units`."""
 
     prompts: Sequence[str]
     sources: Sequence[str]
@@ -57,7 +57,7 @@ def family_of(source: str) -> str:
 
 
 def load_corpus(folder: Path, *, with_never_fitted: bool = False) -> Corpus:
-    """Every *.jsonl of the folder, by name. Raises CorpusError when there is none or a line is malformed."""
+    """All *.jsonl files of the folder, by name. Raises CorpusError if there are none or a line is malformed."""
     paths = sorted(folder.glob("*.jsonl"))
     if not paths:
         raise CorpusError(f"{folder} holds no .jsonl file of graded prompts")
@@ -87,9 +87,10 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
 
 
 def difficulty_targets(corpus: Corpus) -> Matrix:
-    """Failure, plus what a strong model adds to a middling one; each centred within the prompt's unit, hard positive.
+    """Failure plus what a strong model gains over a middling one, each centred within the prompt's unit; hard is
+    positive.
 
-    Failure alone also counts what no model can mend (a wrong key, a grader that misreads); the gap alone is noisy.
+    Failure alone also counts what no model can fix (a wrong key, a grader that misreads); the gap alone is noisy.
     """
     models = _trusted(corpus)
     scores = corpus.scores[:, models].copy()
@@ -109,13 +110,13 @@ def difficulty_targets(corpus: Corpus) -> Matrix:
 
 
 def quality_gap(scores: Matrix) -> Matrix:
-    """Mean of the best quarter of the models less the mean of those between the best 40 % and the best 80 %."""
+    """Mean of the best quarter of models minus the mean of those between the best 40 % and 80 %."""
     strong, middle = strong_and_middle(scores)
     return mean_known(scores[:, strong]) - mean_known(scores[:, middle])
 
 
 def strong_and_middle(scores: Matrix, models: Sequence[str] = ()) -> tuple[list[int], list[int]]:
-    """Columns of the best quarter, and of those between 40 % and 80 %, of the models that answered most prompts."""
+    """Columns of the best quarter, and of those between 40 % and 80 %, among models that answered most prompts."""
     untrusted = [number for number, name in enumerate(models) if name in FORMAT_FAILURES]
     answered = np.isfinite(scores).mean(axis=0) > 0.6
     answered[untrusted] = False
@@ -126,7 +127,7 @@ def strong_and_middle(scores: Matrix, models: Sequence[str] = ()) -> tuple[list[
 
 
 def failure_shares(corpus: Corpus) -> Matrix:
-    """Share of the models that failed on each prompt, in [0, 1], uncentred."""
+    """Share of models that failed on each prompt, in [0, 1], uncentred."""
     return 1.0 - mean_known(corpus.scores[:, _trusted(corpus)])
 
 
@@ -135,7 +136,7 @@ def _trusted(corpus: Corpus) -> list[int]:
 
 
 def mean_known(scores: Matrix) -> Matrix:
-    """Mean over each row's known scores; 0 where none is."""
+    """Mean over each row's known scores; 0 if there are none."""
     known = ~np.isnan(scores)
     return np.where(known, scores, 0.0).sum(axis=1) / np.maximum(known.sum(axis=1), 1)
 
@@ -158,14 +159,14 @@ def _assemble(rows: Sequence[dict[str, Any]], files: Sequence[dict[str, Any]]) -
 
 
 def _unit(row: dict[str, Any]) -> str:
-    """A source, or its category where the source is a collection of categories of unequal difficulty."""
+    """The source, or its category if the source combines categories of unequal difficulty."""
     family = family_of(str(row["source"]))
     category = row.get("category")
     return f"{family}/{category}" if category else str(row["source"])
 
 
 def _matrix(cells: Iterable[dict[str, Any]], column: dict[str, int], size: int) -> Matrix:
-    """A model that appears under two spellings in one row keeps the mean of both."""
+    """A model with two spellings in one row gets the mean of both."""
     total = np.zeros((size, len(column)))
     count = np.zeros((size, len(column)))
     for number, row in enumerate(cells):

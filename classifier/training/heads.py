@@ -13,7 +13,7 @@ MIN_PROMPTS = 200
 
 @dataclass(frozen=True, slots=True)
 class FittedHead:
-    """sigmoid(offset - slopes · traits); `deviation` is of the offset, in logits."""
+    """sigmoid(offset - slopes · traits); `deviation` is that of the offset, in logits."""
 
     offset: float
     slopes: tuple[float, float]
@@ -22,7 +22,7 @@ class FittedHead:
 
 
 def fit_logistic(traits: Matrix, outcomes: Matrix, weights: Matrix, *, centre: Matrix, shrinkage: float) -> Matrix:
-    """Newton's method for (offset, slope, slope), the slopes pulled to `centre`; outcomes are shares in [0, 1]."""
+    """Newton's method for (offset, slope, slope), slopes shrunk towards `centre`; outcomes are shares in [0, 1]."""
     design = np.c_[np.ones(len(traits)), -traits]
     penalty = np.diag([1e-3, shrinkage, shrinkage])
     target = np.r_[0.0, centre]

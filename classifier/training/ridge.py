@@ -1,4 +1,5 @@
-"""Ridge regressions on standardised vectors: within sources, over them, and what was written down before any data."""
+"""Ridge regressions on standardised vectors, within and across sources, and prior effects written down before any
+data."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,8 +10,8 @@ from classifier.encoder import HAND, LIMIT
 from classifier.features import FEATURE_NAMES
 from classifier.training.corpus import Matrix
 
-# Effect on difficulty of one unit of a raw feature, before any data: written down from general knowledge of what
-# language models find hard, tuned on no benchmark. The data then move it (see docs/classifier.md).
+# Prior effect on difficulty of one unit of a raw feature: from general knowledge of what language models find hard,
+# tuned on no benchmark. The data then adjust it (see docs/classifier.md).
 PRIOR: Mapping[str, float] = {
     "log_characters": 0.35,
     "log_stem_words": 0.3,
@@ -53,10 +54,10 @@ PRIOR: Mapping[str, float] = {
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """The numbers that were chosen by leave-one-source-out (docs/decisions).
+    """Settings chosen by leave-one-source-out (docs/decisions).
 
-    The first trait is a weighted mean of three opinions, each of unit spread within sources: the judgement in
-    classifier/judgement, the graded prompts, and the effects written down in PRIOR.
+    The first trait is a weighted mean of three opinions, each scaled to unit spread within sources: the judgement in
+    classifier/judgement, the graded prompts, and the effects in PRIOR.
     """
 
     hand_penalty: float = 3000.0
@@ -74,7 +75,7 @@ class Recipe:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """How raw vectors are standardised: every ridge of one fit stands in the same frame."""
+    """How raw vectors are standardised; shared by all ridges of one fit."""
 
     centre: Matrix
     spread: Matrix
@@ -85,7 +86,7 @@ class Frame:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Standardised rows with targets, and for each row the unit within which both are centred and its weight."""
+    """Standardised rows and targets, and per row its weight and the unit within which both are centred."""
 
     rows: Matrix
     targets: Matrix
@@ -95,33 +96,33 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Ridge:
-    """`score = row @ weights`; `covariance` is of the weights."""
+    """`score = row @ weights`; `covariance` is that of the weights."""
 
     weights: Matrix
     covariance: Matrix
 
     def scaled(self, rows: Matrix) -> "Ridge":
-        """The same order with scores of unit spread over those rows."""
+        """The same ranking with scores of unit spread over these rows."""
         size = float((rows @ self.weights).std()) or 1.0
         return Ridge(self.weights / size, self.covariance / size**2)
 
 
 def build_frame(vectors: Matrix) -> Frame:
-    """Hand features each by its own spread; pooled dimensions by their common one, which keeps the large ones large."""
+    """Hand-made features have their own spread; pooled dimensions share one, so that large ones stay large."""
     centre, spread = vectors.mean(axis=0), vectors.std(axis=0)
     spread[HAND:] = np.sqrt((spread[HAND:] ** 2).mean()) if vectors.shape[1] > HAND else 1.0
     return Frame(centre, np.where(spread > 1e-6, spread, 1.0))
 
 
 def unit_weights(units: Sequence[str], exponent: float) -> Matrix:
-    """Large sources weigh more than small ones, but less than in proportion."""
+    """Large sources weigh more than small ones, but less than proportionally."""
     _, inverse, counts = np.unique(np.array(units), return_inverse=True, return_counts=True)
     weights = counts[inverse] ** -exponent
     return weights / weights.mean()
 
 
 def centre_within(values: Matrix, units: Sequence[str]) -> Matrix:
-    """Values less their unit's mean."""
+    """Values minus their unit's mean."""
     _, inverse, counts = np.unique(np.array(units), return_inverse=True, return_counts=True)
     rows = values.reshape(len(values), -1)
     means = np.zeros((len(counts), rows.shape[1]))
@@ -136,7 +137,7 @@ def penalties(size: int, *, hand: float, pooled: float) -> Matrix:
 
 
 def fit_ridge(sample: Sample, penalty: Matrix) -> Ridge:
-    """Both sides centred within units; the covariance is the posterior's."""
+    """Both sides are centred within units; the covariance is the posterior's."""
     inner, targets = centre_within(sample.rows, sample.units), centre_within(sample.targets, sample.units)
     weighted = inner * sample.weights[:, None]
     precision = weighted.T @ inner + np.diag(penalty)
@@ -146,7 +147,7 @@ def fit_ridge(sample: Sample, penalty: Matrix) -> Ridge:
 
 
 def written_effects(frame: Frame) -> Matrix:
-    """The hand-written effects in standardised units."""
+    """The prior effects in standardised units."""
     effects = np.zeros(len(frame.spread))
     effects[:HAND] = [PRIOR.get(name, 0.0) for name in FEATURE_NAMES]
     return effects * frame.spread
