@@ -81,6 +81,8 @@ class Http1Connection(asyncio.Protocol):
         except BaseException:
             self.close()
             raise
+        finally:
+            del answer  # it knows its error, whose traceback knows this frame, and with it the whole body
 
     async def _send_large(self, head: bytes, body: bytes, answer: asyncio.Future[Http1Response]) -> None:
         self._is_sending = True
@@ -148,6 +150,7 @@ class Http1Connection(asyncio.Protocol):
         else:
             was_read = not self._is_sending and self._loop.time() >= self._surely_read_from
             self._fail(f"dropped the connection ({type(exc).__name__ if exc else 'closed'})", may_be_billed=was_read)
+        self._response = self._head = None  # it knows this connection too, and may hold a megabyte that nobody reads
 
     def pause_writing(self) -> None:
         self._writable = self._loop.create_future()
