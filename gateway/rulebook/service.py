@@ -244,7 +244,7 @@ class RulesService:
             self._file_problem = _told(problem_of(error), consequence, before=self._file_problem)
             return
         version, active = text_version(text), await self._store.active()
-        is_news = version != active and not await self._is_old(version, active)
+        is_news = version != active and not await self._is_old(version)
         if is_news:
             rules = StoredRules(version, text, FILE_AUTHOR, f"{self._file.path.name} changed", self._now_us())
             await self._store.put(rules)
@@ -264,10 +264,17 @@ class RulesService:
             log.info("%s is valid again, and its changes are taken over again", self._file.path)
             self._file_problem = None
 
-    async def _is_old(self, version: str, active: str | None) -> bool:
-        """Whether this is a new replica whose file others took over long ago: it must not undo later edits."""
+    async def _is_old(self, version: str) -> bool:
+        """Whether others took this file over long ago, or this process did and was killed before it could note so, and
+        something else was activated since: it must not undo later edits."""
         assert self._file is not None
-        return self._file.taken() is None and active is not None and await self._store.get(version) is not None
+        taken = self._file.taken()
+        for one in await self._store.activations():
+            if one.version == taken:
+                return False
+            if one.version == version and (taken is None or one.author == FILE_AUTHOR):
+                return True
+        return False
 
 
 class _WatchedFile:
@@ -305,7 +312,7 @@ class _WatchedFile:
             write_whole(self._memory, text_version(text).encode())
         except OSError as error:
             log.error(
-                "cannot write %s (%s): a restart takes %s over again, whatever was edited elsewhere since",
+                "cannot write %s (%s): an earlier text that is brought back in %s may not be taken over",
                 self._memory, error.strerror, self.path.name,
             )  # fmt: skip
 

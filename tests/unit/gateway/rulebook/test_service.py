@@ -42,10 +42,10 @@ async def rig(file: Path) -> AdminRig:
     return made
 
 
-async def edit(rig: AdminRig) -> None:
-    """From FIRST to OTHER, in the web UI."""
-    await rig.rules.put(OTHER_RULES, author="ann", reason="", expected_active=FIRST)
-    await rig.rules.activate(OTHER, author="ann", reason="", expected_active=FIRST)
+async def edit(rig: AdminRig, before: str = FIRST) -> None:
+    """To OTHER, in the web UI."""
+    await rig.rules.put(OTHER_RULES, author="ann", reason="", expected_active=before)
+    await rig.rules.activate(OTHER, author="ann", reason="", expected_active=before)
 
 
 async def test_the_file_becomes_the_first_active_version(rig: AdminRig, file: Path) -> None:
@@ -139,6 +139,29 @@ async def test_a_restart_does_not_undo_a_web_edit(rig: AdminRig, file: Path) -> 
     assert again.rules.applied == OTHER
 
 
+async def test_who_is_killed_before_noting_what_was_taken_over_undoes_no_later_edit(rig: AdminRig, file: Path) -> None:
+    memory = file.with_suffix(".taken")
+    noted, saved = memory.read_text(), FIRST_RULES + "\n# saved just before\n"
+    rewrite(file, saved)
+    await rig.rules.refresh()
+    memory.write_text(noted)  # as it is where the process ended between the two
+    await edit(rig, text_version(saved))
+    again = AdminRig(file)
+    again.rules._store = again.rules_store = rig.rules_store  # pyright: ignore[reportPrivateUsage]
+    await again.rules.refresh()
+    assert again.rules.applied == OTHER
+
+
+async def test_who_is_killed_before_activating_what_the_file_of_a_new_home_says_does_so_later(
+    rig: AdminRig, file: Path
+) -> None:
+    file.with_suffix(".taken").unlink()
+    rewrite(file, OTHER_RULES)
+    await rig.rules_store.put(StoredRules(OTHER, OTHER_RULES, "file", "", 0))
+    await rig.rules.refresh()
+    assert rig.rules.applied == OTHER
+
+
 async def test_an_edit_that_the_store_could_not_take_is_taken_as_soon_as_it_can(rig: AdminRig, file: Path) -> None:
     rewrite(file, OTHER_RULES)
     rig.rules._store = FullRules()  # pyright: ignore[reportPrivateUsage]
@@ -158,7 +181,7 @@ async def test_what_was_taken_over_is_remembered_whole_or_not_at_all(
     await rig.rules.refresh()
     assert rig.rules.applied == OTHER
     assert memory.read_text() == FIRST
-    assert "a restart takes rules.yaml over again" in caplog.text
+    assert "an earlier text that is brought back in rules.yaml may not be taken over" in caplog.text
 
 
 async def test_another_process_takes_an_activation_over_at_its_next_refresh(file: Path) -> None:
