@@ -1,5 +1,6 @@
 """Adapter for Anthropic's Messages API: chats are translated, calls in its own format pass through untouched."""
 
+import time
 from collections.abc import Mapping
 from functools import partial
 from typing import Final
@@ -45,7 +46,7 @@ class AnthropicBackend(HttpBackend):
             return await self.exchange(call, self._native(call))
         if call.operation != "chat.completions":
             raise untranslatable("operation", f"{self.name} does not offer {call.operation}")
-        created = int(self._now().timestamp())
+        created = int(time.time())
         reader = partial(AnthropicStreamReader, self.name, wants_usage_chunk=call.wants_usage_chunk, created=created)
         exchange = Exchange(
             url=join_url(self._base_url, "messages"),

@@ -1,5 +1,6 @@
 """Adapter for Gemini's generateContent API: chats are translated, calls in its own format pass through untouched."""
 
+import time
 from functools import partial
 from typing import Final
 from urllib.parse import quote
@@ -33,7 +34,7 @@ class GeminiBackend(HttpBackend):
             return await self.exchange(call, self._native(call))
         if call.operation != "chat.completions":
             raise untranslatable("operation", f"{self.name} does not offer {call.operation}")
-        created, answer_id = int(self._now().timestamp()), call.request_id
+        created, answer_id = int(time.time()), call.request_id
         exchange = Exchange(
             url=self._url(call, STREAM if call.is_stream else "generateContent"),
             headers=self._headers,

@@ -7,7 +7,6 @@ import asyncio
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Final
 
 import msgspec
@@ -99,9 +98,6 @@ class HttpBackend:
     def name(self) -> str:
         return self._name
 
-    def _now(self) -> datetime:
-        return datetime.now(UTC)
-
     async def aclose(self) -> None:
         await self._client.aclose()
 
@@ -114,7 +110,7 @@ class HttpBackend:
             if not 200 <= status < 300:
                 body = await self._error_body(response)
                 status = exchange.true_status(status, body)
-                error = error_from_status(status, headers, body, backend=self._name, now=self._now)
+                error = error_from_status(status, headers, body, backend=self._name)
                 if isinstance(error, UpstreamRejected):
                     error = _where_another_may_do(error, body, call.upstream_model)
                     if error.body:

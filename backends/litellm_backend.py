@@ -8,8 +8,6 @@ credentials as arguments beside them, and a caller must not be able to set those
 import asyncio
 import os
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
-from datetime import UTC, datetime
-from functools import partial
 from typing import Final, Protocol, cast
 
 from backends.errors import (
@@ -140,7 +138,7 @@ class LitellmBackend:
             return UnreadableAnswer(f"{self._name} sent an answer that litellm cannot read")
         response = getattr(error, "response", None)
         headers = cast(Mapping[str, str], getattr(response, "headers", None) or {})
-        result = error_from_status(status, headers, b"", backend=self._name, now=partial(datetime.now, UTC))
+        result = error_from_status(status, headers, b"", backend=self._name)
         if isinstance(result, UpstreamRejected):
             result.body = error_body(str(getattr(error, "message", "")), kind="invalid_request_error")
         return result

@@ -264,7 +264,7 @@ class OpenAICompatibleBackend(HttpBackend):
             await asker.aclose()
         if 200 <= status < 300:
             return body
-        raise error_from_status(status, headers, in_openai_shape(body), backend=self.name, now=self._now)
+        raise error_from_status(status, headers, in_openai_shape(body), backend=self.name)
 
     def _stream_reader(self, call: Call) -> StreamReader:
         if call.operation == "responses":

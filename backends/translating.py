@@ -131,7 +131,9 @@ class TranslatingBackend:
             except UpstreamRejected as error:
                 error.body = _in_format_of(call.operation, error)
                 raise
-        return _estimate(call) if counted is None else _counted(call.operation, counted)
+        if counted is None:  # by nobody: a chat backend has no such endpoint
+            return _counted(call.operation, call.input_tokens, is_estimated=True)
+        return _counted(call.operation, counted)
 
     def _chat_to_count(self, call: Call, *, is_asked: bool) -> bytes | None:
         """The chat that would be asked; None of a message that is none. Raises UpstreamRejected."""
@@ -263,11 +265,6 @@ def _in_format_of(operation: Operation, error: UpstreamRejected) -> bytes:
         return error.body
     write = content_error_from if operation == COUNTED_CONTENT else messages_error_from
     return write(error.body, error.status or 400, error.message)
-
-
-def _estimate(call: Call) -> Chunk:
-    """Counted by nobody: a chat backend has no such endpoint."""
-    return _counted(call.operation, call.input_tokens, is_estimated=True)
 
 
 def _counted(operation: Operation, count: int, *, is_estimated: bool = False) -> Chunk:

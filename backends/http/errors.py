@@ -50,8 +50,17 @@ _ROUTERS: Final = frozenset(
 _ADDRESS: Final = re.compile(rb'"unknown_url"|"Invalid URL \(')
 
 
+def _utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
 def error_from_status(
-    status: int, headers: Mapping[str, str], body: bytes, *, backend: str, now: Callable[[], datetime]
+    status: int,
+    headers: Mapping[str, str],
+    body: bytes,
+    *,
+    backend: str,
+    now: Callable[[], datetime] = _utc_now,
 ) -> BackendError:
     """The error for an answer that is not 2xx."""
     message = f"{backend} answered {status}{describe_error(body)}"
@@ -82,7 +91,7 @@ def error_from_event(error: object, *, backend: str, is_started: bool) -> Backen
     if status is None:
         return UpstreamUnavailable(message)
     body = msgspec.json.encode({"error": error}, enc_hook=str)
-    return error_from_status(status, {}, body, backend=backend, now=_epoch)
+    return error_from_status(status, {}, body, backend=backend)
 
 
 def broken(backend: str, what: str, *, is_started: bool) -> BackendError:
@@ -233,7 +242,3 @@ def _finite(text: str | None) -> float | None:
 
 def _bounded(seconds: float) -> float | None:
     return max(0.0, seconds) if seconds <= _LONGEST_RETRY_AFTER_SECONDS else None
-
-
-def _epoch() -> datetime:
-    return datetime.fromtimestamp(0, UTC)

@@ -27,15 +27,12 @@ async def watch_health(
         for name, report in zip(backends, reports, strict=True):
             before = upstreams.health.get(name)
             if before is not None and before.is_healthy != report.is_healthy and name in seen_up:
-                log.warning("backend %s is %s%s", name, "up" if report.is_healthy else "down", _because(report.detail))
+                because = f" ({report.detail})" if report.detail else ""
+                log.warning("backend %s is %s%s", name, "up" if report.is_healthy else "down", because)
             if report.is_healthy:
                 seen_up.add(name)
             upstreams.note_health(name, report)
         await asyncio.sleep(every_seconds)
-
-
-def _because(detail: str) -> str:
-    return f" ({detail})" if detail else ""
 
 
 async def measure_curve(

@@ -54,13 +54,10 @@ class Spending:
                     spent.update((account, 0) for account in _accounts(limits, window, name))
                     spent.update((budget_account(whose, name, scope=scope), 0) for scope, whose in scopes)
                     by: tuple[Dimension, ...] = (*KEYS_ALONE, "team", "project") if scopes else KEYS_ALONE
-                    for row in await self._rows(window, at_us, by):
+                    for row in await self.store.sums(of_window(window, at_us, by)):
                         self._add(spent, limits, window, name, row)
                         _add_to_shared(spent, scopes, name, row)
         return Booked(spent, frozenset(windows))
-
-    async def _rows(self, window: WindowName, at_us: int, by: tuple[Dimension, ...]) -> list[Sums]:
-        return list(await self.store.sums(of_window(window, at_us, by)))
 
     def _add(
         self, spent: dict[Account, int], limits: dict[str, Limits], window: WindowName, name: str, row: Sums
