@@ -28,9 +28,11 @@ CHANGED_MEANWHILE = "rules_changed_meanwhile"
 
 @dataclass(slots=True)
 class Editor:
-    """`base` is the version its edit started from: saving fails if another became active."""
+    """`base` is the version its edit started from: saving fails if another became active. `opened` is the text that the
+    page was loaded with."""
 
     view: View
+    opened: str
     base: str | None
     base_text: str
     code: ui.codemirror
@@ -40,6 +42,10 @@ class Editor:
     form: RuleForm | None = None
     buttons: list[ui.button] = field(default_factory=list[ui.button])
     changes: int = 0
+
+    @property
+    def is_edited(self) -> bool:
+        return self.code.value != self.opened
 
     async def check(self, *, is_asked: bool = True) -> bool:
         """Mark the line of the first mistake; whether there is none. Scrolls to it only when asked to check."""
@@ -107,8 +113,7 @@ class Editor:
             return
         body = {"text": self.code.value, "expected_active": self.base, "reason": self.reason.value or ""}
         saved = await self.view.gateway.put(RULES, {**body, "activate": activate})
-        ui.run_javascript("window.onbeforeunload = null")  # nothing is lost any more
-        ui.navigate.to("/rules?done=activated" if activate else f"/rules?done=saved&version={saved['version']}")
+        leave("/rules?done=activated" if activate else f"/rules?done=saved&version={saved['version']}")
 
     async def meet(self) -> None:
         """Somebody else's version became active: the edit stays, beside what it would replace now."""
@@ -154,7 +159,13 @@ class Editor:
         self.verdict.set_content(f'<p class="be-problem" role="alert">{escape(str(error))}</p>')
 
 
-async def build_editor(view: View, base: str | None, base_text: str, text: str, *, may_write: bool) -> None:
+def leave(address: str) -> None:
+    """Without the browser's question: the edit is saved, or its loss was agreed to."""
+    ui.run_javascript("window.onbeforeunload = null")
+    ui.navigate.to(address)
+
+
+async def build_editor(view: View, base: str | None, base_text: str, text: str, *, may_write: bool) -> Editor:
     """Text and form over the same rules, and what can be done with them."""
     schema, listed = await asyncio.gather(view.gateway.get(f"{RULES}/schema"), view.gateway.get("/admin/v1/models"))
     shown = ui.toggle({"text": "Text", "form": "Form"}, value="text").props(
@@ -170,7 +181,7 @@ async def build_editor(view: View, base: str | None, base_text: str, text: str, 
     with actions:
         reason = ui.input("Why this change?").props("dense outlined maxlength=500").style("min-width: 16rem")
         reason.set_visibility(may_write)
-    editor = Editor(view, base, base_text, code, verdict, results, reason)
+    editor = Editor(view, text, base, base_text, code, verdict, results, reason)
 
     def write(changed: str) -> None:
         code.set_value(changed)
@@ -196,6 +207,7 @@ async def build_editor(view: View, base: str | None, base_text: str, text: str, 
     ui.run_javascript(ATTACH.format(id=code.id))
     with actions:
         _buttons(editor, may_write=may_write)
+    return editor
 
 
 def _hint(said: str) -> str:

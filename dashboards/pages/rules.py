@@ -6,11 +6,11 @@ from typing import Any
 from nicegui import ui
 
 from dashboards import display, markup
-from dashboards.frame import View, grid, html, panel
+from dashboards.frame import View, confirm, grid, html, panel
 from dashboards.gateway_client import GatewayRefused, GatewayUnreachable
 from dashboards.markup import Cell, Column
 from dashboards.one_press import on_press
-from dashboards.pages.rule_editor import RULES, build_editor
+from dashboards.pages.rule_editor import RULES, Editor, build_editor, leave
 
 
 async def build(view: View) -> None:
@@ -25,9 +25,9 @@ async def build(view: View) -> None:
     _banners(view, listed)
     may_write = view.session.may("rules.write")
     with panel("Editor" if may_write else "Active rules", _editor_note(shown, may_write=may_write)):
-        await build_editor(view, listed["active"], active_text, shown["text"], may_write=may_write)
+        editor = await build_editor(view, listed["active"], active_text, shown["text"], may_write=may_write)
     with panel("History", "Versions are never changed or deleted. Times in UTC."):
-        _history(view, listed, may_write=may_write)
+        _history(view, listed, editor, may_write=may_write)
 
 
 def _editor_note(shown: dict[str, Any], *, may_write: bool) -> str:
@@ -52,7 +52,7 @@ def _banners(view: View, listed: dict[str, Any]) -> None:
         )
 
 
-def _history(view: View, listed: dict[str, Any], *, may_write: bool) -> None:
+def _history(view: View, listed: dict[str, Any], editor: Editor, *, may_write: bool) -> None:
     rows = [
         [
             Cell(one["version"], href=f"rules?version={one['version']}", is_code=True),
@@ -71,18 +71,25 @@ def _history(view: View, listed: dict[str, Any], *, may_write: bool) -> None:
     with grid("be-actions"):
         chosen = view.query("version")
         if chosen and chosen != listed["active"]:
-            _change(view, f"Activate {chosen}", f"{RULES}/{chosen}/activate", listed["active"])
+            _change(editor, f"Activate {chosen}", f"{RULES}/{chosen}/activate", listed["active"])
         if previous is not None:
-            _change(view, f"Roll back to {previous}", f"{RULES}/rollback", listed["active"])
+            _change(editor, f"Roll back to {previous}", f"{RULES}/rollback", listed["active"])
 
 
-def _change(view: View, label: str, path: str, expected: str | None) -> None:
-    async def pressed() -> None:
+def _change(editor: Editor, label: str, path: str, expected: str | None) -> None:
+    async def change() -> None:
         try:
-            await view.gateway.post(path, {"expected_active": expected, "reason": label})
+            await editor.view.gateway.post(path, {"expected_active": expected, "reason": label})
         except (GatewayRefused, GatewayUnreachable) as error:
             ui.notify(str(error), type="negative", multi_line=True)
             return
-        ui.navigate.to("/rules?done=changed")
+        leave("/rules?done=changed")
+
+    async def pressed() -> None:
+        if not editor.is_edited:
+            await change()
+            return
+        agreed = f"Discard it, {label[0].lower()}{label[1:]}"
+        confirm("The edit above is not saved and would be lost.", agreed, change)
 
     on_press(ui.button(label).props("no-caps outline"), pressed)

@@ -49,7 +49,12 @@ def test_a_rule_edited_wrongly_then_rightly_replayed_activated_and_rolled_back(
     models = running.ask("/admin/v1/models")
     assert models["rules_version"].startswith(after["active"])
     assert answered_by(running) == ("default", other)
+    set_rules(browser, f"from: [{other}]", "from: any")
+    see(browser, "Valid.")
     button(browser, f"Roll back to {before}").click()
+    see(browser, "not saved and would be lost")
+    assert running.ask("/admin/v1/rules")["active"] == after["active"]
+    button(browser, f"Discard it, roll back to {before}").click()
     see(browser, "is active now")
     patient(browser).until(lambda _: running.ask("/admin/v1/rules")["applied"] == before)
     assert answered_by(running) == first
