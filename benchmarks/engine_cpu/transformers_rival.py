@@ -5,6 +5,7 @@ from typing import Any
 
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
+from transformers.initialization import no_init_weights
 
 from benchmarks.engine_cpu.sizes import SEQUENCES, Measure, Sizes, random_prompt
 from local_engine.loading.weights import LoadedFile
@@ -42,20 +43,21 @@ class Transformers:
 def build(loaded: LoadedFile) -> LlamaForCausalLM:
     """transformers' Llama with the file's tensors, which it shares with whoever else keeps them."""
     config = loaded.config
-    model = LlamaForCausalLM(
-        LlamaConfig(
-            vocab_size=config.vocabulary_size,
-            hidden_size=config.hidden_size,
-            intermediate_size=config.intermediate_size,
-            num_hidden_layers=config.layers,
-            num_attention_heads=config.heads,
-            num_key_value_heads=config.kv_heads,
-            max_position_embeddings=config.context_window,
-            rms_norm_eps=config.norm_epsilon,
-            rope_parameters={"rope_type": "default", "rope_theta": config.rope_theta},
-            tie_word_embeddings=config.has_tied_embedding,
-        )
-    ).eval()
+    shape = LlamaConfig(
+        vocab_size=config.vocabulary_size,
+        hidden_size=config.hidden_size,
+        intermediate_size=config.intermediate_size,
+        num_hidden_layers=config.layers,
+        num_attention_heads=config.heads,
+        num_key_value_heads=config.kv_heads,
+        max_position_embeddings=config.context_window,
+        rms_norm_eps=config.norm_epsilon,
+        rope_parameters={"rope_type": "default", "rope_theta": config.rope_theta},
+        tie_word_embeddings=config.has_tied_embedding,
+    )
+    # Random numbers that the file's tensors replace take as long as to read the file.
+    with no_init_weights():
+        model = LlamaForCausalLM(shape).eval()
     names = {name: "model.embed_tokens.weight" if name == "lm_head.weight" else name for name in model.state_dict()}
     model.load_state_dict({name: loaded.weights.tensor(source) for name, source in names.items()}, assign=True)
     return model

@@ -1,7 +1,8 @@
 """Against transformers in float32 on the same weights: greedy ids, logits, and the same ids in every configuration."""
 
 from collections.abc import Sequence
-from itertools import islice
+from dataclasses import dataclass
+from itertools import islice, takewhile
 
 import pytest
 import torch
@@ -9,6 +10,7 @@ import torch
 from local_engine.assembly import Engine
 from local_engine.loading.weights import LoadedFile
 from local_engine.request import Request
+from local_engine.sampling.logprobs import TokenLogprobs
 from tests.engine.conftest import EngineBuilder, Reference, greedy, run
 from tests.engine.prompts import CHATS, ODD, long_text
 
@@ -29,16 +31,23 @@ def hundred_prompts(engine: Engine) -> list[list[int]]:
 def reference_logits(reference: Reference, requests: Sequence[Request]) -> list[torch.Tensor]:
     """transformers' logits at every position from which our engine drew a token.
 
-    Shorter requests are padded behind their end, which no earlier position can see.
+    Shorter requests are padded behind their end, which no earlier position can see. What all begin with is computed
+    once: of a chat's 55 tokens, 24 are the template's.
     """
     longest = max(len(request.token_ids) for request in requests)
     ids = torch.zeros(len(requests), longest, dtype=torch.int64)
     for row, request in enumerate(requests):
         ids[row, : len(request.token_ids)] = torch.tensor(request.token_ids)
-    hidden = reference.model(ids).last_hidden_state
+    prompts = zip(*(request.prompt_token_ids[:-1] for request in requests), strict=False)
+    common = sum(1 for _ in takewhile(lambda tokens: len(set(tokens)) == 1, prompts))
+    cache = reference.model(ids[:1, :common], use_cache=True).past_key_values if common else None
+    if cache is not None:
+        cache.batch_repeat_interleave(len(requests))
+    hidden = reference.model(ids[:, common:-1], past_key_values=cache).last_hidden_state
+    firsts = [request.prompt_tokens - 1 - common for request in requests]
     return [
-        reference.lm_head(hidden[row, request.prompt_tokens - 1 : len(request.token_ids) - 1])
-        for row, request in enumerate(requests)
+        reference.lm_head(hidden[row, first : first + request.output_tokens])
+        for row, (first, request) in enumerate(zip(firsts, requests, strict=True))
     ]
 
 
@@ -66,42 +75,61 @@ def _splits(request: Request, logits: torch.Tensor) -> list[str]:
     return [f"prompt {request.request_id}, token {int(i)}, margin {margins[i]:.2e}" for i in wrong.nonzero()]
 
 
+@pytest.fixture(scope="module")
+def generated(loaded: LoadedFile, reference: Reference) -> list[tuple[list[int], list[int]]]:
+    """A few prompts, and what transformers itself answers."""
+    texts = (CHATS[0], CHATS[41], ODD[2])
+    prompts = [loaded.tokenizer.encode_chat([{"role": "user", "content": text}]) for text in texts]
+    options = {"max_new_tokens": 12, "do_sample": False, "eos_token_id": None, "pad_token_id": 0}
+    return [(ids, reference.generate(torch.tensor([ids]), **options)[0, len(ids) :].tolist()) for ids in prompts]
+
+
 @pytest.mark.parametrize("block_size", [16, 8], ids=["native where it can be", "torch"])
-def test_generation_is_that_of_transformers_itself(build: EngineBuilder, reference: Reference, block_size: int) -> None:
+def test_generation_is_that_of_transformers_itself(
+    build: EngineBuilder, generated: list[tuple[list[int], list[int]]], block_size: int
+) -> None:
     engine = build(block_size=block_size)
-    for text in (CHATS[0], CHATS[41], ODD[2]):
-        ids = chat_ids(engine, text)
-        theirs = reference.generate(  # pyright: ignore[reportCallIssue, reportAttributeAccessIssue]
-            torch.tensor([ids]), max_new_tokens=12, do_sample=False, eos_token_id=None, pad_token_id=0
-        )
-        assert run(engine, [greedy(ids, tokens=12)])[0] == theirs[0, len(ids) :].tolist()
+    for ids, theirs in generated:
+        assert run(engine, [greedy(ids, tokens=12)])[0] == theirs
 
 
-def test_logits_are_within_a_thousandth(build: EngineBuilder, reference: Reference) -> None:
-    """Through our log-probabilities, on a prompt of several chunks: every alternative's gap to the best one."""
-    engine = build()
-    request = greedy(engine.tokenizer.encode(long_text(700)), tokens=8, logprobs=20)
-    engine.core.add(request)
-    ours: list[dict[int, float]] = []
-    while engine.core.has_work:
-        for delta in engine.core.step().deltas:
-            ours += [dict(entry.top) for entry in delta.logprobs]
-    theirs = reference_logits(reference, [request])[0].log_softmax(dim=-1)
-    assert len(ours) == 8
-    for position, entry in enumerate(ours):
-        for token, value in entry.items():
-            assert value == pytest.approx(float(theirs[position, token]), abs=1e-3)
+@dataclass(frozen=True)
+class Scored:
+    """A prompt of several chunks with an answer, as our engine scored it, and transformers' log-probabilities of what
+    follows each of its tokens."""
+
+    request: Request
+    drawn: list[TokenLogprobs]
+    theirs: torch.Tensor
 
 
-def test_a_prompts_own_logprobs_are_those_of_one_forward_pass(build: EngineBuilder, reference: Reference) -> None:
-    """Over two chunks, in float32: what evaluation harnesses add up."""
+@pytest.fixture(scope="module")
+def scored(build: EngineBuilder, reference: Reference) -> Scored:
     engine = build()
     ids = engine.tokenizer.encode(long_text(450))[:600]
     assert len(ids) > 512
-    request = greedy(ids, tokens=0, prompt_logprobs=1)
-    run(engine, [request])
+    request = greedy(ids, tokens=8, logprobs=20, prompt_logprobs=1)
+    engine.core.add(request)
+    drawn: list[TokenLogprobs] = []
+    while engine.core.has_work:
+        for delta in engine.core.step().deltas:
+            drawn += delta.logprobs
     with torch.inference_mode():
-        theirs = reference(torch.tensor([ids])).logits[0, :-1].log_softmax(dim=-1)
+        return Scored(request, drawn, reference(torch.tensor([request.token_ids])).logits[0, :-1].log_softmax(dim=-1))
+
+
+def test_logits_are_within_a_thousandth(scored: Scored) -> None:
+    """Through our log-probabilities: every alternative's gap to the best one."""
+    theirs = scored.theirs[-8:]
+    assert len(scored.drawn) == 8
+    for position, entry in enumerate(scored.drawn):
+        for token, value in entry.top:
+            assert value == pytest.approx(float(theirs[position, token]), abs=1e-3)
+
+
+def test_a_prompts_own_logprobs_are_those_of_one_forward_pass(scored: Scored) -> None:
+    """Over two chunks, in float32: what evaluation harnesses add up."""
+    request, ids, theirs = scored.request, scored.request.prompt_token_ids, scored.theirs[:-8]
     ours = torch.tensor([entry.logprob for entry in request.prompt_logprobs])
     chosen = theirs.gather(1, torch.tensor(ids[1:])[:, None])[:, 0]
     assert float((ours - chosen).abs().max()) < 1e-3
