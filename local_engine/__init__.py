@@ -1,1 +1,1 @@
-"""The inference engine, its own process: real weights behind OpenAI-compatible HTTP; imports no other room."""
+"""The inference engine, a process of its own: real weights behind OpenAI-compatible HTTP; imports no other room."""

@@ -1,4 +1,4 @@
-"""Puts one engine together from a model file and a configuration. The only place that names concrete classes."""
+"""Builds an engine from a model file and a configuration. The only place that names concrete classes."""
 
 import os
 import re
@@ -42,7 +42,7 @@ FP8_CAPABILITY = (8, 9)
 
 @dataclass(frozen=True, slots=True)
 class Compute:
-    """What computes, and what draws from it: one pair per kind of device."""
+    """The runner and the steps that draw from it: one pair per kind of device."""
 
     runner: Runner
     steps: Steps
@@ -50,7 +50,7 @@ class Compute:
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """A core with the parts that others ask about."""
+    """A core, and the parts that others need access to."""
 
     core: EngineCore
     runner: Runner
@@ -83,8 +83,8 @@ def build_engine(
 ) -> Engine:
     """Load a model and build its engine, ready for its first request.
 
-    With `wishes`, what they leave open is chosen for the model and the device. Raises ModelUnavailable,
-    ModelUnsupported or DoesNotFit.
+    With `wishes`, open choices are made for the model and the device. Raises ModelUnavailable, ModelUnsupported or
+    DoesNotFit.
     """
     if config.threads is not None:
         torch.set_num_threads(config.threads)
@@ -111,7 +111,7 @@ def build_engine(
 
 
 def machine_of(config: EngineConfig, model: ModelConfig) -> Machine:
-    """What the choices depend on; raises ModelUnsupported for a device that is not."""
+    """What the choices depend on; raises ModelUnsupported for a device that does not exist or suffice."""
     if config.device == "cpu":
         return Machine(False, available_bytes(), has_native_decoder=can_run(model, config.block_size))
     check_device(replace(config, weights="bfloat16", kv_format="bfloat16"))
@@ -120,7 +120,7 @@ def machine_of(config: EngineConfig, model: ModelConfig) -> Machine:
 
 
 def without_idle_window(loaded: LoadedFile, config: EngineConfig) -> LoadedFile:
-    """A sliding window that no context can outgrow is none."""
+    """Drops a sliding window that no context can exceed."""
     shape = loaded.config
     if not shape.sliding_window or shape.sliding_window < (config.context_window or shape.default_context_window):
         return loaded
@@ -131,7 +131,7 @@ def load_model(path: Path) -> LoadedFile:
     """Open a GGUF file or a folder of safetensors."""
     if path.is_dir():
         return checked(load_safetensors(path))
-    # Imported here: a folder can do without the library that reads GGUF.
+    # Imported here: a folder does not need the library that reads GGUF.
     from local_engine.loading.gguf_loader import load_gguf
 
     return checked(load_gguf(path))
@@ -144,7 +144,7 @@ def assemble(
     compute: Compute | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Engine:
-    """Build an engine around weights that are open already, or around a `compute` that holds them."""
+    """Builds an engine around weights that are already open, or around a `compute` that holds them."""
     context_window = min(config.context_window or loaded.config.default_context_window, loaded.config.context_window)
     check_device(config)
     is_native = config.device == "cpu" and can_run(loaded.config, config.block_size)
@@ -155,7 +155,7 @@ def assemble(
         available_bytes(config.device),
         exact_bytes_per_weight=loaded.bytes_per_weight if is_native else 4.0,
     )
-    # A cached prefix, or a draft, would change the pieces in which a request is computed.
+    # A cached prefix or a draft would change how a request is divided into steps.
     is_deterministic = config.is_deterministic
     kv_cache = KvCacheManager(
         BlockPool(blocks),
@@ -181,7 +181,7 @@ def assemble(
 
 
 def check_device(config: EngineConfig) -> None:
-    """Raise ModelUnsupported for a weight format that the device has no products for, and for a device that is not."""
+    """Raises ModelUnsupported for a weight format without kernels on the device, and for a missing device."""
     is_gpu = config.device != "cpu"
     if is_gpu and not re.fullmatch(r"cuda(:\d+)?", config.device):
         raise ModelUnsupported(f"--device is cpu, cuda or cuda:N, not {config.device}.")
@@ -202,7 +202,7 @@ def check_device(config: EngineConfig) -> None:
 
 
 def check_capability(capability: tuple[int, int], config: EngineConfig) -> None:
-    """Raise ModelUnsupported where a GPU is too old for the kernels, or for a format that is asked of it."""
+    """Raises ModelUnsupported if a GPU is too old for the kernels or for a requested format."""
     formats = {"--weights": config.weights, "--kv-format": config.kv_format}
     asked = [option for option, value in formats.items() if value == "fp8"]
     if capability < (8, 0):
@@ -225,11 +225,11 @@ def build_compute(
     constraints: ConstraintCompiler,
     progress: Callable[[str], None] | None,
 ) -> Compute:
-    """Load the weights onto the configured device."""
+    """Loads the weights onto the configured device."""
     if config.device == "cpu":
         runner = build_cpu_runner(loaded, config, blocks, context_window, _layer_progress(progress))
         return Compute(runner, DirectSteps(runner, Sampler(runner.device, constraints)))
-    # Imported here: these modules need triton, which only CUDA builds of torch bring.
+    # Imported here: these modules need triton, which only CUDA builds of torch include.
     from triton.errors import TritonError
 
     from local_engine.kernels.device_sampler import DeviceSampler
@@ -254,7 +254,7 @@ def build_cpu_runner(
     context_window: int,
     progress: Callable[[int, int], None] | None = None,
 ) -> Runner:
-    """The native decoder where this machine and model suit it, else our own layers out of torch's float32 products."""
+    """The native decoder if machine and model support it, else our own layers on torch's float32 products."""
     obstacle = why_not(loaded.config, config.block_size)
     if obstacle is None and config.weights in ("float32", "int8"):
         decoder = NativeDecoder(loaded, config.weights, context_window=context_window, progress=progress)
@@ -279,7 +279,8 @@ def build_cpu_runner(
 
 
 def available_bytes(device: str = "cpu") -> int:
-    """Memory of the device that could be taken: on a CPU without swapping, or all of it where the system is silent."""
+    """Free memory of the device: on a CPU what is available without swapping, or the total if the system does not
+    say."""
     if device != "cpu":
         return torch.cuda.mem_get_info(torch.device(device))[0]
     try:

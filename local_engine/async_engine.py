@@ -1,7 +1,7 @@
-"""Lets asyncio talk to the step loop, which has a thread of its own.
+"""Connects asyncio with the step loop, which runs in its own thread.
 
-The loop thread alone touches the engine core. Requests and cancellations reach it through an inbox that it empties
-before every step; deltas come back in one call per step. A client that leaves frees its blocks within a step.
+Only the loop thread touches the engine core. Requests and cancellations reach it through an inbox, emptied before every
+step; deltas come back in one call per step. A client that disconnects frees its blocks within one step.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class EngineState:
-    """A snapshot for health checks. `queue_seconds` is the mean wait of recent requests, 0 while nobody waits."""
+    """A snapshot for health checks. `queue_seconds` is the mean wait of recent requests, 0 while nothing waits."""
 
     status: str
     max_concurrency: int
@@ -39,14 +39,15 @@ class EngineState:
 
     @property
     def free_slots(self) -> int:
-        """Requests that would start at once."""
+        """How many requests could start at once."""
         return max(0, self.max_concurrency - self.running - self.waiting)
 
 
 class Admission:
-    """Places in the engine that one HTTP request holds until `release`, and its answers there.
+    """Slots in the engine that an HTTP request holds until `release`, and its answers.
 
-    While none of them has begun, a more important one may take the places: `displaced` is set, and the holder leaves.
+    Until one of its answers begins, a more important request may take the slots: then `displaced` is set, and the
+    holder must give up.
     """
 
     def __init__(self, engine: "AsyncEngine", answers: int, priority: int) -> None:
@@ -58,19 +59,19 @@ class Admission:
 
     @property
     def has_begun(self) -> bool:
-        """Whether anything of it was computed."""
+        """Whether any of its answers has begun."""
         return any(request.timings.first_scheduled is not None for request in self._requests)
 
     def generate(
         self, prompt_token_ids: list[int], params: SamplingParams, *, cache_salt: str
     ) -> AsyncGenerator[Delta]:
-        """One of its answers; see `AsyncEngine.generate`."""
+        """Generates one of its answers; see `AsyncEngine.generate`."""
         return self._engine.generate(
             prompt_token_ids, params, cache_salt=cache_salt, priority=self.priority, of=self._requests
         )
 
     def release(self) -> None:
-        """Give the places back. Idempotent."""
+        """Returns the slots. Idempotent."""
         if self.answers:
             self._engine.give_back(self)
             self.answers = 0
@@ -106,27 +107,27 @@ class AsyncEngine:
         self._heartbeat = clock()
         self._thread = threading.Thread(target=self._run, name="engine-steps", daemon=True)
         self._loop: asyncio.AbstractEventLoop | None = None
-        # Who holds places, oldest first.
+        # Holders of slots, oldest first.
         self._admissions: dict[Admission, None] = {}
         self._idle = asyncio.Event()
         self._idle.set()
         self.draining = asyncio.Event()
         self.has_died = False
-        # Why no answer will be finished any more, once that is so.
+        # If set: why no more answers will be finished.
         self._abandoned: str | None = None
 
     def start(self) -> None:
-        """Start the step loop; deltas go to the running event loop."""
+        """Starts the step loop; deltas go to the running event loop."""
         self._loop = asyncio.get_running_loop()
         self._thread.start()
 
     async def stop(self) -> None:
-        """End the step loop; what still runs is dropped."""
+        """Ends the step loop, dropping what still runs."""
         self._inbox.put(None)
         await asyncio.to_thread(self._thread.join)
 
     async def drain(self, limit_seconds: float) -> bool:
-        """Refuse new requests and wait for the running ones; False if some were left when the limit passed."""
+        """Refuses new requests and waits for running ones; False if some were left at the limit."""
         self.draining.set()
         with suppress(TimeoutError):
             await asyncio.wait_for(self._idle.wait(), limit_seconds)
@@ -134,7 +135,7 @@ class AsyncEngine:
 
     @property
     def _admitted(self) -> int:
-        """Answers that hold a place."""
+        """Answers that hold a slot."""
         return sum(admission.answers for admission in self._admissions)
 
     @property
@@ -143,7 +144,7 @@ class AsyncEngine:
         return self.draining.is_set()
 
     def state(self) -> EngineState:
-        """How the engine is, now."""
+        """The current state."""
         scheduler = self._core.scheduler
         is_stalled = self._clock() - self._heartbeat > self._stall_seconds or not self._thread.is_alive()
         running = len(scheduler.running)
@@ -153,7 +154,7 @@ class AsyncEngine:
             max_concurrency=self._max_running,
             running=running,
             waiting=waiting,
-            # What waited a while ago says nothing once the queue is empty.
+            # Earlier waits are irrelevant once the queue is empty.
             queue_seconds=self.metrics.recent_queue_seconds() if waiting else 0.0,
             kv_blocks_total=self._kv_cache.pool.total_blocks,
             kv_blocks_free=self._kv_cache.pool.free_blocks,
@@ -169,13 +170,12 @@ class AsyncEngine:
         room: int = 1,
         priority: int = 0,
     ) -> "Admission":
-        """Take places for a request's answers; the caller gives them back by `release`.
+        """Take slots for a request's answers; the caller returns them with `release`.
 
-        Refuses what cannot run: a prompt that leaves no room for an answer, a full queue, a process going down.
-        `parameter` is the field that the prompt came in; where there are several prompts, give the longest.
-        `counted_by` is the field that asks for so many answers. `room` is the least that an answer takes, 0 where none
-        is drawn. A full engine takes places from less important requests that have not begun; who is refused hears how
-        long others of its `priority` wait.
+        Refuses what cannot run: a prompt that leaves no room for an answer, a full queue, a process shutting down.
+        `parameter` is the field of the prompt; of several prompts pass the longest. `counted_by` is the field that sets
+        the number of answers. `room` is the minimum length of an answer, 0 if nothing is drawn. A full engine takes
+        slots from less important requests that have not begun; a refusal says how long others of its `priority` wait.
         """
         if self.is_draining or self.has_died:
             raise EngineDraining("The engine is shutting down.")
@@ -199,8 +199,8 @@ class AsyncEngine:
         return admission
 
     def _displace(self, answers: int, priority: int) -> bool:
-        """Take so many places from those that are less important and have not begun, the least important and youngest
-        first; False, and nothing taken, where they have too few."""
+        """Takes slots from less important requests that have not begun, least important and youngest first; False,
+        taking nothing, if they hold too few."""
         waiting = [one for one in reversed(self._admissions) if one.priority > priority and not one.has_begun]
         if sum(one.answers for one in waiting) < answers:
             return False
@@ -213,7 +213,7 @@ class AsyncEngine:
         return True
 
     def full(self, priority: int, *, was_displaced: bool = False) -> QueueFull:
-        """What a request of this priority is told that finds no place, or has lost its own."""
+        """The error for a request of this priority that finds no slot, or has lost its own."""
         self.metrics.rejected.inc()
         waits = max(1.0, self.metrics.recent_queue_seconds(priority), self._longest_wait_seconds(priority))
         limit = self._max_running + self._max_waiting
@@ -221,14 +221,14 @@ class AsyncEngine:
         return QueueFull(f"The engine takes {limit} answers at a time; {why}.", retry_after_seconds=waits)
 
     def _longest_wait_seconds(self, priority: int) -> float:
-        """Of those as important or more that wait now, so far: of a burst nobody has ended yet who would tell how long
-        it takes."""
+        """Longest current wait among requests at least as important: early in a burst no finished request shows how
+        long it takes."""
         now, ahead = self._clock(), [one for one in self._requests.values() if one.priority <= priority]
         waiting = (one.timings for one in ahead if one.timings.first_scheduled is None)
         return max((now - timings.arrived for timings in waiting), default=0.0)
 
     def give_back(self, admission: Admission) -> None:
-        """Free places; called by an admission, once."""
+        """Frees slots; called once by an admission."""
         del self._admissions[admission]
         if not self._admissions:
             self._idle.set()
@@ -244,7 +244,7 @@ class AsyncEngine:
     ) -> AsyncGenerator[Delta]:
         """Yield deltas until one has a finish reason. Leaving the iterator early cancels the request.
 
-        `of` is what the request joins: those of one admission.
+        `of` is the list that the request joins: the requests of one admission.
         """
         request = Request(
             request_id=str(next(self._numbers)),
@@ -288,14 +288,14 @@ class AsyncEngine:
                 if self._core.has_work:
                     self._step()
         except Exception:
-            # Health goes red from here on; whoever waits is told instead of left hanging.
+            # From here on health reports failure, and those who wait get an error instead of hanging.
             self.has_died = True
             logger.exception("The step loop died")
             if self._loop is not None:
                 self._loop.call_soon_threadsafe(self.abandon, "The engine's step loop died.")
 
     def _empty_inbox(self) -> bool:
-        """Carry out what came in, waiting for it when there is nothing else to do; False ends the loop."""
+        """Executes incoming commands, waiting for one if there is no other work; False ends the loop."""
         with suppress(queue.Empty):
             while True:
                 command = self._inbox.get(block=not self._core.has_work, timeout=IDLE_WAIT_SECONDS)
@@ -323,7 +323,7 @@ class AsyncEngine:
             self._loop.call_soon_threadsafe(self._deliver, report.deltas)
 
     def abandon(self, message: str) -> None:
-        """Tell all who wait for answers, and all who still come for one, that there will be none."""
+        """Tells all waiting and future callers that there will be no answers."""
         self._abandoned = message
         waiting = self._requests.values()
         self._deliver([Delta(r, finish_reason="error", error=message, is_abandoned=True) for r in waiting])

@@ -1,7 +1,7 @@
-"""The KV cache's blocks: who holds them, which are free, which still carry a known prefix. No torch, no tokens.
+"""The KV cache's blocks: who holds them, which are free, which still contain a known prefix. No torch, no tokens.
 
-Free blocks stand in one queue. Blocks that carry nothing reusable are at its front; blocks whose content has a hash are
-appended when released, so the least recently used cached block is evicted first and only after every empty one.
+Free blocks are in one queue. Blocks without reusable content are at its front; blocks whose content has a hash are
+appended when released, so the least recently used cached block is evicted first, and only after every empty one.
 Invariants: a block is free exactly when its reference count is 0; free + used = total; a hash names at most one block.
 """
 
@@ -9,7 +9,7 @@ from collections import OrderedDict
 
 
 class BlockPool:
-    """Fixed number of blocks, reference-counted, with a content index."""
+    """A fixed number of blocks, reference-counted, with an index of their contents."""
 
     def __init__(self, blocks: int) -> None:
         if blocks < 1:
@@ -22,12 +22,12 @@ class BlockPool:
 
     @property
     def free_blocks(self) -> int:
-        """Blocks nobody holds, those with reusable content included."""
+        """Blocks that nobody holds, including those with reusable content."""
         return len(self._free)
 
     @property
     def cached_blocks(self) -> int:
-        """Blocks, held or free, that a prefix can be found in."""
+        """Blocks, held or free, in which a prefix can be found."""
         return len(self._block_of)
 
     def references(self, block: int) -> int:
@@ -35,11 +35,11 @@ class BlockPool:
         return self._references[block]
 
     def find(self, content_hash: bytes) -> int | None:
-        """The block that carries this content, held or free."""
+        """The block with this content, held or free."""
         return self._block_of.get(content_hash)
 
     def allocate(self, count: int) -> list[int] | None:
-        """Take `count` blocks with no content, evicting the least recently used; None if too few are free."""
+        """Takes `count` blocks, evicting the least recently used contents; None if too few are free."""
         if count > len(self._free):
             return None
         return [self._take_oldest() for _ in range(count)]
@@ -51,13 +51,13 @@ class BlockPool:
         return block
 
     def hold(self, block: int) -> None:
-        """Add a reference to a block found by its content."""
+        """Adds a reference to a block found by its content."""
         if self._references[block] == 0:
             del self._free[block]
         self._references[block] += 1
 
     def release(self, blocks: list[int]) -> None:
-        """Drop one reference each. Give a request's blocks last first, so that its prefix is evicted last."""
+        """Drops one reference each. Pass a request's blocks last first, so that its prefix is evicted last."""
         for block in blocks:
             if self._references[block] < 1:
                 raise RuntimeError(f"block {block} released more often than held")
@@ -68,7 +68,7 @@ class BlockPool:
                     self._free.move_to_end(block, last=False)
 
     def register(self, block: int, content_hash: bytes) -> None:
-        """Say what a full block contains. When another block has that content already, this one stays anonymous."""
+        """Records the content of a full block. If another block has the same content, this one stays anonymous."""
         if content_hash not in self._block_of:
             self._forget(block)
             self._block_of[content_hash] = block

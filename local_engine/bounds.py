@@ -1,4 +1,4 @@
-"""What a process of ours may take that reads or runs what a stranger wrote. The system ends it there."""
+"""Resource limits for our processes that read or run untrusted input. Beyond them the system ends the process."""
 
 import os
 import resource
@@ -10,11 +10,11 @@ ROOT: Final = str(Path(__file__).parents[1])
 
 
 def bound(kind: int, most: int) -> None:
-    """Lower one of this process's limits, where the system knows it and has no lower one."""
+    """Lowers one of this process' limits, if the system has it and it is not lower already."""
     with suppress(ValueError, OSError):
         resource.setrlimit(kind, (most, resource.getrlimit(kind)[1]))
 
 
 def environment() -> dict[str, str]:
-    """In which another process finds these modules, wherever it begins."""
+    """An environment in which another process finds these modules, wherever it starts."""
     return os.environ | {"PYTHONPATH": os.pathsep.join([ROOT, os.environ.get("PYTHONPATH", "")])}

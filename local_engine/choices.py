@@ -1,4 +1,4 @@
-"""What the command line leaves open, decided from the model, its file, the device and its memory. Pure; no torch."""
+"""Decides what the command line leaves open, from the model, its file, the device and its memory. Pure; no torch."""
 
 from dataclasses import dataclass, replace
 from typing import Final, Literal
@@ -6,17 +6,17 @@ from typing import Final, Literal
 from local_engine.config import EngineConfig, KvFormat, ModelConfig, StoredFormat, WeightFormat
 from local_engine.memory_plan import BYTES_PER_KV_VALUE, GPU_RESERVED_SHARE, weight_bytes
 
-# What an answer and its prompt take of the cache, as a first guess: the queue is for the rest.
+# Initial guess of the cached tokens per answer with its prompt; the queue absorbs the rest.
 GUESSED_TOKENS: Final = 1024
 GPU_CONCURRENCY: Final = range(8, 257)
-# A GPU this large is fast enough that a step of so many prompt tokens does not delay the answers beside it for long.
+# A GPU this large is fast enough that a step with this many prompt tokens hardly delays concurrent answers.
 LARGE_GPU_BYTES: Final = 60 * 10**9
 LARGE_STEP, GPU_STEP = 8192, 2048
 
 
 @dataclass(frozen=True, slots=True)
 class Wishes:
-    """What was said of the choices below; None and `auto` leave them to the engine."""
+    """The user's settings for the choices below; None and `auto` leave them to the engine."""
 
     weights: WeightFormat | Literal["auto"] | None = None
     kv_format: KvFormat | None = None
@@ -26,7 +26,7 @@ class Wishes:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """The device: its free memory, and which of the narrow formats pay on it."""
+    """The device: its free memory, and which narrow formats pay off on it."""
 
     is_gpu: bool
     free_bytes: int
@@ -37,7 +37,7 @@ class Machine:
 def decide(
     config: EngineConfig, wishes: Wishes, model: ModelConfig, stored: StoredFormat | None, machine: Machine
 ) -> EngineConfig:
-    """The configuration with every open choice made; `stored` is the narrow format that the file's matrices have."""
+    """The configuration with every open choice made; `stored` is the narrow format of the file's matrices."""
     plain: Literal["float32", "bfloat16"] = "bfloat16" if machine.is_gpu else "float32"
     weights = choose_weights(stored, machine) if wishes.weights == "auto" else wishes.weights or plain
     kv_format = wishes.kv_format or ("float32" if weights == "float32" else plain)
@@ -50,8 +50,8 @@ def decide(
 
 
 def choose_weights(stored: StoredFormat | None, machine: Machine) -> WeightFormat:
-    """On a CPU int8 where the native decoder runs, which keeps 4 bits and 8 as the file has them, else float32; on a
-    GPU the file's 4 bits or e4m3, else bfloat16."""
+    """On a CPU int8 if the native decoder runs (it keeps 4- and 8-bit weights as stored), else float32; on a GPU the
+    file's int4 or e4m3, else bfloat16."""
     if not machine.is_gpu:
         return "int8" if machine.has_native_decoder else "float32"
     if stored == "int4" or (stored == "fp8" and machine.has_fp8):
@@ -60,7 +60,8 @@ def choose_weights(stored: StoredFormat | None, machine: Machine) -> WeightForma
 
 
 def choose_concurrency(config: EngineConfig, model: ModelConfig, machine: Machine) -> int:
-    """On a GPU as many answers as its cache will hold at a guess, within bounds; on a CPU what was measured to pay."""
+    """On a GPU the estimated number of answers that its cache can hold, within bounds; on a CPU the value measured to
+    pay off."""
     if not machine.is_gpu:
         return config.max_running_requests
     usable = machine.free_bytes * (1 - GPU_RESERVED_SHARE) - weight_bytes(model, config.weights)
@@ -76,7 +77,7 @@ def choose_step_tokens(config: EngineConfig, machine: Machine) -> int:
 
 
 def sentence(config: EngineConfig) -> str:
-    """What was decided, for whoever starts the engine."""
+    """The decisions, for whoever starts the engine."""
     return (
         f"{config.weights} weights and a {config.kv_format} KV cache on {config.device}; "
         f"{config.max_running_requests} answers at once, {config.max_tokens_per_step} tokens a step"

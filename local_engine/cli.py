@@ -1,4 +1,4 @@
-"""The engine's command line. Torch is imported by `serve` alone, after the environment is set for it."""
+"""The engine's command line. Only `serve` imports torch, after setting up the environment for it."""
 
 import argparse
 import os
@@ -22,9 +22,9 @@ from native import cycles
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; 0 on success, 1 after one clear sentence on stderr."""
+    """Runs one command; 0 on success, 1 after a one-sentence error on stderr."""
     options = build_parser().parse_args(arguments)
-    # Threads that spin at a barrier starve whoever shares the machine, the gateway first of all: let them sleep.
+    # Threads spinning at a barrier starve other processes on the machine, above all the gateway: let them sleep.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     try:
         return {"fetch": _fetch, "serve": _serve}[options.command](options)
@@ -38,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def missing(module: str) -> str:
-    """What to do about a package that is not here."""
+    """What to do about a missing package."""
     return (
         f"The engine needs the Python package {module.partition('.')[0]}, which is not installed here; "
         "pip install 'breakeven[engine]' brings everything it needs."
@@ -99,7 +99,7 @@ def _add_engine_options(parser: argparse.ArgumentParser) -> None:
 
 
 def engine_config(options: argparse.Namespace) -> EngineConfig:
-    """What the options say that does not depend on the model; `wishes` is the rest."""
+    """The options that do not depend on the model; `wishes` has the rest."""
     return EngineConfig(
         block_size=options.block_size,
         kv_blocks=options.kv_blocks,
@@ -115,7 +115,7 @@ def engine_config(options: argparse.Namespace) -> EngineConfig:
 
 
 def wishes(options: argparse.Namespace) -> Wishes:
-    """What the options say, or leave open, of what is chosen for the model and the device."""
+    """The options, possibly left open, that depend on the model and the device."""
     return Wishes(
         weights=options.weights,
         kv_format=options.kv_format,
@@ -139,7 +139,7 @@ def _serve(options: argparse.Namespace) -> int:
         if folder is not None and folder.is_dir():
             try_tokenizer(folder)
     cycles.search_seldom_while_loading()
-    # Imported here: torch takes seconds, and reads its environment when it is imported.
+    # Imported here: torch takes seconds to import, and reads its environment then.
     from local_engine.server.serving import serve
 
     return serve(

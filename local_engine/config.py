@@ -1,4 +1,4 @@
-"""What a model is made of and how the engine runs it: plain values, no torch."""
+"""The shape of a model, and how the engine runs it: plain values, no torch."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -10,7 +10,7 @@ Family = Literal[
 ]
 NormPlace = Literal["before", "behind", "both"]
 Activation = Literal["silu", "gelu"]
-# What a file may hold its matrices in, of what is narrower than 16 bits.
+# Formats narrower than 16 bits in which a file may store its matrices.
 StoredFormat = Literal["int4", "int8", "fp8"]
 CPU_WEIGHTS: tuple[WeightFormat, ...] = ("float32", "int8")
 GPU_WEIGHTS: tuple[WeightFormat, ...] = ("bfloat16", "fp8", "int4", "float32")
@@ -21,8 +21,8 @@ class RopeScaling:
     """Long-context scaling of rotary frequencies.
 
     `linear` divides positions, `llama3` blends by wavelength, `yarn` by rotations within the original window, and then
-    weighs attention (`attention_factor`, None for its rule); `divisors` names each frequency's own divisor, `longrope`
-    one for an engine whose window is the original one and another for a longer one, and weighs attention too.
+    scales attention (`attention_factor`, None for its formula). `divisors` lists a divisor per frequency. `longrope`
+    has one list for engines limited to the original window and one for longer windows, and scales attention too.
     """
 
     kind: Literal["linear", "llama3", "yarn", "divisors", "longrope"]
@@ -38,7 +38,7 @@ class RopeScaling:
 
 
 def extended_window(window: int, scaling: RopeScaling | None) -> int:
-    """The context window of a model that says `window`: with yarn, files name the one before or after scaling."""
+    """The context window of a model whose file says `window`: with yarn some files give the one before scaling."""
     if scaling is None or scaling.kind != "yarn":
         return window
     return max(window, int(scaling.original_context_window * scaling.factor))
@@ -46,20 +46,20 @@ def extended_window(window: int, scaling: RopeScaling | None) -> int:
 
 @dataclass(frozen=True, slots=True)
 class ExpertShape:
-    """A feed-forward part of many matrices, of which a router takes a few for each token."""
+    """A feed-forward part of many matrices, of which a router selects a few for each token."""
 
     count: int
     used: int
     size: int
-    # Whether the shares of those that are taken are made to add up to one.
+    # Whether the selected experts' weights are normalised to add up to one.
     shares_add_up: bool = True
-    # Layers that have none, but a plain feed-forward part.
+    # Layers with a plain feed-forward part instead of experts.
     dense_layers: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class ModelConfig:
-    """Shape of a decoder-only transformer: Llama's, and what other families do differently, each as a value."""
+    """Shape of a decoder-only transformer: Llama's, with each difference of other families as a value."""
 
     name: str
     family: Family
@@ -77,32 +77,32 @@ class ModelConfig:
     has_qkv_bias: bool = False
     has_qk_norm: bool = False
     has_tied_embedding: bool = False
-    # Tokens that a token sees, itself included, in every layer that is not named below; 0: all before it.
+    # Tokens visible to a token, itself included, in layers not listed below; 0: all before it.
     sliding_window: int = 0
-    # Layers that see everything, and the rotary base of those that do not, which then is not scaled; 0: the same.
+    # Layers that see everything, and the rotary base of the other layers, which then is not scaled; 0: the same base.
     full_layers: frozenset[int] = frozenset()
     local_rope_theta: float = 0.0
-    # Layers whose queries and keys are not rotated; how much of a head is, where any is (0: all).
+    # Layers whose queries and keys are not rotated; and how much of a head is rotated elsewhere (0: all).
     unrotated_layers: frozenset[int] = frozenset()
     rotary_size: int = 0
-    # What a query's product with a key is multiplied by; 0: one over the root of the head's size.
+    # Multiplier of attention scores; 0: 1/sqrt(head_size).
     attention_scale: float = 0.0
     embedding_scale: float = 1.0
     logit_scale: float = 1.0
-    # Where norms stand: before attention and the feed-forward part, behind them, or both.
+    # Position of norms: before attention and the feed-forward part, after them, or both.
     norm_place: NormPlace = "before"
-    # Whether one norm spans all heads' queries, and one all heads' keys.
+    # Whether one norm spans the queries of all heads, and one their keys.
     has_wide_qk_norm: bool = False
     activation: Activation = "silu"
     experts: ExpertShape | None = None
 
     def kv_bytes_per_token(self, bytes_per_value: int) -> int:
-        """Memory that one cached token takes over all layers, keys and values."""
+        """Bytes per cached token over all layers, keys and values."""
         return 2 * self.layers * self.kv_heads * self.head_size * bytes_per_value
 
     @property
     def default_context_window(self) -> int:
-        """The context window if none is asked for. With longrope the original one: a longer one changes all answers."""
+        """The default context window. With longrope it is the original one: a longer one changes all answers."""
         scaling = self.rope_scaling
         if scaling is None or scaling.kind != "longrope":
             return self.context_window
@@ -110,16 +110,16 @@ class ModelConfig:
 
     @property
     def parameters(self) -> int:
-        """Weights in the matrices, the embedding counted once when it is tied."""
+        """Number of weights in the matrices; a tied embedding counts once."""
         return self._parameters(0 if self.experts is None else self.experts.count)
 
     @property
     def active_parameters(self) -> int:
-        """Those of them that one token is multiplied by, or looked up in."""
+        """Weights used for a single token."""
         return self._parameters(0 if self.experts is None else self.experts.used)
 
     def experts_of(self, layer: int) -> ExpertShape | None:
-        """The experts of a layer that has some."""
+        """The layer's experts, if it has any."""
         return None if self.experts is None or layer in self.experts.dense_layers else self.experts
 
     def _parameters(self, experts: int) -> int:

@@ -1,6 +1,6 @@
-"""Captured decode steps: one CUDA graph per batch size, so that a step costs the host one call instead of hundreds.
+"""Captured decode steps: one CUDA graph per batch size, so that a step takes the host one call instead of hundreds.
 
-Knows sizes, static buffers and capture; what a step computes is the caller's. Needs no CUDA until the first capture.
+Knows sizes, static buffers and capture; the caller defines what a step computes. Needs no CUDA until the first capture.
 """
 
 import gc
@@ -24,14 +24,14 @@ def bucket_sizes(max_rows: int = MAX_ROWS) -> tuple[int, ...]:
 
 
 def bucket_for(rows: int, sizes: Sequence[int]) -> int | None:
-    """The smallest captured size that holds `rows`, or None when the step must run without a graph."""
+    """The smallest captured size that holds `rows`, or None if the step must run without a graph."""
     index = bisect_left(sizes, rows)
     return sizes[index] if rows and index < len(sizes) else None
 
 
 @dataclass(frozen=True, slots=True)
 class DecodeRow:
-    """One sequence's next step: its last token, its length with that token, and the blocks that hold it."""
+    """One sequence's next step: its last token, its length including that token, and its blocks."""
 
     token_id: int
     length: int
@@ -55,8 +55,8 @@ class DecodeInputs:
 class DecodeBuffers:
     """The memory that captured steps read: it never moves, and one copy fills it.
 
-    Everything lies in one int32 tensor, [4 * max_rows + max_rows * max_blocks], with a twin on the host. A row's table
-    on the device may be older than its twin until a batch holds that row again.
+    Everything is in one int32 tensor, [4 * max_rows + max_rows * max_blocks], mirrored on the host. A row's block table
+    on the device may be older than its mirror until a batch uses that row again.
     """
 
     def __init__(self, max_rows: int, max_blocks: int, block_size: int, device: torch.device) -> None:
@@ -78,7 +78,7 @@ class DecodeBuffers:
         return _cut(self._device, self.max_rows, self.max_blocks, rows)
 
     def fill(self, rows: Sequence[DecodeRow], bucket: int) -> None:
-        """Write the batch, padded to `bucket` rows, and send it to the device without waiting for it."""
+        """Writes the batch, padded to `bucket` rows, and sends it to the device without waiting."""
         if self._copied is not None:
             self._copied.synchronize()
         host, count = self._arrays, len(rows)
@@ -87,7 +87,7 @@ class DecodeBuffers:
         host.seq_lens[:count] = [row.length for row in rows]
         host.slots[:count] = [slot(row.length - 1, row.block_ids, self.block_size) for row in rows]
         for index, row in enumerate(rows):
-            # Blocks change every block_size steps; comparing lists costs a tenth of writing them.
+            # Blocks change every block_size steps; comparing lists takes a tenth of the time of writing them.
             if self._written[index] != row.block_ids:
                 host.block_table[index, : len(row.block_ids)] = row.block_ids
                 self._written[index] = list(row.block_ids)
@@ -95,7 +95,7 @@ class DecodeBuffers:
         self.upload(bucket)
 
     def pad(self, start: int, end: int | None = None) -> None:
-        """Make the host's rows from `start` to `end` (all of them, if None) rows that compute nothing.
+        """Turn the host's rows from `start` to `end` (to the last if None) into padding that computes nothing.
 
         Their block tables stay: a row of length 0 reads none.
         """
@@ -106,9 +106,9 @@ class DecodeBuffers:
         host.slots[start:end] = -1
 
     def upload(self, rows: int) -> None:
-        """Copy the host's twin over, in stream order: the columns, and the tables of the first `rows` rows alone.
+        """Copy from the host in stream order: the columns, and the block tables of the first `rows` rows only.
 
-        With a window of 131,072 tokens and 256 rows the tables are 8 MB, and a step of one row needs 32 kB of them.
+        With a window of 131,072 tokens and 256 rows the tables take 8 MB, of which a step of one row needs 32 kB.
         """
         end = 4 * self.max_rows + rows * self.max_blocks
         self._device[:end].copy_(self._host[:end], non_blocking=True)
@@ -116,15 +116,15 @@ class DecodeBuffers:
             self._copied.record()
 
     def save(self) -> torch.Tensor:
-        """What the device holds now, for `restore`."""
+        """A copy of what the device holds, for `restore`."""
         return self._device.clone()
 
     def restore(self, saved: torch.Tensor) -> None:
-        """Put back what `save` returned."""
+        """Puts back what `save` returned."""
         self._device.copy_(saved)
 
     def clear(self) -> None:
-        """Make every row on the device a padded one, the host's twin aside."""
+        """Turns every row on the device into padding, without changing the host's mirror."""
         self._device.zero_()
         self.view(self.max_rows).slots.fill_(-1)
 
@@ -149,7 +149,7 @@ def _host_rows(cut: DecodeInputs) -> _HostRows:
 
 
 def slot(position: int, block_ids: Sequence[int], block_size: int) -> int:
-    """Where a position lies in the flattened cache."""
+    """Index of a position in the flattened cache."""
     return block_ids[position // block_size] * block_size + position % block_size
 
 
@@ -161,13 +161,13 @@ def _cut(flat: torch.Tensor, max_rows: int, max_blocks: int, rows: int) -> Decod
 
 @cache
 def capture_stream(device: torch.device) -> torch.cuda.Stream:
-    """The one stream that steps are warmed up and captured on: on each, the matrix library keeps 32 MB for good."""
+    """The single stream for warm-up and capture: on each stream the matrix library keeps 32 MB permanently."""
     return torch.cuda.Stream(device)
 
 
 @contextmanager
 def uncollected() -> Generator[None]:
-    """Holds Python's garbage collector back: freeing an older graph or pinned memory would spoil a capture."""
+    """Disables Python's garbage collector: freeing an older graph or pinned memory would invalidate a capture."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -184,10 +184,10 @@ class _Captured:
 
 
 class DecodeGraphs:
-    """Replays `step` for a bucket, capturing it at its first use (about a second, kernels' compilation included).
+    """Replays `step` for a bucket, capturing it on first use (about a second, including kernel compilation).
 
-    `step` gets the bucket's inputs and returns a tensor that each replay overwrites; it must launch the same kernels
-    whatever the inputs hold, touch no host memory, and do nothing for padded rows.
+    `step` gets the bucket's inputs and returns a tensor that each replay overwrites. It must launch the same kernels
+    whatever the inputs, touch no host memory, and do nothing for padded rows.
     """
 
     def __init__(self, step: Callable[[DecodeInputs], torch.Tensor], buffers: DecodeBuffers) -> None:
@@ -202,9 +202,9 @@ class DecodeGraphs:
         return tuple(sorted(self._captured))
 
     def run(self, bucket: int) -> torch.Tensor:
-        """Compute the rows that the buffers hold; valid until the next run of any bucket.
+        """Compute the rows in the buffers; the result is valid until the next run of any bucket.
 
-        Where there are no graphs to capture, on a CPU, the step is computed at once.
+        On a CPU, which has no graphs, the step is computed directly.
         """
         if self._buffers.device.type != "cuda":
             return self._step(self._buffers.view(bucket))
@@ -215,7 +215,7 @@ class DecodeGraphs:
         return captured.output
 
     def _capture(self, bucket: int) -> _Captured:
-        """Warm up and record on padded rows, so that a step that moves its inputs on moves nothing."""
+        """Warms up and captures with padded rows, so that a step that advances its inputs changes nothing."""
         saved = self._buffers.save()
         self._buffers.clear()
         inputs = self._buffers.view(bucket)
@@ -226,7 +226,7 @@ class DecodeGraphs:
                 self._step(inputs)
         torch.cuda.current_stream().wait_stream(stream)
         graph = torch.cuda.CUDAGraph()
-        # Graphs share one pool: only one runs at a time, and the largest one's scratch memory serves them all.
+        # Graphs share one pool: only one runs at a time, so the largest one's scratch memory serves all.
         self._pool = self._pool or torch.cuda.graph_pool_handle()
         with uncollected(), torch.cuda.graph(graph, pool=self._pool, stream=stream):
             output = self._step(inputs)

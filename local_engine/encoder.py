@@ -17,17 +17,17 @@ BATCH_TOKENS = 4096
 
 @dataclass(frozen=True, slots=True)
 class Embedded:
-    """Unit vectors, in the order of the texts, and how many tokens were read."""
+    """Unit vectors in the order of the texts, and the number of tokens read."""
 
     vectors: list[list[float]]
     tokens: int
 
 
 class SentenceEncoder:
-    """Thread-safe: weights are read only."""
+    """Thread-safe: weights are only read."""
 
     def __init__(self, folder: Path, *, name: str | None = None) -> None:
-        """Load a folder, served under its own name if none is given; raises ModelUnavailable or ModelUnsupported."""
+        """Loads a folder, served under the folder's name by default; raises ModelUnavailable or ModelUnsupported."""
         raw = read_json(folder / "config.json")
         if raw.get("model_type") != "bert" or raw.get("hidden_act") != "gelu":
             raise ModelUnsupported(f"{folder.name} is no encoder of the MiniLM family.")
@@ -52,8 +52,8 @@ class SentenceEncoder:
         self._tokenizer.no_truncation()
 
     def encode(self, texts: list[str], first: int | None = None) -> Embedded:
-        """Embed texts, or the first so many tokens of each, its marks included; raises ContextLengthExceeded for one
-        that is too long."""
+        """Embeds texts, or the first `first` tokens of each, special tokens included; raises ContextLengthExceeded for
+        one that is too long."""
         with cut_into_tokens():
             ids = [_first(encoding.ids, first) for encoding in self._tokenizer.encode_batch(texts)]
         longest = max(len(tokens) for tokens in ids)
@@ -62,7 +62,7 @@ class SentenceEncoder:
                 f"This model reads {self.context_window} tokens at a time; the input has {longest}.", parameter="input"
             )
         vectors: list[list[float]] = [[]] * len(ids)
-        # Texts of like length go together, so that little is computed for padding.
+        # Texts of similar length share a batch, to minimise padding.
         for batch in _batches(sorted(range(len(ids)), key=lambda at: len(ids[at])), [len(tokens) for tokens in ids]):
             for at, vector in zip(batch, self._forward([ids[at] for at in batch]).tolist(), strict=True):
                 vectors[at] = vector
@@ -105,12 +105,12 @@ class SentenceEncoder:
 
 
 def _first(ids: list[int], count: int | None) -> list[int]:
-    """As transformers cuts: the mark at the end stays."""
+    """Truncates as transformers does: the final special token stays."""
     return ids if count is None or len(ids) <= count else [*ids[: count - 1], ids[-1]]
 
 
 def _batches(order: list[int], lengths: list[int]) -> list[list[int]]:
-    """Cut an ascending order into runs whose padded size stays under BATCH_TOKENS."""
+    """Splits an ascending order into runs whose padded size stays within BATCH_TOKENS."""
     batches: list[list[int]] = []
     for at in order:
         if batches and (len(batches[-1]) + 1) * lengths[at] <= BATCH_TOKENS:

@@ -1,9 +1,9 @@
-"""The step loop's body: schedule, compute, draw, tell. Single-threaded; knows no HTTP and no asyncio.
+"""The body of the step loop: schedule, compute, draw, report. Single-threaded; knows no HTTP and no asyncio.
 
-On a device that runs ahead, a batch is scheduled and begun before the one before it is waited for, so that the device
-never waits for Python. An answer that ends is then found out a step late, and what that step drew for it is dropped.
-Drafts, constraints, penalties and log-probabilities need the step before them over: while one of their requests runs,
-every step is waited for.
+On a device that runs ahead, a batch is scheduled and begun before the previous one has finished, so that the device
+never waits for Python. The end of an answer is then noticed one step late, and what that step drew for it is dropped.
+Drafts, constraints, penalties and log-probabilities need the previous step's result: while such a request runs, every
+step is waited for.
 """
 
 import time
@@ -25,7 +25,7 @@ STEP_ERRORS = (RuntimeError, ValueError, IndexError, MemoryError)
 
 @dataclass(frozen=True, slots=True)
 class Delta:
-    """What a step added to one answer. The last one has a `finish_reason`."""
+    """What a step added to one answer. The last delta has a `finish_reason`."""
 
     request: Request
     text: str = ""
@@ -34,16 +34,16 @@ class Delta:
     finish_reason: FinishReason | None = None
     error: str | None = None
     parameter: str | None = None
-    """What of the request is at fault for the error; None where the engine is."""
+    """The request parameter that caused the error; None if the engine did."""
     is_abandoned: bool = False
-    """The process ends before this answer: another one may give it."""
+    """The process ends before this answer does: another one may give it."""
     stop_string: str | None = None
-    """Which of them ended the answer."""
+    """The stop string that ended the answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class StepReport:
-    """What a finished step did; no rows when none was. Seconds of wall clock; tokens computed and drawn."""
+    """Result of a finished step; zero rows if there was none. Wall-clock seconds; tokens computed and drawn."""
 
     deltas: list[Delta] = field(default_factory=list[Delta])
     seconds: float = 0.0
@@ -54,7 +54,7 @@ class StepReport:
 
 @dataclass(frozen=True, slots=True)
 class _Begun:
-    """A batch that the device has taken, and when."""
+    """A batch that the device is working on, and when it began."""
 
     batch: Batch
     step: BegunStep
@@ -62,7 +62,7 @@ class _Begun:
 
 
 class EngineCore:
-    """Owns the requests from `add` to their last delta."""
+    """Owns requests from `add` to their last delta."""
 
     def __init__(
         self,
@@ -93,7 +93,7 @@ class EngineCore:
         return bool(self.scheduler.running or self.scheduler.waiting or self._begun)
 
     def add(self, request: Request) -> None:
-        """Queue a request; its clock starts when it arrived, not here."""
+        """Queues a request. Its clock started on arrival, not here."""
         request.longest = min(request.longest, self._context_window)
         params = request.params
         self._texts[request.request_id] = AnswerText(
@@ -104,15 +104,15 @@ class EngineCore:
         self.scheduler.add(request)
 
     def cancel(self, request: Request) -> None:
-        """Drop a request and free its blocks at once. Idempotent."""
+        """Drops a request and frees its blocks at once. Idempotent."""
         request.finish_reason = request.finish_reason or "cancelled"
         self._forget(request)
 
     def step(self) -> StepReport:
-        """Begin a batch and finish the one before it; the new one too, where the device does not run ahead.
+        """Begin a batch and finish the previous one; if the device does not run ahead, also finish the new one.
 
-        An exception of the device ends that batch's requests with an error, not the engine; raises DeviceLost where no
-        later step could succeed.
+        A device exception ends that batch's requests with an error, not the engine. Raises DeviceLost if no later step
+        could succeed.
         """
         report, before = StepReport(), self._begun
         if before is not None and not self._may_run_ahead():
@@ -134,7 +134,7 @@ class EngineCore:
         )
 
     def _begin(self) -> tuple[_Begun | None, list[Delta]]:
-        """Hand the next batch to the device; also what cannot run."""
+        """Hands the next batch to the device; also returns errors for requests that cannot run."""
         began = self._clock()
         batch = self.scheduler.schedule()
         failed = [self._fail(request, "The KV cache is too small for this request.") for request in batch.unfit]
@@ -152,7 +152,7 @@ class EngineCore:
         return _Begun(batch, step, began), failed
 
     def _finish(self, begun: _Begun) -> StepReport:
-        """Wait for a batch and tell what it gave; rows of requests that have ended since are dropped."""
+        """Waits for a batch and reports its results, dropping rows of requests that have ended since."""
         batch = begun.batch
         try:
             drawn = begun.step.wait()
@@ -176,7 +176,8 @@ class EngineCore:
         return StepReport(deltas, seconds, computed - decoded, decoded, len(batch.rows))
 
     def _charge(self, batch: Batch, live: list[Row], seconds: float) -> None:
-        """Split the step's duration over all its rows by tokens computed; what nobody waited for is nobody's."""
+        """Divides the step's duration among all its rows by tokens computed; the shares of dropped rows are charged to
+        nobody."""
         a_token = seconds / batch.tokens
         for row in live:
             timings = row.request.timings
@@ -185,7 +186,7 @@ class EngineCore:
             timings.batched_requests += len(batch.rows)
 
     def _complete(self, row: Row, drawn: Drawn, now: float) -> Delta:
-        """Take new tokens one by one until one of them ends the answer."""
+        """Takes new tokens one by one until one ends the answer."""
         if drawn.failure is not None:
             constraint = row.request.params.constraint
             message = f"The answer can no longer be kept to its constraint: {drawn.failure}"
@@ -219,13 +220,13 @@ class EngineCore:
         )
 
     def _end_undrawn(self, request: Request) -> Delta:
-        """End a request that came for its prompt alone, now that it is computed."""
+        """Ends a request for which only the prompt had to be computed."""
         request.finish_reason = "length"
         self._forget(request)
         return Delta(request, finish_reason="length")
 
     def _draft(self, request: Request, proposed: int, accepted: int) -> None:
-        """Propose tokens for the next step to verify."""
+        """Proposes tokens for the next step to verify."""
         drafter = self._drafters.get(request.request_id)
         if drafter is None:
             return

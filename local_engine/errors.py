@@ -1,15 +1,15 @@
-"""Every way the engine refuses, as one tree; HTTP statuses are chosen in openai_server alone.
+"""Every way the engine refuses, as one tree; only openai_server chooses HTTP statuses.
 
 EngineError
 ├── ModelUnavailable       the weights could not be fetched, found or verified
-├── ModelUnsupported       a file we can read, an architecture or quantisation we do not run
-├── DoesNotFit             weights and KV cache exceed the memory at hand; carries the numbers
+├── ModelUnsupported       a readable file of an architecture or quantisation that we do not run
+├── DoesNotFit             weights and KV cache exceed the available memory; states the numbers
 ├── InvalidRequest         the caller's fault; names the parameter
 │   └── ContextLengthExceeded
 ├── QueueFull              try again after `retry_after_seconds`
-├── EngineDraining         the process is going down; another one may answer
-├── StepFailed             a forward pass raised; the requests in it are lost, the engine goes on
-└── DeviceLost             the device computes nothing more; only a new process can
+├── EngineDraining         the process is shutting down; another one may answer
+├── StepFailed             a forward pass raised; its requests are lost, the engine continues
+└── DeviceLost             the device computes nothing any more; only a new process can
 """
 
 
@@ -30,7 +30,7 @@ class DoesNotFit(EngineError):
 
 
 class InvalidRequest(EngineError):
-    """The request is wrong in a way its sender can cure."""
+    """The request is wrong in a way that its sender can fix."""
 
     code: str | None = None
 
@@ -46,7 +46,7 @@ class ContextLengthExceeded(InvalidRequest):
 
 
 class QueueFull(EngineError):
-    """Too many requests wait already."""
+    """Too many requests are waiting already."""
 
     def __init__(self, message: str, *, retry_after_seconds: float) -> None:
         super().__init__(message)
@@ -54,7 +54,7 @@ class QueueFull(EngineError):
 
 
 class EngineDraining(EngineError):
-    """The process finishes what runs and takes nothing new."""
+    """The process finishes what runs and accepts nothing new."""
 
 
 class StepFailed(EngineError):
@@ -62,4 +62,4 @@ class StepFailed(EngineError):
 
 
 class DeviceLost(EngineError):
-    """The device refuses everything since a fault; the process must end."""
+    """After a fault the device refuses everything; the process must end."""

@@ -1,4 +1,4 @@
-"""What a GPU's refusals mean, in sentences that say what to do. Knows no engine."""
+"""Explains a GPU's errors in sentences that say what to do. Knows no engine."""
 
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -15,8 +15,8 @@ def check_answers(
     *,
     is_within_capture: Callable[[torch.device], bool] | None = None,
 ) -> None:
-    """Raise DeviceLost where a GPU refuses everything: a kernel's fault stays with the process until it ends. So does a
-    capture that broke off, which torch never leaves: before 2.12 its allocator stays in it, too."""
+    """Raises DeviceLost if a GPU refuses everything: a kernel's fault stays with the process until it ends. So does an
+    interrupted capture, which torch never leaves (before 2.12 not even its allocator does)."""
     if device.type != "cuda":
         return
     try:
@@ -31,14 +31,14 @@ def check_answers(
 
 
 def _is_on_another_stream(device: torch.device) -> bool:
-    """Nobody else leaves this thread on a stream of its own."""
+    """Nothing but an interrupted capture leaves this thread on another stream."""
     return torch.cuda.current_stream(device) != torch.cuda.default_stream(device)
 
 
 @contextmanager
 def preparing(device: torch.device, *others: type[Exception]) -> Generator[None]:
-    """Around loading and capturing: raises DoesNotFit or StepFailed for what torch or Triton refuse, whose own errors
-    are to be named: they are there only where Triton is."""
+    """For loading and capturing: raises DoesNotFit or StepFailed for errors of torch and Triton. Triton's own exception
+    types are passed in, as they exist only where Triton is installed."""
     try:
         yield
     except torch.OutOfMemoryError as error:

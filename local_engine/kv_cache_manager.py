@@ -1,7 +1,7 @@
-"""Gives requests their KV-cache blocks and finds prefixes that are there already. No torch.
+"""Assigns KV-cache blocks to requests and finds cached prefixes. No torch.
 
-A block's content is named by a hash chained over all tokens before it, started from the request's salt, so that equal
-blocks after different prefixes, or under different salts, never match.
+A block's content is identified by a hash chained over all tokens before it, seeded with the request's salt, so that
+equal blocks after different prefixes, or under different salts, never match.
 """
 
 from array import array
@@ -15,12 +15,12 @@ HASH_BYTES = 16
 
 
 def chain_hash(parent: bytes, token_ids: list[int]) -> bytes:
-    """Name of a block with these tokens after the block named `parent`."""
+    """Hash of a block with these tokens after the block with hash `parent`."""
     return blake2b(array("I", token_ids).tobytes(), digest_size=HASH_BYTES, key=parent).digest()
 
 
 def root_hash(cache_salt: str) -> bytes:
-    """Where a salt's chains begin."""
+    """The start of a salt's chains."""
     return blake2b(cache_salt.encode(), digest_size=HASH_BYTES, person=b"breakeven-salt").digest()
 
 
@@ -33,9 +33,9 @@ class KvCacheManager:
         self.has_prefix_cache = has_prefix_cache
 
     def attach_cached_prefix(self, request: Request) -> int:
-        """Hold the longest cached prefix of a request that has no blocks; returns its tokens.
+        """Hold the longest cached prefix of a request that has no blocks; returns its length in tokens.
 
-        What the request needs logits of is always left to compute.
+        Tokens whose logits the request needs are always left to compute.
         """
         for block in self._cached_blocks(request):
             self.pool.hold(block)
@@ -45,7 +45,7 @@ class KvCacheManager:
         return request.computed_tokens
 
     def cached_prefix(self, request: Request) -> int:
-        """Tokens that `attach_cached_prefix` would find now."""
+        """Length of the prefix that `attach_cached_prefix` would find now."""
         return sum(self.block_size for _ in self._cached_blocks(request))
 
     def _cached_blocks(self, request: Request) -> Iterator[int]:
@@ -59,16 +59,16 @@ class KvCacheManager:
             yield block
 
     def next_block(self, request: Request) -> bytes | None:
-        """Name of the block after those that were attached, where one of that name would be attached too."""
+        """Hash of the block after those attached, if a cached block of that hash would be attached too."""
         at = len(request.block_ids)
         return request.block_hashes[at] if self.has_prefix_cache and at < self._usable_blocks(request) else None
 
     def unregistered_blocks(self, request: Request, computed_tokens: int) -> list[bytes]:
-        """Names of the full blocks among these tokens that are not findable yet."""
+        """Hashes of full blocks within these tokens that cannot be found yet."""
         return request.block_hashes[request.registered_blocks : computed_tokens // self.block_size]
 
     def reserve(self, request: Request, tokens: int) -> bool:
-        """Make room for the next `tokens` tokens; False, and nothing changed, if the pool is too small now."""
+        """Makes room for the next `tokens` tokens; False, changing nothing, if the pool has too few free blocks."""
         needed = -(-(request.computed_tokens + tokens) // self.block_size) - len(request.block_ids)
         if needed <= 0:
             return True
@@ -79,7 +79,7 @@ class KvCacheManager:
         return True
 
     def register_computed(self, request: Request, computed_tokens: int) -> None:
-        """Make the full blocks among these tokens findable. Call after the step that computed them has succeeded."""
+        """Makes the full blocks among these tokens findable. Call after the step that computed them has succeeded."""
         if not self.has_prefix_cache:
             return
         full = computed_tokens // self.block_size
@@ -90,7 +90,7 @@ class KvCacheManager:
             request.registered_blocks = full
 
     def release(self, request: Request) -> None:
-        """Give all blocks back; computed ones stay findable until evicted."""
+        """Returns all blocks; computed ones stay findable until evicted."""
         self.pool.release(request.block_ids[::-1])
         request.block_ids = []
         request.registered_blocks = 0

@@ -1,4 +1,4 @@
-"""How many KV-cache blocks an engine gets, and whether weights and cache fit the memory at hand. Pure; no torch."""
+"""How many KV-cache blocks an engine gets, and whether weights and cache fit the available memory. Pure; no torch."""
 
 from local_engine.config import EngineConfig, KvFormat, ModelConfig, WeightFormat
 from local_engine.errors import DoesNotFit
@@ -6,14 +6,14 @@ from local_engine.errors import DoesNotFit
 BYTES_PER_WEIGHT: dict[WeightFormat, float] = {
     "float32": 4.0,
     "bfloat16": 2.0,
-    # A scale and an offset of two bytes each for every 32 weights.
+    # A scale and an offset of two bytes each per 32 weights.
     "int8": 1.0 + 4 / 32,
     "fp8": 1.0,
-    # Half a byte, and a scale and an offset of two bytes each for every 32 weights; 128 share them at best.
+    # Half a byte, plus a scale and an offset of two bytes each per 32 weights; up to 128 weights may share them.
     "int4": 0.5 + 4 / 32,
 }
 BYTES_PER_KV_VALUE: dict[KvFormat, int] = {"float32": 4, "bfloat16": 2, "fp8": 1}
-# What a GPU keeps for activations, captured graphs and the libraries' own needs.
+# Share of a GPU's memory for activations, captured graphs and libraries.
 GPU_RESERVED_SHARE = 0.1
 
 
@@ -25,11 +25,11 @@ def plan_blocks(
     *,
     exact_bytes_per_weight: float = BYTES_PER_WEIGHT["float32"],
 ) -> int:
-    """KV-cache blocks: as configured; else on a GPU what its memory holds, on a CPU for every request a quarter of the
-    window and for one the whole.
+    """KV-cache blocks: as configured; by default on a GPU what its memory holds, on a CPU a quarter of the window per
+    request and at least one whole window.
 
-    `exact_bytes_per_weight` is what a weight takes that is kept without rounding. Raises DoesNotFit, with the numbers,
-    when weights and KV cache exceed `available_bytes`.
+    `exact_bytes_per_weight` is the size of a weight stored without rounding. Raises DoesNotFit, with the numbers, if
+    weights and KV cache exceed `available_bytes`.
     """
     block_bytes = config.block_size * model.kv_bytes_per_token(BYTES_PER_KV_VALUE[config.kv_format])
     weights = weight_bytes(model, config.weights, exact_bytes_per_weight)
@@ -56,14 +56,14 @@ def plan_blocks(
 def weight_bytes(
     model: ModelConfig, weights: WeightFormat, exact_bytes_per_weight: float = BYTES_PER_WEIGHT["float32"]
 ) -> int:
-    """Memory of the matrices in their format, and of the embedding table beside them.
+    """Memory of the matrices in their format, and of the embedding table.
 
-    The table keeps the activations' type at most; where it is also the output head, that one is a matrix of its own
-    unless the formats agree.
+    The table keeps the type of activations; if it is also the output head, the head is a separate matrix unless the
+    formats agree.
     """
     bytes_per_weight = exact_bytes_per_weight if weights == "float32" else BYTES_PER_WEIGHT[weights]
     if weights == "int8":
-        # A file's 4 bits stay so, and nothing takes more than where it is kept to the bit.
+        # 4-bit weights stay 4-bit, and nothing takes more than in its exact form.
         bytes_per_weight = min(bytes_per_weight, exact_bytes_per_weight)
     matrices = int(model.parameters * bytes_per_weight)
     if weights in ("float32", "bfloat16"):

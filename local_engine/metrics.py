@@ -12,7 +12,7 @@ SECONDS_BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 2
 
 @dataclass(frozen=True, slots=True)
 class AnswerTimings:
-    """One answer's numbers for the books. Seconds; `device_seconds` is its share of the steps it was in."""
+    """One answer's figures for accounting, in seconds; `device_seconds` is its share of the steps it was in."""
 
     device_seconds: float
     queue_seconds: float
@@ -23,7 +23,7 @@ class AnswerTimings:
 
 
 def answer_timings(request: Request, now: float) -> AnswerTimings:
-    """Timings of a request so far, `now` on the engine's clock."""
+    """Timings of a request so far; `now` is on the engine's clock."""
     timings = request.timings
     started = timings.first_scheduled if timings.first_scheduled is not None else now
     prefill = decode = None
@@ -43,7 +43,7 @@ def answer_timings(request: Request, now: float) -> AnswerTimings:
 
 @dataclass
 class EngineMetrics:
-    """A registry of its own, so that two engines in one test never share a counter."""
+    """Has its own registry, so that two engines in one process share no counters."""
 
     registry: CollectorRegistry = field(default_factory=CollectorRegistry)
 
@@ -82,7 +82,7 @@ class EngineMetrics:
         self._recent_queue_seconds: deque[tuple[int, float]] = deque(maxlen=32)
 
     def recent_queue_seconds(self, priority: int = 0) -> float:
-        """Mean wait of those of the last requests to end that were as important or more: others wait behind them."""
+        """Mean wait of recently finished requests at least as important: this one waits behind such requests only."""
         recent = [seconds for other, seconds in self._recent_queue_seconds if other <= priority]
         return sum(recent) / len(recent) if recent else 0.0
 
@@ -96,13 +96,13 @@ class EngineMetrics:
         self.output_tokens.inc(decode_tokens)
 
     def record_drafts(self, drafted: int, accepted: int) -> None:
-        """What the totals have become since the last time."""
+        """Adds the growth of these totals since the last call."""
         self.drafted.inc(drafted - self._drafted)
         self.accepted.inc(accepted - self._accepted)
         self._drafted, self._accepted = drafted, accepted
 
     def record_end(self, request: Request, timings: AnswerTimings) -> None:
-        """Count one answer that ended, in whatever way."""
+        """Counts one answer that ended, however it did."""
         self.requests.labels(request.finish_reason or "error").inc()
         self.prompt_tokens.inc(request.prompt_tokens)
         self.cached_tokens.inc(request.cached_prompt_tokens or 0)

@@ -1,4 +1,4 @@
-"""The decoder of Llama and of the families that vary it, over a paged KV cache.
+"""The decoder of Llama and related families, over a paged KV cache.
 
 Knows tensors and layers; nothing of requests, tokenizers or scheduling.
 """
@@ -26,7 +26,7 @@ class KvCache:
     values: torch.Tensor
 
 
-# Before attention, behind it, before the feed-forward part, behind it.
+# Before attention, after it, before the feed-forward part, after it.
 NORM_NAMES: Final[dict[NormPlace, tuple[str | None, ...]]] = {
     "before": ("input_layernorm", None, "post_attention_layernorm", None),
     "behind": (None, "post_attention_layernorm", None, "post_feedforward_layernorm"),
@@ -41,7 +41,7 @@ NORM_NAMES: Final[dict[NormPlace, tuple[str | None, ...]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """One transformer block's weights, queries, keys and values being one product, and what is this layer's own."""
+    """One transformer block's weights (queries, keys and values in one product) and settings."""
 
     input_norm: torch.Tensor | None
     attention_norm: torch.Tensor | None
@@ -52,13 +52,13 @@ class Layer:
     feed_forward: FeedForwardPart
     query_norm: torch.Tensor | None
     key_norm: torch.Tensor | None
-    # None where queries and keys are not rotated.
+    # None if queries and keys are not rotated.
     rotary: RotaryKind | None
     has_window: bool
 
 
 class DecoderModel:
-    """Token ids and positions in, hidden states out; logits only for the rows that ask."""
+    """Maps token ids and positions to hidden states; logits are computed only for requested rows."""
 
     def __init__(
         self,
@@ -108,7 +108,7 @@ class DecoderModel:
         return self._head(self._norm(hidden, self._final_norm)).float()
 
     def _held(self, layer: Layer) -> Layer:
-        """A layer just read, as the device computes it."""
+        """The form in which the device computes a layer just read."""
         return layer
 
     def _embed(self, token_ids: torch.Tensor) -> torch.Tensor:
@@ -160,7 +160,7 @@ class _Loader:
         return self._weights.tensor(name).to(self._device, self._dtype)
 
     def vector(self, prefix: str, name: str | None) -> torch.Tensor | None:
-        """A norm's weights, where the model has one of that name."""
+        """A norm's weights, if the model has one of that name."""
         return None if name is None else self.tensor(f"{prefix}{name}.weight")
 
     def optional(self, name: str) -> torch.Tensor | None:
@@ -213,7 +213,7 @@ def _feed_forward(prefix: str, config: ModelConfig, load: _Loader) -> FeedForwar
 
 
 def _experts(prefix: str, config: ModelConfig, shape: ExpertShape, load: _Loader) -> Experts:
-    # Which experts compute depends on the router, which therefore is not rounded.
+    # The router's product decides which experts compute, so it is not quantised.
     return Experts(
         DenseLinear(load.tensor(f"{prefix}gate.weight"), None),
         [_feed_forward(f"{prefix}experts.{number}.", config, load) for number in range(shape.count)],

@@ -16,14 +16,14 @@ CACHE_LINE_BYTES = 64
 
 @dataclass(frozen=True, slots=True)
 class TokenPatch:
-    """Tokens that the host does not know yet: `ids[sources[i]]` goes where the batch's token `targets[i]` stands."""
+    """Tokens not yet known to the host: `ids[sources[i]]` replaces the batch's token at `targets[i]`."""
 
     ids: torch.Tensor
     targets: list[int]
     sources: list[int]
 
     def apply(self, token_ids: torch.Tensor) -> None:
-        """Fill the tokens in, on the device."""
+        """Inserts the tokens, on the device."""
         count = len(self.targets)
         if self.targets == self.sources == list(range(count)):
             token_ids[:count].copy_(self.ids[:count])
@@ -56,20 +56,21 @@ class ModelRunner:
 
     @property
     def device(self) -> torch.device:
-        """Where logits come out."""
+        """The device of the logits."""
         return self._model.device
 
     @torch.inference_mode()
     def run(self, batch: Batch, patch: TokenPatch | None = None) -> torch.Tensor:
-        """Compute every row; float32 logits, in row order, of the last drafts + 1 positions of rows that need them.
+        """Compute every row; returns float32 logits, in row order, of the last drafts + 1 positions of rows that need
+        them.
 
-        Requests that ask for their prompt's log-probabilities are given those of the rows' positions.
+        Requests for prompt log-probabilities receive those of the rows' positions.
         """
         if not self._is_deterministic:
             return self._run_rows(batch.rows, patch)
         assert patch is None, "a device that runs ahead does not compute row by row"
-        # A matrix product's rounding depends on how many rows it has. Computed one by one, a request's rows
-        # depend on itself alone.
+        # A product's rounding depends on its number of rows. Computed one by one, a request's rows depend only on
+        # itself.
         return torch.cat([self._run_rows((row,)) for row in batch.rows])
 
     def _run_rows(self, rows: tuple[Row, ...], patch: TokenPatch | None = None) -> torch.Tensor:
@@ -89,7 +90,7 @@ class ModelRunner:
         return self._model.logits(hidden[send(wanted, torch.int64, self.device)])
 
     def attention_batch(self, rows: tuple[Row, ...]) -> AttentionBatch:
-        """Lay the rows out one after another."""
+        """Lays out the rows one after another."""
         query_lengths = [row.count for row in rows]
         sequence_lengths = [row.start + row.count for row in rows]
         table = block_table_of(rows)
@@ -115,7 +116,7 @@ class ModelRunner:
 
 
 def logit_positions(rows: tuple[Row, ...]) -> list[int]:
-    """Where, among the batch's tokens, something is drawn: after each draft and after the last known token."""
+    """Indices among the batch's tokens where something is drawn: after each draft and after the last known token."""
     wanted: list[int] = []
     end = 0
     for row in rows:
@@ -126,12 +127,12 @@ def logit_positions(rows: tuple[Row, ...]) -> list[int]:
 
 
 def token_ids_of(rows: tuple[Row, ...]) -> list[int]:
-    """The tokens that the rows compute, one row after another; 0 for one in flight."""
+    """The tokens that the rows compute, row after row; 0 for tokens in flight."""
     return [token for row in rows for token in _row_tokens(row)]
 
 
 def positions_of(rows: tuple[Row, ...]) -> np.ndarray:
-    """Their positions within their sequences."""
+    """Positions of the rows' tokens within their sequences."""
     return np.concatenate([np.arange(row.start, row.start + row.count) for row in rows])
 
 
@@ -154,9 +155,9 @@ def _row_tokens(row: Row) -> list[int]:
 
 
 def lazy_zeros(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> torch.Tensor:
-    """Zeros whose memory the operating system hands out when first written, so that an idle engine stays small.
+    """Zeros whose memory the system allocates on first write, so that an idle engine stays small.
 
-    They begin on a cache line: vectors of that width are read from them.
+    Aligned to a cache line, for reads of vectors of that width.
     """
     if device.type != "cpu":
         return torch.zeros(shape, dtype=dtype, device=device)

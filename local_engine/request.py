@@ -1,4 +1,5 @@
-"""One answer under way: its tokens, how far the KV cache has caught up with them, and its clock. No torch, no wire."""
+"""The state of one answer: its tokens, how much of them the KV cache holds, and its timings. No torch, no wire
+format."""
 
 from dataclasses import dataclass, field
 from enum import Enum
@@ -33,11 +34,11 @@ class RequestTimings:
 
 @dataclass(slots=True, eq=False)
 class Request:
-    """Mutable state of one answer. Invariant: `computed_tokens` <= `length`, and only the last token is pending once
-    the prompt is computed.
+    """Mutable state of one answer. Invariant: `computed_tokens` <= `length`, and once the prompt is computed only the
+    last token is pending.
 
-    `in_flight_tokens` are drawn on the device and not known here yet; `longest` is the length at which the answer ends.
-    `prompt_logprobs` are of the prompt's tokens from the second on, as far as they are computed; none unless asked for.
+    `in_flight_tokens` are drawn on the device but not known here yet; `longest` is the length at which the answer ends.
+    `prompt_logprobs` cover the prompt's tokens from the second on, as far as computed; empty unless requested.
     """
 
     request_id: str
@@ -72,13 +73,13 @@ class Request:
 
     @property
     def draws(self) -> bool:
-        """Whether there is an answer to draw; else the prompt is computed and that is all."""
+        """Whether there is an answer to draw; otherwise only the prompt is computed."""
         return self.params.max_tokens > 0
 
     @property
     def skippable_tokens(self) -> int:
-        """Tokens that need not be computed if the cache has them: the last one's logits are what a request comes for,
-        and the cache has no logits to tell a prompt's log-probabilities from.
+        """Tokens that need not be computed if cached: all but the last, whose logits are needed; while prompt
+        log-probabilities are missing only those already scored, since the cache contains no logits.
         """
         known = len(self.prompt_logprobs)
         is_scoring = self.params.prompt_logprobs is not None and known < self.prompt_tokens - 1
@@ -86,7 +87,7 @@ class Request:
 
     @property
     def length(self) -> int:
-        """Tokens so far, those in flight included."""
+        """Tokens so far, including those in flight."""
         return len(self.token_ids) + self.in_flight_tokens
 
     @property
@@ -101,5 +102,5 @@ class Request:
 
     @property
     def pending_tokens(self) -> int:
-        """Tokens, drafts included, whose keys and values are not in the cache yet."""
+        """Tokens, including drafts, whose keys and values are not in the cache yet."""
         return self.length + len(self.draft_token_ids) - self.computed_tokens

@@ -1,7 +1,7 @@
-"""Paged attention on CPU: torch's fused attention per sequence, never a materialised mask.
+"""Paged attention on CPU: torch's fused attention per sequence, without materialising a mask.
 
-A chunk after a cached prefix attends to the prefix without a mask and to itself causally; the two parts are merged by
-their log-sum-exp. Each sequence is computed by itself, so its result does not depend on its neighbours.
+A chunk after a cached prefix attends to the prefix unmasked and to itself causally; the two parts are merged by their
+log-sum-exp. Each sequence is computed separately, so its result does not depend on its neighbours.
 """
 
 import torch
@@ -13,7 +13,7 @@ from local_engine.attention.protocol import AttentionBatch
 class CpuAttention:
     """AttentionBackend for the CPU, any floating type; `window` is the sliding window in tokens, 0 for none.
 
-    `scale` is what products are multiplied by, 0 for one over the root of the head's size.
+    `scale` multiplies scores; 0 means 1/sqrt(head_size).
     """
 
     def __init__(self, *, window: int = 0, scale: float = 0.0) -> None:
@@ -53,7 +53,7 @@ class CpuAttention:
 
 
 def gather(cache: torch.Tensor, blocks: list[int], length: int) -> torch.Tensor:
-    """A sequence's cached rows as [kv_heads, length, head_size]; a view when its blocks stand in one run."""
+    """A sequence's cached rows as [kv_heads, length, head_size]; a view if its blocks are consecutive."""
     first, count = blocks[0], -(-length // cache.shape[1])
     if blocks[count - 1] - first == count - 1 and blocks[:count] == list(range(first, first + count)):
         rows = cache[first : first + count]
@@ -63,7 +63,7 @@ def gather(cache: torch.Tensor, blocks: list[int], length: int) -> torch.Tensor:
 
 
 def _attend_one(q: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, scale: float | None) -> torch.Tensor:
-    """q is [n, heads, head_size], the last n of the keys' positions."""
+    """q is [n, heads, head_size], for the last n of the keys' positions."""
     n, heads, size = q.shape
     kv_heads, length = keys.shape[0], keys.shape[1]
     if n == 1:
@@ -81,7 +81,7 @@ def _attend_one(q: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, scale
 def _attend_sliding(
     q: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, window: int, scale: float | None
 ) -> torch.Tensor:
-    """The same where the sequence is longer than the window: each query sees its last `window` keys alone."""
+    """The same for sequences longer than the window: each query sees only its last `window` keys."""
     n, length = len(q), keys.shape[1]
     first = max(0, length - n - window + 1)
     queries, seen = torch.arange(length - n, length)[:, None], torch.arange(first, length)[None]

@@ -1,7 +1,7 @@
-"""What the model asks of attention over a paged KV cache, so that CPU and Triton backends are interchangeable.
+"""Attention over a paged KV cache as the model needs it, so that CPU and Triton backends are interchangeable.
 
-K and V caches are separate per layer, [blocks, block_size, kv_heads, head_size]. Queries of all sequences stand one
-after another, [tokens, heads, head_size], delimited by `cu_seqlens_q`.
+K and V caches are separate per layer, [blocks, block_size, kv_heads, head_size]. Queries of all sequences are
+concatenated, [tokens, heads, head_size], delimited by `cu_seqlens_q`.
 """
 
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ import torch
 class AttentionBatch:
     """One step's layout, on the device and, for backends that loop on the host, as plain lists.
 
-    `seq_lens` counts a sequence's tokens including the ones computed now; `slot_mapping` is block * block_size + offset
+    `seq_lens` counts a sequence's tokens including those computed now; `slot_mapping` is block * block_size + offset
     for every token computed now; `block_table` is padded with 0.
     """
 
@@ -28,7 +28,7 @@ class AttentionBatch:
 
 
 class AttentionBackend(Protocol):
-    """Store the new keys and values, then attend causally over each sequence's own blocks."""
+    """Stores the new keys and values, then attends causally over each sequence's own blocks."""
 
     def store(
         self, k: torch.Tensor, v: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, batch: AttentionBatch
@@ -45,6 +45,6 @@ class AttentionBackend(Protocol):
         *,
         has_window: bool = True,
     ) -> torch.Tensor:
-        """Return [tokens, heads, head_size]; query i of a sequence sees its keys up to itself, or, if the layer
-        `has_window`, those of them that stand within the backend's sliding window."""
+        """Returns [tokens, heads, head_size]; query i of a sequence sees keys up to itself, limited to the backend's
+        sliding window if the layer `has_window`."""
         ...

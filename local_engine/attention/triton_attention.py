@@ -1,4 +1,4 @@
-"""Paged attention on a GPU behind the engine's protocol: decode rows by split-KV, all others by the varlen kernel."""
+"""Paged attention on a GPU behind the engine's protocol: split-KV for decode rows, the varlen kernel for all others."""
 
 import torch
 
@@ -11,9 +11,9 @@ from local_engine.attention.triton_tiles import KvScales
 class TritonAttention:
     """AttentionBackend over caches of float16, bfloat16, float32 or e4m3.
 
-    `window` is the sliding window in tokens, 0 for none. `splits` fixes how many ways a sequence is split in decode,
-    which makes a row's bits independent of its batch; left out, it follows the batch so that the device is full.
-    `scale` is what products are multiplied by, 0 for one over the root of the head's size.
+    `window` is the sliding window in tokens, 0 for none. `splits` fixes the number of splits per sequence in decode,
+    which makes a row's bits independent of its batch; by default it depends on the batch, to fill the device. `scale`
+    multiplies scores; 0 means 1/sqrt(head_size).
     """
 
     def __init__(
@@ -27,7 +27,7 @@ class TritonAttention:
     def store(
         self, k: torch.Tensor, v: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, batch: AttentionBatch
     ) -> None:
-        """Scatter k and v by torch; `FusedDecoder` writes them in its rotary kernel instead and never calls this."""
+        """Scatters k and v with torch; `FusedDecoder` writes them in its rotary kernel instead and never calls this."""
         _scatter(k, k_cache, batch.slot_mapping, self.kv_scales.k)
         _scatter(v, v_cache, batch.slot_mapping, self.kv_scales.v)
 
@@ -41,7 +41,8 @@ class TritonAttention:
         has_window: bool = True,
         overlaps: bool = False,
     ) -> torch.Tensor:
-        """Return [tokens, heads, head_size]; q's rows may be strided. Decode rows' kernels may overlap with others."""
+        """Returns [tokens, heads, head_size]; q's rows may be strided. Kernels of decode rows may overlap with
+        others."""
         out = torch.empty(q.shape, dtype=q.dtype, device=q.device)
         decodes = leading_ones(batch.query_lengths)
         scale, window = self._scale or q.shape[-1] ** -0.5, self._window if has_window else 0
@@ -77,7 +78,7 @@ class TritonAttention:
 
 
 def leading_ones(query_lengths: list[int]) -> int:
-    """How many sequences at the front compute one token: the scheduler puts decodes before prompts."""
+    """How many sequences at the front compute a single token: the scheduler puts decodes before prompts."""
     for index, length in enumerate(query_lengths):
         if length != 1:
             return index
@@ -88,7 +89,7 @@ def _scatter(values: torch.Tensor, cache: torch.Tensor, slots: torch.Tensor, sca
     if cache.dtype == torch.float8_e4m3fn:
         largest = torch.finfo(cache.dtype).max
         values = (values.float() / scale).clamp(-largest, largest)
-    # index_copy_ has no e4m3, so bytes are copied as bytes.
+    # index_copy_ does not support e4m3, so bytes are copied.
     rows = values.to(cache.dtype)
     if cache.element_size() == 1:
         rows, cache = rows.view(torch.uint8), cache.view(torch.uint8)

@@ -1,11 +1,11 @@
-"""Attention of one new token per sequence over its paged cache: splits of the cache in parallel, then one reduction.
+"""Attention of one new token per sequence over its paged cache: parallel splits of the cache, then one reduction.
 
-All query heads that share a KV head ride in one tile (GQA packing), so a cached key is read from memory once. Each
-split keeps its partial output and the log-sum-exp of its scores; the second kernel weighs the splits by them. Knows
+All query heads that share a KV head are in one tile (GQA packing), so each cached key is read from memory once. Each
+split stores its partial output and the log-sum-exp of its scores, by which the second kernel weights the splits. Knows
 nothing of models.
 """
 # pyright: basic, reportCallIssue=false, reportGeneralTypeIssues=false, reportPrivateImportUsage=false
-# The kernels' bodies are Triton's language, whose types are not Python's.
+# Kernel bodies are written in Triton's language, whose types are not Python's.
 
 import torch
 import triton
@@ -26,7 +26,7 @@ from local_engine.kernels.launch import begin, dot_type, next_power_of_2, overla
 BLOCK_N = 64
 
 
-# A batch's sizes and where its slices begin vary from step to step: none of them may mean another compilation.
+# Batch sizes and slice offsets vary from step to step: none of them may cause another compilation.
 @triton.jit(do_not_specialize=["table_stride"], do_not_specialize_on_alignment=["block_table_ptr", "seq_lens_ptr"])
 def _split_kernel(
     q_ptr,
@@ -124,7 +124,7 @@ def _reduce_kernel(
     in_dim = lane < HEAD_DIM
     lse = tl.load(lse_ptr + at * splits + split, mask=split < splits, other=float("-inf"))
     peak = tl.max(lse, axis=0)
-    # An empty sequence (a padded row of a captured graph) has no split at all and yields zeros.
+    # An empty sequence (a padded row of a captured graph) has no splits and yields zeros.
     peak = tl.where(peak == float("-inf"), 0.0, peak)
     weights = tl.exp2(lse - peak)
     total = tl.sum(weights, axis=0)
@@ -150,9 +150,9 @@ def paged_decode(
 ) -> Tensor:
     """Attention output [batch, heads, dim] of q [batch, heads, dim] (heads and dim contiguous).
 
-    Caches [blocks, block_size, kv_heads, dim]; block_table int32 [batch, max_blocks]; seq_lens int32 [batch] count
-    the cached tokens, the current one included, and 0 gives a row of zeros. `splits` is fixed by the caller that
-    captures a graph; left out, it is chosen so that the grid fills the device.
+    Caches [blocks, block_size, kv_heads, dim]; block_table int32 [batch, max_blocks]; seq_lens int32 [batch] counts
+    cached tokens including the current one, and 0 gives a row of zeros. A caller that captures a graph fixes `splits`;
+    by default it is chosen so that the grid fills the device.
     """
     batch, heads, dim = q.shape
     _, block_size, kv_heads, _ = k_cache.shape
@@ -160,7 +160,7 @@ def paged_decode(
     splits = splits or choose_splits(batch * kv_heads, block_table.shape[1] * block_size, q.device)
     if out is None:
         out = torch.empty((batch, heads, dim), dtype=q.dtype, device=q.device)
-    # One split needs no second pass: the first kernel writes the answer itself.
+    # A single split needs no second pass: the first kernel writes the result directly.
     partial = out if splits == 1 else torch.empty((batch, heads, splits, dim), dtype=torch.float32, device=q.device)
     lse = torch.empty((batch, heads, splits), dtype=torch.float32, device=q.device)
     dim_block = next_power_of_2(dim)

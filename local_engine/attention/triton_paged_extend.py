@@ -1,12 +1,11 @@
-"""Causal attention of several new tokens per sequence over their paged cache: chunked prefill, cached prefixes,
-verify rows.
+"""Causal attention of several new tokens per sequence over their paged cache: chunked prefill, cached prefixes, and
+verification of drafts.
 
-The new keys and values must be in the cache already. Rows of one tile are tokens × the query heads of one KV head
-(GQA packing); tiles of all sequences lie in one grid, and a tile finds its sequence by bisection. Knows nothing of
-models.
+The new keys and values must already be in the cache. Rows of a tile are tokens × the query heads of one KV head (GQA
+packing); tiles of all sequences form one grid, and each tile finds its sequence by bisection. Knows nothing of models.
 """
 # pyright: basic, reportCallIssue=false, reportGeneralTypeIssues=false, reportPrivateImportUsage=false
-# The kernel's body is Triton's language, whose types are not Python's.
+# The kernel body is written in Triton's language, whose types are not Python's.
 
 import torch
 import triton
@@ -20,7 +19,7 @@ BLOCK_N = 64
 MAX_TILE_ROWS = 128
 
 
-# As in decode: nothing that varies from step to step may mean another compilation.
+# As in decode: nothing that varies from step to step may cause another compilation.
 @triton.jit(
     do_not_specialize=["sequences", "table_stride"],
     do_not_specialize_on_alignment=["block_table_ptr", "seq_lens_ptr", "cu_seqlens_q_ptr"],
@@ -85,7 +84,7 @@ def _extend_kernel(
     position = cached + token
     end = tl.minimum(cached + first_token + BLOCK_Q, length)
     begin = 0
-    # Keys before this tile's first query are seen by all its rows, so those steps need no mask.
+    # Keys before this tile's first query are visible to all its rows, so those iterations need no mask.
     unmasked_end = (cached + first_token + 1) // BLOCK_N * BLOCK_N
     if WINDOW > 0:
         begin = tl.maximum(cached + first_token - WINDOW + 1, 0) // BLOCK_N * BLOCK_N
@@ -141,8 +140,8 @@ def paged_extend(
     """Attention output [total_tokens, heads, dim] of q [total_tokens, heads, dim] (heads and dim contiguous).
 
     cu_seqlens_q int32 [sequences + 1] delimits each sequence's new tokens, which are the last of its seq_lens
-    [sequences] int32 cached tokens; max_query_tokens is the longest such stretch, and only steers the tile's height.
-    Rows of q past cu_seqlens_q[-1] are left unwritten.
+    [sequences] int32 cached tokens; max_query_tokens is the largest number of new tokens and only affects the tile's
+    height. Rows of q past cu_seqlens_q[-1] are left unwritten.
     """
     tokens, heads, dim = q.shape
     _, block_size, kv_heads, _ = k_cache.shape
@@ -186,10 +185,10 @@ def paged_extend(
 
 
 def choose_tile_rows(group: int, max_query_tokens: int, element_size: int = 2) -> int:
-    """Rows of a tile: as few as hold the longest stretch of tokens × heads, so that verify rows do not pay for
-    prefill's tile.
+    """Rows of a tile: just enough for the most new tokens × heads, so that verification does not pay for prefill's
+    tile.
 
-    float32 has no matrix unit of its precision: larger tiles than the smallest would spill their sums to memory.
+    float32 has no tensor cores of its precision: tiles larger than the smallest would spill accumulators to memory.
     """
     if element_size > 2:
         return group_rows(group)

@@ -1,5 +1,4 @@
-"""What the two paged attention kernels share: tile shapes, the type they multiply in, and how many splits fill a
-device."""
+"""Shared by the two paged attention kernels: tile shapes, the type of products, and how many splits fill a device."""
 # pyright: basic, reportCallIssue=false, reportGeneralTypeIssues=false, reportPrivateImportUsage=false
 # triton.language has no types of its own.
 
@@ -11,21 +10,21 @@ import triton.language as tl
 
 from local_engine.kernels.launch import multiprocessors, next_power_of_2
 
-# The softmax runs in base 2, which the hardware has.
+# The softmax uses base 2, which the hardware supports directly.
 LOG2_E = 1.4426950408889634
-# tl.dot on tensor cores takes no fewer rows than this.
+# Minimum number of rows for tl.dot on tensor cores.
 MIN_DOT_ROWS = 16
 MAX_SPLITS = 32
-# A shorter split costs more in the reduction than it saves.
+# The reduction of shorter splits costs more than they save.
 MIN_SPLIT_TOKENS = 128
-# Programs of a decode launch that run on a multiprocessor at once. Each has one tile of keys and values under way, and
-# waits for it: two would hardly keep the memory busy.
+# Programs of a decode launch resident on a multiprocessor. Each has one tile of keys and values in flight and waits for
+# it: two would hardly keep the memory busy.
 PROGRAMS_PER_SM = 4
 
 
 @dataclass(frozen=True, slots=True)
 class KvScales:
-    """What a stored e4m3 key or value is multiplied by to get the real one; 1.0 for caches that are not quantised."""
+    """Multipliers from stored e4m3 keys and values to real ones; 1.0 for caches that are not quantised."""
 
     k: float = 1.0
     v: float = 1.0
@@ -55,7 +54,7 @@ def load_tile(
     HEAD_DIM: tl.constexpr,
     DIM_BLOCK: tl.constexpr,
 ):
-    """Rows [tokens, DIM_BLOCK] of one KV head out of the paged cache; absent tokens and padding lanes read as 0."""
+    """Rows [tokens, DIM_BLOCK] of one KV head from the paged cache; absent tokens and padding lanes read as 0."""
     lane = tl.arange(0, DIM_BLOCK)
     block = tl.load(table_ptr + token // BLOCK_SIZE, mask=present, other=0).to(tl.int64)
     at = cache_ptr + block * block_stride + (token % BLOCK_SIZE) * slot_stride + kv_head * HEAD_DIM
@@ -64,7 +63,7 @@ def load_tile(
 
 @triton.jit
 def attend(q, k, v, seen, qk_scale, peak, total, acc, MASKED: tl.constexpr):
-    """One step of the running softmax, in base 2: folds a tile of keys and values into (peak, total, acc).
+    """One step of the online softmax, in base 2: folds a tile of keys and values into (peak, total, acc).
 
     q [rows, dim], k and v [tokens, dim], seen [rows or 1, tokens]; a row that has seen nothing yet has peak -inf and
     total 0.
@@ -73,7 +72,7 @@ def attend(q, k, v, seen, qk_scale, peak, total, acc, MASKED: tl.constexpr):
     if MASKED:
         scores = tl.where(seen, scores, float("-inf"))
     new_peak = tl.maximum(peak, tl.max(scores, axis=1))
-    # A row may see nothing of this tile and of those before: subtracting an infinite peak from itself would be NaN.
+    # A row may have seen nothing so far: subtracting an infinite peak from itself would be NaN.
     safe_peak = tl.where(new_peak == float("-inf"), 0.0, new_peak)
     weights = tl.exp2(scores - safe_peak[:, None])
     keep = tl.exp2(peak - safe_peak)

@@ -1,1 +1,1 @@
-"""The parts of a transformer block, each a small callable over plain tensors."""
+"""The parts of a transformer block, each a small callable on plain tensors."""

@@ -1,4 +1,4 @@
-"""What stands between attention and the next layer: a gated product, or experts of which each token takes a few."""
+"""The feed-forward part: a gated product, or experts of which each token uses a few."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ class FeedForwardPart(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class FeedForward:
-    """Gate and up are one product."""
+    """Gate and up projections are one product."""
 
     gate_up: Linear
     down: Linear
@@ -39,7 +39,7 @@ class FeedForward:
 
 @dataclass(frozen=True, slots=True)
 class Experts:
-    """The router's `used` likeliest experts compute a row, each weighed by its share."""
+    """The router's `used` most likely experts compute a row, weighted by its probabilities."""
 
     router: Linear
     experts: list[FeedForward]
@@ -47,7 +47,7 @@ class Experts:
     shares_add_up: bool
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
-        """[rows, hidden] to the same; a row's experts are added in their order, whatever other rows take."""
+        """[rows, hidden] to the same; a row's experts are summed in a fixed order, independent of other rows."""
         shares, chosen = self.router(x).float().softmax(dim=-1).topk(self.used, dim=-1)
         if self.shares_add_up:
             shares = shares / shares.sum(dim=-1, keepdim=True)

@@ -1,4 +1,4 @@
-"""A matrix product with fixed weights, one class per weight format."""
+"""Matrix products with fixed weights, one class per weight format."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ LinearBuilder = Callable[[torch.Tensor, torch.Tensor | None], Linear]
 
 @dataclass(frozen=True, slots=True)
 class StoredLinears:
-    """Products over matrices that the file has in 4 bits, as it has them: where to ask for one, and its class."""
+    """Products over matrices stored in 4 bits, without conversion: where to get one, and the class to build."""
 
     nibbles: Callable[[str], NibbleBlocks | None]
     build: Callable[[NibbleBlocks, torch.Tensor | None], Linear]

@@ -1,4 +1,4 @@
-"""Rotary position embedding, halves side by side, with its cosines and sines tabled once."""
+"""Rotary position embedding (half-split layout), with precomputed cosines and sines."""
 
 import math
 from typing import Literal
@@ -13,21 +13,21 @@ Rotation = tuple[torch.Tensor, torch.Tensor]
 
 
 def rotary_kinds(config: ModelConfig) -> tuple[RotaryKind, ...]:
-    """Which tables a model's layers take: those with a sliding window may have their own."""
+    """The tables that a model's layers use: layers with a sliding window may have their own."""
     return ("global", "local") if config.local_rope_theta else ("global",)
 
 
 def rotary_of(config: ModelConfig, layer: int) -> RotaryKind | None:
-    """The tables of a layer; None where queries and keys are not rotated."""
+    """The tables of a layer; None if queries and keys are not rotated."""
     if layer in config.unrotated_layers:
         return None
     return "local" if config.local_rope_theta and layer not in config.full_layers else "global"
 
 
 def inverse_frequencies(config: ModelConfig, positions: int = 0, *, is_local: bool = False) -> torch.Tensor:
-    """Radians per position for each rotated pair of a head, float32, scaled for so many positions.
+    """Radians per position for each rotated pair of a head, float32, scaled for this many positions.
 
-    `is_local`: of the layers with a sliding window, where those have a base of their own.
+    `is_local`: for layers with a sliding window, if these have a base of their own.
     """
     size = config.rotary_size or config.head_size
     theta = config.local_rope_theta if is_local else config.rope_theta
@@ -48,9 +48,9 @@ def inverse_frequencies(config: ModelConfig, positions: int = 0, *, is_local: bo
 def rotation_tables(
     config: ModelConfig, positions: int, *, is_local: bool = False
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Cosines and sines, float32 [positions, head_size / 2], as queries and keys are multiplied by them.
+    """Cosines and sines, float32 [positions, head_size / 2], by which queries and keys are multiplied.
 
-    Pairs that are not rotated stand behind those that are: weights are arranged so.
+    Pairs that are not rotated come after those that are; weights are arranged accordingly.
     """
     frequencies = inverse_frequencies(config, positions, is_local=is_local)
     angles = torch.outer(torch.arange(positions, dtype=torch.float32), frequencies)
@@ -66,7 +66,8 @@ def _attention_factor(scaling: RopeScaling | None) -> float:
 
 
 def _yarn(frequencies: torch.Tensor, scaling: RopeScaling, theta: float) -> torch.Tensor:
-    """Frequencies that turn often within the original window stay, those that turn less than once are divided."""
+    """Frequencies that rotate often within the original window are kept, those that rotate less than once are
+    divided."""
     pairs = len(frequencies)
 
     def pair_that_turns(times: float) -> float:
@@ -93,7 +94,7 @@ def _llama3(frequencies: torch.Tensor, scaling: RopeScaling) -> torch.Tensor:
 
 
 class Rotary:
-    """Rotates queries and keys of [rows, heads, head_size] by their positions."""
+    """Rotates queries and keys [rows, heads, head_size] by their positions."""
 
     def __init__(
         self, config: ModelConfig, context_window: int, device: torch.device, *, is_local: bool = False
@@ -108,6 +109,6 @@ class Rotary:
 
 
 def rotate(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
-    """x cos + swap_halves(x) sin, the sign of the first half being in `sin`."""
+    """x cos + swap_halves(x) sin, where `sin` contains the sign of the first half."""
     swapped = x.roll(x.shape[-1] // 2, dims=-1)
     return (x * cos).addcmul_(swapped, sin)

@@ -1,1 +1,1 @@
-"""From logits to a token: what a request asks for, what a grammar leaves, what is drawn, what is told of it."""
+"""From logits to a token: parameters, constraints, drawing, and log-probabilities."""

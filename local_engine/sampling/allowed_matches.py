@@ -1,4 +1,4 @@
-"""Keeps an answer to a constraint and to `allowed_token_ids` at once, until no token is left that both allow."""
+"""Applies a constraint together with `allowed_token_ids`, until no token is left that both allow."""
 
 import torch
 
@@ -6,7 +6,7 @@ from local_engine.sampling.constraints import Matcher
 
 
 class AllowedMatches:
-    """A matcher for rows in which tokens that are not allowed are at minus infinity already."""
+    """A matcher for rows in which disallowed tokens are already at minus infinity."""
 
     def __init__(self, matcher: Matcher) -> None:
         self._matcher = matcher
@@ -19,11 +19,11 @@ class AllowedMatches:
 
     @property
     def failure(self) -> str | None:
-        """Why it cannot say any more what may follow."""
+        """Why it can no longer say what may follow."""
         return self._failure or self._matcher.failure
 
     def mask(self, logits: torch.Tensor) -> torch.Tensor:
-        """A copy of one row with every token that may not follow at minus infinity; the row where none is left."""
+        """A copy of one row with every token that may not follow at minus infinity; the row itself if none is left."""
         masked = self._matcher.mask(logits)
         if masked.isfinite().any():
             return masked
@@ -31,5 +31,5 @@ class AllowedMatches:
         return logits
 
     def consume(self, token_id: int) -> None:
-        """Advance by a drawn token."""
+        """Advances by a drawn token."""
         self._matcher.consume(token_id)

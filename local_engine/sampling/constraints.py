@@ -1,4 +1,4 @@
-"""Keeps an answer inside a JSON schema, a regular expression or a grammar, where the library for it is there."""
+"""Constrains answers to a JSON schema, a regular expression or a grammar, if the library for it is installed."""
 
 import json
 import threading
@@ -16,12 +16,12 @@ from local_engine.text.tokenizer import Tokenizer
 OUTPUTS: Final = "structured_outputs"
 # The last is text-generation-inference's.
 SCHEMA_KINDS: Final = ("json_schema", "json_object", "json")
-# The kind of constraint behind each of `structured_outputs`' names.
+# Kind of constraint for each name in `structured_outputs`.
 STRUCTURED: Final = {"json": "json_schema", "regex": "regex", "choice": "grammar", "grammar": "grammar"}
 
 
 class Matcher(Protocol):
-    """Where one answer stands in its constraint."""
+    """The state of one answer within its constraint."""
 
     @property
     def is_complete(self) -> bool:
@@ -30,7 +30,7 @@ class Matcher(Protocol):
 
     @property
     def failure(self) -> str | None:
-        """Why it cannot say any more what may follow; None while it can."""
+        """Why it can no longer say what may follow; None while it can."""
         ...
 
     def mask(self, logits: torch.Tensor) -> torch.Tensor:
@@ -38,12 +38,12 @@ class Matcher(Protocol):
         ...
 
     def consume(self, token_id: int) -> None:
-        """Advance by a drawn token."""
+        """Advances by a drawn token."""
         ...
 
 
 class Vocabulary(Protocol):
-    """Makes matchers over one tokenizer's vocabulary."""
+    """Creates matchers over one tokenizer's vocabulary."""
 
     def matcher(self, constraint: Constraint) -> Matcher: ...
 
@@ -58,14 +58,14 @@ class ConstraintCompiler:
         self._indexing = threading.Lock()
 
     def prepare(self) -> None:
-        """Index the vocabulary, during which no other thread runs; nothing where the library is missing."""
+        """Indexes the vocabulary, which blocks other threads; does nothing without the library."""
         with suppress(InvalidRequest):
             self._indexed()
 
     def check(self, constraint: Constraint) -> None:
-        """Raise InvalidRequest for a constraint that is malformed or that nothing can satisfy.
+        """Raise InvalidRequest for a constraint that is malformed or unsatisfiable.
 
-        A large one takes a second, in which other threads run.
+        A large one takes a second, during which other threads run.
         """
         self.matcher(constraint)
 
@@ -80,7 +80,7 @@ class ConstraintCompiler:
             return self._vocabulary
 
     def _index(self) -> Vocabulary:
-        # Imported here: an engine can do without the library.
+        # Imported here: the library is optional.
         try:
             from local_engine.sampling.guidance import GuidanceVocabulary
         except ModuleNotFoundError as error:
@@ -92,7 +92,7 @@ class ConstraintCompiler:
         try:
             with panics_told():
                 return GuidanceVocabulary(self._tokenizer, self._vocabulary_size)
-        # The library reads fewer kinds of vocabularies than there are: such a model answers without constraints.
+        # The library does not support every kind of vocabulary: such a model answers without constraints.
         except ValueError as error:
             message = f"No answer of this model can be kept to a constraint: its vocabulary cannot be read ({error})."
             raise InvalidRequest(message, parameter=FORMAT) from error
@@ -101,7 +101,8 @@ class ConstraintCompiler:
 def requested_constraint(
     response_format: dict[str, Any] | None, structured_outputs: dict[str, Any] | None
 ) -> Constraint | None:
-    """What the request's `response_format` (OpenAI) or `structured_outputs` (vLLM) asks for; both is one too many."""
+    """What the request's `response_format` (OpenAI) or `structured_outputs` (vLLM) asks for; giving both is an
+    error."""
     form = response_format or {}
     kind = form.get("type", "text")
     if structured_outputs:
@@ -122,8 +123,8 @@ def requested_constraint(
 
 
 def _schema_in(form: dict[str, Any]) -> Any:
-    """Where OpenAI's clients write it; beside the type, as llama.cpp's, Fireworks' and Together's do; or as `value`, as
-    Hugging Face's."""
+    """The schema where OpenAI's clients put it; beside the type, as for llama.cpp, Fireworks and Together; or as
+    `value`, as for Hugging Face."""
     described = form.get("json_schema")
     nested = described.get("schema") if isinstance(described, dict) else described
     return next((one for one in (nested, form.get("schema"), form.get("value")) if one is not None), None)
@@ -156,5 +157,5 @@ def _structured(wanted: dict[str, Any]) -> Constraint:
 def _choice_grammar(choices: Any) -> str:
     if not isinstance(choices, list) or not choices or not all(isinstance(text, str) and text for text in choices):
         raise InvalidRequest("choice takes a list of non-empty strings.", parameter=OUTPUTS)
-    # A token of the grammar, not a rule: of those the library follows two thousand at once.
+    # A terminal of the grammar, not a rule: the library follows at most two thousand rules at once.
     return "start: CHOICE\nCHOICE: " + " | ".join(json.dumps(text) for text in choices) + "\n"

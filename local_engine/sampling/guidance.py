@@ -1,4 +1,4 @@
-"""Constraints through llguidance: one vocabulary's index, and where an answer stands in a grammar."""
+"""Constraints with llguidance: an index of one vocabulary, and the state of an answer within a grammar."""
 
 import re
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ from local_engine.sampling.unspelt import unspelt, with_ids
 from local_engine.text.tokenizer import Tokenizer
 
 KEPT_CONSTRAINTS: Final = 32
-# Characters and remainders of all that are kept: one takes up to 450 bytes, most take 40 to 170.
+# Total characters and remainders of the cached constraints: each takes up to 450 bytes, mostly 40 to 170.
 KEPT_WEIGHT: Final = 500_000
 SCHEMA_FAULT: Final = "failed to compile JSON schema: "
 NOTHING: Final = "NoExtensionBias"
@@ -27,12 +27,12 @@ SEVERAL: Final = "oneOf constraints are not supported"
 WAYS_OUT: Final = 'leave it out, or put "x-guidance": {"lenient": true} into the schema, and it is passed over'
 MULTIPLES: Final = re.compile(r'"multipleOf"\s*:\s*([0-9.eE+-]+)')
 ESCAPED: Final = re.compile(r"\\u([0-9a-fA-F]{4})")
-# The library goes through every remainder: so many take a third of a second and 11 MB, a million 10 s and 400 MB.
+# The library enumerates every remainder: this many take a third of a second and 11 MB, a million 10 s and 400 MB.
 MOST_REMAINDERS: Final = 50_000
-# One with no more than these before its zeros was measured to cost next to nothing, whatever its size.
+# With at most this many before its trailing zeros, a number was measured to cost next to nothing, whatever its size.
 FEW_REMAINDERS: Final = 1000
 TOKENS_THERE_ARE: Final = "; following special tokens are available"
-# Lines of a grammar, as the library shows where a fault is.
+# Grammar lines, as the library quotes them to locate an error.
 QUOTED: Final = re.compile(r"\n +\d+ \| ")
 
 
@@ -41,7 +41,7 @@ class GuidanceVocabulary:
 
     def __init__(self, tokenizer: Tokenizer, vocabulary_size: int) -> None:
         size = max(vocabulary_size, tokenizer.vocabulary_size)
-        # The grammar knows one end; a model may have several, and whichever it likes best ends the answer.
+        # The grammar has a single end token; a model may have several, and any of them ends the answer.
         self._ends = sorted(end for end in tokenizer.eos_token_ids if end < vocabulary_size)
         source, self._special = unspelt(tokenizer.fast.to_str())
         self._index = LLTokenizer(source, n_vocab=size, eos_token=min(self._ends, default=0))
@@ -49,7 +49,7 @@ class GuidanceVocabulary:
         self._compiled = KeptConstraints(self._compile, _weight, count=KEPT_CONSTRAINTS, weight=KEPT_WEIGHT)
 
     def matcher(self, constraint: Constraint) -> "GuidanceMatcher":
-        """A fresh matcher at the beginning of an answer; raises InvalidRequest for what nothing can satisfy."""
+        """A fresh matcher at the beginning of an answer; raises InvalidRequest for an unsatisfiable constraint."""
         return GuidanceMatcher(self._compiled.get(constraint).deep_copy(), self._ends)
 
     def _compile(self, constraint: Constraint) -> LLMatcher:
@@ -58,8 +58,8 @@ class GuidanceVocabulary:
                 constraint, f"multipleOf is kept to up to {MOST_REMAINDERS}, all together; take a smaller one or none"
             )
         matcher = LLMatcher(self._index, _grammar(constraint, self._special))
-        # Some of what nothing can satisfy shows with the first token alone. What the library finds out for it stays
-        # with the matcher, and need not be found out again between two steps.
+        # Some unsatisfiable constraints fail only at the first token. What the library computes for it stays with the
+        # matcher, and need not be computed again between two steps.
         if not matcher.is_error():
             matcher.compute_bitmask()
         if matcher.get_error():
@@ -68,7 +68,7 @@ class GuidanceVocabulary:
 
 
 class GuidanceMatcher:
-    """Where one answer stands in its constraint."""
+    """The state of one answer within its constraint."""
 
     def __init__(self, matcher: LLMatcher, ends: list[int]) -> None:
         self._matcher = matcher
@@ -81,7 +81,7 @@ class GuidanceMatcher:
 
     @property
     def failure(self) -> str | None:
-        """What the library gave up at, in its first line: a limit of its own, mostly."""
+        """Where the library gave up, its message's first line: mostly a limit of its own."""
         return self._matcher.get_error().partition("\n")[0] or None
 
     def mask(self, logits: torch.Tensor) -> torch.Tensor:
@@ -93,7 +93,7 @@ class GuidanceMatcher:
         return logits.masked_fill(~allowed.to(logits.device), float("-inf"))
 
     def consume(self, token_id: int) -> None:
-        """Advance by a drawn token."""
+        """Advances by a drawn token."""
         self._matcher.consume_token(self._ends[0] if token_id in self._ends else token_id)
 
 
@@ -102,7 +102,8 @@ def _weight(constraint: Constraint) -> int:
 
 
 def remainders(source: str) -> int:
-    """Those that the library would go through for every `multipleOf` of a schema, or of one inside a grammar."""
+    """The remainders that the library would enumerate for every `multipleOf` of a schema, or of one inside a
+    grammar."""
     plain = ESCAPED.sub(lambda escape: chr(int(escape[1], 16)), source)
     return sum(_remainders_of(number) for number in MULTIPLES.findall(plain))
 
@@ -122,18 +123,18 @@ def _remainders_of(number: str) -> int:
 
 
 def _from_grammar(source: str, special: Mapping[str, int]) -> Any:
-    """Lark, or llama.cpp's GBNF, whose rules are told by their sign."""
+    """Lark, or llama.cpp's GBNF, recognised by its `::=`."""
     if "::=" not in source:
         return LLMatcher.grammar_from_lark(with_ids(source, special))
     try:
         return LLMatcher.grammar_from_lark(_lark(source))
-    # The library raises bare Exception for a grammar that it cannot read.
+    # The library raises bare Exception for a grammar that it cannot parse.
     except Exception as error:
         raise ValueError(str(error)) from error
 
 
 def _lark(gbnf: str) -> str:
-    """GBNF's rules as rules of a grammar, never as its tokens, which take all they can and so what should follow."""
+    """GBNF's rules as Lark rules, never as terminals, which match greedily and swallow what should follow."""
     rules = GrammarParser().parse(gbnf)
     resolve(rules)
     for number, rule in enumerate(rules.values()):
@@ -154,9 +155,9 @@ def _grammar(constraint: Constraint, special: Mapping[str, int]) -> Any:
 
 
 def _refusal(constraint: Constraint, reason: str) -> InvalidRequest:
-    """What the library says, without the grammar that was made around a schema or an expression."""
+    """The library's message, without the grammar generated around a schema or an expression."""
     is_tools = constraint.parameter == "tools"
-    # A form beside which tools may be called is a grammar of ours, too.
+    # A response format combined with tools is a grammar of ours, too.
     kind = "json_schema" if constraint.parameter == FORMAT and constraint.kind == "grammar" else constraint.kind
     if kind != "grammar" or is_tools:
         reason = QUOTED.split(reason.rpartition(SCHEMA_FAULT)[2])[0]

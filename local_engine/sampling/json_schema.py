@@ -1,4 +1,4 @@
-"""JSON schemas as the library that keeps answers inside them takes them: in our style, nothing idle in them."""
+"""Rewrites JSON schemas for the constraint library: in our style, and without keywords that have no effect."""
 
 import json
 from collections.abc import Mapping
@@ -6,17 +6,17 @@ from typing import Any, Final, cast
 
 # Fixed separators: a small model given free whitespace may write nothing else.
 STYLE: Final[Any] = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
-# Without \u no key can be spelt so that it passes for one that the schema does not name.
+# Without \u a key cannot be spelt so that it passes as one that the schema does not name.
 PLAIN_ESCAPES: Final = {"json_allowed_escapes": 'nrbtf\\"'}
 CONTROL: Final = ("\\u00", "\\x")
-# What the library refuses though it says nothing, as JSON. Zod names the names of every record strings.
+# Values, as JSON, that have no effect but that the library rejects. Zod declares the names of every record as strings.
 IDLE: Final[Mapping[str, tuple[str, ...]]] = {
     "uniqueItems": ("false",),
     "propertyNames": ("true", "{}", '{"type": "string"}'),
     "unevaluatedProperties": ("true", "{}"),
     "unevaluatedItems": ("true", "{}"),
 }
-# Those of JSON Schema. Any other is a note to people (`int64`, `password`), which every validator passes over.
+# JSON Schema's own. Any other format is an annotation (`int64`, `password`), which every validator ignores.
 FORMATS: Final = (
     "date", "date-time", "duration", "email", "hostname", "idn-email", "idn-hostname", "ipv4", "ipv6", "iri",
     "iri-reference", "json-pointer", "regex", "relative-json-pointer", "time", "uri", "uri-reference", "uri-template",
@@ -27,20 +27,20 @@ VALUES: Final = ("const", "enum", "default", "examples")
 
 
 def guided_schema(schema: Mapping[str, Any]) -> str:
-    """The schema as text; options that it holds as `x-guidance` stay, beside our style.
+    """The schema as text; its own options in `x-guidance` are kept, combined with our style.
 
     Raises RecursionError for one nested too deeply.
     """
     own = schema.get("x-guidance")
     style = {**(own if isinstance(own, dict) else {}), **STYLE}
-    # The library would leave out the control characters of a text that it may not escape.
+    # Otherwise the library would drop control characters of texts, which it could not escape.
     if not any(escape in json.dumps(schema, ensure_ascii=False) for escape in CONTROL):
         style |= PLAIN_ESCAPES
     return json.dumps({**without_idle(schema), "x-guidance": style})
 
 
 def without_idle(schema: Any) -> Any:
-    """The same schema without the keywords in it, however deep, that say nothing and would be refused."""
+    """The same schema without keywords, at any depth, that have no effect and would be rejected."""
     if isinstance(schema, list):
         return [without_idle(one) for one in cast(list[Any], schema)]
     if not isinstance(schema, dict):

@@ -1,4 +1,4 @@
-"""What constraints were compiled to last, as much of it as may stay in memory. Knows no grammar; thread-safe."""
+"""A bounded cache of compiled constraints. Knows no grammar; thread-safe."""
 
 import threading
 from collections import OrderedDict
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class KeptConstraints(Generic[T]):
-    """At most `count` of them, and at most `weight` of all together, as `weigh` has it; but always the last one."""
+    """At most `count` entries with a total weight, by `weigh`, of at most `weight`; always keeps the latest."""
 
     def __init__(
         self, build: Callable[[Constraint], T], weigh: Callable[[Constraint], int], *, count: int, weight: int
@@ -22,7 +22,7 @@ class KeptConstraints(Generic[T]):
         self._lock = threading.Lock()
 
     def get(self, constraint: Constraint) -> T:
-        """What it was compiled to; it is compiled where that is not kept, during which others may ask."""
+        """The compiled constraint; compiled if not cached, without blocking other callers."""
         with self._lock:
             if constraint in self._kept:
                 self._kept.move_to_end(constraint)

@@ -1,13 +1,13 @@
-"""What is told of a token's probability: values only, no torch, no wire."""
+"""Reported token probabilities: values only, no torch, no wire format."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class TokenLogprobs:
-    """Natural log-probabilities before temperature: of one token, and of the most likely ones in its place.
+    """Natural log-probabilities before temperature: of one token, and of the most likely ones at its position.
 
-    `rank` is 1 for the likeliest token; None for a drawn token, whose rank nobody asks for.
+    `rank` is 1 for the most likely token; None for drawn tokens, whose rank is never reported.
     """
 
     token_id: int

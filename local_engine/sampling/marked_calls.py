@@ -1,4 +1,4 @@
-"""Lets an answer say what it will, and keeps to a constraint what follows a mark, each time until that is whole."""
+"""Leaves an answer free, except after a mark, where a constraint applies until it is complete; repeatedly."""
 
 from collections.abc import Callable
 
@@ -8,7 +8,7 @@ from local_engine.sampling.constraints import Matcher
 
 
 class MarkedCalls:
-    """A matcher of what a mark begins, the mark included; `begin` makes one for each time."""
+    """A matcher of what a mark begins, including the mark; `begin` creates one for each occurrence."""
 
     def __init__(self, begin: Callable[[], Matcher], mark: int) -> None:
         self._begin = begin
@@ -22,7 +22,7 @@ class MarkedCalls:
 
     @property
     def failure(self) -> str | None:
-        """Why it cannot say any more what may follow."""
+        """Why it can no longer say what may follow."""
         return None if self._matcher is None else self._matcher.failure
 
     def mask(self, logits: torch.Tensor) -> torch.Tensor:
@@ -30,7 +30,7 @@ class MarkedCalls:
         return logits.clone() if self._matcher is None else self._matcher.mask(logits)
 
     def consume(self, token_id: int) -> None:
-        """Advance by a drawn token."""
+        """Advances by a drawn token."""
         if self._matcher is None and token_id == self._mark:
             self._matcher = self._begin()
         if self._matcher is not None:

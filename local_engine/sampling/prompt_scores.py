@@ -1,4 +1,4 @@
-"""Log-probabilities of a prompt's own tokens, from each chunk's states as it is computed. Knows no queue and no wire.
+"""Log-probabilities of a prompt's own tokens, from each chunk's hidden states. Knows no queue and no wire format.
 
 Logits exist for a few positions at a time: those of a whole prompt would take more memory than the model's weights.
 """
@@ -16,9 +16,9 @@ POSITIONS_AT_ONCE = 128
 def score_prompts(
     rows: tuple[Row, ...], hidden: torch.Tensor, logits_of: Callable[[torch.Tensor], torch.Tensor]
 ) -> None:
-    """Append to `Request.prompt_logprobs` what the rows' positions say of the prompt tokens after them.
+    """Append to `Request.prompt_logprobs` the scores of the prompt tokens that follow the rows' positions.
 
-    `hidden` holds the rows' states one after another; `logits_of` makes float32 logits of some of them.
+    `hidden` contains the rows' states one after another; `logits_of` computes float32 logits of some of them.
     """
     first = 0
     for row in rows:
@@ -34,16 +34,16 @@ def score_prompts(
 
 
 def _unscored(row: Row) -> range:
-    """Positions of the row whose next token is a prompt token that nothing is known of yet.
+    """Positions of the row whose next token is a prompt token without a score.
 
-    A request that gave its blocks back computes some positions a second time.
+    A preempted request computes some positions twice.
     """
     known, last = len(row.request.prompt_logprobs), row.request.prompt_tokens - 1
     return range(max(row.start, known), max(row.start, known, min(row.start + row.count, last)))
 
 
 def _score(logits: torch.Tensor, token_ids: list[int], top: int) -> list[TokenLogprobs]:
-    """One entry for each row of logits, which predicts the token of the same place."""
+    """One entry per row of logits, which predicts the token at the same index."""
     values = logits.log_softmax(dim=-1)
     chosen = values.gather(1, torch.tensor(token_ids, device=values.device)[:, None])
     ranks: list[int] = ((values > chosen).sum(dim=-1) + 1).tolist()

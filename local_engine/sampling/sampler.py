@@ -1,4 +1,4 @@
-"""Draws tokens from logits. A row's draw depends on its own request only: its seed, its history, its logits."""
+"""Draws tokens from logits. A row's draw depends only on its own request: its seed, its history, its logits."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -22,9 +22,9 @@ SEEDS = 2**64
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """What one row gave: the drafts that were right and the token after them; log-probabilities if asked for.
+    """Result for one row: the accepted drafts and the token after them; log-probabilities if requested.
 
-    `is_complete` says that the request's constraint allows nothing more, `failure` that it can no longer be kept to.
+    `is_complete`: the request's constraint allows nothing more; `failure`: why it can no longer be applied.
     """
 
     token_ids: list[int]
@@ -45,13 +45,13 @@ class Sampler:
         self._noise = np.empty(0)
 
     def forget(self, request_id: str) -> None:
-        """Drop a finished request's generator, matcher and bias."""
+        """Drops a finished request's generator, matcher and bias."""
         self._generators.pop(request_id, None)
         self._matchers.pop(request_id, None)
         self._biases.pop(request_id, None)
 
     def draw(self, logits: torch.Tensor, requests: list[Request]) -> list[Drawn]:
-        """`logits`, float32, holds len(drafts) + 1 rows for each request, in order."""
+        """`logits`, float32, has len(drafts) + 1 rows for each request, in order."""
         is_any_greedy = any(request.params.is_greedy for request in requests)
         best: list[int] = logits.argmax(dim=-1).tolist() if is_any_greedy else []
         drawn: list[Drawn] = []
@@ -63,7 +63,7 @@ class Sampler:
         return drawn
 
     def _draw_row(self, logits: torch.Tensor, best: list[int], request: Request) -> Drawn:
-        """Draw position by position while the draft agrees."""
+        """Draws position by position as long as the draft agrees."""
         params = request.params
         new_ids: list[int] = []
         logprobs: list[TokenLogprobs] = []
@@ -112,10 +112,10 @@ class Sampler:
         return winner if candidates is None else int(candidates[winner])
 
     def _race(self, probabilities: np.ndarray, generator: np.random.Generator) -> int:
-        """An index by its probability: which of as many exponential clocks rings first.
+        """An index drawn by probability: the one whose exponential clock rings first.
 
-        A probability that is off by a millionth changes one draw in a million; along a sum of them it would move all
-        that stand behind it.
+        If a probability is off by a millionth, one draw in a million changes; with a cumulative sum all later indices
+        would shift.
         """
         if len(self._noise) < len(probabilities):
             self._noise = np.empty(len(probabilities))
@@ -132,18 +132,18 @@ class Sampler:
 
 
 def within(matcher: Matcher, changed: torch.Tensor, row: torch.Tensor) -> torch.Tensor:
-    """What the constraint leaves of a row; bans give way where they leave nothing of it, or it would be broken."""
+    """What the constraint leaves of a row. Bans are ignored if they leave nothing, as the constraint must hold."""
     masked = matcher.mask(changed)
     return masked if changed is row or bool(masked.isfinite().any()) else matcher.mask(row)
 
 
 def bias_row(params: SamplingParams, vocabulary: int, device: torch.device) -> torch.Tensor:
-    """What is added to each row of an answer: its `logit_bias`, and minus infinity to tokens that are not allowed."""
+    """Added to each row of an answer: its `logit_bias`, and minus infinity for tokens that are not allowed."""
     row = torch.zeros(vocabulary, device=device)
     if params.allowed_token_ids is not None:
         row.fill_(float("-inf")).index_fill_(0, send(list(params.allowed_token_ids), torch.int64, device), 0.0)
     if params.logit_bias:
-        # A step with a bias may be begun ahead of its host, which `send` does not make wait.
+        # With a bias, steps may still run ahead of the host, which `send` does not block.
         ids = send(list(params.logit_bias), torch.int64, device)
         row.index_add_(0, ids, send(list(params.logit_bias.values()), row.dtype, device))
     return row
@@ -152,9 +152,9 @@ def bias_row(params: SamplingParams, vocabulary: int, device: torch.device) -> t
 def change_logits(
     logits: torch.Tensor, request: Request, new_ids: list[int], bias: torch.Tensor | None
 ) -> torch.Tensor:
-    """One row after penalties, bias and bans, `new_ids` being drawn already; the row itself when nothing applies.
+    """One row after penalties, bias and bans, given `new_ids` drawn already; the row itself if nothing applies.
 
-    Presence and frequency count the answer, repetition the prompt too; then `bias_row` is added, and last come bans.
+    Presence and frequency penalties count the answer, repetition also the prompt; then `bias_row` is added, then bans.
     """
     params, bans_end = request.params, _bans_end(request, len(new_ids))
     if not (params.changes_logits or bans_end):
@@ -172,7 +172,7 @@ def change_logits(
     if bias is not None:
         logits += bias
     if bans_end:
-        # A file may name an end that its model cannot draw.
+        # A file may list an end token that its model cannot draw.
         logits[[end for end in params.stop_token_ids if end < len(logits)]] = float("-inf")
     if params.banned and (ends := _ends_of_banned(params.banned, request.output_token_ids + new_ids)):
         logits[ends] = float("-inf")
@@ -180,17 +180,17 @@ def change_logits(
 
 
 def _ends_of_banned(banned: tuple[tuple[int, ...], ...], drawn: list[int]) -> list[int]:
-    """The last tokens of those runs whose others were drawn just now."""
+    """The last tokens of banned runs whose other tokens have just been drawn."""
     return [run[-1] for run in banned if len(run) == 1 or tuple(drawn[1 - len(run) :]) == run[:-1]]
 
 
 def leaves_logits(request: Request, drawn: int) -> bool:
-    """Whether `change_logits` would return the row itself, `drawn` tokens being drawn already in this step."""
+    """Whether `change_logits` would return the row itself after `drawn` tokens in this step."""
     return not (request.params.changes_logits or _bans_end(request, drawn))
 
 
 def _bans_end(request: Request, drawn: int) -> bool:
-    """Whether the answer is still shorter than asked for."""
+    """Whether the answer is still below its minimum length."""
     params = request.params
     too_short = request.length - request.prompt_tokens + drawn < params.min_tokens
     says_end = params.constraint is not None and params.constraint.mark is None

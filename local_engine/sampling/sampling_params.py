@@ -13,8 +13,8 @@ MAX_TOP_LOGPROBS = 20
 
 @dataclass(frozen=True, slots=True)
 class Constraint:
-    """What the answer must match: a JSON schema, a regular expression, or a Lark grammar, as text; and which parameter
-    asked for it. Where it has a `mark`, a token, only what each such token begins must match."""
+    """What the answer must match: a JSON schema, a regular expression or a Lark grammar, as text; and the parameter
+    that asked for it. With a `mark`, a token, only what follows each such token must match."""
 
     kind: str
     source: str
@@ -24,8 +24,8 @@ class Constraint:
 
 @dataclass(frozen=True, slots=True)
 class Thoughts:
-    """Token ids of the tags around what an answer may think before its constraint counts, of blanks that may follow
-    them, and of ends that may not stand within them. `is_open`: the prompt has opened them."""
+    """Token ids of the tags around thoughts that precede a constrained answer, of blanks that may follow the tags, and
+    of end tokens that must not occur within. `is_open`: the prompt has opened them."""
 
     is_open: bool
     opens: tuple[int, ...]
@@ -36,7 +36,7 @@ class Thoughts:
 
 @dataclass(frozen=True, slots=True)
 class SamplingParams:
-    """`temperature` 0 is greedy. `top_k` 0 and `top_p` 1 are off. `logprobs` is how many alternatives to report.
+    """`temperature` 0 is greedy. `top_k` 0 and `top_p` 1 are off. `logprobs` is the number of alternatives to report.
 
     `max_tokens` 0 computes the prompt and draws nothing.
     """
@@ -55,19 +55,19 @@ class SamplingParams:
     stop_token_ids: frozenset[int] = frozenset()
     logit_bias: Mapping[int, float] = field(default_factory=dict[int, float])
     allowed_token_ids: frozenset[int] | None = None
-    # Runs of tokens that the answer must not hold.
+    # Sequences of tokens that the answer must not contain.
     banned: tuple[tuple[int, ...], ...] = ()
     includes_stop: bool = False
     shows_special: bool = False
     logprobs: int | None = None
-    # The same of the prompt's own tokens.
+    # The same for the prompt's tokens.
     prompt_logprobs: int | None = None
     constraint: Constraint | None = None
-    # What may stand before it.
+    # What may precede the constrained part.
     thoughts: Thoughts | None = None
 
     def __post_init__(self) -> None:
-        """Raise InvalidRequest for the first value out of bounds."""
+        """Raises InvalidRequest for the first value out of bounds."""
         for name, low, high in BOUNDS:
             value = getattr(self, name)
             if value is not None and not low <= value <= high:
@@ -82,7 +82,7 @@ class SamplingParams:
             raise InvalidRequest("logit_bias values must be between -100 and 100.", parameter="logit_bias")
 
     def _check_allowed(self, allowed: frozenset[int]) -> None:
-        """Whatever is forbidden beside them, a token must be left to draw."""
+        """Whatever else is forbidden, at least one token must remain."""
         if not allowed:
             raise InvalidRequest("allowed_token_ids names no token.", parameter="allowed_token_ids")
         if self.banned:
@@ -92,24 +92,24 @@ class SamplingParams:
 
     @property
     def is_greedy(self) -> bool:
-        """Whether the most likely token is always taken: below this, logits over temperature leave float32."""
+        """Whether the most likely token is always taken: below this temperature the scaled logits overflow float32."""
         return self.temperature < LEAST_TEMPERATURE
 
     @property
     def draws_from_answer(self) -> bool:
-        """Whether the next draw needs the answer so far on the host, its last token included."""
+        """Whether the next draw needs the whole answer so far on the host, including its last token."""
         penalises = self.presence_penalty or self.frequency_penalty or self.repetition_penalty != 1.0
         return self.constraint is not None or bool(penalises) or any(len(run) > 1 for run in self.banned)
 
     @property
     def changes_logits(self) -> bool:
-        """Whether anything is added to the logits before drawing."""
+        """Whether anything changes the logits before drawing."""
         penalises = self.presence_penalty or self.frequency_penalty or self.repetition_penalty != 1.0
         return bool(penalises or self.banned) or self.favours
 
     @property
     def favours(self) -> bool:
-        """Whether the same is added to the logits of every step."""
+        """Whether the same amounts are added to the logits in every step."""
         return bool(self.logit_bias) or self.allowed_token_ids is not None
 
 

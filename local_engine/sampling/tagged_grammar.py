@@ -1,4 +1,4 @@
-"""The grammar of a call's arguments with a tag around each, as Qwen3-Coder writes them. Knows no library."""
+"""Grammar of call arguments with a tag around each, as Qwen3-Coder writes them. Knows no library."""
 
 import json
 from collections.abc import Mapping
@@ -9,14 +9,14 @@ from local_engine.text.tagged_arguments import takes_text, texts_of
 from local_engine.text.tool_marks import CLOSE, FUNCTION_CLOSE, PARAMETER_CLOSE, PARAMETER_OPEN
 
 ENDS: Final = json.dumps(f"\n{PARAMETER_CLOSE}\n")
-# What would end a text for its reader. An expression ends at a slash.
+# Tags that would end a text when parsed. The slash is escaped, as it ends a regular expression.
 NOT_IN_TEXT: Final = "|".join((PARAMETER_CLOSE, PARAMETER_OPEN, FUNCTION_CLOSE, CLOSE)).replace("/", r"\/")
 TEXT: Final = rf"(/(.|\n)*/ & ~/(.|\n)*({NOT_IN_TEXT})(.|\n)*/) {ENDS}"
 DEFINED: Final = ("$defs", "definitions")
 
 
 def tagged_rules(number: int, schema: Mapping[str, Any] | None) -> str:
-    """The rule `arguments` of this number: what the schema names, in its order, or whatever there may be."""
+    """The rule `arguments` of this number: the schema's properties in order, or anything without a schema."""
     known = (schema or {}).get("properties")
     properties = cast(dict[str, Any], known) if isinstance(known, dict) else {}
     if schema is None or not properties or any(">" in name or "\n" in name for name in properties):
@@ -33,7 +33,7 @@ def tagged_rules(number: int, schema: Mapping[str, Any] | None) -> str:
 
 
 def _value(number: str, schema: Any, root: Mapping[str, Any]) -> str:
-    """What follows a tag, to the end of the next, and the rules that this takes."""
+    """What follows a tag, up to the end of its closing tag, and the rules that this needs."""
     if (texts := texts_of(schema, root)) is not None:
         return f"({' | '.join(map(json.dumps, texts))}) {ENDS}\n"
     if takes_text(schema, root):
