@@ -123,8 +123,7 @@ class KeyInDoubt(Unauthenticated):
 
     def __init__(self, *, retry_after_seconds: float) -> None:
         super().__init__(
-            "This API key is not known here, and the database, where it may stand since a moment ago, cannot be asked "
-            "now. Try again."
+            "This API key is not known here, and the database, which may have it by now, cannot be reached. Try again."
         )
         self.code = "database_unavailable"
         self.retry_after_seconds = retry_after_seconds

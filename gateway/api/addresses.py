@@ -22,9 +22,9 @@ OTHERS = (
     ("/generate", "text-generation-inference's API is not offered here"),
 )
 ELSEWHERE = {
-    "/v1/responses/compact": "conversations are not compacted here: the models of others could not read what comes out",
+    "/v1/responses/compact": "conversations are not compacted here: other providers' models could not read the result",
     "/v1/audio": "of sound there are /v1/audio/speech, /v1/audio/transcriptions and /v1/audio/translations",
-    "/v1/images": "of pictures there are /v1/images/generations and /v1/images/edits",
+    "/v1/images": "for images there are /v1/images/generations and /v1/images/edits",
     "/v1/realtime": "live sessions are not offered here; ask the provider for them",
     "/v1/live": "live sessions are not offered here; ask the provider for them",
     "/v1/videos": "films are not made here; ask the provider for them",

@@ -41,7 +41,7 @@ def list_batches(
 
 @app.command()
 def cancel(batch_id: str, as_json: bool = typer.Option(False, "--json", help="One JSON object.")) -> None:
-    """Ask no more of a batch's requests. What was answered stays in its output file."""
+    """Send no more of a batch's requests. Answers so far stay in its output file."""
     batch = ask(lambda state: _store(state).stop(batch_id, author=AUTHOR))
     if batch is None:
         raise NotFound(f"There is no batch {batch_id}; `breakeven batches list` shows them.")
@@ -50,7 +50,7 @@ def cancel(batch_id: str, as_json: bool = typer.Option(False, "--json", help="On
 
 @app.command("cost")
 def show_cost(batch_id: str, as_json: bool = typer.Option(False, "--json", help="One JSON object.")) -> None:
-    """What a batch's requests came to in the ledger, corrections and lines that were asked again included."""
+    """What a batch's requests cost in the ledger, with corrections and lines that were sent again."""
     found = booked(ask(lambda state: SqlEntries(state.database).batch_cost(batch_id)))
     if as_json:
         print(found.model_dump_json())

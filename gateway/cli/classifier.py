@@ -74,7 +74,7 @@ def learn_correction(
     ] = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """A correction from the feedback of the books; it changes nothing until it is promoted."""
+    """Make a correction from the feedback in the books; it changes nothing until it is promoted."""
     versions = _versions()
     since_us = _since_us(since)
     judged = [one for one in ask(_gather) if one.entry.intent.accepted_at_us >= since_us]
@@ -105,7 +105,7 @@ def promote(
     ] = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Put it in force if doubly robust evaluation on judged traffic says that it helps; running gateways follow."""
+    """Put a version in force if doubly robust evaluation on judged traffic says that it helps; gateways follow."""
     versions = _versions()
     active = versions.history()[-1]
     if version in versions.corrections():

@@ -43,7 +43,7 @@ class Sent:
 def command(
     file: Path | None = typer.Argument(None, help="JSON lines with `prompt` (text) or `messages`."),
     month: bool = typer.Option(
-        False, "--month", help="Instead: make up a month in a database of its own; calls nobody."
+        False, "--month", help="Instead: make up a month of traffic in a separate database; calls no model."
     ),
     url: str | None = typer.Option(None, help="The running gateway; where it was last started when left out."),
     key: str = typer.Option("", envvar="BREAKEVEN_API_KEY", help="An app key; without one a key for a day is made."),

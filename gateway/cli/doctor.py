@@ -48,8 +48,8 @@ EXTRAS = {
 DRIFT, ALARMS = "breakeven_classifier_drift", "breakeven_classifier_alarms"
 PROXIES = ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy")
 NOT_READY = (
-    "without a model, do that and start again; wait for an engine that is loading, engine.log says how far it is; "
-    "of all else the gateway's log says why"
+    "without a model, add one and start again; while the engine is loading, wait (engine.log shows how far it is); "
+    "otherwise see the gateway's log"
 )
 DIRECTLY = "providers and engines are called directly, at each backend's `base_url` (docs/backends.md)"
 
@@ -248,7 +248,7 @@ def _prompt_caching(settings: Settings | None) -> Iterator[Finding]:
 def _notices(settings: Settings | None) -> Finding:
     """Whether somebody is told, and whether telling works; nothing is sent."""
     if settings is None or not settings.notices.webhook:
-        return Finding("notices", False, "no webhook: that a budget nears its end is seen on the page Budgets alone")
+        return Finding("notices", False, "no webhook: a budget that is nearly spent shows only on the page Budgets")
     shares = ", ".join(f"{share / 10:g} %" for share in settings.notices.shares_per_mille)
     told = f"a webhook is told at {shares} of a budget; `breakeven notices test` tries it"
 
@@ -291,7 +291,7 @@ def _gateway(url: str) -> Finding:
         return Finding("gateway", False, f"nothing answers at {url}", start)
     except (httpx.HTTPError, ValueError) as error:
         what = str(error) or type(error).__name__
-        return Finding("gateway", False, f"what answers at {url} is hung or no gateway ({what})", "see what it is")
+        return Finding("gateway", False, f"what answers at {url} hangs or is not a gateway ({what})", "see what it is")
     if answer.status_code != 200:
         return Finding("gateway", False, f"answers at {url} but is not ready: {problems}", NOT_READY)
     if warnings:
@@ -299,8 +299,8 @@ def _gateway(url: str) -> Finding:
             "gateway",
             False,
             f"ready at {url}, but {warnings}",
-            "a check above, or the gateway's log, says why; `breakeven check` says where rules are not valid; a key is "
-            "made anew or paid for at its provider",
+            "see the checks above and the gateway's log; `breakeven check` shows where rules are not valid; renew or "
+            "top up a refused key at its provider",
         )
     rules = f", deciding by rules version {version}" if (version := told.get("rules_version")) else ""
     return Finding("gateway", True, f"ready at {url}{rules}")

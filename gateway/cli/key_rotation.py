@@ -37,7 +37,7 @@ def rotate(
 
 
 def end_overlap(key: str = typer.Argument(..., help=NAMED)) -> None:
-    """Stop a key's older secrets now. Every worker refuses them within a second; the newest goes on working."""
+    """Stop a key's older secrets now. Every worker refuses them within a second; the newest still works."""
     print(f"Key {asyncio.run(_end_overlap(key))} works by its newest secret alone.")
 
 

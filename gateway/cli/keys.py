@@ -102,7 +102,7 @@ def change(
     tier_quota: list[str] = typer.Option([], help="TIER=REQUESTS/WINDOW, all of them; repeatable."),
     clear: list[str] = typer.Option([], help=CLEAR_HELP),
 ) -> None:
-    """Change what is named, and leave the rest. It holds in every worker within a second."""
+    """Change the given fields and leave the rest. Every worker knows within a second."""
     if unknown := [one for one in clear if one not in CLEARED]:
         raise typer.BadParameter(f"{unknown[0]!r} is none of {', '.join(CLEARED)}", param_hint="--clear")
     _require_labels(name, team, project, tag)

@@ -72,7 +72,7 @@ def import_litellm(
     dry_run: bool = typer.Option(False, "--dry-run", help="Show what would be made, and make nothing."),
     as_json: bool = typer.Option(False, "--json", help="Print one JSON object."),
 ) -> None:
-    """Take over LiteLLM's keys, with their limits and budgets: apps go on with the secrets that they have."""
+    """Take over LiteLLM's keys, with their limits and budgets; apps keep their secrets."""
     if not database and not answer:
         raise typer.BadParameter("name LiteLLM's --database, or files of its answers with --answer")
     rows = parse_answers({str(one): read_text(one) for one in answer}) if answer else asyncio.run(_read(database or ""))

@@ -24,7 +24,7 @@ def group() -> None:
 
 @app.command("test")
 def send_test() -> None:
-    """Send one notice, marked as a test, to the webhook; no budget is looked at."""
+    """Send one notice, marked as a test, to the webhook."""
     home = find_home()
     settings = load_environment_settings(home)
     if not settings.notices.webhook:

@@ -89,7 +89,7 @@ def show(model: Annotated[str, typer.Argument(help="MODEL or PROVIDER/MODEL.")],
 
 @app.command()
 def diff(source: Source, provider: OneProvider = None, directory: Directory = None, as_json: AsJson = False) -> None:
-    """What another source says otherwise; writes nothing."""
+    """Show where another source's prices differ; writes nothing."""
     changes = differences(source, provider, directory)[1]
     if as_json:
         return print_json([change_row(change) for change in changes])
@@ -137,7 +137,7 @@ def reprice_past(
     clock_is_right: ClockIsRight = False,
     as_json: AsJson = False,
 ) -> None:
-    """Price past requests by what is known today of their day's prices: unknown ones, and ones since corrected.
+    """Price past requests again whose price was unknown or has been corrected since.
 
     Differences are booked as corrections, each once; what was booked is never rewritten.
     """

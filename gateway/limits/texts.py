@@ -21,8 +21,8 @@ def fewer_at_once(places: Places) -> str:
     who = "This key" if kind == "key" else f"The {kind} {name!r}"
     noun = "request" if places.most == 1 else "requests"
     return (
-        f"{who} may have {places.most:,} {noun} under way at once (max_parallel_requests), and has. Try again when one "
-        "of them has ended, send fewer at once, or have the limit raised."
+        f"{who} already has {places.most:,} {noun} under way, the most it may have at once (max_parallel_requests). "
+        "Try again when one has ended, send fewer at once, or have the limit raised."
     )
 
 

@@ -25,9 +25,7 @@ DOWN_BECAUSE: Final = {
 NONE_THERE: Final = (
     "none of its models is there; their backends are switched off or lack a key, and `breakeven doctor` says which"
 )
-ABLE: Final = (
-    "A provider's key in the environment brings able models; what your own can do is `supports` in rules.yaml."
-)
+ABLE: Final = "Set a provider's key to add models that can, or correct the `supports` of your own models in rules.yaml."
 PROMPTS: Final = {
     "responses": "input",
     "generate_content": "contents",

@@ -130,7 +130,7 @@ async def test_with_a_key_that_cannot_be_looked_up_it_may_be_asked_again(
             refused = [await client.post(path, json=body) for path in paths[:3]] + [await client.get(paths[3])]
     assert [one.status_code for one in refused] == [503] * 4
     assert {one.headers["retry-after"] for one in refused} == {"5"}
-    assert all("cannot be asked now. Try again." in one.json()["error"]["message"] for one in refused)
+    assert all("cannot be reached. Try again." in one.json()["error"]["message"] for one in refused)
     assert "bk-new" not in caplog.text
     assert not [record for record in caplog.records if record.name.startswith("gateway.api")]
 

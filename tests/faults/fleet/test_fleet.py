@@ -154,7 +154,7 @@ async def test_requests_at_once_are_counted_over_all_workers(fleet: Fleet) -> No
     assert [got.status for got in served] == [200] * most
     assert {got.status for got in refused} == {429}
     assert {got.headers["retry-after"] for got in refused} == {"1"}
-    assert f"This key may have {most} requests under way at once" in refused[0].body.decode()
+    assert f"This key already has {most} requests under way" in refused[0].body.decode()
 
 
 @pytest.mark.usefixtures("one_month")

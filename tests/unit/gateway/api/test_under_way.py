@@ -145,8 +145,8 @@ async def test_beyond_the_limit_a_call_is_refused_and_told_what_to_do(body: byte
     assert (refused.status, refused.headers[b"retry-after"]) == (429, b"1")
     assert (refused.error["type"], refused.error["code"]) == ("rate_limit_error", "rate_limit_exceeded")
     assert refused.error["message"] == (
-        "This key may have 2 requests under way at once (max_parallel_requests), and has. Try again when one of them "
-        "has ended, send fewer at once, or have the limit raised."
+        "This key already has 2 requests under way, the most it may have at once (max_parallel_requests). Try again "
+        "when one has ended, send fewer at once, or have the limit raised."
     )
     paused.go.set()
     await asyncio.gather(*(one.task for one in running))
@@ -182,7 +182,7 @@ async def test_a_team_is_counted_over_all_its_keys() -> None:
     refused = Call(calls, BODY, authorization="Bearer bk-mate")
     await refused.task
     assert refused.status == 429
-    assert refused.error["message"].startswith("The team 'red' may have 1 request under way at once")
+    assert refused.error["message"].startswith("The team 'red' already has 1 request under way")
     other = Call(calls, BODY, authorization="Bearer bk-other")
     paused.go.set()
     await asyncio.gather(running.task, other.task)

@@ -80,7 +80,7 @@ async def test_a_model_with_as_many_under_way_as_it_may_leaves_the_request_to_an
     while not rig.two.calls:
         await asyncio.sleep(0)
     assert (await rig.ask()).headers["x-breakeven-model"] == "a"
-    with pytest.raises(ModelLimited, match="The model 'b' may have 1 request under way at once"):
+    with pytest.raises(ModelLimited, match="The model 'b' already has 1 request under way"):
         await rig.ask(model="b")
     assert len(rig.ledger.entries) == 1, "what was refused is in no books"
     go.set()
