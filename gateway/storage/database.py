@@ -151,6 +151,15 @@ async def writing(engine: AsyncEngine) -> AsyncGenerator[AsyncConnection]:
             yield connection
 
 
+@asynccontextmanager
+async def at_one_moment(engine: AsyncEngine) -> AsyncGenerator[AsyncConnection]:
+    """Whatever is read sees the database as it was at the first question, as it always is in SQLite."""
+    async with engine.connect() as connection:
+        if connection.dialect.name == "postgresql":
+            await connection.execution_options(isolation_level="REPEATABLE READ")
+        yield connection
+
+
 async def require_writable(engine: AsyncEngine) -> None:
     """Raises DatabaseDown where everything can be read and nothing changed: a replica, a file of somebody else's."""
     async with writing(engine) as connection:

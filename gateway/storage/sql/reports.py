@@ -16,6 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from gateway.economics.traffic import HourlyTraffic
 from gateway.instants import HOUR_US
 from gateway.routing.rules import SPECIALTIES
+from gateway.storage.database import at_one_moment
 from gateway.storage.sums.by_dimension import (
     Group,
     Known,
@@ -77,7 +78,7 @@ class SqlReports:
         groups = [_Groups(query, calendar) for query in queries]
         first_us, last_us = await self.first_and_last_us() or (0, 0)
         booked_us = (first_us, last_us + DAY_HOURS * HOUR_US)  # a day more, for what is booked meanwhile
-        async with self._engine.connect() as connection:
+        async with at_one_moment(self._engine) as connection:
             await refuse_too_many(connection, queries, booked_us)
             cuts = cut_hours(whole.since_us, whole.until_us, calendar, booked_us)
             gone = await self._without_entries(connection, cuts)

@@ -1,16 +1,17 @@
 """What is corrected later is added once, where its request was, on both databases."""
 
 import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from itertools import product
 
 import pytest
 from sqlalchemy import func, select
-from sqlalchemy.ext.asyncio import AsyncEngine
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from gateway.clock import now_us
 from gateway.errors import StateError
-from gateway.instants import HOUR_US
+from gateway.instants import DAY_US, HOUR_US
 from gateway.instants import microseconds as us
 from gateway.ledger.entry import Entry
 from gateway.pricing.reprice import Booked
@@ -19,6 +20,9 @@ from gateway.storage.sql.audit import SqlAuditLog
 from gateway.storage.sql.entries import SqlEntries
 from gateway.storage.sql.ledger import SqlLedger
 from gateway.storage.sql.reports import SqlReports
+from gateway.storage.sums.corrections import Totals
+from gateway.storage.sums.kept_sums import KeptSums, Key
+from gateway.storage.sums.sum_rows import Span
 from gateway.storage.tables.books import adjustments
 from gateway.stores import Adjustment, AdjustmentKind
 from gateway.sums import Dimension, SumsQuery
@@ -113,6 +117,35 @@ async def test_a_closed_month_is_what_it_was_however_much_is_corrected_afterward
     assert as_of == as_closed
     today_us = 1 + await newest_us(engine)
     assert [await SqlReports(engine).sums(replace(query, as_of_us=today_us)) for query in queries] == moved
+
+
+class Interrupted(KeptSums):
+    """Something is done after the first question of a report."""
+
+    def __init__(self, act: Callable[[], Awaitable[object]]) -> None:
+        super().__init__()
+        self._act: Callable[[], Awaitable[object]] | None = act
+
+    async def rows(
+        self, connection: AsyncConnection, span: Span, asked: Key, read: Callable[[], AsyncIterator[Totals]]
+    ) -> AsyncIterator[Totals]:
+        async for row in super().rows(connection, span, asked, read):
+            yield row
+        if self._act is not None:
+            act, self._act = self._act, None
+            await act()
+
+
+async def test_a_closed_month_is_what_it_was_in_the_moment_of_a_correction_too(
+    engine: AsyncEngine, stored: list[Entry]
+) -> None:
+    """What is to be taken back of it, and what it came to with that, are two questions."""
+    credit = [Adjustment(stored[0].intent.request_id, "refund", "credit-7", -5, "outage")]
+    query = SumsQuery(us(START), us(START) + 8 * DAY_US, as_of_us=now_us())
+    as_closed = await SqlReports(engine).sums(query)
+    meanwhile = Interrupted(lambda: SqlAdjustments(engine).book(credit, author="ada"))
+    assert await SqlReports(engine, meanwhile).sums(query) == as_closed
+    assert await SqlReports(engine).sums(replace(query, as_of_us=None)) != as_closed
 
 
 async def newest_us(engine: AsyncEngine) -> int:
