@@ -1,12 +1,12 @@
 """Decides which tokens the next step computes. No torch, no clock.
 
-One rule: every request catches its computed tokens up with its tokens, under a budget per step. A long prompt takes
-several steps (chunked prefill), a decode is a request one token behind, a verified draft a request several behind, a
-cached prefix a request that starts ahead. When blocks run out, or a more important request waits, the least important
-and youngest one gives its blocks back and waits; it recomputes later, mostly from its own cached prefix.
+One rule: every request's computed tokens catch up with its tokens, under a budget per step. A long prompt takes several
+steps (chunked prefill), a decode is a request one token behind, a verified draft a request several behind, a cached
+prefix a request with a head start. When blocks run out, or a more important request waits, the least important and
+youngest request is preempted: it returns its blocks and recomputes later, mostly from its own cached prefix.
 
-A batch may be scheduled while the one before it still runs: `begin` counts its tokens as computed and drawn, `complete`
-says later what they are. The device carries batches out in order, so blocks given back in between may be taken at once.
+A batch may be scheduled while the previous one still runs: `begin` counts its tokens as computed and drawn, `complete`
+later says what they are. The device executes batches in order, so returned blocks may be reused at once.
 """
 
 from bisect import insort
@@ -18,10 +18,10 @@ from local_engine.request import Request, Status
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """Tokens `start` to `start + count` of one request; drafts are the last `drafts` of them.
+    """Tokens `start` to `start + count` of one request, of which the last `drafts` are drafts.
 
-    `needs_logits` says that the row reaches the request's last token and something is drawn; `preemptions`, how
-    often the request had been preempted by then.
+    `needs_logits`: the row reaches the request's last token and something is drawn; `preemptions`: how often the
+    request had been preempted by then.
     """
 
     request: Request
@@ -34,7 +34,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """One step's work. `unfit` are requests that can never run: the whole pool is too small for them."""
+    """One step's work. `unfit` are requests that can never run, as the whole pool is too small for them."""
 
     rows: tuple[Row, ...]
     unfit: tuple[Request, ...] = ()
@@ -47,9 +47,9 @@ class Batch:
 
 @dataclass(slots=True)
 class _Plan:
-    """A step being put together: its rows, what is left of its budget, and the blocks that it computes.
+    """A step under construction: its rows, its remaining budget, and the blocks that it computes.
 
-    `is_closed`: no further request may start in it.
+    `is_closed`: no more requests may start in it.
     """
 
     budget: int
@@ -82,7 +82,7 @@ class Scheduler:
         self._arrivals = 0
 
     def add(self, request: Request) -> None:
-        """Queue a request behind its equals and before every less important one (a lower number is more important)."""
+        """Queues a request after its equals and before less important ones (a lower number is more important)."""
         request.arrival_order = self._arrivals
         self._arrivals += 1
         self._enqueue(request)
@@ -92,7 +92,7 @@ class Scheduler:
         insort(self.waiting, request, key=_rank)
 
     def schedule(self) -> Batch:
-        """Choose the next step's rows and reserve their blocks: answers first, then prompts."""
+        """Chooses the next step's rows and reserves their blocks: answers first, then prompts."""
         plan = _Plan(self._max_tokens)
         self._give_places()
         for request in sorted((one for one in self.running if not _is_prompt(one)), key=_rank):
@@ -105,7 +105,7 @@ class Scheduler:
         return Batch(rows=tuple(plan.rows.values()), unfit=tuple(plan.unfit))
 
     def _give_places(self) -> None:
-        """Let less important requests give their places to those that wait for one."""
+        """Preempts less important requests for waiting ones if there are too few places."""
         for request in self.waiting[max(0, self._max_running - len(self.running)) :]:
             victim = self._less_important(request)
             if victim is None:
@@ -113,15 +113,16 @@ class Scheduler:
             self._preempt(victim)
 
     def _less_important(self, request: Request) -> Request | None:
-        """Who runs and gives way to a request that does not: the least important and youngest, if it is less so."""
+        """The running request that gives way to this one: the least important and youngest, if less important than
+        it."""
         victim = max(self.running, key=_rank, default=None)
         return victim if victim is not None and victim.priority > request.priority else None
 
     def _fill(self, prompts: list[Request], plan: "_Plan") -> None:
-        """Spend what answers leave of the budget on prompts, in order; but while the first needs more than one step,
-        those with less left to compute go before it with up to half.
+        """Spend the budget left by answers on prompts, in order. But while the first needs more than one step, those
+        with less left to compute go before it, with up to half of the budget.
 
-        So a short prompt is not kept waiting by long ones, and the first takes at most twice the steps.
+        So long prompts do not delay a short one, and the first takes at most twice as many steps.
         """
         plan.coming = {name for request in self.running for name in self._coming_blocks(request, plan.rows)}
         first, *others = prompts
@@ -135,8 +136,8 @@ class Scheduler:
                 self._take(request, plan, plan.budget)
 
     def _quick(self, first: Request, others: list[Request], budget: int) -> tuple[list[Request], int]:
-        """Those that go before the first prompt, what is soonest done first, and the tokens that it leaves to them."""
-        # Aligned chunks are a part of the budget anyway, and cannot be cut.
+        """The prompts that go before the first one, shortest first, and the tokens it leaves to them."""
+        # Aligned chunks use only part of the budget and cannot be cut.
         if self._chunk_alignment is not None or first.pending_tokens <= budget:
             return [], 0
         left = {one: self._left(one) for one in (first, *others) if one.priority == first.priority}
@@ -144,7 +145,7 @@ class Scheduler:
         return quick, min(budget // 2, sum(left[one] for one in quick))
 
     def _left(self, request: Request) -> int:
-        """Tokens still to compute, those not counted that the cache has."""
+        """Tokens still to compute, not counting cached ones."""
         is_waiting = request.status is Status.WAITING
         return request.pending_tokens - (self._kv_cache.cached_prefix(request) if is_waiting else 0)
 
@@ -155,7 +156,7 @@ class Scheduler:
             self._start(request, plan, most)
 
     def _go_on(self, request: Request, plan: "_Plan", most: int) -> None:
-        """Give a running request up to so many tokens of the step."""
+        """Gives a running request up to `most` tokens of the step."""
         if request.status is not Status.RUNNING:
             return
         count, returned = self._reserve(request, most, plan.rows)
@@ -164,10 +165,10 @@ class Scheduler:
             self._enter(request, count, plan)
 
     def _start(self, request: Request, plan: "_Plan", most: int) -> None:
-        """Start a waiting request, or close the step to those behind it: where blocks or places are spent, and where it
-        was preempted after its draw had begun, so that what it must compute is known when that step is over.
+        """Start a waiting request, or close the step to those behind it: when blocks or places are used up, or when it
+        was preempted after its draw had begun, so that its tokens are known only after that step.
 
-        One whose next block another computes in this step waits for it: then it is found, and not computed twice.
+        If its next block is being computed by another request in this step it waits, to find it cached afterwards.
         """
         if request.in_flight_tokens or len(self.running) >= self._max_running:
             plan.is_closed = True
@@ -193,7 +194,7 @@ class Scheduler:
         self._enter(request, count, plan)
 
     def _reserve_new(self, request: Request, count: int, plan: "_Plan") -> bool:
-        """Reserve blocks for a request that does not run yet; less important ones give theirs back."""
+        """Reserves blocks for a request that does not run yet, preempting less important ones."""
         while not self._kv_cache.reserve(request, count):
             if (victim := self._less_important(request)) is None:
                 return False
@@ -201,7 +202,7 @@ class Scheduler:
         return True
 
     def _lengthen(self, request: Request, plan: "_Plan") -> None:
-        """Add to a row what those left over that had gone before it, as far as blocks are free."""
+        """Extends a row by the budget that those before it left, as far as blocks are free."""
         row = plan.rows.get(request.request_id)
         if row is None:
             return
@@ -216,7 +217,7 @@ class Scheduler:
         plan.coming.update(self._coming_blocks(request, plan.rows))
 
     def _coming_blocks(self, request: Request, rows: dict[str, Row]) -> list[bytes]:
-        """Names of the blocks that this step, or one before it that still runs, fills for a running request."""
+        """Hashes of the blocks that this step, or an earlier one still running, fills for a running request."""
         row = rows.get(request.request_id)
         computed = request.computed_tokens if row is None else row.start + row.count - row.drafts
         return self._kv_cache.unregistered_blocks(request, computed)
@@ -224,8 +225,8 @@ class Scheduler:
     def _reserve(self, request: Request, budget: int, rows: dict[str, Row]) -> tuple[int, int]:
         """Reserve blocks for a running request, giving up drafts first and less important requests second.
 
-        Returns the tokens reserved, 0 when the budget is spent or the request itself had to give way, and the tokens
-        that rows taken out again give back to the budget of those that follow.
+        Returns the tokens reserved, 0 if the budget is used up or the request itself was preempted, and the tokens that
+        removed rows return to the budget of later ones.
         """
         returned = 0
         while (count := self._count(request, budget)) and not self._kv_cache.reserve(request, count):
@@ -239,15 +240,15 @@ class Scheduler:
         return count, returned
 
     def _give_way(self, victim: Request, rows: dict[str, Row]) -> int:
-        """Preempt a request in the middle of a step; returns the tokens that it had of it."""
+        """Preempts a request in the middle of a step; returns its tokens in the step."""
         self._preempt(victim)
         row = rows.pop(victim.request_id, None)
         return 0 if row is None else row.count
 
     def _count(self, request: Request, budget: int) -> int:
-        """Tokens of this request that the step takes: all pending, or a chunk that ends on an aligned position.
+        """Tokens of this request in the step: all pending ones, or a chunk that ends on an aligned position.
 
-        None when its last token is being drawn. Drafts beyond the chunk are dropped, so that a row either verifies all
+        None while its last token is being drawn. Drafts beyond the chunk are dropped, so that a row either verifies all
         its drafts or has none.
         """
         if request.in_flight_tokens and request.length >= request.longest:
@@ -269,13 +270,13 @@ class Scheduler:
         self._enqueue(request)
 
     def begin(self, batch: Batch) -> None:
-        """Count the batch as computed: the device has taken it."""
+        """Counts the batch as computed: the device has accepted it."""
         for row in batch.rows:
             row.request.computed_tokens = row.start + row.count
             row.request.in_flight_tokens += row.needs_logits
 
     def complete(self, row: Row, new_token_ids: list[int]) -> None:
-        """Record a computed row: `new_token_ids` are the accepted drafts and the one token drawn after them."""
+        """Records a computed row: `new_token_ids` are the accepted drafts and the token drawn after them."""
         request = row.request
         request.in_flight_tokens -= row.needs_logits
         request.token_ids.extend(new_token_ids)
@@ -288,7 +289,7 @@ class Scheduler:
         self._kv_cache.register_computed(request, computed)
 
     def remove(self, request: Request) -> None:
-        """Forget a request, wherever it stands, and free its blocks. Idempotent."""
+        """Removes a request from any queue and frees its blocks. Idempotent."""
         if request.status is Status.RUNNING:
             self.running.remove(request)
         elif request in self.waiting:
@@ -303,7 +304,8 @@ def _rank(request: Request) -> tuple[int, int]:
 
 
 def _aligned_chunk(request: Request, alignment: int) -> int:
-    """A prompt's chunks end on multiples of the alignment or with the prompt; answers go token by token, even resumed.
+    """Chunks of prompts end on multiples of the alignment or at the prompt's end; answers go token by token, even
+    resumed.
 
     So a request is computed in the same pieces whatever runs beside it.
     """
@@ -314,8 +316,8 @@ def _aligned_chunk(request: Request, alignment: int) -> int:
 
 
 def _is_prompt(request: Request) -> bool:
-    """Whether it has more to compute than the token drawn last: answers come before such, or a long prompt would starve
-    those beside it of the step's budget."""
+    """Whether more than the last drawn token is left to compute. Answers come before prompts, which would otherwise use
+    up the step's budget."""
     return request.length - request.computed_tokens > 1
 
 

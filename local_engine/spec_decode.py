@@ -1,8 +1,8 @@
 """Prompt-lookup speculation: drafts copied from where the last few tokens occurred before. No torch.
 
-A draft is verified by drawing as usual at each of its positions and keeping tokens while they agree with it. Every kept
-token was drawn from the model's own distribution, with the same random numbers that it would have met without a draft,
-so greedy and sampled answers are the same with and without speculation.
+A draft is verified by drawing as usual at each of its positions and keeping tokens while they agree. Every kept token
+is drawn from the model's own distribution with the random numbers it would have had without a draft, so greedy and
+sampled answers are the same with and without speculation.
 """
 
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ MAX_PAUSE_TOKENS = 128
 
 @dataclass(slots=True)
 class NgramDrafter:
-    """One request's drafts. Depth doubles while drafts are taken whole and pauses grow while they are useless."""
+    """One request's drafts. Depth doubles while whole drafts are accepted, and pauses grow while drafts fail."""
 
     max_depth: int
     _depth: int = 0
@@ -34,7 +34,7 @@ class NgramDrafter:
         return []
 
     def learn(self, proposed: int, accepted: int, length: int) -> None:
-        """Adapt to how many of the proposed tokens were right; `length` is the request's tokens now."""
+        """Adapts to how many of the proposed tokens were right; `length` is the request's current number of tokens."""
         if proposed == 0:
             return
         if accepted == 0:
@@ -47,7 +47,7 @@ class NgramDrafter:
         self._depth = min(self.max_depth, proposed * 2) if whole else min(self.max_depth, accepted + 1)
 
     def _index(self, token_ids: list[int]) -> None:
-        """Remember where each ending stood before; the present ending itself is left out until a token follows it."""
+        """Indexes where each ending occurred; the current ending is added only when a token follows it."""
         for end in range(max(1, self._indexed), len(token_ids)):
             for size in NGRAM_SIZES:
                 if end >= size:

@@ -1,7 +1,7 @@
-"""How a scheduled batch becomes drawn tokens: begun now, waited for later. Knows no queue, no text, no clock.
+"""Turns a scheduled batch into drawn tokens: begun now, waited for later. Knows no queue, no text, no clock.
 
-A device that runs ahead takes the next batch while it computes this one. It carries batches out in the order they were
-begun, and it fills in itself the tokens that it has drawn and the host has not seen (`Request.in_flight_tokens`).
+A device that runs ahead accepts the next batch while it computes this one. It executes batches in order, and itself
+fills in the tokens that it has drawn and the host has not seen (`Request.in_flight_tokens`).
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from local_engine.scheduler import Batch, Row
 
 
 class Runner(Protocol):
-    """Computes a batch's logits, and writes `Request.prompt_logprobs` of those who ask for them."""
+    """Computes a batch's logits, and fills in `Request.prompt_logprobs` where requested."""
 
     @property
     def device(self) -> torch.device: ...
@@ -24,10 +24,10 @@ class Runner(Protocol):
 
 
 class BegunStep(Protocol):
-    """A batch that the device has taken."""
+    """A batch that the device has accepted."""
 
     def wait(self) -> list[Drawn]:
-        """One draw per row, empty for a row whose prompt is not computed to its end."""
+        """One draw per row, empty for a row that does not reach the end of its prompt."""
         ...
 
 
@@ -36,22 +36,22 @@ class Steps(Protocol):
 
     @property
     def runs_ahead(self) -> bool:
-        """Whether a batch may be begun before the one before it was waited for."""
+        """Whether a batch may begin before the previous one was waited for."""
         ...
 
     def begin(self, batch: Batch) -> BegunStep: ...
 
     def check(self) -> None:
-        """After a step that failed: raise DeviceLost if no other can succeed."""
+        """After a failed step: raises DeviceLost if no other can succeed."""
         ...
 
     def forget(self, request_id: str) -> None:
-        """Drop what is kept for a request that ended."""
+        """Drops what is kept for a request that has ended."""
         ...
 
 
 class DirectSteps:
-    """Steps on a device that the host waits for anyway: all is done when `begin` returns."""
+    """Steps on a device that the host waits for anyway: everything is done when `begin` returns."""
 
     runs_ahead = False
 
@@ -60,22 +60,22 @@ class DirectSteps:
         self._sampler = sampler
 
     def begin(self, batch: Batch) -> "DoneStep":
-        """Compute and draw."""
+        """Computes and draws."""
         logits = self._runner.run(batch)
         drawing = drawing_requests(batch.rows)
         return DoneStep(one_per_row(batch.rows, self._sampler.draw(logits, drawing) if drawing else []))
 
     def check(self) -> None:
-        """A processor is never lost."""
+        """A CPU is never lost."""
 
     def forget(self, request_id: str) -> None:
-        """Drop a request's generator and matcher."""
+        """Drops a request's generator and matcher."""
         self._sampler.forget(request_id)
 
 
 @dataclass(frozen=True, slots=True)
 class DoneStep:
-    """A step that is over."""
+    """A finished step."""
 
     drawn: list[Drawn]
 
@@ -85,11 +85,11 @@ class DoneStep:
 
 
 def drawing_requests(rows: tuple[Row, ...]) -> list[Request]:
-    """Those of the batch that something is drawn for, in order."""
+    """The requests of the batch for which something is drawn, in order."""
     return [row.request for row in rows if row.needs_logits]
 
 
 def one_per_row(rows: tuple[Row, ...], drawn: list[Drawn]) -> list[Drawn]:
-    """Put an empty draw where nothing was drawn."""
+    """Adds an empty draw for rows without one."""
     rest = iter(drawn)
     return [next(rest) if row.needs_logits else Drawn([], []) for row in rows]

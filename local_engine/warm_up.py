@@ -1,4 +1,4 @@
-"""Runs an engine over every shape of step before it serves, so that no answer waits for a kernel to be compiled."""
+"""Runs an engine through every shape of step before it serves, so that no answer waits for kernel compilation."""
 
 from local_engine.engine_core import EngineCore
 from local_engine.errors import StepFailed
@@ -7,16 +7,16 @@ from local_engine.sampling.sampling_params import SamplingParams
 
 
 def warm_up_lengths(max_tokens: int) -> list[int]:
-    """Prompts of 2, 4, 8 tokens and so on up to a whole step: kernels' tiles grow by powers of two."""
+    """Prompts of 2, 4, 8, ... tokens, up to a whole step: kernels' tiles grow by powers of two."""
     lengths = [2**power for power in range(1, max_tokens.bit_length()) if 2**power < max_tokens]
     return [*lengths, max_tokens]
 
 
 def warm_up(core: EngineCore, max_tokens: int) -> None:
-    """Compute prompts of all lengths, greedily and alone, then drawn and beside an answer; raises StepFailed.
+    """Compute prompts of all lengths, greedily and alone, then sampled and beside an answer; raises StepFailed.
 
-    Draws with a top_p and without are kernels of their own. An answer beside a prompt is attended to outside the
-    captured steps. Cached blocks carry salts of their own and are the first to go.
+    Sampling has different kernels with a top_p and without. An answer beside a prompt is computed outside the captured
+    steps. Cached blocks get salts of their own and are the first to be evicted.
     """
     for length in warm_up_lengths(max_tokens):
         _run(core, length, SamplingParams(temperature=0.0, max_tokens=2), f"warm-up-{length}")
@@ -26,7 +26,7 @@ def warm_up(core: EngineCore, max_tokens: int) -> None:
 
 
 def _run(core: EngineCore, length: int, params: SamplingParams, name: str, *, steps: int | None = None) -> None:
-    """Add a prompt, and step so often, or until nothing is left."""
+    """Adds a prompt, and steps `steps` times, or until nothing is left."""
     core.add(Request(name, [0] * length, params, cache_salt=name))
     while core.has_work and steps != 0:
         failed = next((delta.error for delta in core.step().deltas if delta.error), None)

@@ -1,4 +1,4 @@
-"""Lets an answer think before it must match a constraint: which tokens part the two, and where an answer stands."""
+"""Lets an answer think before it must match a constraint: the tokens that separate the two, and the answer's state."""
 
 from enum import Enum, auto
 from typing import Final
@@ -12,11 +12,11 @@ from local_engine.text.tokenizer import Tokenizer
 from local_engine.text.tool_marks import THINKS, THOUGHT
 
 BLANKS: Final = ("\n", "\n\n")
-"""What models write between their thoughts and what they say."""
+"""What models write between their thoughts and the answer."""
 
 
 def thoughts_before(thinking: Thinking, tokenizer: Tokenizer, vocabulary_size: int) -> Thoughts | None:
-    """None where there are to be none, and where no single token ends them."""
+    """None if there are to be no thoughts, or if no single token ends them."""
     closes = tokenizer.id_of(THOUGHT)
     if thinking.is_over or closes is None or closes >= vocabulary_size:
         return None
@@ -35,13 +35,13 @@ class _Place(Enum):
     BEGINS = auto()
     THINKS = auto()
     THOUGHT = auto()
-    """Behind the closing tag."""
+    """After the closing tag."""
     SAYS = auto()
 
 
 class AfterThoughts:
-    """A matcher of what follows thoughts. They may be left out where the prompt has not opened them, and an answer does
-    not end within them: it would match nothing."""
+    """A matcher for what follows thoughts. These are optional unless the prompt has opened them, and no end token may
+    occur within them, as the answer would then match nothing."""
 
     def __init__(self, matcher: Matcher, thoughts: Thoughts) -> None:
         self._matcher = matcher
@@ -55,7 +55,7 @@ class AfterThoughts:
 
     @property
     def failure(self) -> str | None:
-        """Why it cannot say any more what may follow."""
+        """Why it can no longer say what may follow."""
         return self._matcher.failure
 
     def mask(self, logits: torch.Tensor) -> torch.Tensor:
@@ -70,7 +70,7 @@ class AfterThoughts:
         return masked
 
     def consume(self, token_id: int) -> None:
-        """Advance by a drawn token."""
+        """Advances by a drawn token."""
         if self._place is _Place.THINKS:
             self._place = _Place.THOUGHT if token_id == self._thoughts.closes else _Place.THINKS
         elif token_id in self._beside:
@@ -81,6 +81,6 @@ class AfterThoughts:
 
     @property
     def _beside(self) -> tuple[int, ...]:
-        """What may follow that the constraint knows nothing of."""
+        """Allowed tokens that the constraint knows nothing of."""
         beside = {_Place.BEGINS: self._thoughts.opens, _Place.THOUGHT: self._thoughts.blanks}
         return beside.get(self._place, ())

@@ -1,4 +1,4 @@
-"""Grammars of answers that must, or may, call tools, in a model's own format. Knows no library that follows them."""
+"""Grammars for answers that must, or may, call tools, in a model's own format. Knows no grammar library."""
 
 import json
 import re
@@ -16,25 +16,25 @@ from local_engine.text.tool_marks import LLAMA, MARKS
 ANY_OBJECT: Final[Mapping[str, Any]] = {"type": "object"}
 ANY: Final = r"(.|\n)*"
 JSON_BLANK: Final = r"[ \t\r\n]"
-# Llama 3.2 often says first what it is.
+# Llama 3.2 often states its type first.
 BARE_HEAD: Final = r'\s*\{\s*("type"\s*:\s*"function"\s*,\s*)?"name"\s*:\s*'
 
 
 @dataclass(frozen=True, slots=True)
 class CallWriting:
-    """A model's format, and the ids of its marks that are tokens: the library never makes such a token of text."""
+    """A model's format, and the ids of marks that are tokens: the library never produces such a token from text."""
 
     form: ToolFormat = TAGS
     marks: Mapping[str, int] = field(default_factory=dict[str, int])
 
     def marked(self) -> "CallWriting":
-        """The same with a mark before the calls, which tells them from an answer that is JSON."""
+        """The same with a mark before the calls, which distinguishes them from a JSON answer."""
         if self.form.is_marked:
             return self
         return replace(self, form=replace(self.form, opens=LLAMA) if LLAMA in self.marks else TAGS)
 
     def terms(self, before: str, name: str = "", after: str = "") -> str:
-        """Texts as terms of a rule, marks among them as tokens; a `name` has none. Empty where there is nothing."""
+        """Texts as terms of a rule, with marks as tokens, except in `name`. Empty if there is no text."""
         pattern = "|".join(map(re.escape, self.marks)) or "(?!)"
         terms, text = list[str](), ""
         for is_ours, part in ((True, before), (False, name), (True, after)):
@@ -50,7 +50,7 @@ class CallWriting:
 def tool_constraint(
     tools: Sequence[Mapping[str, Any]], name: str | None, writing: CallWriting | None = None, *, several: bool = False
 ) -> Constraint:
-    """A grammar of one tool call, or of `several`: any of the tools, or the one of that name."""
+    """A grammar for one tool call, or `several`: of any of the tools, or the one named."""
     functions = [function_of(tool) for tool in tools]
     wanted = [function for function in functions if name is None or function.get("name") == name]
     if not wanted:
@@ -61,13 +61,13 @@ def tool_constraint(
 def form_or_calls(
     form: Constraint, tools: Sequence[Mapping[str, Any]], writing: CallWriting, *, several: bool
 ) -> Constraint:
-    """An answer in a JSON schema, or calls."""
+    """A grammar for an answer matching a JSON schema, or calls."""
     calls = _calls([function_of(tool) for tool in tools], writing.marked(), several=several, only_strict=True)
     return Constraint("grammar", f"start: form | calls\nform: %json {form.source}\n{calls}", form.parameter)
 
 
 def strict_calls(tools: Sequence[Mapping[str, Any]], writing: CallWriting) -> Constraint | None:
-    """What an answer must keep to that may call: the schemas of `strict` tools. None where no tool is."""
+    """The constraint on an answer that may call tools: the schemas of `strict` ones. None if no tool is strict."""
     functions = [function_of(tool) for tool in tools]
     if not any(function.get("strict") is True for function in functions):
         return None
@@ -75,7 +75,7 @@ def strict_calls(tools: Sequence[Mapping[str, Any]], writing: CallWriting) -> Co
     mark = next((mark for mark in MARKS if f"{form.opens}{form.before_name}".startswith(mark)), None)
     if mark is None:
         return Constraint("grammar", _text_or_bare_calls(functions, writing), "tools")
-    # In a list further calls follow without the mark.
+    # In a list, further calls follow without the mark.
     is_list = bool(form.opens)
     if mark in writing.marks:
         calls = _calls(functions, writing, several=is_list, only_strict=True)
@@ -88,7 +88,7 @@ def strict_calls(tools: Sequence[Mapping[str, Any]], writing: CallWriting) -> Co
 
 
 def _text_or_bare_calls(functions: Sequence[Mapping[str, Any]], writing: CallWriting) -> str:
-    """Text, or JSON that names a tool and so is a call, spaced as it likes: the names tell it from other JSON."""
+    """Text, or JSON that names a tool and so is a call, with any spacing: the names distinguish it from other JSON."""
     names = [escaped(json.dumps(function["name"], ensure_ascii=False)) for function in functions]
     calls = range(len(functions))
     head = BARE_HEAD.replace(r"\s", JSON_BLANK)
@@ -111,17 +111,17 @@ def _text_or_bare_calls(functions: Sequence[Mapping[str, Any]], writing: CallWri
 
 
 def _said(never: str) -> str:
-    """The rule of text that does not begin so, by a regular expression."""
+    """The rule for text that does not begin with the regular expression `never`."""
     return f"SAID: /{ANY}/ & ~/{never}{ANY}/\n"
 
 
 def escaped(text: str) -> str:
-    """A text as a part of a grammar's regular expression, which ends at a slash."""
+    """Text escaped for a grammar's regular expression, which ends at a slash."""
     return re.escape(text).replace("/", r"\/")
 
 
 def function_of(tool: Mapping[str, Any]) -> dict[str, Any]:
-    """What a tool is called and takes; raises InvalidRequest where that is not said."""
+    """A tool's name and parameters; raises InvalidRequest if they are missing or malformed."""
     function = tool.get("function")
     if not isinstance(function, dict) or not isinstance(function.get("name"), str):
         raise InvalidRequest("Every tool needs a function with a name.", parameter="tools")
@@ -145,7 +145,7 @@ def _calls(
 
 
 def _call_rules(function: Mapping[str, Any], number: int, writing: CallWriting, *, is_held: bool) -> str:
-    """One tool's call."""
+    """The rules of one tool's call."""
     form = writing.form
     head = writing.terms(form.before_name, form.name_of(function["name"]), form.before_arguments)
     after = writing.terms(form.after_arguments)
@@ -157,7 +157,7 @@ def _call_rules(function: Mapping[str, Any], number: int, writing: CallWriting, 
 
 
 def _arguments_rule(function: Mapping[str, Any], number: int, *, is_held: bool) -> str:
-    """Their schema is a root of its own, since its `$ref` count from there."""
+    """The schema is a root of its own, as its `$ref`s are relative to it."""
     try:
         schema = guided_schema((function.get("parameters") if is_held else None) or ANY_OBJECT)
     except RecursionError as error:

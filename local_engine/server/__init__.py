@@ -1,1 +1,1 @@
-"""Requests over HTTP, OpenAI's wire, and answers on their way out."""
+"""HTTP: requests and answers in OpenAI's wire format."""

@@ -29,7 +29,8 @@ FINISH = {"stop": "stop", "length": "length", "cancelled": "stop", "error": "sto
 
 
 async def deltas(admission: Admission, prepared: Prepared) -> AsyncGenerator[tuple[int, Delta]]:
-    """Deltas of all answers as they come. A prompt's first answer computes it; the others start from its cache."""
+    """Deltas of all answers as they come. A prompt's first answer computes the prompt; the others start from its
+    cache."""
     merged: asyncio.Queue[tuple[int, Delta]] = asyncio.Queue()
     computed = {answer: asyncio.Event() for answer in range(0, prepared.answers, len(prepared.choices))}
 
@@ -57,7 +58,7 @@ async def deltas(admission: Admission, prepared: Prepared) -> AsyncGenerator[tup
 
 
 async def whole(admission: Admission, prepared: Prepared, wire: AnswerWire) -> bytes:
-    """The body of an answer that does not stream, as JSON; raises EngineError when part of it was lost."""
+    """The JSON body of an answer that is not streamed; raises EngineError if part of it was lost."""
     collected = [Collected(text=prepared.echo_of(answer)) for answer in range(prepared.answers)]
     async with aclosing(deltas(admission, prepared)) as parts:
         async for choice, delta in parts:
@@ -101,7 +102,7 @@ def _logprobs(wire: AnswerWire, prepared: Prepared, answer: int) -> LogprobWire:
 
 
 def _of_echo(logprobs: LogprobWire, prepared: Prepared, answer: int, first: Request) -> dict[str, Any] | None:
-    """The log-probabilities of an echoed prompt, if they are wanted; `first` is the first answer to it, under way."""
+    """The log-probabilities of an echoed prompt, if requested; `first` is the first answer to it, in progress."""
     if not prepared.echoes or prepared.logprobs is None:
         return None
     return logprobs.of_echo(prepared.prompt_of(answer), first.prompt_logprobs, prepared.logprobs)
@@ -137,8 +138,8 @@ def _tool_split(prepared: Prepared) -> ToolSplit | None:
 
 
 async def events(admission: Admission, prepared: Prepared, wire: AnswerWire) -> AsyncGenerator[bytes]:
-    """Server-sent events. A failure before the first raises EngineError, one after it is an error event, and no [DONE]
-    follows that."""
+    """Server-sent events. A failure before the first event raises EngineError; a later one becomes an error event,
+    without a [DONE]."""
     requests: dict[int, Request] = {}
     splits = [_tool_split(prepared) for _ in range(prepared.answers)]
     thoughts = [ThinkingSplit(prepared.thinking) if prepared.thinking else None for _ in range(prepared.answers)]
@@ -195,7 +196,7 @@ async def events(admission: Admission, prepared: Prepared, wire: AnswerWire) -> 
                     shown, ids = None, list[int]()
                 text, finish = "", finish and split.finish_of(finish)
             ending = None if finish is None else ending_of(finish, delta.stop_string)
-            if wire.kind == "text" and ending is not None:  # a chat's end is a chunk of its own, as OpenAI has it
+            if wire.kind == "text" and ending is not None:  # a chat's end is a separate chunk, as OpenAI sends it
                 yield chunk(choice, {"content": text}, shown, ending, ids=ids)
                 continue
             if text or shown or ids:

@@ -1,4 +1,4 @@
-"""From a request's body to what the engine runs: prompt tokens and one set of sampling parameters per choice."""
+"""From a request body to what the engine runs: prompt tokens, and sampling parameters per choice."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -35,8 +35,8 @@ MAX_BAD_WORDS = 256
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A request ready to run, once its constraint is checked: each of its prompts is answered once for each of
-    `choices`, in this order."""
+    """A request ready to run once its constraint is checked: each prompt is answered once per entry of `choices`, in
+    this order."""
 
     kind: Kind
     prompts: list[Prompt]
@@ -48,9 +48,9 @@ class Prepared:
     counts_in_every_chunk: bool
     cache_salt: str
     priority: int
-    # What each takes, by its name; None where there are no tools.
+    # Parameter schemas by tool name; None without tools.
     tools: Mapping[str, Any] | None = None
-    # Whether the answer may call them without a mark.
+    # Whether the answer may call tools without a mark.
     calls_unmarked: bool = True
     most_calls: int | None = None
     thinking: Thinking | None = None
@@ -62,12 +62,12 @@ class Prepared:
 
     @property
     def answers(self) -> int:
-        """How many there will be."""
+        """The number of answers."""
         return len(self.prompts) * len(self.choices)
 
     @property
     def longest_prompt(self) -> list[int]:
-        """The one that leaves the least room."""
+        """The prompt that leaves the least room."""
         return max((prompt.token_ids for prompt in self.prompts), key=len)
 
     @property
@@ -77,37 +77,38 @@ class Prepared:
 
     @property
     def draws(self) -> bool:
-        """Whether there are answers, not prompts alone."""
+        """Whether answers are drawn, rather than only prompts computed."""
         return self.choices[0].max_tokens > 0
 
     @property
     def tells_logprobs(self) -> bool:
-        """Whether the answers are told with log-probabilities, their own or the prompt's."""
+        """Whether the response contains log-probabilities, of answers or prompts."""
         return self.logprobs is not None or self.prompt_logprobs is not None
 
     def prompt_of(self, answer: int) -> Prompt:
-        """The prompt that an answer is to."""
+        """The prompt that this answer belongs to."""
         return self.prompts[answer // len(self.choices)]
 
     def first_of(self, answer: int) -> int:
-        """The first answer to the same prompt: it alone is told the prompt's log-probabilities."""
+        """The first answer to the same prompt: only it gets the prompt's log-probabilities."""
         return answer - answer % len(self.choices)
 
     def params_of(self, answer: int) -> SamplingParams:
-        """How an answer is drawn; the first to a prompt asks for what all of them tell of it."""
+        """How an answer is drawn; a prompt's first answer requests the prompt log-probabilities for all of them."""
         params = self.choices[answer % len(self.choices)]
         asked = [self.prompt_logprobs, self.logprobs if self.echoes else None]
         wanted = max((top for top in asked if top is not None), default=None)
         return replace(params, prompt_logprobs=wanted) if self.first_of(answer) == answer else params
 
     def echo_of(self, answer: int) -> str:
-        """What an answer's text begins with."""
+        """The beginning of an answer's text."""
         return self.prompt_of(answer).text if self.echoes else ""
 
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """What requests are prepared for. `vocabulary_size` is the logits'; a tokenizer may know ids beyond it."""
+    """The model for which requests are prepared. `vocabulary_size` is that of the logits; a tokenizer may know more
+    ids."""
 
     tokenizer: Tokenizer
     constraints: ConstraintCompiler
@@ -116,12 +117,12 @@ class Model:
 
     @property
     def known_tokens(self) -> int:
-        """Ids from 0 on that both the model and its tokenizer know."""
+        """The number of ids, from 0, known to both the model and its tokenizer."""
         return min(self.tokenizer.vocabulary_size, self.vocabulary_size)
 
 
 def prepare_chat(body: bytes, model: Model) -> Prepared:
-    """Raises InvalidRequest that names the parameter."""
+    """Raises InvalidRequest naming the parameter."""
     request = parse_chat(body)
     ids = chat_prompt(request, model, within=_within(request, model))
     logprobs = (request.top_logprobs or 0) if request.logprobs else None
@@ -139,10 +140,10 @@ def prepare_chat(body: bytes, model: Model) -> Prepared:
     )
     prepared = replace(
         prepared,
-        # A call that must come is no text that a stop string could end: some formats have a line's end in them.
+        # Stop strings must not end a forced call: some formats contain newlines.
         choices=prepared.choices if call is None else [replace(params, stop=()) for params in prepared.choices],
         tools=_callable(request),
-        # JSON in a form of its own is no call, whatever it looks like.
+        # JSON in a requested format is no call, whatever it looks like.
         calls_unmarked=form is None,
         most_calls=1 if request.parallel_tool_calls is False else None,
         thinking=thinking_of(ids, model.tokenizer),
@@ -154,12 +155,12 @@ def prepare_chat(body: bytes, model: Model) -> Prepared:
 
 
 def _within(request: Sampled, model: Model) -> int | None:
-    """The most tokens that a prompt may have; None where it is to be cut."""
+    """The most tokens that a prompt may have; None if it is to be truncated."""
     return model.context_window if request.truncate_prompt_tokens is None else None
 
 
 def chat_prompt(request: ChatRequest, model: Model, *, within: int | None = None) -> list[int]:
-    """Its token ids, whole. Raises InvalidRequest that names the parameter."""
+    """Token ids of the whole conversation. Raises InvalidRequest naming the parameter."""
     messages = [plain_message(message, index) for index, message in enumerate(request.messages)]
     for tool in request.tools or ():
         function_of(tool)
@@ -179,14 +180,14 @@ def chat_prompt(request: ChatRequest, model: Model, *, within: int | None = None
 
 
 def _callable(request: ChatRequest) -> dict[str, Any] | None:
-    """What each function takes that may be called, by its name; None where there is none."""
+    """Parameter schemas of the functions that may be called, by name; None if there are none."""
     functions = [] if request.tool_choice == "none" else [function_of(tool) for tool in request.tools or ()]
     return {function["name"]: function.get("parameters") for function in functions} or None
 
 
 def _beside_calls(form: Constraint | None, request: ChatRequest, writing: CallWriting) -> Constraint | None:
-    """What an answer must keep to that may call tools: a JSON form instead of them, or any other as it is; or only the
-    schemas of strict tools."""
+    """The constraint on an answer that may call tools: a JSON format or calls, any other constraint as it is, or only
+    the schemas of strict tools."""
     if not request.tools or request.tool_choice == "none":
         return form
     if form is None:
@@ -197,7 +198,8 @@ def _beside_calls(form: Constraint | None, request: ChatRequest, writing: CallWr
 
 
 def _thinking_first(prepared: Prepared, model: Model, *, is_free: bool) -> Prepared:
-    """What must match follows thoughts, or is all of the answer where there are to be none; a free one says both."""
+    """Applies constraints after thoughts, or to the whole answer if there are to be none; a free answer may contain
+    both."""
     thinking = prepared.thinking
     thoughts = None if thinking is None else thoughts_before(thinking, model.tokenizer, model.vocabulary_size)
     if thoughts is None:
@@ -206,7 +208,7 @@ def _thinking_first(prepared: Prepared, model: Model, *, is_free: bool) -> Prepa
 
 
 def prepare_completion(body: bytes, model: Model) -> Prepared:
-    """Raises InvalidRequest that names the parameter."""
+    """Raises InvalidRequest naming the parameter."""
     request = parse_completion(body)
     prompts = read_prompts(
         request.prompt,
@@ -230,14 +232,14 @@ def prepare_completion(body: bytes, model: Model) -> Prepared:
 
 
 def _tool_choice(request: ChatRequest, writing: CallWriting) -> Constraint | None:
-    """`required` and a named function leave the model no choice but a call."""
+    """`required` or a named function forces a call."""
     choice = request.tool_choice
     if choice in (None, "none", "auto"):
         return None
     if not request.tools:
         raise InvalidRequest("tool_choice needs tools.", parameter="tool_choice")
     if choice == "required":
-        # A small model that may go on may not end; who wants several says so.
+        # A small model that may go on may never end; several calls must be requested explicitly.
         return tool_constraint(request.tools, None, writing, several=request.parallel_tool_calls is True)
     function = choice.get("function") if isinstance(choice, dict) else None
     name = function.get("name") if isinstance(function, dict) else None
@@ -294,7 +296,7 @@ def _prepared(
 
 
 def _banned(words: list[str], model: Model) -> tuple[tuple[int, ...], ...]:
-    """Each word's tokens, as it is cut alone and after a space; without those that the model cannot draw."""
+    """Each word's tokens, alone and after a space; without those that the model cannot draw."""
     if len(words) > MAX_BAD_WORDS or not all(word.strip() for word in words):
         raise InvalidRequest(f"bad_words takes up to {MAX_BAD_WORDS} words, none of them blank.", parameter="bad_words")
     texts = [text for word in words for text in (word, f" {word}")]

@@ -1,4 +1,4 @@
-"""`POST /v1/embeddings`: parse, encode, answer in OpenAI's shape. Takes seconds: to be called in a thread."""
+"""`POST /v1/embeddings`: parses, encodes, and answers in OpenAI's format. Takes seconds: call it in a thread."""
 
 import base64
 import time
@@ -14,17 +14,18 @@ from local_engine.server.openai_protocol import parse_body
 
 MAX_INPUTS = 2048
 MARKS = 2
-"""Tokens around each text."""
+"""Special tokens around each text."""
 
 
 class EmbeddingRequest(msgspec.Struct, kw_only=True):
-    """OpenAI's body; inputs are texts. Token ids are read only to be refused: they are of another model's tokenizer."""
+    """OpenAI's body; inputs are texts. Token ids are parsed only to be refused: they come from another model's
+    tokenizer."""
 
     input: str | list[str | int | list[int]]
     model: str = ""
     encoding_format: Literal["float", "base64"] | None = None
     dimensions: int | None = None
-    # vLLM's: the first so many tokens, its marks included; -1: as many as the model reads.
+    # vLLM's: the first so many tokens, including special ones; -1: as many as the model reads.
     truncate_prompt_tokens: Annotated[int, Meta(ge=-1)] | None = None
 
 
@@ -32,7 +33,7 @@ _DECODER = msgspec.json.Decoder(EmbeddingRequest)
 
 
 def answer_embeddings(encoder: SentenceEncoder, body: bytes, chat_model: str = "") -> bytes:
-    """JSON, whatever name it is asked by, but for the chat model's. Raises InvalidRequest that names the parameter."""
+    """JSON; any model name but the chat model's is accepted. Raises InvalidRequest naming the parameter."""
     request = parse_body(_DECODER, body)
     if request.model and request.model == chat_model != encoder.name:
         raise InvalidRequest(f"{chat_model} writes text; ask for embeddings with {encoder.name}.", parameter="model")

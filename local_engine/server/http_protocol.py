@@ -1,4 +1,4 @@
-"""HTTP/1.1 whose clients have bounds: of a head's length, of the time of a request on its way, of an answer not taken.
+"""HTTP/1.1 with limits for clients: on the head's length, the time a request takes to arrive, and answers not read.
 Knows no endpoint."""
 
 import asyncio
@@ -8,11 +8,11 @@ from httptools import HttpParserError
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 PATIENCE_SECONDS: Final = 60.0
-"""For a head; between two parts of a body; for a client that takes nothing of its answer."""
+"""Seconds for a head; between two parts of a body; for a client that reads nothing of its answer."""
 LEAST_BYTES_PER_SECOND: Final = 500
-"""Of a body on the whole, beyond those seconds: a slow upload lives while it moves."""
+"""Minimum average rate of a body beyond those seconds: a slow upload survives while it progresses."""
 LONGEST_HEAD_BYTES: Final = 1 << 16
-"""Beyond what comes with its first bytes. The parser itself keeps whatever comes, for anybody."""
+"""Beyond the data that its first bytes came with. The parser itself buffers without limit."""
 
 
 def _refusal(status: str, sentence: str) -> bytes:
@@ -28,11 +28,11 @@ HEAD_TOO_SLOW: Final = _refusal("408 Request Timeout", "The head did not come in
 
 
 class BoundedProtocol(HttpToolsProtocol):
-    """Only a request that came in several pieces, and an answer that does not go out, have a timer."""
+    """Only requests that arrive in several pieces, and answers that are not being read, have a timer."""
 
     _is_in_head = False
     _is_partial = False
-    """Something of a request has come, and its end has not."""
+    """A request has begun to arrive, and not ended."""
     _head_bytes = 0
     _watch: asyncio.TimerHandle | None = None
     _began_at = _came_at = 0.0
@@ -65,7 +65,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._is_in_head, self._head_bytes = False, 0
         self._stop_watching()
         super().on_headers_complete()
-        self.headers = []  # what follows a body in chunks must not join them
+        self.headers = []  # trailers of a chunked body must not join them
 
     def on_body(self, body: bytes) -> None:
         self._body_bytes += len(body)
@@ -77,7 +77,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._stop_watching()
 
     def send_400_response(self, msg: str) -> None:
-        """Not into an answer that is going out, nor as the answer to what came before."""
+        """Never into an answer in progress, nor in place of an earlier request's answer."""
         if not self._is_behind() and (self._is_in_head or not self.cycle or not self.cycle.response_started):
             self.transport.write(NO_REQUEST)
         self.transport.close()
@@ -106,11 +106,12 @@ class BoundedProtocol(HttpToolsProtocol):
             self._refuse(HEAD_TOO_SLOW)
 
     def _is_behind(self) -> bool:
-        """Behind a request whose answer is not out yet: nothing is read of it meanwhile, and that answer goes first."""
+        """Whether an earlier request's answer is unfinished: meanwhile nothing more is read, and that answer goes
+        first."""
         return bool(self.pipeline) or (self._is_in_head and bool(self.cycle) and not self.cycle.response_complete)
 
     def _refuse(self, answer: bytes) -> None:
-        """A client whose body fails to come hears nothing: the endpoint waiting for it is told that it left."""
+        """A client with an incomplete body gets no response: the waiting endpoint sees a disconnect."""
         if self._is_in_head and not self._is_behind():
             self.transport.write(answer)
         self.transport.close()

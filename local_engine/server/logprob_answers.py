@@ -1,4 +1,4 @@
-"""Log-probabilities as the endpoints write them: OpenAI's two shapes and vLLM's `prompt_logprobs`. Knows no engine."""
+"""Log-probabilities in wire formats: OpenAI's two and vLLM's `prompt_logprobs`. Knows no engine."""
 
 from collections.abc import Sequence
 from typing import Any, Literal
@@ -12,9 +12,9 @@ Kind = Literal["chat", "text"]
 
 
 class LogprobWire:
-    """One answer's log-probabilities, as its tokens come; `at` is where the answer begins in its choice's text.
+    """One answer's log-probabilities as its tokens come; `at` is where the answer begins in its choice's text.
 
-    `by_id` writes a token as `token_id:5`, as vLLM does where its text would not tell it from others.
+    `by_id` writes tokens as `token_id:5`, as vLLM does, to distinguish tokens with equal text.
     """
 
     def __init__(
@@ -26,7 +26,7 @@ class LogprobWire:
         self._offsets = TextOffsets(tokenizer, at=at, shows_special=shows_special)
 
     def push(self, entries: Sequence[TokenLogprobs]) -> dict[str, Any] | None:
-        """The next drawn tokens; None when there are none, or none were asked for."""
+        """The next drawn tokens; None if there are none, or none were requested."""
         if not entries:
             return None
         if self._kind == "chat":
@@ -39,7 +39,7 @@ class LogprobWire:
         }
 
     def of_echo(self, prompt: Prompt, entries: Sequence[TokenLogprobs], top: int) -> dict[str, Any]:
-        """The prompt's own tokens, in a completion that echoes them; nothing comes before the first to predict it."""
+        """The prompt's own tokens, in a completion that echoes them; nothing precedes the first one to predict it."""
         return {
             "tokens": [self._text(token) for token in prompt.token_ids],
             "token_logprobs": [None, *(entry.logprob for entry in entries)],
@@ -48,11 +48,11 @@ class LogprobWire:
         }
 
     def of_prompt(self, entries: Sequence[TokenLogprobs], top: int) -> list[dict[str, Any] | None]:
-        """vLLM's `prompt_logprobs`: every token but the first, and the likeliest in its place, by their ids."""
+        """vLLM's `prompt_logprobs`: every token but the first, and the most likely ones at its position, by id."""
         return [None, *(self._by_id(entry, top) for entry in entries)]
 
     def _likeliest(self, entry: TokenLogprobs, top: int) -> dict[str, float]:
-        """By their texts, the token itself first. Of several with one text the likeliest is told."""
+        """By text, the token itself first. Of several tokens with one text the most likely counts."""
         told = {self._text(entry.token_id): entry.logprob}
         for token_id, logprob in entry.top[:top]:
             text = self._text(token_id)

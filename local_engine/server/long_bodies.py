@@ -1,5 +1,5 @@
-"""Long bodies are read beside the event loop, in threads that nobody waits for when the process is to end: to cut
-megabytes into tokens, or to compile a grammar of as many, takes seconds, and cannot be broken off."""
+"""Processes long bodies in threads beside the event loop, abandoned at shutdown: tokenizing megabytes, or compiling a
+grammar of that size, takes seconds and cannot be interrupted."""
 
 import asyncio
 import threading
@@ -11,13 +11,13 @@ from local_engine.errors import EngineDraining
 
 T = TypeVar("T")
 AT_ONCE: Final = 4
-"""More would only be slower, and each holds its body many times over."""
+"""More would only be slower, and each needs many times the memory of its body."""
 THREAD_NAME: Final = "long-body"
 SHUTTING_DOWN: Final = "The engine is shutting down."
 
 
 class LongBodies:
-    """Reads some at a time; once `draining` is set, none any more."""
+    """Processes some at a time; none once `draining` is set."""
 
     def __init__(self, draining: asyncio.Event) -> None:
         self._draining = draining
@@ -41,7 +41,7 @@ class LongBodies:
 
 
 def are_unfinished() -> bool:
-    """Whether a body is still being read for nobody."""
+    """Whether an abandoned body is still being processed."""
     return any(thread.name == THREAD_NAME for thread in threading.enumerate())
 
 

@@ -1,4 +1,4 @@
-"""OpenAI's wire, answers only: bodies, stream chunks, usage and errors as JSON values."""
+"""OpenAI's wire format for answers: bodies, stream chunks, usage and errors as JSON values."""
 
 import time
 import uuid
@@ -19,7 +19,7 @@ from local_engine.text.tool_calls import CallBegins, Piece, ToolCallParser
 
 @dataclass
 class AnswerWire:
-    """Writes one request's answers in the shape of its endpoint."""
+    """Writes one request's answers in its endpoint's format."""
 
     kind: Kind
     model: str
@@ -32,14 +32,15 @@ class AnswerWire:
         self.answer_id = ("chatcmpl-" if self.kind == "chat" else "cmpl-") + uuid.uuid4().hex
 
     def head(self, *, is_chunk: bool) -> dict[str, Any]:
-        """Fields every body and chunk begins with."""
+        """Fields at the beginning of every body and chunk."""
         name = "text_completion" if self.kind == "text" else "chat.completion.chunk" if is_chunk else "chat.completion"
         return {"id": self.answer_id, "object": name, "created": self.created, "model": self.model}
 
     def chunk(
         self, choice: int, delta: dict[str, Any], logprobs: Any = None, ending: dict[str, Any] | None = None
     ) -> dict[str, Any]:
-        """One stream chunk with one choice; `delta` is chat's delta, or {"text": ...}; `ending` is from `ending_of`."""
+        """One stream chunk with one choice; `delta` is chat's delta, or {"content": ...}; `ending` is from
+        `ending_of`."""
         entry = {"index": choice, "logprobs": logprobs, **(ending or {"finish_reason": None})}
         entry |= {"delta": delta} if self.kind == "chat" else {"text": delta.get("content", "")}
         return self.head(is_chunk=True) | {"choices": [entry]}
@@ -49,18 +50,18 @@ class AnswerWire:
         return LogprobWire(self.kind, self.tokenizer, at=at, shows_special=shows_special, by_id=by_id)
 
     def tell_prompt(self, body: dict[str, Any], ids: list[list[int]]) -> None:
-        """Write prompts' ids where vLLM has them: a chat's beside its choices, a completion's inside them."""
+        """Adds the prompts' ids where vLLM has them: for chats beside the choices, for completions inside them."""
         for told, one in zip([body] if self.kind == "chat" else body["choices"], ids, strict=False):
             told["prompt_token_ids"] = one
 
     def usage_chunk(self, requests: list[Request], now: float, per_prompt: int) -> dict[str, Any]:
-        """The last chunk of a stream that asked for its usage."""
+        """The last chunk of a stream that requested usage."""
         return self.head(is_chunk=True) | {"choices": []} | self._accounts(requests, now, per_prompt)
 
     def body(
         self, choices: list[dict[str, Any]], requests: list[Request], now: float, per_prompt: int
     ) -> dict[str, Any]:
-        """The whole answer of a request that does not stream."""
+        """The complete answer of a request that is not streamed."""
         return self.head(is_chunk=False) | {"choices": choices} | self._accounts(requests, now, per_prompt)
 
     def _accounts(self, requests: list[Request], now: float, per_prompt: int) -> dict[str, Any]:
@@ -72,12 +73,12 @@ class AnswerWire:
 
 
 def ending_of(finish: str, stop_string: str | None) -> dict[str, Any]:
-    """What a choice says of its end. `stop_reason` is vLLM's: which stop string ended it, if one did."""
+    """A choice's fields about its end. `stop_reason` is vLLM's: the stop string that ended it, if any."""
     return {"finish_reason": finish, "stop_reason": stop_string}
 
 
 def error_of(delta: Delta) -> EngineError | None:
-    """Why an answer ended in an error, if it did: the engine's fault, its end, or the request's fault."""
+    """Why an answer ended in an error, if it did: a fault of the engine, its shutdown, or a fault of the request."""
     if delta.error is None:
         return None
     if delta.is_abandoned:
@@ -89,7 +90,7 @@ def error_of(delta: Delta) -> EngineError | None:
 
 @dataclass
 class Collected:
-    """One choice of an answer that does not stream, gathered from its deltas."""
+    """One choice of an answer that is not streamed, collected from its deltas."""
 
     request: Request | None = None
     text: str = ""
@@ -100,7 +101,7 @@ class Collected:
     stop_string: str | None = None
 
     def add(self, delta: Delta) -> None:
-        """Append one delta."""
+        """Appends one delta."""
         self.request = delta.request
         self.text += delta.text
         self.token_ids += delta.token_ids
@@ -111,22 +112,22 @@ class Collected:
 
 
 class ToolSplit:
-    """Separates an answer's tool calls from its text: deltas as OpenAI streams them, in the answer's order."""
+    """Separates an answer's tool calls from its text: deltas as OpenAI streams them, in order."""
 
     def __init__(self, tools: Mapping[str, Any], *, most_calls: int | None = None, takes_unmarked: bool = True) -> None:
-        """`tools` are what may be called, and what each takes."""
+        """`tools` are the callable tools with their parameter schemas."""
         self._parser = ToolCallParser(tools.keys(), tools, takes_unmarked=takes_unmarked)
         self._most_calls = most_calls
         self._begun = 0
         self._is_whole = True
 
     def push(self, text: str, *, is_last: bool) -> list[dict[str, Any]]:
-        """What became certain: text, a call's name, more of its arguments."""
+        """What has become certain: text, a call's name, more of its arguments."""
         pieces = self._parser.push(text) + (self._parser.finish() if is_last else [])
         return [delta for piece in pieces if (delta := self._delta(piece)) is not None]
 
     def finish_of(self, finish: str) -> str:
-        """How the answer ended: with calls, unless its last one is incomplete."""
+        """The finish reason: calls, unless the last one is incomplete."""
         return "tool_calls" if finish == "stop" and self._begun and self._is_whole else finish
 
     def _delta(self, piece: Piece) -> dict[str, Any] | None:
@@ -153,7 +154,7 @@ def _call_wire(call: CallBegins) -> dict[str, Any]:
 
 
 def whole_calls(deltas: list[dict[str, Any]]) -> tuple[str, list[dict[str, Any]]]:
-    """The text and the calls of all of an answer's deltas."""
+    """The combined text and calls of all of an answer's deltas."""
     calls: list[dict[str, Any]] = []
     for piece in (piece for delta in deltas for piece in delta.get("tool_calls", ())):
         if "id" in piece:
@@ -164,7 +165,7 @@ def whole_calls(deltas: list[dict[str, Any]]) -> tuple[str, list[dict[str, Any]]
 
 
 def accounts(requests: list[Request], now: float, per_prompt: int) -> dict[str, Any]:
-    """`usage` and, beside it, what the books need; all answers add up, each prompt counted once."""
+    """`usage` and, beside it, figures for accounting; all answers are added up, each prompt counted once."""
     firsts = requests[::per_prompt]
     prompt_tokens = sum(request.prompt_tokens for request in firsts)
     output_tokens = sum(request.output_tokens for request in requests)
@@ -184,7 +185,7 @@ def accounts(requests: list[Request], now: float, per_prompt: int) -> dict[str, 
 
 
 def usage(prompt_tokens: int, output_tokens: int) -> dict[str, Any]:
-    """Tokens as OpenAI counts them."""
+    """Token counts in OpenAI's format."""
     return {
         "prompt_tokens": prompt_tokens,
         "completion_tokens": output_tokens,
@@ -206,5 +207,5 @@ def error_event(error: EngineError) -> dict[str, Any]:
 
 
 def error_body(message: str, *, kind: str, parameter: str | None = None, code: str | None = None) -> dict[str, Any]:
-    """OpenAI's error shape."""
+    """OpenAI's error format."""
     return {"error": {"message": message, "type": kind, "param": parameter, "code": code}}

@@ -1,4 +1,4 @@
-"""OpenAI's wire, requests only: what a body may hold, within which bounds.
+"""OpenAI's wire format for requests: the fields of a body and their bounds.
 
 Unknown fields are ignored, since OpenAI's clients send many that mean nothing here. Only `sampling_params` knows the
 engine's own values.
@@ -21,15 +21,15 @@ MAX_CHOICES: Final = 16
 
 
 class StreamOptions(Struct):
-    """`include_usage` asks for a last chunk without choices that carries the usage; `continuous_usage_stats`, beside
-    it, for the usage so far in every chunk."""
+    """`include_usage` requests a last chunk with the usage and no choices; `continuous_usage_stats` in addition
+    requests the usage so far in every chunk."""
 
     include_usage: bool | None = None
     continuous_usage_stats: bool | None = None
 
 
 class Sampled(Struct, kw_only=True):
-    """What chat and text completions share."""
+    """Fields shared by chat and text completions."""
 
     model: str = ""
     max_tokens: TokenCount | None = None
@@ -61,7 +61,7 @@ class Sampled(Struct, kw_only=True):
     cache_salt: str | None = None
     structured_outputs: dict[str, Any] | None = None
     response_format: dict[str, Any] | None = None
-    # Older and other servers' names for the same.
+    # Names used by older and other servers.
     guided_json: str | dict[str, Any] | None = None
     guided_regex: str | None = None
     guided_choice: list[str] | None = None
@@ -70,14 +70,14 @@ class Sampled(Struct, kw_only=True):
     grammar: str | None = None
     regex: str | None = None
     ebnf: str | None = None
-    # Known, so that they can be refused: left out silently, they would mean another answer.
+    # Known so that they can be refused: ignoring them would change the answer.
     best_of: int | None = None
     use_beam_search: bool | None = None
     priority: int = 0
 
     @property
     def choices(self) -> int:
-        """How many answers are wanted."""
+        """The number of answers requested."""
         return self.n or 1
 
     @property
@@ -87,12 +87,12 @@ class Sampled(Struct, kw_only=True):
 
     @property
     def counts_in_every_chunk(self) -> bool:
-        """Whether each chunk of a stream says the usage so far."""
+        """Whether each chunk of a stream reports the usage so far."""
         return self.wants_usage_chunk and bool(self.stream_options and self.stream_options.continuous_usage_stats)
 
     @property
     def constraints(self) -> dict[str, Any]:
-        """What the answer must match, under `structured_outputs`' names."""
+        """What the answer must match, under the names in `structured_outputs`."""
         others = {
             "json": (self.guided_json, self.json_schema),
             "regex": (self.guided_regex, self.regex),
@@ -125,7 +125,7 @@ class ChatRequest(Sampled, kw_only=True):
 
     @property
     def longest(self) -> int | None:
-        """Tokens that an answer may have, by either name."""
+        """Maximum tokens of an answer, under either name."""
         return self.max_tokens if self.max_completion_tokens is None else self.max_completion_tokens
 
 
@@ -139,7 +139,7 @@ class CompletionRequest(Sampled, kw_only=True):
 
     @property
     def longest(self) -> int | None:
-        """Tokens that an answer may have."""
+        """Maximum tokens of an answer."""
         return self.max_tokens
 
 
@@ -150,12 +150,12 @@ def template_names(
     kwargs: dict[str, Any] | None,
     reasoning_effort: str | None = None,
 ) -> dict[str, Any]:
-    """What a chat template is told beside the messages: what was said, and what kwargs add."""
+    """Variables for a chat template besides the messages: the given fields, extended by kwargs."""
     said = {
         "add_generation_prompt": add_generation_prompt,
         "continue_final_message": continue_final_message,
         "documents": documents,
-        # As templates name it that can leave thoughts out: Qwen3's and SmolLM3's.
+        # The name in templates that can omit thoughts: Qwen3's and SmolLM3's.
         "enable_thinking": False if reasoning_effort == "none" else None,
     }
     return {name: value for name, value in said.items() if value is not None} | (kwargs or {})
@@ -166,7 +166,7 @@ _COMPLETION = msgspec.json.Decoder(CompletionRequest)
 
 
 def parse_chat(body: bytes) -> ChatRequest:
-    """Raises InvalidRequest that names the parameter."""
+    """Raises InvalidRequest naming the parameter."""
     request = parse_body(_CHAT, body)
     refuse_fields(body, REFUSED_IN_CHAT)
     if request.functions:
@@ -179,7 +179,7 @@ def parse_chat(body: bytes) -> ChatRequest:
 
 
 def parse_completion(body: bytes) -> CompletionRequest:
-    """Raises InvalidRequest that names the parameter."""
+    """Raises InvalidRequest naming the parameter."""
     request = parse_body(_COMPLETION, body)
     refuse_fields(body, REFUSED)
     if request.suffix:
@@ -192,7 +192,7 @@ def parse_completion(body: bytes) -> CompletionRequest:
 
 
 def _refuse_nothing(longest: int | None, *, has_use: bool) -> None:
-    """Raise InvalidRequest for an answer of no tokens that does not show its prompt either."""
+    """Raises InvalidRequest for an answer of no tokens that does not show its prompt either."""
     if longest == 0 and not has_use:
         raise InvalidRequest(
             "max_tokens is at least 1; 0 is for who wants the prompt alone, by echo or prompt_logprobs.",
@@ -201,7 +201,7 @@ def _refuse_nothing(longest: int | None, *, has_use: bool) -> None:
 
 
 def _refuse(request: Sampled) -> None:
-    """Raise InvalidRequest for what neither endpoint does."""
+    """Raises InvalidRequest for what neither endpoint supports."""
     if request.stream_options is not None and not request.stream:
         raise InvalidRequest("stream_options needs stream: true.", parameter="stream_options")
     if request.best_of not in (None, request.choices):
@@ -216,7 +216,7 @@ def _refuse(request: Sampled) -> None:
 
 
 def parse_body(decoder: "msgspec.json.Decoder[T]", body: bytes) -> T:
-    """Decode a JSON body; raises InvalidRequest that names the parameter."""
+    """Decodes a JSON body; raises InvalidRequest naming the parameter."""
     try:
         return decoder.decode(body)
     except msgspec.ValidationError as error:
@@ -228,7 +228,7 @@ def parse_body(decoder: "msgspec.json.Decoder[T]", body: bytes) -> T:
 
 
 def _missing_field(text: str) -> str | None:
-    """msgspec says: Object missing required field `messages`."""
+    """msgspec's message is: Object missing required field `messages`."""
     return text.split("`")[1] if "missing required field" in text else None
 
 
@@ -243,7 +243,7 @@ def sampling_params(
     banned: tuple[tuple[int, ...], ...] = (),
     choice: int = 0,
 ) -> SamplingParams:
-    """The engine's own parameters for one choice; OpenAI's defaults where the body says nothing."""
+    """The engine's parameters for one choice, with OpenAI's defaults for missing fields."""
     stop = (request.stop,) if isinstance(request.stop, str) else tuple(request.stop or ())
     stop_ids = frozenset(request.stop_token_ids or ())
     if any(not 0 <= token < vocabulary_size for token in stop_ids):
@@ -276,7 +276,7 @@ def sampling_params(
 
 
 def _next_seed(seed: int, choice: int) -> int:
-    """Of an answer after the first. After the highest of 64 bits comes the lowest; a seed out of bounds stays so."""
+    """The seed of a further answer, wrapping around within 64 bits; a seed out of bounds is unchanged."""
     return (seed + choice + 2**63) % 2**64 - 2**63 if -(2**63) <= seed < 2**63 else seed
 
 

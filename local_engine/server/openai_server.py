@@ -30,12 +30,11 @@ from local_engine.server.openai_answers import AnswerWire, error_body
 from local_engine.server.tokens_endpoint import detokenized, tokenized, tokenizer_info
 
 T = TypeVar("T")
-# To parse this much takes a third of a second, in which no other thread runs; 131,072 tokens are one megabyte.
+# Parsing this much takes a third of a second, blocking other threads; 131,072 tokens are one megabyte.
 MAX_BODY_BYTES = 16 * 1024 * 1024
-# What is longer is read in a thread: to cut a megabyte into tokens takes a second or two, and nobody else would be
-# answered meanwhile.
+# Longer bodies are processed in a thread: tokenizing a megabyte takes a second or two, and would delay everyone else.
 READ_AT_ONCE_BYTES = 16 * 1024
-# What renders a chat template waits for another process.
+# Rendering a chat template waits for another process.
 RENDERING = (prepare_chat, tokenized)
 NOT_SERVED = (
     "{path} is not served; the engine answers /v1/chat/completions, /v1/completions, /v1/embeddings, /v1/models, "
@@ -53,16 +52,16 @@ class Served:
     created: int
     encoder: SentenceEncoder | None
     long_bodies: LongBodies
-    # Apart: a template that takes its time holds up no text.
+    # Separate, so that a slow template delays no text completion.
     chats: LongBodies
-    # Apart: no long prompt waits for a grammar.
+    # Separate, so that no long prompt waits for a grammar.
     long_constraints: LongBodies
 
 
 def build_app(
     engine: AsyncEngine, parts: Engine, *, model_name: str, encoder: SentenceEncoder | None = None
 ) -> Starlette:
-    """The ASGI application; starting and stopping the engine is the caller's."""
+    """The ASGI application; the caller starts and stops the engine."""
     model = Model(parts.tokenizer, parts.constraints, engine.context_window, parts.model.vocabulary_size)
     long_bodies, chats, long_constraints = (LongBodies(engine.draining) for _ in range(3))
     served = Served(engine, model, model_name, int(time.time()), encoder, long_bodies, chats, long_constraints)
@@ -98,7 +97,7 @@ def build_app(
 
 
 def error_response(error: EngineError) -> Response:
-    """Choose the status of an error that came before the first byte."""
+    """Chooses the status of an error before the first byte."""
     message = str(error)
     if isinstance(error, InvalidRequest):
         body = error_body(message, kind="invalid_request_error", parameter=error.parameter, code=error.code)
@@ -130,7 +129,7 @@ async def _http_error(http: HttpRequest, error: Exception) -> Response:
 
 
 async def _unforeseen(_: HttpRequest, error: Exception) -> Response:
-    """A fault of ours, in the shape that clients read; the server's outermost layer logs it."""
+    """A fault of ours, in the format that clients parse; the server's outermost layer logs it."""
     del error
     message = "The engine failed on this request; its log says where."
     return json_response(error_body(message, kind="server_error", code="engine_error"), status=500)
@@ -166,7 +165,7 @@ async def _detokenize(served: Served, http: HttpRequest) -> Response:
 
 
 async def _read(served: Served, http: HttpRequest, read: Callable[[bytes, Model], T]) -> T:
-    """What `read` makes of the body. Raises InvalidRequest for one that templates and marks cannot follow so deep."""
+    """The result of `read` on the body. Raises InvalidRequest if it is nested too deeply to process."""
     body = await _body(http)
     try:
         if len(body) > READ_AT_ONCE_BYTES:
@@ -211,7 +210,8 @@ async def _answer(served: Served, http: HttpRequest, prepared: Prepared) -> Resp
 
 
 async def _streamed(served: Served, http: HttpRequest, admission: Admission, events: AsyncGenerator[bytes]) -> Response:
-    """Begins with the first event: until then the request may lose its places, which is a status of its own."""
+    """The response begins with the first event: until then the request may lose its places, which needs a status of its
+    own."""
 
     async def first() -> bytes:
         return await anext(events)
@@ -225,7 +225,7 @@ async def _streamed(served: Served, http: HttpRequest, admission: Admission, eve
 
 
 async def _check(served: Served, constraint: Constraint) -> None:
-    """Compile it beside the event loop. A long one takes many seconds, and asyncio's threads have answers to write."""
+    """Compiles it off the event loop. A long one takes many seconds, so it must not occupy asyncio's threads."""
     check = partial(served.model.constraints.check, constraint)
     if len(constraint.source) <= READ_AT_ONCE_BYTES:
         await asyncio.to_thread(check)
@@ -234,7 +234,7 @@ async def _check(served: Served, constraint: Constraint) -> None:
 
 
 class AdmittedStream(StreamingResponse):
-    """Server-sent events that give their places back when sent, broken off, or never begun."""
+    """Server-sent events that release their places when sent, interrupted, or never begun."""
 
     def __init__(self, admission: Admission, first: bytes, rest: AsyncGenerator[bytes]) -> None:
         async def events() -> AsyncIterator[bytes]:
@@ -258,7 +258,7 @@ class AdmittedStream(StreamingResponse):
 async def _unless_left(
     served: Served, http: HttpRequest, admission: Admission, answer: Coroutine[Any, Any, Any]
 ) -> Any:
-    """Await an answer, cancelling it when the client leaves first, or when its places are taken."""
+    """Awaits an answer, cancelling it if the client disconnects or its places are taken first."""
     work, gone = asyncio.create_task(answer), asyncio.create_task(_disconnected(http))
     displaced = asyncio.create_task(admission.displaced.wait())
     try:
@@ -273,7 +273,7 @@ async def _unless_left(
 
 
 async def _disconnected(http: HttpRequest) -> None:
-    """Return when the client has left; call only after the body was read."""
+    """Returns when the client has disconnected; call only after the body was read."""
     while (await http.receive())["type"] != "http.disconnect":
         pass
 

@@ -1,5 +1,5 @@
-"""What other servers' clients may send and this engine does not do: refused by name, since without it the answer would
-be another one. Knows field names and sentences; decodes nothing else.
+"""Fields of other servers' clients that this engine does not support: refused by name, since ignoring them would change
+the answer. Knows field names and sentences; decodes nothing else.
 """
 
 from typing import Any, Final
@@ -12,7 +12,7 @@ SAMPLERS: Final = "{name} is not supported; draw with temperature, top_p, top_k 
 LIMIT: Final = "{name} is not read; send max_tokens."
 ADAPTERS: Final = "{name} is not supported: the model is served as its file has it."
 TEXT_ONLY: Final = "{name} is not supported: this model reads and writes text."
-# The values with which a field changes nothing, and the sentence for all others; null changes nothing either.
+# Values with which a field changes nothing, and the sentence for all others; null changes nothing either.
 REFUSED: Final[dict[str, tuple[tuple[Any, ...], str]]] = {
     "typical_p": ((1,), SAMPLERS),
     "tfs_z": ((1,), SAMPLERS),
@@ -51,7 +51,7 @@ _FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 def refuse_fields(body: bytes, refused: dict[str, tuple[tuple[Any, ...], str]]) -> None:
-    """Raise InvalidRequest for the first of these that a body, known to be a JSON object, asks for."""
+    """Raises InvalidRequest for the first of these fields in use in a body, known to be a JSON object."""
     fields = _FIELDS.decode(body)
     for name in refused.keys() & fields.keys():
         neutral, sentence = refused[name]

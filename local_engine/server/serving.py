@@ -1,4 +1,4 @@
-"""The server process: loads the model, binds, serves, drains on SIGTERM, and goes when its parent goes."""
+"""The server process: loads the model, binds, serves, drains on SIGTERM, and ends with its parent."""
 
 import asyncio
 import contextlib
@@ -23,7 +23,7 @@ from local_engine.server.openai_server import build_app
 from native import cycles
 
 PARENT_CHECK_SECONDS = 1.0
-# What those are given to hear of it whose answers the drain limit cuts off.
+# Time to report errors for answers that the drain limit cuts off.
 TELLING_SECONDS = 2.0
 
 
@@ -48,9 +48,9 @@ def serve(
     embedding_folder: Path | None = None,
     embedding_name: str | None = None,
 ) -> int:
-    """Serve until told to stop, or until we are no longer a child of `parent`; returns the exit status.
+    """Serve until told to stop, or until `parent` is no longer our parent; returns the exit status.
 
-    It is 1 when the step loop died: whoever started the process may start another.
+    It is 1 if the step loop died: whoever started the process may start another.
     """
     bound = _bind(host, port)
     engine = build_engine(path, config, wishes=wishes, progress=print_progress)
@@ -77,13 +77,13 @@ def serve(
     status = asyncio.run(run())
     template.close()
     if are_unfinished():
-        # A thread that comes back from a library to an interpreter that is gone would end the process by a signal.
+        # A thread that returns from a library into a finalised interpreter would crash the process with a signal.
         os._exit(status)
     return status
 
 
 def _bind(host: str, port: int) -> socket.socket:
-    """Take the port before the weights are loaded, so that a taken one is an error at once."""
+    """Binds the port before the weights are loaded, so that a conflict is reported at once."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     bound = socket.socket(family, socket.SOCK_STREAM)
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -96,9 +96,9 @@ def _bind(host: str, port: int) -> socket.socket:
 
 
 async def stop_when_told(server: uvicorn.Server, engine: AsyncEngine, drain_seconds: float, parent: int | None) -> None:
-    """On SIGTERM or SIGINT refuse new requests, finish running ones, stop. An orphan stops at once.
+    """On SIGTERM or SIGINT refuse new requests, finish running ones, then stop. An orphan stops at once.
 
-    An engine whose step loop died stops when its requests have been told.
+    An engine whose step loop died stops once its requests have been told.
     """
     told = asyncio.Event()
     loop = asyncio.get_running_loop()

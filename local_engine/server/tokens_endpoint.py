@@ -1,4 +1,4 @@
-"""`/tokenize`, `/detokenize` and `/tokenizer_info`, in vLLM's shape: how text is cut, and back. Knows no engine."""
+"""`/tokenize`, `/detokenize` and `/tokenizer_info` in vLLM's format. Knows no engine."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from local_engine.server.openai_protocol import parse_body, parse_chat
 
 
 class TokenizeRequest(msgspec.Struct, kw_only=True):
-    """A text (`content` as llama.cpp calls it); or messages, and then the body is read as a chat's."""
+    """A text (`content` in llama.cpp's naming), or messages, in which case the body is parsed as a chat's."""
 
     prompt: str | None = None
     content: str | None = None
@@ -30,7 +30,7 @@ _DETOKENIZE = msgspec.json.Decoder(DetokenizeRequest)
 
 
 def tokenized(body: bytes, model: Model) -> dict[str, Any]:
-    """Of a chat the very tokens that would be answered. Raises InvalidRequest that names the parameter."""
+    """For a chat, exactly the tokens that would be answered. Raises InvalidRequest naming the parameter."""
     request = parse_body(_TOKENIZE, body)
     text = request.prompt if request.prompt is not None else request.content
     if (text is None) == (not request.messages):
@@ -44,7 +44,7 @@ def tokenized(body: bytes, model: Model) -> dict[str, Any]:
 
 
 def tokenizer_info(model: Model) -> dict[str, Any]:
-    """What a harness that cuts its texts here must know: the ends' texts, null for one that the model lacks."""
+    """What an evaluation harness needs to tokenize here: the special tokens' texts, null for missing ones."""
     names = {name: text or None for name, text in model.tokenizer.names.items()}
     return (
         {"tokenizer_class": "PreTrainedTokenizerFast", "pad_token": None}
@@ -57,7 +57,7 @@ def tokenizer_info(model: Model) -> dict[str, Any]:
 
 
 def detokenized(body: bytes, model: Model) -> dict[str, Any]:
-    """Raises InvalidRequest that names the parameter."""
+    """Raises InvalidRequest naming the parameter."""
     tokens = parse_body(_DETOKENIZE, body).tokens
     if any(not 0 <= token < model.tokenizer.vocabulary_size for token in tokens):
         message = f"tokens are from 0 to {model.tokenizer.vocabulary_size - 1}."

@@ -1,1 +1,1 @@
-"""Between text and token ids: templates, tokenizers, tool calls, text that may be shown."""
+"""Between text and token ids: templates, tokenizers, tool calls, displayable text."""

@@ -1,10 +1,11 @@
-"""Turns one answer's tokens into text that may be shown: whole characters only, and nothing of a stop string."""
+"""Turns one answer's tokens into displayable text: whole characters only, and no part of a stop string."""
 
 from local_engine.text.tokenizer import IncrementalDetokenizer, Tokenizer
 
 
 class AnswerText:
-    """Text comes out as soon as it is certain not to begin a stop string; `includes_stop` leaves the string itself."""
+    """Text is released as soon as it cannot be the beginning of a stop string; `includes_stop` keeps the stop string
+    itself."""
 
     def __init__(
         self, tokenizer: Tokenizer, stop: tuple[str, ...], *, includes_stop: bool = False, shows_special: bool = False
@@ -14,14 +15,14 @@ class AnswerText:
         self._includes_stop = includes_stop
         self._held = ""
         self.stopped_by: str | None = None
-        """The stop string that ended it."""
+        """The stop string that ended the answer."""
 
     def push(self, token_id: int) -> str:
         """Text that became certain with this token; sets `stopped_by` when a stop string is complete."""
         return self._release(self._detokenizer.push(token_id))
 
     def finish(self) -> str:
-        """The rest, when the answer ends without a stop string."""
+        """The rest, if the answer ends without a stop string."""
         if self.stopped_by is not None:
             return ""
         text = self._release(self._detokenizer.finish()) + self._held
@@ -43,7 +44,7 @@ class AnswerText:
 
 
 def overlap(text: str, stop: str) -> int:
-    """Length of the longest end of `text` that begins `stop`."""
+    """Length of the longest suffix of `text` that begins `stop`."""
     for length in range(min(len(text), len(stop) - 1), 0, -1):
         if text.endswith(stop[:length]):
             return length

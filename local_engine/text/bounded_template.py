@@ -1,7 +1,7 @@
-"""Renders a chat template in a process of its own, within bounds of time and memory: a model's folder may be a
-stranger's, and no sandbox inside a process ends a loop, or a text that doubles, before it has taken the machine.
+"""Renders chat templates in a separate process, with limits on time and memory: a model's folder may be untrusted, and
+no sandbox within a process stops a loop, or a text that keeps doubling, before it exhausts the machine.
 
-Run as a module it is that process. Knows no tokens.
+Run as a module, this is that process. Knows no tokens.
 """
 
 import json
@@ -21,25 +21,25 @@ from local_engine.text.chat_template import ChatTemplate
 from local_engine.text.tool_formats import ToolFormat
 
 CPU_SECONDS: Final = 10
-"""A conversation of the longest body, in a hundred thousand messages, takes a few."""
+"""A conversation of maximum size, in a hundred thousand messages, takes a few."""
 MEMORY_BYTES: Final = 1 << 30
 MOST_CHARACTERS: Final = 1 << 25
-"""Twice the longest body: what is longer would only be cut into tokens for minutes."""
+"""Twice the longest body: tokenizing longer texts would take minutes."""
 STOPPED: Final = (
     f"The model's chat template was stopped: for these messages it takes more than {CPU_SECONDS} seconds of computing, "
     f"or {MEMORY_BYTES >> 30} GB of memory."
 )
 TOO_LONG: Final = f"The model's chat template makes more than {MOST_CHARACTERS} characters of these messages."
 OUT_OF_MEMORY: Final = 3
-"""Status of the process that needs more."""
+"""Exit status of a process that ran out of memory."""
 LENGTH_BYTES: Final = 8
 
 
 class BoundedTemplate:
-    """As the `ChatTemplate` of the same parts. Thread-safe: one conversation is rendered at a time."""
+    """Equivalent to the given `ChatTemplate`. Thread-safe: one conversation is rendered at a time."""
 
     def __init__(self, template: ChatTemplate) -> None:
-        """Begins the process; who renders first waits for it."""
+        """Starts the process; the first rendering waits for it."""
         source, tool_source, names, calls = template.parts
         self._parts = {"source": source, "tool_source": tool_source, "names": names, "calls": asdict(calls)}
         self._rendering = threading.Lock()
@@ -52,7 +52,7 @@ class BoundedTemplate:
         tools: Sequence[Mapping[str, Any]] | None = None,
         extra: Mapping[str, Any] | None = None,
     ) -> str:
-        """As `ChatTemplate.render`; raises InvalidRequest for messages that took the process beyond its bounds, too."""
+        """As `ChatTemplate.render`; also raises InvalidRequest for messages that took the process beyond its limits."""
         asked = {"messages": messages, "tools": tools, "extra": extra}
         with self._rendering:
             if self._process.poll() is not None:
@@ -64,16 +64,16 @@ class BoundedTemplate:
 
     @property
     def process_id(self) -> int:
-        """Of the process that renders next, if nothing ends it."""
+        """Id of the process that renders next, unless it ends."""
         return self._process.pid
 
     def close(self) -> None:
-        """End the process."""
+        """Ends the process."""
         self._process.kill()
         self._process.communicate()
 
     def _begin(self) -> "subprocess.Popen[bytes]":
-        # In a session of its own: Ctrl-C is for the engine, which still answers what it has begun.
+        # In a session of its own: Ctrl-C is for the engine, which still finishes its answers.
         try:
             process = subprocess.Popen(
                 [sys.executable, "-m", __name__],
@@ -102,20 +102,20 @@ class BoundedTemplate:
 
 
 def _write(pipe: IO[bytes], value: Any) -> None:
-    # Halves of surrogate pairs, which other writers of JSON refuse, are written by their names.
+    # Lone surrogates, which other JSON writers reject, are written as escapes.
     body = json.dumps(value).encode()
     pipe.write(len(body).to_bytes(LENGTH_BYTES) + body)
     pipe.flush()
 
 
 def _read(pipe: IO[bytes]) -> Any:
-    """What was written, None where nobody is there any more."""
+    """What was written, None if the writer is gone."""
     length = int.from_bytes(pipe.read(LENGTH_BYTES))
     return json.loads(pipe.read(length)) if length else None
 
 
 def _render_all() -> None:
-    """Render what comes in until nobody is there to ask; the system ends this process where it exceeds its bounds."""
+    """Renders incoming conversations until the pipe closes; the system ends this process if it exceeds its limits."""
     bound(resource.RLIMIT_CORE, 0)
     bound(resource.RLIMIT_AS, MEMORY_BYTES)
     _bound_time()

@@ -1,4 +1,4 @@
-"""Chat templates as Hugging Face renders them: messages and tools in, the prompt's text out. Knows no token ids."""
+"""Chat templates as Hugging Face renders them: from messages and tools to the prompt's text. Knows no token ids."""
 
 import json
 import re
@@ -30,31 +30,31 @@ PLAIN_TEMPLATE: Final = (
     "{% for message in messages %}{{ message['role'] + ': ' + message['content'] + '\n' }}{% endfor %}"
     "{% if add_generation_prompt %}{{ 'assistant:' }}{% endif %}"
 )
-# Ten times the longest there are: megabytes of tags take a minute to compile.
+# Ten times the longest known template: megabytes of tags take a minute to compile.
 MOST_CHARACTERS: Final = 1 << 18
 GENERATION, CONTINUES = "add_generation_prompt", "continue_final_message"
-# A template that asks this writes a turn of calls without content in its own way; others would write "None".
+# Templates with this test handle turns of calls without content themselves; others would write "None".
 ASKS_FOR_NONE: Final = re.compile(r"content['\"\]]*\s+is\s+(not\s+)?none", re.IGNORECASE)
-# A template that asks this finds its tools in a message (Phi-4-mini's, in the system's).
+# Templates with this test look for tools in a message (Phi-4-mini's, in the system message).
 ASKS_MESSAGE_FOR_TOOLS: Final = re.compile(r"message(\.tools\b|\[['\"]tools['\"]\])")
-# Mistral's: an id of any other length is refused.
+# Mistral's: ids of any other length are refused.
 ASKS_FOR_SHORT_IDS: Final = re.compile(r"length\s*(!=|<)\s*9")
-# Names by which templates are told tools; SmolLM3's knows them by the second alone.
+# Variables by which templates receive tools; SmolLM3's knows only the second.
 TOOLS, XML_TOOLS, PYTHON_TOOLS = "tools", "xml_tools", "python_tools"
-# What a template raises for a conversation that it was not written for.
+# What a template raises for conversations that it was not written for.
 REFUSALS = (jinja2.TemplateError, TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RuntimeError)
 
 
 class ChatTemplate:
-    """One model's template, and the one that it has for conversations with tools, if any."""
+    """One model's template, and its separate one for conversations with tools, if any."""
 
     def __init__(
         self, source: str | None, tool_source: str | None, names: Mapping[str, str], calls: ToolFormat = TAGS
     ) -> None:
-        """`names` are the texts of special tokens, `calls` how the model writes calls where no template writes them;
-        raises ModelUnavailable for a template that is none."""
+        """`names` are the texts of special tokens, `calls` is the model's call format for templates that do not write
+        calls; raises ModelUnavailable for an invalid template."""
         self.parts = source, tool_source, dict(names), calls
-        """What another of the same is made of."""
+        """The arguments to construct an equal one."""
         environment = _environment()
         self._template = _compile(environment, source or PLAIN_TEMPLATE)
         self._tool_template = self._template if tool_source is None else _compile(environment, tool_source)
@@ -78,10 +78,10 @@ class ChatTemplate:
         tools: Sequence[Mapping[str, Any]] | None = None,
         extra: Mapping[str, Any] | None = None,
     ) -> str:
-        """The prompt, ready for the assistant's turn, or open at the end of the last message where `extra` says
-        `continue_final_message`; raises InvalidRequest when the template refuses.
+        """The prompt, ready for the assistant's turn or, if `extra` contains `continue_final_message`, open at the end
+        of the last message; raises InvalidRequest when the template refuses.
 
-        `extra` are names of the template's own; one that says the same as a name of ours wins.
+        `extra` are additional template variables, which take precedence over ours.
         """
         told = self._told(messages, tools)
         try:
@@ -92,7 +92,7 @@ class ChatTemplate:
             return self._render(one_call_each(told), tools, extra)
 
     def _told(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] | None) -> list[Message]:
-        """The conversation as the template was written for."""
+        """The conversation, adapted to what the template supports."""
         told = list(messages)
         if not self._writes_calls:
             told = with_written_calls(told, self._calls)
@@ -110,7 +110,7 @@ class ChatTemplate:
         tools: Sequence[Mapping[str, Any]] | None,
         extra: Mapping[str, Any] | None,
     ) -> str:
-        # Templates of Llama 3.1 ask whether tools are none: an empty list would be told the model as tools it has.
+        # Llama 3.1's templates test whether tools is none: an empty list would be presented to the model as tools.
         names = {"messages": messages, "tools": tools or None, GENERATION: True} | self._names | dict(extra or {})
         if self._reads_xml_tools and tools and PYTHON_TOOLS not in names:
             names = {XML_TOOLS: tools} | names
@@ -123,7 +123,7 @@ class ChatTemplate:
                 parameter=CONTINUES,
             )
         mark = secrets.token_hex(16)
-        # The blank after it tells whether the template trims what a message ends in.
+        # The blank after it reveals whether the template trims the end of a message.
         last = {**messages[-1], "content": f"{messages[-1].get('content') or ''}{mark} "}
         text = self._rendered(names | {"messages": [*messages[:-1], last], GENERATION: False})
         before, found, after = text.rpartition(mark)
@@ -145,18 +145,18 @@ class ChatTemplate:
 
 
 class Generation(Extension):
-    """`{% generation %}` marks for training what the assistant said; here its body stands as it is."""
+    """`{% generation %}` marks the assistant's text for training; here its body is rendered as it is."""
 
     tags = {"generation"}  # noqa: RUF012 - Jinja's own shape
 
     def parse(self, parser: Parser) -> list[nodes.Node]:
-        """Take the mark off."""
+        """Removes the tag."""
         next(parser.stream)
         return parser.parse_statements(("name:endgeneration",), drop_needle=True)
 
 
 class Arguments(dict[str, Any]):
-    """A call's arguments: an object to most templates, and JSON text to those that put it between their own."""
+    """A call's arguments: an object for most templates, JSON text for those that concatenate it."""
 
     def __str__(self) -> str:
         return _to_json(self)
@@ -169,7 +169,7 @@ class Arguments(dict[str, Any]):
 
 
 def _with_tools(messages: list[Message], tools: Sequence[Mapping[str, Any]]) -> list[Message]:
-    """The functions as JSON text in the system's message, which is put first where there is none."""
+    """Puts the functions as JSON text into the system message, which is added if missing."""
     functions = _to_json([tool.get("function", tool) for tool in tools])
     has_system = bool(messages) and messages[0].get("role") == "system"
     system = messages[0] if has_system else {"role": "system", "content": ""}
@@ -177,7 +177,7 @@ def _with_tools(messages: list[Message], tools: Sequence[Mapping[str, Any]]) -> 
 
 
 def _readable(message: Mapping[str, Any], *, takes_none: bool) -> Mapping[str, Any]:
-    """A message as the template was written for."""
+    """A message in the form that the template was written for."""
     has_content = takes_none or message.get("content") is not None
     readable = message if has_content else {**message, "content": ""}
     if not isinstance(calls := message.get("tool_calls"), list):
@@ -193,7 +193,7 @@ def _readable_call(call: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _environment() -> ImmutableSandboxedEnvironment:
-    # Nothing is reckoned out before there are messages: a template may be read by a process that it must not hold up.
+    # No constant folding at compile time: a template may be compiled in a process that it must not block.
     environment = ImmutableSandboxedEnvironment(
         trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols, Generation], optimized=False, finalize=_as_it_is
     )
@@ -205,7 +205,7 @@ def _environment() -> ImmutableSandboxedEnvironment:
 
 @jinja2.pass_context
 def _as_it_is(_: Context, value: Any) -> Any:
-    """Asking for the context keeps constants from being written while the template is compiled."""
+    """Taking the context keeps constants from being rendered at compile time."""
     return value
 
 
@@ -214,7 +214,7 @@ def _compile(environment: ImmutableSandboxedEnvironment, source: str) -> jinja2.
         raise ModelUnavailable(f"The model's chat template is longer than {MOST_CHARACTERS} characters.")
     try:
         return environment.from_string(source)
-    # Python's own errors are of the code that a template becomes: twenty loops within one another are too many for it.
+    # Python's own errors concern the code that a template compiles to: twenty nested loops are too many for it.
     except (jinja2.TemplateError, RecursionError, SyntaxError, ValueError, MemoryError) as error:
         raise ModelUnavailable(f"The model's chat template cannot be read ({error}); mend it in its file.") from error
 
@@ -224,7 +224,7 @@ def _raise_exception(message: str) -> None:
 
 
 def _strftime_now(form: str) -> str:
-    """The date, for templates that tell it to the model."""
+    """The date, for templates that pass it to the model."""
     return datetime.now().astimezone().strftime(form)
 
 

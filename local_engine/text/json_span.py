@@ -1,16 +1,16 @@
-"""Follows a JSON object or list through text that is still growing, each character once. Checks brackets alone."""
+"""Follows a JSON object or list through growing text, reading each character once. Checks only brackets."""
 
 import re
 from typing import Final
 
 IN_STRING: Final = re.compile(r'["\\]')
-# Brackets, the beginning of a string, and what JSON has nowhere outside of one.
+# Brackets, the beginning of a string, and characters that JSON never has outside of strings.
 OUTSIDE: Final = re.compile(r'["{}\[\]]|[^\w\s:,.+\-]')
 OPENING, CLOSING = "{[", "}]"
 
 
 class JsonSpan:
-    """Where the value ends that a text begins with. `is_open`: it may end yet."""
+    """Finds the end of the value with which a text begins. `is_open`: it may still end."""
 
     def __init__(self) -> None:
         self.at = 0
@@ -19,8 +19,8 @@ class JsonSpan:
         self._is_string = False
 
     def end(self, text: str, start: int = 0) -> int | None:
-        """Just behind the value, None where that is not reached; `text` is the earlier one or more of it, less what
-        was taken from its beginning as far as `at`."""
+        """The index after the value, None if not reached; `text` is the previous text or an extension of it, less what
+        was removed from its beginning according to `at`."""
         at = max(self.at, start)
         while self.is_open and at < len(text):
             found = (IN_STRING if self._is_string else OUTSIDE).search(text, at)
@@ -29,7 +29,7 @@ class JsonSpan:
                 break
             mark = found[0]
             if mark == "\\":
-                # What it escapes may not be there yet.
+                # The escaped character may not have arrived yet.
                 if found.end() == len(text):
                     at = found.start()
                     break

@@ -1,11 +1,12 @@
-"""A conversation as callers send it, checked and brought into the shape that chat templates expect. Knows no model."""
+"""Validates a conversation as sent by callers, and converts it to the form that chat templates expect. Knows no
+model."""
 
 import json
 from typing import Any, Final
 
 from local_engine.errors import InvalidRequest
 
-# What OpenAI's API calls by names that chat templates do not know.
+# OpenAI's role names, and those that chat templates know.
 ROLES: Final = {
     "system": "system",
     "developer": "system",
@@ -15,15 +16,15 @@ ROLES: Final = {
     "function": "tool",
 }
 
-# What an assistant's turn may call its reasoning; templates read the first.
+# Fields for an assistant turn's reasoning; templates read the first.
 REASONING: Final = ("reasoning_content", "thinking", "reasoning")
 
 
 def plain_message(message: dict[str, Any], index: int) -> dict[str, Any]:
-    """A message whose role is known and whose content is one string, None where it says nothing beside calls:
-    DeepSeek's templates tell none beside an empty one. Raises InvalidRequest for what is not text."""
+    """A message with a known role and a single string as content, None if it is empty beside calls: DeepSeek's
+    templates ignore calls beside empty content. Raises InvalidRequest for content that is not text."""
     where = f"messages[{index}]"
-    # Clients send back every field of an answer, and templates ask whether one is there, not what it is.
+    # Clients send back every field of an answer, and templates test whether a field exists, not its value.
     said = {name: value for name, value in message.items() if value is not None and (name, value) != ("tool_calls", [])}
     plain = said | {"role": _role(message.get("role"), where), "content": _text(message.get("content"), where)}
     if (reasoning := next((said[name] for name in REASONING if name in said), None)) is not None:
@@ -66,7 +67,7 @@ def _tool_calls(calls: Any, where: str) -> list[dict[str, Any]]:
 
 
 def _tool_call(call: dict[str, Any], where: str) -> dict[str, Any]:
-    """The call with its arguments as an object: templates write them as JSON, and text would be quoted once more."""
+    """The call with its arguments as an object: templates write them as JSON, and would quote a string again."""
     function = call.get("function")
     if not isinstance(function, dict) or not isinstance(function.get("name"), str):
         raise InvalidRequest("A tool call needs a function with a name.", parameter=where)
@@ -76,6 +77,6 @@ def _tool_call(call: dict[str, Any], where: str) -> dict[str, Any]:
             arguments = json.loads(arguments or "{}")
         except (ValueError, RecursionError) as error:
             raise InvalidRequest(f"The arguments of a tool call are JSON text: {error}", parameter=where) from error
-    # In the order in which models write them: Mistral's templates tell the function as it is.
+    # In the order in which models write them: Mistral's templates print the function as it is.
     named = {"name": function["name"], "arguments": {} if arguments is None else arguments}
     return call | {"function": named | {name: value for name, value in function.items() if name not in named}}

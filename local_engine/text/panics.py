@@ -1,4 +1,4 @@
-"""Panics of the libraries that are written in Rust, as exceptions that a fault of a text or a file may be."""
+"""Converts panics of Rust libraries to ordinary exceptions, as malformed text or files may cause them."""
 
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -6,10 +6,10 @@ from contextlib import contextmanager
 
 @contextmanager
 def panics_told() -> Generator[None]:
-    """Raise ValueError for a panic, which is no Exception: nobody would catch it."""
+    """Raises ValueError for a panic, whose own type is no Exception, so that nobody would catch it."""
     try:
         yield
     except BaseException as error:
-        if type(error).__name__ != "PanicException":  # pyo3's; no module has it to import
+        if type(error).__name__ != "PanicException":  # pyo3's; no module exports it
             raise
         raise ValueError(str(error)) from error

@@ -1,4 +1,4 @@
-"""A completion's prompts: texts or token ids, cut to length, and how each is echoed. Knows no sampling."""
+"""A completion's prompts: texts or token ids, truncation, and echoes. Knows no sampling."""
 
 from dataclasses import dataclass, replace
 
@@ -9,14 +9,14 @@ from local_engine.text.tokenizer import Tokenizer
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """`text` is what an echo shows, `offsets` where each token begins in it; who echoes nothing needs neither."""
+    """`text` is what an echo shows, `offsets` where each token begins in it; both are needed only for echoes."""
 
     token_ids: list[int]
     text: str = ""
     offsets: tuple[int, ...] = ()
 
     def last(self, count: int) -> "Prompt":
-        """The same without the tokens before the last so many; its text stays whole."""
+        """Keeps only the last `count` tokens; the text stays whole."""
         return replace(self, token_ids=self.token_ids[-count:], offsets=self.offsets[-count:])
 
 
@@ -30,7 +30,7 @@ def read_prompts(
     echoes: bool,
     within: int | None = None,
 ) -> list[Prompt]:
-    """One text or one list of ids is one prompt; a list of such is as many. Raises InvalidRequest."""
+    """One text or one list of ids is one prompt; a list of them is several. Raises InvalidRequest."""
 
     def read(one: str | list[int]) -> Prompt:
         if isinstance(one, str):
@@ -60,7 +60,7 @@ def read_prompts(
 
 
 def check_ids(ids: list[int], known: int, parameter: str) -> None:
-    """A token that the model has no vector for would fail the step of everybody beside it."""
+    """A token without an embedding would fail the step of every request in it. Raises InvalidRequest."""
     if not ids:
         raise InvalidRequest("The prompt is empty.", parameter=parameter)
     if not 0 <= min(ids) <= max(ids) < known:
@@ -70,7 +70,7 @@ def check_ids(ids: list[int], known: int, parameter: str) -> None:
 
 
 def truncated(prompt: Prompt, keep: int | None, room: int) -> Prompt:
-    """The prompt's last tokens, as many as asked for; -1 keeps what leaves the answer its room."""
+    """The prompt's last `keep` tokens; -1 keeps as many as leave room for the answer."""
     if keep is None:
         return prompt
     if keep == 0:

@@ -1,6 +1,5 @@
-"""A call's arguments with a tag around each, as Qwen3-Coder writes them, which says no type: the tool's schema does.
-
-Knows no tokens and no grammar.
+"""Call arguments with a tag around each, as Qwen3-Coder writes them. The tags carry no types: those come from the
+tool's schema. Knows no tokens and no grammar.
 """
 
 import json
@@ -10,12 +9,12 @@ from typing import Any, Final, cast
 from local_engine.text.tool_marks import PARAMETER_CLOSE, PARAMETER_OPEN
 
 Schema = Mapping[str, Any]
-# As Python writes it.
+# Python's spellings.
 OF_PYTHON: Final = {"True": True, "False": False, "None": None}
 
 
 def write_tagged(arguments: Any) -> str:
-    """Arguments by name; texts as they are, anything else as JSON."""
+    """Arguments by name; strings as they are, anything else as JSON."""
     named = cast(dict[str, Any], arguments) if isinstance(arguments, dict) else {}
     return "".join(
         f"{PARAMETER_OPEN}{name}>\n"
@@ -25,7 +24,7 @@ def write_tagged(arguments: Any) -> str:
 
 
 def read_tagged(text: str, schema: Any) -> dict[str, Any]:
-    """Arguments by name, each as `schema`, that of all of them, means it."""
+    """Arguments by name, each typed by `schema`, the schema of all of them."""
     known = schema.get("properties") if isinstance(schema, dict) else None
     properties = cast(dict[str, Any], known) if isinstance(known, dict) else {}
     arguments: dict[str, Any] = {}
@@ -38,7 +37,7 @@ def read_tagged(text: str, schema: Any) -> dict[str, Any]:
 
 
 def _typed(value: str, schema: Any, root: Any) -> Any:
-    """A value as its schema means it: text, unless only other types are named and the text is JSON of one."""
+    """A value typed by its schema: a string, unless the schema names only other types and the text is JSON of one."""
     kinds = [kind for part in parts_of(schema, root) for kind in _kinds_of(part)]
     if not isinstance(schema, dict) or ("string" in kinds and (value != "null" or "null" not in kinds)):
         return value
@@ -49,20 +48,20 @@ def _typed(value: str, schema: Any, root: Any) -> Any:
 
 
 def takes_text(schema: Any, root: Any) -> bool:
-    """Whether a value may be text, which no mark then tells from other types."""
+    """Whether a value may be a string, which nothing then distinguishes from other types."""
     kinds = [_kinds_of(part) for part in parts_of(schema, root)]
     return not kinds or not all(kinds) or any("string" in some for some in kinds)
 
 
 def texts_of(schema: Any, root: Any) -> list[str] | None:
-    """The texts that a value must be one of; None where its schema names no such."""
+    """The strings that a value must be one of; None if its schema lists none."""
     named = [one for part in parts_of(schema, root) for one in _named_by(part)]
     texts = ["null" if one is None else one for one in named if one is None or isinstance(one, str)]
     return texts if texts and len(texts) == len(named) else None
 
 
 def _named_by(part: Schema) -> list[Any]:
-    """The values that a schema lists; one that is none of ours where it lists none."""
+    """The values that a schema lists, or a placeholder if it lists none."""
     if part.get("type") == "null":
         return [None]
     named = part.get("enum", [part["const"]] if "const" in part else [...])
@@ -70,7 +69,7 @@ def _named_by(part: Schema) -> list[Any]:
 
 
 def parts_of(schema: Any, root: Any) -> list[Schema]:
-    """What a value may be any of, references followed."""
+    """The alternatives for a value, with references resolved."""
     return list(_parts_of(schema, root, set()))
 
 

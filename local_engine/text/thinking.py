@@ -1,7 +1,7 @@
-"""Parts what a model thinks from what it says: Qwen3, SmolLM3 and DeepSeek's distillations write thoughts between tags.
-Granite writes what it says between tags too, which are left out.
+"""Separates a model's thoughts from its answer: Qwen3, SmolLM3 and DeepSeek's distillations write thoughts between
+tags. Granite also writes its answer between tags, which are removed.
 
-Where the template asks for thoughts it may have written the opening tag itself, so that the answer begins inside.
+A template that wants thoughts may write the opening tag itself, so that the answer begins inside.
 """
 
 from collections.abc import Sequence
@@ -14,20 +14,20 @@ from local_engine.text.tokenizer import Tokenizer
 from local_engine.text.tool_marks import SAID, SAYS, THINKS, THOUGHT
 
 _TAIL_TOKENS: Final = 16
-"""An opening tag at a prompt's end is within these, also where it is several tokens."""
+"""An opening tag at a prompt's end is within these, even if it is several tokens."""
 
 
 @dataclass(frozen=True, slots=True)
 class Thinking:
-    """That an answer's model may think. `is_open`: its prompt ended with the opening tag; `is_over`: with the
-    closing one, as where no thoughts are wanted. `tags_answers`: it writes tags around what it says, too."""
+    """For a model that may think. `is_open`: the prompt ended with the opening tag; `is_over`: with the closing one, as
+    when no thoughts are wanted. `tags_answers`: it also writes tags around its answer."""
 
     is_open: bool
     is_over: bool = False
     tags_answers: bool = False
 
     def tokens_of(self, ids: Sequence[int], tokenizer: Tokenizer) -> int:
-        """How many of an answer's tokens were thoughts, their tags included."""
+        """How many of an answer's tokens are thoughts, including their tags."""
         begins = next((number for number, one in enumerate(ids) if tokenizer.bytes_of(one).strip()), None)
         if not self.is_open and (begins is None or ids[begins] != tokenizer.id_of(THINKS)):
             return 0
@@ -36,7 +36,7 @@ class Thinking:
 
 
 def thinking_of(prompt: Sequence[int], tokenizer: Tokenizer) -> Thinking | None:
-    """None for a model whose template knows no thoughts."""
+    """None for a model whose template has no thoughts."""
     if THOUGHT not in (tokenizer.chat_template or ""):
         return None
     tail = tokenizer.decode(prompt[-_TAIL_TOKENS:]).rstrip()
@@ -56,7 +56,7 @@ class _Place(Enum):
 
 
 class ThinkingSplit:
-    """Separates one answer's thoughts from its text. Blanks around either are left out."""
+    """Separates one answer's thoughts from its text, dropping blanks around both."""
 
     def __init__(self, thinking: Thinking) -> None:
         self._is_open = thinking.is_open
@@ -68,7 +68,7 @@ class ThinkingSplit:
         self._is_tagged = False
 
     def push(self, text: str, *, is_last: bool) -> tuple[str, str]:
-        """Thoughts and text that became certain."""
+        """Thoughts and text that have become certain."""
         self._held += text
         if self._place is _Place.BEGINS:
             self._begin(is_last=is_last)

@@ -1,4 +1,4 @@
-"""Text to token ids and back: vocabulary, chat template, and a detokeniser that never emits half a character."""
+"""Text to token ids and back: vocabulary, chat template, and a detokenizer that never emits partial characters."""
 
 import codecs
 import json
@@ -15,14 +15,14 @@ from local_engine.text.tool_formats import tool_format_of
 from local_engine.text.tool_marks import SHOWN_TOKENS
 from local_engine.text.user_markup import UserMarkup, cut_into_tokens, encoded_ids
 
-# Bytes of characters for one of the same in the form that a normaliser gives them.
+# Maximum ratio of a character's bytes before and after normalisation.
 MOST_NORMALISED = 4
-# Twice the largest vocabularies there are: an id beyond it is damage, and a list up to it would take gigabytes.
+# Twice the largest known vocabularies: a larger id means a damaged file, and a list up to it would take gigabytes.
 MOST_IDS = 1 << 21
 
 
 def byte_alphabet() -> dict[str, int]:
-    """GPT-2's printable stand-in for every byte: printable Latin-1 is itself, the rest follows from U+0100."""
+    """GPT-2's printable substitutes for bytes: printable Latin-1 is itself, the rest follows from U+0100."""
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     alphabet = {chr(byte): byte for byte in printable}
     rest = (byte for byte in range(256) if byte not in set(printable))
@@ -54,28 +54,28 @@ class Tokenizer:
         self.marks = {
             token.content: i for i, token in fast.get_added_tokens_decoder().items() if token.content in SHOWN_TOKENS
         }
-        """Marks that are tokens of their own, and their ids."""
+        """Marks that are single tokens, and their ids."""
         self.token_bytes = _all_token_bytes(fast)
         self._bytes_a_token = max(map(len, self.token_bytes), default=1) * (MOST_NORMALISED if fast.normalizer else 1)
         self._uncounted = _uncounted(fast, self.token_bytes)
-        # The first end is the one that chat templates name.
+        # Chat templates name the first end token.
         self.names = {"bos_token": self._name(bos_token_id), "eos_token": self._name(next(iter(eos_token_ids), None))}
         self.chat_template = chat_template
         self.tool_format = tool_format_of(f"{chat_template}{tool_template}", lambda mark: self.id_of(mark) is not None)
-        """How the model writes tool calls."""
+        """The model's tool call format."""
         self._compiled = ChatTemplate(chat_template, tool_template, self.names, self.tool_format)
         self._template: ChatTemplate | BoundedTemplate = self._compiled
         self._markup = UserMarkup(fast)
-        encoded_ids(fast, "a")  # starts the library's threads: where they cannot start it fails for ever after
+        encoded_ids(fast, "a")  # starts the library's threads: if that fails later, it fails for good
 
     def bound_template(self) -> BoundedTemplate:
-        """Render in another process from here on, whose end is the caller's."""
+        """Renders in another process from now on, which the caller must close."""
         self._template = BoundedTemplate(self._compiled)
         return self._template
 
     @property
     def vocabulary_size(self) -> int:
-        """The tokenizer's ids end below this; the model's logits may have more."""
+        """Ids of the tokenizer are below this; the model's logits may have more."""
         return len(self.token_bytes)
 
     def encode(self, text: str, *, with_bos: bool = True) -> list[int]:
@@ -83,11 +83,11 @@ class Tokenizer:
         return self._with_bos(encoded_ids(self.fast, text), with_bos=with_bos)
 
     def refuse_longer(self, text: str, within: int | None, parameter: str) -> None:
-        """Raise ContextLengthExceeded for a text that has more tokens however it is cut: to count them takes hundreds
-        of bytes for each, gigabytes in all, for what has no room anyway."""
+        """Raises ContextLengthExceeded for a text that is too long however it is tokenized: tokenizing takes hundreds
+        of bytes per token, gigabytes for a text that does not fit anyway."""
         if within is None or len(text) <= within:
             return
-        # Blanks may be taken into the tokens beside them.
+        # Blanks may be merged into neighbouring tokens.
         counted = "".join(text.split()).encode(errors="replace").translate(None, self._uncounted)
         least = len(counted) // self._bytes_a_token
         if least > within:
@@ -95,28 +95,28 @@ class Tokenizer:
             raise ContextLengthExceeded(message, parameter=parameter)
 
     def encode_with_offsets(self, text: str, *, with_bos: bool = True) -> tuple[list[int], list[int]]:
-        """Token ids of `text`, and at which of its characters each begins; a BOS that the text lacks, at the first."""
+        """Token ids of `text`, and the character offset of each; an added BOS has the first one's."""
         with cut_into_tokens():
             [encoded] = self.fast.encode_batch([text], add_special_tokens=False)
         begins: list[int] = []
         before = 0
         for start, end in encoded.offsets:
-            # Several tokens of one character begin where it does; a blank that a token's span leaves out is its own.
+            # Several tokens of one character begin where it does; a blank omitted from a token's span belongs to it.
             begins.append(min(start, before))
             before = end
         ids = self._with_bos(encoded.ids, with_bos=with_bos)
         return ids, [0] * (len(ids) - len(begins)) + begins
 
     def decode(self, ids: Sequence[int], *, skips_special: bool = True) -> str:
-        """Text of `ids`, with U+FFFD for bytes that are not UTF-8."""
+        """Text of `ids`, with U+FFFD for invalid UTF-8."""
         return b"".join(self.bytes_of(i, skips_special=skips_special) for i in ids).decode("utf-8", errors="replace")
 
     def id_of(self, token: str) -> int | None:
-        """The id of a token written so, None where the vocabulary has none."""
+        """The id of the token with this text, None if there is none."""
         return self.fast.token_to_id(token)
 
     def bytes_of(self, token_id: int, *, skips_special: bool = True) -> bytes:
-        """The token's bytes; empty for a special token unless asked for, and for padding ids beyond the vocabulary."""
+        """The token's bytes; empty for special tokens unless requested, and for padding ids beyond the vocabulary."""
         if token_id >= len(self.token_bytes) or (skips_special and token_id in self.special_token_ids):
             return b""
         return self.token_bytes[token_id]
@@ -128,7 +128,8 @@ class Tokenizer:
         tools: Sequence[Mapping[str, Any]] | None = None,
         extra: Mapping[str, Any] | None = None,
     ) -> str:
-        """The chat template's text; raises InvalidRequest when it refuses. `extra` are names of the template's own."""
+        """The rendered chat; raises InvalidRequest if the template refuses. `extra` are additional template
+        variables."""
         return self._markup.unmark(self._rendered(messages, tools, extra))
 
     def encode_chat(
@@ -140,9 +141,9 @@ class Tokenizer:
         with_bos: bool = True,
         within: int | None = None,
     ) -> list[int]:
-        """Token ids of a rendered conversation; markup that a message contains stays text.
+        """Token ids of a rendered conversation; markup inside messages stays text.
 
-        A BOS that the template wrote is not doubled. Raises as `refuse_longer`.
+        A BOS written by the template is not doubled. Raises as `refuse_longer`.
         """
         text = self._rendered(messages, tools, extra)
         self.refuse_longer(self._markup.unmark(text), within, "messages")
@@ -157,10 +158,10 @@ class Tokenizer:
         tools: Sequence[Mapping[str, Any]] | None,
         extra: Mapping[str, Any] | None,
     ) -> str:
-        """With the marks of `UserMarkup` around what only reads like a special token."""
+        """Contains `UserMarkup`'s marks for text that only looks like a special token."""
         marked = [self._markup.mark(message) for message in messages]
         text = self._template.render(marked, tools=tools and self._markup.mark(list(tools)), extra=extra)
-        # A call's arguments may name half of a surrogate pair, of which there is no token.
+        # A call's arguments may contain a lone surrogate, which has no token.
         return text.encode(errors="backslashreplace").decode()
 
     def _with_bos(self, ids: list[int], *, with_bos: bool) -> list[int]:
@@ -171,7 +172,7 @@ class Tokenizer:
 
 
 class IncrementalDetokenizer:
-    """Turns token ids into text as they come; bytes of an unfinished character wait for the next token."""
+    """Turns token ids into text as they come; bytes of an incomplete character wait for the next token."""
 
     def __init__(self, tokenizer: Tokenizer, *, shows_special: bool = False) -> None:
         self._tokenizer = tokenizer
@@ -183,20 +184,20 @@ class IncrementalDetokenizer:
         return self._decoder.decode(self._tokenizer.bytes_of(token_id, skips_special=self._skips_special))
 
     def finish(self) -> str:
-        """What is left: U+FFFD for a character that never ended."""
+        """The rest: U+FFFD for an incomplete character."""
         return self._decoder.decode(b"", final=True)
 
 
 def _uncounted(fast: FastTokenizer, token_bytes: Sequence[bytes]) -> bytes:
-    """The bytes that no token of their own keeps in a text: any number of them may be one unknown token, or none."""
+    """Bytes without a token of their own: any number of them may become one unknown token, or none."""
     kept = {token[0] for token in token_bytes if len(token) == 1} if isinstance(fast.model, BPE) else set[int]()
     return bytes(byte for byte in range(256) if byte not in kept)
 
 
 def _all_token_bytes(fast: FastTokenizer) -> list[bytes]:
-    """Every id's bytes: through the byte alphabet for byte-level vocabularies, else as SentencePiece writes them.
+    """Every id's bytes: via the byte alphabet for byte-level vocabularies, otherwise as SentencePiece writes them.
 
-    Ids that no token has are empty. Raises ValueError for ids that no vocabulary is large enough for.
+    Unused ids are empty. Raises ValueError for ids beyond any plausible vocabulary.
     """
     added = fast.get_added_tokens_decoder()
     alphabet = byte_alphabet()

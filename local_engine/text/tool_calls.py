@@ -1,14 +1,13 @@
-"""Finds tool calls in streaming text, as each family writes them: behind a mark, or as JSON alone (Llama 3, Gemma).
+"""Finds tool calls in streaming text, in each family's format: after a mark, or as plain JSON (Llama 3, Gemma).
 
-Hermes, Qwen and SmolLM3 write tags around each call. After Mistral's mark stands a JSON list of calls or, in later
-models, `name[ARGS]{...}` each with a mark of its own; after Granite's and Phi's a list; after DeepSeek's calls between
-marks, their arguments in fences. Llama's are parted by semicolons, and stand behind a mark where it said something
-before them. Qwen3-Coder's tags are around a function with a tag for each argument, which says no type: the tool's
-schema does. JSON without any mark is a call only where it names a tool that there is: an answer may be an object with a
-name, too.
+Hermes, Qwen and SmolLM3 write tags around each call. Mistral's mark is followed by a JSON list of calls or, in later
+models, each `name[ARGS]{...}` has its own mark; Granite's and Phi's by a list; DeepSeek's by calls between marks, with
+fenced arguments. Llama's calls are separated by semicolons, and have a mark if text precedes them. Qwen3-Coder's tags
+enclose a function with a tag per argument, typed by the tool's schema. Unmarked JSON is a call only if it names an
+existing tool: an answer may be an object with a name, too.
 
-A call of a known tool begins with the first key of its arguments and is one however it goes on: they are told as they
-are written. Any other is told once it is whole. What turns out to be no call is text.
+A call of a known tool begins with the first key of its arguments and stays one whatever follows: the arguments are
+streamed as they are written. Other calls are reported once complete. What turns out to be no call is text.
 """
 
 import json
@@ -36,22 +35,22 @@ from local_engine.text.tool_marks import (
     MISTRAL_ID,
 )
 
-# A list's bracket is followed by a call; Mistral's mark begins with one, too.
+# A list's bracket is followed by a call; Mistral's mark begins with a bracket, too.
 BETWEEN: Final = re.compile(rf"(?:[\s,;\]`]|\[(?=[\s{{])|{DEEPSEEK_CALL_END})*")
-# A list is no call without a mark.
+# Without a mark a list is no call.
 BETWEEN_UNMARKED: Final = re.compile(r"[\s;]*")
 FUNCTION_END: Final = re.compile(f"{re.escape(FUNCTION_CLOSE)}|{re.escape(CLOSE)}")
 STRING: Final = r'"((?:[^"\\]|\\.)*)"'
 KEY: Final = re.compile(rf"\{{\s*{STRING}", re.DOTALL)
-# Before arguments that begin as an object does.
+# Before arguments that begin like an object.
 BEGUN: Final = rf"(?=\{{\s*(?:\}}|{STRING}\s*:))"
 HEAD: Final = re.compile(rf'\{{\s*"name"\s*:\s*{STRING}\s*,\s*"(?:arguments|parameters)"\s*:\s*{BEGUN}', re.DOTALL)
 WRAP: Final = re.compile(rf"(?:,\s*{STRING}\s*:\s*{STRING}\s*)*\}}", re.DOTALL)
-# An id of the model's own is dropped.
+# The model's own id is dropped.
 NAMED: Final = rf"([^\s\[\]{{}}]+)\s*(?:{re.escape(MISTRAL_ID)}[^\[\]{{}}]*)?{re.escape(MISTRAL_ARGUMENTS)}\s*"
-# Later models of DeepSeek's say neither that it is a function nor that JSON follows.
+# Later DeepSeek models omit both `function` and the fence's language.
 FENCED: Final = rf"{DEEPSEEK_CALL}(?:function{DEEPSEEK_NAME})?([^\s<>{{}}]+)(?:{DEEPSEEK_NAME})?\s*(?:```(?:json)?)?\s*"
-# Of calls whose name stands before their arguments, by their mark.
+# By mark, for calls whose name precedes their arguments.
 NAMED_HEADS: Final = {MISTRAL: re.compile(NAMED), DEEPSEEK: re.compile(rf"{FENCED}(?=\{{)")}
 NAMED_BEGUN: Final = {MISTRAL: re.compile(NAMED + BEGUN, re.DOTALL), DEEPSEEK: re.compile(FENCED + BEGUN, re.DOTALL)}
 MAYBE_NAMED: Final = {
@@ -59,15 +58,15 @@ MAYBE_NAMED: Final = {
     DEEPSEEK: re.compile(rf"{DEEPSEEK_CALL}[^{{}}]{{0,256}}"),
 }
 CALL_KEYS: Final = ("name", "arguments", "parameters", "type", "id")
-# No head is longer, and who writes a long text is not looked at from its beginning with every token.
+# No head is longer, so a long text is not rescanned from its beginning with every token.
 LONGEST_HEAD: Final = 1024
-# An answer that is there as a whole is read in pieces: what is left of it was copied with every call.
+# A complete answer is read in pieces: otherwise its remainder would be copied with every call.
 PIECE: Final = 1024
 
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A function's name and its arguments as JSON text; Mistral's templates take ids of nine characters alone."""
+    """A function's name and its arguments as JSON text; Mistral's templates accept only ids of nine characters."""
 
     name: str
     arguments: str
@@ -76,7 +75,7 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class CallBegins:
-    """A call of the function of this name."""
+    """A call of this function begins."""
 
     name: str
     has_short_id: bool = False
@@ -84,7 +83,7 @@ class CallBegins:
 
 @dataclass(frozen=True, slots=True)
 class CallArguments:
-    """More of the last call's arguments, JSON text; the piece that `ends` them is the last."""
+    """More of the last call's arguments, as JSON text; the piece with `ends` is the last."""
 
     text: str
     ends: bool = False
@@ -94,7 +93,7 @@ Piece = str | CallBegins | CallArguments
 
 
 class FunctionSpan:
-    """Where a function between tags ends, with its own closing tag or before the call's, each character sought once."""
+    """Finds the end of a tagged function, by its own closing tag or before the call's, scanning each character once."""
 
     def __init__(self) -> None:
         self.is_open = True
@@ -111,31 +110,31 @@ class FunctionSpan:
 
 
 class ToolCallParser:
-    """Splits an answer into plain text and calls, in the answer's order."""
+    """Splits an answer into plain text and calls, in order."""
 
     def __init__(
         self, names: Set[str], schemas: Mapping[str, Any] | None = None, *, takes_unmarked: bool = True
     ) -> None:
-        """`names` are those of the tools, `schemas` what each takes."""
+        """`names` are those of the tools, `schemas` their parameters."""
         self._names = names
         self._schemas = schemas or {}
         self._held = ""
-        # In text: whether nothing but blanks came since the answer, or a call, began it.
+        # In text: whether only blanks came since the beginning, or since a call.
         self._is_blank = True
         self._may_be_unmarked = takes_unmarked and bool(names)
-        # The mark that calls follow, empty where there is none; None in text.
+        # The mark before calls, empty if there is none; None in text.
         self._mark: str | None = None
-        # What was read since the last call, and is text if no other follows.
+        # What was read since the last call; it is text if no other call follows.
         self._read = ""
-        # An object that is no call's beginning (yet), as far as it was followed.
+        # An object that is not (yet) the beginning of a call, as far as scanned.
         self._object: JsonSpan | FunctionSpan | None = None
         self._arguments: JsonSpan | None = None
         self._told = 0
-        # Behind arguments: whether the object around them has to end yet.
+        # After arguments: whether the object around them has yet to end.
         self._is_wrapped = False
 
     def push(self, text: str) -> list[Piece]:
-        """What became certain."""
+        """What has become certain."""
         pieces: list[Piece] = []
         for at in range(0, len(text), PIECE):
             self._held += text[at : at + PIECE]
@@ -143,7 +142,7 @@ class ToolCallParser:
         return pieces
 
     def finish(self) -> list[Piece]:
-        """What is left when the answer ends."""
+        """The rest, at the end of the answer."""
         return list(self._advance(is_last=True))
 
     def _advance(self, *, is_last: bool) -> Iterator[Piece]:
@@ -176,13 +175,13 @@ class ToolCallParser:
             return
         self._held, self._is_blank = rest, is_blank
         if mark:
-            # Python's says nothing to a reader. Blanks around calls are no text.
+            # Llama's mark means nothing to a reader. Blanks around calls are not text.
             self._mark, self._read = mark, (text if is_blank else "") + ("" if mark == LLAMA else mark)
         if text and not (is_blank and (mark or self._told)):
             yield text
 
     def _look(self, mark: str, *, is_last: bool) -> Iterator[Piece]:
-        """What follows a mark: a call, the mark of another, or text."""
+        """What follows a mark: a call, another mark, or text."""
         between = BETWEEN if mark else BETWEEN_UNMARKED
         at = _end_of(between, self._held)
         self._read, self._held = self._read + self._held[:at], self._held[at:]
@@ -190,7 +189,7 @@ class ToolCallParser:
         found = next((known for known in (*CLOSES, *MARKS) if rest.startswith(known)), None)
         is_idle = self._told > 0 and _end_of(between, self._read) == len(self._read)
         if is_last and mark and is_idle and any(close.startswith(rest) for close in CLOSES):
-            # Cut within the mark that would have ended the call.
+            # Cut off within the mark that would have ended the call.
             rest = self._held = ""
         if found is not None and is_idle:
             self._held = rest.removeprefix(found)
@@ -204,7 +203,7 @@ class ToolCallParser:
                 yield text
 
     def _next_call(self, rest: str, mark: str, *, is_last: bool) -> list[Piece] | None:
-        """A call that begins here, its arguments yet to come or, where it is of another shape, whole."""
+        """A call that begins here: with its arguments yet to come or, in other formats, complete."""
         is_short = mark == MISTRAL
         wrapped = HEAD.match(rest, 0, LONGEST_HEAD) if self._object is None or len(rest) < LONGEST_HEAD else None
         begun = wrapped or (NAMED_BEGUN[mark].match(rest, 0, LONGEST_HEAD) if mark in NAMED_BEGUN else None)
@@ -224,7 +223,7 @@ class ToolCallParser:
         self._told += 1
 
     def _whole(self, rest: str, mark: str, *, is_last: bool) -> tuple[ToolCall | None, int]:
-        """A call that is all there, and where it ends."""
+        """A complete call, and where it ends."""
         if rest.startswith("{"):
             end = self._object_end(rest)
             return (None, 0) if end is None else (parse_call(rest[:end]), end)
@@ -244,7 +243,7 @@ class ToolCallParser:
         return self._object.end(rest, start)
 
     def _may_become_call(self, rest: str, mark: str) -> bool:
-        """Whether what is not one yet may be one with what comes."""
+        """Whether the text so far may still become a call."""
         if rest.startswith("{"):
             key = KEY.match(rest, 0, LONGEST_HEAD)
             is_possible = bool(mark) or key is None or key[1] in CALL_KEYS
@@ -261,7 +260,7 @@ class ToolCallParser:
         return MAYBE_NAMED[mark].fullmatch(rest) is not None
 
     def _argue(self, span: JsonSpan, *, is_last: bool) -> Iterator[Piece]:
-        """Arguments as they come. What can be no JSON ends them."""
+        """Arguments as they come. Anything that cannot be JSON ends them."""
         span.end(self._held)
         at = len(self._held) if is_last and span.is_open else span.at
         text, self._held = self._held[:at], self._held[at:]
@@ -271,7 +270,7 @@ class ToolCallParser:
             yield CallArguments(text, ends=not span.is_open)
 
     def _unwrap(self, *, is_last: bool) -> None:
-        """What is left of the object around arguments: Mistral's ids."""
+        """Skips the rest of the object around arguments, such as Mistral's ids."""
         rest = self._held.lstrip()
         if (wrap := WRAP.match(rest)) is not None:
             self._held, self._is_wrapped = rest[wrap.end() :], False
@@ -285,7 +284,7 @@ def _end_of(pattern: re.Pattern[str], text: str) -> int:
 
 
 def parse_call(text: str) -> ToolCall | None:
-    """`{"name": ..., "arguments": {...}}`, or Llama's `parameters`; None for anything else."""
+    """`{"name": ..., "arguments": {...}}`, or `parameters` as in Llama's; None for anything else."""
     raw = _parse(text)
     if not isinstance(raw, dict) or not isinstance(raw.get("name"), str):
         return None
@@ -294,10 +293,9 @@ def parse_call(text: str) -> ToolCall | None:
 
 
 def parse_function(text: str, schemas: Mapping[str, Any]) -> ToolCall | None:
-    """`<function=name><parameter=key>value</parameter>...</function>`; what is no text by its schema is JSON.
+    """`<function=name><parameter=key>value</parameter>...</function>`; values that are not strings by schema are JSON.
 
-    Read once from its beginning to its end: an expression that tries each place again took minutes for an answer of
-    blanks, in which nobody was answered.
+    Parsed in a single pass: a backtracking regular expression took minutes for an answer of blanks, blocking everyone.
     """
     name, found, inside = text.strip().removeprefix(FUNCTION_OPEN).partition(">")
     if not (text.lstrip().startswith(FUNCTION_OPEN) and name and found):
@@ -311,7 +309,7 @@ def _json(value: Any) -> str:
 
 
 def _sendable(text: str) -> str:
-    """Half of a surrogate pair, which JSON can name and no answer can hold, stays named."""
+    """Lone surrogates, which JSON can express but UTF-8 cannot, stay escaped."""
     return text.encode(errors="backslashreplace").decode()
 
 

@@ -1,4 +1,4 @@
-"""How each family writes its tool calls, told by its chat template or, where that does not say, by its vocabulary."""
+"""Each family's tool call format, recognised by its chat template or, failing that, its vocabulary."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -29,8 +29,8 @@ GEMMA_TURN: Final = "<start_of_turn>"
 
 @dataclass(frozen=True, slots=True)
 class ToolFormat:
-    """`opens` comes before all calls and `closes` after them, `between` from one to the next. Around a call's name and
-    its arguments, which are JSON or have tags of their own, stand the other three."""
+    """`opens` precedes all calls, `closes` follows them, `between` separates them. The other three texts surround a
+    call's name and its arguments, which are JSON or have tags of their own."""
 
     before_name: str
     before_arguments: str
@@ -42,15 +42,15 @@ class ToolFormat:
 
     @property
     def is_marked(self) -> bool:
-        """Whether a mark tells calls from an answer that is JSON."""
+        """Whether a mark distinguishes calls from a JSON answer."""
         return not f"{self.opens}{self.before_name}".startswith("{")
 
     def name_of(self, name: str) -> str:
-        """A function's name as it stands in a call."""
+        """A function's name as written in a call."""
         return json.dumps(name, ensure_ascii=False)[1:-1] if self.before_name.endswith('"') else name
 
     def write(self, calls: Sequence[tuple[str, Any]]) -> str:
-        """Calls by name and arguments."""
+        """Writes calls, given by name and arguments."""
         written = [
             f"{self.before_name}{self.name_of(name)}{self.before_arguments}"
             f"{self._arguments(arguments)}{self.after_arguments}"
@@ -65,14 +65,14 @@ class ToolFormat:
 BARE: Final = ToolFormat('{"name": "', '", "parameters": ', "}", between="; ")
 """Llama 3's and Gemma's."""
 TAGS: Final = ToolFormat(f'{OPEN}\n{{"name": "', '", "arguments": ', f"}}\n{CLOSE}", between="\n")
-"""Hermes', Qwen's and SmolLM3's, and of who knows none."""
+"""Hermes', Qwen's and SmolLM3's, and the default."""
 FUNCTIONS: Final = ToolFormat(
     f"{OPEN}\n{FUNCTION_OPEN}", ">\n", f"{FUNCTION_CLOSE}\n{CLOSE}", between="\n", has_tagged_arguments=True
 )
 """Qwen3-Coder's."""
 LIST: Final = ToolFormat('{"name": "', '", "arguments": ', "}", between=", ", closes="]")
 NAMED: Final = ToolFormat(MISTRAL, MISTRAL_ARGUMENTS, "")
-"""Of Mistral's models since 2025."""
+"""Mistral's models since 2025."""
 FENCED: Final = ToolFormat(
     f"{DEEPSEEK_CALL}function{DEEPSEEK_NAME}",
     "\n```json\n",
@@ -81,11 +81,11 @@ FENCED: Final = ToolFormat(
     between="\n",
     closes=DEEPSEEK_CLOSE,
 )
-"""Of DeepSeek's distillations, as of R1."""
+"""DeepSeek's distillations, such as R1's."""
 
 
 def tool_format_of(source: str, has_token: Callable[[str], bool]) -> ToolFormat:
-    """`source` is what the model's templates say."""
+    """`source` is the text of the model's templates."""
     if MISTRAL in source:
         blank = " " if f"{MISTRAL} [" in source else ""
         return NAMED if MISTRAL_ARGUMENTS in source else replace(LIST, opens=f"{MISTRAL}{blank}[")

@@ -1,4 +1,4 @@
-"""What models write around tool calls and thoughts."""
+"""Marks that models write around tool calls and thoughts."""
 
 from typing import Final
 
@@ -8,11 +8,11 @@ MISTRAL: Final = "[TOOL_CALLS]"
 MISTRAL_ARGUMENTS: Final = "[ARGS]"
 MISTRAL_ID: Final = "[CALL_ID]"
 LLAMA: Final = "<|python_tag|>"
-# Phi-4-mini's and Granite's; the latter closes none.
+# Phi-4-mini's and Granite's; the latter has no closing mark.
 PIPED: Final = "<|tool_call|>"
 PIPED_CLOSE: Final = "<|/tool_call|>"
 PHI: Final = "functools["
-# DeepSeek's: around all calls, and around each, whose kind and name a third parts. What follows them stands in a fence.
+# DeepSeek's: around all calls, around each call, and between a call's kind and name. A fence follows.
 DEEPSEEK: Final = "<｜tool▁calls▁begin｜>"
 DEEPSEEK_CLOSE: Final = "<｜tool▁calls▁end｜>"
 DEEPSEEK_CALL: Final = "<｜tool▁call▁begin｜>"
@@ -23,15 +23,15 @@ FUNCTION_OPEN: Final = "<function="
 FUNCTION_CLOSE: Final = "</function>"
 PARAMETER_OPEN: Final = "<parameter="
 PARAMETER_CLOSE: Final = "</parameter>"
-# What calls follow, and what may end them.
+# Marks before calls, and marks that may end them.
 MARKS: Final = (OPEN, MISTRAL, PIPED, PHI, LLAMA, DEEPSEEK)
 CLOSES: Final = (CLOSE, PIPED_CLOSE, DEEPSEEK_CLOSE)
 THINKS: Final = "<think>"
 THOUGHT: Final = "</think>"
-# Granite's, around what it says after its thoughts.
+# Granite's, around the answer after its thoughts.
 SAYS: Final = "<response>"
 SAID: Final = "</response>"
-# Special tokens that an answer's text must show, so that calls and thoughts are found in it.
+# Special tokens that must appear in an answer's text, so that calls and thoughts can be found.
 SHOWN_TOKENS: Final = (
     *(OPEN, CLOSE, MISTRAL, MISTRAL_ARGUMENTS, MISTRAL_ID, LLAMA, PIPED, PIPED_CLOSE, THINKS, THOUGHT),
     *(DEEPSEEK, DEEPSEEK_CLOSE, DEEPSEEK_CALL, DEEPSEEK_CALL_END, DEEPSEEK_NAME),

@@ -1,4 +1,4 @@
-"""Turns of tool calls, and the tools themselves, for templates that were not written for them. Knows no tokens."""
+"""Rewrites turns with tool calls, and tools themselves, for templates without support for them. Knows no tokens."""
 
 import hashlib
 import json
@@ -19,7 +19,7 @@ RESULT: Final = "<tool_response>\n{content}\n</tool_response>"
 
 
 def with_short_ids(messages: Sequence[Message]) -> list[Message]:
-    """Ids of nine letters and digits, the only ones that Mistral's templates take; others' are told by such a one."""
+    """Mistral's templates accept only ids of nine letters and digits; other ids are hashed to such."""
     return [_with_short_ids(message) for message in messages]
 
 
@@ -37,7 +37,7 @@ def _short(one: str) -> str:
 
 
 def with_written_calls(messages: Sequence[Message], form: ToolFormat) -> list[Message]:
-    """Calls as part of what was said, for a template that leaves them out."""
+    """Calls as part of the message's text, for a template that omits them."""
     return [_with_written_calls(message, form) for message in messages]
 
 
@@ -51,7 +51,7 @@ def _with_written_calls(message: Message, form: ToolFormat) -> Message:
 
 
 def with_told_tools(messages: Sequence[Message], tools: Sequence[Mapping[str, Any]], form: ToolFormat) -> list[Message]:
-    """Tools as part of the system's message, for a template that knows none."""
+    """Tools as part of the system message, for a template that knows none."""
     functions = "\n".join(json.dumps(tool.get("function", tool), ensure_ascii=False) for tool in tools)
     told = TOLD.format(tools=functions, form=form.write([EXAMPLE]))
     if messages and messages[0].get("role") == "system":
@@ -60,9 +60,9 @@ def with_told_tools(messages: Sequence[Message], tools: Sequence[Mapping[str, An
 
 
 def with_results_told(messages: Sequence[Message]) -> list[Message]:
-    """Results of calls as the user's turns, for a template that knows no others; neighbours are one."""
+    """Results of calls as user turns, for a template without tool turns; adjacent ones are merged."""
     told: list[Message] = []
-    said: list[str] = []  # of results, and of the user's turns behind them, that are one turn to be
+    said: list[str] = []  # results, and user turns after them, to be merged
     for message in messages:
         is_result = message.get("role") == "tool"
         if is_result:
@@ -81,7 +81,7 @@ def _said(said: list[str]) -> list[Message]:
 
 
 def one_call_each(messages: Sequence[Message]) -> list[Message]:
-    """Each call in a turn of its own, before its result, for a template that takes no two at once (Llama 3)."""
+    """Each call in a separate turn before its result, for a template that accepts only one at a time (Llama 3)."""
     parted: list[Message] = []
     results: list[Message] = []
     calling: Message = {}
@@ -106,6 +106,6 @@ def _parted(message: Message, results: list[Message]) -> list[Message]:
 
 
 def calls_of(message: Message) -> list[dict[str, Any]]:
-    """A turn's calls."""
+    """The calls of a turn."""
     calls = message.get("tool_calls")
     return cast(list[dict[str, Any]], calls) if isinstance(calls, list) else []

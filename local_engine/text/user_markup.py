@@ -1,4 +1,4 @@
-"""Keeps what reads like a special token inside a message the text that it is: nobody ends a turn by writing its mark.
+"""Keeps text that looks like a special token inside a message as text: writing a mark must not end a turn.
 
 Knows a tokenizer's vocabulary; nothing of templates and requests.
 """
@@ -14,12 +14,12 @@ from tokenizers import Tokenizer as FastTokenizer
 from local_engine.errors import InvalidRequest
 from local_engine.text.panics import panics_told
 
-# Of the private use area, which no normaliser changes.
+# From the private use area, which no normaliser changes.
 OPEN, CLOSE = "\ue000", "\ue001"
 
 
 def encoded_ids(fast: FastTokenizer, text: str) -> list[int]:
-    """A text's token ids, none added. Other threads run meanwhile, which the library's `encode` would not let them."""
+    """A text's token ids, without added ones. Unlike the library's `encode`, lets other threads run."""
     with cut_into_tokens():
         [encoded] = fast.encode_batch_fast([text], add_special_tokens=False)
     return encoded.ids
@@ -27,7 +27,7 @@ def encoded_ids(fast: FastTokenizer, text: str) -> list[int]:
 
 @contextmanager
 def cut_into_tokens() -> Generator[None]:
-    """Raise InvalidRequest where the library gives up: some expressions take eleven million blanks for too many."""
+    """Raises InvalidRequest where the library gives up: eleven million blanks are too many for some expressions."""
     try:
         with panics_told():
             yield
@@ -36,11 +36,11 @@ def cut_into_tokens() -> Generator[None]:
 
 
 class UserMarkup:
-    """Marks special tokens in messages before a template is rendered, and encodes its text afterwards.
+    """Marks special tokens in messages before a template is rendered, and encodes the rendered text.
 
-    Where nothing was marked the tokenizer itself encodes. Else the template's own special tokens get other names, so
-    that the marked ones, spelt out again, are no tokens any more: everything else of the tokenizer's path (normalising,
-    splitting, merging) is as ever.
+    Without marks the tokenizer itself encodes. Otherwise the template's own special tokens are renamed, so that the
+    marked ones, once spelt out again, are not tokens any more; all else in the tokenizer's path (normalising,
+    splitting, merging) is unchanged.
     """
 
     def __init__(self, fast: FastTokenizer) -> None:
@@ -48,7 +48,7 @@ class UserMarkup:
         added = fast.get_added_tokens_decoder().values()
         self._special = sorted((token.content for token in added if token.special), key=len, reverse=True)
         self._pattern = re.compile("|".join(map(re.escape, self._special)) or r"(?!)")
-        # Letters and digits alone, which templates leave as they are.
+        # Only letters and digits, which templates leave unchanged.
         self._mark = secrets.token_hex(8)
         self._marked = re.compile(f"{self._mark}x([0-9]+)x")
         self._number_of = {token: number for number, token in enumerate(self._special)}
@@ -69,7 +69,7 @@ class UserMarkup:
         return self._marked.sub(lambda found: self._special[int(found[1])], text)
 
     def encode(self, text: str) -> list[int]:
-        """Token ids of a rendered text, none added; marked tokens are text."""
+        """Token ids of a rendered text, without added ones; marked tokens are text."""
         if self._mark not in text:
             return encoded_ids(self._fast, text)
         renamed = self._pattern.sub(lambda found: self._name(found[0]), text)
@@ -77,10 +77,10 @@ class UserMarkup:
         return [own for token in ids for own in self._meant.get(token, (token,))]
 
     def _rename(self) -> tuple[FastTokenizer, dict[int, tuple[int, ...]]]:
-        """The tokenizer with its special tokens under other names, and what its ids mean where that is not themselves.
+        """The tokenizer with its special tokens renamed, and what its ids mean if not themselves.
 
-        It shares the model, which costs neither time nor memory. Names that the model lacks get ids beyond its last;
-        a special token that the model makes of text by itself means its characters.
+        It shares the model, at no cost of time or memory. Names that the model lacks get ids beyond its last; a special
+        token that the model itself produces from text stands for its characters.
         """
         model = self._fast.model
         known = self._fast.get_vocab(with_added_tokens=False)
@@ -94,7 +94,7 @@ class UserMarkup:
             other.normalizer = self._fast.normalizer
         if self._fast.pre_tokenizer is not None:
             other.pre_tokenizer = self._fast.pre_tokenizer
-        # The library counts tokens where it should look for the first free id.
+        # The library assigns ids by counting tokens instead of looking for the first free id.
         unused = range(max(known.values(), default=-1) + 1 - len(known))
         other.add_tokens([f"{OPEN}{self._mark}unused{number}{CLOSE}" for number in unused])
         added = self._fast.get_added_tokens_decoder()
@@ -106,7 +106,7 @@ class UserMarkup:
         return other, meant | {number: (own[token.content],) for number, token in named if token.content in own}
 
     def _name(self, token: str) -> str:
-        """Another name for a special token, and any other token's own."""
+        """A special token's other name; other tokens keep theirs."""
         number = self._number_of.get(token)
-        # Unforeseeable too, or a message could spell it.
+        # Random too, so that no message can spell it.
         return token if number is None else f"{OPEN}{self._mark}{number}{CLOSE}"
