@@ -197,6 +197,9 @@ class EngineCore:
         for token in drawn.token_ids:
             taken += 1
             reason = self._ends(request, token, request.output_tokens + taken)
+            # Where a constraint says the end, it may come before min_tokens.
+            if drawn.is_complete and taken == len(drawn.token_ids) and token in request.params.stop_token_ids:
+                reason = "stop"
             if reason != "stop" or request.params.includes_stop:
                 text += answer.push(token)
             if answer.stopped_by is not None:

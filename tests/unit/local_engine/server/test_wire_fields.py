@@ -115,6 +115,12 @@ async def test_allowed_tokens_and_a_constraint_hold_together(client: httpx.Async
     assert "none of allowed_token_ids may follow" in refused.json()["error"]["message"]
 
 
+async def test_an_end_that_a_constraint_says_is_no_text_however_few_its_tokens(client: httpx.AsyncClient) -> None:
+    kept = {"structured_outputs": {"regex": "a{2,9}"}, "logit_bias": {str(END): 100}, "skip_special_tokens": False}
+    one = await choice(client, min_tokens=6, max_tokens=9, **kept)
+    assert (one["text"], one["finish_reason"]) == ("aa", "stop")
+
+
 async def test_bad_words_never_appear(client: httpx.AsyncClient) -> None:
     """A word of one token, then the two tokens that greedy drawing likes best, as one word of two tokens."""
     bias = {str(token): 100.0 for token in await tokens(client, prompt="xyz")}
