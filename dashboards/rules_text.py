@@ -8,9 +8,13 @@ from typing import Any
 import yaml
 
 WIDEST = 10**6
+LONGEST = 100_000
+MOST_RULES = 200
+"""The web UI is one process, and everybody waits for it while it reads a text as YAML or builds a form."""
 MERGE = "tag:yaml.org,2002:merge"
 RULE = re.compile(r"rules\.(\d+)\.?")
 NEW_RULE: Mapping[str, Any] = {"name": "", "when": {"difficulty": {"at_most": 0.5}}, "choose": {"from": "any"}}
+EDIT_TEXT = "edit it in the text view."
 
 
 class NotEditable(Exception):
@@ -49,6 +53,10 @@ class RulesText:
 
 def split_rules(text: str) -> RulesText:
     """Raises NotEditable with a sentence."""
+    if len(text) > LONGEST:
+        raise NotEditable(
+            f"The form takes at most {LONGEST:,} characters, and this text has {len(text):,}: {EDIT_TEXT}"
+        )
     try:
         root = yaml.compose(text, Loader=yaml.SafeLoader)
         _require_plain(root)
@@ -59,6 +67,8 @@ def split_rules(text: str) -> RulesText:
     listed = content["rules"]
     if any(not isinstance(one, dict) for one in listed):
         raise NotEditable("A rule is not a map of name, when and choose: correct it in the text view.")
+    if len(listed) > MOST_RULES:
+        raise NotEditable(f"The form takes at most {MOST_RULES} rules, and there are {len(listed):,}: {EDIT_TEXT}")
     lines = text.splitlines(keepends=True)
     if lines and not lines[-1].endswith("\n"):
         lines[-1] += "\n"

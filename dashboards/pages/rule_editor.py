@@ -19,6 +19,8 @@ from dashboards.rules_text import rule_of, where
 RULES = "/admin/v1/rules"
 PAUSE_SECONDS = 0.7
 """The text is checked when nobody has typed for so long."""
+MOST_PAIRS = 10**7
+"""Of lines; of more, difflib leaves out those that come often: comparing alike ones keeps everybody waiting."""
 IN_TEXT = "Ctrl-Space suggests what may be written. Tab indents; Esc, then Tab, leaves the text."
 IN_FORM = "Rules that you do not change keep their text; comments inside one that you change are lost."
 Action = Literal["check", "compare", "replay", "save", "activate"]
@@ -93,9 +95,9 @@ class Editor:
             if old == new:
                 html(markup.message("Nothing changed", "The edit is the same as the active version."))
             else:
-                html(
-                    markup.side_by_side(old, new, difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes())
-                )
+                is_long = len(old) * len(new) > MOST_PAIRS
+                matcher = difflib.SequenceMatcher(None, old, new, autojunk=is_long)
+                html(markup.side_by_side(old, new, matcher.get_opcodes()))
 
     async def replay(self) -> None:
         """The last seven days under the edit; nothing is saved."""

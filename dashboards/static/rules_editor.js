@@ -20,6 +20,19 @@ async function source(context) {
   };
 }
 
+const MOST_BYTES = 900_000; // of one change: the page's channel drops more, and the server would save the text without it
+
+function isTaken(transaction) {
+  let bytes = 0;
+  transaction.changes.iterChanges((fromA, toA, fromB, toB, inserted) => {
+    bytes += new TextEncoder().encode(JSON.stringify(inserted.toJSON())).length;
+  });
+  if (bytes <= MOST_BYTES) return true;
+  const message = `Nothing was pasted: the editor takes at most ${MOST_BYTES / 1000} kB at once.`;
+  Quasar.Notify.create({ message, type: "negative", timeout: 10000, position: "top" });
+  return false;
+}
+
 const KEPT = "breakeven.edited-rules";
 
 // A page that lost its connection is loaded anew: the gateway was started again, or the session had ended.
@@ -47,7 +60,7 @@ export async function attach(component) {
   follow(component);
   const extension = CM.EditorState.languageData.of(() => [{ autocomplete: source }]);
   const named = CM.EditorView.contentAttributes.of({ "aria-label": "Rules as YAML", tabindex: "0" });
-  component.editor.dispatch({ effects: CM.StateEffect.appendConfig.of([extension, named]) });
+  component.editor.dispatch({ effects: CM.StateEffect.appendConfig.of([extension, named, CM.EditorState.changeFilter.of(isTaken)]) });
   const opened = component.editor.state.doc;
   window.onbeforeunload = (event) => {
     // A browser asks nobody who never touched the page, and logs an error where it should.

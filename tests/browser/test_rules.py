@@ -111,6 +111,8 @@ def test_a_mistake_is_shown_at_its_line_without_being_asked(browser: webdriver.C
     assert "cheapest" in browser.find_element(By.CSS_SELECTOR, ".be-error-line").text
     set_rules(browser, "by: cheapest", "by: expected_cost")
     see(browser, "Valid.")
+    set_rules(browser, "by: expected_cost", "#" * 1_000_000)
+    see(browser, "Nothing was pasted")
 
 
 def test_the_form_edits_the_text(browser: webdriver.Chrome, running: Running) -> None:

@@ -60,6 +60,8 @@ def test_a_rule_moves_with_its_comments() -> None:
         ("rules: {a: 1}", "no rules"),
         ("rules: [{name: x, choose: {from: any}}]", "lines of its own"),
         ("rules:\n  - just text", "not a map"),
+        ("rules:\n" + "  - {}\n" * 201, "at most 200 rules, and there are 201"),
+        ("#" * 100_001, "at most 100,000 characters"),
         ("rules: " + "[" * 2_000, "not YAML yet"),
         ("rules:\n- name: 2026-02-30\n", "is not YAML yet"),
         ("a: &a {k: v}\nrules:\n- name: a\n  choose: {<<: [*a, *a]}\n", "Write out what is merged"),
