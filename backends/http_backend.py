@@ -105,18 +105,11 @@ class HttpBackend:
         """Send one call and return its reply once the status is known to be good."""
         sent = {**exchange.headers, **trace_of(call)} if call.headers else exchange.headers
         response = await self._send("POST", exchange.url, sent, exchange.body, call.timeouts)
-        status, headers = response.status, response.headers
         try:
-            if not 200 <= status < 300:
-                body = await self._error_body(response)
-                status = exchange.true_status(status, body)
-                error = error_from_status(status, headers, body, backend=self._name)
-                if isinstance(error, UpstreamRejected):
-                    error = _where_another_may_do(error, body, call.upstream_model)
-                    if error.body:
-                        error.body = b"" if _quotes_secret(body, sent) else exchange.translate_error(body)
-                raise error
-            kind = headers.get("content-type", "") if call.is_stream else JSON
+            if not 200 <= response.status < 300:
+                # In no variable of ours: its traceback knows them, and with them the request's whole body.
+                raise await self._refusal(response, call, exchange, sent)
+            kind = response.headers.get("content-type", "") if call.is_stream else JSON
             if not kind.startswith(JSON):
                 if exchange.read_stream is not None:
                     return exchange.read_stream(response, kind)
@@ -130,6 +123,18 @@ class HttpBackend:
             raise
         response.close(is_complete=True)
         return PlainReply(chunk, exchange.content_type)
+
+    async def _refusal(
+        self, response: TimedResponse, call: Call, exchange: Exchange, sent: Mapping[str, str]
+    ) -> BackendError:
+        body = await self._error_body(response)
+        status = exchange.true_status(response.status, body)
+        error = error_from_status(status, response.headers, body, backend=self._name)
+        if isinstance(error, UpstreamRejected):
+            error = _where_another_may_do(error, body, call.upstream_model)
+            if error.body:
+                error.body = b"" if _quotes_secret(body, sent) else exchange.translate_error(body)
+        return error
 
     async def get(self, url: str, headers: Mapping[str, str]) -> tuple[int, bytes]:
         """Status and body of a small page, within a few seconds. Raises BackendError."""

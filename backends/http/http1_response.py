@@ -81,7 +81,7 @@ class Http1Response:
         "_backend",
         "_connection",
         "_decoder",
-        "_error",
+        "_failure",
         "_finishing",
         "_pieces",
         "_waiter",
@@ -101,7 +101,7 @@ class Http1Response:
         self._pieces: list[bytes] = []
         self._waiting_bytes = 0
         self._waiter: asyncio.Future[None] | None = None
-        self._error: UpstreamUnavailable | None = None
+        self._failure: str | None = None  # an error that was raised would know who reads, and us
         self._finishing: asyncio.TimerHandle | None = None
 
     @property
@@ -116,8 +116,8 @@ class Http1Response:
                 if piece := self._take():
                     return piece
                 continue
-            if self._error is not None:
-                raise self._error
+            if self._failure is not None:
+                raise UpstreamUnavailable(self._failure)
             if self.is_complete:
                 self._check_decoder()
                 return b""
@@ -136,7 +136,7 @@ class Http1Response:
 
     def finish(self) -> None:
         """As `HttpResponse.finish`."""
-        if not self.is_complete and self._error is None:
+        if not self.is_complete and self._failure is None:
             self._finishing = asyncio.get_running_loop().call_later(_FINISH_SECONDS, self.close)
 
     def begin(self, status: int, headers: Headers) -> None:
@@ -167,8 +167,8 @@ class Http1Response:
 
     def fail(self, what: str) -> None:
         """The body will not become whole."""
-        if self._error is None and not self.is_complete:
-            self._error = UpstreamUnavailable(f"{self._backend} {what}")
+        if self._failure is None and not self.is_complete:
+            self._failure = f"{self._backend} {what}"
             self._wake()
 
     def _take(self) -> bytes:

@@ -87,7 +87,10 @@ class Dispatcher(msgspec.Struct):
         failure = upstream_failure(run, error, self.upstreams.wait_seconds(run.choice.order, self.monotonic()))
         word = "CircuitOpen" if error is None else type(error).__name__
         await self.books.settle(run, Status.failed, http_status=failure.status, error=word)
-        raise failure
+        try:
+            raise failure
+        finally:
+            del failure  # its traceback knows this frame, and with it the request's whole body
 
     def _steps(self, run: Run) -> Generator[Try | None, BackendError | Silence]:
         limit = run.choice.first_token_seconds or self.policy.first_token_seconds

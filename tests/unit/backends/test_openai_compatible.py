@@ -1,11 +1,12 @@
 """What only a real connection shows of the OpenAI-compatible adapter: what is sent, to whom, and how it ends."""
 
 import asyncio
+import gc
 import gzip
 import json
 import socket
 from collections.abc import Mapping
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 
 import pytest
 
@@ -20,6 +21,7 @@ from backends.errors import (
 )
 from backends.http.http1_client import Http1Client
 from backends.http.http1_response import Http1Response
+from backends.http_backend import Exchange
 from backends.openai_compatible import OPENAI_PATHS, OpenAICompatibleBackend
 from backends.protocol import BackendHealth, Call, Chunk, Timeouts
 from backends.scripted import Outcome
@@ -59,6 +61,24 @@ async def test_what_is_sent() -> None:
     assert request.body == (
         b'{"model":"the-model", "x-unknown": 1.50,"stream":true,"stream_options":{"include_usage":true}}'
     )
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [Raw((b"{}",), status=429), Raw((b"{}",), status=400), Raw((b"{",)), Raw((b"{",), is_reset=True)],
+)
+async def test_a_call_that_failed_is_freed_without_a_search_for_cycles(answer: Raw) -> None:
+    gc.collect()
+    gc.disable()
+    try:
+        async with ScriptedProvider(answer) as provider, aclosing(make_backend(provider)) as backend:
+            with suppress(BackendError):
+                await backend.open(make_call(stream=False))
+            await asyncio.sleep(0)  # the loop's own turn, which woke us, knows the error
+            left = sum(type(one) is Exchange for one in gc.get_objects())
+    finally:
+        gc.enable()
+    assert left == 0
 
 
 async def test_googles_400_of_a_wrong_key_is_not_the_callers_fault() -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gc
 import json
 
 import pytest
@@ -12,6 +13,7 @@ from backends.scripted import Fault, Outcome, Script, ScriptedBackend, follow
 from gateway.errors import LedgerUnavailable, UpstreamFailed
 from gateway.ledger.entry import Entry, Status
 from gateway.request.dispatch import MOST_BEFORE_OUTPUT_BYTES
+from gateway.request.run import Run
 from gateway.routing.fallback import RetryPolicy
 from tests.memory_ledger import MemoryLedger
 from tests.rig import FixedClassifier, RecordingCaller, Rig
@@ -74,6 +76,19 @@ async def test_after_the_first_chunk_a_failure_is_an_error_event_and_never_a_cle
     assert entry.cost_lower_pico_usd is not None
     assert entry.cost_upper_pico_usd is not None
     assert entry.cost_lower_pico_usd <= entry.cost.total_pico_usd <= entry.cost_upper_pico_usd
+
+
+async def test_a_request_that_nobody_answered_is_freed_without_a_search_for_cycles() -> None:
+    rig = Rig(one=fault("unavailable"), two=fault("unreachable"))
+    gc.collect()
+    gc.disable()
+    try:
+        with contextlib.suppress(UpstreamFailed):
+            await rig.ask()
+        left = sum(type(one) is Run for one in gc.get_objects())
+    finally:
+        gc.enable()
+    assert left == 0
 
 
 async def test_an_answer_that_says_nothing_without_end_falls_back() -> None:
