@@ -4,7 +4,7 @@ from typing import Any
 
 from dashboards import display, markup
 
-ADDS_UP = "Rows add up to the total, but each figure is rounded for itself; pointing at a spend shows every digit."
+ADDS_UP = "Rows add up to the total, but each figure is rounded on its own; point at a spend to see every digit."
 
 
 def simulated(total: dict[str, Any]) -> str:

@@ -32,7 +32,7 @@ AWAY_SECONDS = 3.0
 CANNOT_NOW = 503
 """The gateway is there, and something that it needs is not: its database, say."""
 ANEW_SECONDS = 10.0
-ANEW = f"This page is loaded anew every {ANEW_SECONDS:.0f} seconds until it can."
+ANEW = f"This page reloads every {ANEW_SECONDS:.0f} seconds until it can."
 THEME_COOKIE = "breakeven_theme"
 TOGGLE_THEME = """() => {
   const root = document.documentElement, now = document.body.classList.contains('body--dark');
@@ -135,7 +135,7 @@ async def guarded(build: Callable[[View], Awaitable[None]], view: View) -> None:
         tone = "" if refused.status == 400 else "bad"
         html(
             markup.message(
-                "Nothing to show" if refused.status == 400 else "The gateway says no", str(refused), tone=tone
+                "Nothing to show" if refused.status == 400 else "The gateway refused this", str(refused), tone=tone
             )
         )
         html(way_on(view, refused))
@@ -144,7 +144,7 @@ async def guarded(build: Callable[[View], Awaitable[None]], view: View) -> None:
             markup.message(
                 "The gateway is not answering",
                 f"{error} Requests of your apps do not pass through this page; check `breakeven serve`. "
-                "If the gateway is away, this page comes by itself once it is back; if it was slow, reload.",
+                "If the gateway is down, this page reloads once it is back; if it was only slow, reload it yourself.",
                 tone="bad",
             )
         )

@@ -10,8 +10,8 @@ from nicegui import ui
 PATIENCE_SECONDS = 1.0
 """What takes longer is worth a word; what does not comes in one piece."""
 WAITING = (
-    '<p class="be-note be-building" role="status">The gateway is still working on this page. It comes by itself; '
-    "the others can be opened meanwhile.</p>"
+    '<p class="be-note be-building" role="status">The gateway is still working on this page. It will appear by '
+    "itself; other pages can be opened meanwhile.</p>"
 )
 
 

@@ -38,7 +38,7 @@ async def build(view: View) -> None:
     found = await view.gateway.get(BUDGETS)
     may_write, sees_all = view.session.may("budgets.write"), view.session.may("reports.read")
     month = datetime.now(UTC).strftime("%B %Y")
-    note = "What happens at a budget's end is in its row: some warn, some refuse every further request. Months are UTC."
+    note = "The last column says what happens once a budget is spent. Months are in UTC."
     with panel(f"Budgets for {month}", note):
         if sees_all:
             html(failing_note(await view.gateway.get("/admin/v1/notices")))
@@ -50,7 +50,7 @@ async def build(view: View) -> None:
             html(budgets_table(shown))
             html(taken_over_note([budget_name(one) for one in shown], shown))
         elif find:
-            html(markup.message("No such budget", "No budget has all of these words in its name."))
+            html(markup.message("No such budget", "No budget's name contains all of these words."))
         else:
             advice = "Set one below and this page says when it will be spent." if may_write else "Finance can set one."
             html(markup.message("No budgets yet", advice))
@@ -106,7 +106,7 @@ def budgets_table(rows: list[dict[str, Any]]) -> str:
         Column("Month will come to", is_number=True, title="5 to 95 % of simulated months"),
         Column("Chance of exceeding", is_number=True),
         Column("Runs out on", title="the first day on which it is expected to be spent"),
-        Column("At its end", title="A warning, or 429 for every further request until the month ends"),
+        Column("Once spent", title="A warning, or 429 for every further request until the month ends"),
     ]
     outlooks = [one["outlook"] or {"low_usd": display.UNKNOWN, "high_usd": display.UNKNOWN} for one in rows]
     spans = display.dollar_ranges([(one["low_usd"], one["high_usd"]) for one in outlooks])

@@ -171,8 +171,8 @@ def table_note(view: View, by: list[str], earlier: Earlier, gone: int) -> str:
         if earlier.is_whole
         else earlier.why_not()
     )
-    leads = "A name leads to its requests, a heading" if _may_list(view) else "A heading leads"
-    return f"{against}{ceased} {leads} to another order. {adds_up}"
+    leads = "Click a name for its requests, or a heading" if _may_list(view) else "Click a heading"
+    return f"{against}{ceased} {leads} to sort by it. {adds_up}"
 
 
 def _may_list(view: View) -> bool:

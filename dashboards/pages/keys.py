@@ -49,8 +49,8 @@ OVERLAPS = {
 }
 
 CHANGE_NOTE = (
-    "A change holds in every worker within a second; a revoked key stops as soon. What a key has spent stays with the "
-    "team, project and tags that it had. With a new secret it stays the same key: both count to its limits."
+    "A change reaches every worker within a second, and so does revoking. What a key has spent stays with the team, "
+    "project and tags that it had then. A new secret leaves the key the same: old and new count towards its limits."
 )
 
 
@@ -60,23 +60,23 @@ async def build(view: View) -> None:
     models: list[str] = []
     if may_write:
         models = [one["name"] for one in (await view.gateway.get("/admin/v1/models"))["models"]]
-        with panel("New key", "The key is shown once, here. Only a hash of it is stored. Empty limits are no limits."):
+        with panel(
+            "New key", "The key is shown only once, here: just its hash is stored. An empty limit means no limit."
+        ):
             _creator(view, models)
     find = _find(view)
     keys = await _listed(view, find)
     chosen = await _chosen(view, keys) if may_write else None
     if chosen is not None and (why := why_not_changed(chosen)) is not None:
-        html(markup.message("Not to be changed", why, tone="warn"))
+        html(markup.message("This key cannot be changed", why, tone="warn"))
         chosen = None
     if chosen is not None:
         _change_panel(view, keys, models, chosen)
-    change = "A name leads to what may be changed of its key, Spend" if may_write else "Spend leads"
-    with panel("Keys", f"Times in UTC. {change} to what it spent this month."):
+    change = "Click a name to change its key, or Spend" if may_write else "Click Spend"
+    with panel("Keys", f"Times in UTC. {change} to see what it spent this month."):
         if find or keys.pages > 1:
             html(_search(keys, find))
-        html(
-            _table(view, keys) if keys.shown else markup.message("No such key", "No key has all of these words in it.")
-        )
+        html(_table(view, keys) if keys.shown else markup.message("No such key", "No key contains all of these words."))
     if may_write and chosen is None:
         _change_panel(view, keys, models, None)
 

@@ -123,5 +123,5 @@ async def test_a_page_whose_database_is_down_is_loaded_anew_and_says_so(monkeypa
 
     await guarded(build, make_view())
     assert "The gateway cannot answer now" in shown[0]
-    assert "The database does not answer. This page is loaded anew every 10 seconds until it can." in shown[0]
+    assert "The database does not answer. This page reloads every 10 seconds until it can." in shown[0]
     assert page.look == page.reload

@@ -67,8 +67,8 @@ def test_names_that_lead_nowhere_are_not_said_to_lead_to_requests() -> None:
         earlier = Earlier(view.period.before(), view.period.before().since)
         assert table_note(view, ["day", "model"], earlier, 0).startswith("The change of the total is against")
         said = table_note(view, ["model"], earlier, 0)
-        assert ("A name leads to its requests" in said) is leads
-        assert "to another order" in said
+        assert ("Click a name for its requests" in said) is leads
+        assert "to sort by it" in said
 
 
 def test_a_table_that_is_compared_with_nothing_says_since_when_there_are_books() -> None:
@@ -77,7 +77,7 @@ def test_a_table_that_is_compared_with_nothing_says_since_when_there_are_books()
     said = table_note(view, ["model"], Earlier(before, before.since + timedelta(days=12)), 0)
     assert said.startswith("The books begin on ")
     assert "pointing at it" not in said
-    assert "A heading leads to another order." in said
+    assert "Click a heading to sort by it." in said
 
 
 class Reports(GatewayClient):
