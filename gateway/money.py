@@ -30,5 +30,10 @@ def show_usd(amount: Decimal | str) -> str:
     zero."""
     value = Decimal(amount)
     places = 2 if abs(value) >= Decimal("0.9995") or not value else min(12, 2 - value.adjusted())
-    shown = f"${abs(value).quantize(Decimal(1).scaleb(-places), rounding=ROUND_HALF_EVEN):,f}"
-    return f"-{shown}" if value < 0 else shown
+    return show_exact_usd(value.quantize(Decimal(1).scaleb(-places), rounding=ROUND_HALF_EVEN), separator=",")
+
+
+def show_exact_usd(amount: Decimal | str, *, separator: str = "") -> str:
+    """For display, with every digit it has; the sign stands before the `$`."""
+    value = Decimal(amount)
+    return f"{'-' if value < 0 else ''}${abs(value):{separator}f}"

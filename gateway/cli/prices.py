@@ -20,7 +20,7 @@ from gateway.config.price_sources import load_source
 from gateway.config.settings import Settings, load_settings
 from gateway.errors import ConfigurationError
 from gateway.instants import microseconds, start_of_day_us
-from gateway.money import format_usd
+from gateway.money import format_usd, show_exact_usd
 from gateway.pricing.catalogue import ModelPrices, PriceBook, ProviderPrices
 from gateway.pricing.price_figures import figures, is_each, tool_figures
 from gateway.pricing.price_update import Change, append, compare, describe
@@ -160,7 +160,7 @@ def reprice_past(
     if rows:
         show_table(table)
     more = "" if yes else " Add --yes to book."
-    return print(f"{found.requests} requests, ${total}; {found.booked} corrections booked.{more}")
+    return print(f"{found.requests} requests, {show_exact_usd(total)}; {found.booked} corrections booked.{more}")
 
 
 def repriced_row(row: RepricedModel) -> dict[str, str]:

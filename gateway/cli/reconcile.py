@@ -14,6 +14,7 @@ from gateway.cli.asked import ClockIsRight
 from gateway.cli.show_table import show_table
 from gateway.cli.state import open_state
 from gateway.errors import ConfigurationError
+from gateway.money import show_exact_usd
 from gateway.reports.reconcile_service import book_differences, unbookable, view_of
 from gateway.reports.reconcile_views import ReconciledRow, ReconciliationView
 from gateway.reports.reconciliation import Why
@@ -99,14 +100,14 @@ def show(view: ReconciliationView, console: Console) -> None:
             row.likely_reason,
         )
     show_table(table)
-    if view.their_usd is None:
+    if view.their_usd is None or view.difference_usd is None:
         console.print("Their export has no dollars: only tokens were compared.")
         return
     share = "" if view.difference_share is None else f" ({view.difference_share:+.2%})"
     verdict = f"{'agrees' if view.agrees else 'does not agree'} {Why.agrees}"
     console.print(
-        f"{view.provider}, {view.first_day} to {view.last_day}: ours ${view.our_usd}, theirs ${view.their_usd}, "
-        f"difference ${view.difference_usd}{share}: {verdict}."
+        f"{view.provider}, {view.first_day} to {view.last_day}: ours {show_exact_usd(view.our_usd)}, "
+        f"theirs {show_exact_usd(view.their_usd)}, difference {show_exact_usd(view.difference_usd)}{share}: {verdict}."
     )
 
 

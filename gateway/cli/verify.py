@@ -15,7 +15,7 @@ from gateway.cli.prices import instant_us
 from gateway.cli.show_table import show_table
 from gateway.cli.state import open_state
 from gateway.limits.spending import FOR_EVER_US
-from gateway.money import format_usd
+from gateway.money import format_usd, show_exact_usd
 from gateway.storage.sql.audit import SqlAuditLog
 from gateway.storage.sums.verification import Mismatch, VerifiedDay, verify_sums
 from gateway.stores import Verified
@@ -102,7 +102,7 @@ def sentences(report: Report) -> Iterator[str]:
         are = "do not add up to the sums of the reports" if report.mismatches else "add up to the sums of the reports"
         yield (
             f"{_days(report.days)} with requests, {report.first} to {report.last}: {report.requests:,} requests and "
-            f"{report.corrections:,} corrections {are}, ${format_usd(report.cost_pico_usd)}."
+            f"{report.corrections:,} corrections {are}, {show_exact_usd(format_usd(report.cost_pico_usd))}."
         )
     if report.forgotten_days:
         yield f"Retention has forgotten the single requests of {_days(report.forgotten_days)}: their sums stand alone."

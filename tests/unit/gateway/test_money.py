@@ -2,7 +2,7 @@ from decimal import Decimal
 
 import pytest
 
-from gateway.money import format_usd, parse_usd, show_usd
+from gateway.money import format_usd, parse_usd, show_exact_usd, show_usd
 
 
 @pytest.mark.parametrize(
@@ -40,3 +40,8 @@ def test_finer_than_a_pico_dollar_is_refused(text: str) -> None:
 )
 def test_for_the_eye_only_nothing_is_shown_as_nothing(amount: str | Decimal, text: str) -> None:
     assert show_usd(amount) == text
+
+
+def test_the_sign_of_an_exact_amount_stands_before_the_dollar() -> None:
+    assert show_exact_usd("-26.790000000001") == "-$26.790000000001"
+    assert show_exact_usd("0.100000000000") == "$0.100000000000"
