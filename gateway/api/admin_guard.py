@@ -98,5 +98,5 @@ def narrowed(query: Asked, only_team: str | None) -> Asked:
     if only_team is None:
         return query
     if query.team not in (None, only_team):
-        raise Forbidden(f"This key reads of the team {only_team!r} alone; leave `team` out.", code="other_team")
+        raise Forbidden(f"This key may read only the team {only_team!r}; leave `team` out.", code="other_team")
     return query.model_copy(update={"team": only_team})

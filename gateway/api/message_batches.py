@@ -211,7 +211,7 @@ def _parse(body: bytes, most: int) -> Sequence[_Request]:
     for place, one in enumerate(requests):
         _require_valid(one, f"requests.{place}")
         if one.custom_id in seen:
-            raise InvalidRequest(f"requests.{place}.custom_id: {one.custom_id!r} stands before.", param="requests")
+            raise InvalidRequest(f"requests.{place}.custom_id: {one.custom_id!r} is used twice.", param="requests")
         seen.add(one.custom_id)
     return requests
 

@@ -176,7 +176,7 @@ class KeptResponses:
         for megabytes, and only what came was counted. Raises Overloaded."""
         if self._added_bytes + added_bytes > self._most_added_bytes:
             raise Overloaded(
-                "This gateway takes no more requests for now: the conversations that those under way go on from hold "
+                "This gateway takes no more requests for now: the earlier turns of those under way already take "
                 f"{self._most_added_bytes >> 20:,} MB. Try again in a moment.",
                 retry_after_seconds=1.0,
             )

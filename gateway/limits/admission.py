@@ -342,16 +342,14 @@ class Admission:
                 refusal = await self.treasury.obtain(purse, amount, wait_seconds)
             except CountersDown as error:
                 raise Overloaded(  # the error names the server, which belongs in the log and not in a response
-                    "The shared store that counts budgets and quotas cannot be reached, and the part of this one that "
-                    "this worker held is used up, or was lent to it too long ago. Try again once the store is back; "
-                    "the gateway's log says what is wrong.",
+                    "The shared store that counts budgets and quotas cannot be reached, and this worker's share of "
+                    "this one is used up or expired. Try again once the store is back; the gateway's log says why.",
                     retry_after_seconds=RETRY_SECONDS,
                 ) from error
             if refusal is not None and refusal.is_unread:  # spending is not known yet, so this is not a shortage
                 raise Overloaded(
-                    "What was spent under the limit of this request is being read from the database, as for every new "
-                    "limit and after a restart of the shared store, and that is not done yet. Try again; if it lasts, "
-                    "the gateway's log says what is wrong.",
+                    "What was spent under this limit is still being read from the database, as for every new limit and "
+                    "after a restart of the shared store. Try again; if it lasts, the gateway's log says why.",
                     retry_after_seconds=RETRY_SECONDS,
                 )
             if refusal is not None:

@@ -129,7 +129,7 @@ async def test_messages_that_were_late_are_told_so(batches: Batches) -> None:
     ("requests", "says"),
     [
         ([], "1 to 200"),
-        ([message(1), message(1)], "requests.1.custom_id: 'request-1' stands before"),
+        ([message(1), message(1)], "requests.1.custom_id: 'request-1' is used twice"),
         ([message(1) | {"custom_id": ""}], "requests.0.custom_id: must have 1 to 64"),
         ([message(1), {"custom_id": "x", "params": {}}], "requests.1.params: .*model"),
         ([message(1, stream=True)], "leave out stream"),

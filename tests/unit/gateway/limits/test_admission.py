@@ -318,7 +318,7 @@ async def test_what_was_not_read_from_the_books_yet_is_not_spent_and_nobody_is_t
     await limited.treasury.counters.read_books(no_such_key)
     for model in ("", "large"):
         limited.treasury.wants_reading.clear()
-        with pytest.raises(Overloaded, match="is being read from the database, as for every new") as caught:
+        with pytest.raises(Overloaded, match="is still being read from the database, as for every new") as caught:
             await limited.reserve("a", "k", 1, now_us=NOW_US, model=model)
         assert caught.value.retry_after_seconds == 2.0
         assert limited.treasury.wants_reading.is_set()
