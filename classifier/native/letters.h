@@ -11,7 +11,7 @@ namespace {
 
 using std::string_view;
 
-constexpr int kMaxText = 3072;  // lower-case characters without accents: 1,001 Hangul syllables become 3,003
+constexpr int kMaxText = 3072; // lower-case characters without accents: 1,001 Hangul syllables become 3,003
 constexpr int kMaxBytes = 3 * kMaxText;
 
 enum Status { kRead, kUnknown, kUnclean, kLeft };
@@ -19,14 +19,14 @@ enum Status { kRead, kUnknown, kUnclean, kLeft };
 // Flags, in the order of alphabet.py.
 enum Is : uint16_t {
   kKnown = 1,
-  kUnstable = 2,  // the result of `clean` may depend on neighbours, or does not fit
+  kUnstable = 2, // the result of `clean` may depend on neighbours, or does not fit
   kForeign = 4,  // its lower case or its accent-free spelling does not fit
-  kReadable = 8,  // a letter or digit after cleaning
-  kJoins = 16,  // forms words with its neighbours
+  kReadable = 8, // a letter or digit after cleaning
+  kJoins = 16,   // forms words with its neighbours
   kAlpha = 32,
   kDecimal = 64,
   kDigit = 128,
-  kCased = 256,  // both decide the form of a neighbouring sigma
+  kCased = 256, // both decide the form of a neighbouring sigma
   kIgnorable = 512,
 };
 
@@ -41,11 +41,11 @@ static_assert(sizeof(Letter) == 24);
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_lower(char c) { return c >= 'a' && c <= 'z'; }
 bool is_upper(char c) { return c >= 'A' && c <= 'Z'; }
-bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }  // among what `clean` leaves
-bool is_word(char c) { return is_lower(c) || is_digit(c); }  // in lower case
+bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; } // among what `clean` leaves
+bool is_word(char c) { return is_lower(c) || is_digit(c); }                       // in lower case
 bool is_control(char c) { return (static_cast<uint8_t>(c) < ' ' && !is_blank(c)) || c == 0x7f; }
 bool is_ascii(char c) { return static_cast<uint8_t>(c) < 0x80; }
-bool is_first(char c) { return (static_cast<uint8_t>(c) & 0xc0) != 0x80; }  // first byte of a character
+bool is_first(char c) { return (static_cast<uint8_t>(c) & 0xc0) != 0x80; } // first byte of a character
 char lower_of(char c) { return is_upper(c) ? static_cast<char>(c + 32) : c; }
 
 // The character at `at`, which is advanced past it. UTF-8 as Python writes it, including lone surrogates.
@@ -69,9 +69,9 @@ uint32_t take_back(string_view text, size_t &at) {
 // The text to read: cleaned by words.clean, in lower case, and in lower case without accents.
 struct Text {
   string_view cleaned, lowered, stripped;
-  int characters = 0, beyond_ascii = 0, lines = 0;  // of `cleaned`
-  bool is_readable = false;  // definitely
-  bool has_upper = true;  // possibly has upper-case ASCII
+  int characters = 0, beyond_ascii = 0, lines = 0; // of `cleaned`
+  bool is_readable = false;                        // definitely
+  bool has_upper = true;                           // possibly has upper-case ASCII
 };
 
 // A text of ASCII only.
@@ -85,7 +85,7 @@ struct Ascii {
   }
   int count(string_view text) const { return static_cast<int>(text.size()); }
   string_view head(string_view text, size_t characters) const { return text.substr(0, characters); }
-  const char *options() const { return lowered.data(); }  // the buffer into which `lower_option` points
+  const char *options() const { return lowered.data(); } // the buffer into which `lower_option` points
   string_view lower_option(string_view, size_t start, size_t size) const { return lowered.substr(start, size); }
 };
 
@@ -116,7 +116,7 @@ struct Buffer {
   bool is_full() const { return size > kMaxBytes; }
   void add(char c) { bytes[size++] = c; }
   template <size_t kRoom> void add(const char (&from)[kRoom], int length) {
-    std::memcpy(bytes + size, from, kRoom);  // copies the full fixed size, which takes only one or two moves
+    std::memcpy(bytes + size, from, kRoom); // copies the full fixed size, which takes only one or two moves
     size += length;
   }
 };

@@ -17,7 +17,7 @@
 
 namespace {
 
-constexpr int kMaxAscii = 1024;  // words.cap lets 1,001 characters through
+constexpr int kMaxAscii = 1024;      // words.cap lets 1,001 characters through
 constexpr int kMaxWord = 40;         // words.MAX_WORD_CHARACTERS
 constexpr int kFirstCommonId = 1996; // words.FIRST_COMMON_ID
 constexpr double kRare = 9.0;        // features._RARE
@@ -42,15 +42,15 @@ struct Reading {
 
 // All pointers belong to the caller and must outlive the reader. Arrays are C-contiguous.
 struct Artefact {
-  const char *words;  // whole pieces, inner pieces (without "##") and tagged words, concatenated
-  const int32_t *lengths;  // of each
-  const int32_t *ids;  // -1 for a word that is only tagged
-  const int16_t *tags;  // two per whole piece or tagged word; -1 for none
-  int64_t whole, inner;  // numbers of words; tags are for the whole ones
+  const char *words;           // whole pieces, inner pieces (without "##") and tagged words, concatenated
+  const int32_t *lengths;      // of each
+  const int32_t *ids;          // -1 for a word that is only tagged
+  const int16_t *tags;         // two per whole piece or tagged word; -1 for none
+  int64_t whole, inner;        // numbers of words; tags are for the whole ones
   const int8_t *token_vectors; // (pieces, dimensions)
   const float *token_weights, *token_scale, *centre, *spread, *trait_weights, *covariance, *length_weights, *damped;
-  const int32_t *relations;  // groups counted in features.relations_in_prose
-  const Letter *letters;  // per code point; alphabet.py fills in those that a text needs
+  const int32_t *relations;    // groups counted in features.relations_in_prose
+  const Letter *letters;       // per code point; alphabet.py fills in those that a text needs
   int32_t relation_count, groups, hand, dimensions, unknown, damped_size;
 };
 
@@ -120,7 +120,7 @@ void Reader::read(const Text &text, Characters &characters, double whole_charact
   });
   if (lowered.data() != text.stripped.data()) {
     parts = 0;
-    split(lowered, [&](string_view) { parts++; });  // parts of accents only have vanished
+    split(lowered, [&](string_view) { parts++; }); // parts of accents only have vanished
   }
 
   long tags[kMaxGroups + kMarks] = {};
@@ -235,7 +235,7 @@ void Reader::project(const Reading &reading, Projection &out) const {
     vector[at] = value < -kLimit ? -kLimit : value > kLimit ? kLimit : value;
   }
   out.first = out.second = out.variance = out.longer = 0.0;
-  float spread[kMaxSize] = {};  // each covariance pair once, which halves the cache footprint
+  float spread[kMaxSize] = {}; // each covariance pair once, which halves the cache footprint
   for (int row = 0; row < size; row++) {
     const float *covariances = a.covariance + static_cast<int64_t>(row) * size;
     const float value = vector[row];

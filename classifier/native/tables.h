@@ -70,7 +70,7 @@ struct Table {
 struct Bag {
   const char *text;
   uint32_t mask = 127;
-  uint16_t slots[8192];  // used as far as a text of this size can need
+  uint16_t slots[8192]; // used as far as a text of this size can need
   uint16_t starts[kMaxText], lengths[kMaxText], counts[kMaxText];
   int16_t stamps[kMaxText];
   int size = 0;
@@ -81,8 +81,8 @@ struct Bag {
 
   string_view key(int number) const { return {text + starts[number], lengths[number]}; }
 
-  int add(string_view key_of) {  // returns its number
-    if (!size) std::memset(slots, 0, (mask + 1) * sizeof(uint16_t));  // lazily, as most texts have no options
+  int add(string_view key_of) { // returns its number
+    if (!size) std::memset(slots, 0, (mask + 1) * sizeof(uint16_t)); // lazily, as most texts have no options
     for (uint32_t at = hash_of(key_of) & mask;; at = (at + 1) & mask) {
       int number = slots[at] - 1;
       if (number < 0) {

@@ -1,5 +1,5 @@
 """Kernels for one GPU, each beside a plain torch reference; nothing here is imported while the engine serves on a CPU.
 
-Every module but `reference` and `launch` imports triton at its head, so import a kernel's module only where a CUDA
-device was chosen.
+Every module but `reference` and `launch` imports triton at the top, so import a kernel's module only after a CUDA
+device has been chosen.
 """

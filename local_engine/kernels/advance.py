@@ -1,6 +1,6 @@
-"""Moves a decode batch one token on, on the device: the host may look away for as many steps as blocks are reserved."""
+"""Advances a decode batch by one token on the device, so that the host need not intervene while blocks are reserved."""
 # pyright: basic, reportCallIssue=false
-# The kernel's body is Triton's language, whose types are not Python's.
+# The kernel body is written in Triton's language, whose types are not Python's.
 
 import triton
 import triton.language as tl
@@ -27,7 +27,7 @@ def _advance_kernel(
 ):
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     length = tl.load(seq_lens_ptr + row, mask=row < rows, other=0)
-    # A padded row has length 0 and stays as it is.
+    # A padded row has length 0 and is left unchanged.
     active = length > 0
     chosen = tl.load(chosen_ptr + row, mask=active, other=0)
     block = tl.load(block_table_ptr + row.to(tl.int64) * table_stride + length // block_size, mask=active, other=0)
@@ -39,7 +39,7 @@ def _advance_kernel(
 
 
 def advance(inputs: DecodeInputs, chosen: Tensor, block_size: int) -> None:
-    """Make `chosen` [rows] the next step's tokens; the block that the next position falls into must be in the table."""
+    """Makes `chosen` [rows] the next step's tokens; the block of the next position must be in the table."""
     rows = inputs.seq_lens.shape[0]
     _advance_kernel[(ceil_divide(rows, ROWS),)](
         chosen,

@@ -11,7 +11,7 @@ from local_engine.transfer import send
 
 
 class BatchDraw:
-    """Keeps each request's seed, and the batch's settings on the device while its members stay the same."""
+    """Keeps each request's seed, and the batch's settings on the device as long as its members stay the same."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
@@ -19,13 +19,13 @@ class BatchDraw:
         self._settings: tuple[tuple[str, ...], SamplingTensors, bool] | None = None
 
     def forget(self, request_id: str) -> None:
-        """Drop a finished request's seed."""
+        """Drops a finished request's seed."""
         self._seeds.pop(request_id, None)
 
     def draw(self, logits: torch.Tensor, owners: list[tuple[Request, int]]) -> torch.Tensor:
         """One token id, int64, per row of `logits`, [rows, vocabulary].
 
-        A row's owner is a request and how many of its drafts come before.
+        A row's owner is a request and the number of its drafts before the row.
         """
         if all(request.params.is_greedy for request, _ in owners):
             return logits.argmax(dim=-1)

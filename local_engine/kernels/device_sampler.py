@@ -13,10 +13,10 @@ from local_engine.transfer import Arriving, fetch
 
 @dataclass(frozen=True, slots=True)
 class DeviceDraw:
-    """A batch's draw under way; `ids` holds len(drafts) + 1 tokens for each request, in order.
+    """A batch's draw in progress; `ids` has len(drafts) + 1 tokens for each request, in order.
 
-    Log-probabilities are read from `logits` by `wait`, and matchers are told their tokens: where either is wanted, no
-    step may be begun before that.
+    `wait` reads log-probabilities from `logits` and passes tokens to matchers: if either is needed, no step may begin
+    before that.
     """
 
     requests: list[Request]
@@ -26,7 +26,7 @@ class DeviceDraw:
     arriving: Arriving
 
     def wait(self) -> list[Drawn]:
-        """What each request got; what follows a wrong draft is dropped."""
+        """What each request got; tokens after a wrong draft are dropped."""
         ids, start = self.arriving.wait(), 0
         drawn: list[Drawn] = []
         for request, matcher in zip(self.requests, self.matchers, strict=True):
@@ -36,7 +36,8 @@ class DeviceDraw:
         return drawn
 
     def _drawn(self, first: int, taken: list[int], request: Request, matcher: Matcher | None) -> Drawn:
-        """What one request got, whose rows of logits begin at `first`: only who asks for them pays for a row's view."""
+        """What one request got, whose logits begin at row `first`; creates a row's view only if log-probabilities are
+        wanted."""
         wanted = request.params.logprobs
         told = (
             []
@@ -51,26 +52,26 @@ class DeviceDraw:
 
 
 class DeviceSampler(Sampler):
-    """Draws what `Sampler` draws in distribution; a seed means other tokens than it does on a CPU.
+    """Draws from the same distribution as `Sampler`; a seed gives other tokens than on a CPU.
 
-    What a constraint allows is asked of the host before the draw, which is the same for all.
+    What constraints allow is computed on the host before the draw, which is the same for all rows.
     """
 
     _batch_draw: BatchDraw | None = None
 
     def draw(self, logits: torch.Tensor, requests: list[Request]) -> list[Drawn]:
-        """`logits` holds len(drafts) + 1 rows for each request, in order."""
+        """`logits` has len(drafts) + 1 rows for each request, in order."""
         return self.begin(logits, requests).wait()
 
     def begin(self, logits: torch.Tensor, requests: list[Request]) -> DeviceDraw:
-        """Draw every row as if the drafts before it were right, without waiting."""
+        """Draws every row as if the drafts before it were right, without waiting."""
         owners = [(request, at) for request in requests for at in range(len(request.draft_token_ids) + 1)]
         ids = self._batch.draw(self._changed(logits, owners), owners)
         return DeviceDraw(requests, [self._matcher(request) for request in requests], logits, ids, fetch(ids))
 
     def _changed(self, logits: torch.Tensor, owners: list[tuple[Request, int]]) -> torch.Tensor:
-        """The rows after penalties, bias, bans and constraints; a copy if there are any, because log-probabilities want
-        them raw."""
+        """The rows after penalties, bias, bans and constraints; a copy if there are any, as log-probabilities need the
+        raw ones."""
         out = logits
         for index, (request, at) in enumerate(owners):
             matcher = self._matcher(request)
@@ -83,20 +84,20 @@ class DeviceSampler(Sampler):
         return out
 
     def forget(self, request_id: str) -> None:
-        """Drop what is kept for a finished request."""
+        """Drops what is kept for a finished request."""
         super().forget(request_id)
         self._batch.forget(request_id)
 
     @property
     def _batch(self) -> BatchDraw:
-        """Made at the first draw, so that this class is constructed as its parent is."""
+        """Created at the first draw, so that this class has its parent's constructor."""
         if self._batch_draw is None:
             self._batch_draw = BatchDraw(self._device)
         return self._batch_draw
 
 
 def accepted(ids: list[int], drafts: list[int]) -> list[int]:
-    """Tokens up to and with the first that is not its draft; if all were right, also the one after them."""
+    """Tokens up to and including the first that differs from its draft; if all match, also the one after them."""
     for at, draft in enumerate(drafts):
         if ids[at] != draft:
             return ids[: at + 1]

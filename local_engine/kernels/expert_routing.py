@@ -1,10 +1,10 @@
-"""Which experts compute which rows, found and laid out on the device: the host learns nothing of it, and the sizes
-depend on the number of rows alone, so that a step with experts can be captured.
+"""Determines and lays out which experts compute which rows, on the device: nothing goes to the host, and sizes depend
+only on the number of rows, so that steps with experts can be captured.
 
-A pair is a row and one of the experts that it takes, numbered row by row. A tile is up to `height` pairs of one expert.
+A pair is a row and one of its experts, numbered row by row. A tile is up to `height` pairs of one expert.
 """
 # pyright: basic, reportCallIssue=false, reportGeneralTypeIssues=false, reportPrivateImportUsage=false
-# The kernels' bodies are Triton's language, whose types are not Python's.
+# Kernel bodies are written in Triton's language, whose types are not Python's.
 
 from dataclasses import dataclass
 
@@ -15,7 +15,7 @@ from torch import Tensor
 
 from local_engine.kernels.launch import ceil_divide, next_power_of_2
 
-# Pairs that a program looks at together; of a prompt's many more, so that it goes round less often.
+# Pairs that a program examines at once; more for prompts, which have many, to save iterations.
 PAIRS, MANY_PAIRS = 1024, 4096
 LEAST = tl.constexpr(-3e38)
 COLUMNS = 1024
@@ -23,8 +23,8 @@ COLUMNS = 1024
 
 @dataclass(frozen=True, slots=True)
 class Tiles:
-    """experts int32 [tiles], -1 for a tile that is not needed; pairs int32 [tiles, height], -1 behind an expert's
-    last; how many experts there are."""
+    """experts int32 [tiles], -1 for unused tiles; pairs int32 [tiles, height], -1 after an expert's last one; number of
+    experts."""
 
     experts: Tensor
     pairs: Tensor
@@ -50,7 +50,7 @@ def _choose_expert_kernel(
     row = tl.program_id(0)
     number = tl.arange(0, BLOCK)
     logits = tl.load(logits_ptr + row.to(tl.int64) * experts + number, mask=number < experts, other=0.0).to(tl.float32)
-    # Whatever a row holds, NaN too, it takes as many experts as there are places, and none beyond the last.
+    # Whatever a row contains, even NaN, it selects exactly `USED` experts, all of them valid.
     logits = tl.where(logits > LEAST, logits, LEAST)
     logits = tl.where(number < experts, logits, float("-inf"))
     weights = tl.exp(logits - tl.max(logits, axis=0))
@@ -63,7 +63,7 @@ def _choose_expert_kernel(
         whole += tl.sum(tl.where(number == best, weights, 0.0), axis=0)
     if not ADDS_UP:
         whole = tl.sum(weights, axis=0)
-    # In their own order, which is the order in which they are added up.
+    # In ascending order, the order in which they are summed.
     at = row * USED + tl.cumsum(taken, axis=0) - 1
     if HAS_SLOTS:
         number = tl.where(tl.load(slots_ptr + row) >= 0, number, -1)
@@ -72,8 +72,8 @@ def _choose_expert_kernel(
 
 
 def choose(logits: Tensor, used: int, *, shares_add_up: bool, slots: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """(experts int32, shares float32), both [rows, used], of a router's logits [rows, experts]: the likeliest, the
-    first of equals first, in ascending order. A row whose slot is -1 takes none: its experts are -1."""
+    """(experts int32, weights float32), both [rows, used], from a router's logits [rows, experts]: the most likely, the
+    first of equals first, in ascending order. A row with slot -1 has none: its experts are -1."""
     rows, experts = logits.shape
     chosen = torch.empty((rows, used), dtype=torch.int32, device=logits.device)
     shares = torch.empty((rows, used), dtype=torch.float32, device=logits.device)
@@ -104,7 +104,7 @@ def _lay_out_kernel(
     EXPERTS: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """One program an expert, and one for the tiles that nobody needs. Each counts everybody's pairs for itself."""
+    """One program per expert, and one for the unused tiles. Each counts all pairs itself."""
     expert = tl.program_id(0)
     number = tl.arange(0, EXPERTS)
     lane = tl.arange(0, BLOCK)
@@ -112,7 +112,7 @@ def _lay_out_kernel(
     for first in range(0, pairs, BLOCK):
         chosen = tl.load(chosen_ptr + first + lane, mask=first + lane < pairs, other=-1)
         counts += tl.histogram(tl.where(chosen < 0, EXPERTS - 1, chosen), EXPERTS)
-    # The last bin is no expert's: who takes none is counted there.
+    # The last bin belongs to no expert: it counts pairs without one.
     needed = tl.where(number < experts, (counts + HEIGHT - 1) // HEIGHT, 0)
     start = tl.sum(tl.where(number < expert, needed, 0), axis=0)
     if expert == experts:
@@ -133,7 +133,7 @@ def _lay_out_kernel(
 
 
 def lay_out(chosen: Tensor, experts: int, height: int) -> Tiles:
-    """Tiles over the pairs of `chosen` [rows, used], expert after expert, each one's pairs in their order."""
+    """Tiles over the pairs of `chosen` [rows, used], expert by expert, each one's pairs in order."""
     pairs = chosen.numel()
     tiles = most_tiles(pairs, experts, height)
     tile_experts = torch.empty(tiles, dtype=torch.int32, device=chosen.device)
@@ -154,7 +154,8 @@ def lay_out(chosen: Tensor, experts: int, height: int) -> Tiles:
 
 
 def most_tiles(pairs: int, experts: int, height: int) -> int:
-    """Tiles that suffice however the pairs fall: every expert in use may leave one half empty."""
+    """An upper bound on the tiles needed, however pairs are distributed: each expert in use may have one partly filled
+    tile."""
     in_use = min(pairs, experts)
     return in_use + (pairs - in_use) // height
 
@@ -174,7 +175,7 @@ def _add_up_kernel(x_ptr, chosen_ptr, shares_ptr, out_ptr, columns, USED: tl.con
 
 
 def add_up(x: Tensor, chosen: Tensor, shares: Tensor) -> Tensor:
-    """[rows, columns] of the pairs' results [rows * used, columns]: each row's, weighed by their shares."""
+    """[rows, columns] from the pairs' results [rows * used, columns]: each row's results, weighted and summed."""
     rows, used = chosen.shape
     columns = x.shape[1]
     out = torch.empty((rows, columns), dtype=x.dtype, device=x.device)

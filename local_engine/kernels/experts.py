@@ -1,4 +1,4 @@
-"""A layer's experts on a GPU: which of them a row takes stays on the device, and all are multiplied by two launches."""
+"""A layer's experts on a GPU: the routing stays on the device, and two launches multiply all of them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ Stack = Tensor | Fp8Weight | Int4Weight
 
 @dataclass(frozen=True, slots=True)
 class GroupedExperts:
-    """`Experts`, gated by silu, with their matrices one upon another; each row's are added in their order."""
+    """`Experts`, gated by silu, with their matrices stacked; each row's results are summed in a fixed order."""
 
     router: Linear
     gate_up: Stack
@@ -29,7 +29,7 @@ class GroupedExperts:
     shares_add_up: bool
 
     def __call__(self, x: Tensor, slots: Tensor | None = None) -> Tensor:
-        """[rows, hidden] to the same; a row whose slot is -1 is nobody's, takes no experts and becomes zeros."""
+        """[rows, hidden] to the same; a row with slot -1 is padding, uses no experts and becomes zeros."""
         chosen, shares = choose(self.router(x), self.used, shares_add_up=self.shares_add_up, slots=slots)
         pairs = chosen.numel()
         tiles = lay_out(chosen, self.count, tile_height(pairs, self.count, x.dtype))
@@ -47,7 +47,7 @@ def _product(x: Tensor, weight: Stack, tiles: Tiles, pairs: int, *, used: int, g
 
 
 def group_experts(experts: Experts) -> GroupedExperts:
-    """The same experts, each format of weights in one stack."""
+    """The same experts, with the weights of each product in one stack."""
     return GroupedExperts(
         experts.router,
         stack([expert.gate_up for expert in experts.experts]),
@@ -59,7 +59,7 @@ def group_experts(experts: Experts) -> GroupedExperts:
 
 
 def stack(linears: Sequence[Linear]) -> Stack:
-    """One expert's matrix upon another; they have one shape and format, and no biases."""
+    """Stacks the experts' matrices; they share a shape and a format, and have no biases."""
     dense = [linear.weight for linear in linears if isinstance(linear, DenseLinear) and linear.bias is None]
     if len(dense) == len(linears):
         return torch.cat(dense)
@@ -72,7 +72,7 @@ def stack(linears: Sequence[Linear]) -> Stack:
 
 
 def _stack_int4(weights: Sequence[Int4Weight]) -> Int4Weight:
-    """In the smallest of their groups: one that the file has in 4 bits and one that was rounded may differ."""
+    """Uses the smallest group size: one stored in 4 bits and one that was rounded may differ."""
     groups = max(weight.scales.shape[1] for weight in weights)
     dtypes = {weight.scales.dtype for weight in weights}
     dtype = dtypes.pop() if len(dtypes) == 1 else torch.float32

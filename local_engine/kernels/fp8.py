@@ -1,9 +1,9 @@
-"""Rows of activations to e4m3 with a scale each, and the product of two such matrices on the tensor cores.
+"""Quantises rows of activations to e4m3 with a scale each, and multiplies two such matrices on the tensor cores.
 
-Per-row scales keep a request's numbers independent of what else is in its batch.
+Per-row scales keep a request's numbers independent of the rest of its batch.
 """
 # pyright: basic, reportCallIssue=false, reportGeneralTypeIssues=false, reportPrivateImportUsage=false
-# The kernel's body is Triton's language, whose types are not Python's.
+# The kernel body is written in Triton's language, whose types are not Python's.
 
 from dataclasses import dataclass
 
@@ -70,6 +70,6 @@ def scaled_matmul(x: Tensor, x_scales: Tensor, weight: Fp8Weight, dtype: torch.d
 
 
 def fp8_matmul(x: Tensor, weight: Fp8Weight) -> Tensor:
-    """x [m, columns] @ weight.T with x quantised by rows on the way; returns [m, rows] in x's type."""
+    """x [m, columns] @ weight.T, with x quantised by rows first; returns [m, rows] in x's type."""
     values, scales = quantise_rows(x)
     return scaled_matmul(values, scales, weight, x.dtype)

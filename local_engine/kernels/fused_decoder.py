@@ -1,9 +1,9 @@
-"""The decoder's forward pass out of fused kernels: six launches and four products a layer, none waiting for the host.
-Experts are two products more for all of them, and their router's.
-For one row of dense weights, norms, activation and residual stand inside the products: seven launches a layer in all,
-each of which may begin before the one before it has ended.
+"""The decoder's forward pass from fused kernels: six launches and four products per layer, none waiting for the host.
+Experts add two products for all of them, and their router's.
+For a single row of dense weights, norms, activation and residual are fused into the products: seven launches per layer
+in total, each of which may begin before the previous one has ended.
 
-The same weights, caches and batches as `DecoderModel`, so a runner can hold either.
+Weights, caches and batches are the same as for `DecoderModel`, so a runner can hold either.
 """
 
 from collections.abc import Callable
@@ -29,7 +29,7 @@ from local_engine.model import DecoderModel, KvCache, Layer
 
 
 class FusedDecoder(DecoderModel):
-    """DecoderModel for CUDA. `forward` returns states that are already normed, as `logits` wants them."""
+    """DecoderModel for CUDA. `forward` returns states that are already normed, as `logits` expects."""
 
     def __init__(
         self,
@@ -57,13 +57,13 @@ class FusedDecoder(DecoderModel):
         )
         self._kv_scales = attention.kv_scales
         tables = {kind: self._on_device(kind, context_window) for kind in rotary_kinds(config)}
-        # A turn by nothing, where queries and keys are not rotated.
+        # A rotation by zero for layers whose queries and keys are not rotated.
         cos, sin = tables["global"]
         still = (torch.ones_like(cos), torch.zeros_like(sin)) if config.unrotated_layers else (cos, sin)
         self._cos_sin = [still if layer.rotary is None else tables[layer.rotary] for layer in self._layers]
         self._paged_attention = attention
-        # Whether a step of one row takes the seven launches, and whether they overlap; who has a device to measure on
-        # decides.
+        # Whether steps of one row use the seven launches, and whether these overlap; decided by whoever can measure on
+        # the device.
         self.fuses_one_row = False
         self.overlaps_one_row = False
         self._head_norms = [
@@ -77,7 +77,7 @@ class FusedDecoder(DecoderModel):
     ) -> torch.Tensor:
         """Normed hidden states after the last block, [tokens, hidden]; the caches receive the new keys and values.
 
-        A slot of -1 in the batch marks a padded row: its keys go nowhere and its state means nothing.
+        A slot of -1 in the batch marks a padded row: its keys are not stored and its state is meaningless.
         """
         if self.fuses_one_row and len(token_ids) == 1:
             return self._forward_one(token_ids, positions, caches, batch)
@@ -94,7 +94,7 @@ class FusedDecoder(DecoderModel):
         return x
 
     def logits(self, hidden: torch.Tensor) -> torch.Tensor:
-        """Output head over states from `forward`, float32, [rows, vocabulary]."""
+        """Output head on states from `forward`, float32, [rows, vocabulary]."""
         return self.head(hidden).float()
 
     def head(self, hidden: torch.Tensor) -> torch.Tensor:
@@ -105,7 +105,8 @@ class FusedDecoder(DecoderModel):
 
     @property
     def can_fuse_one_row(self) -> bool:
-        """Whether all matrices are dense or e4m3, and no experts: then one row's step can take the seven launches."""
+        """Whether all matrices are dense or e4m3, without experts: then a step of one row can use the seven
+        launches."""
         if not self._gated:
             return False
         products = [p for layer in self._layers for p in (layer.qkv, layer.output)]
@@ -129,7 +130,7 @@ class FusedDecoder(DecoderModel):
     def _forward_varied(
         self, token_ids: torch.Tensor, positions: torch.Tensor, caches: list[KvCache], batch: AttentionBatch
     ) -> torch.Tensor:
-        """`forward` of a family whose norms or gate are elsewhere or others: of more launches."""
+        """`forward` for families whose norms or activation differ; needs more launches."""
         x = self._embed(token_ids)
         for index, layer in enumerate(self._layers):
             qkv = layer.qkv(self._norm(x, layer.input_norm))
@@ -140,7 +141,7 @@ class FusedDecoder(DecoderModel):
 
     @property
     def _is_plain(self) -> bool:
-        """Whether norms and gate are where the fused kernels have them."""
+        """Whether norms and activation are those of the fused kernels."""
         config = self.config
         is_elsewhere = config.norm_place != "before" or config.has_wide_qk_norm
         return not is_elsewhere and config.activation == "silu"
@@ -203,13 +204,13 @@ class FusedDecoder(DecoderModel):
 
 
 def there(weight: torch.Tensor | None) -> torch.Tensor:
-    """A norm that a plain model has."""
+    """A norm that a plain model always has."""
     assert weight is not None, "ask norm_place first"
     return weight
 
 
 def _feed_forward(layer: Layer, x: torch.Tensor, slots: torch.Tensor) -> torch.Tensor:
-    """A plain model's."""
+    """The feed-forward part of a plain model."""
     part = layer.feed_forward
     if isinstance(part, GroupedExperts):
         return part(x, slots)

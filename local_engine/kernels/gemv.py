@@ -1,11 +1,11 @@
-"""One row times a dense or an e4m3 matrix, with what stands before and after it in a layer: the norm, rounding to e4m3,
+"""One row times a dense or e4m3 matrix, fused with what precedes and follows it in a layer: the norm, rounding to e4m3,
 the bias, silu and multiply, the residual. A step of one answer is bound by reading the weights and by the number of
-its launches.
+launches.
 
-Rounds where the separate kernels round, so that both ways through a layer differ by the order of sums alone.
+Rounds where the separate kernels round, so that the two differ only in the order of sums.
 """
 # pyright: basic, reportCallIssue=false, reportGeneralTypeIssues=false, reportPrivateImportUsage=false
-# The kernel's body is Triton's language, whose types are not Python's.
+# The kernel body is written in Triton's language, whose types are not Python's.
 
 import torch
 import triton
@@ -17,21 +17,21 @@ from local_engine.kernels.launch import begin, ceil_divide, next_power_of_2, ove
 
 MAX_BLOCK = 1024
 MAX_ROWS = 4
-# Programs that a large device runs at once, roughly: fewer would leave part of it idle.
+# Approximate number of programs resident on a large device: fewer would leave part of it idle.
 PROGRAMS = 1024
-# With more registers to a thread, seven programs share one of Hopper's 132 multiprocessors, and the last hundred of
-# PROGRAMS would run when all others have ended, with too few reads under way to keep the memory busy.
+# With more registers per thread, seven programs share one of Hopper's 132 multiprocessors, and the last hundred of
+# PROGRAMS would run after all others, with too few reads in flight to keep the memory busy.
 WARPS = 4
 MAX_REGISTERS = 64
-# A thread reads sixteen values of e4m3 at once: in half as many threads each has two rows more to share what rounding x
-# costs, which in all threads takes longer than reading the weights.
+# A thread reads sixteen e4m3 values at once. Half as many threads have two more rows each, which amortises rounding x;
+# with all threads that takes longer than reading the weights.
 FP8_WARPS = 2
 LINE_BYTES = tl.constexpr(128)
 
 
 @triton.jit
 def _prefetch(weight_ptr, row, rows, columns, ROWS: tl.constexpr, BLOCK: tl.constexpr):
-    """Asks the second-level cache for these rows of the weight, which no kernel writes."""
+    """Prefetches these rows of the weight, which no kernel writes, into the L2 cache."""
     LINE: tl.constexpr = LINE_BYTES // (weight_ptr.dtype.element_ty.primitive_bitwidth // 8)
     LINES: tl.constexpr = (BLOCK + LINE - 1) // LINE
     at = weight_ptr + tl.minimum(row, rows - 1).to(tl.int64)[:, None] * columns
@@ -88,7 +88,7 @@ def _gemv_kernel(
         if NORMS:
             inverse = tl.rsqrt(tl.sum(squares, axis=0) / columns + eps)
         if SCALES:
-            # Rounding keeps order: the largest of the rounded row is the largest, rounded.
+            # Rounding is monotonic: the maximum of the rounded row is the rounded maximum.
             peak = (tl.max(peaks, axis=0) * inverse).to(kind).to(tl.float32)
             scale = tl.where(peak > 0.0, peak / LARGEST, 1.0)
             inverse_scale = 1.0 / scale
@@ -146,12 +146,13 @@ def gemv(
     per_program: int | None = None,
     overlaps: bool = False,
 ) -> Tensor:
-    """x [1, columns] @ weight.T + bias as [1, rows], x normed by `norm` before and `residual` added after, if given.
+    """x [1, columns] @ weight.T + bias as [1, rows]; before it `norm` is applied to x, after it `residual` added, if
+    given.
 
-    `scales` float32 [weight rows, 1] belong to e4m3 weights; x is then rounded to e4m3 with a scale of its own, as
-    `quantise_rows` does. With `gates` the weight is gate and up, [2 * rows, columns], and the result silu(gate) * up.
-    `per_program` outputs are computed by one program; left out, as many as leave the device enough programs. One that
-    `overlaps` fetches its weights while the kernel before it ends.
+    `scales` float32 [weight rows, 1] belong to e4m3 weights; x is then rounded to e4m3 with a scale of its own, as in
+    `quantise_rows`. With `gates` the weight is gate and up, [2 * rows, columns], and the result silu(gate) * up. One
+    program computes `per_program` outputs; by default as many as leave enough programs for the device. With `overlaps`
+    a program prefetches its weights while the previous kernel ends.
     """
     assert x.shape[0] == 1, "one row"
     columns = weight.shape[1]

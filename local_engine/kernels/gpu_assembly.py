@@ -1,4 +1,4 @@
-"""Puts the GPU's model and runner together; to be imported only where a CUDA device was chosen."""
+"""Builds the GPU's model and runner; import only after a CUDA device has been chosen."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from local_engine.kernels.linear import build_fp8_linear, build_int4_linear, sto
 from local_engine.layers.linear import DenseLinear, LinearBuilder, StoredLinears
 from local_engine.loading.weights import NibbleBlocks, WeightSource, no_nibbles
 
-# A split count that suits one sequence on a large GPU, fixed where a row's bits must not depend on its batch.
+# A split count suitable for one sequence on a large GPU, used when a row's bits must not depend on its batch.
 DETERMINISTIC_SPLITS = 8
 BUILDERS: dict[WeightFormat, LinearBuilder] = {
     "float32": DenseLinear,
@@ -30,10 +30,9 @@ KV_TYPES: dict[KvFormat, torch.dtype] = {
 
 @dataclass(frozen=True, slots=True)
 class GpuPlan:
-    """What the engine's configuration says to a GPU. `kv_dtype` may be torch.float8_e4m3fn.
+    """The part of the engine's configuration for a GPU. `kv_dtype` may be torch.float8_e4m3fn.
 
-    `one_row` are the ways through a step of one row that are compared; where there is no choice, it takes the separate
-    kernels.
+    `one_row` are the variants of a step of one row to compare; without a choice the separate kernels are used.
     """
 
     weights: WeightFormat = "bfloat16"
@@ -68,11 +67,10 @@ def build_gpu_runner(
     *,
     nibbles: Callable[[str], NibbleBlocks | None] = no_nibbles,
 ) -> GpuRunner:
-    """Load the model onto `device`; raises KeyError for a weight format that no GPU product knows.
+    """Load the model onto `device`; raises KeyError for a weight format without a GPU product.
 
-    With int4 weights, matrices that `nibbles` gives are taken as the file has them, others are rounded.
-    The deterministic mode fixes the splits of attention. The library that multiplies dense weights may still choose its
-    algorithm by the number of rows.
+    With int4 weights, matrices from `nibbles` are used as stored, others are rounded. Deterministic mode fixes the
+    splits of attention; the library for dense products may still choose its algorithm by the number of rows.
     """
     model = FusedDecoder(
         config,

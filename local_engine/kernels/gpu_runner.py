@@ -1,4 +1,4 @@
-"""Runs scheduled batches on a GPU: a captured graph for steps of pure decoding, plain launches for all others."""
+"""Runs scheduled batches on a GPU: a captured graph for pure decode steps, plain launches for all others."""
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
@@ -17,13 +17,13 @@ from local_engine.scheduler import Batch, Row
 
 log = logging.getLogger(__name__)
 
-# An answer's length while ways through a step are compared.
+# Length of the answer with which variants of a step are compared.
 TRIED_TOKENS = 1024
 
 
 @dataclass(frozen=True, slots=True)
 class OneRow:
-    """A way through a step of one row; only launches of the fused one overlap."""
+    """A variant of a step of one row; only launches of the fused one can overlap."""
 
     fuses: bool
     overlaps: bool
@@ -60,7 +60,7 @@ class GpuRunner(ModelRunner):
         self._sizes = bucket_sizes(max_rows)
         max_blocks = -(-context_window // block_size)
         self._buffers = DecodeBuffers(max_rows, max_blocks, block_size, model.device)
-        # One for all graphs: of their own they would take gigabytes.
+        # Shared by all graphs: separate ones would take gigabytes.
         self._logits = torch.empty(max_rows, model.config.vocabulary_size, device=model.device)
         self._graphs = DecodeGraphs(self._decode, self._buffers)
 
@@ -71,7 +71,7 @@ class GpuRunner(ModelRunner):
 
     @torch.inference_mode()
     def run(self, batch: Batch, patch: TokenPatch | None = None) -> torch.Tensor:
-        """Logits as ModelRunner.run; those of a captured step are overwritten by the next step."""
+        """Logits as in ModelRunner.run; those of a captured step are overwritten by the next step."""
         bucket = bucket_for(len(batch.rows), self._sizes) if is_pure_decode(batch.rows) else None
         if bucket is None:
             return super().run(batch, patch)
@@ -81,7 +81,8 @@ class GpuRunner(ModelRunner):
         return self._graphs.run(bucket)[: len(batch.rows)]
 
     def capture(self, rows: Sequence[int] | None = None) -> None:
-        """Capture the graphs for these batch sizes (all, if None) now, largest first, not during somebody's answer."""
+        """Captures the graphs for these batch sizes (default: all), largest first, so that no answer has to wait for
+        it."""
         wanted = self._sizes if rows is None else rows
         buckets = {bucket for n in wanted if (bucket := bucket_for(n, self._sizes)) is not None}
         with torch.inference_mode():
@@ -90,10 +91,10 @@ class GpuRunner(ModelRunner):
                 self._graphs.run(bucket)
 
     def choose_one_row(self, ways: Sequence[OneRow] = WAYS) -> None:
-        """Take the quickest of these ways through a step of one row, as this device carries them out; none is quickest
-        everywhere. One that does not run here is told in the log; if none does, the first one's error is raised.
+        """Use the fastest of these variants of a step of one row on this device; none is fastest everywhere. Variants
+        that do not run here are logged; if none does, the first one's error is raised.
 
-        Before anybody's answer: the step is tried on the cache's first blocks.
+        Call before serving: the step is tried in the cache's first blocks.
         """
         if self.device.type != "cuda" or not self._decoder.can_fuse_one_row or len(ways) < 2:
             return
@@ -112,7 +113,7 @@ class GpuRunner(ModelRunner):
         self.take_one_row(quickest(tried))
 
     def take_one_row(self, way: OneRow) -> None:
-        """Go this way from now on; steps of one row that are captured already keep theirs."""
+        """Uses this variant from now on; steps of one row captured before keep theirs."""
         self._decoder.fuses_one_row, self._decoder.overlaps_one_row = way.fuses, way.overlaps
 
     @torch.inference_mode()
@@ -128,13 +129,13 @@ class GpuRunner(ModelRunner):
 
 
 def tried_row(window: int, block_size: int, blocks: int) -> DecodeRow:
-    """An answer as it is when ways are compared, in the cache's first blocks."""
+    """The answer with which variants are compared, in the cache's first blocks."""
     length = min(TRIED_TOKENS, window, blocks * block_size)
     return DecodeRow(token_id=0, length=length, block_ids=list(range(-(-length // block_size))))
 
 
 def quickest(tried: Mapping[OneRow, Tried]) -> OneRow:
-    """The way of least time. Kernels that overlap must compute to the bit what they compute one after another."""
+    """The fastest variant. Overlapping kernels must compute exactly what they compute one after another."""
     ways = [way for way in tried if not way.overlaps or torch.equal(tried[way].logits, tried[FUSED].logits)]
     if len(ways) < len(tried):
         log.warning("one row at a time has no launches that overlap: on this device they change what is computed")
@@ -142,7 +143,7 @@ def quickest(tried: Mapping[OneRow, Tried]) -> OneRow:
 
 
 def median_seconds(step: Callable[[], object], tries: int = 21) -> float:
-    """Median duration of a step on the current CUDA device, after one that is not counted."""
+    """Median duration of a step on the current CUDA device, after a warm-up."""
     step()
     marks = [torch.cuda.Event(enable_timing=True) for _ in range(tries + 1)]
     for mark in marks[:-1]:
@@ -154,10 +155,10 @@ def median_seconds(step: Callable[[], object], tries: int = 21) -> float:
 
 
 def attention_batch(inputs: DecodeInputs) -> AttentionBatch:
-    """One new token per row; the host's lists that only loops over sequences read stay empty."""
+    """One new token per row; host lists used only by loops over sequences stay empty."""
     rows = len(inputs.seq_lens)
     return AttentionBatch(
-        # Decode reads no bounds; any tensor of the device will do, and no launch may be added to the graph for it.
+        # Decode does not read these bounds; any tensor on the device will do, without adding a launch to the graph.
         cu_seqlens_q=inputs.seq_lens,
         seq_lens=inputs.seq_lens,
         block_table=inputs.block_table,
@@ -169,7 +170,7 @@ def attention_batch(inputs: DecodeInputs) -> AttentionBatch:
 
 
 def is_pure_decode(rows: tuple[Row, ...]) -> bool:
-    """Whether every row computes just one token and draws the next."""
+    """Whether every row computes exactly one token and draws the next."""
     return all(row.count == 1 and row.needs_logits for row in rows)
 
 

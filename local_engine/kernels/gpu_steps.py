@@ -1,4 +1,5 @@
-"""Steps on a GPU that runs ahead of its host: tokens just drawn go from one batch to the next without leaving it."""
+"""Steps on a GPU that runs ahead of its host: newly drawn tokens go from one batch to the next without leaving the
+GPU."""
 
 from dataclasses import dataclass
 from itertools import accumulate
@@ -17,7 +18,7 @@ from local_engine.transfer import on_device
 
 
 class GpuSteps:
-    """Remembers the draw before this one, for the rows whose last token the host has not seen."""
+    """Remembers the previous draw, for rows whose last token the host has not seen."""
 
     def __init__(self, runner: GpuRunner, sampler: DeviceSampler, *, runs_ahead: bool = True) -> None:
         self.runs_ahead = runs_ahead
@@ -27,9 +28,9 @@ class GpuSteps:
         self._place: dict[str, int] = {}
 
     def begin(self, batch: Batch) -> "GpuStep | DoneStep":
-        """Launch the batch and its draw. Whatever thread steps, they go to the runner's device.
+        """Launch the batch and its draw on the runner's device, whichever thread calls.
 
-        Raises RuntimeError, as torch does, where a kernel does not compile for the device.
+        Raises RuntimeError, as torch does, if a kernel does not compile for the device.
         """
         try:
             with on_device(self._runner.device):
@@ -49,15 +50,15 @@ class GpuSteps:
         return GpuStep(batch.rows, draw)
 
     def check(self) -> None:
-        """Raise DeviceLost where the device refuses everything since a fault."""
+        """Raises DeviceLost if the device refuses everything after a fault."""
         check_answers(self._runner.device)
 
     def forget(self, request_id: str) -> None:
-        """Drop a request's generator, matcher and seed."""
+        """Drops a request's generator, matcher and seed."""
         self._sampler.forget(request_id)
 
     def _patch(self, rows: tuple[Row, ...]) -> TokenPatch | None:
-        """Where in the batch each token in flight stands, and where in the last draw it is."""
+        """Index in the batch of each token in flight, and its index in the last draw."""
         targets: list[int] = []
         sources: list[int] = []
         end = 0
@@ -77,5 +78,5 @@ class GpuStep:
     draw: DeviceDraw
 
     def wait(self) -> list[Drawn]:
-        """Wait for the token ids alone; the device goes on with what was begun after."""
+        """Waits only for the token ids; the device continues with later work."""
         return one_per_row(self.rows, self.draw.wait())

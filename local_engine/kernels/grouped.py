@@ -1,10 +1,10 @@
-"""The products of many experts in one launch: each program multiplies a tile of pairs (expert_routing.py) by a strip of
-its expert's weights. Experts that nobody takes are not read.
+"""Products of many experts in one launch: each program multiplies a tile of pairs (expert_routing.py) by a strip of its
+expert's weights. Unused experts are not read.
 
-No block size here was measured on hardware; they assemble for Hopper without spilling.
+The block sizes have not been measured on hardware; they assemble for Hopper without spilling.
 """
 # pyright: basic, reportCallIssue=false, reportGeneralTypeIssues=false, reportPrivateImportUsage=false
-# The kernels' bodies are Triton's language, whose types are not Python's.
+# Kernel bodies are written in Triton's language, whose types are not Python's.
 
 from dataclasses import dataclass
 
@@ -21,14 +21,14 @@ from local_engine.kernels.launch import ceil_divide, dot_type, next_power_of_2
 SMALLEST, LARGEST = 16, 128
 # float32 is for comparison, and its products take more registers.
 LARGEST_FLOAT32 = 32
-# Inputs that a program multiplies at once, in bytes of a weight's row: two lines of the cache, or one where tiles are
-# so high that more would not leave memory for several stages.
+# Bytes of a weight's row that a program multiplies at once: two cache lines, or one for tiles so high that more would
+# not leave memory for several stages.
 ROW_BYTES, HIGH_ROW_BYTES = 256, 128
 
 
 @dataclass(frozen=True, slots=True)
 class Blocks:
-    """Of one program: pairs, outputs, and how it is launched."""
+    """Block sizes of one program (pairs, outputs), and its launch parameters."""
 
     height: int
     outputs: int
@@ -37,15 +37,15 @@ class Blocks:
 
 
 def tile_height(pairs: int, experts: int, dtype: torch.dtype) -> int:
-    """A power of two about the pairs that an expert has on average: higher tiles read weights less often, lower ones
-    compute less for nobody. Tensor cores multiply no fewer than 16 rows."""
+    """A power of two near the average number of pairs per expert: higher tiles read weights less often, lower ones
+    waste less computation. Tensor cores multiply at least 16 rows."""
     largest = LARGEST_FLOAT32 if dtype == torch.float32 else LARGEST
     return max(SMALLEST, min(largest, next_power_of_2(ceil_divide(pairs, experts))))
 
 
 def blocks_for(height: int, *, gates: bool) -> Blocks:
-    """Decoding waits for memory: narrow strips make enough programs of one answer's few experts, and each reads far
-    ahead. A prompt's high tiles wait for the tensor cores. A gated output has two rows of the weight."""
+    """Decoding is memory-bound: narrow strips give enough programs for the few experts of one answer, each prefetching
+    far ahead. High tiles of prompts are bound by the tensor cores. A gated output uses two rows of the weight."""
     if height <= 32:
         return Blocks(height, 32 if gates else 64, warps=4, stages=4)
     return Blocks(height, 64 if gates else 128, warps=4 if height == 64 else 8, stages=3)
@@ -53,7 +53,7 @@ def blocks_for(height: int, *, gates: bool) -> Blocks:
 
 @triton.jit
 def _gate(gate, up, kind):
-    """silu(gate) * up, both rounded before as the separate kernels round."""
+    """silu(gate) * up, both rounded first, as in the separate kernels."""
     gate = gate.to(kind).to(tl.float32)
     return gate * tl.sigmoid(gate) * up.to(kind).to(tl.float32)
 
@@ -125,10 +125,10 @@ def grouped_matmul(
     gates: bool = False,
     dtype: torch.dtype | None = None,
 ) -> Tensor:
-    """[pairs, outputs] in `dtype` (x's, if None): row p is row p // used of x [rows, columns] times the weights
-    [outputs, columns] of the expert whose tile holds p. Rows of pairs that no tile holds are not written.
+    """[pairs, outputs] in `dtype` (default: x's): row p is row p // used of x [rows, columns] times the weights
+    [outputs, columns] of the expert whose tile contains p. Rows of pairs in no tile are not written.
 
-    Weights stand one expert upon another, [experts * outputs, columns]; with `gates` twice as many outputs, gate and
+    Weights are stacked by expert, [experts * outputs, columns]; with `gates` there are twice as many outputs, gate and
     up, and the result is silu(gate) * up. e4m3 weights multiply e4m3 rows with scales `x_scales` [rows, 1].
     """
     values, scales = (weight.values, weight.scales) if isinstance(weight, Fp8Weight) else (weight, None)
@@ -226,7 +226,7 @@ def _grouped_int4_kernel(
 def grouped_int4_matmul(
     x: Tensor, weight: Int4Weight, tiles: Tiles, pairs: int, *, used: int, gates: bool = False
 ) -> Tensor:
-    """`grouped_matmul` with four-bit weights, unpacked in registers; activations stay as they are."""
+    """`grouped_matmul` with four-bit weights, unpacked in registers; activations are not quantised."""
     columns = 2 * weight.packed.shape[1]
     outputs = weight.packed.shape[0] // tiles.count // (2 if gates else 1)
     out = torch.empty((pairs, outputs), dtype=x.dtype, device=x.device)

@@ -1,12 +1,12 @@
-"""Four-bit weights times sixteen-bit activations: unpacked in registers, never written out, except for prefill's
+"""Four-bit weights times sixteen-bit activations: unpacked in registers and never written out, except for prefill's
 large products.
 
-A row of weights is packed as llama.cpp's Q4 blocks are: byte b of a block of 32 holds element b in its low and
-element b + 16 in its high nibble. Each group of weights has a scale and an offset, weight = nibble * scale + offset,
-which is Q4_1 as it stands, Q4_0 with offset = -8 * scale, and AWQ or GPTQ with offset = -zero * scale.
+Rows of weights are packed like llama.cpp's Q4 blocks: byte b of a block of 32 contains element b in its low nibble and
+element b + 16 in its high nibble. Each group of weights has a scale and an offset, weight = nibble * scale + offset:
+Q4_1 as it is, Q4_0 with offset = -8 * scale, AWQ and GPTQ with offset = -zero * scale.
 """
 # pyright: basic, reportCallIssue=false, reportGeneralTypeIssues=false, reportPrivateImportUsage=false
-# The kernels' bodies are Triton's language, whose types are not Python's.
+# Kernel bodies are written in Triton's language, whose types are not Python's.
 
 from dataclasses import dataclass
 
@@ -18,7 +18,7 @@ from torch import Tensor
 from local_engine.kernels.launch import ceil_divide, dot_type, next_power_of_2
 
 LEVELS = 15
-# Above this many rows the product is bound by arithmetic: unpack once, then let the vendor's library multiply.
+# Above this many rows the product is compute-bound: unpack once, then use the vendor's library.
 MAX_FUSED_ROWS = 128
 
 
@@ -45,7 +45,8 @@ def pack(nibbles: Tensor) -> Tensor:
 def quantise(weight: Tensor, group: int = 128, dtype: torch.dtype = torch.bfloat16) -> Int4Weight:
     """Round each group of `weight` [rows, columns] to sixteen levels between its minimum and maximum.
 
-    Scales and offsets are rounded to `dtype` before the nibbles are chosen, so that the rounding is not paid twice.
+    Scales and offsets are rounded to `dtype` before the nibbles are chosen, so that their rounding error is
+    compensated.
     """
     rows, columns = weight.shape
     if columns % group or group % 32:
@@ -62,13 +63,13 @@ def quantise(weight: Tensor, group: int = 128, dtype: torch.dtype = torch.bfloat
 
 @triton.jit
 def _as_float(nibble):
-    """0..15 as float32 through the exponent of 2^23: an OR and a subtraction instead of a slow conversion."""
+    """0..15 as float32 via the exponent of 2^23: an OR and a subtraction instead of a slow conversion."""
     return (nibble | 0x4B000000).to(tl.float32, bitcast=True) - 8388608.0
 
 
 @triton.jit
 def _unpack(weight, scale, offset, ROWS: tl.constexpr, BLOCKS: tl.constexpr):
-    """Low and high halves [ROWS, BLOCKS, 16] float32 of packed bytes [ROWS, BLOCKS, 16], scale and offset [ROWS,
+    """Low and high halves [ROWS, BLOCKS, 16] float32 from packed bytes [ROWS, BLOCKS, 16]; scale and offset [ROWS,
     BLOCKS]."""
     wide = weight.to(tl.int32)
     low = _as_float(wide & 0xF) * scale[:, :, None] + offset[:, :, None]
@@ -210,7 +211,7 @@ def dequantise(weight: Int4Weight, dtype: torch.dtype) -> Tensor:
 
 
 def int4_matmul(x: Tensor, weight: Int4Weight) -> Tensor:
-    """x [m, columns] @ weight.T, columns of x contiguous; returns [m, rows] in x's type, summed in float32."""
+    """x [m, columns] @ weight.T, columns of x contiguous; returns [m, rows] in x's type, accumulated in float32."""
     if x.shape[0] > MAX_FUSED_ROWS:
         return x @ dequantise(weight, x.dtype).T
     rows, half = weight.packed.shape

@@ -1,8 +1,8 @@
-"""Small facts that more than one kernel's launch needs, and how one kernel begins before the last has ended.
+"""Facts needed by several kernels' launches, and how a kernel can begin before the previous one has ended.
 
-Kernels that overlap are launched at once: the next one's programs take their places on the device while the last one's
-still run, and wait there until all of it has ended and can be read. Each calls `begin` before it touches anything that
-another kernel writes or reads; so it ends after all that came before it, too.
+Overlapping kernels are launched at once: the next one's programs occupy the device while the previous one's still run,
+and wait there until all of it has ended and its results are visible. Each calls `begin` before it touches anything that
+another kernel writes or reads; so it also ends after everything before it.
 """
 # pyright: basic, reportCallIssue=false, reportGeneralTypeIssues=false, reportPrivateImportUsage=false
 # triton.language has no types of its own.
@@ -19,10 +19,10 @@ OVERLAPPING_CAPABILITY = (9, 0)
 
 
 def dot_type(dtype: torch.dtype) -> tl.dtype:
-    """The type of tl.dot's operands for tensors of `dtype`; the sums are always float32.
+    """The type of tl.dot's operands for tensors of `dtype`; accumulation is always in float32.
 
-    Triton's interpreter multiplies the bit patterns of bfloat16 as if they were integers, so there narrow types are
-    widened.
+    Triton's interpreter multiplies the bit patterns of bfloat16 as if they were integers, so narrow types are widened
+    there.
     """
     if dtype == torch.float16:
         return tl.float16
@@ -49,18 +49,18 @@ def multiprocessors(device: torch.device) -> int:
 
 
 def can_overlap(device: torch.device) -> bool:
-    """Whether the device can begin a kernel before the last one has ended."""
+    """Whether the device can begin a kernel before the previous one has ended."""
     return device.type == "cuda" and torch.cuda.get_device_capability(device) >= OVERLAPPING_CAPABILITY
 
 
 def overlapping(overlaps: bool) -> dict[str, bool]:
-    """What Triton is told at the launch of a kernel that begins early; nothing else knows the word."""
+    """Launch options for Triton if the kernel begins early."""
     return {"launch_pdl": True} if overlaps else {}
 
 
 @triton.jit
 def begin(OVERLAPS: tl.constexpr):
-    """Waits for the last kernel's results, and lets the next one's programs come."""
+    """Waits for the previous kernel's results, and lets the next one's programs start."""
     if OVERLAPS:
         gdc_wait()
         gdc_launch_dependents()

@@ -1,4 +1,4 @@
-"""Matrix products with quantised weights for the GPU, as the `LinearBuilder`s that a model is constructed with."""
+"""Products with quantised weights for the GPU, as `LinearBuilder`s for a model."""
 
 import torch
 
@@ -11,7 +11,7 @@ INT4_GROUP = 128
 
 
 class Fp8Linear:
-    """e4m3 weights with a scale per output; activations are quantised by rows on the way in."""
+    """e4m3 weights with a scale per output; activations are quantised by rows first."""
 
     def __init__(self, weight: torch.Tensor, bias: torch.Tensor | None) -> None:
         self.weight = quantise_weight(weight)
@@ -23,7 +23,7 @@ class Fp8Linear:
 
 
 class Int4Linear:
-    """Four-bit weights in groups with a scale and an offset; activations stay as they are."""
+    """Four-bit weights in groups with a scale and an offset; activations are not quantised."""
 
     def __init__(self, weight: Int4Weight, bias: torch.Tensor | None) -> None:
         self.weight = weight
@@ -35,12 +35,12 @@ class Int4Linear:
 
 
 def build_fp8_linear(weight: torch.Tensor, bias: torch.Tensor | None) -> Linear:
-    """Fp8Linear, or the weight as it is where a side is no multiple of 16, which the hardware's product needs."""
+    """Fp8Linear, or the unquantised weight if a side is no multiple of 16, which the hardware's product requires."""
     return Fp8Linear(weight, bias) if all(side % 16 == 0 for side in weight.shape) else DenseLinear(weight, bias)
 
 
 def build_int4_linear(weight: torch.Tensor, bias: torch.Tensor | None) -> Linear:
-    """Int4Linear with the largest group of 128, 64 or 32 that divides the columns, else the weight as it is."""
+    """Int4Linear with the largest group of 128, 64 or 32 that divides the columns, else the unquantised weight."""
     for group in (INT4_GROUP, 64, 32):
         if weight.shape[1] % group == 0:
             return Int4Linear(quantise(weight, group, weight.dtype), bias)
@@ -48,7 +48,7 @@ def build_int4_linear(weight: torch.Tensor, bias: torch.Tensor | None) -> Linear
 
 
 def stored_int4_linear(blocks: NibbleBlocks, bias: torch.Tensor | None) -> Linear:
-    """A matrix that its file has in 4 bits, scales and offsets in float16, in the largest group that they allow."""
+    """A matrix stored in 4 bits, with scales and offsets in float16, in the largest groups that they allow."""
     together = next(
         count for count in (4, 2, 1) if _are_alike(blocks.scales, count) and _are_alike(blocks.offsets, count)
     )
@@ -57,7 +57,7 @@ def stored_int4_linear(blocks: NibbleBlocks, bias: torch.Tensor | None) -> Linea
 
 
 def _are_alike(parts: torch.Tensor, together: int) -> bool:
-    """Whether every run of so many blocks of a row has one value."""
+    """Whether every run of that many blocks in a row has a single value."""
     if parts.shape[1] % together:
         return False
     runs = parts.unflatten(1, (-1, together))

@@ -1,5 +1,5 @@
-"""What each kernel must compute, in plain torch and float32: slow, short, and the judge of every kernel's test. Knows
-no triton."""
+"""What each kernel must compute, in plain torch and float32: slow, short, and the reference of every kernel's test.
+Knows no triton."""
 
 import math
 
@@ -13,8 +13,8 @@ def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
 
 
 def add_rms_norm(x: Tensor, residual: Tensor, weight: Tensor, eps: float) -> tuple[Tensor, Tensor]:
-    """(norm(x + residual), x + residual); the sum is rounded to the residual's type before it is normed, as the
-    kernel stores it."""
+    """(norm(x + residual), x + residual); the sum is rounded to the residual's type before the norm, as the kernel
+    stores it."""
     total = (x.float() + residual.float()).to(residual.dtype)
     return rms_norm(total, weight, eps).to(x.dtype), total
 
@@ -33,7 +33,7 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 
 
 def store_kv(cache: Tensor, slots: Tensor, values: Tensor, scale: float = 1.0) -> None:
-    """Write values [tokens, kv_heads, dim] / scale into cache [blocks, block_size, kv_heads, dim]; a slot of -1 is
+    """Writes values [tokens, kv_heads, dim] / scale into cache [blocks, block_size, kv_heads, dim]; slots of -1 are
     skipped."""
     kept = slots >= 0
     scaled = values[kept].float() / scale
@@ -58,8 +58,8 @@ def paged_attention(
 ) -> Tensor:
     """Causal attention of the last rows of each sequence over its paged cache.
 
-    q [total_tokens, heads, dim]; seq_lens count the tokens in the cache, the current ones included; window 0 means
-    all of them, otherwise a query at position p sees positions p - window + 1 to p.
+    q [total_tokens, heads, dim]; seq_lens count the tokens in the cache including current ones; window 0 means all of
+    them, otherwise a query at position p sees positions p - window + 1 to p.
     """
     out = torch.zeros_like(q)
     group = q.shape[1] // k_cache.shape[2]
@@ -82,14 +82,14 @@ def paged_attention(
 
 
 def gather_sequence(cache: Tensor, blocks: Tensor, length: int) -> Tensor:
-    """The first `length` rows of one sequence, [length, kv_heads, dim], out of its blocks."""
+    """The first `length` rows of one sequence, [length, kv_heads, dim], from its blocks."""
     block_size = cache.shape[1]
     used = blocks[: -(-length // block_size)].long()
     return cache[used].reshape(-1, *cache.shape[2:])[:length]
 
 
 def dequantise_int4(packed: Tensor, scales: Tensor, offsets: Tensor) -> Tensor:
-    """Weights [rows, columns] float32 of nibbles packed as in `int4.pack`: nibble * scale + offset, one pair per
+    """Weights [rows, columns] float32 from nibbles packed as in `int4.pack`: nibble * scale + offset, one pair per
     group."""
     rows, half = packed.shape
     sixteen = packed.view(rows, half // 16, 16)
@@ -115,8 +115,8 @@ def scaled_matmul(a: Tensor, a_scale: Tensor, b: Tensor, b_scale: Tensor, dtype:
 
 
 def sampling_noise(seed: int, position: int, vocabulary: int) -> Tensor:
-    """The Gumbel noise [vocabulary] of one draw: Philox-4x32-10, counters and words laid out as kernels/sampling.py
-    says."""
+    """The Gumbel noise [vocabulary] of one draw: Philox-4x32-10, with counters and words arranged as in
+    kernels/sampling.py."""
     block = 4096
     quarter = block // 4
     blocks = -(-vocabulary // block)
@@ -141,8 +141,8 @@ def philox_words(seed: int, counters: Tensor, second_counter: int) -> Tensor:
 
 
 def multiply_32(a: Tensor, b: int) -> tuple[Tensor, Tensor]:
-    """(high, low) 32 bits of the 64-bit product of unsigned 32-bit numbers held in int64, which alone would
-    overflow."""
+    """(high, low) 32 bits of the 64-bit product of unsigned 32-bit numbers held in int64, where the product itself
+    would overflow."""
     low_part, high_part = a * (b & 0xFFFF), a * (b >> 16)
     total_low = low_part + ((high_part & 0xFFFF) << 16)
     return ((high_part >> 16) + (total_low >> 32)) & 0xFFFFFFFF, total_low & 0xFFFFFFFF
@@ -173,7 +173,7 @@ def sample(logits: Tensor, temperature: float, top_k: int, top_p: float, min_p: 
 
 
 def choose_experts(logits: Tensor, used: int, *, shares_add_up: bool) -> tuple[Tensor, Tensor]:
-    """(experts, shares), both [rows, used], of a router's logits: the likeliest, the first of equals first, in
+    """(experts, weights), both [rows, used], from a router's logits: the most likely, the first of equals first, in
     ascending order."""
     likely = logits.float().softmax(-1)
     chosen = logits.float().argsort(dim=-1, descending=True, stable=True)[:, :used].sort(dim=-1).values
@@ -182,8 +182,8 @@ def choose_experts(logits: Tensor, used: int, *, shares_add_up: bool) -> tuple[T
 
 
 def experts(x: Tensor, chosen: Tensor, shares: Tensor, gate_up: Tensor, down: Tensor) -> Tensor:
-    """Rows [rows, hidden] through the experts that they take, [experts, 2 * size, hidden] and [experts, hidden, size];
-    a row whose experts are -1 becomes zeros."""
+    """Rows [rows, hidden] through their experts, [experts, 2 * size, hidden] and [experts, hidden, size]; rows with
+    experts of -1 become zeros."""
     out = torch.zeros(x.shape, dtype=torch.float32)
     for row, place in (chosen >= 0).nonzero().tolist():
         expert = int(chosen[row, place])

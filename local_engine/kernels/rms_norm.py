@@ -1,6 +1,6 @@
-"""RMSNorm with the residual addition fused in: one read and one write per tensor instead of three of each."""
+"""RMSNorm fused with the residual addition: one read and one write per tensor instead of three of each."""
 # pyright: basic, reportCallIssue=false, reportGeneralTypeIssues=false, reportPrivateImportUsage=false
-# The kernel's body is Triton's language, whose types are not Python's.
+# The kernel body is written in Triton's language, whose types are not Python's.
 
 import torch
 import triton
@@ -31,7 +31,7 @@ def _rms_norm_kernel(
     if HAS_RESIDUAL:
         at = residual_ptr + row * columns + column
         x += tl.load(at, mask=inside, other=0.0).to(tl.float32)
-        # The later layers see the rounded sum, so the norm must see it too.
+        # Later layers see the rounded sum, so the norm must see it too.
         rounded = x.to(residual_ptr.dtype.element_ty)
         tl.store(at, rounded, mask=inside)
         x = rounded.to(tl.float32)
@@ -41,7 +41,7 @@ def _rms_norm_kernel(
 
 
 def rms_norm(x: Tensor, weight: Tensor, eps: float, *, overlaps: bool = False) -> Tensor:
-    """x [rows, columns], rows contiguous within themselves; returns a contiguous tensor of x's type."""
+    """x [rows, columns], each row contiguous; returns a contiguous tensor of x's type."""
     return _launch(x, None, weight, eps, overlaps=overlaps)
 
 

@@ -1,6 +1,6 @@
-"""Rotary embedding, the per-head norms of Qwen3 and the write into the paged KV cache, in one launch per layer."""
+"""Rotary embedding, Qwen3's per-head norms and the write into the paged KV cache, in one launch per layer."""
 # pyright: basic, reportCallIssue=false, reportGeneralTypeIssues=false, reportPrivateImportUsage=false
-# The kernel's body is Triton's language, whose types are not Python's.
+# The kernel body is written in Triton's language, whose types are not Python's.
 
 from dataclasses import dataclass
 
@@ -90,7 +90,7 @@ def _rope_store_kernel(
     tl.store(source + HALF, second.to(qkv_ptr.dtype.element_ty), mask=rotated)
 
     slot = tl.load(slots_ptr + token).to(tl.int64)
-    if slot >= 0:  # a padded row of a captured graph has slot -1 and must leave the cache alone
+    if slot >= 0:  # a padded row of a captured graph has slot -1 and must not touch the cache
         block, offset = slot // block_size, slot % block_size
         if IS_FP8:
             inverse_scale = tl.where(is_key, k_inverse_scale, v_inverse_scale)[:, None]

@@ -1,21 +1,21 @@
-"""Temperature, top-k, top-p and min-p sampling on the device, without a sort and without a round trip to the host.
+"""Temperature, top-k, top-p and min-p sampling on the device, without sorting and without a round trip to the host.
 
-A filter keeps every token at or above a threshold, so it is enough to find the threshold: bisection over the 2^32
-ordered bit patterns of float32 finds the exact one in 16 passes, whatever the logits. Filters apply in the order
-top-k, top-p, min-p, each on the distribution the one before left; tokens tied at a threshold are all kept, so the
-result does not depend on their order.
+A filter keeps every token at or above a threshold, so only the threshold must be found: bisection over the 2^32 ordered
+bit patterns of float32 finds the exact one in 16 passes, whatever the logits. Filters apply in the order top-k, top-p,
+min-p, each to the distribution that the previous one left; tokens tied at a threshold are all kept, so the result does
+not depend on their order.
 
-The draw is the Gumbel trick: argmax of logit / temperature + noise. The noise of a token depends only on (seed,
-position, token), so a row draws the same token in any batch. It is exact up to float32 rounding and uniforms of 32
-bits: no token can be drawn that is less likely than about 1e-9 of the likeliest, and every other probability is right
-to about 1e-6 of itself.
+Drawing uses the Gumbel trick: argmax of logit / temperature + noise. A token's noise depends only on (seed, position,
+token), so a row draws the same token in any batch. It is exact up to float32 rounding and 32-bit uniforms: a token
+below about 1e-9 of the most likely one's probability is never drawn, and every other probability has a relative error
+of about 1e-6.
 
-A row's passes are shared by several programs: the noise of a whole vocabulary keeps one multiprocessor busy for tens of
-microseconds while all others wait. Each program has its best token, and the best of those is drawn; a maximum is the
-same in any order, so the number of programs changes no draw.
+Several programs share a row's passes: the noise of a whole vocabulary keeps one multiprocessor busy for tens of
+microseconds while all others wait. Each program finds its best token, and the best of those is drawn; a maximum does
+not depend on order, so the number of programs changes no draw.
 """
 # pyright: basic, reportCallIssue=false, reportGeneralTypeIssues=false, reportPrivateImportUsage=false
-# The kernel's body is Triton's language, whose types are not Python's.
+# The kernel body is written in Triton's language, whose types are not Python's.
 
 from dataclasses import dataclass
 
@@ -26,10 +26,10 @@ from torch import Tensor
 
 from local_engine.kernels.launch import ceil_divide, multiprocessors
 
-# Tokens per step of a pass. Part of the meaning of a seed: the noise of token t is word (t % BLOCK) // (BLOCK / 4) of
+# Tokens per iteration of a pass. Part of a seed's meaning: the noise of token t is word (t % BLOCK) // (BLOCK / 4) of
 # counter t // BLOCK * (BLOCK / 4) + t % (BLOCK / 4).
 BLOCK = tl.constexpr(4096)
-# Programs that share one row, at most, and those of a launch that fit on a multiprocessor at once, roughly.
+# Maximum number of programs per row, and the approximate number resident on a multiprocessor.
 MOST_PARTS = tl.constexpr(64)
 PROGRAMS_PER_SM = 4
 NO_TOKEN = tl.constexpr(2147483647)
@@ -40,7 +40,7 @@ LOWEST = tl.constexpr(-2147483648)
 class SamplingTensors:
     """One entry per row of the batch, on the logits' device.
 
-    temperature float32 (0: the likeliest token, the lowest id among equals), top_k int32 (0: off), top_p float32 (1:
+    temperature float32 (0: the most likely token, the lowest id among equals), top_k int32 (0: off), top_p float32 (1:
     off), min_p float32 (0: off), seed int64, position int32 (of the token being drawn, so that each draw has its own
     noise).
     """
@@ -55,7 +55,7 @@ class SamplingTensors:
 
 @triton.jit
 def _ordered(x):
-    """Bits of float32 as int32 that compare as the floats do."""
+    """Bits of float32 as int32 that compare like the floats."""
     bits = (x + 0.0).to(tl.int32, bitcast=True)
     return tl.where(bits < 0, bits ^ 0x7FFFFFFF, bits)
 
@@ -64,7 +64,7 @@ def _ordered(x):
 def _mass(
     row_ptr, vocabulary, threshold_1, threshold_2, threshold_3, peak, inverse_temperature, WEIGHTED: tl.constexpr
 ):
-    """How many tokens (or how much unnormalised probability) lie at or above each of three thresholds."""
+    """How many tokens (or how much unnormalised probability) are at or above each of three thresholds."""
     lane = tl.arange(0, BLOCK)
     mass_1 = tl.zeros([BLOCK], tl.float32)
     mass_2 = tl.zeros([BLOCK], tl.float32)
@@ -84,7 +84,7 @@ def _mass(
 
 @triton.jit
 def _highest_threshold(row_ptr, vocabulary, low, high, wanted, peak, inverse_temperature, WEIGHTED: tl.constexpr):
-    """The highest key whose mass still reaches `wanted`; the mass at `low` must, and that at `high` must not."""
+    """The highest key whose mass still reaches `wanted`; the mass at `low` must reach it, that at `high` must not."""
     while high - low > 1:
         step = tl.maximum((high - low) // 4, 1)
         key_1 = low + step
@@ -115,7 +115,7 @@ def _highest_threshold(row_ptr, vocabulary, low, high, wanted, peak, inverse_tem
 
 @triton.jit
 def _gumbel(bits):
-    """-log(-log(1 - u)) for u = (bits + 1/2) / 2^32, keeping the resolution of small u, which are the large noises."""
+    """-log(-log(1 - u)) for u = (bits + 1/2) / 2^32, with full resolution for small u, which give the large noises."""
     high = (bits >> 16).to(tl.int32).to(tl.float32)
     low = (bits & 0xFFFF).to(tl.int32).to(tl.float32)
     u = high * 0.0000152587890625 + (low + 0.5) * 2.3283064365386963e-10
@@ -143,7 +143,7 @@ def _peak(peaks_ptr, row, parts):
     return tl.max(tl.load(peaks_ptr + row * parts + part, mask=part < parts, other=float("-inf")), axis=0)
 
 
-# How many programs share a row varies with the batch, and must not mean another compilation.
+# The number of programs per row varies with the batch, and must not cause another compilation.
 @triton.jit(do_not_specialize=["parts"])
 def _threshold_kernel(
     logits_ptr, temperature_ptr, top_k_ptr, top_p_ptr, peaks_ptr, thresholds_ptr, vocabulary, stride, parts
@@ -164,7 +164,7 @@ def _threshold_kernel(
         if top_p < 1.0:
             kept = low.to(tl.int32)
             mass, _, _ = _mass(row_ptr, vocabulary, kept, kept, kept, peak, inverse_temperature, True)
-            # The likeliest token alone weighs 1, so a top_p of 0 keeps just it (and its equals).
+            # The most likely token alone weighs 1, so a top_p of 0 keeps only it (and its equals).
             wanted = tl.maximum(top_p * mass, 1e-6)
             low = _highest_threshold(row_ptr, vocabulary, low, high, wanted, peak, inverse_temperature, True)
     tl.store(thresholds_ptr + row, low.to(tl.int32))
@@ -231,22 +231,22 @@ def _choose_kernel(scores_ptr, tokens_ptr, out_ptr, vocabulary, parts):
     best = tl.load(scores_ptr + at, mask=part < parts, other=float("-inf"))
     tokens = tl.load(tokens_ptr + at, mask=part < parts, other=NO_TOKEN)
     chosen = tl.min(tl.where(best == tl.max(best, axis=0), tokens, NO_TOKEN), axis=0)
-    # A row of NaN has no winner, and a token outside the vocabulary would fault the device at its embedding.
+    # A row of NaN has no winner, and a token outside the vocabulary would fault the device in the embedding.
     tl.store(out_ptr + row, tl.minimum(chosen, vocabulary - 1).to(tl.int64))
 
 
 def parts_of_a_row(rows: int, vocabulary: int, device: torch.device) -> int:
-    """Programs that share a row, so that all rows together fill the device."""
+    """Programs per row, such that all rows together fill the device."""
     wanted = ceil_divide(PROGRAMS_PER_SM * multiprocessors(device), rows)
     return min(wanted, ceil_divide(vocabulary, BLOCK.value), MOST_PARTS.value)
 
 
 def sample(logits: Tensor, how: SamplingTensors, out: Tensor | None = None, *, cuts: bool = True) -> Tensor:
-    """Token ids int64 [batch] drawn from logits [batch, vocabulary] (float32 or bfloat16, columns contiguous), into
-    `out` if given.
+    """Token ids int64 [batch] drawn from logits [batch, vocabulary] (float32 or bfloat16, columns contiguous), written
+    to `out` if given.
 
-    Without `cuts`, no row may have a top_k or a top_p, and a launch is saved. Penalties, biases and grammar masks
-    (-inf) must be in the logits already; a row of nothing but -inf or NaN gives some token of the vocabulary.
+    Without `cuts` no row may have a top_k or a top_p, which saves a launch. Penalties, biases and grammar masks (-inf)
+    must already be applied; a row of only -inf or NaN gives an arbitrary token of the vocabulary.
     """
     batch, vocabulary = logits.shape
     device, stride = logits.device, logits.stride(0)

@@ -1,6 +1,6 @@
-"""silu(gate) * up over the output of the merged gate-and-up projection, in one pass."""
+"""silu(gate) * up on the output of the merged gate-and-up projection, in one pass."""
 # pyright: basic, reportCallIssue=false, reportGeneralTypeIssues=false, reportPrivateImportUsage=false
-# The kernel's body is Triton's language, whose types are not Python's.
+# The kernel body is written in Triton's language, whose types are not Python's.
 
 import torch
 import triton

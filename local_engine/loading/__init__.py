@@ -1,1 +1,1 @@
-"""Model files: where they come from, what they hold, and whether they are whole."""
+"""Model files: where they come from, what they contain, and whether they are intact."""

@@ -1,4 +1,4 @@
-"""Hands weights over as the model wants them, however a family's files have them: names, fused matrices, order of rows.
+"""Presents weights as the model expects them, whatever a family's files have: names, fused matrices, order of rows.
 
 Knows tensors and a configuration; nothing of files.
 """
@@ -14,9 +14,9 @@ from local_engine.errors import ModelUnavailable
 from local_engine.loading.weights import LoadedFile, NibbleBlocks, ScaledBlocks, WeightSource
 
 PLAIN: Final = "model."
-# Where the text's part of a model stands that reads images too, in files of now and of earlier.
+# Prefix of the text part of models that also read images, in current and older files.
 PREFIXES: Final = (PLAIN, "model.language_model.", "language_model.model.")
-# Mixtral's names, and what they are elsewhere.
+# Mixtral's names, and the usual ones.
 OTHER_NAMES: Final = (
     ("mlp.gate.", "block_sparse_moe.gate."),
     ("mlp.experts.", "block_sparse_moe.experts."),
@@ -32,18 +32,18 @@ Blocks = TypeVar("Blocks", NibbleBlocks, ScaledBlocks)
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What a family's file has otherwise: norms that are one less than they multiply by."""
+    """How a family's file differs: its norm weights are stored minus one."""
 
     adds_one_to_norms: bool = False
 
 
 def prefix_of(weights: WeightSource) -> str:
-    """What the names of the text's layers begin with."""
+    """The prefix of the text layers' names."""
     return next((prefix for prefix in PREFIXES if f"{prefix}embed_tokens.weight" in weights), PLAIN)
 
 
 def arranged(loaded: LoadedFile, change: Change | None = None) -> LoadedFile:
-    """The same file under the model's names, its rows in the model's order."""
+    """The same file under the model's names, with rows in the model's order."""
     weights = ArrangedWeights(loaded.weights, loaded.config, change or Change())
 
     def nibbles(name: str) -> NibbleBlocks | None:
@@ -56,7 +56,7 @@ def arranged(loaded: LoadedFile, change: Change | None = None) -> LoadedFile:
 
 
 class ArrangedWeights:
-    """A source over another one."""
+    """A source on top of another."""
 
     def __init__(self, weights: WeightSource, config: ModelConfig, change: Change) -> None:
         self._weights = weights
@@ -74,7 +74,7 @@ class ArrangedWeights:
         return self._place(name)[0] in self._weights
 
     def tensor(self, name: str) -> torch.Tensor:
-        """As the source's own, in the model's order."""
+        """As in the underlying source, in the model's order."""
         theirs, rows = self._place(name)
         tensor = rows(self._weights.tensor(theirs))
         if self._change.adds_one_to_norms and name.endswith("norm.weight"):
@@ -84,7 +84,7 @@ class ArrangedWeights:
         return tensor
 
     def blocks(self, name: str, read: Callable[[str], Blocks | None]) -> Blocks | None:
-        """A matrix of few bits, in the model's order."""
+        """A quantised matrix, in the model's order."""
         theirs, rows = self._place(name)
         found = read(theirs)
         if found is None:
@@ -92,7 +92,7 @@ class ArrangedWeights:
         return replace(found, values=rows(found.values), scales=rows(found.scales), offsets=rows(found.offsets))
 
     def _place(self, name: str) -> tuple[str, Rows]:
-        """The source's name of the tensor that holds this one, and how its rows come out of that."""
+        """The source's name for the tensor that contains this one, and how to extract its rows."""
         theirs = f"{self._prefix}{name.removeprefix(PLAIN)}" if name.startswith(PLAIN) else name
         if theirs in self._weights:
             return theirs, self._ordered(name)
@@ -107,7 +107,7 @@ class ArrangedWeights:
         return other if other in self._weights else theirs, self._ordered(name)
 
     def _part(self, name: str, parts: tuple[str, ...], index: int) -> Rows:
-        """One of several matrices that stand one under another."""
+        """One of several matrices stacked in a tensor."""
         size = self._config.head_size if parts == QKV else 1
         heights = [height * size for height in self._heights[parts]]
         start, stop, ordered = sum(heights[:index]), sum(heights[: index + 1]), self._ordered(name)
@@ -135,9 +135,9 @@ class ArrangedWeights:
 
 
 def rotated_first(config: ModelConfig) -> torch.Tensor | None:
-    """The order of a head's rows in which each half begins with what is rotated of it; None where all is.
+    """The order of a head's rows in which each half begins with its rotated part; None if everything is rotated.
 
-    A product of a query and a key is the same in any order. So the model, which rotates halves, need not know.
+    The product of a query and a key is the same in any order, so the model, which rotates halves, need not know.
     """
     size, rotated = config.head_size, config.rotary_size
     if not 0 < rotated < size:

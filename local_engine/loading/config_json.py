@@ -16,15 +16,15 @@ ACTIVATIONS: Final[dict[str, Activation]] = {
     "gelu_pytorch_tanh": "gelu",
     "gelu_new": "gelu",
 }
-# Frequencies that change with the length beyond the window: within it they are the plain ones.
+# Frequencies that change only beyond the window: within it they are the plain ones.
 PLAIN_ROPE: Final = ("default", "dynamic")
-# What Phi's files call longrope, its first ones included.
+# Names for longrope in Phi's files, including early ones.
 LONGROPE: Final = ("longrope", "su", "yarn")
 Raw = dict[str, Any]
 
 
 def text_part(raw: Raw) -> Raw:
-    """What is said of the text's part of a model that reads images too; fields left out have transformers' defaults."""
+    """The text part of a model that also reads images; omitted fields have transformers' defaults."""
     if raw.get("model_type") == "gemma3":
         kept = {key: raw[key] for key in ("eos_token_id", "bos_token_id") if key in raw}
         raw = kept | raw["text_config"] | {"model_type": "gemma3_text"}
@@ -37,12 +37,12 @@ def text_part(raw: Raw) -> Raw:
 
 
 def change_of(raw: Raw) -> Change:
-    """How the files of this kind have their weights."""
+    """How files of this kind store their weights differently."""
     return Change(adds_one_to_norms=raw["model_type"] == "gemma3_text")
 
 
 def read_config(raw: Raw, name: str, *, folder: str, has: Callable[[str], bool]) -> ModelConfig:
-    """The configuration; `has` says which tensors there are. Raises ModelUnsupported for what is not computed here."""
+    """The configuration; `has` says which tensors exist. Raises ModelUnsupported for what is not implemented."""
     kind = raw["model_type"]
     if kind not in FAMILIES:
         raise ModelUnsupported(f"{folder} is of type {kind}; this engine runs {', '.join(FAMILIES)}.")
@@ -56,7 +56,7 @@ def read_config(raw: Raw, name: str, *, folder: str, has: Callable[[str], bool])
     window = extended_window(int(raw["max_position_embeddings"]), scaling)
     sliding, is_everywhere = _sliding_window(raw, family, folder)
     if sliding and not is_everywhere and family not in MIXED:
-        # Within the window full attention is the same, so a model of mixed layers is served up to it.
+        # Within the window full attention gives the same result, so a model with mixed layers is served up to it.
         window, sliding = min(window, sliding), 0
     config = ModelConfig(
         name=name,
@@ -95,7 +95,8 @@ def _smollm3(raw: Raw) -> Raw:
 
 
 def _granite(raw: Raw) -> Raw:
-    """Sums are kept divided by the residual multiplier, which norms undo: so no sum has to be multiplied by it."""
+    """Residual sums are kept divided by the residual multiplier, which norms cancel, so that sums need not be
+    multiplied."""
     residual = float(raw.get("residual_multiplier", 1.0))
     return {
         "embedding_scale": float(raw.get("embedding_multiplier", 1.0)) / residual,
@@ -156,7 +157,7 @@ FAMILIES: Final[dict[str, tuple[Family, Callable[[Raw], Raw]]]] = {
     "mixtral": ("mixtral", _mixtral),
     "qwen3_moe": ("qwen3_moe", _qwen3_moe),
 }
-# What transformers takes where a file says nothing.
+# transformers' defaults for missing fields.
 DEFAULTS: Final[dict[str, Raw]] = {
     "gemma3_text": {
         "vocab_size": 262208,
@@ -172,14 +173,14 @@ DEFAULTS: Final[dict[str, Raw]] = {
         "tie_word_embeddings": True,
     }
 }
-# What a model may say of itself that is not computed here, and the words for it.
+# Features of models that are not implemented, and words for them.
 UNCOMPUTED: Final = {
     "attn_logit_softcapping": "caps its attention's logits",
     "final_logit_softcapping": "caps its logits",
     "use_bidirectional_attention": "attends to what comes later",
     "clip_qkv": "clips its queries and keys",
 }
-# Whose layers with and without a window are computed each in its own way.
+# Families whose layers with and without a window are each computed in their own way.
 MIXED: Final[tuple[Family, ...]] = ("gemma3",)
 GELU: Final[tuple[Family, ...]] = ("gemma3",)
 PARTLY_ROTATED: Final[tuple[Family, ...]] = ("phi3",)
@@ -187,7 +188,7 @@ LONG_ROPED: Final[tuple[Family, ...]] = ("phi3",)
 
 
 def _rope_of(raw: Raw) -> Raw:
-    """What is said of rotation; where layers of either kind have their own, of those that see everything."""
+    """The rotary settings; if each kind of layer has its own, those of layers with full attention."""
     rope = raw.get("rope_parameters") or raw.get("rope_scaling") or {}
     return rope.get(FULL) or rope
 
@@ -213,7 +214,7 @@ def _rotary_size(raw: Raw, rope: Raw, family: Family, head_size: int, folder: st
 
 
 def _sliding_window(raw: Raw, family: Family, folder: str) -> tuple[int, bool]:
-    """The window of the layers that have one, 0 if none has, and whether all have it; defaults as in transformers."""
+    """The window of the layers that have one, 0 if none does, and whether all do; defaults as in transformers."""
     layers, is_everywhere = int(raw["num_hidden_layers"]), family in ("mistral", "phi3", "mixtral")
     asks = family in ("qwen2", "qwen3", "qwen3_moe", "smollm3") and bool(raw.get("use_sliding_window"))
     has_window = is_everywhere or asks or family in MIXED
@@ -270,7 +271,7 @@ def _rope_scaling(rope: Raw, raw: Raw, family: Family) -> RopeScaling | None:
 def longrope(
     short: list[float], long: list[float], *, original: int, factor: float, weight: float | None
 ) -> RopeScaling:
-    """Divisors within the original window and beyond it; attention is weighed by `weight`, or by longrope's rule."""
+    """Divisors within the original window and beyond it; attention is scaled by `weight`, or by longrope's formula."""
     rule = math.sqrt(1 + math.log(max(1.0, factor)) / math.log(original))
     return RopeScaling(
         kind="longrope",

@@ -1,7 +1,7 @@
-"""GGUF's matrices of few bits as they are stored: values, scales and offsets. Knows layouts; no names.
+"""GGUF's quantised matrices as stored: values, scales and offsets. Knows layouts; no names.
 
-All come out of gguf's own dequantisation: of the same bytes with every scale set to one it gives the values, with every
-value set to one the scales, and with every value set to zero the offsets.
+All are obtained by gguf's own dequantisation: with every scale set to one it gives the values, with every value set to
+one the scales, and with every value set to zero the offsets.
 """
 
 from dataclasses import dataclass
@@ -24,8 +24,8 @@ HALF_ONE, HALF_ZERO = b"\x00\x3c", b"\x00\x00"
 class Layout:
     """A block's bytes: what to write where, as (first byte, bytes), so that scales or values become one or zero.
 
-    `lowest` is the least value; `minima` sets the offsets that a type stores beside its scales to zero, `zeros` the
-    values; types whose values have a sign store none.
+    `lowest` is the smallest value; `minima` sets the offsets that a type stores beside its scales to zero, `zeros` the
+    values; types with signed values store no offsets.
     """
 
     scales: int
@@ -45,7 +45,7 @@ LAYOUTS: Final[dict[GGMLQuantizationType, Layout]] = {
     KINDS.Q5_1: Layout(
         1, 0, ((0, HALF_ONE),), ((4, b"\x00" * 4 + b"\x11" * 16),), ((2, HALF_ZERO),), ((4, b"\x00" * 20),)
     ),
-    # scale and minimum of all, 8 scales and 8 minima of 6 bits in 12 bytes, fifth bits, nibbles
+    # scale and minimum of the whole block, 8 scales and 8 minima of 6 bits in 12 bytes, fifth bits, nibbles
     KINDS.Q5_K: Layout(
         8,
         0,
@@ -54,9 +54,9 @@ LAYOUTS: Final[dict[GGMLQuantizationType, Layout]] = {
         ((2, HALF_ZERO),),
         ((16, b"\x00" * 160),),
     ),
-    # nibbles, bits 5 and 6, 16 scales, the scale of all
+    # nibbles, bits 5 and 6, 16 scales, the block's scale
     KINDS.Q6_K: Layout(16, -32, ((192, b"\x01" * 16 + HALF_ONE),), ((0, b"\x11" * 128 + b"\xaa" * 64),)),
-    # 16 scales and minima of 4 bits, values of 2 bits, scale and minimum of all
+    # 16 scales and minima of 4 bits, values of 2 bits, the block's scale and minimum
     KINDS.Q2_K: Layout(
         16,
         0,
@@ -65,19 +65,19 @@ LAYOUTS: Final[dict[GGMLQuantizationType, Layout]] = {
         ((82, HALF_ZERO),),
         ((16, b"\x00" * 64),),
     ),
-    # third bits, values of 2 bits, 16 scales of 6 bits, the scale of all
+    # third bits, values of 2 bits, 16 scales of 6 bits, the block's scale
     KINDS.Q3_K: Layout(16, -4, ((96, b"\x11" * 8 + b"\xaa" * 4 + HALF_ONE),), ((0, b"\xff" * 32 + b"\x55" * 64),)),
-    # scale, nibbles that choose from a table; number 8 is one
+    # scale, nibbles that index a table; entry 8 is one
     KINDS.IQ4_NL: Layout(1, -128, ((0, HALF_ONE),), ((2, b"\x88" * 16),)),
-    # scale of all, 8 scales of 6 bits, nibbles as before
+    # the block's scale, 8 scales of 6 bits, nibbles as before
     KINDS.IQ4_XS: Layout(8, -128, ((0, HALF_ONE + b"\xaa" * 2 + b"\x11" * 4),), ((8, b"\x88" * 128),)),
-    # scale, a power of two, nibbles that choose from a table; number 1 is one
+    # scale, a power of two, nibbles that index a table; entry 1 is one
     KINDS.MXFP4: Layout(1, -16, ((0, b"\x80"),), ((1, b"\x11" * 16),)),
 }
 
 
 def blocks_of(tensor: GgufTensor) -> ScaledBlocks | None:
-    """The matrix, or None where it is of 16 bits or more, or of a kind whose weights are no scaled values."""
+    """The matrix, or None for 16 bits or more, or for a type whose weights are not scaled values."""
     if len(tensor.shape) != 2:
         return None
     nibbles = nibbles_of(tensor)
@@ -99,7 +99,7 @@ def blocks_of(tensor: GgufTensor) -> ScaledBlocks | None:
 
 
 def bytes_per_weight(kind: GGMLQuantizationType) -> float:
-    """What a weight of this type takes where it is kept for products in float32."""
+    """Size of a weight of this type when kept for products in float32."""
     if kind in NIBBLES:
         return 0.5 + 8 / BLOCK
     layout = LAYOUTS.get(kind)
@@ -109,12 +109,13 @@ def bytes_per_weight(kind: GGMLQuantizationType) -> float:
 
 
 def _written(tensor: GgufTensor, fields: tuple[tuple[int, bytes], ...]) -> np.ndarray:
-    """The weights of these bytes with other ones in some places of each block, [blocks, weights]."""
+    """The weights of these bytes after replacing some bytes in each block, [blocks, weights]."""
     size, block_bytes = GGML_QUANT_SIZES[tensor.kind]
     raw = tensor.raw.reshape(-1, block_bytes).copy()
     for first, written in fields:
         raw[:, first : first + len(written)] = np.frombuffer(written, np.uint8)
-    # By the matrix's rows, which gguf takes sixteen at a time: by blocks, two thirds of an engine's start was its loop.
+    # By the matrix's rows, which gguf processes sixteen at a time: by blocks, its loop took two thirds of an engine's
+    # start.
     return dequantize(raw.reshape(tensor.shape[0], -1), tensor.kind).reshape(-1, size)
 
 

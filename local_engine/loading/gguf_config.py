@@ -1,4 +1,4 @@
-"""From a GGUF file's metadata to our configuration: the only place that knows llama.cpp's keys and names of tensors."""
+"""From a GGUF file's metadata to our configuration: the only place that knows llama.cpp's keys and tensor names."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -41,12 +41,12 @@ NORMS_BEHIND: Final = {
 TOP_NAMES: Final = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head"}
 ROPE_DIVISORS: Final = "rope_freqs.weight"
 LONGROPE_DIVISORS: Final = ("rope_factors_short.weight", "rope_factors_long.weight")
-# Of yarn, as factors that are 1 where it is plain; -1 is llama.cpp's word for one that is not said.
+# yarn's factors, which are 1 if it is plain; -1 is llama.cpp's value for unspecified.
 YARN_WEIGHTS: Final = ("attn_factor", "yarn_attn_factor", "yarn_ext_factor")
 
 
 class Values:
-    """One architecture's metadata, and which tensors there are; KeyError for a field that is missing."""
+    """One architecture's metadata, and which tensors exist; KeyError for a missing field."""
 
     def __init__(self, metadata: Mapping[str, Any], architecture: str, tensors: Mapping[str, Any]) -> None:
         self._metadata = metadata
@@ -57,11 +57,11 @@ class Values:
         return self._metadata[f"{self._architecture}.{key}"]
 
     def get(self, key: str, default: Any) -> Any:
-        """A field, or what it is where it is not said."""
+        """A field, or `default` if it is missing."""
         return self._metadata.get(f"{self._architecture}.{key}", default)
 
     def has(self, tensor: str) -> bool:
-        """Whether the file holds a tensor of that name."""
+        """Whether the file contains a tensor of that name."""
         return tensor in self._tensors
 
 
@@ -71,12 +71,12 @@ def _plain(values: Values) -> dict[str, Any]:
 
 
 def _smollm3(values: Values) -> dict[str, Any]:
-    """No field says which layers are not rotated; llama.cpp leaves every fourth one."""
+    """No field says which layers are not rotated; llama.cpp skips every fourth."""
     return {"unrotated_layers": frozenset(range(3, int(values["block_count"]), 4))}
 
 
 def _granite(values: Values) -> dict[str, Any]:
-    """As in `config_json`, where a multiplier that is not said, or is 0, is none."""
+    """As in `config_json`; a missing multiplier, or one of 0, counts as 1."""
     if values.get("rope.scaling.finetuned", True) is False:
         raise ModelUnsupported("The GGUF file says that its Granite rotates nothing, which is not computed here.")
     residual = float(values.get("residual_scale", 0.0)) or 1.0
@@ -97,7 +97,7 @@ def _olmo2(values: Values) -> dict[str, Any]:
 
 
 def _gemma3(values: Values) -> dict[str, Any]:
-    """Every sixth layer sees everything; no field says so. Nor does one say what 27B divides its queries by."""
+    """Every sixth layer has full attention, which no field says; nor is 27B's query scaling given."""
     if values.get("final_logit_softcapping", 0.0):
         raise ModelUnsupported("The GGUF file's model caps its logits, which is not computed here.")
     layers, hidden = int(values["block_count"]), int(values["embedding_length"])
@@ -119,9 +119,9 @@ def _experts(values: Values) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Architecture:
-    """What llama.cpp calls a family's tensors, and what the family varies.
+    """llama.cpp's tensor names for a family, and what the family varies.
 
-    `is_interleaved`: pairs of a query's and a key's rows that are rotated together stand side by side.
+    `is_interleaved`: rows of queries and keys that are rotated together are adjacent.
     """
 
     family: Family
@@ -155,14 +155,14 @@ ARCHITECTURES: Final = {
     ),
     "qwen3moe": Architecture("qwen3_moe", ATTENTION | HEAD_NORMS | EXPERTS, vary=_experts),
 }
-# Mixtral is of Llama's architecture.
+# Mixtral files have Llama's architecture.
 MIXTRAL: Final = Architecture("mixtral", ATTENTION | EXPERTS, vary=_experts, is_interleaved=True)
-# Whose windows are of all layers, unless a pattern says otherwise.
+# Families whose windows apply to all layers, unless a pattern says otherwise.
 WINDOW_EVERYWHERE: Final[tuple[Family, ...]] = ("llama", "mistral", "phi3", "mixtral")
 
 
 def architecture_of(metadata: Mapping[str, Any], file: str) -> tuple[str, Architecture]:
-    """The prefix of the file's fields, and what that means; raises ModelUnsupported."""
+    """The prefix of the file's fields, and the architecture; raises ModelUnsupported."""
     name = str(metadata.get("general.architecture", "unknown"))
     if name not in ARCHITECTURES:
         raise ModelUnsupported(f"{file} is of architecture {name}; this engine runs {', '.join(ARCHITECTURES)}.")
@@ -174,7 +174,7 @@ def architecture_of(metadata: Mapping[str, Any], file: str) -> tuple[str, Archit
 def read_config(
     values: Values, architecture: Architecture, path: Path, *, vocabulary_size: int, divisors: Divisors
 ) -> ModelConfig:
-    """The configuration; `divisors` reads a tensor. Raises ModelUnsupported for what is not computed here."""
+    """The configuration; `divisors` reads a tensor. Raises ModelUnsupported for what is not implemented."""
     heads, hidden = int(values["attention.head_count"]), int(values["embedding_length"])
     head_size = int(values.get("attention.key_length", hidden // heads))
     scaling = _rope_scaling(values, architecture, divisors)
@@ -214,8 +214,8 @@ def _rotary_size(values: Values, architecture: Architecture, head_size: int) -> 
 def _windows(values: Values, architecture: Architecture, window: int) -> tuple[int, int]:
     """The context window and the sliding one, 0 for none.
 
-    A file says which layers slide by a pattern, if at all; Mistral's and Phi's all do, of Qwen's we cannot know. Within
-    the window full attention is the same, so a model of mixed layers is served up to it.
+    A file gives the layers with a sliding window by a pattern, if at all; in Mistral and Phi all have one, for Qwen it
+    is unknown. Within the window full attention gives the same result, so a model with mixed layers is served up to it.
     """
     sliding = int(values.get("attention.sliding_window", 0) or 0)
     pattern = values.get("attention.sliding_window_pattern", None)
@@ -226,7 +226,7 @@ def _windows(values: Values, architecture: Architecture, window: int) -> tuple[i
 
 
 def _rope_scaling(values: Values, architecture: Architecture, divisors: Divisors) -> RopeScaling | None:
-    """Llama 3.1 and later come with a divisor for each frequency, as a tensor, Phi with two; others name a rule."""
+    """Llama 3.1 and later have a tensor with a divisor per frequency, Phi has two; others name a formula."""
     window = int(values["context_length"])
     if values.has(ROPE_DIVISORS):
         return RopeScaling(kind="divisors", divisors=tuple(divisors(ROPE_DIVISORS)))
@@ -236,7 +236,7 @@ def _rope_scaling(values: Values, architecture: Architecture, divisors: Divisors
         short, long = map(divisors, LONGROPE_DIVISORS)
         return longrope(short, long, original=original, factor=window / original, weight=weight)
     factor = float(values.get("rope.scaling.factor", values.get("rope.scale_linear", 0.0))) or 1.0
-    # A factor without a rule is linear, as older files have it.
+    # A factor without a formula is linear, as in older files.
     kind = values.get("rope.scaling.type", "none" if factor == 1.0 else "linear")
     if kind in ("none", ""):
         return None

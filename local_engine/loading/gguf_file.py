@@ -1,4 +1,4 @@
-"""Parses a GGUF container: metadata values and where each tensor's bytes lie. Every length is checked against the file.
+"""Parses a GGUF container: metadata values and the location of each tensor. Every length is checked against the file.
 
 The format is little-endian: magic, version, counts, typed key-values, tensor descriptions, then aligned tensor bytes
 (https://github.com/ggml-org/ggml/blob/master/docs/gguf.md).
@@ -46,7 +46,7 @@ class GgufFile:
 
 
 def read_gguf(path: Path) -> GgufFile:
-    """Map and parse a file; raises ModelUnavailable, with the place, when it is damaged or cut short."""
+    """Maps and parses a file; raises ModelUnavailable, with the position, if it is damaged or truncated."""
     try:
         with path.open("rb") as file:
             mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
@@ -72,9 +72,9 @@ def read_gguf(path: Path) -> GgufFile:
 
 
 def read_gguf_shards(path: Path) -> GgufFile:
-    """Parse a file and, if it is one of several, the others beside it; metadata are the first one's.
+    """Parse a file and, if it is one of several, the others beside it; metadata is the first one's.
 
-    Raises ModelUnavailable where one is damaged or missing.
+    Raises ModelUnavailable if one is damaged or missing.
     """
     file = read_gguf(path)
     parts = file.metadata.get("split.count", 1)

@@ -1,7 +1,7 @@
 """Reads a GGUF file: shape, tokenizer and dequantised float32 weights under Hugging Face's names.
 
-llama.cpp stores the query and key rows of architecture `llama` interleaved for its own rotary layout; they are put back
-here, so that the model knows one layout only.
+llama.cpp stores the query and key rows of architecture `llama` interleaved for its own rotary layout; the order is
+restored here, so that the model knows only one layout.
 """
 
 import math
@@ -39,14 +39,14 @@ QUANTISATIONS: Final = {
     *("IQ1_S", "IQ1_M", "IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ3_XXS", "IQ3_S", "IQ4_NL", "IQ4_XS", "TQ1_0", "TQ2_0"),
 }
 STORED: Final[dict[str, StoredFormat]] = {"Q8_0": "int8"}
-# The widest matrix of the first layer, under the names that it has in one architecture or another.
+# The widest matrix of the first layer, by its names in various architectures.
 WIDEST: Final = ("blk.0.ffn_gate.weight", "blk.0.ffn_up.weight", "blk.0.ffn_gate_exps.weight")
-# What a file may hold beside its layers: the last is a tensor that llama.cpp leaves out too.
+# Tensors besides the layers; the last one is ignored by llama.cpp, too.
 OTHER_TENSORS: Final = (re.escape(ROPE_DIVISORS), r"blk\.\d+\.attn_rot_embd")
 
 
 class GgufWeights:
-    """Tensors of one GGUF file, dequantised when asked for."""
+    """Tensors of one GGUF file, dequantised on demand."""
 
     def __init__(self, file: GgufFile, config: ModelConfig, architecture: Architecture) -> None:
         self._tensors = {
@@ -61,7 +61,7 @@ class GgufWeights:
         return name in self._tensors
 
     def tensor(self, name: str) -> torch.Tensor:
-        """Return one dequantised tensor; raises ModelUnsupported when it is missing or of an unknown quantisation."""
+        """Returns one dequantised tensor; raises ModelUnsupported if it is missing or of an unknown quantisation."""
         found = self._tensors.get(name)
         if found is None:
             raise ModelUnsupported(f"The GGUF file has no tensor {name}.")
@@ -71,7 +71,7 @@ class GgufWeights:
         return self._in_our_order(name, torch.from_numpy(dequantise(found)))
 
     def nibbles(self, name: str) -> NibbleBlocks | None:
-        """A matrix as the file has it, where that is in 4 bits."""
+        """A matrix as stored, if that is in 4 bits."""
         found = self._tensors.get(name)
         blocks = None if found is None else nibbles_of(found)
         if blocks is None:
@@ -79,7 +79,7 @@ class GgufWeights:
         return NibbleBlocks(*self._parts_in_our_order(name, blocks))
 
     def blocks(self, name: str) -> ScaledBlocks | None:
-        """A matrix as the file has it, where that is in few bits."""
+        """A matrix as stored, if it is quantised."""
         found = self._tensors.get(name)
         blocks = None if found is None else blocks_of(found)
         return None if blocks is None else ScaledBlocks(*self._parts_in_our_order(name, blocks), bits=blocks.bits)
@@ -102,18 +102,18 @@ class GgufWeights:
 
 
 def hugging_face_name(name: str, names: Mapping[str, str]) -> str:
-    """Translate llama.cpp's tensor name, `names` being those within a layer; unknown ones are kept."""
+    """Translates llama.cpp's tensor name, with `names` for those within a layer; unknown ones are kept."""
     if match := re.fullmatch(r"blk\.(\d+)\.(\w+)\.(weight|bias|\d+)", name):
         layer, part, kind = match.groups()
         ours = names.get(part, part)
-        # Of several experts, `{}` stands for the number.
+        # For experts, `{}` stands for the number.
         return f"model.layers.{layer}." + (f"{ours.format(kind)}.weight" if kind.isdecimal() else f"{ours}.{kind}")
     stem, _, kind = name.rpartition(".")
     return f"{TOP_NAMES.get(stem, stem)}.{kind}"
 
 
 def _each_expert(tensor: GgufTensor) -> Iterator[tuple[str, GgufTensor]]:
-    """A tensor under its name, or the matrices of a stack, each under its number."""
+    """A tensor under its name or, for a stack, its matrices under their numbers."""
     if len(tensor.shape) != 3:
         yield tensor.name, tensor
         return
@@ -125,7 +125,7 @@ def _each_expert(tensor: GgufTensor) -> Iterator[tuple[str, GgufTensor]]:
 
 
 def undo_interleaving(tensor: torch.Tensor, heads: int) -> torch.Tensor:
-    """Turn llama.cpp's row order (pairs side by side) into halves side by side, per head."""
+    """Converts llama.cpp's row order (pairs adjacent) into the half-split one, per head."""
     rows = tensor.shape[0]
     if rows % (2 * heads):
         raise ModelUnavailable(f"A tensor of {rows} rows holds no {heads} heads: the file is damaged.")
@@ -135,7 +135,7 @@ def undo_interleaving(tensor: torch.Tensor, heads: int) -> torch.Tensor:
 
 
 def load_gguf(path: Path) -> LoadedFile:
-    """Open a GGUF file. Raises ModelUnavailable when it is damaged, ModelUnsupported when it is of another kind."""
+    """Opens a GGUF file. Raises ModelUnavailable if it is damaged, ModelUnsupported if it is of another kind."""
     file = read_gguf_shards(path)
     metadata = file.metadata
     prefix, architecture = architecture_of(metadata, path.name)
@@ -159,7 +159,7 @@ def load_gguf(path: Path) -> LoadedFile:
 
 
 def _check_tensors(tensors: Mapping[str, GgufTensor], prefix: str, architecture: Architecture, path: Path) -> None:
-    """Raise ModelUnsupported for parts that these families do not have and that would be left out."""
+    """Raises ModelUnsupported for tensors that these families do not have and that would be ignored."""
     layer = "|".join(architecture.names)
     matrices = "|".join(name for name in architecture.names if not name.endswith("norm"))
     others = (*OTHER_TENSORS, *map(re.escape, LONGROPE_DIVISORS if architecture.has_longrope else ()))
@@ -181,7 +181,7 @@ def _check_tensors(tensors: Mapping[str, GgufTensor], prefix: str, architecture:
 
 
 def _stored(tensors: Mapping[str, GgufTensor]) -> StoredFormat | None:
-    """The format of the first layer's widest matrix: files keep a few others in more bits."""
+    """The format of the first layer's widest matrix: files store a few others with more bits."""
     found = next((tensors[name] for name in WIDEST if name in tensors), None)
     return None if found is None else "int4" if found.kind in READERS else STORED.get(found.kind.name)
 
@@ -193,7 +193,7 @@ def _bytes_per_weight(tensors: Mapping[str, GgufTensor]) -> float:
 
 
 def dequantise(tensor: GgufTensor) -> np.ndarray:
-    """A tensor's values in float32, a copy."""
+    """A tensor's values in float32, as a copy."""
     if tensor.kind == GGMLQuantizationType.F32:
         return tensor.raw.view(np.float32).reshape(tensor.shape).copy()
     values: np.ndarray = dequantize(tensor.raw, tensor.kind)

@@ -1,4 +1,4 @@
-"""GGUF's 4-bit matrices as they are stored: values, scales and offsets in blocks of 32. Knows layouts; no names."""
+"""GGUF's 4-bit matrices as stored: values, scales and offsets in blocks of 32. Knows layouts; no names."""
 
 from collections.abc import Callable
 from typing import Final
@@ -20,7 +20,7 @@ Parts = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
 def nibbles_of(tensor: GgufTensor) -> NibbleBlocks | None:
-    """The matrix, or None where it is not of 4 bits in blocks of 32."""
+    """The matrix, or None if it is not 4-bit in blocks of 32."""
     read = READERS.get(tensor.kind)
     if read is None or len(tensor.shape) != 2:
         return None
@@ -50,7 +50,7 @@ def _read_q4_1(raw: np.ndarray) -> Parts:
 def _read_q4_k(raw: np.ndarray) -> Parts:
     scale, least = _floats(raw[:, :HALF]), _floats(raw[:, HALF : 2 * HALF])
     scales, minima = Q4_K.get_scale_min(raw[:, 2 * HALF : 2 * HALF + K_SCALES])
-    # 32 bytes hold a block in their low and the next one in their high nibbles.
+    # 32 bytes contain one block in their low nibbles and the next one in their high nibbles.
     pairs = raw[:, 2 * HALF + K_SCALES :].reshape(len(raw), K_BLOCKS // 2, BLOCK)
     low_first = np.stack((pairs & 15, pairs >> 4), axis=2).reshape(-1, BLOCK)
     packed = low_first[:, : BLOCK // 2] | low_first[:, BLOCK // 2 :] << 4

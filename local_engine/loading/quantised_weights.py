@@ -1,4 +1,4 @@
-"""Matrices that a safetensors folder holds in few bits, given back in float32 exactly as their format defines them.
+"""Quantised matrices of a safetensors folder, returned in float32 exactly as their format defines them.
 
 fp8 and int8 with scales (per tensor, row or block), AWQ, GPTQ, and compressed-tensors' packed integers. Knows formats,
 no model and no file.
@@ -15,27 +15,27 @@ from local_engine.errors import ModelUnsupported
 from local_engine.loading.weights import BLOCK, NibbleBlocks
 
 METHODS: Final = ("fp8", "fbgemm_fp8", "compressed-tensors", "awq", "gptq")
-# The layouts of the methods that pack words of 32 bits, each one's own first, and the widths that are read.
+# Layouts of the methods that pack 32-bit words, the default first, and the supported widths.
 LAYOUTS: Final = {"awq": ("gemm",), "gptq": ("gptq", "gptq_v2")}
 BITS: Final = {"awq": (4,), "gptq": (4, 8)}
-# AWQ's nibble i of a word belongs to this one of the word's eight columns.
+# Which of the eight columns of a word AWQ's nibble i belongs to.
 AWQ_ORDER: Final = (0, 2, 4, 6, 1, 3, 5, 7)
 SCALED: Final = (torch.float8_e4m3fn, torch.float8_e5m2, torch.int8)
 PLAIN: Final = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 
 
 class RawTensors(Protocol):
-    """Tensors as they are stored."""
+    """Tensors as stored."""
 
     def __contains__(self, name: str) -> bool: ...
 
     def raw(self, name: str) -> torch.Tensor:
-        """In the file's own type; raises ModelUnsupported when it is missing."""
+        """In the file's own type; raises ModelUnsupported if it is missing."""
         ...
 
 
 def plain_float(tensor: torch.Tensor, name: str) -> torch.Tensor:
-    """A tensor that needs no scale, in float32; raises ModelUnsupported for one of a type that does."""
+    """A tensor that needs no scale, in float32; raises ModelUnsupported for a type that needs one."""
     if tensor.dtype not in PLAIN:
         raise ModelUnsupported(
             f"Tensor {name} is stored as {tensor.dtype}, and config.json has no quantization_config that says how it "
@@ -46,7 +46,8 @@ def plain_float(tensor: torch.Tensor, name: str) -> torch.Tensor:
 
 @dataclass(frozen=True, slots=True)
 class Scheme:
-    """What `quantization_config` says. `zero_shift` is what a stored zero point lacks; `block` the sides of fp8's."""
+    """The content of `quantization_config`. `zero_shift` must be added to stored zero points; `block` is fp8's block
+    shape."""
 
     method: str
     bits: int = 8
@@ -56,7 +57,7 @@ class Scheme:
 
     @property
     def stored(self) -> StoredFormat:
-        """What the matrices are held in."""
+        """The storage format of the matrices."""
         return "fp8" if self.is_float else "int4" if self.bits == 4 else "int8"
 
 
@@ -75,7 +76,7 @@ class Grouped:
         return (shifted.float() * self.scales.float()[self.groups]).T.contiguous()
 
     def nibbles(self) -> NibbleBlocks | None:
-        """The same in blocks of 32 inputs, if the values have 4 bits and no block spans two groups."""
+        """The same in blocks of 32 inputs, if values have 4 bits and no block spans two groups."""
         if len(self.groups) % BLOCK or int(self.values.max()) > 15:
             return None
         firsts = self.groups.unflatten(0, (-1, BLOCK))
@@ -88,7 +89,7 @@ class Grouped:
 
 
 def read_scheme(config: dict[str, Any], folder: str) -> Scheme | None:
-    """The scheme of a model's config.json, None for a plain model; raises ModelUnsupported for one we do not read."""
+    """The scheme in a model's config.json, None for a plain model; raises ModelUnsupported for unsupported ones."""
     raw = config.get("quantization_config") or config.get("compression_config")
     if not raw:
         return None
@@ -103,7 +104,7 @@ def read_scheme(config: dict[str, Any], folder: str) -> Scheme | None:
 
 
 def _words_scheme(method: str, raw: dict[str, Any], folder: str) -> Scheme:
-    """AWQ's and GPTQ's: the writers of either name the layout by different fields."""
+    """For AWQ and GPTQ, whose various writers name the layout in different fields."""
     bits, layouts = raw.get("bits", raw.get("w_bit", 4)), LAYOUTS[method]
     if bits not in BITS[method]:
         known = " or ".join(map(str, BITS[method]))
@@ -113,12 +114,12 @@ def _words_scheme(method: str, raw: dict[str, Any], folder: str) -> Scheme:
     if layout not in layouts or raw.get("is_marlin_format"):
         layout = "marlin" if raw.get("is_marlin_format") else layout
         raise ModelUnsupported(f"{folder} is {method} in layout {layout}; this engine reads {' and '.join(layouts)}.")
-    # GPTQ's first format stores zero points less one.
+    # GPTQ's first format stores zero points minus one.
     return Scheme(method, bits, zero_shift=1 if layout == "gptq" else 0)
 
 
 def _block(sides: Any) -> tuple[int, int] | None:
-    """`[128, 128]`, or "128x128" as it was once written."""
+    """`[128, 128]`, or "128x128" in older files."""
     if not sides:
         return None
     rows, columns = sides.split("x") if isinstance(sides, str) else sides
@@ -146,7 +147,7 @@ def _weights_scheme(group: dict[str, Any], folder: str) -> Scheme:
 
 
 class QuantisedWeights:
-    """A WeightSource over stored tensors: matrices come back dequantised, all others as they are."""
+    """A WeightSource on stored tensors: matrices are dequantised, all others returned as they are."""
 
     def __init__(self, stored: RawTensors, scheme: Scheme) -> None:
         self._stored = stored
@@ -157,7 +158,7 @@ class QuantisedWeights:
         return name in self._stored or f"{base}qweight" in self._stored or f"{base}weight_packed" in self._stored
 
     def tensor(self, name: str) -> torch.Tensor:
-        """Return one tensor in float32; raises ModelUnsupported when it, or its scale, is missing."""
+        """Returns one tensor in float32; raises ModelUnsupported if it, or its scale, is missing."""
         if (grouped := self._grouped(name)) is not None:
             return grouped.weight()
         found = self._stored.raw(name)
@@ -169,7 +170,7 @@ class QuantisedWeights:
         return found.float() * _spread(self._stored.raw(scale).float(), found.shape, self._scheme.block, name)
 
     def nibbles(self, name: str) -> NibbleBlocks | None:
-        """A 4-bit matrix as the file has it, offsets multiplied out; None for any other."""
+        """A 4-bit matrix as stored, with offsets multiplied out; None for any other."""
         grouped = self._grouped(name)
         return grouped.nibbles() if grouped is not None else None
 
@@ -179,14 +180,14 @@ class QuantisedWeights:
         return next((read(base) for end, read in readers.items() if f"{base}{end}" in self._stored), None)
 
     def _quantised(self, base: str) -> Grouped:
-        """AWQ and GPTQ: integers and zero points in words of 32 bits."""
+        """AWQ and GPTQ: integers and zero points in 32-bit words."""
         words, zeros = self._stored.raw(f"{base}qweight"), self._stored.raw(f"{base}qzeros")
         scales, bits = self._stored.raw(f"{base}scales"), self._scheme.bits
         if self._scheme.method == "awq":
             values, zeros = _reorder(_unpack(words, bits)), _reorder(_unpack(zeros, bits))
         else:
             values = _unpack(words.T, bits).T
-            # Added to the whole word, carries included, since that is how writers take it off.
+            # Added to the whole word, including carries, since writers subtract it that way.
             ones = sum(1 << at for at in range(0, 32, bits))
             zeros = _unpack(zeros + ones * self._scheme.zero_shift, bits)
         return _checked(Grouped(values, scales, zeros, self._groups(f"{base}g_idx", values, scales)), base)
@@ -200,7 +201,7 @@ class QuantisedWeights:
         return _checked(Grouped(values, scales, zeros, self._groups(f"{base}weight_g_idx", values, scales)), base)
 
     def _groups(self, name: str, values: torch.Tensor, scales: torch.Tensor) -> torch.Tensor:
-        """The file's own order of inputs, or groups of equal size one after another."""
+        """The file's own group of each input, or consecutive groups of equal size."""
         if name in self._stored and bool((index := self._stored.raw(name).long()).ge(0).all()):
             return index
         size = -(-values.shape[0] // scales.shape[0])
@@ -208,7 +209,7 @@ class QuantisedWeights:
 
 
 def _checked(grouped: Grouped, base: str) -> Grouped:
-    """Raise ModelUnsupported for shapes that do not belong together."""
+    """Raises ModelUnsupported for inconsistent shapes."""
     inputs, outputs = grouped.values.shape
     groups = grouped.scales.shape[0]
     fits = grouped.scales.shape == grouped.zeros.shape == (groups, outputs) and grouped.groups.shape == (inputs,)
@@ -227,14 +228,14 @@ def _unpack(words: torch.Tensor, bits: int) -> torch.Tensor:
 
 
 def _reorder(columns: torch.Tensor) -> torch.Tensor:
-    """AWQ's columns, put back in order."""
+    """AWQ's columns in their proper order."""
     place = torch.empty(len(AWQ_ORDER), dtype=torch.int64)
     place[list(AWQ_ORDER)] = torch.arange(len(AWQ_ORDER))
     return columns.unflatten(-1, (-1, len(AWQ_ORDER)))[..., place].flatten(-2)
 
 
 def _spread(scale: torch.Tensor, shape: torch.Size, block: tuple[int, int] | None, name: str) -> torch.Tensor:
-    """Scales of a tensor, of its rows, or of its blocks, so that they multiply a matrix of `shape`."""
+    """Scales of a tensor, its rows or its blocks, expanded to multiply a matrix of `shape`."""
     if scale.numel() == 1:
         return scale.reshape(1, 1)
     # A grid of blocks may happen to have as many scales as there are rows.

@@ -1,4 +1,4 @@
-"""Reads a model folder as Hugging Face writes it: config, safetensors shards, tokenizer and chat template."""
+"""Reads a model folder in Hugging Face's format: config, safetensors shards, tokenizer and chat template."""
 
 import json
 import math
@@ -41,7 +41,7 @@ class SafetensorsWeights:
         return list(self._files)
 
     def tensor(self, name: str) -> torch.Tensor:
-        """Return one tensor in float32; raises ModelUnsupported when it is missing or needs a scale."""
+        """Returns one tensor in float32; raises ModelUnsupported if it is missing or needs a scale."""
         return plain_float(self.raw(name), name)
 
     def mean_bytes(self) -> float:
@@ -51,7 +51,7 @@ class SafetensorsWeights:
         return sum(count * width for count, width in sizes) / max(1, sum(count for count, _ in sizes))
 
     def raw(self, name: str) -> torch.Tensor:
-        """Return one tensor in the file's own type; raises ModelUnsupported when it is missing."""
+        """Returns one tensor in the file's own type; raises ModelUnsupported if it is missing."""
         if name not in self._files:
             raise ModelUnsupported(f"The model folder has no tensor {name}.")
         try:
@@ -61,7 +61,7 @@ class SafetensorsWeights:
 
 
 def load_safetensors(folder: Path) -> LoadedFile:
-    """Open a folder; ModelUnavailable when part of it is missing or damaged, ModelUnsupported for other kinds."""
+    """Opens a folder; ModelUnavailable if part of it is missing or damaged, ModelUnsupported for other kinds."""
     raw = read_json(folder / "config.json")
     stored = SafetensorsWeights(folder)
     scheme = read_scheme(raw, folder.name)
@@ -101,7 +101,7 @@ def _shards(folder: Path) -> list[Path]:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Parse a JSON object; raises ModelUnavailable."""
+    """Parses a JSON object; raises ModelUnavailable."""
     try:
         raw = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
@@ -118,7 +118,7 @@ def _load_tokenizer(folder: Path, config: dict[str, Any]) -> Tokenizer:
     try:
         with panics_told():
             fast = FastTokenizer.from_file(str(path))
-            # Left there by whoever trained the model; prompts are neither cut nor filled up.
+            # Left over from training; prompts are neither truncated nor padded.
             fast.no_truncation()
             fast.no_padding()
             probe = fast.encode("a").ids
@@ -134,14 +134,14 @@ def _load_tokenizer(folder: Path, config: dict[str, Any]) -> Tokenizer:
         chat_template=_chat_template(folder, settings, "default"),
         tool_template=_chat_template(folder, settings, "tool_use"),
         bos_token_id=bos,
-        # Templates name the tokenizer's own end, which many configurations do not list.
+        # Templates use the tokenizer's own end token, which many configurations do not list.
         eos_token_ids=ends if own_end is None else [own_end, *(end for end in ends if end != own_end)],
         adds_bos=bool(probe) and probe[0] == bos,
     )
 
 
 def _special_id(fast: FastTokenizer, settings: dict[str, Any], name: str) -> int | None:
-    """The id of the token that the tokenizer's settings name so, as text or with its properties."""
+    """The id of the special token of that name in the tokenizer's settings, given as text or with properties."""
     named = settings.get(name)
     text = named.get("content") if isinstance(named, dict) else named
     return fast.token_to_id(text) if isinstance(text, str) else None
@@ -152,7 +152,7 @@ def _optional_json(path: Path) -> dict[str, Any]:
 
 
 def _chat_template(folder: Path, settings: dict[str, Any], name: str) -> str | None:
-    """The template of that name: a file, or one of the tokenizer's settings, where a lone one is the default."""
+    """The template of that name: a file, or one in the tokenizer's settings, where a single one is the default."""
     file = folder / ("chat_template.jinja" if name == "default" else f"additional_chat_templates/{name}.jinja")
     if file.is_file():
         return file.read_text(encoding="utf-8")
@@ -166,4 +166,4 @@ def _eos_token_ids(folder: Path, config: dict[str, Any]) -> list[int]:
     if found is None:
         return []
     ids = [int(token) for token in found] if isinstance(found, list) else [int(found)]
-    return [token for token in ids if token >= 0]  # -1 is some files' word for none
+    return [token for token in ids if token >= 0]  # some files use -1 for none

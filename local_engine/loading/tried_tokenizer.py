@@ -1,7 +1,7 @@
-"""Tries a folder's tokenizer in a process of its own, within bounds of time and memory, before the engine reads it.
+"""Tries a folder's tokenizer in a separate process, with limits on time and memory, before the engine reads it.
 
-A normalizer that doubles a text thirty times over takes all the memory there is, an expression all the time, and where
-memory is short the library ends its process. Run as a module it is that process.
+A normalizer that doubles a text thirty times exhausts the memory, a regular expression the time, and when memory is
+short the library aborts the process. Run as a module, this is that process.
 """
 
 import resource
@@ -21,10 +21,10 @@ TEXT: Final = " ".join(map(chr, range(0x21, 0x180)))
 
 
 def try_tokenizer(folder: Path, *, memory_bytes: int = MEMORY_BYTES) -> None:
-    """Raise ModelUnavailable for a tokenizer.json that takes more than the bounds, or that ends its process. What else
-    is wrong with it whoever reads it will tell."""
+    """Raises ModelUnavailable for a tokenizer.json that exceeds the limits or crashes its process. Other faults are
+    reported when it is read."""
     path = folder / "tokenizer.json"
-    # Each of the library's threads would reserve memory for its own.
+    # Each of the library's threads would reserve memory of its own.
     alone = environment() | {"TOKENIZERS_PARALLELISM": "false"}
     command = [sys.executable, "-m", __name__, str(path), str(memory_bytes)]
     if subprocess.run(command, env=alone, capture_output=True, stdin=subprocess.DEVNULL, check=False).returncode:
@@ -35,7 +35,7 @@ def try_tokenizer(folder: Path, *, memory_bytes: int = MEMORY_BYTES) -> None:
 
 
 def _try(path: str) -> None:
-    # Imported here: whoever starts this process needs none of it yet.
+    # Imported here: whoever starts this process does not need it.
     from tokenizers import Tokenizer as FastTokenizer
 
     from local_engine.text.panics import panics_told

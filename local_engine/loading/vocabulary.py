@@ -29,7 +29,7 @@ O200K_SPLIT: Final = (
     rf"[^\r\n\p{{L}}\p{{N}}]?{UPPER}*{LOWER}+{ENDINGS}|[^\r\n\p{{L}}\p{{N}}]?{UPPER}+{LOWER}*{ENDINGS}|\p{{N}}{{1,3}}|"
     r" ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
-# What llama.cpp makes of a file that names no rule: one expression after another, each within what the last one left.
+# llama.cpp's rule for files that name none: several expressions, each applied to what the previous ones left.
 DEFAULT_SPLITS: Final = (
     r"[\p{P}\$\+<=>\^~\|]+",
     r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)",
@@ -40,25 +40,25 @@ LLAMA3_NAMES: Final = ("llama-bpe", "llama3", "llama-v3", "falcon3", "pixtral", 
 SPLITS: Final = {
     "default": DEFAULT_SPLITS,
     "tekken": (TEKKEN_SPLIT,),
-    # Phi-4-mini's, as its own tokenizer has it.
+    # Phi-4-mini's, as in its own tokenizer.
     "gpt-4o": (O200K_SPLIT,),
     **dict.fromkeys(("qwen2", "deepseek-r1-qwen", "megrez", "seed-coder", "stablelm2"), (QWEN2_SPLIT,)),
     **dict.fromkeys((*LLAMA3_NAMES, "smaug-bpe", "dbrx"), (LLAMA3_SPLIT,)),
 }
-# GPT-2's own rule, and after single digits.
+# GPT-2's own rule, and the same after splitting off single digits.
 PLAIN: Final = ("gpt-2", "mpt", "olmo", "trillion", "a.x-4.0", "mellum")
 SINGLE_DIGITS: Final = ("smollm", "starcoder", "refact", "command-r", "minerva-7b")
 # A word that is a token is that token, whatever its merges; these also begin with BOS unless the file says otherwise.
 WHOLE_WORDS_FIRST: Final = {*LLAMA3_NAMES, "tekken"}
 TURN_ENDS: Final = ("<|eot_id|>", "<|im_end|>", "<|end_of_turn|>", "<end_of_turn>", "<|end|>")
 SPACE: Final = "\u2581"
-# Eight times what Gemma has, whose pieces are the longest (31) and the most (262,144, merged in half a million ways).
+# Eight times Gemma's, whose pieces are the longest (31) and most numerous (262,144, with half a million merges).
 MOST_CHARACTERS: Final = 256
 MOST_MERGES: Final = 1 << 22
 
 
 def build_gguf_tokenizer(metadata: dict[str, Any]) -> Tokenizer:
-    """Raises KeyError or ValueError for missing or damaged fields, ModelUnsupported for kinds that are not read."""
+    """Raises KeyError or ValueError for missing or damaged fields, ModelUnsupported for unsupported kinds."""
     model = metadata["tokenizer.ggml.model"]
     if model not in BUILDERS:
         raise ModelUnsupported(f"The GGUF vocabulary is of kind {model}; {' and '.join(BUILDERS)} are read from GGUF.")
@@ -69,7 +69,7 @@ def build_gguf_tokenizer(metadata: dict[str, Any]) -> Tokenizer:
             fast = BUILDERS[model](metadata)
     except (KeyError, ModelUnsupported):
         raise
-    # The tokenizers library raises bare Exception for a vocabulary that does not hold together.
+    # The tokenizers library raises bare Exception for an inconsistent vocabulary.
     except Exception as error:
         raise ValueError(f"the vocabulary does not hold together: {error}") from error
     special = [AddedToken(token, special=True) for token, kind in zip(tokens, kinds, strict=True) if kind == CONTROL]
@@ -89,9 +89,10 @@ def build_gguf_tokenizer(metadata: dict[str, Any]) -> Tokenizer:
 
 
 def _end_ids(metadata: dict[str, Any]) -> list[int]:
-    """Ends of text, of a turn and of a message, each where the file names it.
+    """End tokens of texts, turns and messages, as far as the file names them.
 
-    Older files name no end of a turn, though their templates write one: then, as in llama.cpp, it is known by its text.
+    Older files name no end of turn, though their templates write one: then it is recognised by its text, as in
+    llama.cpp.
     """
     named = [metadata.get(f"tokenizer.ggml.{name}_token_id") for name in ("eos", "eot", "eom")]
     pairs = zip(metadata["tokenizer.ggml.tokens"], metadata["tokenizer.ggml.token_type"], strict=True)
@@ -101,7 +102,7 @@ def _end_ids(metadata: dict[str, Any]) -> list[int]:
 
 
 def _byte_level(metadata: dict[str, Any]) -> FastTokenizer:
-    """Byte-level BPE, with the merges and the splitting rule that the file names."""
+    """Byte-level BPE, with the file's merges and splitting rule."""
     name = str(metadata.get("tokenizer.ggml.pre", "default"))
     fast = FastTokenizer(
         BPE(
@@ -116,7 +117,7 @@ def _byte_level(metadata: dict[str, Any]) -> FastTokenizer:
 
 
 def _sentence_piece(metadata: dict[str, Any]) -> FastTokenizer:
-    """SentencePiece BPE: the best-scored piece is merged first, spaces are U+2581, unknown characters are bytes."""
+    """SentencePiece BPE: the best-scored piece is merged first, spaces are U+2581, unknown characters become bytes."""
     tokens: list[str] = metadata["tokenizer.ggml.tokens"]
     fast = FastTokenizer(
         BPE(
@@ -135,7 +136,7 @@ def _sentence_piece(metadata: dict[str, Any]) -> FastTokenizer:
 
 
 def _merges_by_score(metadata: dict[str, Any]) -> list[tuple[str, str]]:
-    """Every way to put a piece together from two others, pieces of the highest score first.
+    """Every way to build a piece from two others, highest-scored pieces first.
 
     Raises ValueError for pieces that would take gigabytes, or days.
     """

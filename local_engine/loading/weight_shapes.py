@@ -1,4 +1,4 @@
-"""Holds a file's tensors to its configuration: a product over another shape would read beyond a tensor's end."""
+"""Checks a file's tensors against its configuration: a product of another shape would read out of bounds."""
 
 import math
 import re
@@ -15,12 +15,12 @@ SIZES = (
     *("context_window", "vocabulary_size"),
 )
 SCALES = ("rope_theta", "norm_epsilon", "embedding_scale", "logit_scale")
-# Far above any model's; what comes of a larger one has no place in a float.
+# Far above any model's; products of larger sizes would overflow a float.
 SIZE_LIMIT = 1 << 40
 
 
 class CheckedWeights:
-    """A source whose tensors have the shapes that the model is built for, or raise ModelUnavailable."""
+    """A source whose tensors have the shapes that the model is built for; otherwise raises ModelUnavailable."""
 
     def __init__(self, weights: WeightSource, config: ModelConfig) -> None:
         self._weights = weights
@@ -30,13 +30,13 @@ class CheckedWeights:
         return name in self._weights
 
     def tensor(self, name: str) -> torch.Tensor:
-        """As the source's own."""
+        """The underlying source's tensor, checked."""
         tensor = self._weights.tensor(name)
         self.check(name, tuple(tensor.shape))
         return tensor
 
     def check(self, name: str, shape: tuple[int, ...]) -> None:
-        """Raise ModelUnavailable, with both shapes, where they differ."""
+        """Raises ModelUnavailable, with both shapes, if they differ."""
         part, _, kind = name.removeprefix("model.").rpartition(".")
         inner = re.sub(r"\.experts\.\d+\.", ".experts.", part.split(".", 2)[-1])
         wanted = self._shapes.get(inner if part.startswith("layers.") else part, shape)
@@ -48,7 +48,7 @@ class CheckedWeights:
 
 
 def checked(loaded: LoadedFile) -> LoadedFile:
-    """The same file, its tensors and blocks held to their shapes; ModelUnavailable for sizes of no model."""
+    """The same file with tensors and blocks checked; raises ModelUnavailable for impossible sizes."""
     _check_sizes(loaded.config)
     weights = CheckedWeights(loaded.weights, loaded.config)
 
@@ -84,7 +84,7 @@ def _check_sizes(config: ModelConfig) -> None:
 
 
 def _wrong_divisors(config: ModelConfig) -> list[str]:
-    """Frequencies have a divisor each."""
+    """Reports lists of divisors that do not have one per frequency."""
     scaling, pairs = config.rope_scaling, (config.rotary_size or config.head_size) // 2
     if scaling is None or scaling.kind not in ("divisors", "longrope"):
         return []

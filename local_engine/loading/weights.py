@@ -1,6 +1,6 @@
-"""The shape in which every file format hands its weights over: float32 tensors on demand, Hugging Face's names.
+"""The common interface of all file formats: float32 tensors on demand, under Hugging Face's names.
 
-A file that holds matrices in few bits may hand those over as they are too.
+Files with quantised matrices may provide those without conversion, too.
 """
 
 from collections.abc import Callable
@@ -22,13 +22,13 @@ class WeightSource(Protocol):
     def __contains__(self, name: str) -> bool: ...
 
     def tensor(self, name: str) -> torch.Tensor:
-        """Return the tensor in float32 and row-major [out, in]; raises ModelUnsupported when it is missing."""
+        """Returns the tensor in float32, row-major [out, in]; raises ModelUnsupported if it is missing."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class NibbleBlocks:
-    """A matrix [out, in] of 4 bits: a weight is its block's scale times its value, 0 to 15, plus its block's offset."""
+    """A 4-bit matrix [out, in]: a weight is its block's scale times its value, 0 to 15, plus its block's offset."""
 
     values: torch.Tensor
     scales: torch.Tensor
@@ -43,8 +43,8 @@ class NibbleBlocks:
 class ScaledBlocks:
     """A matrix [out, in] of `bits` bits, 4 or 8: a weight is its block's scale times its value plus its block's offset.
 
-    Rounded once to float32, that is the float32 weight to the bit. Scales and offsets are [out, blocks], of 32 inputs
-    or, where values have 8 bits, of 16.
+    Rounded once to float32, that is exactly the float32 weight. Scales and offsets are [out, blocks], with blocks of 32
+    inputs or, for 8-bit values, possibly 16.
     """
 
     values: torch.Tensor
@@ -59,7 +59,7 @@ class ScaledBlocks:
 
 
 def stack_blocks(parts: list[ScaledBlocks | None]) -> ScaledBlocks | None:
-    """Matrices one under another, in the most bits and the shortest blocks of any; None unless all have such."""
+    """Stacks matrices, with the most bits and the shortest blocks of any; None unless all are quantised."""
     present = [part for part in parts if part is not None]
     if len(present) < len(parts):
         return None
@@ -73,7 +73,7 @@ def stack_blocks(parts: list[ScaledBlocks | None]) -> ScaledBlocks | None:
 
 
 def stack_nibbles(parts: list[NibbleBlocks | None]) -> NibbleBlocks | None:
-    """Matrices one under another; None unless all have 4 bits."""
+    """Stacks matrices; None unless all have 4 bits."""
     present = [part for part in parts if part is not None]
     if len(present) < len(parts):
         return None
@@ -85,24 +85,24 @@ def stack_nibbles(parts: list[NibbleBlocks | None]) -> NibbleBlocks | None:
 
 
 def no_nibbles(name: str) -> NibbleBlocks | None:
-    """What a file without 4-bit matrices answers."""
+    """For files without 4-bit matrices."""
     del name
     return None
 
 
 def no_blocks(name: str) -> ScaledBlocks | None:
-    """What a file answers that holds no matrix in few bits, or promises nothing of their rounding."""
+    """For files without quantised matrices, or without a guarantee on their rounding."""
     del name
     return None
 
 
 @dataclass(frozen=True, slots=True)
 class LoadedFile:
-    """Everything a model file says: shape, weights, tokenizer.
+    """Everything in a model file: shape, weights, tokenizer.
 
-    `nibbles` gives a 4-bit matrix as the file has it, `blocks` one of few bits whose float32 weights they are to the
-    bit. `stored` is the format of most matrices, None for 16 bits and more, and for what no product computes in.
-    `bytes_per_weight` is what one takes on average where matrices are kept so, or in 16 bits where those are exact.
+    `nibbles` gives a 4-bit matrix as stored, `blocks` a quantised one that reproduces its float32 weights exactly.
+    `stored` is the format of most matrices, None for 16 bits and more, and for formats that no product uses.
+    `bytes_per_weight` is the average size of a weight kept as stored, or in 16 bits where that is exact.
     """
 
     config: ModelConfig

@@ -1,1 +1,1 @@
-"""Small C++ kernels, compiled once per machine when a compiler is there; the engine works without them."""
+"""C++ kernels, compiled once per machine if there is a compiler; the engine works without them."""

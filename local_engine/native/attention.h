@@ -1,5 +1,5 @@
-// Attention over a paged float32 cache whose keys lie transposed within their blocks, so that 16 scores are one vector.
-// A row passes over its keys in strips of 32 from the first on: its bits depend on its own position alone.
+// Attention over a paged float32 cache with keys transposed within their blocks, so that 16 scores are one vector. A
+// row iterates over its keys in strips of 32 from the first on: its bits depend only on its own position.
 #pragma once
 #include <algorithm>
 #include <cmath>
@@ -11,7 +11,7 @@
 namespace {
 
 constexpr long kTileRows = 8;  // rows of one sequence that share a pass over its keys
-constexpr int kStrip = 2;      // cache blocks that share a softmax step; two fit the first-level cache
+constexpr int kStrip = 2;      // cache blocks that share a softmax step; two fit the L1 cache
 
 struct Cache {
     float* keys;    // [blocks][kv_heads][head_size][16]
@@ -22,7 +22,7 @@ struct Heads {
     long query, kv, size;
     long window;  // the layer's
 
-    // The first key that a row sees.
+    // The first key visible to a row.
     long oldest(long position) const { return window ? std::max(0L, position + 1 - window) : 0; }
     long width() const { return (query + 2 * kv) * size; }
 };
@@ -39,7 +39,7 @@ struct Tile {
     long row, rows;
 };
 
-// Running softmax of one query head.
+// Online softmax of one query head.
 template <int chunks>
 struct Running {
     Floats total;
@@ -47,18 +47,18 @@ struct Running {
     Floats sum[chunks * 4];
 };
 
-// One KV head's part of the blocks of a strip.
+// One KV head's part of the blocks in a strip.
 struct Strip {
     const float *keys[kStrip], *values[kStrip];
 };
 
-// How many vectors of each head of a group are added up in one pass: as many as registers hold, at most `most`.
+// How many vectors per head of a group are accumulated in one pass: as many as fit registers, up to `most`.
 constexpr int at_once(int group, int most) {
     while (most > 1 && group * most > kAccumulators) most /= 2;
     return most;
 }
 
-// The scores of `blocks` blocks of a strip from `first` on.
+// Scores of `blocks` blocks of a strip, from `first` on.
 template <int group, int blocks>
 inline void score(const float* q, const Strip& strip, int first, long size, Floats (&scores)[group][kStrip]) {
     Floats sums[group][blocks];
@@ -83,7 +83,7 @@ inline void score(const float* q, const Strip& strip, int first, long size, Floa
         for (int b = 0; b < blocks; ++b) scores[g][first + b] = sums[g][b];
 }
 
-// Adds weights . values to the running sums, some columns at a time.
+// Adds weights . values to the running sums, a few columns at a time.
 template <int group, int chunks>
 inline void gather(const Strip& strip, const float (&weights)[group][kStrip * kLanes], long size, long seen,
                    Running<chunks>* state) {
@@ -114,7 +114,7 @@ inline void gather(const Strip& strip, const float (&weights)[group][kStrip * kL
     }
 }
 
-// Folds the first `seen` keys of a strip, at most 32, but for the first `hidden` of them, into the running softmax of
+// Folds the first `seen` keys of a strip (at most 32), without the first `hidden` of them, into the online softmax of
 // `group` heads.
 template <int group, int chunks>
 inline void fold(const float* q, const Strip& strip, long size, long seen, long hidden, Running<chunks>* state) {
@@ -171,7 +171,7 @@ void attend(const Heads& heads, const Cache& cache, const Step& step, const Tile
             for (int c = 0; c < chunks * 4; ++c) state[r][g].sum[c] = every(0.0f);
         }
     const long last = step.positions[tile.row + tile.rows - 1];
-    // Strips begin at the same positions for every row, so that where a tile begins changes no bits.
+    // Strips begin at the same positions for every row, so that the beginning of a tile does not affect results.
     const long begin = heads.oldest(step.positions[tile.row]) / (kStrip * kLanes) * (kStrip * kLanes);
     for (long first = begin; first <= last; first += kStrip * kLanes) {
         Strip strip;

@@ -1,4 +1,4 @@
-"""The native decoder, compiled for what this processor has, and loaded."""
+"""Compiles the native decoder for this processor, and loads it."""
 
 import ctypes
 import platform
@@ -17,8 +17,8 @@ COMMON_FLAGS: Final = ("-O3", "-std=c++17", "-fPIC", "-fno-math-errno", "-fopenm
 
 @dataclass(frozen=True, slots=True)
 class InstructionSet:
-    """One way to compile the decoder, and the processors that can run it: what they are, and features of theirs, as the
-    system names both."""
+    """One way to compile the decoder, and the processors that can run it: machine and features, in the system's
+    naming."""
 
     name: str
     machine: str
@@ -46,24 +46,24 @@ INSTRUCTION_SETS: Final = (
 
 
 def runnable_sets() -> list[InstructionSet]:
-    """Those that this processor has, the fastest first."""
+    """The sets that this processor supports, fastest first."""
     machine, features = platform.machine(), processor_flags()
     return [known for known in INSTRUCTION_SETS if known.machine == machine and known.features <= features]
 
 
 @cache
 def load_decoder() -> ctypes.CDLL | None:
-    """The fastest forward pass that runs here, or None where there is no C++ compiler or the processor is too old."""
+    """The fastest forward pass that runs here, or None without a C++ compiler or on too old a processor."""
     return next(filter(None, map(compile_decoder, runnable_sets())), None)
 
 
 def compile_decoder(instructions: InstructionSet) -> ctypes.CDLL | None:
-    """The forward pass in these instructions, or None where there is no C++ compiler or it does not know them."""
+    """The forward pass in these instructions, or None without a C++ compiler that supports them."""
     return load_library(SOURCE, (*COMMON_FLAGS, *instructions.flags), link=_openmp())
 
 
 def _openmp() -> list[str]:
-    """Link torch's own OpenMP runtime, so that both share one pool of threads."""
+    """Links torch's own OpenMP runtime, so that both share one pool of threads."""
     torch_folder = Path(torch.__file__).parent
     bundled = [*torch_folder.glob("lib/libgomp*.so*"), *torch_folder.parent.glob("torch.libs/libgomp*.so*")]
     return [str(bundled[0]), f"-Wl,-rpath,{bundled[0].parent}"] if bundled else ["-lgomp"]

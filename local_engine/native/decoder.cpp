@@ -1,7 +1,7 @@
 // The forward pass of a decoder over a paged KV cache: one call computes all layers for all rows of a step.
-// Everything is computed row by row in an order that depends on the row's own position alone. So a row's bits depend
-// neither on its neighbours, nor on how its prompt was cut into steps, nor on the number of threads.
-// Knows nothing of torch or Python, nor (lanes.h does) which processor it runs on.
+// Everything is computed row by row in an order that depends only on the row's own position. So a row's bits depend
+// neither on its neighbours, nor on how its prompt was divided into steps, nor on the number of threads.
+// Knows nothing of torch or Python, nor of the processor it runs on (lanes.h does).
 #include <omp.h>
 
 #include <algorithm>
@@ -27,17 +27,17 @@ struct Expert {
 
 struct Layer {
     Matrix qkv, output, gate_up, down;
-    Matrix router;          // of the experts, where there are some
-    const Expert* experts;  // null where the feed-forward part is one
-    // Before attention and the feed-forward part, and behind either; null where a family has none there.
+    Matrix router;          // of the experts, if there are any
+    const Expert* experts;  // null for a plain feed-forward part
+    // Before attention and the feed-forward part, and after each; null where a family has none.
     const float *input_norm, *feed_forward_norm, *attention_norm, *end_norm;
-    const float *query_norm, *key_norm;  // of each head or of all together; may be null
-    const float *cos, *sin;              // [positions][head_size / 2]; null where nothing is rotated
-    long window;                         // keys that a row sees, its own included; 0 for all
+    const float *query_norm, *key_norm;  // per head or across all heads; may be null
+    const float *cos, *sin;              // [positions][head_size / 2]; null without rotation
+    long window;                         // keys visible to a row, including its own; 0 for all
     Cache cache;
 };
 
-// Of few rows all experts are computed together, of many one after another: what they compute stays in the cache.
+// With few rows all experts are computed together, with many one after another, so that results stay in the cache.
 constexpr long kRowsTogether = 64;
 
 struct Model {
@@ -46,13 +46,13 @@ struct Model {
     long experts, experts_used, expert_size, shares_add_up;
     long is_gelu, norms_all_heads;
     Heads heads;
-    float epsilon, attention_scale;  // 0 for one over the root of the head's size
+    float epsilon, attention_scale;  // attention_scale 0 means 1/sqrt(head size)
     long threads;
 
     long attention() const { return heads.query * heads.size; }
     long wide() const { return std::max(intermediate, expert_size); }
     long widest() const { return std::max({hidden, wide(), attention()}); }
-    // Rows of a step that experts compute between two barriers, each counted for every expert that takes it.
+    // Rows that experts compute between two barriers, counting a row once per expert.
     long rows_together(long rows) const { return std::max(rows, std::min(rows * experts_used, kRowsTogether)); }
 };
 
@@ -73,7 +73,7 @@ void normalise(const float* x, const float* weight, float* out, long n, float ep
     }
 }
 
-// Rotates one head in place, halves side by side; the result times `scale`.
+// Rotates one head in place, half-split layout, and multiplies it by `scale`.
 void rotate(float* head, long size, const float* cos, const float* sin, float scale) {
     for (long i = 0; i < size / 2; ++i) {
         const float a = head[i], b = head[i + size / 2];
@@ -82,7 +82,7 @@ void rotate(float* head, long size, const float* cos, const float* sin, float sc
     }
 }
 
-// Head norms and rotation of one row's queries and keys, and its key and value into their slot.
+// Applies head norms and rotation to one row's queries and keys, and stores its key and value.
 void place(const Model& model, const Layer& layer, const Step& step, long row, float* qkv) {
     const Heads& heads = model.heads;
     const long size = heads.size, position = step.positions[row];
@@ -114,7 +114,7 @@ void place(const Model& model, const Layer& layer, const Step& step, long row, f
     }
 }
 
-// gelu(x) by its hyperbolic tangent is x times the sigmoid of this, silu(x) x times the sigmoid of x.
+// gelu(x) by the tanh approximation is x times the sigmoid of this; silu(x) is x times the sigmoid of x.
 inline Floats gelu_slope(Floats x) {
     const Floats cubic = multiply_add(x * x * x, every(0.044715f), x);
     return cubic * every(1.5957691216057308f);
@@ -130,13 +130,13 @@ void multiply_gated(const float* gate_up, float* out, long n, bool is_gelu) {
     }
 }
 
-// The likeliest experts of a row, the first of equals first, and their shares of it. Overwrites the logits.
+// The most likely experts of a row, the first of equals first, and their weights. Overwrites the logits.
 void choose(const Model& model, float* logits, int32_t* chosen, float* shares) {
     const float peak = *std::max_element(logits, logits + model.experts);
     float all = 0.0f, taken = 0.0f;
     for (long e = 0; e < model.experts; ++e) {
         const float weight = std::exp(logits[e] - peak);
-        // One that is no number is taken as nothing, so that a broken row too takes every expert once at most.
+        // NaN counts as zero, so that even a broken row selects each expert at most once.
         all += logits[e] = weight >= 0.0f ? weight : 0.0f;
     }
     for (long i = 0; i < model.experts_used; ++i) {
@@ -149,7 +149,7 @@ void choose(const Model& model, float* logits, int32_t* chosen, float* shares) {
     for (long i = 0; i < model.experts_used; ++i) shares[i] /= whole;
 }
 
-// A row that an expert computes, and the expert's place among the row's.
+// A row computed by an expert, and the expert's index among the row's.
 struct Taken {
     int32_t expert;
     long row, place;
@@ -166,7 +166,7 @@ std::vector<Taken> by_expert(const int32_t* chosen, long rows, const Model& mode
     return places;
 }
 
-// Where the experts end that are computed together: as many as have no more than `most` rows in all. One has no more.
+// End of the experts that are computed together: as many as have at most `most` rows in total. One never has more.
 long end_of_some(const std::vector<Taken>& places, long first, long most) {
     const long all = static_cast<long>(places.size());
     if (all - first <= most) return all;
@@ -183,7 +183,7 @@ void add(const float* from, float times, float* to, long n) {
     }
 }
 
-// Grows, never shrinks, and begins on a cache line.
+// Grows, never shrinks; aligned to a cache line.
 template <class T>
 class Memory {
   public:
@@ -204,7 +204,7 @@ class Memory {
     long size_ = 0;
 };
 
-// Memory between phases, kept from step to step.
+// Memory between phases, reused across steps.
 struct Workspace {
     Memory<float> qkv, attended, gate_up, plain, scales, sums, row;
     Memory<float> computed, normed, logits, shares;
@@ -259,7 +259,7 @@ void run_layer(const Model& model, const Layer& layer, const Step& step, const s
         product(taken, step.rows, w, y, adds, unpacked, thread, threads);
         barrier.wait();
     };
-    // What a part of the layer computes is added to x, itself or normed.
+    // The output of a part of the layer is added to x, possibly normed first.
     const auto add_product = [&](const Matrix& w, const float* norm) {
         multiply(w, norm ? computed : x, !norm);
         if (!norm) return;
@@ -305,8 +305,8 @@ void run_layer(const Model& model, const Layer& layer, const Step& step, const s
     for (long row = rows.begin; row < rows.end; ++row)
         choose(model, logits + row * model.experts, chosen + row * used, shares + row * used);
     barrier.wait();
-    // Every thread makes the same list of places, expert after expert. So a row's experts are added in their order,
-    // whatever other rows take.
+    // Every thread builds the same list of places, ordered by expert. So a row's experts are summed in a fixed order,
+    // independent of other rows.
     const std::vector<Taken> places = by_expert(chosen, step.rows, model);
     const long most = model.rows_together(step.rows), all = static_cast<long>(places.size());
     const long columns = share(hidden / kLanes, thread, threads).begin * kLanes;
@@ -315,7 +315,7 @@ void run_layer(const Model& model, const Layer& layer, const Step& step, const s
         const long last = end_of_some(places, first, most);
         const Taken* at = places.data() + first;
         const Range mine = share(last - first, thread, threads);
-        // One product for each expert, of the rows that take it, without a barrier between them.
+        // One product per expert, of its rows, without a barrier in between.
         const auto multiply_each = [&](Matrix Expert::*part, float* y) {
             for (long begin = 0, end; begin < last - first; begin = end) {
                 end = begin + 1;
@@ -335,7 +335,7 @@ void run_layer(const Model& model, const Layer& layer, const Step& step, const s
         }
         barrier.wait();
         multiply_each(&Expert::down, computed);
-        // A row may stand here several times, so threads share its columns.
+        // A row may occur several times here, so threads divide the columns.
         for (long i = 0; i < last - first; ++i)
             add(computed + i * hidden + columns, shares[at[i].row * used + at[i].place], x + at[i].row * hidden + columns,
                 width_of_mine);
@@ -346,7 +346,7 @@ void run_layer(const Model& model, const Layer& layer, const Step& step, const s
 
 }  // namespace
 
-// x [rows, hidden]: embeddings in, states after the last layer out. Not to be called by two threads at once.
+// x [rows, hidden]: embeddings in, states after the last layer out. Must not be called by two threads at once.
 extern "C" void breakeven_forward(const Model* model, const Step* step, float* x) {
     static Workspace work;
     work.fit(*model, step->rows);
@@ -380,7 +380,7 @@ extern "C" void breakeven_project(const Matrix* w, const float* norm, float epsi
     }
 }
 
-// x [rows, k] = the weights of the outputs that the tokens name, of a matrix that is held for float32.
+// x [rows, k] = the weights of the outputs named by the tokens, of a matrix kept for float32.
 extern "C" void breakeven_embed(const Matrix* w, const int64_t* tokens, float* x, long rows) {
     with_held(*w, [&](auto held) {
         using Kind = FloatOf<decltype(held), 1, 1>;
@@ -390,7 +390,7 @@ extern "C" void breakeven_embed(const Matrix* w, const int64_t* tokens, float* x
     });
 }
 
-// packed [panels][blocks], zeros before = w [n, k], float32, rounded to bytes.
+// packed [panels][blocks], initially zero = w [n, k], float32, quantised to bytes.
 extern "C" void breakeven_pack_bytes(const float* w, uint8_t* packed, long k, long n, long threads) {
 #pragma omp parallel for num_threads(static_cast<int>(threads)) schedule(static)
     for (long output = 0; output < n; output += kLanes) {

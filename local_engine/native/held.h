@@ -1,6 +1,6 @@
-// How a matrix that is multiplied in float32 is held: as the model's file has it wherever that gives the same weights to
-// the bit, since few rows wait for memory; more than kRowsReadPacked repay unpacking. Each kind is one panel's block, read
-// kAtOnce inputs at a time.
+// Storage of matrices that are multiplied in float32: as in the model's file wherever that gives exactly the same
+// weights, since products of few rows are memory-bound; more than kRowsReadPacked rows repay unpacking. Each kind is
+// one panel's block, read kAtOnce inputs at a time.
 #pragma once
 #include "lanes.h"
 
@@ -40,8 +40,8 @@ struct HeldBrains {
     Floats weights(int j) const { return as_floats(j ? upper_halves(words) : lower_halves_up(words)); }
 };
 
-// 16 scales and 16 offsets, float32, then values, as many as fill 32 bits of each output in turn. A weight is scale x value
-// + offset, rounded once, which is what the file's own arithmetic comes to: scale x value fits a float32.
+// 16 scales and 16 offsets, float32, then values: for each output in turn as many as fill 32 bits. A weight is scale x
+// value + offset, rounded once, which equals the file's own arithmetic, as scale x value is exact in float32.
 template <long inputs, int bits>
 struct HeldScaled {
     static constexpr long kHeader = 2 * kLanes * 4;

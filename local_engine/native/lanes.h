@@ -1,7 +1,7 @@
-// Vectors of 16 floats, whatever they are held in: what the native decoder's parts compute with.
+// Vectors of 16 floats, however they are represented: the native decoder's basic operations.
 #pragma once
 
-// Arrays of vectors stay in registers only where every loop over them is unrolled, the last one included.
+// Arrays of vectors stay in registers only if every loop over them is unrolled, including the last one.
 #define UNROLL _Pragma("GCC unroll 16")
 
 #if defined(__AVX512VNNI__)
@@ -14,7 +14,7 @@
 
 namespace {
 
-constexpr long kLanes = 16;  // outputs of a panel, and tokens of a cache block
+constexpr long kLanes = 16;  // outputs per panel, and tokens per cache block
 
 inline Floats exp(Floats x) {
     x = max(x, every(-87.0f));

@@ -1,4 +1,4 @@
-// 16 floats in two registers of AVX2, and integer products by AVX-VNNI or in sums of 16 bits, which take nibbles alone.
+// 16 floats in two AVX2 registers, and integer products by AVX-VNNI or in 16-bit sums, which need nibbles.
 #pragma once
 #include <immintrin.h>
 
@@ -16,9 +16,9 @@ struct Ints {
 using Bytes = Ints;
 using Mask = Ints;
 
-constexpr int kAccumulators = 6;  // vectors that may add up side by side
+constexpr int kAccumulators = 6;  // vectors that can be accumulated in parallel
 constexpr int kFloatRows = 6, kFloatPanels = 1;
-constexpr int kFewRows = 3, kFewRowsPanels = 2;  // one row in one panel would wait for each sum before it adds to it
+constexpr int kFewRows = 3, kFewRowsPanels = 2;  // one row in one panel would be latency-bound
 constexpr int kHeldPanels = 1;
 constexpr int kByteRows = 4, kBytePanels = 1;
 
@@ -79,7 +79,7 @@ inline __m256 power_of_two(__m256i power) {
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(power, _mm256_set1_epi32(127)), 23));
 }
 inline __m256 times_power_of_two(__m256 x, __m256 power) {
-    // In two steps, since the square of a float's largest power of two is still infinity.
+    // In two steps, since the square of the largest power of two in a float would be infinite.
     const __m256i whole = _mm256_cvtps_epi32(_mm256_min_ps(power, _mm256_set1_ps(254.0f)));
     const __m256i half = _mm256_srai_epi32(whole, 1);
     return _mm256_mul_ps(_mm256_mul_ps(x, power_of_two(half)), power_of_two(_mm256_sub_epi32(whole, half)));
@@ -135,7 +135,7 @@ inline Bytes low_nibbles(Bytes x) {
 inline Bytes high_nibbles(Bytes x) {
     return low_nibbles({_mm256_srli_epi16(x.low, 4), _mm256_srli_epi16(x.high, 4)});
 }
-// `bits` bits of each 32 from bit `at` on; these two are immediates wherever it is unrolled.
+// `bits` bits of each 32 from bit `at` on; both are immediates once unrolled.
 template <int bits>
 inline Ints bits_from(Bytes x, int at) {
     const Ints moved = {_mm256_srli_epi32(x.low, at), _mm256_srli_epi32(x.high, at)};
@@ -152,7 +152,7 @@ inline Floats as_floats(Bytes x) { return {_mm256_castsi256_ps(x.low), _mm256_ca
 inline Ints times_16(Ints x) { return {_mm256_slli_epi32(x.low, 4), _mm256_slli_epi32(x.high, 4)}; }
 
 #ifdef __AVXVNNI__
-// Sums of unsigned . signed bytes, four a lane, over a block; as assembly for the reason told in lanes_avx512.h.
+// Sums of unsigned . signed bytes, four per lane, over a block; in assembly for the reason given in lanes_avx512.h.
 struct Dots {
     static constexpr bool kTakesNibbles = false;
     Ints sums = {_mm256_setzero_si256(), _mm256_setzero_si256()};
@@ -164,7 +164,7 @@ struct Dots {
     Ints whole() const { return sums; }
 };
 #else
-// Sums of unsigned . signed bytes, four a lane, over a block: 16 products of 15 x 127 stay within 16 bits.
+// Sums of unsigned . signed bytes, four per lane, over a block: 16 products of 15 x 127 fit 16 bits.
 struct Dots {
     static constexpr bool kTakesNibbles = true;
     __m256i low = _mm256_setzero_si256(), high = _mm256_setzero_si256();
@@ -172,7 +172,7 @@ struct Dots {
     void add(Bytes weights, Bytes activations) {
         low = _mm256_add_epi16(low, _mm256_maddubs_epi16(weights.low, activations.low));
         high = _mm256_add_epi16(high, _mm256_maddubs_epi16(weights.high, activations.high));
-        asm("" : "+x"(low), "+x"(high));  // else GCC 12 adds up in another order, for which registers do not suffice
+        asm("" : "+x"(low), "+x"(high));  // else GCC 12 reorders the sums and runs out of registers
     }
     Ints whole() const {
         const __m256i ones = _mm256_set1_epi16(1);

@@ -1,4 +1,4 @@
-// 16 floats in one register of AVX-512, and integer products by VNNI.
+// 16 floats in one AVX-512 register, and integer products by VNNI.
 #pragma once
 #include <immintrin.h>
 
@@ -12,7 +12,7 @@ using Ints = __m512i;
 using Bytes = __m512i;
 using Mask = __mmask16;
 
-constexpr int kAccumulators = 16;  // vectors that may add up side by side
+constexpr int kAccumulators = 16;  // vectors that can be accumulated in parallel
 constexpr int kFloatRows = 6, kFloatPanels = 4;
 constexpr int kFewRows = 3, kFewRowsPanels = 4;
 constexpr int kHeldPanels = 2;
@@ -60,7 +60,7 @@ inline Bytes every_four(const int8_t* at) {
 inline Bytes low_nibbles(Bytes x) { return _mm512_and_si512(x, _mm512_set1_epi8(15)); }
 inline Bytes high_nibbles(Bytes x) { return _mm512_and_si512(_mm512_srli_epi16(x, 4), _mm512_set1_epi8(15)); }
 
-// `bits` bits of each 32 from bit `at` on; these two are immediates wherever it is unrolled.
+// `bits` bits of each 32 from bit `at` on; both are immediates once unrolled.
 template <int bits>
 inline Ints bits_from(Bytes x, int at) {
     const Ints moved = _mm512_srli_epi32(x, at);
@@ -70,12 +70,12 @@ inline Bytes lower_halves_up(Bytes x) { return _mm512_slli_epi32(x, 16); }
 inline Bytes upper_halves(Bytes x) { return _mm512_and_si512(x, _mm512_set1_epi32(-65536)); }
 inline Floats as_floats(Bytes x) { return _mm512_castsi512_ps(x); }
 
-// Sums of unsigned . signed bytes, four a lane, over a block.
+// Sums of unsigned . signed bytes, four per lane, over a block.
 struct Dots {
     static constexpr bool kTakesNibbles = false;
     Ints sums = _mm512_setzero_si512();
 
-    // As assembly, because GCC 12 copies and spills the intrinsic's operand.
+    // In assembly, because GCC 12 copies and spills the intrinsic's operand.
     void add(Bytes weights, Bytes activations) { asm("vpdpbusd %2, %1, %0" : "+v"(sums) : "v"(weights), "v"(activations)); }
     Ints whole() const { return sums; }
 };

@@ -1,5 +1,5 @@
-// 16 floats in four vectors of 128 bits, in the compiler's own terms; what NEON has an instruction for that those terms lack
-// is told twice. Written for AArch64; any other little-endian processor computes the same, more slowly.
+// 16 floats in four 128-bit vectors, using the compiler's vector extensions; instructions that these cannot express
+// have two versions. Written for AArch64; other little-endian processors compute the same, more slowly.
 #pragma once
 #include <cstdint>
 #include <cstring>
@@ -21,12 +21,12 @@ using Floats = Vector<Four>;
 using Ints = Vector<FourInts>;
 using Bytes = Vector<FourWords>;
 
-// The lanes from one on, up to another.
+// Lanes `begin` to `end`.
 struct Mask {
     int begin, end;
 };
 
-constexpr int kAccumulators = 4;  // vectors that may add up side by side
+constexpr int kAccumulators = 4;  // vectors that can be accumulated in parallel
 constexpr int kFloatRows = 6, kFloatPanels = 1;
 constexpr int kFewRows = 2, kFewRowsPanels = 2;
 constexpr int kHeldPanels = 1;
@@ -68,7 +68,7 @@ inline Floats load(const float* at) {
 inline void store(float* at, Floats x) { std::memcpy(at, &x, sizeof x); }
 
 inline Mask first_lanes(long count) { return {0, count >= 16 ? 16 : static_cast<int>(count)}; }
-// `other` holds the first lanes.
+// `other` must consist of the first lanes.
 inline Mask without(Mask mask, Mask other) { return {other.end > mask.begin ? other.end : mask.begin, mask.end}; }
 inline Floats select(Mask mask, Floats x, Floats otherwise) {
     const FourInts first = {0, 1, 2, 3};
@@ -93,14 +93,14 @@ inline void store(float* at, Floats x, Mask mask) {
 inline Floats magnitude(Floats x) {
     return each([&](int i) { return reinterpret_cast<Four>(reinterpret_cast<FourWords>(x.parts[i]) & 0x7FFFFFFFu); });
 }
-// To the even of two neighbours: beyond 2^23 a float has no place for a fraction.
+// Half to even: above 2^23 a float has no fraction bits.
 inline Floats round(Floats x) {
     const Floats large = every(0x1.8p23f);
     return (x + large) - large;
 }
 inline Four power_of_two(FourInts power) { return reinterpret_cast<Four>((power + 127) << 23); }
 inline Floats times_power_of_two(Floats x, Floats power) {
-    // In two steps, since the square of a float's largest power of two is still infinity.
+    // In two steps, since the square of the largest power of two in a float would be infinite.
     return each([&](int i) {
         const Four most = {254.0f, 254.0f, 254.0f, 254.0f};
         const Four least = power.parts[i] < most ? power.parts[i] : most;
@@ -114,7 +114,7 @@ inline float largest(Floats x) {
     for (const float lane : lanes) found = lane > found ? lane : found;
     return found;
 }
-// In the order of the other processors.
+// In the same order as on the other processors.
 inline float total(Floats x) {
     const Four four = (x.parts[0] + x.parts[2]) + (x.parts[1] + x.parts[3]);
     return (four[0] + four[2]) + (four[1] + four[3]);
@@ -175,7 +175,7 @@ inline Ints times_16(Ints x) {
 // A float16 in the lower half of each word.
 inline Four from_half(FourWords half) {
     const FourWords infinite = {0x0F800000u, 0x0F800000u, 0x0F800000u, 0x0F800000u}, size = (half & 0x7FFFu) << 13;
-    // Shifted into place a float16 is 2^112 times too small, those without a leading one too.
+    // Shifted into place a float16, even a subnormal one, is too small by a factor of 2^112.
     const FourWords whole = reinterpret_cast<FourWords>(reinterpret_cast<Four>(size) * 0x1p112f);
     return reinterpret_cast<Four>(whole | (size >= infinite ? infinite << 3 : infinite & 0u) | (half & 0x8000u) << 16);
 }
@@ -197,7 +197,7 @@ inline uint16_t to_half(float x) {
     const uint32_t sign = word >> 16 & 0x8000u, size = word & 0x7FFFFFFFu;
     if (size >= 0x47800000u) return sign | (size > 0x7F800000u ? 0x7E00u : 0x7C00u);
     if (size >= 0x38800000u) return sign | (size - 0x38000000u + 0xFFFu + (size >> 13 & 1u)) >> 13;
-    // A float16 without a leading one counts steps of 2^-24, which beside a half are the last place of a float.
+    // A subnormal float16 counts steps of 2^-24, the last place of a float near one half.
     float small;
     std::memcpy(&small, &size, 4);
     small += 0.5f;
@@ -213,11 +213,11 @@ inline void store_half(uint8_t* at, Floats x) {
     }
 }
 
-// Sums of unsigned . signed bytes, four a lane, over a block.
+// Sums of unsigned . signed bytes, four per lane, over a block.
 struct Dots {
     Ints sums = {};
 #ifdef __ARM_FEATURE_DOTPROD
-    static constexpr bool kTakesNibbles = true;  // it takes both for signed
+    static constexpr bool kTakesNibbles = true;  // both operands are treated as signed
 
     void add(Bytes weights, Bytes activations) {
         for (int i = 0; i < 4; ++i)

@@ -1,4 +1,4 @@
-"""A model's weights as the native decoder reads them, and what shapes of model it can read."""
+"""A model's weights in the native decoder's format, and which model shapes it supports."""
 
 import ctypes
 from collections.abc import Callable
@@ -31,12 +31,12 @@ Kept = TypeVar("Kept", torch.Tensor, PackedMatrix)
 
 
 def can_run(config: ModelConfig, block_size: int) -> bool:
-    """Whether the processor, the model's shape and the cache's blocks suit the native decoder."""
+    """Whether processor, model shape and cache block size suit the native decoder."""
     return why_not(config, block_size) is None
 
 
 def why_not(config: ModelConfig, block_size: int) -> str | None:
-    """What keeps the native decoder from running here, and the fix where there is one; None where it runs."""
+    """Why the native decoder cannot run here, with a fix if there is one; None if it can."""
     experts = NO_EXPERTS if config.experts is None else config.experts
     sides = (config.hidden_size, config.intermediate_size, experts.size, config.heads * config.head_size)
     if not runnable_sets():
@@ -51,7 +51,7 @@ def why_not(config: ModelConfig, block_size: int) -> str | None:
 
 
 class NativeDecoder:
-    """Packed weights; any number of runners with caches of their own may share them."""
+    """Packed weights; may be shared by runners with their own caches."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class NativeDecoder:
         self.config = loaded.config
         self._loaded = loaded
         self._is_float = weights == "float32"
-        # Everything that the C structures point at.
+        # Everything that the C structures point to.
         self._kept: list[torch.Tensor | PackedMatrix] = []
         self._arrays: list[ctypes.Array[CExpert]] = []
         embedding = self._keep(self._exact(["model.embed_tokens.weight"], None))
@@ -79,12 +79,12 @@ class NativeDecoder:
             self.layers.append(self._layer(index))
             if progress is not None:
                 progress(index + 1, self.config.layers)
-        # Where all is float32, one table serves both ends.
+        # In float32, one table serves as both embedding and head.
         is_shared = self._is_float and self.config.has_tied_embedding
         self.head = self.embedding if is_shared else self._keep(self._head()).c_matrix()
 
     def c_model(self, layers: "ctypes.Array[CLayer]") -> CModel:
-        """The model over these layers, whose caches are somebody's own."""
+        """The model with these layers, whose caches belong to the caller."""
         config = self.config
         experts = config.experts or NO_EXPERTS
         return CModel(
@@ -139,7 +139,7 @@ class NativeDecoder:
         return self._matrix(f"{prefix}gate_proj", f"{prefix}up_proj"), self._matrix(f"{prefix}down_proj")
 
     def _add_experts(self, layer: CLayer, prefix: str, shape: ExpertShape) -> None:
-        """The router is kept to the bit in every format: which experts compute depends on it."""
+        """The router is kept exact in every format: it decides which experts compute."""
         layer.router = self._keep(self._exact([f"{prefix}gate.weight"], None)).c_matrix()
         experts = (CExpert * shape.count)(
             *(CExpert(*self._feed_forward(f"{prefix}experts.{number}.")) for number in range(shape.count))
@@ -159,12 +159,12 @@ class NativeDecoder:
         return self._exact(names, None) if self._is_float else pack_bytes(self._stacked(names), None)
 
     def _exact(self, names: list[str], bias: torch.Tensor | None) -> PackedMatrix:
-        """For products in float32, in as few bytes as give the same weights."""
+        """For products in float32, in the fewest bytes that give the same weights."""
         blocks = stack_blocks([self._loaded.blocks(name) for name in names])
         return pack_float(self._stacked(names), bias) if blocks is None else pack_scaled(blocks, bias)
 
     def _rounded(self, names: list[str], bias: torch.Tensor | None) -> PackedMatrix:
-        """For products of integers."""
+        """For integer products."""
         nibbles = stack_nibbles([self._loaded.nibbles(name) for name in names])
         return pack_bytes(self._stacked(names), bias) if nibbles is None else pack_nibbles(nibbles, bias)
 

@@ -1,7 +1,7 @@
-"""Runs scheduled batches through the native decoder: one call into C++ for all layers of a step.
+"""Runs scheduled batches through the native decoder: one C++ call for all layers of a step.
 
-A row's logits depend on its own tokens alone, bit for bit: not on its batch, on how its prompt was cut into steps, on
-what was cached, or on the number of threads.
+A row's logits depend only on its own tokens, bit for bit: not on its batch, how its prompt was divided into steps, what
+was cached, or the number of threads.
 """
 
 import ctypes
@@ -18,7 +18,7 @@ from local_engine.scheduler import Batch
 
 
 class NativeRunner:
-    """Owns a KV cache; float32 keys lie transposed within their blocks."""
+    """Owns a KV cache; float32 keys are transposed within their blocks."""
 
     device = torch.device("cpu")
 
@@ -37,9 +37,10 @@ class NativeRunner:
 
     @torch.inference_mode()
     def run(self, batch: Batch) -> torch.Tensor:
-        """Compute every row; float32 logits, in row order, of the last drafts + 1 positions of rows that need them.
+        """Compute every row; returns float32 logits, in row order, of the last drafts + 1 positions of rows that need
+        them.
 
-        Requests that ask for their prompt's log-probabilities are given those of the rows' positions.
+        Requests for prompt log-probabilities receive those of the rows' positions.
         """
         rows = batch.rows
         token_ids = torch.tensor(token_ids_of(rows), dtype=torch.int64)

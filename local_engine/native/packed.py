@@ -1,4 +1,4 @@
-"""Matrices as the native decoder reads them, in panels of 16 outputs, with the C structures that point at them."""
+"""Matrices in the native decoder's format, panels of 16 outputs, and the C structures that point to them."""
 
 import ctypes
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ LANES: Final = 16
 BYTES, NIBBLES, FLOATS, HALVES, BRAINS, SCALED_BYTES, SCALED_SHORT, SCALED_NIBBLES = range(8)
 # `kByteBlock` of tiles.h: scales and offsets, then values.
 BYTE_BLOCK: Final = 4 * LANES + BLOCK * LANES
-# Values of a matrix that are looked at before all of it.
+# Values checked before the whole matrix is.
 GLANCE: Final = 1024
 
 
@@ -99,7 +99,7 @@ class CStep(ctypes.Structure):
 
 @dataclass(frozen=True, slots=True)
 class PackedMatrix:
-    """Panels in one of the formats of tiles.h; the bias float32, padded to whole panels."""
+    """Panels in one of the formats in tiles.h; the bias is float32, padded to whole panels."""
 
     packed: torch.Tensor
     bias: torch.Tensor | None
@@ -119,7 +119,7 @@ class PackedMatrix:
 
 
 def pack_float(weight: torch.Tensor, bias: torch.Tensor | None) -> PackedMatrix:
-    """A float32 matrix [outputs, k] to the bit, in 16 bits if those hold it."""
+    """A float32 matrix [outputs, k], stored exactly, in 16 bits if those suffice."""
     if _fits(weight, torch.bfloat16):
         return _packed(_words(weight.bfloat16()), weight, bias, BRAINS)
     if _fits(weight, torch.float16):
@@ -128,7 +128,7 @@ def pack_float(weight: torch.Tensor, bias: torch.Tensor | None) -> PackedMatrix:
 
 
 def pack_scaled(weight: ScaledBlocks, bias: torch.Tensor | None) -> PackedMatrix:
-    """A matrix of few bits, multiplied in float32."""
+    """A quantised matrix, multiplied in float32."""
     low, high = weight.values[:, ::2], weight.values[:, 1::2]
     words = _words(low | high << 4 if weight.bits == 4 else weight.values)
     values = words.unflatten(1, (weight.scales.shape[1], -1)).flatten(2)
@@ -139,8 +139,8 @@ def pack_scaled(weight: ScaledBlocks, bias: torch.Tensor | None) -> PackedMatrix
 
 
 def pack_bytes(weight: torch.Tensor, bias: torch.Tensor | None, library: ctypes.CDLL | None = None) -> PackedMatrix:
-    """A float32 matrix [outputs, k] in 8 bits: int8 values and one scale per block of 32, rounded to float16 before it
-    is used. One that was rounded so before (GGUF's Q8_0) is kept to the bit."""
+    """A float32 matrix [outputs, k] in 8 bits: int8 values and one scale per block of 32, rounded to float16 before
+    use. One already rounded so (GGUF's Q8_0) is kept exactly."""
     outputs, inputs = weight.shape
     weight = weight.contiguous()
     panels = torch.zeros(-(-outputs // LANES), inputs // BLOCK, BYTE_BLOCK, dtype=torch.uint8)
@@ -157,7 +157,7 @@ def pack_bytes(weight: torch.Tensor, bias: torch.Tensor | None, library: ctypes.
 
 
 def pack_nibbles(weight: NibbleBlocks, bias: torch.Tensor | None) -> PackedMatrix:
-    """A matrix of 4 bits, its scales and offsets rounded to float16 if they are not so already."""
+    """A 4-bit matrix, with scales and offsets rounded to float16 if necessary."""
     low, high = _steps(weight.values).chunk(2, dim=2)
     blocks = torch.cat((_halves(weight.scales), _halves(weight.offsets), (low | high << 4).flatten(2)), dim=-1)
     return _packed(blocks, weight.values, bias, NIBBLES)
@@ -180,12 +180,12 @@ def _fits(weight: torch.Tensor, narrow: torch.dtype) -> bool:
 
 
 def _words(matrix: torch.Tensor) -> torch.Tensor:
-    """[outputs, k] of less than 32 bits as [panels, words of 32 bits, 16]."""
+    """[outputs, k] of less than 32 bits as [panels, 32-bit words, 16]."""
     return _panels(matrix.contiguous().view(torch.int32))
 
 
 def _halves(scales: torch.Tensor) -> torch.Tensor:
-    """[outputs, blocks] as the bytes of float16, [panels, blocks, 32]."""
+    """[outputs, blocks] as bytes of float16, [panels, blocks, 32]."""
     return _panels(scales).contiguous().half().view(torch.uint8)
 
 

@@ -1,4 +1,4 @@
-// A float32 matrix rounded to bytes in blocks, as tiles.h multiplies them.
+// Rounds a float32 matrix to bytes in blocks, in the format of tiles.h.
 #pragma once
 #include <cstring>
 
@@ -6,8 +6,8 @@
 
 namespace {
 
-// One panel: up to 16 outputs of k inputs each. Where there are fewer, `to` keeps the zeros that it holds. A scale is
-// rounded to float16 before values are divided by it.
+// One panel: up to 16 outputs of k inputs each. With fewer outputs, `to` keeps its zeros. Scales are rounded to float16
+// before values are divided by them.
 void round_panel(const float* from, long k, long outputs, uint8_t* to) {
     for (const float* end = from + k; from < end; from += kBlock, to += kByteBlock) {
         float peaks[kLanes] = {}, divisors[kLanes];
@@ -29,7 +29,7 @@ void round_panel(const float* from, long k, long outputs, uint8_t* to) {
             for (long step = 0; step < kGroups; ++step) {
                 uint32_t four;
                 std::memcpy(&four, values + 4 * step, 4);
-                four ^= 0x80808080u;  // 128 more, unsigned
+                four ^= 0x80808080u;  // adds 128, giving unsigned values
                 std::memcpy(to + kHeader + (step * kLanes + i) * 4, &four, 4);
             }
         }

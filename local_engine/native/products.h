@@ -1,4 +1,4 @@
-// y = x . w of any number of rows, cut into tiles and shared out among threads.
+// y = x . w for any number of rows, divided into tiles and among threads.
 #pragma once
 #include <algorithm>
 
@@ -20,13 +20,13 @@ inline void all_rows(const Activations& x, long rows, const Matrix& w, Place at)
     if constexpr (Kind::kMaxRows > 1) last_rows<Kind, panels, Kind::kMaxRows - 1>(x, rows - at.row, w, at);
 }
 
-// Weights that are read as they lie.
+// Weights read as stored.
 template <class Kind>
 struct AsTheyAre : Kind {
     static constexpr bool kUnpacks = false;
 };
 
-// Weights that many rows read from memory which they are first unpacked into; `Packed` says how they lie.
+// Weights first unpacked into memory that many rows then read; `Packed` is their stored form.
 template <class Packed, class Kind>
 struct Unpacked : Kind {
     static constexpr bool kUnpacks = true;
@@ -61,15 +61,15 @@ void all_panels(const Activations& x, long rows, const Matrix& w, Range left, fl
     if constexpr (most > 1) last_panels<Kind, most - 1>(x, rows, w, left, y, adds, scratch);
 }
 
-// Bytes of scratch that a thread needs for matrices of up to k inputs.
+// Bytes of scratch per thread for matrices of up to k inputs.
 long scratch_bytes(long k) { return std::max(kBytePanels * k / kBlock * kByteBlock, kFloatPanels * k * kLanes * 4); }
 
-// y [rows, n] = or += x . w; each thread takes its share of the outputs.
+// y [rows, n] = or += x . w; each thread computes its share of the outputs.
 void product(const Activations& x, long rows, const Matrix& w, float* y, bool adds, uint8_t* scratch, long thread,
              long threads) {
     const Range mine = share((w.n + kLanes - 1) / kLanes, thread, threads);
     const auto run = [&](auto kind) { all_panels<decltype(kind)>(x, rows, w, mine, y, adds, scratch); };
-    // What nibbles become where many rows read them. Where small bytes gain nothing they are read as any others.
+    // What nibbles are unpacked to for many rows. Where small bytes have no advantage they are treated as any others.
     using Few = Quantised<Layout::kNibbles>;
     using Many = Quantised<Dots::kTakesNibbles ? Layout::kSmallBytes : Layout::kBytes>;
     using ManyFloats = Float<kFloatRows, kFloatPanels>;

@@ -1,4 +1,4 @@
-// Shares of work, and a barrier between its phases.
+// Division of work, and a barrier between its phases.
 #pragma once
 #include <linux/futex.h>
 #include <sys/syscall.h>
@@ -16,7 +16,7 @@ inline Range share(long items, long thread, long threads) {
     return {items * thread / threads, items * (thread + 1) / threads};
 }
 
-// Spins a little, since phases are microseconds long, then sleeps: on a busy machine who waits must not use up its turns.
+// Spins briefly, since phases take microseconds, then sleeps: on a busy machine waiting must not use up the time slice.
 class Barrier {
   public:
     explicit Barrier(int count) : count_(count) {}

@@ -1,5 +1,5 @@
-// y = x . w of a few rows and panels, by integers for weights of 4 or 8 bits in blocks of 32 inputs, or in float32. Every
-// output is summed in an order that depends on its own row alone, not on which rows share registers.
+// y = x . w for a few rows and panels, by integers for 4- or 8-bit weights in blocks of 32 inputs, or in float32. The
+// order in which an output is summed depends only on its own row, not on which rows share registers.
 #pragma once
 #include <cstring>
 
@@ -10,12 +10,12 @@ namespace {
 
 constexpr long kBlock = 32;              // inputs that share a scale, of weights and of activations
 constexpr long kGroups = kBlock / 4;     // steps of four inputs, which one instruction adds up
-constexpr long kRowsReadPacked = 12;     // more rows than this repay unpacking nibbles into bytes first
+constexpr long kRowsReadPacked = 12;     // above this many rows, unpacking nibbles into bytes first pays off
 constexpr long kHeader = 4 * kLanes;     // a block's scales and offsets, float16
 constexpr long kByteBlock = kHeader + kBlock * kLanes;
 constexpr long kNibbleBlock = kHeader + kBlock * kLanes / 2;
 
-// The first two are multiplied as integers, all others in float32, with the weights that they stand for to the bit.
+// The first two are multiplied as integers, all others in float32 with exactly the weights that they represent.
 enum Format : long {
     kBytes = 0,
     kNibbles = 1,
@@ -27,15 +27,16 @@ enum Format : long {
     kScaledNibbles = 7
 };
 
-// Panels of 16 outputs. By integers: for each block of inputs 16 scales and 16 offsets, then unsigned values [8][16][4],
-// or [4][16][4] with steps 0 to 3 in low and 4 to 7 in high nibbles; a weight is scale x value + offset. In float32: held.h.
+// Panels of 16 outputs. For integers: per block of inputs 16 scales and 16 offsets, then unsigned values [8][16][4], or
+// [4][16][4] with steps 0 to 3 in low and 4 to 7 in high nibbles; a weight is scale x value + offset. For float32:
+// held.h.
 struct Matrix {
     const uint8_t* packed;
     const float* bias;  // padded to whole panels; may be null
     long k, n, format;
 };
 
-// Rows that are multiplied: as they are for float matrices, else int8 in blocks with scales, and scale x sum of values.
+// Rows to multiply: unchanged for float matrices, otherwise int8 in blocks with scales, and scale x sum of values.
 struct Activations {
     float* plain;
     int8_t* values;
@@ -53,7 +54,7 @@ inline void quantise_block(const float* x, int8_t* values, float* scale, float* 
     *scaled_sum = *scale * static_cast<float>(total(sum(a, b)));
 }
 
-// One row as `w` wants it.
+// Stores one row in the form that `w` needs.
 void take(const float* x, const Matrix& w, const Activations& out, long row) {
     if (w.format >= kFloats) {
         if (x != out.plain + row * w.k) std::memcpy(out.plain + row * w.k, x, w.k * sizeof(float));
@@ -65,13 +66,13 @@ void take(const float* x, const Matrix& w, const Activations& out, long row) {
                        out.sums + row * blocks + i);
 }
 
-// The rows from one on that `w` wanted.
+// Rows from `row` on, stored for `w`.
 inline Activations rows_from(const Activations& x, const Matrix& w, long row) {
     const long blocks = w.k / kBlock;
     return {x.plain + row * w.k, x.values + row * w.k, x.scales + row * blocks, x.sums + row * blocks};
 }
 
-// Where a tile lies: its first row, its first panel's weights and columns, and what becomes of y.
+// Position of a tile: its first row, its first panel's weights and columns, and what to do with y.
 struct Place {
     long row, column;
     const uint8_t* weights;
@@ -95,10 +96,10 @@ inline void store(const Matrix& w, const Place& at, const Floats (&totals)[rows]
     }
 }
 
-// How the values of a block lie: whole bytes, bytes below 16, or nibbles.
+// Storage of a block's values: whole bytes, bytes below 16, or nibbles.
 enum class Layout { kBytes, kSmallBytes, kNibbles };
 
-// Integer sums of a block, then scales. All layouts do the same arithmetic, so any may serve any row.
+// Integer sums per block, then scaled. All layouts do the same arithmetic, so any may serve any row.
 template <Layout layout>
 struct Quantised {
     static constexpr int kMaxRows = kByteRows, kMaxPanels = kBytePanels;
@@ -106,7 +107,7 @@ struct Quantised {
     static constexpr bool kIsSplit = layout == Layout::kBytes && Dots::kTakesNibbles;
     static long panel_bytes(const Matrix& w) { return w.k / kBlock * kBytesPerBlock; }
 
-    // Blocks of nibbles as blocks of bytes.
+    // Unpacks blocks of nibbles to blocks of bytes.
     static void unpack(const uint8_t* from, long inputs, uint8_t* to) {
         for (long k = 0; k < inputs; k += kBlock, from += kBytesPerBlock, to += kByteBlock) {
             std::memcpy(to, from, kHeader);
@@ -120,7 +121,7 @@ struct Quantised {
         return i < 4 ? low_nibbles(both) : high_nibbles(both);
     }
 
-    // The integer sums of one block, or of what `part` leaves of its values.
+    // The integer sums of one block, or of the part of its values that `part` extracts.
     template <int rows, int panels, class Part>
     static inline void add_up(const uint8_t* weights, long stride, const int8_t* values, long k, Part part,
                               Ints (&sums)[rows][panels]) {
@@ -155,7 +156,8 @@ struct Quantised {
             for (int p = 0; p < panels; ++p) totals[r][p] = every(0.0f);
         for (long block = 0; block < blocks; ++block) {
             const uint8_t* weights = at.weights + block * kBytesPerBlock;
-            // The first rows read weights from memory, and a panel ends before the hardware has learnt its stream.
+            // The first rows read weights from memory, and a panel ends before the hardware prefetcher recognises the
+            // stream.
             if (at.row == 0)
                 for (int p = 0; p < panels; ++p)
                     for (long line = 0; line < kBytesPerBlock; line += 64)
@@ -164,7 +166,7 @@ struct Quantised {
             if constexpr (kIsSplit) {
                 Ints sixteenths[rows][panels];
                 add_up(weights, stride, values + block * kBlock, w.k, high_nibbles, sixteenths);
-                asm("" ::: "memory");  // else GCC 12 cuts all nibbles at once, for which registers do not suffice
+                asm("" ::: "memory");  // else GCC 12 extracts all nibbles at once and runs out of registers
                 add_up(weights, stride, values + block * kBlock, w.k, low_nibbles, sums);
                 UNROLL
                 for (int r = 0; r < rows; ++r)
@@ -221,13 +223,13 @@ struct Float {
     }
 };
 
-// The same, with the same sums, of weights that lie as `Held`.
+// The same, with the same sums, for weights stored as `Held`.
 template <class Held, int most_rows, int most_panels>
 struct FloatOf {
     static constexpr int kMaxRows = most_rows, kMaxPanels = most_panels;
     static long panel_bytes(const Matrix& w) { return w.k / Held::kInputs * Held::kBytes; }
 
-    // Calls `take` with each input's weights of one panel or several.
+    // Calls `take` with each input's weights, for one panel or several.
     template <class Take>
     static inline void each(const uint8_t* from, long inputs, Take take) {
         for (long k = 0; k < inputs; k += Held::kInputs, from += Held::kBytes) {
@@ -292,7 +294,7 @@ struct FloatOf {
     }
 };
 
-// Calls `use` with how a matrix that is multiplied in float32 is held.
+// Calls `use` with the storage of a matrix that is multiplied in float32.
 template <class Use>
 void with_held(const Matrix& w, Use use) {
     switch (w.format) {
