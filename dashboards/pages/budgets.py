@@ -78,7 +78,7 @@ def most_used(budgets: Sequence[dict[str, Any]], find: str) -> list[dict[str, An
 
 def search(find: str, shown: int, there_are: int) -> str:
     """A way to the budgets that are not shown."""
-    said = f"{shown:,} of {there_are:,} budgets; of more than {MOST_BUDGETS} those that have used most."
+    said = f"{shown:,} of {there_are:,} budgets; at most {MOST_BUDGETS} are shown, the ones that have used most."
     return (
         '<form class="be-filters" method="get" action="budgets" role="search">'
         f'<label class="be-field">Team or project<input type="search" name="find" value="{escape(find)}" '

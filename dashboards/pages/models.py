@@ -11,25 +11,32 @@ from dashboards.markup import Cell, Column
 PRICES = 100
 ADDRESS = re.compile(r"https?://([^/\s]+)\S*")
 
+NO_SUCH_MODEL = markup.message("No such model", "Try a shorter name.")
+
 
 async def build(view: View) -> None:
     """Models first, then prices with their dates."""
-    found = await view.gateway.get("/admin/v1/models")
-    with panel("Models", "Prices in US dollars per million tokens, as an ordinary short request pays now."):
-        html(_models(found["models"]))
     wanted = view.query("containing") or ""
+    html(
+        '<form class="be-filters" method="get" action="models" role="search"><label class="be-field">'
+        f'Provider or model contains<input name="containing" value="{escape(wanted)}" maxlength="120"></label>'
+        '<button class="be-button" type="submit">Search</button></form>'
+    )
+    models = named_like((await view.gateway.get("/admin/v1/models"))["models"], wanted)
+    with panel("Models", "Prices in US dollars per million tokens, as an ordinary short request pays now."):
+        html(_models(models) if models else NO_SUCH_MODEL)
     prices = await view.gateway.get("/admin/v1/prices", containing=wanted, limit=PRICES)
     note = (
         f"Catalogue version {prices['version']}. {listed(len(prices['models']), prices['total'], wanted)} "
         "A price is never overwritten: a new one is added with its date."
     )
     with panel("Prices", note):
-        html(
-            '<form class="be-filters" method="get" action="models" role="search"><label class="be-field">'
-            f'Provider or model contains<input name="containing" value="{escape(wanted)}" maxlength="120"></label>'
-            '<button class="be-button" type="submit">Search</button></form>'
-        )
-        html(_prices(prices["models"]) if prices["models"] else markup.message("No such model", "Try a shorter name."))
+        html(_prices(prices["models"]) if prices["models"] else NO_SUCH_MODEL)
+
+
+def named_like(models: list[dict[str, Any]], wanted: str) -> list[dict[str, Any]]:
+    """Those with `wanted` in their backend or name, in capitals or not."""
+    return [one for one in models if wanted.casefold() in f"{one['backend']}/{one['name']}".casefold()]
 
 
 def listed(shown: int, total: int, wanted: str = "") -> str:

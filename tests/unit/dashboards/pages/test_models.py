@@ -2,7 +2,7 @@
 
 import pytest
 
-from dashboards.pages.models import cited, listed
+from dashboards.pages.models import cited, listed, named_like
 
 
 @pytest.mark.parametrize(
@@ -28,3 +28,9 @@ def test_what_a_search_found_is_not_told_as_all_there_is() -> None:
 def test_a_cited_page_is_told_by_its_site() -> None:
     assert cited("a 1.0, citing https://prices.example.com/docs/en/overview") == "a 1.0, citing prices.example.com"
     assert cited("a 1.0") == "a 1.0"
+
+
+def test_a_search_finds_models_of_the_catalogue_too() -> None:
+    models = [{"backend": "openai", "name": "gpt-5"}, {"backend": "local", "name": "smollm2"}]
+    assert [one["name"] for one in named_like(models, "OpenAI/GPT")] == ["gpt-5"]
+    assert named_like(models, "") == models
