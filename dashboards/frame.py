@@ -208,11 +208,11 @@ def no_requests(view: View, books_begin: str | None) -> str:
 
 def first_request(view: View) -> str:
     """A command to paste, and where its key is from: a page only for who may make one there."""
-    makes = 'the page <a href="keys">Keys</a> makes' if view.session.may("keys.write") else "an owner makes"
+    source = 'made on the page <a href="keys">Keys</a>' if view.session.may("keys.write") else "made by an owner"
     return (
-        '<section class="be-panel"><h2>A first request</h2><p class="be-note">Put the app\'s key that the first start '
-        f"printed, or one that {makes}, in place of <code>$KEY</code>. The address "
-        "is the gateway's as this web UI reaches it. For <code>auto</code> Breakeven chooses the model; the page "
+        '<section class="be-panel"><h2>A first request</h2><p class="be-note">Replace <code>$KEY</code> with the app '
+        f"key that was printed at the first start, or with one {source}. The address is how this web UI reaches the "
+        "gateway. With <code>auto</code> Breakeven chooses the model; the page "
         '<a href="try">Try it</a> shows its choice without calling one.</p>'
         f'<pre class="be-secret">{escape(FIRST_REQUEST.format(gateway=view.gateway.url))}</pre></section>'
     )

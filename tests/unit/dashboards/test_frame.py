@@ -45,7 +45,7 @@ def test_a_time_without_requests_in_a_ledger_that_has_some_says_when_it_begins()
 def test_only_who_may_make_a_key_is_sent_to_where_one_is_made() -> None:
     assert 'href="keys"' in no_requests(make_view("keys.write"), None)
     assert 'href="keys"' not in no_requests(make_view("reports.read"), None)
-    assert "one that an owner makes" in no_requests(make_view("reports.read"), None)
+    assert "with one made by an owner" in no_requests(make_view("reports.read"), None)
 
 
 def test_over_the_fields_of_a_form_stands_the_way_on_for_whom_no_other_press_helps() -> None:
