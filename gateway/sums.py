@@ -165,7 +165,7 @@ class RentStore(Protocol):
     async def keep(self, present: Sequence[GpuRent], hour: int) -> None:
         """From this UTC hour (since the epoch) on, exactly these rents are in force.
 
-        Rents dated later, by a clock that ran ahead, start now instead. If the books show that this clock is behind,
+        Rents dated later, by a clock that ran ahead, start now instead. If the ledger shows that this clock is behind,
         nothing changes.
         """
         ...

@@ -59,7 +59,7 @@ class BackendTable:
         drains: bool = False,
         native: Collection[Operation] = (),
     ) -> None:
-        """`native` are the operations, beyond chat's, that need no translation for this adapter."""
+        """`native` are operations besides chat that this adapter needs no translation for."""
         dialect = dialect or dialect_of(facts.provider)
         self.adapters[adapter.name] = TranslatingBackend(adapter, native=native, dialect=dialect)
         self.facts[adapter.name] = facts

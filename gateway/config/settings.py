@@ -208,7 +208,7 @@ class RetentionSettings(Strict):
 
 class KeptAnswerSettings(Strict):
     """Storage of answers: idempotency keys, the response cache, responses and conversations kept for models without a
-    Responses API. Without Redis each worker stores its own, each of the four in this much memory; responses and
+    Responses API. Without Redis the worker stores its own, each of the four in this much memory; responses and
     conversations also in a file of `disk_megabytes` each, unless that is 0. `response_hours` defaults to a day there,
     and to 0 (no kept responses, no conversations) with Redis, which must be one that may evict them. Conversations
     count as stored texts, kept for `retention.bodies_days`."""

@@ -54,8 +54,8 @@ class UnknownUnitPrice(PricingError):
 def price(usage: Usage, prices: ModelPrices) -> Cost:
     """Cost of one call by token class, in the service tier that the response names.
 
-    Audio and image tokens count in the input or output class; the fee, searches and what is billed by the piece in
-    `other`. Raises MalformedUsage, UnknownServiceTier, UnknownToolPrice and UnknownUnitPrice.
+    Audio and image tokens count in the input or output class; fees, searches and units in `other`. Raises
+    MalformedUsage, UnknownServiceTier, UnknownToolPrice and UnknownUnitPrice.
     """
     check(usage)
     ladder, multiplier = service(prices, usage.service_tier)
