@@ -1,1 +1,1 @@
-"""The ledger: what is written about every accepted request, and how it survives anything."""
+"""The ledger: what is recorded about every accepted request, and how the record survives crashes and power loss."""

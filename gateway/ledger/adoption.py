@@ -1,4 +1,4 @@
-"""What becomes of the journals that dead workers left: shipped, their orphans included, and removed."""
+"""Adopts the journals of dead workers: ships what they hold, orphaned requests included, then removes them."""
 
 import asyncio
 import logging
@@ -15,9 +15,9 @@ log = logging.getLogger(__name__)
 async def adopt_abandoned(
     root: Path, sink: EntrySink, *, on_failure: Callable[[OSError], None], seconds_each: float
 ) -> int:
-    """Take over every directory below `root` that nobody holds; how many are gone. What cannot be read stays, logged.
+    """Take over every directory below `root` that nobody holds; returns how many were removed.
 
-    One that could not be shipped whole in `seconds_each` stays too, for the next who looks.
+    A journal that cannot be read is logged and left; one not fully shipped within `seconds_each` is left for next time.
     """
     removed = 0
     for claim in claim_abandoned(root):
@@ -32,7 +32,7 @@ async def adopt_abandoned(
 
 
 async def _ship(claim: Claim, sink: EntrySink, on_failure: Callable[[OSError], None], seconds: float) -> bool:
-    """Whether nothing is left in it."""
+    """True when nothing is left to ship."""
     if not any(claim.path.glob("*.seg")):
         return True
     journal = await asyncio.to_thread(Journal.open, claim.path, on_failure=on_failure)

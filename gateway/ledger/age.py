@@ -1,4 +1,4 @@
-"""Since when the oldest entry that is not shipped waits, to the half second. Pure: reads no clock."""
+"""How long the oldest unshipped entry has been waiting, to half a second. Pure: reads no clock."""
 
 from collections import deque
 
@@ -8,20 +8,20 @@ MARK_EVERY_SECONDS = 0.5
 
 
 class AgeMarks:
-    """Remembers when the journal had reached where, in as few marks as that takes."""
+    """Remembers when the journal reached which position: at most one mark per MARK_EVERY_SECONDS."""
 
     def __init__(self) -> None:
         self._marks: deque[tuple[float, Position]] = deque()
 
     def reached(self, position: Position, now: float) -> None:
-        """The journal is durable up to here; call with rising positions."""
+        """The journal is durable up to `position`, which must never decrease between calls."""
         if self._marks and now - self._marks[-1][0] < MARK_EVERY_SECONDS:
             self._marks[-1] = (self._marks[-1][0], position)
         else:
             self._marks.append((now, position))
 
     def shipped(self, position: Position) -> None:
-        """Everything before it waits no more."""
+        """Everything before `position` has been shipped."""
         while self._marks and self._marks[0][1] <= position:
             self._marks.popleft()
 

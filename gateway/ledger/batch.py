@@ -1,6 +1,6 @@
-"""Settled entries on their way to the database: bytes as the journal holds them, decoded only for who looks inside.
+"""Settled entries on their way to the database: the journal's bytes, decoded only when an entry is read.
 
-The gateway ships through a child process (remote_sink.py): what takes no look inside costs the serving thread nothing.
+The gateway ships through a child process (remote_sink.py), so the serving thread never pays for decoding.
 """
 
 from collections.abc import Iterable, Sequence
@@ -16,7 +16,7 @@ ENCODER = msgspec.msgpack.Encoder()
 
 
 class Batch(Sequence[Entry]):
-    """Entries in the order in which they were settled. Reading one raises msgspec.DecodeError if its bytes are none."""
+    """Entries in the order they were settled. Reading one raises msgspec.DecodeError if its bytes are not an entry."""
 
     def __init__(self, request_ids: Sequence[str] = (), payloads: Sequence[bytes] = ()) -> None:
         self.request_ids = request_ids
@@ -24,12 +24,12 @@ class Batch(Sequence[Entry]):
 
     @classmethod
     def of(cls, entries: Sequence[Entry]) -> "Batch":
-        """The batch of entries at hand."""
+        """Encodes `entries` as a batch."""
         return cls([entry.intent.request_id for entry in entries], [ENCODER.encode(entry) for entry in entries])
 
     @classmethod
     def joined(cls, batches: Iterable["Batch"]) -> "Batch":
-        """One batch of several, in their order."""
+        """Concatenates batches, in order."""
         request_ids: list[str] = []
         payloads: list[bytes] = []
         for batch in batches:
@@ -38,7 +38,7 @@ class Batch(Sequence[Entry]):
         return cls(request_ids, payloads)
 
     def last(self) -> "Batch":
-        """Its last entry alone."""
+        """A batch of the last entry only; empty if this one is."""
         return Batch(self.request_ids[-1:], self.payloads[-1:])
 
     @cached_property

@@ -1,8 +1,8 @@
-"""One journal directory per worker process, and what becomes of a dead worker's.
+"""One journal directory per worker process, claimed by a file lock.
 
-A worker claims the first numbered directory that nobody holds; a directory that nobody holds any more, because fewer
-workers run than before, is adopted by whoever finds it, shipped and removed. A lock ends with its process, however it
-dies; one that is held on a directory which was removed meanwhile counts for nothing.
+A worker claims the first numbered directory that is free. Directories left over (fewer workers run than before) are
+adopted by whoever finds them, shipped and removed. The lock is released when its process ends, however it dies; a lock
+on a directory that was removed meanwhile does not count.
 """
 
 import fcntl
@@ -22,13 +22,13 @@ TRIES = 100
 
 @dataclass(slots=True)
 class Claim:
-    """A directory that is ours until `release`, or the end of this process."""
+    """A directory that this process owns until `release` or its own end."""
 
     path: Path
     _descriptor: int
 
     def remove(self) -> None:
-        """Delete the directory and release it: for one whose entries are all in the database."""
+        """Delete the directory and release it. Only when all its entries are in the database."""
         for file in self.path.iterdir():
             if file.name != LOCK:
                 file.unlink()
@@ -51,7 +51,7 @@ class Claim:
 
 
 def claim_directory(root: Path) -> Claim:
-    """The first free directory below `root`, made when needed. Raises StateError when none can be had."""
+    """The first free directory below `root`, created if needed. Raises StateError when none can be claimed."""
     for number in range(MAX_WORKERS):
         if claim := _try_claim(root / f"worker-{number:04d}"):
             return claim
@@ -59,7 +59,7 @@ def claim_directory(root: Path) -> Claim:
 
 
 def claim_abandoned(root: Path) -> Iterator[Claim]:
-    """Each existing directory that nobody holds, claimed; the caller ships what is in it and releases it."""
+    """Claims each existing directory that nobody holds; the caller ships its contents and releases it."""
     for path in sorted(root.glob("worker-*")):
         if claim := _try_claim(path):
             yield claim
@@ -92,7 +92,7 @@ def _try_claim(path: Path) -> Claim | None:
 
 
 def _is_still_there(path: Path, descriptor: int) -> bool:
-    """Whether the locked file is the one that others will try to lock."""
+    """Whether the locked file is still the one at `path`, which others would try to lock."""
     try:
         return os.path.samestat(os.stat(path / LOCK), os.fstat(descriptor))
     except FileNotFoundError:

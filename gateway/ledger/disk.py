@@ -1,4 +1,4 @@
-"""The few things the journal asks of a disk, and the real one. Knows nothing of records."""
+"""The disk operations that the journal needs, and the local implementation. Knows nothing of records."""
 
 import errno
 import fcntl
@@ -17,7 +17,7 @@ NOTE = "shipped"
 
 
 def sync_content(descriptor: int) -> None:
-    """What was written survives a loss of power; the file's times may not. Raises OSError."""
+    """Make what was written survive power loss; the file's timestamps may not. Raises OSError."""
     if sys.platform == "darwin":
         fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)  # macOS has no fdatasync, and its fsync stops at the drive's cache
     else:
@@ -31,11 +31,11 @@ class DiskFile(Protocol):
     def size(self) -> int: ...
 
     def read(self, offset: int, length: int) -> bytes:
-        """What a reader sees now, synced or not; shorter at the end of the file."""
+        """The current bytes, synced or not; fewer than `length` at the end of the file."""
         ...
 
     def write(self, offset: int, content: bytes) -> None:
-        """Visible to readers and safe from the death of this process when it returns; not from power loss."""
+        """On return the bytes are visible to readers and survive the death of this process, but not power loss."""
         ...
 
     def sync(self) -> None:
@@ -43,7 +43,7 @@ class DiskFile(Protocol):
         ...
 
     def fileno(self) -> int:
-        """The descriptor by which the kernel knows it; an OSError where it does not."""
+        """The file descriptor. Raises OSError if there is none."""
         ...
 
     def close(self) -> None: ...
@@ -53,33 +53,33 @@ class Disk(Protocol):
     """One directory of fixed-size files. Every method may raise OSError."""
 
     def names(self) -> list[str]:
-        """Names of the files that were completely created, in no order."""
+        """Names of the files whose creation was completed, in no particular order."""
         ...
 
     def create(self, name: str, size: int, *, is_urgent: Callable[[], bool]) -> None:
-        """Make a file of `size` zeros; file, zeros and name survive power loss when it returns.
+        """Create a file of `size` zeros; on return the file, its zeros and its name survive power loss.
 
-        While it is not urgent, it leaves the disk to others half of the time. An error leaves nothing behind.
+        While `is_urgent` says no, the disk is left idle half of the time for others. An error leaves nothing behind.
         """
         ...
 
     def open(self, name: str) -> DiskFile: ...
 
     def remove(self, name: str) -> None:
-        """The file is gone, also after power loss, when it returns."""
+        """On return the file is gone, even after power loss."""
         ...
 
     def note(self, content: bytes) -> None:
-        """Keep a few bytes, always as many, in place of the last ones: at once safe from the death of this process."""
+        """Overwrite the note with a few bytes, always of the same length. Survives process death at once."""
         ...
 
     def noted(self) -> bytes:
-        """What was noted last; after power loss what was noted before that, or anything."""
+        """The last note; after power loss it may be an older one, or garbage."""
         ...
 
 
 def sync_all(files: Sequence[DiskFile]) -> None:
-    """In this order; at the first error the rest are left alone. Raises OSError."""
+    """Sync the files in order, stopping at the first error. Raises OSError."""
     for file in files:
         file.sync()
 
@@ -104,7 +104,7 @@ class LocalFile:
             written += os.pwrite(self._descriptor, content[written:], offset + written)
 
     def sync(self) -> None:
-        # The file never changes its size, so its data is all there is to sync.
+        # The file's size never changes, so only its data needs syncing.
         sync_content(self._descriptor)
 
     def fileno(self) -> int:
@@ -115,7 +115,7 @@ class LocalFile:
 
 
 class LocalDisk:
-    """A directory of a local file system. Network file systems do not keep the promises of `sync`."""
+    """A directory of a local file system. Network file systems do not honour the guarantees of `sync`."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -142,7 +142,7 @@ class LocalDisk:
     @staticmethod
     def _write_zeros(descriptor: int, size: int, *, is_urgent: Callable[[], bool]) -> None:
         # Real zeros, not fallocate: a write into an unwritten extent costs a metadata commit at the next sync. Synced
-        # piece by piece with pauses, so that a settlement that syncs another file meanwhile hardly ever waits for it.
+        # in pieces with pauses, so that a settlement syncing another file meanwhile hardly ever waits for this.
         done = 0
         while done < size:
             began = time.monotonic()

@@ -1,7 +1,7 @@
 """The records of the ledger. Fields are only ever appended: old journals must stay readable.
 
-Money is integer pico-USD; None means that the price is not known, which is never the same as zero. Times are
-microseconds since the Unix epoch, UTC. Durations are seconds.
+Money is integer pico-USD; None means that the price is unknown, which is not zero. Times are microseconds since the
+Unix epoch, UTC. Durations are seconds.
 """
 
 from collections.abc import Mapping
@@ -17,20 +17,19 @@ class Status(StrEnum):
     """How a request ended."""
 
     completed = "completed"
-    partial = "partial"  # broke or was cut after the first chunk; the tokens that came are charged
-    cancelled = "cancelled"  # the caller left
+    partial = "partial"  # failed or was cut off after the first chunk; the tokens received are charged
+    cancelled = "cancelled"  # the caller disconnected
     failed = "failed"  # no attempt produced a first chunk
-    orphaned = "orphaned"  # the process died in between; settled by recovery with bounds
+    orphaned = "orphaned"  # the process died before settling; recovery settled it with cost bounds
 
 
 class Facts(msgspec.Struct, frozen=True, array_like=True):
-    """Everything `decide()` looked at that is not in the rules or prices: a decision is replayed from this.
+    """Every input of `decide()` that is not in the rules or prices, so that a decision can be replayed.
 
-    `quality` and `output_tokens` are the classifier's figures for each candidate, `backend_state` what was known of
-    each candidate's backend at that moment (upstreams/load.py). The next two say what traffic before this request came
-    to: by rule what its exploration has cost today, and by a rule's `target_name` its calibrated threshold.
-    `repeated_tokens` of the input are expected to be sent again, where a model has prompts marked for caching. `units`
-    are what may be billed by the piece.
+    `quality` and `output_tokens` are the classifier's predictions for each candidate; `backend_state` is what was known
+    of each candidate's backend at that moment (upstreams/load.py). The next two summarise earlier traffic: per rule,
+    what its exploration has cost today; per `target_name` of a rule, its calibrated threshold. `repeated_tokens` of the
+    input are expected to be sent again, for models with prompts marked for caching. `units` may be billed per piece.
     """
 
     input_tokens: int
@@ -50,8 +49,8 @@ class Facts(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Decision(msgspec.Struct, frozen=True, array_like=True):
-    """What was decided and under which versions. `exploration_pico_usd` is what trying this model was expected to cost
-    more than the one preferred; `escalates_to` are those asked if its answer does not stand verification."""
+    """What was decided and under which versions. `exploration_pico_usd` is the expected extra cost of trying this model
+    instead of the preferred one; `escalates_to` are the models asked if its answer fails verification."""
 
     rule: str
     model: str
@@ -68,7 +67,7 @@ class Decision(msgspec.Struct, frozen=True, array_like=True):
 
 
 def tenant_of(team: str | None, key_id: str) -> str:
-    """Whose prompt caches are shared: a team's keys with each other, any other key with nobody."""
+    """Who shares a prompt cache: the keys of one team share theirs, any other key has its own."""
     return f"team {team}" if team is not None else f"key {key_id}"
 
 
@@ -76,7 +75,7 @@ ESCALATED = "escalated:"
 
 
 class PaidTo(msgspec.Struct, frozen=True, array_like=True):
-    """Whose bill an attempt that did not answer is on, and between what its cost lies (`upper` None: not known)."""
+    """Who bills an attempt that did not answer, and the bounds of its cost (`upper` None: unknown)."""
 
     provider: str
     upstream_model: str
@@ -86,12 +85,12 @@ class PaidTo(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Attempt(msgspec.Struct, frozen=True, array_like=True):
-    """One try at one backend. The one that answered has no cost of its own here: it is the entry's. Of the others this
-    is what they were or may have been billed nevertheless; it is in the entry's `other` cost too, and `paid_to` says
-    by whom (None: nothing was billed, or by whom is not on record).
+    """One attempt at one backend. The one that answered has no cost here, because it is the entry's. The cost of any
+    other is what was, or may have been, billed for it all the same; it is also part of the entry's `other` cost, and
+    `paid_to` names who bills it (None: nothing was billed, or the biller is not on record).
 
-    `outcome` is "answered", "called_off" (another one was faster), "escalated:" and why its answer did not stand
-    verification, or the BackendError's class name.
+    `outcome` is "answered", "called_off" (another was faster), "escalated:" plus why its answer failed verification, or
+    the BackendError's class name.
     """
 
     number: int
@@ -106,7 +105,7 @@ class Attempt(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Intent(msgspec.Struct, frozen=True, array_like=True):
-    """Written before the first upstream byte. Enough to settle the request if this process never speaks again."""
+    """Written before the first byte goes upstream. Enough to settle the request if this process dies."""
 
     request_id: str  # UUIDv7, 32 hexadecimal digits
     accepted_at_us: int
@@ -121,11 +120,11 @@ class Intent(msgspec.Struct, frozen=True, array_like=True):
     backend: str
     provider: str
     upstream_model: str
-    cost_bound_pico_usd: int | None  # what it can cost at most: input plus the output limit
+    cost_bound_pico_usd: int | None  # the most it can cost: input plus the output limit
     is_simulated: bool = False  # the model chosen has no provider behind it
-    allowed_models: tuple[str, ...] | None = None  # the key's own list then; None: every model
-    traceparent: str | None = None  # the caller's W3C trace, for telemetry; in no table
-    batch_id: str | None = None  # whose line it is; shadow calls of it have none
+    allowed_models: tuple[str, ...] | None = None  # the key's allow-list at that time; None: every model
+    traceparent: str | None = None  # the caller's W3C trace, for telemetry; not stored in the database
+    batch_id: str | None = None  # the batch this request is a line of; its shadow calls have None
 
     @property
     def tenant(self) -> str:
@@ -133,7 +132,7 @@ class Intent(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Checkpoint(msgspec.Struct, frozen=True, array_like=True):
-    """A stream still under way: what it has cost so far at least."""
+    """A stream still running: the least it has cost so far."""
 
     request_id: str
     output_tokens: int
@@ -143,8 +142,8 @@ class Checkpoint(msgspec.Struct, frozen=True, array_like=True):
 class Cost(msgspec.Struct, frozen=True, array_like=True):
     """Cost by token class at the effective price; `list_pico_usd` is the same usage at list price.
 
-    For the local engine `compute` is its measured GPU-seconds at the GPU-hour price and the token classes are 0. What
-    the engine cost while it computed for nobody is the idle line of the reports: rent = sum of compute + idle.
+    For the local engine, `compute` is the measured GPU-seconds at the GPU-hour price and the token classes are 0. Time
+    in which it served nobody is the idle line of the reports: rent = sum of compute + idle.
     """
 
     input_pico_usd: int = 0
@@ -168,8 +167,8 @@ class Cost(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Media(msgspec.Struct, frozen=True, array_like=True):
-    """How many of an entry's tokens were audio or images, which may have prices of their own, and what of it may be
-    billed by the piece (`backends.usage.Units`)."""
+    """How many of an entry's tokens were audio or images, which may be priced differently, and the units that may be
+    billed per piece (`backends.usage.Units`)."""
 
     audio_input_tokens: int = 0
     audio_output_tokens: int = 0
@@ -189,11 +188,11 @@ NO_MEDIA = Media()
 
 
 class Entry(msgspec.Struct, frozen=True, array_like=True):
-    """The settled request: one per Intent, exactly."""
+    """The settled request: exactly one per Intent."""
 
     intent: Intent
     status: Status
-    model: str  # that answered, or was tried last
+    model: str  # the one that answered, or was tried last
     backend: str
     provider: str
     upstream_model: str
@@ -206,7 +205,7 @@ class Entry(msgspec.Struct, frozen=True, array_like=True):
     is_usage_estimated: bool
     is_simulated: bool
     service_tier: str | None
-    cost: Cost | None  # None: no price known; see `prices reprice`
+    cost: Cost | None  # None: price unknown; see `prices reprice`
     cost_lower_pico_usd: int | None  # equal to the cost unless estimated or orphaned
     cost_upper_pico_usd: int | None
     gpu_seconds: float
@@ -219,14 +218,14 @@ class Entry(msgspec.Struct, frozen=True, array_like=True):
     http_status: int
     error: str | None  # one word: the error's class
     attempts: tuple[Attempt, ...]
-    web_searches: int = 0  # that the provider made for the answer and bills beside its tokens
+    web_searches: int = 0  # made by the provider for the answer and billed in addition to tokens
     file_searches: int = 0
-    other_tool_calls: int = 0  # of its other tools, whose bill no answer tells
-    media: Media | None = None  # None: the first versions did not keep it
+    other_tool_calls: int = 0  # to the provider's other tools, whose charges the answer does not report
+    media: Media | None = None  # None: early versions did not record it
 
 
 class Ledger(Protocol):
-    """Where the request path writes. Three calls, in this order, per accepted request."""
+    """What the request path writes to: per accepted request these three calls, in this order."""
 
     def intend(self, intent: Intent) -> None:
         """Written, not synced: survives kill -9. Raises LedgerUnavailable when nothing more can be accepted."""
@@ -239,7 +238,7 @@ class Ledger(Protocol):
     async def settle(self, entry: Entry) -> None:
         """Durable when it returns: survives power loss. The last byte of the answer waits for this.
 
-        Takes the entry over before it first waits: whoever is cancelled while waiting has settled all the same.
+        The entry is accepted before the first await, so a caller cancelled while waiting has still settled.
         """
         ...
 

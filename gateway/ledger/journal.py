@@ -1,9 +1,9 @@
 """The durable half of the ledger: a Ledger that writes to local segments and never to a database.
 
-1. An intent is in the operating system before the upstream call; a settlement is on the disk before `settle` returns.
-2. An intent is accepted only while its settlement is sure to fit on the disk, full disk or not.
-3. A failed sync is never repeated: the kernel may have dropped what it could not write, and a second sync would lie.
-   Every waiter gets the error, everything after it is refused, and the process is told to stop.
+1. An intent is in the kernel's page cache before the upstream call; a settlement is on disk before `settle` returns.
+2. An intent is accepted only if its settlement is certain to fit, even if the disk fills up.
+3. A failed sync is never retried: the kernel may have dropped the pages it could not write, so a second sync could
+   report false success. Every waiter gets the error, everything later is refused, and the process is told to stop.
 4. Settlements that arrive while a sync runs share the next one (group commit); there is no timer.
 """
 
@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 SEGMENT_BYTES = 64 << 20
 SPARE_RETRY_SECONDS = 1.0
 ORDINARY_INTENT_BYTES = 1024
-# What a settlement adds to its intent (counts, cost, attempts with their errors), generously; see `_reserve`.
+# Generous bound on what a settlement adds to its intent (counts, cost, attempts with errors); see `_reserve`.
 SETTLE_OVERHEAD_BYTES = 4096
 DAMAGED = (
     "The journal in %s had %d bytes that are no whole records: dropped; %d whole records behind them are kept. After a "
@@ -46,7 +46,7 @@ ENCODER = msgspec.msgpack.Encoder()
 
 
 class Journal:
-    """One directory, one process. Opening it recovers it. Call everything from one event loop."""
+    """One directory, one process. Opening a journal recovers it. Use it from one event loop only."""
 
     segments_class = Segments
 
@@ -62,7 +62,7 @@ class Journal:
         framing: Framing | None = None,
         now_us: Callable[[], int] = now_us,
     ) -> None:
-        """Raises OSError when the disk cannot be used. `on_failure` is called once, from the loop, if a sync fails."""
+        """Raises OSError when the disk is unusable. `on_failure` is called once, on the event loop, if a sync fails."""
         self._on_failure = on_failure
         self._clock = clock
         self._segments = self.segments_class(disk, segment_bytes=segment_bytes, framing=framing or Framing())
@@ -109,9 +109,9 @@ class Journal:
         self._open[intent.request_id] = OpenIntent(position.epoch, payload)
 
     def refusal(self) -> str | None:
-        """Why an intent would be refused now, in a sentence; None where one would be taken. It asks the disk.
+        """Why an intent would be refused now, in a sentence; None if it would be accepted. May access the disk.
 
-        Whoever is told stops sending requests, so what an intent would set going is set going here too.
+        Callers that hear a refusal stop sending requests, so this also starts the spare segment as an intent would.
         """
         try:
             self._refuse_if_stopped()
@@ -126,7 +126,7 @@ class Journal:
         return None
 
     def checkpoint(self, checkpoint: Checkpoint) -> None:
-        """Skipped while the disk is nearly full: settlements must fit, a checkpoint only narrows an orphan's bounds."""
+        """Skipped when the disk is nearly full: a settlement must fit, a checkpoint only narrows an orphan's bounds."""
         self._refuse_if_stopped()
         payload = ENCODER.encode(checkpoint)
         if checkpoint.request_id not in self._open:
@@ -185,7 +185,7 @@ class Journal:
             self._on_failure(error)
 
     def open_requests(self) -> Collection[str]:
-        """Ids of the requests that are intended and not settled."""
+        """Ids of requests with an intent and no settlement yet."""
         return self._open.keys()
 
     @property
@@ -195,30 +195,30 @@ class Journal:
 
     @property
     def start(self) -> Position:
-        """Everything that is still here comes after it."""
+        """Where the oldest segment still kept begins."""
         return self._segments.start
 
     def ship_again(self, position: Position, entries: int) -> None:
-        """The database has lost the last `entries` that it had, which begin at `position`."""
+        """The database has lost the last `entries` it had taken; resume shipping at `position`, where they begin."""
         self._shipped = position
         self._shipped_entries -= entries
         self._mark_time()
 
     def read_settled(self, position: Position, until: Position | None = None) -> tuple[Batch, Position]:
-        """The next durable entries from `position`, in order, and where they end; both unchanged at the journal's end,
-        or at `until`.
+        """The next durable entries from `position`, in order, and the position after them. No entries and the same
+        position mean the end of the journal, or `until`.
 
-        A few hundred entries at most, so that a caller on the event loop holds it for a millisecond or two; there may
-        be none although there are more behind. Raises OSError when a segment cannot be read.
+        At most a few hundred entries, so that the event loop is blocked for a millisecond or two. May return none while
+        the position advances: more may follow. Raises OSError when a segment cannot be read.
         """
         records, end = self._segments.read(position, until or self._durable)
         settled = [record for record in records if record.kind is Kind.SETTLE]
         return Batch([record.request_id for record in settled], [record.payload for record in settled]), end
 
     async def mark_shipped(self, position: Position, entries: int) -> None:
-        """The database has everything before `position` for good: let go of segments that hold nothing else.
+        """The database durably has everything before `position`: delete the segments that hold nothing else.
 
-        A request still open in such a segment has its intent written again, and synced, before the segment goes.
+        If a request is still open in such a segment, its intent is first written again to a newer one and synced.
         """
         self._shipped = position
         self._shipped_entries += entries
@@ -241,7 +241,7 @@ class Journal:
         self._spare_refused_at = -SPARE_RETRY_SECONDS
 
     def _carry_forward(self, last_epoch: int) -> bool:
-        """Write the intents that are open in segments up to `last_epoch` again; False when they do not fit."""
+        """Rewrite the intents still open in segments up to `last_epoch`; False when they do not fit."""
         for request_id, opened in self._open.items():
             if opened.epoch <= last_epoch:
                 try:
@@ -267,7 +267,7 @@ class Journal:
 
     @property
     def slow_sync_seconds(self) -> float | None:
-        """What a sync usually takes of late, where that is so long that callers feel it."""
+        """The recent typical duration of a sync, if long enough for callers to notice; else None."""
         return self.pace.usual_seconds if self.pace.is_slow else None
 
     @property
@@ -276,18 +276,18 @@ class Journal:
 
     @property
     def has_given_all(self) -> bool:
-        """Whether everything that will ever be durable here is in the database; after a failed sync no more will be."""
+        """Whether the database has everything that will ever be durable here; a failed sync makes no more durable."""
         return not self.unshipped_entries or (self._failure is not None and self._shipped >= self._durable)
 
     def require_synced(self) -> None:
-        """Raises LedgerUnavailable when a sync failed: whoever ends now did not end well."""
+        """Raises LedgerUnavailable if a sync failed, so that a shutdown is not reported as clean."""
         if self._failure is not None:
             raise _stopped(self._failure)
 
     async def aclose(self) -> None:
-        """Sync what is written and let go of the files. Open intents become orphans when the journal is next opened.
+        """Sync what is written and close the files. Open intents become orphans when the journal is next opened.
 
-        A sync that fails now is told to `on_failure` and raises nothing: the caller has more to close.
+        A failing sync is reported to `on_failure` and not raised: the caller has more to close.
         """
         if self._is_closed:
             return
@@ -297,7 +297,7 @@ class Journal:
         self._is_closed = True
         await self._syncer.aclose()
         await asyncio.to_thread(self._file_executor.shutdown)
-        await asyncio.sleep(0)  # the callback of a spare segment that was just finished runs before the files close
+        await asyncio.sleep(0)  # lets the callback of a just-finished spare segment run before the files close
         self._segments.close()
 
     def _recover(self, before: ShippedBefore) -> Recovered:
@@ -330,7 +330,7 @@ class Journal:
             raise LedgerUnavailable(_not_written(error)) from error
 
     def _prepare_spare(self) -> None:
-        """Have the next segment made in the background; after a refusal, ask again only every second."""
+        """Create the next segment in the background; after a failure, retry at most once a second."""
         is_wanted = not (self._segments.has_spare or self._is_preparing)
         if is_wanted and self._clock() - self._spare_refused_at >= SPARE_RETRY_SECONDS:
             self._is_preparing = True
@@ -363,7 +363,7 @@ class Journal:
 
 
 def _reserve(intent_bytes: int) -> int:
-    """Bytes kept free for an open intent: its settlement, and being carried forward once."""
+    """Bytes kept free for an open intent: for its settlement, and to carry it forward once."""
     return 2 * intent_bytes + SETTLE_OVERHEAD_BYTES
 
 

@@ -1,4 +1,4 @@
-"""Linux's own queue for syncs (io_submit with an eventfd), by system call: no thread of ours waits for the disk.
+"""Asynchronous fdatasync through Linux AIO (io_submit with an eventfd), so that no thread waits for the disk.
 
 Not io_uring, which the default seccomp profiles of containers forbid. Knows nothing of the event loop.
 """
@@ -13,8 +13,8 @@ import sys
 
 from gateway.ledger.disk import DiskFile
 
-# linux/aio_abi.h, on a little-endian machine of 64 bits. Of `struct iocb`: data, key, rw_flags, opcode, priority, file,
-# buffer, bytes, offset, reserved, flags, eventfd. Of `struct io_event`: data, iocb, result, result2.
+# linux/aio_abi.h on 64-bit little-endian machines. `struct iocb`: data, key, rw_flags, opcode, priority, file, buffer,
+# bytes, offset, reserved, flags, eventfd. `struct io_event`: data, iocb, result, result2.
 IOCB = struct.Struct("<QIiHhIQQqQII")
 EVENT = struct.Struct("<QQqq")
 FDSYNC = 3
@@ -24,14 +24,14 @@ SYSTEM_CALLS = {"x86_64": (206, 207, 208, 209), "aarch64": (0, 1, 4, 2)}
 
 
 class KernelQueue:
-    """One sync at a time. Raises OSError with the kernel's reason where there is no such queue."""
+    """One sync at a time. Raises OSError with the kernel's reason where AIO is not available."""
 
     def __init__(self) -> None:
         calls = SYSTEM_CALLS.get(platform.machine())
         if sys.platform != "linux" or sys.maxsize < 1 << 32 or calls is None:
             raise OSError(errno.ENOSYS, f"not known on {platform.system()} {platform.machine()}")
         self._setup, self._destroy, self._get_events, self._submit = calls
-        # These calls never wait but for `io_destroy`: to let go of the interpreter's lock would cost more than they do.
+        # Only `io_destroy` blocks; for the others, releasing the GIL would cost more than the call itself.
         self._quick = ctypes.PyDLL(None, use_errno=True).syscall
         self._slow = ctypes.CDLL(None, use_errno=True).syscall
         self._iocb = ctypes.create_string_buffer(IOCB.size)
@@ -44,11 +44,11 @@ class KernelQueue:
         self._bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
 
     def fileno(self) -> int:
-        """Readable once a sync has ended."""
+        """An eventfd that becomes readable when a sync has ended."""
         return self._bell
 
     def submit(self, file: DiskFile) -> None:
-        """Begin to sync what was written to `file`. Raises OSError when the kernel will not: then nothing was begun."""
+        """Start syncing what was written to `file`. Raises OSError if the kernel refuses; then nothing was started."""
         self._submitted += 1
         IOCB.pack_into(
             self._iocb, 0, self._submitted, 0, 0, FDSYNC, 0, file.fileno(), 0, 0, 0, 0, TELL_EVENTFD, self._bell
@@ -56,7 +56,7 @@ class KernelQueue:
         self._call("io_submit", self._submit, self._context, ctypes.c_long(1), self._iocbs)
 
     def take(self) -> bool:
-        """Whether the sync under way has ended; raises OSError when it failed, or if that cannot be told."""
+        """Whether the sync under way has ended. Raises OSError when it failed, or when its result makes no sense."""
         try:
             os.eventfd_read(self._bell)
         except BlockingIOError:
@@ -72,7 +72,7 @@ class KernelQueue:
         return True
 
     def close(self) -> None:
-        """Waits for a sync that is still under way, and some milliseconds without one."""
+        """Waits for a sync still under way; takes some milliseconds even without one."""
         with contextlib.ExitStack() as last:
             last.callback(os.close, self._bell)
             self._slow(ctypes.c_long(self._destroy), self._context)

@@ -1,4 +1,4 @@
-"""A worker's journal: a directory claimed for it alone, and in it a journal that accepts. Knows no wiring."""
+"""Opens a worker's journal: claims a directory for it alone and opens a journal there. Knows no wiring."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -9,7 +9,7 @@ from gateway.ledger.journal import Journal
 
 
 def open_journal(root: Path, *, on_failure: Callable[[OSError], None]) -> tuple[Claim, Journal]:
-    """Its first segment is as long on disk as it will become. Raises StateError when there is no room for it."""
+    """The first segment is allocated in full. Raises StateError when the disk has no room for it."""
     claim = claim_directory(root)
     try:
         return claim, Journal.open(claim.path, on_failure=on_failure)

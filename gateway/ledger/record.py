@@ -1,4 +1,4 @@
-"""How a record lies in a segment: length, CRC32C salted with the segment's epoch, kind, request id, payload. Pure."""
+"""The layout of a record: length, CRC32C salted with the segment's epoch, kind, request id, payload. Pure."""
 
 import re
 import struct
@@ -12,11 +12,11 @@ HEAD = struct.Struct("<II")
 SALT = struct.Struct("<QI")
 MAX_RECORD_BYTES = 1 << 22
 BODY_BEGINS = re.compile(rb"[\x01-\x03]\x20[0-9a-f]{32}")
-"""A kind and a request id, as every record of ours has them after its head."""
+"""Kind, length and text of a request id: how the body of each of our records begins, right after HEAD."""
 
 
 class Kind(IntEnum):
-    """What a record says."""
+    """What a record is about."""
 
     INTENT = 1
     CHECKPOINT = 2
@@ -36,14 +36,14 @@ class Record(msgspec.Struct, frozen=True, gc=False):
 
 
 class Framing:
-    """Puts records into bytes and finds them again.
+    """Encodes records as bytes and finds them again.
 
-    The epoch is in the checksum, so that a record of another segment, left in blocks that the file system reused, is
-    never taken for one of this segment.
+    The checksum includes the epoch, so that a stale record of another segment, in blocks that the file system reused,
+    is never taken for one of this segment.
     """
 
     def frame(self, epoch: int, kind: Kind, request_id: str, payload: bytes) -> bytes:
-        """The bytes of one record. Raises ValueError when the id or the payload is longer than the format allows."""
+        """The bytes of one record. Raises ValueError when the id or payload is too long for the format."""
         name = request_id.encode("ascii")
         if len(name) > 255 or len(payload) > MAX_RECORD_BYTES - 512:
             raise ValueError(f"record too long: id of {len(name)} bytes, payload of {len(payload)} bytes")
@@ -51,7 +51,7 @@ class Framing:
         return HEAD.pack(len(body), self.checksum(epoch, body)) + body
 
     def scan(self, epoch: int, content: bytes, base: int = 0, start: int = 0) -> Iterator[Record]:
-        """The records of `content` from `start` on, up to the first that is not whole.
+        """The records in `content` from `start` on, up to the first that is incomplete or damaged.
 
         `content` begins at offset `base` of the segment.
         """
@@ -70,9 +70,10 @@ class Framing:
             position = end
 
     def find_last_run(self, epoch: int, content: bytes, start: int, until: int) -> int | None:
-        """Where, at or behind `start`, whole records begin that follow one another up to `until`.
+        """Where, at or after `start`, an unbroken run of whole records begins that reaches `until`; None if nowhere.
 
-        Not any whole record: what a caller wrote into one that is torn could look like that, but something follows it.
+        A single whole record is not enough: a caller's text inside a torn record could look like one, but such a fake
+        is not followed by whole records up to the end.
         """
         while found := BODY_BEGINS.search(content, start + HEAD.size, until):
             begin = end = found.start() - HEAD.size

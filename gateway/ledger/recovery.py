@@ -1,4 +1,4 @@
-"""What the records of a journal add up to: which requests are open, and how a dead process's are settled. Pure."""
+"""Which requests a journal's records leave open, and how those of a dead process are settled. Pure."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ from gateway.ledger.record import Kind, Record
 
 
 class OpenIntent(msgspec.Struct):
-    """An accepted request that is not settled: its records as they were written, and the segment its intent is in."""
+    """An accepted request not yet settled: its records as written, and the epoch of the segment its intent is in."""
 
     epoch: int
     intent: bytes
@@ -17,14 +17,14 @@ class OpenIntent(msgspec.Struct):
 
 
 class OpenIntents(dict[str, OpenIntent]):
-    """By request id. Records may come twice (a carried intent, a replayed segment): the last one counts."""
+    """Open requests by id. Records may come twice (a carried intent, a replayed segment): the last one counts."""
 
     def __init__(self) -> None:
         super().__init__()
         self.settled_entries = 0
 
     def apply(self, record: Record, epoch: int) -> None:
-        """Take one record of the segment `epoch` into account, in the order of the journal."""
+        """Apply one record of segment `epoch`. Call in journal order."""
         match record.kind:
             case Kind.INTENT:
                 self[record.request_id] = OpenIntent(epoch, record.payload)
@@ -35,15 +35,15 @@ class OpenIntents(dict[str, OpenIntent]):
                 self.settle(record.request_id)
 
     def settle(self, request_id: str) -> None:
-        """The request is not open any more."""
+        """The request is no longer open."""
         self.settled_entries += 1
         self.pop(request_id, None)
 
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """What was found at start: settled entries still to be shipped, the requests that died, damaged bytes dropped,
-    whole records kept that stood behind them."""
+    """What was found at start: settled entries still to ship, ids of orphaned requests, damaged bytes dropped, and
+    whole records rescued from behind the damage."""
 
     settled_entries: int
     orphans: tuple[str, ...]
@@ -52,9 +52,9 @@ class Recovered:
 
 
 def settle_orphan(opened: OpenIntent) -> Entry:
-    """The entry of a request whose process died: what it cost is not known, only between what bounds it lies.
+    """The entry of a request whose process died: its cost is unknown, only bounded.
 
-    At least what the last checkpoint says, or nothing; at most the intent's bound, or unknown where it has none.
+    The lower bound is the last checkpoint's cost, or zero; the upper is the intent's bound, None if it has none.
     """
     intent = msgspec.msgpack.decode(opened.intent, type=Intent)
     last = msgspec.msgpack.decode(opened.checkpoint, type=Checkpoint) if opened.checkpoint else None

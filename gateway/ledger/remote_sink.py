@@ -1,7 +1,7 @@
-"""An EntrySink in a process of its own: writing rows takes CPU time that the token path must not wait for.
+"""An EntrySink in a child process: writing rows takes CPU time that the token path must not wait for.
 
-Frames both ways are a length and a msgpack value. The child gets the database's URL first, through the pipe: a command
-line can be read by every user of the machine. It ends when its input does, so it never outlives this process.
+Frames in both directions are a length and a msgpack value. The database URL is sent first, through the pipe, because a
+command line is readable by every user of the machine. The child ends when its input does, so it never outlives us.
 """
 
 import asyncio
@@ -20,13 +20,13 @@ INSERT_SECONDS = 120.0
 
 
 class SinkFailed(ConnectionError):
-    """The child died, or its database refused; the shipper tries again."""
+    """The child died or its database refused; the shipper retries."""
 
 
 class RemoteSink:
-    """Starts its child at the first batch, and again after it died. One batch at a time.
+    """Starts the child at the first batch, and again if it died. One batch at a time.
 
-    `environment` is the child's; ours, where nobody gives one.
+    `environment` is the child's; None: it inherits ours.
     """
 
     def __init__(self, database_url: str, *, environment: Mapping[str, str] | None = None) -> None:
@@ -42,9 +42,9 @@ class RemoteSink:
         return self._child.pid if self._child else None
 
     async def insert(self, batch: Batch) -> int:
-        """One batch after the other, whoever asks.
+        """Concurrent calls are served one after another.
 
-        Raises SinkFailed; whether the entries were committed is then unknown, which is why they may come again.
+        Raises SinkFailed; whether the entries were committed is then unknown, so the same entries may be sent again.
         """
         async with self._turn:
             reply = await self._insert(batch.payloads)
@@ -64,7 +64,7 @@ class RemoteSink:
             raise SinkFailed(f"the ledger's writer process failed: {type(error).__name__} {error}") from error
 
     async def aclose(self) -> None:
-        """End the child; what it had not committed is shipped again at the next start."""
+        """Kill the child; what it had not committed is shipped again later."""
         child, self._child = self._child, None
         if child is None or child.returncode is not None:
             return

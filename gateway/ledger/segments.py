@@ -1,6 +1,6 @@
-"""The journal's files: fixed-size zeroed segments, appended to in order, scanned at start, removed from the front.
+"""The journal's files: fixed-size zeroed segments, appended to in order, scanned at start, removed oldest first.
 
-Knows records, not what they mean. Not thread-safe but for the methods that say so.
+Knows records, not what they mean. Not thread-safe, except for the methods that say so.
 """
 
 from collections.abc import Iterator, Sequence
@@ -34,18 +34,18 @@ class Segment:
 
 
 class Position(msgspec.Struct, frozen=True, order=True):
-    """A place in the journal; ordered as the journal is."""
+    """A place in the journal; compares in journal order."""
 
     epoch: int
     offset: int
 
 
 class NoRoom(Exception):
-    """The record fits neither the segment under way nor a prepared one."""
+    """The record fits neither the current segment nor the spare."""
 
 
 def segment_name(epoch: int) -> str:
-    """The format version is in the name: a later format is another suffix, and this code will not touch it."""
+    """The suffix is the format version: a later format gets another suffix, which this code ignores."""
     return f"{epoch:016d}.seg"
 
 
@@ -77,7 +77,7 @@ class Segments:
 
     @property
     def total_bytes(self) -> int:
-        """Bytes of records that are still kept."""
+        """Bytes of records in the segments still kept."""
         return sum(segment.end for segment in self._used)
 
     @property
@@ -86,12 +86,13 @@ class Segments:
 
     @property
     def free_bytes(self) -> int:
-        """Bytes that can certainly still be appended, however the records fall."""
+        """Bytes that can certainly still be appended, wherever segment boundaries fall."""
         last = self._spare or self._used[-1]
         return last.size - last.end
 
     def recover(self) -> Iterator[tuple[int, Record]]:
-        """Open what is there and yield every whole record in order, with its epoch; exhaust it before anything else."""
+        """Open the existing files and yield every whole record in order, with its epoch. Exhaust this before any other
+        call."""
         self._spare = None
         found = [Segment(int(name[:16]), self._disk.open(name)) for name in sorted(self._disk.names())]
         for segment in found:
@@ -112,8 +113,8 @@ class Segments:
         used = [segment for segment in found if segment.end]
         empty = [segment for segment in found if not segment.end]
         self._used = used or [empty.pop(0) if empty else self._create(1)]
-        # Only a segment after the last used one may be used next: epochs must rise in the order of the records. And a
-        # short one, cut by whoever copied or repaired it, has no room for what was promised any.
+        # The spare must come after the last used segment, because epochs rise in record order. It must also be full
+        # size: one truncated by a copy or repair lacks the room that `free_bytes` promises.
         for segment in empty:
             is_whole = segment.size >= self._segment_bytes
             if is_whole and segment.epoch > self.current.epoch and self._spare is None:
@@ -123,11 +124,12 @@ class Segments:
                 self._disk.remove(segment.name)
 
     def _joined_over_damage(self, segment: Segment, content: bytes, settled: set[str]) -> bytes | None:
-        """The whole records at the segment's begin and, right behind them, those at its end; None: there are none.
+        """The segment's content with the whole records found after damage moved up to its last whole record before it;
+        None if there are none.
 
-        Where power was lost, nobody was told of what stands behind a torn record. But on a disk that is damaged, or
-        that lied when it said that all was safe, it may be what was answered. Requests that are settled before the
-        damage are left out: power that is lost in this very moment leaves some records at both places.
+        After power loss, records behind a torn one were never acknowledged. On a damaged disk, or one that lied about
+        a sync, they may have been, so they are kept. Requests settled before the damage are left out: power loss during
+        this very repair leaves some records in both places.
         """
         last = _end_of_bytes(content, segment.end)
         position = self._framing.find_last_run(segment.epoch, content, segment.end, last)
@@ -141,10 +143,10 @@ class Segments:
         return b"".join(kept)
 
     def make_clean(self, segment: Segment, content: bytes) -> None:
-        """Make what was read durable, and clear what lies behind it.
+        """Make what was read durable, and zero what follows it.
 
-        The good bytes are written again because after a failed sync the kernel may show bytes that the disk never
-        got. The rest is zeroed because a record of the lost tail could otherwise stand, whole, right behind a new one.
+        The good bytes are rewritten because after a failed sync the kernel may show bytes that never reached the disk.
+        The rest is zeroed because a whole record of the lost tail could otherwise end up right after a new one.
         """
         lost = _end_of_bytes(content, segment.end) - segment.end
         if segment.end:
@@ -156,7 +158,7 @@ class Segments:
             segment.file.sync()
 
     def append(self, kind: Kind, request_id: str, payload: bytes) -> Position:
-        """Write one record and return where it begins. Raises NoRoom, ValueError or OSError; then nothing changed."""
+        """Write one record and return where it begins. Raises NoRoom, ValueError or OSError, changing nothing."""
         segment = self._used[-1]
         framed = self._framing.frame(segment.epoch, kind, request_id, payload)
         if len(framed) > segment.size - segment.end:
@@ -196,7 +198,7 @@ class Segments:
         self._spare = segment
 
     def read(self, position: Position, until: Position) -> tuple[list[Record], Position]:
-        """Some of the records in [position, until) and where to go on; none only when there is none."""
+        """Some of the records in [position, until) and where to continue; empty only when none is left."""
         for segment in self._used:
             if segment.epoch < position.epoch:
                 continue
@@ -216,11 +218,11 @@ class Segments:
         return [], position
 
     def note_shipped(self, position: Position) -> None:
-        """For the next process. Raises OSError."""
+        """Note the position for the next process. Raises OSError."""
         self._disk.note(NOTE.format(position.epoch, position.offset).encode("ascii"))
 
     def noted_shipped(self) -> Position | None:
-        """What an earlier process noted, if it can be read."""
+        """What an earlier process noted; None if unreadable."""
         try:
             epoch, offset = map(int, self._disk.noted().split())
             return Position(epoch, offset)
@@ -228,7 +230,7 @@ class Segments:
             return None
 
     def before(self, position: Position) -> Sequence[Segment]:
-        """The segments that end before `position`, the current one never among them."""
+        """The segments that end before `position`; never the current one."""
         return [segment for segment in self._used[:-1] if segment.epoch < position.epoch]
 
     def forget(self, segments: Sequence[Segment]) -> None:
@@ -256,8 +258,8 @@ class Segments:
 
 
 def _end_of_bytes(content: bytes, start: int) -> int:
-    """Behind the last byte that is not zero, `start` at the least. By large steps: `rstrip` takes a third of a second
-    for a segment that has just been begun."""
+    """The offset after the last non-zero byte, at least `start`. Skips zeros in large steps: `rstrip` alone takes a
+    third of a second on a nearly empty segment."""
     end = len(content)
     while end - start >= len(ZEROS) and content[end - len(ZEROS) : end] == ZEROS:
         end -= len(ZEROS)

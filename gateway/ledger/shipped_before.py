@@ -1,7 +1,7 @@
-"""The part of a journal that is not shipped again at the next start: an earlier process did, and it is old. Pure.
+"""Finds the part of a journal that must not be shipped again at start: an earlier process did, and it is old. Pure.
 
-The database may have forgotten it since (`retention`), and would book it a second time. What is younger is shipped
-again, in case the database has lost it: then it was restored from a backup, or a replica of it took over.
+The database may have deleted it since (`retention`) and would book it twice. Younger entries are shipped again, in case
+the database lost them: it may have been restored from a backup, or failed over to a replica.
 """
 
 import msgspec
@@ -10,18 +10,18 @@ from gateway.ledger.record import Kind, Record
 from gateway.ledger.segments import Position
 
 SURELY_KEPT_US = 86_400_000_000
-"""No database forgets a request before it is so old: `requests_days` is 1 at least."""
+"""No database deletes a request younger than this: `requests_days` is at least 1."""
 
 
 class _Accepted(msgspec.Struct, array_like=True):
-    """The head of an intent."""
+    """The first fields of an intent."""
 
     request_id: str
     accepted_at_us: int
 
 
 class _Settled(msgspec.Struct, array_like=True):
-    """The head of an entry."""
+    """The first field of an entry."""
 
     intent: _Accepted
 
@@ -35,7 +35,7 @@ def accepted_at_us(payload: bytes) -> int:
 
 
 class ShippedBefore:
-    """Apply every record of the journal, in order; then `end` is where shipping begins, and `entries` lie before it."""
+    """After every record is applied in journal order, `end` is where shipping begins and `entries` come before it."""
 
     def __init__(self, noted: Position | None, now_us: int) -> None:
         self._noted = noted or Position(0, 0)
@@ -55,7 +55,7 @@ class ShippedBefore:
 
     @property
     def end(self) -> Position | None:
-        """None: at the start, also where the note is of another journal, because no record ends where it says."""
+        """None: ship from the start, also if the note belongs to another journal, as no record ends where it says."""
         return self._end if self._is_note_ours else None
 
     @property

@@ -1,9 +1,8 @@
-"""Moves settled entries from the journal to the database, at least once; the database keeps each once.
+"""Ships settled entries from the journal to the database at least once; the database keeps each exactly once.
 
-A database that is down, slow or locked only delays this: the journal grows and requests go on. One that comes back
-without what it had taken (a replica that was behind took over, a backup was restored) is found out, because each batch
-takes the entry before it along, and where none comes that one is offered alone every minute: then all that the journal
-still holds is shipped again.
+A database that is down, slow or locked only delays this: the journal grows and requests go on. Data loss in the
+database (failover to a lagging replica, a restored backup) is detected by sending the last shipped entry along with
+each batch, or alone every minute when idle: if it is new there, everything the journal still holds is shipped again.
 """
 
 import asyncio
@@ -23,7 +22,7 @@ from gateway.ledger.shipped_before import SURELY_KEPT_US, accepted_at_us
 log = logging.getLogger(__name__)
 
 BATCH_ENTRIES = 250
-MOST_ENTRIES = 2000  # of a batch that catches up: where each commit takes long, larger ones are the only way to
+MOST_ENTRIES = 2000  # in a batch when catching up: with slow commits, larger batches are the only way
 POLL_SECONDS = 0.25
 LOOK_POLLS = 240  # a minute
 FIRST_WAIT_SECONDS = 0.25
@@ -56,15 +55,15 @@ class Shipper:
         self._duplicates = 0
 
     async def run(self) -> None:
-        """Ship for ever. What fails is tried again, later and later, up to ten seconds apart."""
+        """Ship forever. Failures are retried with backoff, up to ten seconds apart."""
         while True:
             wait_seconds = await self._try_to_ship()
             await asyncio.sleep(wait_seconds)
 
     async def drain(self, timeout_seconds: float) -> bool:
-        """Ship everything that is settled; False when the time was too short: the next start ships the rest.
+        """Ship everything settled; False when entries remain, which the next start ships.
 
-        A database that does not answer at all is not waited for any longer than that, nor a sync that has failed.
+        Waits no longer than the timeout for a database that does not answer, and never for what a failed sync lost.
         """
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_seconds):
@@ -75,7 +74,7 @@ class Shipper:
         return not self._journal.unshipped_entries
 
     async def ship_once(self) -> int:
-        """Ship one batch and return its size. Raises whatever the database raises; then the journal is unchanged."""
+        """Ship one batch and return its size. Raises whatever the database raises, leaving the journal unchanged."""
         if self._has_lost:
             await self._ship_again()
         batch, position = await self._read_batch()
@@ -93,17 +92,18 @@ class Shipper:
         return len(batch)
 
     def _is_time_to_look(self) -> bool:
-        """Whether the database still has the last entry, though none came since: over a weekend it becomes too old."""
+        """Whether to check, while idle, that the database still has the last entry. Once a minute: after a quiet
+        weekend that entry is too old to check with."""
         self._idle_polls = (self._idle_polls + 1) % LOOK_POLLS
         return not self._idle_polls
 
     @property
     def is_failing(self) -> bool:
-        """Whether the database took nothing the last few times; once is nothing to speak of."""
+        """Whether the last few attempts all failed; a single failure is not worth reporting."""
         return self._failures_in_a_row >= TOLD_FAILURES
 
     def gauges(self) -> Mapping[str, float]:
-        """The journal's, and `shipped_entries`, `duplicate_entries`, `shipping_failures` since the start."""
+        """The journal's gauges, plus `shipped_entries`, `duplicate_entries`, `shipping_failures` since start."""
         return {
             **self._journal.gauges(),
             "shipped_entries": self._shipped,
@@ -112,7 +112,7 @@ class Shipper:
         }
 
     async def _try_to_ship(self) -> float:
-        """Ship a batch; seconds to wait before the next."""
+        """Ship a batch; returns the seconds to wait before the next."""
         try:
             shipped = await self.ship_once()
         except Exception as error:  # noqa: BLE001 - the outermost edge of this task: whatever a database raises, go on
@@ -128,11 +128,11 @@ class Shipper:
         return 0.0 if shipped >= BATCH_ENTRIES else POLL_SECONDS
 
     def _is_surely_kept(self, batch: Batch) -> bool:
-        """By every database, however soon it forgets: what is not would be booked twice."""
+        """Too young for any retention to have deleted it; an older entry, sent again, could be booked twice."""
         return all(self._now_us() - accepted_at_us(payload) < YOUNG_US for payload in batch.payloads)
 
     async def _ship_again(self) -> None:
-        """All that is not too old and still here, from the first on; what the database has, it keeps once."""
+        """Ship again from the oldest entry that is here and young enough; the database ignores those it still has."""
         position = first = self._journal.start
         lost = 0
         while position < (shipped := self._journal.shipped):
@@ -164,5 +164,5 @@ class Shipper:
             pieces.append(piece)
             found += len(piece)
             position = end
-            await asyncio.sleep(0)  # let requests in between: checking a piece takes a millisecond or two
+            await asyncio.sleep(0)  # yield to requests: reading a piece takes a millisecond or two
         return Batch.joined(pieces), position

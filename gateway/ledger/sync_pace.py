@@ -1,4 +1,4 @@
-"""How long the journal's disk takes for a sync, of late. Pure but for its log."""
+"""How long a sync of the journal's disk has recently taken. Pure, except that it logs."""
 
 import logging
 from collections import deque
@@ -7,11 +7,11 @@ from statistics import median_high
 log = logging.getLogger(__name__)
 OF_LATE = 16
 SLOW_SECONDS = 0.1
-"""The end of every answer waits for a sync. A disk of a data centre takes about a millisecond."""
+"""The end of every answer waits for a sync. A data-centre disk takes about a millisecond."""
 
 
 class SyncPace:
-    """Half of the last syncs took `usual_seconds` or more; is_slow once there were enough of them."""
+    """`usual_seconds` is the median of the last OF_LATE syncs; `is_slow` needs that many."""
 
     def __init__(self) -> None:
         self._took: deque[float] = deque(maxlen=OF_LATE)
@@ -26,7 +26,7 @@ class SyncPace:
         return len(self._took) == OF_LATE and self.usual_seconds >= SLOW_SECONDS
 
     def took(self, seconds: float) -> None:
-        """Told once when it becomes slow, and once when it is over."""
+        """Record a sync; logs once when the disk becomes slow and once when it recovers."""
         self._took.append(seconds)
         if seconds >= SLOW_SECONDS or self._is_told:
             self._tell()

@@ -1,4 +1,4 @@
-"""Syncs the journal's files while the event loop goes on: by the kernel itself, or by a thread where it will not.
+"""Syncs the journal's files without blocking the event loop: through kernel AIO, or a thread where that is unavailable.
 
 Knows files, not what is in them.
 """
@@ -24,19 +24,19 @@ class Syncer(Protocol):
     """Syncs one group of files at a time. Call it from one event loop."""
 
     def start(self, files: Sequence[DiskFile], done: Done) -> None:
-        """Sync `files` in this order, then call `done` on the loop; at the first error with that, and no more.
+        """Sync `files` in order, then call `done(None)` on the loop; the first error stops and goes to `done` instead.
 
         `done` may be called before this returns. Never start while a group is under way, nor after an error.
         """
         ...
 
     async def aclose(self) -> None:
-        """Let go of what it holds. No group may be under way."""
+        """Release resources. No group may be under way."""
         ...
 
 
 class SyncQueue(Protocol):
-    """What KernelSyncer asks of a kernel; see KernelQueue for the contract."""
+    """What KernelSyncer needs of the kernel; see KernelQueue for the contract."""
 
     def fileno(self) -> int: ...
 
@@ -48,11 +48,11 @@ class SyncQueue(Protocol):
 
 
 class KernelRefused(Exception):
-    """The kernel does not sync such files by itself; says why."""
+    """The kernel does not sync such files asynchronously; the message says why."""
 
 
 class KernelSyncer:
-    """The kernel syncs and rings an eventfd, which the loop watches like a socket."""
+    """The kernel syncs and signals an eventfd, which the loop watches like a socket."""
 
     def __init__(self, queue: SyncQueue) -> None:
         self._queue = queue
@@ -103,7 +103,7 @@ class KernelSyncer:
 
 
 class ThreadSyncer:
-    """A thread syncs: everywhere, but each hand-off between it and the loop costs more than the sync."""
+    """A thread syncs. Works everywhere, but each hand-off between thread and loop costs more than the sync."""
 
     def __init__(self, executor: Executor | None = None) -> None:
         self._executor = executor or one_thread("journal-sync")
@@ -117,18 +117,18 @@ class ThreadSyncer:
 
 
 def one_thread(name: str) -> Executor:
-    """Started now: a full container lets none start later, and then the journal could neither sync nor go on."""
+    """Starts its thread at once: a container at its thread limit would refuse later, and the journal could not sync."""
     executor = ThreadPoolExecutor(1, name)
     executor.submit(int)
     return executor
 
 
 def choose_syncer(file: DiskFile) -> Syncer:
-    """The kernel if it syncs this file by itself, else a thread. Raises OSError when that sync fails."""
+    """The kernel if it can sync this file asynchronously, else a thread. Raises OSError when the trial sync fails."""
     try:
         syncer = KernelSyncer(open_queue(file))
     except KernelRefused as refusal:
-        level = logging.WARNING if sys.platform == "linux" else logging.INFO  # others never do
+        level = logging.WARNING if sys.platform == "linux" else logging.INFO  # other systems never do
         log.log(level, "a thread syncs the journal, because the kernel does not by itself: %s", refusal)
         return ThreadSyncer()
     log.info("the kernel syncs the journal, without a thread")
@@ -136,7 +136,7 @@ def choose_syncer(file: DiskFile) -> Syncer:
 
 
 def open_queue(file: DiskFile) -> KernelQueue:
-    """A queue that synced `file` just now. Raises KernelRefused, or OSError when the sync began and failed."""
+    """A queue proven by a sync of `file`. Raises KernelRefused, or OSError when the sync began and failed."""
     try:
         file.fileno()
         queue = KernelQueue()
@@ -158,7 +158,7 @@ def open_queue(file: DiskFile) -> KernelQueue:
 
 
 def why_no_kernel(directory: Path) -> str | None:
-    """Why the kernel does not sync files of this directory by itself; None where it does. Raises OSError."""
+    """Why the kernel cannot sync files of this directory asynchronously; None if it can. Raises OSError."""
     with NamedTemporaryFile(dir=directory, prefix="sync-trial-") as made:
         file = LocalFile(Path(made.name))
         try:
