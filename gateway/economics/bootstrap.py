@@ -1,4 +1,4 @@
-"""Intervals by resampling whole clusters (days, teams), never single rows: hours of one day share that day's luck."""
+"""Bootstrap intervals from whole clusters (days, teams), not single rows: the hours of a day are correlated."""
 
 import math
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ TAIL = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """The middle and the ends of the middle 90 %."""
+    """The median and the ends of the central 90 %."""
 
     low: float
     middle: float
@@ -36,18 +36,18 @@ def resample_clusters(
 
 
 def spread(draws: FloatArray, clusters: int) -> Spread:
-    """Of resamples of so many clusters. Few of them vary less than the days to come: the ends are those of Student's t
-    (Hesterberg's expanded percentiles), or an interval of a week would hold the truth 82 times in 100 instead of 89."""
+    """The interval of resamples of this many clusters. Resamples of few clusters vary too little, so the percentiles
+    are widened to Student's t (Hesterberg's expanded percentiles): for a week, coverage is 89 % instead of 82 %."""
     tail = _tail(clusters)
     low, middle, high = (float(value) for value in np.quantile(draws, (tail, 0.5, 1 - tail)))
     return Spread(low, middle, high)
 
 
 def _tail(clusters: int) -> float:
-    """The share of the resamples that lies below the interval: 5 % where there are many clusters, less where few.
+    """The share of resamples below the interval: 5 % with many clusters, less with few.
 
-    Student's quantile by its expansion (Abramowitz and Stegun, 26.7.5), since scipy is no dependency of the core:
-    2.347 for 2.353 with four clusters, 1.9428 for 1.9432 with seven; with two it is 12 % too small.
+    Student's quantile comes from its expansion (Abramowitz and Stegun, 26.7.5), because the core does not depend on
+    scipy: 2.347 instead of 2.353 with four clusters, 1.9428 instead of 1.9432 with seven; with two, 12 % too small.
     """
     free = clusters - 1
     if free < 1:

@@ -1,7 +1,8 @@
-"""From an hour-by-hour ledger, a plan for GPUs and a hosted price list to the answer: when does owning pay?
+"""When does owning GPUs pay? Answered from an hourly ledger, a GPU plan and a hosted price list.
 
 Dollars are floats inside the model and leave it as decimal text, rounded to a pico-dollar; sums of ledger rows stay
-exact integers throughout. A month is the period scaled to the plan's hours per month: an assumption, and said so.
+exact integers throughout. A month is the period scaled to the plan's hours per month, which the report states as an
+assumption.
 """
 
 from collections.abc import Sequence
@@ -36,7 +37,7 @@ from gateway.money import usd
 LEAST_DAYS_TO_RESAMPLE = 2
 RESAMPLES = 2000
 ESTIMATE_ERROR = 0.25
-"""Standard error taken for token counts that the provider did not report; it widens the interval by their share."""
+"""Assumed standard error of token counts that the provider did not report; widens the interval by their share."""
 
 
 def analyse_break_even(
@@ -51,10 +52,9 @@ def analyse_break_even(
 ) -> BreakEvenReport:
     """The whole report. `rows` are the traffic that the plan's GPUs could serve, whoever served it.
 
-    With an `engine` (its measured curve at N*) requests are priced by their tokens and overflow is modelled; without
-    one the ledger's own GPU-seconds per request are used and the fluid bound is reported. `volume` says how
-    many times the traffic is asked about. Raises EconomicsError on an empty period and
-    where nothing says what a request takes.
+    With an `engine` (its curve at N*), requests are priced by their tokens and overflow is modelled; without one, the
+    ledger's GPU-seconds per request are used and the fluid bound is reported. `volume` multiplies the observed traffic.
+    Raises EconomicsError on an empty period, or if nothing tells how many GPU-seconds a request takes.
     """
     period = period or (covering_period(rows) if rows else Period(0, 3_600_000_000))
     if not sum(row.requests for row in rows if period.holds(row)):
@@ -119,7 +119,7 @@ def _unit(demand: Demand, case: Case) -> UnitEconomics:
 
 
 def _owned(demand: Demand, plan: GpuPlan, period: Period, case: Case) -> Owned:
-    """A fleet that runs is judged by what the ledger measured, any other by what the model expects of it."""
+    """A running fleet is judged by what the ledger measured, any other by what the model expects."""
     paid_seconds = plan.replicas * period.hours * 3600.0
     expected_seconds = float(np.minimum(demand.load.busy_replicas, plan.replicas).sum()) * 3600
     is_measured = plan.is_running
@@ -142,13 +142,13 @@ def _owned(demand: Demand, plan: GpuPlan, period: Period, case: Case) -> Owned:
 
 
 def _idle_pico_usd(rent_pico_usd: int, busy_seconds: float, paid_seconds: float) -> int:
-    """What nobody used, exactly; nothing where more was used than paid for, by clocks that overlap an hour's edge."""
+    """The exact rent of unused time. Zero if more was used than paid for, which clocks at an hour's edge can cause."""
     busy_us, paid_us = round(busy_seconds * 1e6), round(paid_seconds * 1e6)
     return rent_pico_usd - rent_pico_usd * busy_us // max(paid_us, busy_us)
 
 
 def _staircase(case: Case) -> tuple[StaircaseRow, ...]:
-    """Up to two steps beyond the best fleet and at least to the plan's: later steps only get worse."""
+    """Two steps beyond the best fleet, and at least as far as the plan's: later steps only get worse."""
     load, factor = case.load, case.month_factor
     best = best_replicas(load, case.usd_per_replica_hour)
     rent = case.usd_per_replica_hour * case.hours_per_month
@@ -174,7 +174,7 @@ def _staircase(case: Case) -> tuple[StaircaseRow, ...]:
 
 
 def _month(case: Case, plan: GpuPlan, staircase: Sequence[StaircaseRow], variable_usd: float) -> Month:
-    """`best` is the cheapest of hosting everything and the staircase's fleets that the plan's minimum allows."""
+    """`best` is the cheapest option: hosting everything, or a fleet of the staircase that meets the plan's minimum."""
     load, factor = case.load, case.month_factor
     hosted, saving = case.hosted_usd_per_month, case.saving_usd_per_month
     totals = {row.replicas: row.overflow_total_usd or row.fluid_total_usd for row in staircase}

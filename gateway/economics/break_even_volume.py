@@ -1,4 +1,4 @@
-"""At which volume owning begins to pay, at the observed mix of requests and shape of the day."""
+"""The volume at which owning begins to pay, at the observed request mix and daily profile."""
 
 import math
 from dataclasses import replace
@@ -14,7 +14,7 @@ LARGEST_FLEET_TRIED = 200
 
 
 def find_volume(case: Case, plan: GpuPlan, demand: Demand) -> BreakEvenVolume:
-    """Where owning begins to pay, beside the hosted model and instead of it."""
+    """Where owning begins to pay, both alongside the hosted model and instead of it."""
     load = case.load
     fixed = case.fixed_usd_per_month / case.month_factor
     per_day = demand.requests / load.total_hours * 24
@@ -34,7 +34,7 @@ def find_volume(case: Case, plan: GpuPlan, demand: Demand) -> BreakEvenVolume:
 
 
 def _least_hybrid_scale(case: Case, plan: GpuPlan) -> tuple[float, int]:
-    """One replica is the least rent, but high fixed costs can need several: try fleets until it worsens."""
+    """One replica has the lowest rent, but high fixed costs can need several: try larger fleets until it worsens."""
     best, best_count, worse = math.inf, 0, 0
     fixed = case.fixed_usd_per_month / case.month_factor
     if not _can_a_full_replica_pay(case):
@@ -53,7 +53,7 @@ def _least_hybrid_scale(case: Case, plan: GpuPlan) -> tuple[float, int]:
 
 
 def _can_a_full_replica_pay(case: Case) -> bool:
-    """Full in every hour that has traffic at all: if that does not earn the rent, no fleet at no volume does."""
+    """Whether a replica that is full in every hour with traffic earns its rent; if not, no fleet at any volume does."""
     busy = case.load.busy_replicas
     seen = busy > 0
     most = float((case.load.value_usd_by_bin[seen] / busy[seen]).sum())
@@ -61,7 +61,7 @@ def _can_a_full_replica_pay(case: Case) -> bool:
 
 
 def _scale_with_overflow(case: Case, fluid_scale: float) -> float:
-    """Chance arrivals need a little more volume than water does. A saving still missing at 1000 times it is never."""
+    """Random arrivals need a little more volume than the fluid bound. No saving even at 1000 times it means never."""
     low, high = fluid_scale, fluid_scale * 1000
     if replace(case, load=case.load.scaled(high)).saving_usd_per_month < 0:
         return math.inf

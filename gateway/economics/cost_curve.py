@@ -1,4 +1,4 @@
-"""Monthly bills over volume, as a chart draws them: everything hosted, and the cheapest fleet beside it. Pure."""
+"""Monthly bills by volume, for a chart: everything hosted, and with the cheapest fleet alongside. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -18,7 +18,7 @@ RESAMPLES = 400
 
 @dataclass(frozen=True, slots=True)
 class CostPoint:
-    """Bills of one month at a volume. The interval is 5 % to 95 % by resampled days; None below two days."""
+    """Bills of one month at a volume. The interval is 5 % to 95 % over resampled days; None with fewer than two."""
 
     requests_per_day: float
     hosted_usd: float
@@ -39,10 +39,8 @@ def cost_curve(
     generator: np.random.Generator,
     volume: float = 1.0,
 ) -> list[CostPoint]:
-    """One point per scale of `volume` times what was observed, at the observed mix and day. At least one replica is
-    kept.
-
-    Raises EconomicsError, as `build_demand` does.
+    """One point per scale, each a multiple of `volume` times the observed traffic, at the observed mix and daily
+    profile. At least one replica is kept. Raises EconomicsError, as `build_demand` does.
     """
     demand = build_demand(rows, period, plan=plan, hosted=hosted, engine=engine).scaled(volume)
     case = build_case(demand, plan, engine)

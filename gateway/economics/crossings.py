@@ -1,4 +1,4 @@
-"""At which volumes owning is cheaper: a set of intervals, because a staircase can cross a line more than once."""
+"""The volumes at which owning is cheaper: a set of intervals, as a staircase can cross a line more than once."""
 
 import math
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from gateway.economics.load_duration import Load
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """Volumes as a multiple of the load that was given; `end` is infinite when owning stays cheaper."""
+    """Volumes as multiples of the given load; `end` is infinite when owning stays cheaper."""
 
     start: float
     end: float
@@ -22,9 +22,9 @@ def self_hosted_intervals(
 ) -> list[Interval]:
     """Where a fleet sized for its peak, with nothing hosted, is cheaper than hosting everything.
 
-    n replicas serve the scales in ((n−1)/peak, n/peak] for the same money, so that stretch is cheaper from
-    (n·rent + fixed)/value on: nowhere if the slope value − rent·peak is not positive, wholly from some n on. A last
-    interval that ends at `largest_fleet` replicas says that the search stopped there.
+    n replicas serve the scales in ((n−1)/peak, n/peak] for the same money, so within that stretch owning is cheaper
+    from (n·rent + fixed)/value on. If the slope value − rent·peak is not positive that is nowhere; otherwise all of
+    it from some n on. A last interval that ends at `largest_fleet` replicas means that the search stopped there.
     """
     peak, rent = load.peak_replicas, usd_per_replica_hour * load.total_hours
     slope = load.value_usd - rent * peak
@@ -46,7 +46,7 @@ def self_hosted_intervals(
 def hybrid_from_scale(load: Load, usd_per_replica_hour: float, replicas: int, *, fixed_usd: float = 0.0) -> float:
     """The volume from which `replicas` always on, with the rest hosted, are cheaper than hosting everything.
 
-    One point, not a set: what a fixed fleet saves never falls with volume. Infinity when no volume is enough.
+    One point, not a set: the saving of a fixed fleet never falls with volume. Infinity when no volume is enough.
     """
     cost = replicas * usd_per_replica_hour * load.total_hours + fixed_usd
     busy = load.busy_replicas
@@ -54,8 +54,8 @@ def hybrid_from_scale(load: Load, usd_per_replica_hour: float, replicas: int, *,
     if not seen.any():
         return math.inf
     value_per_busy = load.value_usd_by_bin[seen] / busy[seen]
-    # Saved dollars are straight between the volumes at which one more bin fills the fleet: enough to look there. The
-    # busiest bins fill first; those already full give their whole value, the others as much as the volume.
+    # Savings are linear between the volumes at which one more bin fills the fleet, so only those need checking. The
+    # busiest bins fill first; a full bin yields its whole value, the others grow with the volume.
     order = np.argsort(-busy[seen])
     corners = replicas / busy[seen][order]
     full = np.cumsum(value_per_busy[order]) * replicas

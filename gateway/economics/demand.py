@@ -1,4 +1,4 @@
-"""From exact hourly rows to the load that the model works with: GPU-seconds and hosted dollars of every hour."""
+"""Turns exact hourly rows into the load that the model works with: GPU-seconds and hosted dollars of every hour."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -19,7 +19,7 @@ PICO = 1e12
 class Demand:
     """All requests of a period that the plan's GPUs could serve, whoever served them.
 
-    Counts are whole, but of a volume that nobody has seen: see `scaled`.
+    Counts are whole numbers, except after `scaled`.
     """
 
     load: Load
@@ -30,7 +30,7 @@ class Demand:
     cached_input_tokens: float
     output_tokens: float
     hosted_pico_usd: int
-    """Everything hosted, aborted requests included; the load's values leave those out."""
+    """The bill with everything hosted, aborted requests included; the load's values leave those out."""
     variable_usd: float
     """What serving everything on GPUs would cost beyond their rent."""
     ledger_pico_usd: int
@@ -39,14 +39,14 @@ class Demand:
     estimated_share: float
     aborted_requests: int
     measured_gpu_seconds: float
-    """Of the rows that ran on GPUs: the ledger's own, at the batch sizes that occurred."""
+    """GPU-seconds that the ledger measured for the rows that ran on GPUs, at the batch sizes that occurred."""
     measured_requests: float
     measured_capacity_seconds: float
-    """The same requests at the model's GPU-seconds, in full batches: what they took of the capacity."""
+    """The capacity those requests took: the model's GPU-seconds for them, in full batches."""
     prefill_share: float | None
-    """Of the GPU-seconds of a request, the share that its prompt takes; None when they come from the ledger."""
+    """The prompt's share of a request's GPU-seconds; None when they come from the ledger."""
     output_value_share: float
-    """Of the hosted bill, the share that is output."""
+    """The output's share of the hosted bill."""
 
     @property
     def shape(self) -> RequestShape:
@@ -62,7 +62,7 @@ class Demand:
         return float((load.hours * 3600 * load.busy_replicas).sum()) / self.requests
 
     def scaled(self, factor: float) -> "Demand":
-        """The same hours, mix and requests, so many times as many of them: an hour may then have a part of one."""
+        """The same hours and mix with `factor` times the requests; an hour may then have a fraction of one."""
         if factor == 1.0:
             return self
         floats = (*_TOKEN_FIELDS, "requests", "variable_usd", *_MEASURED_FIELDS)
@@ -85,8 +85,8 @@ def build_demand(
 ) -> Demand:
     """Hours without rows are hours without traffic.
 
-    GPU-seconds come from the engine's curve and each hour's tokens, or, without a curve, from what the ledger measured
-    per request of the rows that ran on GPUs. Raises EconomicsError without requests, and when there is neither.
+    GPU-seconds come from the engine's curve and each hour's tokens or, without a curve, from the ledger's measured mean
+    per request of the rows that ran on GPUs. Raises EconomicsError without requests, or with neither source.
     """
     inside = [row for row in rows if period.holds(row)]
     requests = np.zeros(period.hours)
@@ -141,7 +141,7 @@ def _measured_seconds_per_request(rows: Sequence[HourlyTraffic]) -> float:
 
 
 def _row_seconds(row: HourlyTraffic, engine: Engine | None, seconds_of_mean: float) -> float:
-    """GPU-seconds of an hour's requests: by their tokens with a curve, else by the measured mean."""
+    """GPU-seconds of an hour's requests: from their tokens if there is a curve, else from the measured mean."""
     if engine is None:
         return row.requests * seconds_of_mean
     fresh = row.input_tokens - row.cached_input_tokens
@@ -156,7 +156,7 @@ def _prefill_share(rows: Sequence[HourlyTraffic], engine: Engine | None, gpu_sec
 
 
 def _load(requests: FloatArray, gpu_seconds: FloatArray, credited_usd: FloatArray, plan: GpuPlan) -> Load:
-    """Hours without requests get the mean request, so that nothing divides by zero; their rate is zero anyway."""
+    """Hours without requests get the mean request to avoid dividing by zero; their rate is zero anyway."""
     seen = requests > 0
     mean_seconds = float(gpu_seconds.sum() / requests.sum())
     per_request = np.divide(gpu_seconds, requests, out=np.full_like(requests, mean_seconds), where=seen)

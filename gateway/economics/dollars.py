@@ -1,4 +1,4 @@
-"""The one border where the model's floats become money: decimal dollars, to the pico-dollar."""
+"""The only place where the model's floats become money: decimal dollars, to the pico-dollar."""
 
 from decimal import Decimal
 
@@ -7,10 +7,10 @@ from gateway.money import usd
 
 
 def to_usd(dollars: float) -> Decimal:
-    """A figure of the model."""
+    """A float of the model, rounded to a pico-dollar."""
     return plain_usd(round(dollars * PICO))
 
 
 def plain_usd(pico: int) -> Decimal:
-    """Exact, without the trailing zeros that twelve places leave in text."""
+    """Exact, without trailing zeros of the twelve decimal places."""
     return Decimal(f"{usd(pico).normalize():f}")

@@ -1,4 +1,4 @@
-"""What the economics refuse to compute."""
+"""The error of everything in economics that cannot be computed."""
 
 
 class EconomicsError(ValueError):

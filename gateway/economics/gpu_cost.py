@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from gateway.economics.throughput_curve import ThroughputCurve
 
 HOURS_30_DAYS = 720.0
-"""Thirty days. The worked example and every `/month` of this project use it unless a plan says otherwise."""
+"""Thirty days: what `/month` means in this project and its worked example, unless a plan says otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class RequestShape:
 class Engine:
     """One replica at its operating point: `concurrency` is N*, never the throughput ceiling.
 
-    `is_measured` False: the curve is an assumption about a GPU that nobody has run this model on yet.
+    `is_measured` False: the curve is an assumption, because nobody has run this model on that GPU yet.
     """
 
     curve: ThroughputCurve
@@ -40,7 +40,7 @@ class Engine:
         return (1.0 - shape.cached_share) * shape.input_tokens / self.prefill_tokens_per_second
 
     def gpu_seconds(self, shape: RequestShape) -> float:
-        """w: the seconds of a replica that one request takes from all others."""
+        """w: the replica seconds that one request consumes, unavailable to all others."""
         return self.prefill_seconds(shape) + shape.output_tokens * self.decode_gpu_seconds_per_token
 
     def residence_seconds(self, shape: RequestShape) -> float:
@@ -49,10 +49,10 @@ class Engine:
 
 
 def value_usd_per_hour(hosted_usd_per_request: float, gpu_seconds: float) -> float:
-    """V: what one full replica saves in an hour of hosted calls."""
+    """V: the hosted calls that one full replica saves per hour, in dollars."""
     return 3600.0 / gpu_seconds * hosted_usd_per_request
 
 
 def break_even_utilisation(usd_per_replica_hour: float, value_usd_per_hour: float) -> float | None:
-    """U* = H/V; above 1 no utilisation is enough. None when hosted calls cost nothing: then owning never pays."""
+    """U* = H/V; above 1 no utilisation is enough. None when hosted calls are free: then owning never pays."""
     return usd_per_replica_hour / value_usd_per_hour if value_usd_per_hour > 0 else None

@@ -1,6 +1,6 @@
 """The table of GPUs and models that a what-if chooses from: dated prices, data-sheet figures, sweeps with their source.
 
-It parses text; reading the file (gpu_table.yaml beside this one, or a deployment's own) is the caller's affair.
+Parses text only; the caller reads the file (gpu_table.yaml beside this one, or a deployment's own).
 """
 
 from datetime import date
@@ -20,13 +20,13 @@ Share = Annotated[float, Field(gt=0, le=1)]
 
 
 class Row(BaseModel):
-    """Nothing unknown is let through: a misspelt key would silently be an assumption."""
+    """Rejects unknown keys: a misspelt one would silently leave a default in force."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
 
 
 class GpuPrice(Row):
-    """Decimal text, so that no price ever was a float."""
+    """Prices are decimal text, so that they never pass through a float."""
 
     usd_per_hour: str
     from_: date = Field(alias="from")
@@ -47,7 +47,7 @@ class Gpu(Row):
     prices: tuple[GpuPrice, ...]
 
     def prices_on(self, day: date) -> list[GpuPrice]:
-        """The newest price of each source that was in force, cheapest first."""
+        """The newest price of each source in force on `day`, cheapest first."""
         newest: dict[str, GpuPrice] = {}
         for price in sorted(self.prices, key=lambda price: price.from_):
             if price.from_ <= day:
@@ -55,7 +55,7 @@ class Gpu(Row):
         return sorted(newest.values(), key=lambda price: (price.pico_usd_per_hour, price.source))
 
     def typical_price(self, day: date) -> GpuPrice:
-        """The middle one, the lower of two: neither the best offer nor the worst. Raises EconomicsError without any."""
+        """The median price (the lower of two middle ones), not the best offer. Raises EconomicsError without any."""
         prices = self.prices_on(day)
         if not prices:
             raise EconomicsError(f"the table has no price of {self.name} on {day}: add a dated row")
@@ -63,8 +63,8 @@ class Gpu(Row):
 
 
 class ServedModel(Row):
-    """What decides memory and speed. `kv_bytes` is per element of the key-value cache; of a model with experts
-    `active_parameters_billion` are those that one token takes part of."""
+    """What determines memory and speed. `kv_bytes` is per element of the key-value cache; for a mixture of experts,
+    `active_parameters_billion` are those used for one token."""
 
     name: str
     parameters_billion: Positive
@@ -81,11 +81,12 @@ class ServedModel(Row):
 
     @property
     def operations_per_token(self) -> float:
-        """A multiplication and an addition with each weight that a token meets."""
+        """One multiplication and one addition per active weight."""
         return 2 * (self.active_parameters_billion or self.parameters_billion) * 1e9
 
     def weight_bytes_read(self, sequences: int) -> float:
-        """What a step reads: all, or of experts those that any sequence takes, each taking its own by chance."""
+        """Weight bytes that a step reads: all of them or, for experts, those that any sequence uses, assuming each
+        chooses at random."""
         active = (self.active_parameters_billion or self.parameters_billion) / self.parameters_billion
         return self.weight_bytes * (1 - (1 - active) ** sequences)
 
@@ -104,7 +105,7 @@ class Point(Row):
     concurrency: int = Field(gt=0)
     decode_tokens_per_second: Positive
     time_to_first_token_p95_seconds: Positive | None = None
-    """Of the sweep, for whoever reads the table; nothing is computed from it."""
+    """From the sweep, for readers of the table; nothing is computed from it."""
 
 
 class Curve(Row):
@@ -126,7 +127,7 @@ class Curve(Row):
 
 
 class Assumptions(Row):
-    """Shares of the data sheet's peak."""
+    """Achievable shares of the data sheet's figures."""
 
     memory_bandwidth: Share
     compute: Share
@@ -158,7 +159,7 @@ class GpuTable(Row):
         return _find(self.models, name)
 
     def curve(self, gpu: str, gpus_per_replica: int, model: str) -> Curve | None:
-        """The newest sweep of exactly this replica, a measured one before a published one."""
+        """The sweep of exactly this replica: measured before published before assumed, then the newest."""
         rank = {"measured": 2, "published": 1, "assumed": 0}
         fitting = [
             curve
@@ -169,7 +170,7 @@ class GpuTable(Row):
 
 
 def parse_gpu_table(text: str) -> GpuTable:
-    """Raises EconomicsError that names the field."""
+    """Raises EconomicsError naming the faulty field."""
     try:
         return GpuTable.model_validate(yaml.safe_load(text))
     except (ValidationError, yaml.YAMLError) as error:

@@ -1,6 +1,6 @@
-"""Load by the hour, in units of full replicas, and what each further replica of a fleet would take of it.
+"""Hourly load in units of full replicas, and how much of it each further replica of a fleet would take.
 
-Within one bin the load is taken as steady; the bins keep their order in time, because scaling up costs something.
+Within a bin the load is assumed steady; the bins stay in time order, because scaling up has a cost.
 """
 
 from dataclasses import dataclass
@@ -13,13 +13,13 @@ FloatArray = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Load:
-    """One row per bin, in time order. Bins without traffic are rows too: an idle night belongs to the month."""
+    """One row per bin, in time order, including bins without traffic: idle nights are part of the month."""
 
     hours: FloatArray
     requests_per_second: FloatArray
     gpu_seconds_per_request: FloatArray
     value_usd_per_request: FloatArray
-    """What the hosted alternative charges for a request less what a local one costs beyond the rent (C_api − c_var)."""
+    """What the hosted alternative charges per request minus what a local one costs beyond the rent (C_api − c_var)."""
 
     @property
     def busy_replicas(self) -> FloatArray:
@@ -36,7 +36,7 @@ class Load:
 
     @property
     def value_usd(self) -> float:
-        """What the whole load is worth: the bill with everything hosted."""
+        """The value of the whole load: what could be saved if all of it were served."""
         return float(self.value_usd_by_bin.sum())
 
     @property
@@ -60,12 +60,12 @@ class Load:
         )
 
     def value_usd_per_layer_hour(self, layer: int) -> FloatArray:
-        """Dollars an hour that replica number `layer` (1 is the first) saves in each bin."""
+        """Dollars per hour that replica number `layer` (counted from 1) saves in each bin."""
         busy = self.busy_replicas
         taken = np.clip(busy - (layer - 1), 0.0, 1.0)
         value_per_hour = 3600.0 * self.requests_per_second * self.value_usd_per_request
         return np.divide(value_per_hour * taken, busy, out=np.zeros_like(busy), where=busy > 0)
 
     def layer_value_usd(self, layer: int) -> float:
-        """B_k over all bins. It never rises with k: a later replica sees only what the earlier ones left."""
+        """B_k over all bins. Never rises with k: a later replica gets only what the earlier ones left."""
         return float((self.hours * self.value_usd_per_layer_hour(layer)).sum())

@@ -1,5 +1,5 @@
-"""What one fleet serves: with instant overflow to a hosted model, which gives away only what arrives while every slot
-is taken, or as if requests were water."""
+"""What a fleet serves: with instant overflow, where requests that find every slot taken go to a hosted model, or under
+the fluid bound, which ignores random arrivals."""
 
 import numpy as np
 
@@ -13,7 +13,7 @@ def blocked_share(load: Load, replicas: int, slots_per_replica: int) -> FloatArr
 
 
 def served_value_usd_by_bin(load: Load, replicas: int, slots_per_replica: int | None) -> FloatArray:
-    """What `replicas` save in each bin before rent: with instant overflow, or the fluid bound when slots are None."""
+    """What `replicas` save in each bin before rent: with instant overflow, or the fluid bound if slots are None."""
     if slots_per_replica is not None:
         return (1.0 - blocked_share(load, replicas, slots_per_replica)) * load.value_usd_by_bin
     busy = load.busy_replicas

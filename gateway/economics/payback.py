@@ -1,4 +1,4 @@
-"""When a purchase has paid for itself, while the prices it competes with keep falling."""
+"""When a hardware purchase has paid for itself while the hosted prices it competes with keep falling."""
 
 import math
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Payback:
-    """`month` counts from 1, None when the purchase is never recovered; `best_*` is where recovery stands highest."""
+    """`month` counts from 1; None: the purchase is never recovered. `best_*` is the peak of the recovery."""
 
     month: int | None
     best_recovered_usd: float
@@ -23,11 +23,11 @@ def payback(
     room: float = math.inf,
     months: int = 120,
 ) -> Payback:
-    """Month by month: what is no longer paid to the API, less what running the hardware costs (opex plus F).
+    """Accumulates month by month the API bill saved minus the cost of running the hardware (opex plus F).
 
-    `replaced_month_usd` is the first month's API bill; `yearly_price_factor` is what a price becomes within a year
-    (0.5 halves it), falling evenly every month. With falling prices savings can only shrink, so recovery has a peak.
-    Volume grows as evenly, and replaces more calls until it is `room` times the first month's: then the GPUs are full.
+    `replaced_month_usd` is the first month's API bill; `yearly_price_factor` is what prices are multiplied by over a
+    year (0.5 halves them), spread evenly over the months. Savings that shrink below the cost give recovery a peak.
+    Volume grows evenly too, up to `room` times the first month's: then the GPUs are full.
     """
     recovered, best, best_month = 0.0, 0.0, 0
     for month in range(1, months + 1):

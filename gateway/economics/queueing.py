@@ -1,6 +1,6 @@
-"""Erlang B: what share of Poisson arrivals finds every slot of a pool taken, and leaves. Pure arithmetic.
+"""Erlang B: the share of Poisson arrivals that find every slot of a pool taken, and leave. Pure arithmetic.
 
-Loads are in erlangs, A = λ·S: arrivals per second times seconds of residence, whatever its distribution.
+Loads are in erlangs, A = λ·S: arrivals per second times mean seconds of residence, whatever its distribution.
 """
 
 from collections.abc import Iterator
@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 
 FloatArray = NDArray[np.float64]
 MOST_STEPS = 10_000
-"""Of the recursion: it takes one for each slot, and a chart asks for fleets of dozens of sizes."""
+"""Limit of the recursion, which takes one step per slot; a chart asks for dozens of fleet sizes."""
 
 
 def erlang_b_each(slots: int, load_erlangs: FloatArray) -> FloatArray:
-    """Of many loads at once, by the recursion that does not overflow."""
+    """Blocking for many loads at once, by the recursion that does not overflow (up to MOST_STEPS slots)."""
     if slots > MOST_STEPS:
         return _erlang_b_of_many(slots, load_erlangs)
     [blocking] = erlang_b_by_fleet(slots, 1, load_erlangs)
@@ -22,7 +22,7 @@ def erlang_b_each(slots: int, load_erlangs: FloatArray) -> FloatArray:
 
 
 def erlang_b_by_fleet(slots_each: int, most: int, load_erlangs: FloatArray) -> Iterator[FloatArray]:
-    """The same of fleets of 1, 2, ... `most` replicas of so many slots, all in one run of the recursion."""
+    """The same for fleets of 1, 2, ... `most` replicas with `slots_each` slots, in a single run of the recursion."""
     blocking, slot = np.ones_like(load_erlangs, dtype=np.float64), 0
     for _ in range(most):
         for _ in range(slots_each):
@@ -32,7 +32,7 @@ def erlang_b_by_fleet(slots_each: int, most: int, load_erlangs: FloatArray) -> I
 
 
 def _erlang_b_of_many(slots: int, load_erlangs: FloatArray) -> FloatArray:
-    """From the definition, the largest term last: 1/B = 1 + c/A + c(c-1)/A² + ..., of which some √A terms count."""
+    """From the definition, 1/B = 1 + c/A + c(c-1)/A² + ..., of which only about √A terms matter."""
     inverse = np.ones_like(load_erlangs, dtype=np.float64)
     term = inverse.copy()
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):

@@ -1,4 +1,4 @@
-"""What GPUs cost by the hour and since when: a new price, or a GPU given back, leaves earlier months as they were."""
+"""The dated hourly cost of GPUs: a new price, or a GPU given back, leaves earlier months unchanged."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True, slots=True)
 class GpuRent:
-    """The hour of a backend's GPUs, all together, from a UTC hour since the epoch until the backend's next one.
+    """The hourly rent of all GPUs of a backend, from a UTC hour (since the epoch) until the backend's next GpuRent.
 
     `hour_pico_usd` None: they are not paid for, or not by the hour.
     """
@@ -19,7 +19,7 @@ class GpuRent:
 
 @dataclass(frozen=True, slots=True)
 class RentHistory:
-    """One backend's rents, the oldest first."""
+    """One backend's rents, oldest first."""
 
     rents: tuple[GpuRent, ...]
 
@@ -33,11 +33,11 @@ class RentHistory:
 
     @property
     def hour_pico_usd(self) -> int | None:
-        """The present one."""
+        """The current price."""
         return self.rents[-1].hour_pico_usd
 
     def pico_usd(self, start_hour: int, end_hour: int) -> int:
-        """What these hours cost; the end is exclusive."""
+        """The rent of these hours; the end is exclusive."""
         return sum(hours * price for hours, price in self._paid(start_hour, end_hour))
 
     def hours(self, start_hour: int, end_hour: int) -> int:
@@ -45,7 +45,7 @@ class RentHistory:
         return sum(hours for hours, _ in self._paid(start_hour, end_hour))
 
     def _paid(self, start_hour: int, end_hour: int) -> Iterator[tuple[int, int]]:
-        """How many hours at which price."""
+        """Yields (hours, price) pairs."""
         ends = [*(rent.from_hour for rent in self.rents[1:]), end_hour]
         for rent, until in zip(self.rents, ends, strict=True):
             hours = min(end_hour, until) - max(start_hour, rent.from_hour)
@@ -54,7 +54,7 @@ class RentHistory:
 
 
 def histories(rents: Sequence[GpuRent]) -> list[RentHistory]:
-    """By backend, in the order of their names."""
+    """One history per backend, ordered by name."""
     ordered = sorted(rents, key=lambda rent: (rent.backend, rent.from_hour))
     by_backend: dict[str, list[GpuRent]] = {}
     for rent in ordered:
@@ -63,9 +63,9 @@ def histories(rents: Sequence[GpuRent]) -> list[RentHistory]:
 
 
 def rents_begun(known: Sequence[GpuRent], present: Sequence[GpuRent], hour: int) -> list[GpuRent]:
-    """What to add to `known`, so that it ends with `present` from `hour` on.
+    """What to add to `known` so that it matches `present` from `hour` on.
 
-    What is known first was always so: an hour before the first look cost the same as at it.
+    If nothing is known yet, the present rents also apply to all earlier hours.
     """
     last = {one.backend: one.rents[-1] for one in histories(known)}
     now = {rent.backend: rent for rent in present}
@@ -79,5 +79,5 @@ def rents_begun(known: Sequence[GpuRent], present: Sequence[GpuRent], hour: int)
 
 
 def dated_ahead(known: Sequence[GpuRent], hour: int) -> list[GpuRent]:
-    """Those that begin after this hour: a clock was ahead when they were dated, or is behind now."""
+    """Rents that begin after `hour`: the clock was ahead when they were dated, or is behind now."""
     return [rent for rent in known if rent.from_hour > hour]

@@ -1,8 +1,8 @@
-"""Last month under other rules, prices, models or GPUs: every logged request is decided again, in time order.
+"""Replays logged traffic under other rules, prices, models or GPUs: every request is decided again, in time order.
 
-What was really observed is used wherever the replay decides as the log did: under the logged rules and prices the
-result is the logged cost, to the pico-dollar. Budgets and rate limits are not replayed: a request that was admitted
-stays admitted. The rent of GPUs is no request's cost and is compared outside (`break_even`).
+Wherever the replay decides as the log did, the observed values are used: under the logged rules and prices the result
+is the logged cost, to the pico-dollar. Budgets and rate limits are not replayed: an admitted request stays admitted.
+GPU rent is no request's cost and is compared elsewhere (`break_even`).
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -26,8 +26,8 @@ SAME = ModelOutcome()
 
 
 class Decided(NamedTuple):
-    """`escalates_to`: the model's answer is verified first, and they are asked if it does not stand; its form and its
-    log-probabilities are verified if `verifies_format` and `verifies_logprobs`."""
+    """`escalates_to`: models to ask if `model`'s answer fails verification, which checks its form if `verifies_format`
+    and its log-probabilities if `verifies_logprobs`."""
 
     model: str
     quality: float | None
@@ -37,21 +37,21 @@ class Decided(NamedTuple):
 
 
 class Decide(Protocol):
-    """The rules in question. None: no model may serve this request."""
+    """The rules to replay under. Returns None if no model may serve this request."""
 
     def __call__(self, request: RequestFacts, facts: Facts, /) -> Decided | None: ...
 
 
 PriceServed = Callable[[str, Served], int | None]
-"""Pico-USD of what a model served; None when its price is not known."""
+"""Price in pico-USD of what a model served; None if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """What is different. A price list that is the same object on both sides is not asked again.
+    """What differs from the log. If both price lists are one object, logged costs are reused, not recomputed.
 
-    Engines are as busy as logged, corrected by what moved. Prompt caches are not simulated: a moved request finds warm
-    what the log says was warm there.
+    Engines are as busy as logged, corrected for moved requests. Prompt caches are not simulated: a moved request finds
+    cached what the log says was cached there.
     """
 
     decide: Decide
@@ -63,8 +63,8 @@ class Scenario:
 def replay(
     log: Iterable[LoggedRequest], scenario: Scenario, *, progress: Callable[[int], None] | None = None
 ) -> ReplayDiff:
-    """One pass over `log`, which must be sorted by time, or EconomicsError is raised: slots would have no meaning.
-    `progress` hears how many are done."""
+    """One pass over `log`. Raises EconomicsError if it is not sorted by time: slots would have no meaning. `progress`
+    is called with the number of requests done."""
     changes, tally = SlotChanges(), Tally()
     last_us = 0
     for logged in log:
@@ -119,7 +119,7 @@ def _replay_one(logged: LoggedRequest, scenario: Scenario, changes: SlotChanges,
         cost, first_token = _elsewhere(logged, model, facts, scenario, changes)
         _note_cache(logged, model, facts, scenario, tally)
     if stands_now and logged.verified is not None and scenario.price is scenario.logged_price:
-        cost = logged.verified.cost_pico_usd or cost  # an engine's has none of its own
+        cost = logged.verified.cost_pico_usd or cost  # None for an engine of our own
     if is_cut:
         cost = _with_cut(cost, logged, scenario)
     else:
@@ -130,7 +130,7 @@ def _replay_one(logged: LoggedRequest, scenario: Scenario, changes: SlotChanges,
 
 
 def _is_served_when_up(logged: LoggedRequest, facts: Facts, scenario: Scenario) -> bool:
-    """Only models that were down stood between the request and an answer."""
+    """Whether the request is refused only because models were down."""
     up = {model: state for model, state in facts.backend_state.items() if state[0] >= 0}
     if len(up) == len(facts.backend_state):
         return False
@@ -138,7 +138,7 @@ def _is_served_when_up(logged: LoggedRequest, facts: Facts, scenario: Scenario) 
 
 
 def _note_cache(logged: LoggedRequest, model: str, facts: Facts, scenario: Scenario, tally: Tally) -> None:
-    """What was read from a cache and counts as fresh elsewhere."""
+    """Tallies tokens that were read from a cache and count as fresh at the new model."""
     read = logged.served.cached_input_tokens - facts.warm_tokens.get(model, 0)
     if read <= 0:
         return
@@ -154,28 +154,28 @@ def _note_cache(logged: LoggedRequest, model: str, facts: Facts, scenario: Scena
 
 
 def _repeats(decided: Decided, verified: Verified | None) -> bool:
-    """The same model is asked and its answer verified, as it was then: what came of it is known."""
+    """Whether the same model is asked and verified as in the log, so that the outcome is known."""
     if verified is None or verified.asked != decided.model or _stands_now(decided, verified):
         return False
     return bool(decided.escalates_to)
 
 
 def _stands_now(decided: Decided, verified: Verified | None) -> bool:
-    """The same answer is verified, and no more what was against it: how sure its model was, or its form."""
+    """Whether a refused answer now passes, because what failed then (form or confidence) is no longer verified."""
     if verified is None or verified.stood or verified.asked != decided.model or not decided.escalates_to:
         return False
     return not (decided.verifies_logprobs if verified.is_unsure else decided.verifies_format)
 
 
 def _is_cut(logged: LoggedRequest, decided: Decided) -> bool:
-    """The logged answer would be given again and now be verified, which it cannot stand."""
+    """Whether the logged answer would be given again but, being unfinished, now fail verification."""
     is_again = decided.model in (logged.model, logged.decided) and logged.model not in decided.escalates_to
     return is_again and logged.is_unfinished and bool(decided.escalates_to) and decided.verifies_format
 
 
 def _passed_on(logged: LoggedRequest, decided: Decided) -> tuple[str, float | None]:
-    """Whose answer the caller gets. A verification that never happened counts as one that the answer stood; a model
-    that failed when it was asked fails again."""
+    """Whose answer the caller gets. An answer that was never verified counts as passing; a model that failed when asked
+    fails again."""
     verified = logged.verified
     if _is_cut(logged, decided):
         return decided.escalates_to[0], logged.facts.quality.get(decided.escalates_to[0])
@@ -188,7 +188,7 @@ def _passed_on(logged: LoggedRequest, decided: Decided) -> tuple[str, float | No
 
 
 def _with_refused(cost: int | None, logged: LoggedRequest, decided: Decided, *, is_logged: bool) -> int | None:
-    """A logged cost holds that of the refused answer, which is paid for where it is asked for again, and only there."""
+    """The logged cost includes the refused answer, which must be paid for exactly when it is asked for again."""
     verified = logged.verified
     if cost is None or verified is None or verified.stood or is_logged == _repeats(decided, verified):
         return cost
@@ -196,13 +196,13 @@ def _with_refused(cost: int | None, logged: LoggedRequest, decided: Decided, *, 
 
 
 def _with_cut(cost: int | None, logged: LoggedRequest, scenario: Scenario) -> int | None:
-    """The answer that was cut is paid for as well; an engine of our own bills nobody for it."""
+    """Adds the cost of the cut answer; an engine of our own bills nothing for it."""
     cut = 0 if logged.served.gpu_seconds else _same_place(logged, scenario)
     return None if cost is None or cut is None else cost + cut
 
 
 def _same_place(logged: LoggedRequest, scenario: Scenario) -> int | None:
-    """What was charged, plus what other prices change of it: billed failures and rounding stay as they were."""
+    """What was charged, plus the difference that new prices make: billed failures and rounding stay as logged."""
     if scenario.price is scenario.logged_price:
         return logged.cost_pico_usd
     now, then = (priced(logged.model, logged.served) for priced in (scenario.price, scenario.logged_price))
@@ -214,7 +214,7 @@ def _same_place(logged: LoggedRequest, scenario: Scenario) -> int | None:
 def _elsewhere(
     logged: LoggedRequest, model: str, facts: Facts, scenario: Scenario, changes: SlotChanges
 ) -> tuple[int | None, float]:
-    """Cost and time to first token at another model than the logged one."""
+    """Cost and time to first token at a model other than the logged one."""
     outcome, of = scenario.outcomes.get(model, SAME), scenario.outcomes.get(logged.model, SAME)
     served = outcome.served_instead(logged, of, facts.warm_tokens.get(model, 0))
     residence = outcome.residence_seconds(served) or logged.total_seconds  # 0: the scenario gives no speed

@@ -7,15 +7,15 @@ from gateway.ledger.entry import ESCALATED, NO_MEDIA, Entry, Facts, Media, Statu
 from gateway.routing.snapshot import RequestFacts, request_facts_of
 
 UNFINISHED: Final = frozenset({"length", "content_filter"})
-"""Finish reasons of answers that no format verification lets pass."""
+"""Finish reasons that always fail format verification."""
 
 UNSURE: Final = frozenset({"unsure", "no_logprobs"})
-"""What a cascade says of answers whose form stood, or was not looked at."""
+"""Cascade outcomes of answers whose form passed or was not checked."""
 
 
 class Served(NamedTuple):
     """What is priced: token classes as in the ledger (cached and written tokens are part of the input), the service
-    tier that `provider` named, and how often its own tools ran, and what of it was audio and images."""
+    tier that `provider` named, calls of its own tools, and audio and image tokens."""
 
     at_us: int
     input_tokens: int
@@ -32,8 +32,8 @@ class Served(NamedTuple):
 
 
 class Verified(NamedTuple):
-    """What came of a cascade: whose answer was verified, whether it stood, and what it cost where it did not.
-    `is_unsure`: its log-probabilities alone were against it."""
+    """The outcome of a cascade: whose answer was verified, whether it passed, and its cost if it did not. `is_unsure`:
+    it failed on log-probabilities alone."""
 
     asked: str
     stood: bool
@@ -43,12 +43,11 @@ class Verified(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LoggedRequest:
-    """A settled request. `decided` is the model that was chosen: where another answered in its place, it failed, and so
-    it does again; so does one that nobody answered (`has_failed`).
+    """A settled request. `decided` is the model that was chosen: if another answered instead, it failed, and fails
+    again in the replay; so does a request that nobody answered (`has_failed`).
 
-    `cost_pico_usd` is everything that was charged, failed attempts included; None: its price is not known. `verified`
-    None: no answer of it was verified. `is_unfinished`: no cascade verified the answer, which was cut or filtered, so
-    that its form would not have stood.
+    `cost_pico_usd` is everything charged, failed attempts included; None: unknown. `verified` None: no answer was
+    verified. `is_unfinished`: the answer was cut or filtered and not verified; its form would have failed.
     """
 
     request: RequestFacts
@@ -70,7 +69,7 @@ class LoggedRequest:
 
 
 def logged_request_of(entry: Entry) -> LoggedRequest:
-    """The request behind a ledger entry."""
+    """Converts a ledger entry."""
     decision = entry.intent.decision
     verified = _verified(entry) if decision.escalates_to else None
     is_escalated = verified is not None and not verified.stood
@@ -109,7 +108,7 @@ def _is_unfinished(entry: Entry) -> bool:
 
 
 def _verified(entry: Entry) -> Verified | None:
-    """Of a cascade; None where nobody answered who could have been verified, or the weak answer had to do."""
+    """The cascade's outcome; None if no answer could be verified, or the weak answer had to do."""
     refused = next((one for one in entry.attempts if one.outcome.startswith(ESCALATED)), None)
     if refused is not None:
         is_unsure = refused.outcome.removeprefix(ESCALATED) in UNSURE

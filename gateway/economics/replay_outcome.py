@@ -1,4 +1,4 @@
-"""What would have come back from a model that was not asked: lengths, GPU-seconds and waiting, from learned ratios."""
+"""Estimates what a model that was not asked would have returned: lengths, GPU-seconds, latency, by learned ratios."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -9,15 +9,15 @@ from gateway.economics.replay_log import LoggedRequest, Served
 from gateway.routing.snapshot import ON_DEMAND, CacheWrites
 
 LEAST_COMPARED: Final = 20
-"""Requests before a ratio of lengths is believed."""
+"""Requests needed before a ratio of lengths is trusted."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelOutcome:
-    """How a model answers, relative to one reference model: its tokeniser, its wordiness, its speed.
+    """How a model answers: tokeniser and verbosity relative to a reference model, and speed.
 
-    Speeds of None are unknown and contribute no time. GPU-seconds are zero for hosted models. `cache_writes` says what
-    of a prompt it charges as written to its cache.
+    Speeds of None are unknown and contribute no time. GPU-seconds are zero for hosted models. `cache_writes` says how
+    much of a prompt is charged as written to its cache.
     """
 
     input_ratio: float = 1.0
@@ -30,7 +30,7 @@ class ModelOutcome:
     cache_writes: CacheWrites = ON_DEMAND
 
     def served_instead(self, logged: LoggedRequest, of: "ModelOutcome", cached_tokens: int) -> Served:
-        """The logged request as this model would have served it, `cached_tokens` of its prompt being warm."""
+        """The logged request as this model would have served it, with `cached_tokens` of its prompt cached."""
         before = logged.served
         input_tokens = round(before.input_tokens * self.input_ratio / of.input_ratio)
         output_tokens = round(before.output_tokens * self.output_ratio / of.output_ratio)
@@ -65,19 +65,19 @@ class ModelOutcome:
         return fresh * self.gpu_seconds_per_fresh_input_token + output_tokens * self.gpu_seconds_per_output_token
 
     def time_to_first_token_seconds(self, served: Served) -> float:
-        """Without any wait for a slot."""
+        """Excludes any wait for a slot."""
         if self.prefill_tokens_per_second is None:
             return self.base_seconds
         fresh = served.input_tokens - served.cached_input_tokens
         return self.base_seconds + fresh / self.prefill_tokens_per_second
 
     def residence_seconds(self, served: Served) -> float:
-        """How long a slot is held."""
+        """How long the request holds a slot."""
         return self.time_to_first_token_seconds(served) + served.output_tokens * self.step_seconds
 
 
 class ShadowPair(NamedTuple):
-    """Requests that two models answered whole, summed; callers saw the reference's answers."""
+    """Token sums of requests that two models both answered in full; callers saw the reference's answers."""
 
     model: str
     reference: str
@@ -88,12 +88,12 @@ class ShadowPair(NamedTuple):
     output_tokens: int
 
     def reversed(self) -> "ShadowPair":
-        """As if callers had seen the other answers: who asked whom again does not change what each says."""
+        """The pair with roles swapped: whose answer callers saw does not change what each model says."""
         return ShadowPair(self.reference, self.model, self.requests, *self[5:], *self[3:5])
 
 
 class Lengths(NamedTuple):
-    """`ratios` are (input, output) of each model against `reference`, out of so many requests that both answered."""
+    """`ratios` are (input, output) of each model against `reference`, from `requests` that both answered."""
 
     reference: str
     ratios: Mapping[str, tuple[float, float]]
@@ -101,9 +101,9 @@ class Lengths(NamedTuple):
 
 
 def learn_lengths(pairs: Iterable[ShadowPair]) -> Lengths | None:
-    """Ratios of sums, which long answers dominate just as they dominate the bill. The reference is the model that most
-    others were compared with, by requests; who was compared with it fewer than LEAST_COMPARED times is left out. None
-    where nobody is left."""
+    """Ratios of sums, which long answers dominate just as they dominate the bill. The reference is the model with the
+    most compared requests; models compared with it fewer than LEAST_COMPARED times are left out. None if none is left.
+    """
     both_ways = [one for pair in pairs for one in (pair, pair.reversed())]
     compared: dict[str, int] = defaultdict(int)
     for pair in both_ways:

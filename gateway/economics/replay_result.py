@@ -10,8 +10,8 @@ from gateway.economics.replay_log import LoggedRequest
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One of the two worlds, of requests that both serve. Costs leave out the rent of GPUs and `unpriced` requests,
-    whose cost is unknown here or in the other world: both sums are of the same."""
+    """One of the two worlds, for the requests that both serve. Costs exclude GPU rent and the `unpriced` requests,
+    whose cost is unknown in either world, so that both sums cover the same requests."""
 
     cost_pico_usd: int
     unpriced: int
@@ -22,9 +22,9 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """Requests that went elsewhere, and by how much their cost changed (negative: cheaper).
+    """Requests that moved to another model, and the change of their cost (negative: cheaper).
 
-    Of `unpriced` ones a cost is not known, before or after; they are not in the change.
+    The change excludes `unpriced` ones, whose cost before or after is unknown.
     """
 
     logged_model: str
@@ -36,12 +36,12 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class ReplayDiff:
-    """`refused` requests found no model under the new rules and are on neither side. Of `unverified` ones the answer
-    would be verified, and nothing is known of how that would end: they count as if it stood.
+    """`refused` requests found no model under the new rules and are on neither side. The answers of `unverified` ones
+    would be verified with unknown outcome: they count as passing.
 
-    `refused_down` of the refused ones had a model but for those that were down then. `failed` of the moved ones nobody
-    answered. `cached_tokens` of the moved ones were read from a prompt cache and count as fresh; cached where they
-    went, they would cost `cached_pico_usd` less.
+    `refused_down` of the refused ones were refused only because models were down then. `failed` of the moved ones got
+    no answer in the log. `cached_tokens` of the moved ones were read from a prompt cache and count as fresh; if cached
+    at the new model, they would cost `cached_pico_usd` less.
     """
 
     requests: int
@@ -94,7 +94,7 @@ class SideTally:
 
 @dataclass(slots=True)
 class Tally:
-    """Sums as they grow."""
+    """Running sums."""
 
     requests: int = 0
     moved: int = 0
@@ -111,7 +111,7 @@ class Tally:
     def add(
         self, logged: LoggedRequest, model: str, cost: int | None, quality: float | None, first_token: float | None
     ) -> None:
-        """A request that both worlds serve, as it was and as it would be."""
+        """Add a request that both worlds serve, as it was and as it would be."""
         before = logged.cost_pico_usd
         if before is None or cost is None:
             before = cost = None

@@ -1,4 +1,4 @@
-"""A snapshot of rules, prices and engines in the forms that a replay asks for: what things cost, how models answer."""
+"""Converts a snapshot of rules, prices and engines into what a replay needs: prices, and how models answer."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -15,9 +15,9 @@ from gateway.routing.snapshot import Candidate
 
 
 def price_with(candidates: Mapping[str, Candidate]) -> PriceServed:
-    """Tokens at the provider's price of the hour, GPU-seconds at the engine's hourly rent; None for other models.
+    """Tokens at the provider's price at the time, GPU-seconds at the engine's hourly rent; None for unknown models.
 
-    A service tier is kept at the provider that named it: another gives its ordinary one.
+    A service tier is kept only at the provider that named it: any other serves at its ordinary tier.
     """
 
     def price_served(model: str, served: Served) -> int | None:
@@ -49,7 +49,7 @@ def price_with(candidates: Mapping[str, Candidate]) -> PriceServed:
 
 
 def _with_media(usage: Usage, media: Media) -> Usage:
-    """As many of them as there are tokens: another model may read and say fewer."""
+    """Caps media tokens at the token counts: another model may read and write fewer."""
     audio_in = min(media.audio_input_tokens, usage.input_tokens)
     audio_out = min(media.audio_output_tokens, usage.output_tokens)
     return msgspec.structs.replace(
@@ -65,7 +65,7 @@ def _with_media(usage: Usage, media: Media) -> Usage:
 def outcomes_with(
     candidates: Iterable[Candidate], ratios: Mapping[str, tuple[float, float]] | None = None
 ) -> dict[str, ModelOutcome]:
-    """How each candidate answers; `ratios` are (input, output), see `learn_lengths`; else 1."""
+    """How each candidate answers; `ratios` are (input, output) from `learn_lengths`, 1 where missing."""
     outcomes: dict[str, ModelOutcome] = {}
     for candidate in candidates:
         input_ratio, output_ratio = (ratios or {}).get(candidate.name, (1.0, 1.0))

@@ -1,7 +1,7 @@
-"""What the replayed world remembers: by how many slots engines are busier or freer than the log says.
+"""The state of the replayed world: by how many slots engines are busier or freer than the log says.
 
-As long as nothing was decided differently, the logged facts are the truth and nothing is simulated: that is what
-makes a replay under the logged rules exact.
+While every decision matches the log, the logged facts hold and nothing is simulated, which makes a replay under the
+logged rules exact.
 """
 
 import heapq
@@ -13,20 +13,20 @@ from gateway.ledger.entry import Facts
 
 
 class SlotChanges:
-    """Until when requests that moved to an engine or away from it would have held its slots."""
+    """When requests that moved to or away from an engine would have released its slots."""
 
     def __init__(self) -> None:
         self._ends_us: dict[str, tuple[list[int], list[int]]] = {}
 
     def move(self, logged: LoggedRequest, to: str, residence_seconds: float) -> None:
         now, limited = logged.served.at_us, logged.facts.backend_state
-        if logged.model in limited:  # models that report no slots have none to run out of
+        if logged.model in limited:  # models that report no slots cannot run out of them
             heapq.heappush(self._heaps(logged.model)[0], now + round(logged.total_seconds * 1e6))
         if to in limited:
             heapq.heappush(self._heaps(to)[1], now + round(residence_seconds * 1e6))
 
     def facts_for(self, logged: LoggedRequest) -> Facts:
-        """The logged facts as this world would have seen them; the very same object while nothing differs."""
+        """The logged facts as this world would have seen them; the same object if nothing differs."""
         facts, changed = logged.facts, dict[str, tuple[int, float]]()
         for model, (free, wait) in facts.backend_state.items():
             freed = self._freed(model, logged.served.at_us) if free >= 0 else 0
@@ -35,7 +35,7 @@ class SlotChanges:
         return msgspec.structs.replace(facts, backend_state={**facts.backend_state, **changed}) if changed else facts
 
     def _freed(self, model: str, now_us: int) -> int:
-        """More free slots than logged; negative when fewer."""
+        """How many more slots are free than logged; negative: fewer."""
         heaps = self._ends_us.get(model)
         if heaps is None:
             return 0

@@ -1,4 +1,4 @@
-"""The shape of a break-even report: what is computed once and shown everywhere (CLI, admin API, web, docs).
+"""The shape of a break-even report: computed once, shown everywhere (CLI, admin API, web, docs).
 
 Ledger sums are exact; figures of the model are rounded to a pico-dollar. Both are decimal dollars, `*_usd`, which
 msgspec writes as text. Monthly figures are for `month_hours`. None means that there is no such number (idle, never).
@@ -47,11 +47,11 @@ class UnitEconomics:
 
 @dataclass(frozen=True, slots=True)
 class Owned:
-    """The plan's own fleet over the period: measured by the ledger if it runs already, else expected of it.
+    """The plan's own fleet over the period: measured by the ledger if it already runs, else expected.
 
-    `utilisation` is the share of the capacity that requests took, as break-even counts it. `busy_share` is the share of
-    the time in which anything was computed: higher, when batches were smaller than the GPU can take. What is left of
-    the time is the idle line.
+    `utilisation` is the share of capacity that requests took, as break-even counts it. `busy_share` is the share of
+    time in which anything was computed: higher if batches were smaller than the GPU can take. The rest of the time is
+    the idle line.
     """
 
     replicas: int
@@ -67,7 +67,7 @@ class Owned:
 
 @dataclass(frozen=True, slots=True)
 class StaircaseRow:
-    """A month with `replicas` always on: what the last of them saves, what it costs, and the whole bill."""
+    """A month with `replicas` always on: the saving and rent of the last replica, and the whole bill."""
 
     replicas: int
     value_usd: Decimal
@@ -94,7 +94,7 @@ class Month:
 
 @dataclass(frozen=True, slots=True)
 class Volume:
-    """A volume on the break-even line, at the observed mix: requests a day and what they cost hosted a month."""
+    """A break-even volume at the observed mix: requests per day, and their monthly bill if hosted."""
 
     requests_per_day: float
     hosted_usd_per_month: Decimal
@@ -102,7 +102,7 @@ class Volume:
 
 @dataclass(frozen=True, slots=True)
 class VolumeInterval:
-    """Owning everything is cheaper between these volumes; `end` None means from `start` on."""
+    """Owning everything is cheaper between these volumes; `end` None: without upper end."""
 
     start: Volume
     end: Volume | None
@@ -110,7 +110,7 @@ class VolumeInterval:
 
 @dataclass(frozen=True, slots=True)
 class BreakEvenVolume:
-    """`hybrid` is the least volume at which some fleet beside the hosted model pays; None: at no volume."""
+    """`hybrid` is the smallest volume at which some fleet pays alongside the hosted model; None: no volume."""
 
     hybrid: Volume | None
     hybrid_replicas: int | None
@@ -119,7 +119,7 @@ class BreakEvenVolume:
 
 @dataclass(frozen=True, slots=True)
 class Confidence:
-    """Resampled by whole days. 5 % to 95 %."""
+    """5 % to 95 % intervals, resampled by whole days."""
 
     days: int
     resamples: int
@@ -133,7 +133,7 @@ class Confidence:
 
 @dataclass(frozen=True, slots=True)
 class Swing:
-    """The plan's monthly saving with one input a quarter lower and a quarter higher, all else as it is."""
+    """The plan's monthly saving with one input a quarter lower and a quarter higher, all else unchanged."""
 
     input: str
     saving_at_minus_25_percent_usd: Decimal

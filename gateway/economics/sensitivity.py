@@ -1,4 +1,4 @@
-"""A tornado: which input, a quarter lower or higher, moves the plan's saving most."""
+"""Tornado analysis: which input, changed by a quarter either way, moves the plan's saving most."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -15,9 +15,9 @@ FIXED_COST = "fixed cost per month"
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """Everything that a month's bill depends on. `slots_per_replica` None is the fluid bound.
+    """Everything that a month's bill depends on. `slots_per_replica` None: the fluid bound.
 
-    `hosted_usd` is the period's bill with everything hosted, of which `load` is the part that a GPU can save.
+    `hosted_usd` is the period's bill with everything hosted; `load` is the part of it that a GPU can save.
     """
 
     load: Load
@@ -38,12 +38,12 @@ class Case:
 
     @property
     def saving_usd_per_month(self) -> float:
-        """Against hosting everything."""
+        """Compared with hosting everything."""
         served = served_value_usd_by_bin(self.load, self.replicas, self.slots_per_replica)
         return self.saving_usd(float(served.sum()))
 
     def saving_usd(self, served_usd: float) -> float:
-        """A month's, where so much of the period's load is served."""
+        """The monthly saving if load worth `served_usd` is served over the period."""
         rent = self.replicas * self.usd_per_replica_hour * self.hours_per_month
         return served_usd * self.month_factor - rent - self.fixed_usd_per_month
 
@@ -61,7 +61,7 @@ def build_case(demand: Demand, plan: GpuPlan, engine: Engine | None) -> Case:
 
 
 def swing(case: Case, demand: Demand) -> list[tuple[str, float, float]]:
-    """Each input with the saving at minus and at plus CHANGE, the widest swing first."""
+    """Each input with the saving at minus and plus CHANGE, widest swing first."""
     rows = [
         (name, vary(case, 1 - CHANGE).saving_usd_per_month, vary(case, 1 + CHANGE).saving_usd_per_month)
         for name, vary in _inputs(demand).items()
@@ -85,7 +85,7 @@ def _inputs(demand: Demand) -> Mapping[str, Callable[[Case, float], Case]]:
         FIXED_COST: lambda case, by: replace(case, fixed_usd_per_month=case.fixed_usd_per_month * by),
     }
     prefill = demand.prefill_share
-    if prefill is not None:  # without a curve nobody knows which share of a GPU-second is decode
+    if prefill is not None:  # without a curve the decode share of a GPU-second is unknown
         output = demand.output_value_share
         inputs["output tokens per request"] = lambda case, by: scaled(
             case, credit=1 + output * (by - 1), seconds=1 + (1 - prefill) * (by - 1)
@@ -94,7 +94,7 @@ def _inputs(demand: Demand) -> Mapping[str, Callable[[Case, float], Case]]:
 
 
 def _scale(load: Load, variable_usd_per_gpu_second: float, *, credit: float, seconds: float) -> Load:
-    """`credit` is of the hosted price alone: what a busy second costs beyond the rent goes with the seconds."""
+    """`credit` scales the hosted price only: the cost of a busy second beyond the rent scales with `seconds`."""
     was = load.gpu_seconds_per_request
     hosted = load.value_usd_per_request + variable_usd_per_gpu_second * was
     return replace(

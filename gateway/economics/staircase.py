@@ -1,7 +1,7 @@
 """How many replicas pay for themselves: one step at a time, always on or switched by the hour.
 
-The fluid bound: a replica serves everything up to its rate and the rest is hosted, with no request lost to a busy
-slot. `overflow` says what chance arrivals leave of it.
+Computes the fluid bound: a replica serves everything up to its rate and the rest is hosted, with no request turned away
+by a busy slot. `overflow` accounts for random arrivals.
 """
 
 import math
@@ -14,21 +14,21 @@ from gateway.economics.load_duration import FloatArray, Load
 
 
 def best_replicas(load: Load, usd_per_replica_hour: float) -> int:
-    """n* = max{k : B_k ≥ H·T}. Fixed costs do not move it; they decide whether to start at all."""
+    """n* = max{k : B_k ≥ H·T}. Fixed costs do not change it; they decide whether to start at all."""
     rent = usd_per_replica_hour * load.total_hours
     layers = range(1, replicas_for_peak(load) + 1)  # no layer is worth more than the one before it
     return bisect_left(layers, True, key=lambda layer: load.layer_value_usd(layer) < rent)
 
 
 def replicas_for_peak(load: Load) -> int:
-    """Replicas that serve every bin with nothing hosted."""
-    # A peak of exactly k replicas must not ask for k+1 on the last binary digit.
+    """Replicas needed to serve every bin with nothing hosted."""
+    # A peak of exactly k replicas must not become k+1 by rounding error.
     return math.ceil(load.peak_replicas * (1 - 1e-12))
 
 
 @dataclass(frozen=True, slots=True)
 class HourlyScaling:
-    """The cheapest schedule of whole replicas by the bin. `replicas` holds how many are on in each."""
+    """The cheapest schedule of whole replicas. `replicas` is how many are on in each bin."""
 
     total_usd: float
     replicas: tuple[int, ...]
@@ -39,8 +39,8 @@ def scale_hourly(
 ) -> HourlyScaling:
     """The optimum over all schedules, start-up costs included; everything starts switched off.
 
-    Each replica is its own question (be on where its value beats its rent by enough to pay for starting), and since
-    B_k never rises in any bin, replica k+1 is never on while replica k is off: the layers add up.
+    Each replica can be decided separately (on where its value exceeds its rent by enough to pay for starting): B_k
+    never rises with k in any bin, so replica k+1 is never on while replica k is off, and the layers add up.
     """
     on = np.zeros(len(load.hours), dtype=np.int64)
     total = load.value_usd
@@ -56,7 +56,7 @@ def scale_hourly(
 
 
 def _switch(gain_usd: FloatArray, start_up_usd: float) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """When one replica should be on: two states, off and on, going from off to on costs; dynamic programming."""
+    """When one replica should be on: dynamic programming over two states, where going from off to on has a cost."""
     off, on = 0.0, -math.inf
     came_from_on: list[tuple[bool, bool]] = []
     for gain in gain_usd.tolist():

@@ -1,4 +1,4 @@
-"""Tokens per second against concurrency, from a measured sweep; it knows nothing of money.
+"""Tokens per second against concurrency, from a measured sweep. Knows nothing of money.
 
 A decode step over N sequences lasts t(N) = a + b·N seconds, so N sequences get X(N) = N / t(N) tokens per second
 and no concurrency gets more than 1/b. N/X is linear in N, which makes the fit an ordinary regression.
@@ -17,7 +17,7 @@ LARGEST_RELATIVE_RESIDUAL = 0.10
 
 @dataclass(frozen=True, slots=True)
 class SweepPoint:
-    """One step of a load sweep. `decode_tokens_per_second` counts all sequences together."""
+    """One step of a load sweep. `decode_tokens_per_second` is the total of all sequences."""
 
     concurrency: int
     decode_tokens_per_second: float
@@ -29,7 +29,7 @@ class SweepPoint:
 
 @dataclass(frozen=True, slots=True)
 class ThroughputCurve:
-    """A fitted sweep. When the line is off by more than 10 % anywhere, the measured points themselves are used."""
+    """A fitted sweep. If the line is off by more than 10 % at any point, the measured points are interpolated."""
 
     points: tuple[SweepPoint, ...]
     step_base_seconds: float
@@ -55,7 +55,7 @@ class ThroughputCurve:
             )
         if not self.is_interpolated:
             return self.step_base_seconds + self.step_seconds_per_sequence * concurrency
-        # Straight lines between points, never falling: a dip in a sweep is noise, and the running maximum is cautious.
+        # Linear between points, never falling: a dip in a sweep is noise, and the running maximum is cautious.
         rising = np.maximum.accumulate(np.array([point.step_seconds for point in self.points], dtype=np.float64))
         return float(np.interp(concurrency, [point.concurrency for point in self.points], rising))
 
@@ -80,8 +80,8 @@ def fit_throughput_curve(points: Sequence[SweepPoint]) -> ThroughputCurve:
 
 
 def best_concurrency(curve: ThroughputCurve, *, time_per_output_token_seconds: float) -> int | None:
-    """N*: the largest measured-range concurrency that meets the target; None when not even one sequence does."""
-    # A value of exactly the target meets it and must not fail on the last binary digit.
+    """N*: the largest concurrency in the measured range that meets the target; None if not even one sequence does."""
+    # A value of exactly the target must not fail by rounding error.
     most_seconds = time_per_output_token_seconds * (1 + 1e-9)
     downwards = range(curve.largest_concurrency, 0, -1)
     return next((concurrency for concurrency in downwards if curve.step_seconds(concurrency) <= most_seconds), None)

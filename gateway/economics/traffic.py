@@ -1,6 +1,6 @@
-"""Traffic as the books have it, by the hour, and what it is compared with: a plan for GPUs and a hosted model.
+"""Hourly traffic from the ledger, and what it is compared with: a GPU plan and a hosted model.
 
-Everything here is exact: integer pico-USD and token counts. `demand` turns it into the floats of the model.
+Everything here is exact: integer pico-USD and token counts. `demand` converts it to the floats of the model.
 """
 
 from collections.abc import Sequence
@@ -14,9 +14,9 @@ from gateway.instants import HOUR_US
 
 @dataclass(frozen=True, slots=True)
 class HourlyTraffic:
-    """One hour of one model, from the ledger's rollups. Costs leave out the `unpriced_requests`.
+    """One hour of one model, from the ledger's rollups. Costs exclude the `unpriced_requests`.
 
-    `aborted_requests` are those whose caller left or whose answer broke: they burn GPU-seconds and earn nothing.
+    `aborted_requests`: the caller disconnected or the answer broke off; they use GPU-seconds and earn nothing.
     """
 
     hour_start_us: int
@@ -54,7 +54,7 @@ class Period:
 
 @dataclass(frozen=True, slots=True)
 class HostedAlternative:
-    """What the same requests would be charged elsewhere, at one price list throughout: the question is what to do next.
+    """What the same requests would cost elsewhere, at a single price list: the question is what to do next.
 
     `quality` is the model's q, stated in every comparison.
     """
@@ -67,7 +67,7 @@ class HostedAlternative:
     quality: float | None = None
 
     def price(self, row: HourlyTraffic) -> int:
-        """The hour's bill, exact, aborted requests included: a provider charges what it sent."""
+        """The hour's exact bill, aborted requests included: a provider charges for what it sent."""
         fresh = row.input_tokens - row.cached_input_tokens
         return (
             fresh * self.input_pico_usd_per_token
@@ -77,7 +77,7 @@ class HostedAlternative:
         )
 
     def credit(self, row: HourlyTraffic) -> int:
-        """What a GPU that serves the hour is credited with: nothing for aborted requests, each a mean request."""
+        """What a GPU serving the hour is credited with: the bill without aborted requests, each taken as average."""
         bill = self.price(row)
         return round(bill * Fraction(row.requests - row.aborted_requests, row.requests)) if row.requests else 0
 
@@ -87,9 +87,8 @@ class GpuPlan:
     """GPUs that are rented or owned. Hourly prices are per GPU, so a replica's hour is that times `gpus_per_replica`.
 
     `variable_pico_usd_per_gpu_second` is what a busy second costs beyond the rent (electricity under load): the
-    marginal cost of a request. `is_running` says that the deployment pays for these GPUs already: utilisation is then
-    what the ledger measured, zero included, and not what the model expects. `hours_per_month` is the convention that
-    every monthly figure of the report is stated in.
+    marginal cost of a request. `is_running`: the deployment already pays for these GPUs, so utilisation is what the
+    ledger measured, even if zero, not what the model expects. `hours_per_month` is the month of every monthly figure.
     """
 
     name: str

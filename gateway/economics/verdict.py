@@ -1,4 +1,4 @@
-"""The report's answer in plain English, with its numbers, and what it cannot promise."""
+"""The report's answer in plain English, with its numbers and caveats."""
 
 from gateway.economics.demand import Demand
 from gateway.economics.gpu_cost import Engine
@@ -22,7 +22,7 @@ def write_verdict(report: BreakEvenReport) -> str:
 def list_caveats(
     demand: Demand, plan: GpuPlan, hosted: HostedAlternative, period: Period, engine: Engine | None
 ) -> tuple[str, ...]:
-    """What a careful reader would ask, answered before it is asked."""
+    """Answers to the questions a careful reader would ask."""
     notes = [
         f"A month is {plan.hours_per_month:g} hours; the {_count(period.hours, 'hour')} seen"
         f" {'is' if period.hours == 1 else 'are'} scaled to it."

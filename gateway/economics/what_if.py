@@ -1,8 +1,8 @@
 """What if we rented GPUs that we do not have, for a model that we do not serve yet?
 
-A sweep in the table is used as it is. Without one, an engine is assumed from data sheets: a decode step reads the
+A sweep in the table is used as it is. Without one, the engine is estimated from data sheets: a decode step reads the
 weights once and every sequence's key-value cache, and each token costs two operations per parameter, both at the share
-of the peak that the table assumes. Every result says which of the two it rests on.
+of the peak that the table assumes. Every result states its basis.
 """
 
 from collections.abc import Sequence
@@ -20,14 +20,14 @@ from gateway.economics.throughput_curve import SweepPoint, ThroughputCurve, best
 from gateway.economics.traffic import GpuPlan, HostedAlternative, HourlyTraffic, Period
 
 LARGEST_ASSUMED_CONCURRENCY = 256
-"""Engines schedule no more sequences than this by default, however much memory is left."""
+"""The default scheduling limit of engines, however much memory is left."""
 SHAPE_MARGIN = 2.0
-"""Memory is planned for sequences this many times the mean length: long ones must fit beside the others."""
+"""Memory is planned for sequences this many times the mean length, so that long ones fit too."""
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """One thing to try. `fixed_month_pico_usd` is what comes with it besides rent."""
+    """One option to try. `fixed_month_pico_usd` is its monthly cost besides rent."""
 
     gpu: str
     model: str
@@ -41,7 +41,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class WhatIf:
-    """The answer for one candidate, with what it rests on."""
+    """The answer for one candidate, with its basis."""
 
     candidate: Candidate
     price: GpuPrice
@@ -78,7 +78,7 @@ def what_if(
 
 
 def rank(answers: Sequence[WhatIf]) -> list[WhatIf]:
-    """The largest monthly saving first."""
+    """Largest monthly saving first."""
     return sorted(answers, key=lambda answer: -answer.report.month.plan_saving_usd)
 
 
@@ -120,7 +120,7 @@ def build_engine(candidate: Candidate, table: GpuTable, *, tokens_per_sequence: 
 def _assume(
     gpu: Gpu, model: ServedModel, table: GpuTable, gpus: int, tokens_per_sequence: float, most: int
 ) -> tuple[ThroughputCurve, float]:
-    """Step seconds and prefill speed from the data sheet; on average a sequence has half its tokens behind it."""
+    """Step seconds and prefill speed from the data sheet, assuming that a sequence is halfway through on average."""
     assumed = table.assumptions
     bytes_per_second = gpu.memory_gb_per_second * 1e9 * gpus * assumed.memory_bandwidth
     operations_per_second = gpu.dense_bf16_tflops * 1e12 * gpus * assumed.compute
