@@ -8,19 +8,19 @@ import msgspec
 from backends.formats.json_objects import decode_object, part_of
 
 JSON_KINDS: Final = ("json_schema", "json_object", "json")
-"""The types that ask for JSON; the last is text-generation-inference's."""
+"""The types that ask for JSON; `json` is text-generation-inference's."""
 
 
 def schema_in(form: Mapping[str, object]) -> object:
-    """OpenAI's clients write it into `json_schema`; llama.cpp's, Fireworks' and Together's beside the type, as
-    `schema`; Hugging Face's there as `value`. None where there is none."""
+    """OpenAI clients put it in `json_schema`; those of llama.cpp, Fireworks and Together next to the type, as `schema`;
+    Hugging Face's there too, as `value`. None if there is none."""
     places = (part_of(form, "json_schema").get("schema"), form.get("schema"), form.get("value"))
     return next((schema for schema in places if schema is not None), None)
 
 
 def without_value(form: bytes) -> bytes:
-    """A `response_format` with Hugging Face's `value` in OpenAI's words, which text-generation-inference reads as well
-    and others do not pass over; the very bytes where it has none."""
+    """A `response_format` with Hugging Face's `value` rewritten in OpenAI's form, which text-generation-inference reads
+    too; other servers would ignore `value`. The same bytes if there is none."""
     fields = decode_object(form) if b'"value"' in form else None
     if fields is None or fields.get("type") not in JSON_KINDS or not isinstance(fields.get("value"), dict):
         return form

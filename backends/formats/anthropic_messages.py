@@ -1,4 +1,4 @@
-"""Anthropic's own events, passed on as they are to a caller who speaks Anthropic, and metered on the way. Pure."""
+"""Passes Anthropic's events through for callers who use its format, and meters them on the way. Pure."""
 
 import re
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ _KIND: Final = re.compile(r"[A-Za-z0-9_.:-]{1,64}")
 
 
 def read_native_message(body: bytes, *, backend: str) -> Chunk:
-    """A whole message, its bytes untouched. Raises BackendError when it is none."""
+    """A whole message, its bytes unchanged. Raises BackendError if it is none."""
     document = decode_object(body)
     if document is None or document.get("type") == "error" or not isinstance(document.get("content"), list):
         raise not_a_message(document or {}, body, backend=backend)
@@ -32,7 +32,7 @@ def read_native_message(body: bytes, *, backend: str) -> Chunk:
 
 
 class NativeMessagesReader(StreamReader):
-    """One stream; every event's payload is `event: <type>`, then its data untouched."""
+    """One stream; every event's payload is `event: <type>`, then its data unchanged."""
 
     def __init__(self, backend: str) -> None:
         super().__init__(backend)

@@ -1,7 +1,7 @@
-"""Marks for Anthropic's prompt cache in a body without any. Pure; whether they pay is decided before this is asked.
+"""Adds Anthropic's prompt cache marks to a body that has none. Pure; whether caching pays is decided elsewhere.
 
-A mark keeps everything up to it: the tools, then the system prompt, then the messages. What is kept is found again by a
-mark at the very place, or at most 20 blocks behind it.
+A mark caches everything before it: the tools, then the system prompt, then the messages. A later request hits the cache
+with a mark at the same place, or at most 20 blocks after it.
 """
 
 from collections.abc import Iterator
@@ -10,16 +10,16 @@ from typing import Final, Literal, cast
 from backends.formats.json_objects import Fields
 
 MARK: Final[Fields] = {"type": "ephemeral"}
-"""For five minutes from its last use."""
+"""Lasts five minutes from its last use."""
 
 
 def mark_prompt(body: Fields, marks: Literal["beginning", "conversation"], *, fixed_system: int) -> None:
-    """Marks the tools, the system prompt and, of a conversation, the last two messages of its user: what is new is
-    written up to the later one, and what the turn before wrote is read up to the earlier one. Four marks are the most
-    that Anthropic takes. A body with marks of its caller's stays as it is.
+    """Marks the tools, the system prompt and, in a conversation, the last two user messages: the later mark writes this
+    turn's new part, the earlier one reads what the previous turn wrote. Anthropic takes at most four marks. A body that
+    the caller has marked is left alone.
 
-    `fixed_system`: how many blocks of the system prompt stood before all else. Later ones are put before the messages
-    here, so that each new one moves them: then only the beginning is the same in the next turn.
+    `fixed_system`: how many system blocks came before the first message. If there are later ones, each of them moves
+    the messages, since all system blocks are sent first: then only the tools and the fixed blocks are marked.
     """
     if "cache_control" in body or any("cache_control" in block for block in _blocks(body)):
         return

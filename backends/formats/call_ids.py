@@ -1,8 +1,8 @@
-"""The ids of tool calls as one provider takes them. A conversation moves from model to model, and each gives ids of its
-own form: Kimi's hold a colon, vLLM's have 46 characters. Pure.
+"""Rewrites tool call ids into the form a provider accepts. A conversation may move between models, and each makes ids
+of its own form: Kimi's contain a colon, vLLM's have 46 characters. Pure.
 
-An id that is not taken is replaced by what a hash makes of it, the same in every turn: a call keeps its result, and a
-prompt its place in a cache.
+An id that is not accepted is replaced by its hash, the same in every turn, so that results still match their calls and
+the prompt stays in the cache.
 """
 
 import hashlib
@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 CallId = Callable[[str], str]
-"""The id that a provider is told for this one."""
+"""Maps an id to the one sent to the provider."""
 
 _ANTHROPIC: Final = re.compile(r"[a-zA-Z0-9_-]+")
 _MISTRAL: Final = re.compile(r"[a-zA-Z0-9]{9}")
@@ -23,7 +23,8 @@ _VALUES: Final = msgspec.json.Decoder(list[msgspec.Raw])
 _FIELDS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _TEXT: Final = msgspec.json.Decoder(str)
 _ANSWERED: Final = re.compile(rb'"tool_(?:call|use)_id"\s*:\s*"([^"]*)"')
-"""Every call has a result, so the ids of results are all; a text that quotes one has a backslash before each quote."""
+"""Ids of tool results: every call has one, so these are all ids. Text that quotes such a member does not match, since
+its quotes are escaped."""
 
 
 def for_anthropic(call_id: str) -> str:
@@ -43,8 +44,8 @@ def _digest(call_id: str) -> str:
 
 
 def with_call_ids(messages: bytes, told: CallId) -> bytes:
-    """A chat's or Anthropic's `messages` with the ids that are `told`; the very bytes where all are taken as they came,
-    or where these are no messages."""
+    """`messages` of a chat or of Anthropic with their ids mapped by `told`. The same bytes if no id changes, or if they
+    are not messages."""
     found = {match[1] for match in _ANSWERED.finditer(messages)}
     if all(_is_taken(call_id, told) for call_id in found):
         return messages
@@ -70,7 +71,7 @@ def _renamed(message: dict[str, msgspec.Raw], told: CallId) -> dict[str, msgspec
 
 
 def _item(value: bytes, told: CallId) -> msgspec.Raw:
-    """A tool call of a chat, or a block of Anthropic's that is a call or a result."""
+    """A tool call of a chat, or an Anthropic block that is a call or a result."""
     if not value.startswith(b"{"):
         return msgspec.Raw(value)
     fields = _FIELDS.decode(value)

@@ -20,20 +20,20 @@ RANGES: Final[Mapping[str, tuple[float, float]]] = {
     "frequency_penalty": (-2, 2),
 }
 EFFORTS: Final = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
-"""From the least to the most."""
+"""From lowest to highest."""
 TEXTS: Final = ("user", "safety_identifier", "reasoning_effort", "service_tier")
 
 ToolChoice = Literal["auto", "none", "required"] | tuple[Literal["tool"], str]
 
 
 def in_background() -> UpstreamRejected:
-    """Of the Responses API, wherever it is asked."""
+    """The error for the Responses API's `background`, at every endpoint that takes it."""
     why = "what goes on when nobody listens cannot be booked; leave it out, and stream an answer that takes long"
     return invalid("background", why)
 
 
 def untranslatable(param: str, why: str) -> Untranslatable:
-    """The caller's request cannot be said in this backend's format."""
+    """The caller's request cannot be expressed in this backend's format."""
     return Untranslatable(f"{param}: {why}", status=400, body=_body(param, why, "unsupported_parameter"))
 
 
@@ -54,7 +54,7 @@ def object_of(value: object, where: str) -> Fields:
 
 
 def list_of(value: object, where: str) -> list[object]:
-    """A JSON list, empty where it is null. Raises UpstreamRejected."""
+    """A JSON list, empty if it is null. Raises UpstreamRejected."""
     if value is None:
         return []
     if not isinstance(value, list):
@@ -78,7 +78,7 @@ class Tool:
 
 
 def check_fields(fields: Fields) -> None:
-    """Whether what is passed on has the type and range it has at OpenAI. Raises UpstreamRejected, naming the field."""
+    """Checks types and ranges of passed-on fields against OpenAI's. Raises UpstreamRejected, naming the field."""
     for name, (least, most) in RANGES.items():
         value = fields.get(name)
         if value is None:
@@ -100,7 +100,7 @@ def check_fields(fields: Fields) -> None:
 
 
 def refuse_unsayable(fields: Fields) -> None:
-    """Raises UpstreamRejected for fields without which the answer would be another one."""
+    """Raises Untranslatable for fields that cannot be translated and would change the answer if dropped."""
     if fields.get("n") not in (None, 1):
         raise untranslatable("n", "only one choice can be asked of this model")
     if "audio" in list_of(fields.get("modalities"), "modalities"):
@@ -114,7 +114,7 @@ def refuse_unsayable(fields: Fields) -> None:
 
 
 def parse_stop(stop: object) -> tuple[str, ...]:
-    """The sequences that end an answer; empty ones mean nothing."""
+    """The stop sequences; empty ones are dropped."""
     found = [stop] if isinstance(stop, str) else list_of(stop, "stop")
     if not all(isinstance(item, str) for item in found):
         raise invalid("stop", "must be a string or a list of strings")
@@ -137,9 +137,9 @@ def parse_response_format(value: object) -> tuple[Fields | None, bool]:
 
 
 def parse_tools(fields: Fields) -> tuple[tuple[Tool, ...], ToolChoice | None]:
-    """The tools and the choice among them, whether they are called tools or, as once, functions.
+    """(tools, tool choice), from `tools` or the deprecated `functions`.
 
-    A choice among some of them is said by leaving the others out.
+    With `allowed_tools`, tools that are not allowed are left out.
     """
     tools = tuple(_tools(fields))
     choice = fields.get("tool_choice")

@@ -1,4 +1,4 @@
-"""How vLLM and our engine are asked at `/tokenize` for a chat's tokens, and what they answer. Pure."""
+"""Requests and answers of `/tokenize`, where vLLM and our engine count a chat's tokens. Pure."""
 
 from typing import Final
 
@@ -11,7 +11,7 @@ from backends.protocol import Chunk
 from backends.usage import Usage
 
 PATH: Final = "tokenize"
-"""At the server's root, as its health is."""
+"""Relative to the server's root, like its health check."""
 _MAKES_THE_PROMPT: Final = (
     "model",
     "messages",
@@ -26,7 +26,7 @@ _MAKES_THE_PROMPT: Final = (
 
 
 class _Counted(msgspec.Struct):
-    """Without the tokens themselves, of which there may be a hundred thousand."""
+    """Only the count: the tokens themselves may be a hundred thousand."""
 
     count: int
 
@@ -36,20 +36,20 @@ _COUNTED: Final = msgspec.json.Decoder(_Counted)
 
 
 def tokenize_body(chat: bytes) -> bytes:
-    """What of a chat's body makes its prompt."""
+    """The fields of a chat's body that affect its prompt."""
     members = _MEMBERS.decode(chat)
     return msgspec.json.encode({name: members[name] for name in _MAKES_THE_PROMPT if name in members})
 
 
 def is_text_alone(chat: bytes) -> bool:
-    """Whether no message has a part that is something else."""
+    """Whether every part of every message is text."""
     messages = objects_of((decode_object(chat) or {}).get("messages"))
     parts = [part for message in messages for part in objects_of(message.get("content"))]
     return all(part.get("type") == "text" for part in parts)
 
 
 def read_token_count(body: bytes, *, backend: str) -> Chunk:
-    """Raises UpstreamUnavailable when no count is in it."""
+    """Raises UpstreamUnavailable if the body has no count."""
     try:
         count = token_count(_COUNTED.decode(body).count, "count")
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError, MalformedUsage) as error:

@@ -1,6 +1,6 @@
-"""An OpenAI chat body as typed values, for the adapters that must say the same thing in another wire format. Pure.
+"""An OpenAI chat body as typed values, for adapters that translate it to another wire format. Pure.
 
-What is no message is chat_fields.py's affair.
+Messages are parsed here, all other fields in chat_fields.py.
 """
 
 import mimetypes
@@ -32,7 +32,7 @@ _DATA_URL: Final = re.compile(r"data:([\w.+-]+/[\w.+-]+)(?:;[\w=.+-]+)*;base64,(
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """`cache_control` is Anthropic's, which callers set on parts, tools and calls, or on a whole message."""
+    """`cache_control` is Anthropic's; callers set it on parts, tools and calls, or on a whole message."""
 
     text: str
     cache_control: Fields | None = None
@@ -40,7 +40,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Media:
-    """An image, a document or a sound: either by `url`, or inline as base64 `data` of `media_type`."""
+    """An image, a document or audio: either by `url`, or inline as base64 `data` of `media_type`."""
 
     kind: Literal["image", "document", "audio"]
     url: str | None = None
@@ -56,7 +56,7 @@ class ToolCall:
     name: str
     arguments: Fields
     signature: str | None = None
-    """Gemini's thought signature, which its next turn wants back."""
+    """Gemini's thought signature, which must be sent back in the next turn."""
     cache_control: Fields | None = None
 
 
@@ -89,7 +89,7 @@ class ChatView:
     json_schema: Fields | None
     wants_json: bool
     fields: Fields
-    """Everything as it came, for fields that need no parsing."""
+    """The whole body as received, for fields that need no parsing."""
 
 
 def parse_chat(body: bytes) -> ChatView:
@@ -122,7 +122,8 @@ def _decode(body: bytes) -> object:
 
 
 def _spoken(turns: list[Turn]) -> tuple[Turn, ...]:
-    """OpenAI answers a chat of system messages and of texts that are empty; other formats want somebody to speak."""
+    """OpenAI answers a chat with only system messages or empty texts; other formats need a user turn, so the last
+    system message becomes one."""
     said = [turn for turn in turns if turn.parts]
     if said and all(turn.role == "system" for turn in said):
         return (*said[:-1], Turn("user", said[-1].parts))
@@ -159,14 +160,14 @@ def _turns(messages: object) -> Iterator[Turn]:
 
 
 def _marked(parts: tuple[Part, ...], mark: Fields | None) -> tuple[Part, ...]:
-    """The parts of a message with this mark on it."""
+    """The parts with a message's cache mark on the last one, unless that has its own."""
     if not mark or not parts or parts[-1].cache_control:
         return parts
     return (*parts[:-1], replace(parts[-1], cache_control=mark))
 
 
 def _result(call_id: str, parts: tuple[Part, ...], mark: Fields | None) -> ToolResult:
-    """Its parts' mark is its own: Anthropic's clouds refuse one inside a result."""
+    """Moves a mark from the parts to the result: Anthropic on cloud platforms rejects marks inside a result."""
     marks = [part.cache_control for part in parts if part.cache_control]
     return ToolResult(
         call_id, tuple(replace(part, cache_control=None) for part in parts), mark or next(iter(marks), None)
@@ -182,7 +183,7 @@ def _parts(content: object, where: str) -> Iterator[Part]:
         return
     for position, item in enumerate(list_of(content, where)):
         part = _part(object_of(item, f"{where}[{position}]"), f"{where}[{position}]")
-        if not (isinstance(part, Text) and not part.text):  # no other format takes an empty text
+        if not (isinstance(part, Text) and not part.text):  # other formats reject empty texts
             yield part
 
 
@@ -209,7 +210,7 @@ def _part(part: Fields, where: str) -> Part:
 
 
 def _file(data: str, where: str, cache_control: Fields | None, name: str | None) -> Media:
-    """An image where it is one. Base64 may come bare too; then its name tells the type."""
+    """A document, or an image if its type is one. For bare base64 the file name gives the type."""
     if not data.startswith(("data:", "https://", "http://")):
         guessed = mimetypes.guess_type(name or "")[0]
         data = f"data:{guessed or 'application/pdf'};base64,{data}"
@@ -221,7 +222,7 @@ def _media(
 ) -> Media:
     inline = _DATA_URL.fullmatch(url)
     if inline:
-        media_type = "image/jpeg" if inline[1] == "image/jpg" else inline[1]  # OpenAI takes both
+        media_type = "image/jpeg" if inline[1] == "image/jpg" else inline[1]  # OpenAI accepts both
         return Media(kind, None, media_type, inline[2], name, cache_control)
     if not url.startswith(("https://", "http://")):
         raise invalid(where, "must be an http(s) address or a base64 data URL")

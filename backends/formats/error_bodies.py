@@ -1,8 +1,8 @@
-"""The error bodies of servers that speak OpenAI's format in all but this, in OpenAI's shape. Pure.
+"""Converts error bodies of servers that follow OpenAI's format except for errors into OpenAI's shape. Pure.
 
 Seen: vLLM's `{"object": "error", "message": ...}`, Ollama's and TGI's `{"error": "..."}`, Mistral's
-`{"message": {"detail": [...]}}`, FastAPI's `{"detail": ...}` with a text or a list of what is wrong where, and Google's
-list of one error.
+`{"message": {"detail": [...]}}`, FastAPI's `{"detail": ...}` with a text or a list of errors and their locations, and
+Google's list of one error.
 """
 
 from typing import Final, cast
@@ -14,7 +14,7 @@ _WRAPPERS: Final = ("error", "message", "detail", "msg")
 
 
 def in_openai_shape(body: bytes) -> bytes:
-    """The body itself where it is an error of OpenAI's, or where nothing in it can be read as a message."""
+    """The body itself if it is in OpenAI's shape already, or if no message can be found in it."""
     document = decode_object(body)
     if document is None and body.lstrip().startswith(b"["):
         return _of_google(body)
@@ -29,7 +29,7 @@ def in_openai_shape(body: bytes) -> bytes:
 
 
 def _of_google(body: bytes) -> bytes:
-    """Its endpoint for OpenAI's clients says errors as a list of one, whose code is the status."""
+    """Google's OpenAI-compatible endpoint sends a list of one error, with `status` as its code."""
     document = decode_object(body.strip()[1:-1])
     error = part_of(document or {}, "error")
     message, status = text_of(error, "message"), text_of(error, "status")
@@ -39,7 +39,7 @@ def _of_google(body: bytes) -> bytes:
 
 
 def _message(value: object, levels: int = 4) -> str | None:
-    """The first text under one of the usual names; a list's are joined, each with the place it speaks of."""
+    """The first text under one of the usual names; those in a list are joined, each with its location."""
     if isinstance(value, str):
         return value or None
     if levels and isinstance(value, list):

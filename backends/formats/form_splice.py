@@ -1,6 +1,6 @@
-"""Changes fields of a multipart form inside its bytes, and leaves every other byte as it was. Knows no wire format.
+"""Changes fields of a multipart form in place and leaves every other byte as it was. Knows no wire format.
 
-As json_splice it refuses what two parsers may read differently: the gateway decides and charges by what it sees here.
+Like json_splice it rejects what two parsers may read differently: the gateway decides and charges by what it sees here.
 """
 
 import re
@@ -20,7 +20,7 @@ _MOST_HEAD_BYTES: Final = 4096
 
 
 class NotAForm(ValueError):
-    """The bytes are no multipart form that every parser reads alike; the text says what is wrong."""
+    """The bytes are not a multipart form that every parser reads the same way; the text says what is wrong."""
 
 
 class Field(NamedTuple):
@@ -39,7 +39,7 @@ def is_form(content_type: str) -> bool:
 def find_fields(body: bytes, content_type: str) -> list[Field]:
     """Every part, in order. Raises NotAForm.
 
-    A name that stands twice is refused unless it is a list's, which ends in `[]`, or each is a file.
+    A repeated name is rejected, unless it ends in `[]`, which marks a list, or all its parts are files.
     """
     found = _BOUNDARY.search(content_type)
     if not is_form(content_type) or found is None or not (content_type.isascii() and content_type.isprintable()):
@@ -100,7 +100,7 @@ def _field(head: bytes, start: int, end: int) -> Field:
 
 
 def text_fields(body: bytes, fields: list[Field]) -> dict[str, str]:
-    """The value of every field that is no file; of a list's its last. Raises NotAForm."""
+    """The value of every field that is not a file; the last one of a list. Raises NotAForm."""
     try:
         return {one.name: body[one.start : one.end].decode() for one in fields if not one.is_file}
     except UnicodeDecodeError as error:
@@ -108,7 +108,7 @@ def text_fields(body: bytes, fields: list[Field]) -> dict[str, str]:
 
 
 def splice_form(body: bytes, content_type: str, edits: Mapping[str, str]) -> bytes:
-    """`body` with each edited field's value replaced, or put first where it is missing. Raises NotAForm."""
+    """`body` with each edited field's value replaced; a missing field is added at the front. Raises NotAForm."""
     fields = find_fields(body, content_type)
     missing = dict(edits)
     pieces: list[bytes] = []
@@ -129,8 +129,8 @@ def splice_form(body: bytes, content_type: str, edits: Mapping[str, str]) -> byt
 
 
 def without_boundary(body: bytes, content_type: str) -> bytes:
-    """What two requests have in common that ask for the same: whoever tries again draws another boundary. Each head and
-    value stands behind its length. What is no form is as it came."""
+    """A body that is equal for equal requests: a client that retries picks a new boundary. Each part's head and value
+    is prefixed with its length. A body that is no form is returned as it is."""
     if not is_form(content_type):
         return body
     try:

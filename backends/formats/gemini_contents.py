@@ -1,5 +1,4 @@
-"""Gemini's own calls and answers, passed on as they are to a caller who speaks Gemini's format, and metered on the way.
-Pure."""
+"""Passes Gemini's calls and answers through for callers who use Gemini's format, and meters them on the way. Pure."""
 
 import re
 from collections.abc import Mapping
@@ -22,14 +21,14 @@ _CALL_NAMES: Final = ("functionCall", "function_call")
 _CALL_MARKS: Final = (b'"functionCall"', b'"function_call"')
 _SIGNATURES: Final = ("thoughtSignature", "thought_signature")
 _OLDER: Final = re.compile(r"gemini-(?:1\.5|2)\b")
-"""Bill a search by the prompt, those after them by each query."""
+"""Models that bill search per prompt; later ones bill each query."""
 _REQUEST: Final = ("generateContentRequest", "generate_content_request")
 
 
 def native_body(body: bytes, *, counts: bool, model: str) -> bytes:
-    """The caller's body as its model is to have it: without a model of its own beside the address's, and with a
-    signature in each turn of a model that calls functions, which Gemini refuses without, and other models do not write.
-    The very bytes where there is nothing to change. Raises NotAnObject."""
+    """The caller's body as sent to the model: without its own `model`, which the URL names, and with a signature in
+    each model turn that calls functions. Gemini requires that signature; other models do not write one. The same bytes
+    if nothing changes. Raises NotAnObject."""
     members = find_members(body)
     edits: dict[str, bytes | None] = {"model": None} if "model" in members else {}
     for name in members.keys() & set(_REQUEST if counts else ()):
@@ -43,13 +42,13 @@ def native_body(body: bytes, *, counts: bool, model: str) -> bytes:
 
 
 def with_signatures(contents: bytes) -> bytes:
-    """Contents without signatures of ours, and with one in each turn of a model whose calls have none; the very bytes
-    where none lacks it."""
+    """Contents without our own signatures, and with a placeholder in each model turn whose calls have none. The same
+    bytes if nothing changes."""
     if SEALED.encode() not in contents and not any(mark in contents for mark in _CALL_MARKS):
         return contents
     try:
         found = msgspec.json.decode(contents)
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):  # its provider's to refuse
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):  # for the provider to reject
         return contents
     turns = groupby(objects_of(many_of(found)), lambda content: content.get("role") == "model")
     changed = [_sign(list(turn), is_models=is_models) for is_models, turn in turns]
@@ -57,7 +56,7 @@ def with_signatures(contents: bytes) -> bytes:
 
 
 def _sign(turn: list[Fields], *, is_models: bool) -> bool:
-    """Whether the contents had to be changed: a streamed answer comes back as one for each of its pieces."""
+    """Signs one turn in place; whether it changed. A streamed answer comes back as several contents, one per chunk."""
     parts, has_changed = [part for content in turn for part in objects_of(many_of(content.get("parts")))], False
     for part in parts:
         for name in _SIGNATURES:
@@ -72,7 +71,7 @@ def _sign(turn: list[Fields], *, is_models: bool) -> bool:
 
 
 def read_native_content(body: bytes, *, backend: str, model: str) -> Chunk:
-    """A whole answer, its bytes untouched. Raises BackendError when it is none."""
+    """A whole answer, its bytes unchanged. Raises BackendError if it is none."""
     document = decode_object(body) or {}
     finish = finish_of(document)
     if finish is None:
@@ -91,7 +90,7 @@ def read_native_content(body: bytes, *, backend: str, model: str) -> Chunk:
 
 
 class NativeContentReader(StreamReader):
-    """One stream; every event's payload is its data untouched. It ends without a word."""
+    """One stream; every event's payload is its data unchanged. The stream has no end marker."""
 
     def __init__(self, backend: str, model: str) -> None:
         super().__init__(backend)
@@ -134,7 +133,7 @@ def _usage(wire: object, searches: int, maps: int) -> tuple[Usage | None, bool]:
 
 
 def _searches(document: Fields, model: str) -> int:
-    """What Google bills of its own search beside the tokens."""
+    """The Google searches billed beside the tokens."""
     grounded = [part_of(one, "groundingMetadata") for one in objects_of(document.get("candidates"))]
     queries = [cast(list[object], found) for one in grounded if isinstance(found := one.get("webSearchQueries"), list)]
     made = sum(map(len, queries))
@@ -142,7 +141,7 @@ def _searches(document: Fields, model: str) -> int:
 
 
 def _maps(document: Fields) -> int:
-    """Whether its map was asked, whose bill no answer tells."""
+    """1 if Google Maps was used, else 0: answers do not say how many calls are billed."""
     grounded = [part_of(one, "groundingMetadata") for one in objects_of(document.get("candidates"))]
     return int(any("maps" in chunk for one in grounded for chunk in objects_of(one.get("groundingChunks"))))
 
@@ -157,7 +156,7 @@ def _characters(document: Mapping[str, object]) -> int:
 
 
 def _characters_of(part: Fields) -> int:
-    """Of a picture or a sound one: how many tokens it is, no length tells."""
+    """An image or audio counts as 1: its length says nothing about its tokens."""
     if isinstance(text := part.get("text"), str):
         return len(text)
     if isinstance(part.get("functionCall"), dict):

@@ -1,4 +1,4 @@
-"""Counts what a provider's own tools did for an answer and bills beside its tokens. Pure; knows no prices."""
+"""Counts an answer's calls of its provider's own tools, which are billed beside the tokens. Pure; knows no prices."""
 
 from collections.abc import Mapping
 from typing import Final, NamedTuple
@@ -7,7 +7,7 @@ from backends.formats.json_objects import Fields, objects_of, part_of, text_of
 from backends.formats.usage_wire import MalformedUsage, token_count
 
 _NO_SEARCH: Final = frozenset({"open_page", "find_in_page", "find"})
-"""What a `web_search_call` may do with a page that was found: only searches are billed."""
+"""Actions of a `web_search_call` on a page already found; only searches are billed."""
 _BILLED_OTHERWISE: Final = frozenset({"code_interpreter_call", "image_generation_call", "x_search_call"})
 
 

@@ -1,4 +1,4 @@
-"""A provider's answer to how many tokens a request has. Pure."""
+"""Reads a provider's answer to a token count request. Pure."""
 
 from backends.errors import UpstreamUnavailable
 from backends.formats.json_objects import decode_object
@@ -8,7 +8,7 @@ from backends.usage import Usage
 
 
 def read_count(body: bytes, *, backend: str, member: str = "input_tokens") -> Chunk:
-    """The answer, untouched; OpenAI and Anthropic call its count alike. Raises UpstreamUnavailable when it has none."""
+    """The answer, unchanged; OpenAI and Anthropic use the same `member`. Raises UpstreamUnavailable without a count."""
     try:
         count = token_count((decode_object(body) or {})[member], member)
     except (KeyError, MalformedUsage) as error:

@@ -1,4 +1,4 @@
-"""OpenAI's wire format as values: what each event or answer means. No IO, no clock. The request is openai_request.py.
+"""Parses OpenAI's stream events and answers into values. No IO, no clock. Requests are in openai_request.py.
 
 Each event is decoded into a struct that names only the fields we need, which costs about as much as the byte scans
 it replaces, is exact, and finds malformed JSON before a caller does. The bytes passed on are the upstream's own.
@@ -23,7 +23,7 @@ from backends.usage import Usage
 
 DONE: Final = b"data: [DONE]\n\n"
 MOST_CHOICES: Final = 1_000
-_MOST_JOINED: Final = 64  # events, so that one that cannot be joined is not looked at too often
+_MOST_JOINED: Final = 64  # events; bounds how often an event that cannot be joined is decoded again
 
 
 class _Function(msgspec.Struct, gc=False):
@@ -65,7 +65,7 @@ class _Text(msgspec.Struct):
 
 class _Choice(msgspec.Struct):
     index: Annotated[int, msgspec.Meta(ge=0, le=MOST_CHOICES)] = 0
-    """Each is remembered; whatever else it is, is taken for the first."""
+    """Bounded, since the reader remembers each; an invalid index is read as 0."""
     delta: _Text | None = None
     message: _Text | None = None
     text: str | None = None
@@ -73,7 +73,7 @@ class _Choice(msgspec.Struct):
     usage: object = None
 
     def output(self) -> tuple[bool, int]:
-        """As of its text: what a delta, a message or a plain completion says."""
+        """As `_Text.output`, for a delta, a message or a plain completion."""
         text = self.delta or self.message
         if text is not None:
             return text.output()
@@ -99,7 +99,7 @@ def error_body(message: str, *, kind: str, code: str | None = None, param: str |
 
 
 def event_bytes(data: bytes) -> bytes:
-    """One SSE event. A newline inside JSON text is white space, so it may become a blank."""
+    """One SSE event. A raw newline in JSON is whitespace, so it may become a space."""
     if b"\n" in data:
         data = data.replace(b"\n", b" ")
     return b"data: " + data + b"\n\n"
@@ -111,7 +111,7 @@ class OpenAIStreamReader(StreamReader):
     __slots__ = ("_finished_choices", "_joins", "_seen_choices", "_wants_usage")
 
     def __init__(self, backend: str, *, wants_usage_chunk: bool, joins_events: bool = False) -> None:
-        # Not by super(), which would cost a call for each stream.
+        # Not through super().__init__, to save a call per stream.
         self._backend = backend
         self.is_started = False
         self.is_done = False
@@ -135,7 +135,7 @@ class OpenAIStreamReader(StreamReader):
         return [chunk]
 
     def join(self, events: deque[bytes]) -> Chunk | None:
-        """As `StreamReader.join`: all but `[DONE]` in one chunk, unless one of them is an error or no JSON."""
+        """As `StreamReader.join`: all events except `[DONE]` in one chunk, unless one is an error or not JSON."""
         if not self._joins:
             return None
         datas = list(islice(events, _MOST_JOINED))
@@ -173,7 +173,7 @@ class OpenAIStreamReader(StreamReader):
             raise self._broken("sent an event that is not JSON") from error
 
     def _chunk(self, events: Sequence[_Event], lines: bytes) -> Chunk:
-        """Of one line of data for each event."""
+        """One chunk for these events; `lines` has one line of data per event."""
         characters = 0
         has_output = is_malformed = False
         finish_reason = usage = timings = None
@@ -218,13 +218,13 @@ def _has_failure(events: Sequence[_Event]) -> bool:
 def _without_usage(event: _Event, data: bytes) -> bytes:
     if event.usage is not None and not event.choices:
         return b""
-    # With include_usage OpenAI adds this to every chunk. An unescaped quote never stands inside a string, so the bytes
-    # can only be a member.
+    # With include_usage OpenAI adds this to every chunk. The quotes are unescaped, so the bytes cannot be inside a
+    # string: they can only be a member.
     return b"data: %b\n\n" % data.replace(b',"usage":null', b"", 1)
 
 
 def read_answer(body: bytes, *, backend: str) -> Chunk:
-    """The one chunk of a plain answer. Raises UnreadableAnswer when the body is none."""
+    """The single chunk of an answer that is not streamed. Raises UnreadableAnswer if the body is no answer."""
     try:
         event = _EVENT.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -266,7 +266,7 @@ def _part_characters(part: object) -> int:
 
 
 def _usage(event: _Event) -> tuple[Usage | None, bool]:
-    """The usage an event carries, wherever its provider puts it, and whether one came that cannot be believed."""
+    """(usage, wherever the provider puts it; whether there was one that cannot be believed)."""
     wire: object = event.usage
     if wire is None and event.x_groq is not None:
         wire = event.x_groq.get("usage")
@@ -281,10 +281,10 @@ def _usage(event: _Event) -> tuple[Usage | None, bool]:
 
 
 def decode_leniently(data: bytes) -> tuple[_Event, bytes]:
-    """An event whose fields have unexpected types, or NaN where JSON has none. Raises ValueError if it is no object.
+    """An event whose fields have unexpected types, or with NaN, which is not JSON. Raises ValueError if no object.
 
-    Members that do not fit are left out of what we read. The caller still gets them: the same bytes, or strict JSON
-    with such numbers as text when the bytes were not.
+    We ignore members of unexpected types, but the caller still gets them: the bytes stay the same, unless they have NaN
+    or infinite numbers, which become strings.
     """
     strange: list[str] = []
 
@@ -322,7 +322,7 @@ _S = TypeVar("_S", _Event, _Choice, _Text)
 
 
 def _fitting(kind: type[_S], fields: dict[str, object]) -> _S:
-    """A struct of those members whose types are as expected."""
+    """A struct with the members whose types are as expected."""
     result = kind()
     for name in kind.__struct_fields__:
         if name in fields:

@@ -14,11 +14,11 @@ _WHOLE: Final = re.compile(r"-?[0-9]{1,18}")
 
 
 class NamedTwice(ValueError):
-    """A member stands there in both spellings, and of the two each reader may take another."""
+    """A member is given in both spellings, and readers may differ in which one they take."""
 
 
 def members_of(fields: Mapping[str, object]) -> Fields:
-    """Of one message, its own names in lowerCamelCase; a member that is null is absent. Raises NamedTwice."""
+    """A message's members with names in lowerCamelCase; null members are left out. Raises NamedTwice."""
     found: Fields = {}
     for name, value in fields.items():
         ours = _PART.sub(_upper, name) if "_" in name else name
@@ -29,22 +29,22 @@ def members_of(fields: Mapping[str, object]) -> Fields:
 
 
 def member_of(fields: Mapping[str, object], name: str) -> Fields:
-    """An inner message, empty where there is none. Raises NamedTwice."""
+    """A nested message, empty if absent. Raises NamedTwice."""
     return members_of(part_of(fields, name))
 
 
 def many_of(value: object) -> object:
-    """Of a field that may stand there many times: one alone is a list of one, as Google's own parser has it."""
+    """A repeated field's values: a single value is a list of one, as in Google's own parser."""
     return value if value is None or isinstance(value, list) else [value]  # pyright: ignore[reportUnknownVariableType]
 
 
 def messages_of(fields: Mapping[str, object], name: str) -> list[Fields]:
-    """The messages in a list, whatever else is in it. Raises NamedTwice."""
+    """The messages in a list; other items are skipped. Raises NamedTwice."""
     return [members_of(one) for one in objects_of(many_of(fields.get(name)))]
 
 
 def whole_number(value: object) -> int | None:
-    """An integer as protobuf takes it: also as text, and as a number with nothing behind its point."""
+    """An integer as protobuf accepts it: also as a string, or as a float without a fractional part."""
     if isinstance(value, bool):
         return None
     if isinstance(value, float):

@@ -1,9 +1,7 @@
-"""Documents ranked by a query, as Cohere's API has it and most servers do: what each body and answer means. No IO, no
-clock.
+"""Requests and answers of reranking, in the form of Cohere's API, which most servers share. No IO, no clock.
 
-The caller's bytes go on with our model in them, and the server's come back, wherever they are in that form already.
-Seen in the published APIs of Cohere (v2), Voyage, Jina, Together and Fireworks, and in those of vLLM, SGLang, Infinity
-and Text Embeddings Inference.
+Bytes in that form already pass through unchanged, except for the model's name in the request. Covers the published APIs
+of Cohere (v2), Voyage, Jina, Together and Fireworks, and of vLLM, SGLang, Infinity and Text Embeddings Inference.
 """
 
 import re
@@ -26,8 +24,8 @@ from backends.usage import Units, Usage
 
 @dataclass(frozen=True, slots=True)
 class RerankDialect:
-    """How a server takes it differently. `path` is where, from its root; `renames` and `lacks` are of the request's
-    fields. It takes `most_documents`; `is_tei`: it takes `texts` and hardly anything beside them."""
+    """How a server's API differs. `path` is from its root; `renames` and `lacks` are about the request's fields;
+    `most_documents` is its limit; `is_tei`: it takes `texts` and hardly anything else."""
 
     path: str = ""
     renames: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -47,12 +45,12 @@ RERANK_DIALECTS: Final[Mapping[str, RerankDialect]] = {
         renames={"top_n": "top_k"}, lacks=frozenset({"max_tokens_per_doc", "return_documents"}), most_documents=1_000
     ),
 }
-"""By provider. Whatever documents its answer lacks are put into it here, so nobody has to send them back."""
+"""By provider. Documents missing from an answer are filled in here, so no provider has to return them."""
 _TOO_MANY: Final = re.compile(
     rb"batch size|(?:too many|number of|maximum of|more than|at most)[^\"]{0,40} (?:documents|texts|inputs)",
     re.IGNORECASE,
 )
-"""How a server refuses more documents than it takes, which another may well take."""
+"""How servers reject too many documents, which another server may accept."""
 _REFUSALS: Final = (400, 413, 422)
 
 
@@ -94,13 +92,13 @@ _ANSWER: Final = msgspec.json.Decoder(_Answer | list[_Result])
 
 
 class RerankAsked(msgspec.Struct, frozen=True):
-    """A request as its server is sent it, and what its caller is to get."""
+    """A request as sent to its server, and what its caller asked to get back."""
 
     body: bytes
     count: int
     top_n: int | None = None
     documents: Sequence[bytes] | None = None
-    """JSON of each, where the caller wants them back."""
+    """The JSON of each, if the caller wants them back."""
 
 
 def rerank_dialect_of(provider: str) -> RerankDialect:
@@ -108,7 +106,7 @@ def rerank_dialect_of(provider: str) -> RerankDialect:
 
 
 def ask(call: Call, dialect: RerankDialect, *, backend: str) -> RerankAsked:
-    """Raises UpstreamRejected where it cannot be read, and Untranslatable where that server cannot be asked it."""
+    """Raises UpstreamRejected for an invalid request, and Untranslatable for one that this server cannot take."""
     members = members_of(call.body)
     try:
         asked = _REQUEST.decode(call.body)
@@ -139,8 +137,8 @@ def _originals(body: bytes) -> Sequence[bytes]:
 
 
 def read_answer(body: bytes, asked: RerankAsked, call: Call, *, backend: str) -> Chunk:
-    """The one chunk of an answer: its very bytes, or what they say as Cohere says it, the most relevant first. Raises
-    UnreadableAnswer, and what an error in the answer says."""
+    """The single chunk of an answer: the same bytes, or their content in Cohere's form, the most relevant first. Raises
+    UnreadableAnswer, or the BackendError that an error in the answer stands for."""
     try:
         said = _ANSWER.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -186,7 +184,7 @@ def _score(result: _Result) -> float:
 
 
 def _usage(answer: _Answer) -> Usage | None:
-    """Search units as Cohere bills them, tokens as the others do; None where neither is told. Raises MalformedUsage."""
+    """Search units as Cohere bills, tokens as the others do; None if neither is given. Raises MalformedUsage."""
     usage = cast(Fields, answer.usage) if isinstance(answer.usage, dict) else {}
     meta = cast(Fields, answer.meta) if isinstance(answer.meta, dict) else {}
     billed, tokens = part_of(meta, "billed_units"), part_of(meta, "tokens")
@@ -201,12 +199,12 @@ def _usage(answer: _Answer) -> Usage | None:
 
 
 def _first_count(*places: tuple[Mapping[str, object], str]) -> int:
-    """Of those that are told and not 0. Raises MalformedUsage."""
+    """The first that is given and not 0. Raises MalformedUsage."""
     return next((count for fields, name in places if (count := token_count(fields.get(name), name))), 0)
 
 
 def where_another_may_do(refusal: UpstreamRejected) -> Untranslatable | None:
-    """What the refusal means for the gateway, where it is of so many documents."""
+    """A rejection for too many documents as Untranslatable, so that another server is tried; None for any other."""
     if isinstance(refusal, Untranslatable) or refusal.status not in _REFUSALS or not _TOO_MANY.search(refusal.body):
         return None
     message = f"{refusal.message}: it does not rank so many documents at once"

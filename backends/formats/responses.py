@@ -1,7 +1,7 @@
-"""OpenAI's Responses API passed on as it is, to providers that offer it, and metered on the way. Pure.
+"""Passes OpenAI's Responses API through to providers that offer it, and meters it on the way. Pure.
 
-State that the provider keeps (`previous_response_id`, stored conversations) stays with the provider: such a call can
-only go where the earlier one went, and nothing here translates it for another.
+State that the provider keeps (`previous_response_id`, stored conversations) stays there: such a call can only go where
+the earlier one went, and nothing here translates it for another provider.
 """
 
 import re
@@ -38,24 +38,24 @@ _OUTPUT: Final = frozenset(
 )
 _BEGUN: Final = "response.output_item.added"
 _EMPTY_AT_FIRST: Final = frozenset({"message", "reasoning"})
-"""Items that say something later; any other one is a call that has been decided on, and its tool may run for long."""
+"""Items whose content comes in later events. Any other item is a tool call already made, and its tool may run long."""
 _PREVIOUS: Final = "previous_response_id"
 _KEPT: Final = (_PREVIOUS, "conversation", "prompt")
 _REFERENCES: Final = ("item_reference", None)
 _OWN: Final = re.compile(r"[!#-\[\]-~]{1,256}")
-"""What stands in JSON as it is written."""
+"""Text that JSON writes without escapes."""
 ENDS: Final = frozenset({"response.completed", "response.incomplete"})
 
 
 def needs_its_provider(body: bytes) -> bool:
-    """Whether the call leans on state that one provider keeps, or on tools that run there: it cannot go elsewhere."""
+    """Whether the call depends on state or tools of one provider, and so cannot go elsewhere."""
     fields = decode_object(body) or {}
     stored = any(fields.get(name) for name in (*_KEPT, "background"))
     return stored or any(tool.get("type") != "function" for tool in objects_of(fields.get("tools")))
 
 
 def leans_on_kept(body: bytes) -> bool:
-    """Whether some of what the call says is not in it, but kept at a provider."""
+    """Whether part of the call's input is not in its body but stored at a provider."""
     fields = decode_object(body) or {}
     items = objects_of(fields.get("input"))
     return any(fields.get(name) for name in _KEPT) or any(
@@ -64,9 +64,9 @@ def leans_on_kept(body: bytes) -> bool:
 
 
 def as_asked(body: bytes, names: ResponseNames, *, backend: str) -> bytes:
-    """A call's body with the provider's own name of the response that it continues.
+    """A call's body with `previous_response_id` replaced by the provider's own id.
 
-    Raises UpstreamRejected where that is not the team's, Untranslatable where another backend keeps it.
+    Raises UpstreamRejected if the response is not the team's, Untranslatable if another backend keeps it.
     """
     if PREFIX.encode() not in body:
         return body
@@ -86,8 +86,8 @@ def as_asked(body: bytes, names: ResponseNames, *, backend: str) -> bytes:
 
 
 def as_shown(payload: bytes, response: Mapping[str, object], names: ResponseNames, *, backend: str) -> bytes:
-    """The JSON of a response, or of an event that holds it, with the names that callers see. What is not stored keeps
-    its provider's."""
+    """The JSON of a response, or of an event that holds one, with the ids that callers see. A response that is not
+    stored keeps its provider's ids."""
     if response.get("store") is False:
         return payload
     for member in ("id", _PREVIOUS):
@@ -98,13 +98,13 @@ def as_shown(payload: bytes, response: Mapping[str, object], names: ResponseName
 
 
 def read_response(body: bytes, *, backend: str, names: ResponseNames | None = None) -> Chunk:
-    """A whole response, untouched but for `names`. Raises BackendError when it is none, or one that failed."""
+    """A whole response, unchanged except for its ids. Raises BackendError if it is no response, or a failed one."""
     document = check_response(body, backend=backend)
     return _final(body if names is None else as_shown(body, document, names, backend=backend), document)
 
 
 def check_response(body: bytes, *, backend: str) -> Fields:
-    """The response that a whole 200 holds. Raises BackendError when it is none, or one that failed."""
+    """The response in the body of a 200. Raises BackendError if it is no response, or a failed one."""
     document = decode_object(body)
     if document is None or document.get("object") != "response" or document.get("status") == "failed":
         raise _not_a_response(document or {}, body, backend=backend)
@@ -180,7 +180,7 @@ def usage_of(response: Mapping[str, object]) -> tuple[Usage | None, bool]:
 
 
 def finish_reason_of(response: Mapping[str, object]) -> str | None:
-    """A chat's word for how a response ended; None where it has not."""
+    """A response's end as a chat's `finish_reason`; None if it has not ended."""
     if response.get("status") == "incomplete":
         reason = part_of(response, "incomplete_details").get("reason")
         return "content_filter" if reason == "content_filter" else "length"
@@ -189,7 +189,7 @@ def finish_reason_of(response: Mapping[str, object]) -> str | None:
 
 
 def _characters(output: object) -> int:
-    """Of every text and argument in the items, however deep."""
+    """Total length of all texts and arguments in the items, at any depth."""
     if isinstance(output, list):
         return sum(map(_characters, cast(list[object], output)))
     if not isinstance(output, dict):

@@ -1,7 +1,7 @@
-"""An OpenAI chat body as a request of the Responses API, for models that answer no chats, or not this one. Pure.
+"""Translates an OpenAI chat body into a Responses API request, for models that cannot serve it as a chat. Pure.
 
-The answer's way back is responses_chat.py. What cannot be said is listed in docs/translation.md, held there by a test.
-Nothing is stored: what the model thought goes to the caller as its provider encrypted it, and comes back from there.
+responses_chat.py translates the answer back. docs/translation.md lists what cannot be translated; a test checks it.
+Nothing is stored at the provider: encrypted reasoning goes to the caller, who sends it back with the next turn.
 """
 
 from collections.abc import Iterator
@@ -31,9 +31,9 @@ SAME: Final = (
     "top_p",
     "user",
 )
-"""Fields that are called the same in both."""
+"""Fields with the same name in both formats."""
 LEAST_OUTPUT_TOKENS: Final = 16
-"""OpenAI refuses a lower limit here, and takes it in a chat."""
+"""The Responses API rejects a lower limit, which chat completions accept."""
 _REFUSED_WHILE_IT_THINKS: Final = frozenset({"temperature", "top_p", "logprobs", "top_logprobs"})
 _NO_PARAMETERS: Final[Fields] = {"type": "object", "properties": {}}
 _BREAKPOINT: Final = "prompt_cache_breakpoint"
@@ -41,11 +41,11 @@ _FUNCTION: Final = b'"function"'
 
 
 def is_asked_as_response(call: Call, *, models_think: bool) -> bool:
-    """Whether a chat can be had of its model over the Responses API alone. `models_think`: as a Dialect has it.
+    """Whether this chat must go over the Responses API. `models_think`: as in Dialect.
 
-    A model that is known to answer no chats is asked so whatever the chat; one that calls functions in chats only while
-    it does not think, where it always thinks or the caller says how hard it should. Who names it in OpenAI's own words
-    means its own effort where none is said.
+    Always for a model that serves no chats. For a model that calls functions in chats only when it does not reason: if
+    the chat has functions and the model always reasons, or the caller asks for an effort. A caller who uses OpenAI's
+    own name for the model and gives no effort means the model's default.
     """
     model = call.upstream_model
     if answers_responses_alone(model):
@@ -59,7 +59,7 @@ def is_asked_as_response(call: Call, *, models_think: bool) -> bool:
     if is_in_own_words(call, fields.get("model")):
         return not calls_functions_in_chats(model, effort)
     told = nearest_effort(model, effort)
-    if told is None:  # nobody asked it to think: it need not, unless it cannot help it
+    if told is None:  # no effort asked for: do not reason, if the model can do without
         told = "none"
     return not calls_functions_in_chats(model, told)
 
@@ -67,10 +67,10 @@ def is_asked_as_response(call: Call, *, models_think: bool) -> bool:
 def build_response_body(
     call: Call, *, backend: str, models_think: bool, keeps_past: bool = True, tells_summary: bool = True
 ) -> bytes:
-    """The request. `keeps_past`: what the model thought is carried from turn to turn; `tells_summary`: of what it
-    thinks a summary is asked where an effort is. Each may be refused by a provider that answers without it.
+    """The request. `keeps_past`: encrypted reasoning is carried from turn to turn; `tells_summary`: a summary of the
+    reasoning is requested when there is an effort. A provider may reject either and still answer without it.
 
-    Raises UpstreamRejected, naming the field; Untranslatable where another model could be asked it.
+    Raises UpstreamRejected, naming the field; Untranslatable where another model could serve it.
     """
     fields = {name: value for name, value in _fields_of(call).items() if value is not None}
     model = call.upstream_model
@@ -106,7 +106,7 @@ def build_response_body(
 
 def _fields_of(call: Call) -> Fields:
     """Raises UpstreamRejected."""
-    members_of(call.body)  # no two parsers may read two requests in it
+    members_of(call.body)  # rejects a body that two parsers could read differently
     fields = decode_object(call.body) or {}
     refuse_unsayable(fields)
     if fields.get("stop"):
@@ -155,7 +155,7 @@ def _tools(fields: Fields) -> Iterator[Fields]:
 
 
 def _function(function: Fields) -> Fields:
-    """With `strict` said: where it is not, a chat's functions are not and a response's are."""
+    """Always states `strict`, whose default differs: false in chats, true in the Responses API."""
     said: Fields = {"description": function["description"]} if function.get("description") is not None else {}
     parameters = function.get("parameters")
     return {
@@ -189,14 +189,14 @@ def _tool_choice(fields: Fields) -> object:
 
 
 def _named(tool: Fields) -> Fields:
-    """A tool that is named; in `function_call` the name alone stands."""
+    """A reference to a tool by name; `function_call` holds the name alone."""
     kind = text_of(tool, "type") or "function"
     name = part_of(tool, kind).get("name") or tool.get("name")
     return {"type": kind, "name": name}
 
 
 def _items(fields: Fields, backend: str) -> Iterator[Fields]:
-    """The conversation; with what that backend's provider encrypted, unless it is nobody's."""
+    """The conversation, with the reasoning that this backend's provider encrypted; none if `backend` is empty."""
     messages = list_of(fields.get("messages"), "messages")
     if not messages:
         raise invalid("messages", "needs at least one message")
@@ -222,8 +222,8 @@ def _items(fields: Fields, backend: str) -> Iterator[Fields]:
 
 
 def _with_thoughts(said: list[Fields], message: Fields, backend: str) -> list[Fields]:
-    """The items of an answer with what was thought before each of them, where an answer had it: OpenAI refuses a
-    thought without what it led to."""
+    """An answer's items, each preceded by its reasoning. An answer without items gets none: OpenAI rejects reasoning
+    that no item follows."""
     thoughts: list[tuple[int, Fields]] = [
         (place, {"type": "reasoning", "summary": [], "encrypted_content": encrypted})
         for place, carried in details_of(message)
@@ -246,7 +246,7 @@ def _said(message: Fields, where: str) -> Iterator[Fields]:
 
 
 def _calls(message: Fields, where: str, customs: set[str]) -> Iterator[Fields]:
-    """The calls of an answer; the ids of custom tools' are noted."""
+    """The tool calls of an answer; adds the ids of custom tools' calls to `customs`."""
     calls = list_of(message.get("tool_calls"), f"{where}.tool_calls")
     if isinstance(message.get("function_call"), dict):
         calls = [*calls, {"type": "function", "function": message["function_call"]}]
@@ -275,7 +275,7 @@ def _content(content: object, where: str) -> object:
 
 
 def _output(content: object, where: str) -> object:
-    """Of a tool: as one text where it is nothing else."""
+    """A tool's output, as a single string if it is nothing but text."""
     said = _content(content, where)
     if isinstance(said, str):
         return said

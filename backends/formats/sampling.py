@@ -1,6 +1,7 @@
-"""Which models refuse how tokens are drawn (`temperature`, `top_p`, ...), and what else goes with that, by their names.
+"""Which models reject sampling parameters (`temperature`, `top_p`, ...), and which reasoning efforts each one takes.
 
-Pure. Names that are not known to be of an older model count as the newest: what providers took away, none gave back.
+Pure; decides by the model's name. An unknown name is treated as the newest model: no provider has ever brought back a
+parameter that it removed.
 """
 
 import re
@@ -16,31 +17,31 @@ OPENAI_SAMPLING: Final = frozenset(
 _OLDER_CLAUDE: Final = re.compile(
     r"claude-(?:[1-3](?!\d)|v\d|instant|(?:opus|sonnet|haiku)-(?:[1-3](?!\d)|4(?![-.]?[7-9])))"
 )
-"""To Opus 4.6, Sonnet 4.6 and Haiku 4.5; Anthropic's page on migrating to Opus 4.7 and its API's reference."""
+"""Up to Opus 4.6, Sonnet 4.6 and Haiku 4.5. Source: Anthropic's Opus 4.7 migration guide and API reference."""
 _GPT: Final = re.compile(r"gpt-(\d+)(?:\.(\d+))?(?:-(.*))?")
 _O_SERIES: Final = re.compile(r"o\d")
 _ALWAYS_THINKS: Final = re.compile(r".*-pro\b|gpt-6-astra|gpt-6\.1-sol")
-"""Do not know the effort `none`; OpenAI's deployment checklist, and litellm 1.106.2's map."""
+"""Models without the effort `none`. Source: OpenAI's deployment checklist and litellm 1.106.2's model map."""
 _RESPONSES_ALONE: Final = re.compile(
     r"(?:gpt-\d|o\d).*-(?:pro|codex|deep-research)\b|codex-mini|computer-use-preview|gpt-daybreak-|grok-.*-multi-agent"
 )
-"""Answer no chat completions; `supported_endpoints` of litellm 1.106.2's map. All of them think."""
+"""Models without chat completions; all of them reason. Source: `supported_endpoints` in litellm 1.106.2's model map."""
 
 
 def is_older_claude(model: str) -> bool:
-    """Whether a model of Anthropic's format takes CLAUDE_SAMPLING, and a budget for thinking. Others' models behind
-    that format do."""
+    """Whether a model behind Anthropic's format takes CLAUDE_SAMPLING and a thinking budget. Models that are not Claude
+    do."""
     return "claude" not in model or _OLDER_CLAUDE.search(model) is not None
 
 
 def answers_responses_alone(model: str) -> bool:
-    """Whether a model of OpenAI's, or of xAI's, is known to answer the Responses API and no chats."""
+    """Whether an OpenAI or xAI model is known to serve the Responses API only, and no chat completions."""
     return _RESPONSES_ALONE.match(model) is not None
 
 
 def thinks(model: str, effort: str | None) -> bool:
-    """Whether a model of OpenAI's thinks at this effort, and so refuses OPENAI_SAMPLING. Where none is asked, those
-    from 5.1 to 5.4 do not, but for Codex."""
+    """Whether an OpenAI model reasons at this effort, and so rejects OPENAI_SAMPLING. Without an effort, models 5.1 to
+    5.4 do not reason, except Codex."""
     if _O_SERIES.match(model):
         return True
     version = _version(model)
@@ -54,8 +55,8 @@ def thinks(model: str, effort: str | None) -> bool:
 
 
 def nearest_effort(model: str, effort: str | None, *, in_chat: bool = True) -> str | None:
-    """What a model of OpenAI's takes for this effort: the least that it knows and that is no less, else its most. To
-    GPT-4 none knows any."""
+    """The effort to send an OpenAI model: the lowest one it supports that is not below `effort`, else its highest.
+    None for GPT-4 and older, which have no efforts."""
     if not thinks(model, "high"):
         return effort if _version(model) is None else None
     if effort not in EFFORTS:
@@ -66,8 +67,8 @@ def nearest_effort(model: str, effort: str | None, *, in_chat: bool = True) -> s
 
 
 def _known_efforts(model: str, *, in_chat: bool) -> tuple[str, ...]:
-    """From the least to the most: before 5.1 none knows `none`, since then none knows `minimal`, before 5.2 none
-    `xhigh`, and `max` is for responses alone. As OpenAI's pages on its models, and litellm 1.106.2's map, have them."""
+    """From lowest to highest. `none` came with 5.1, which dropped `minimal`; `xhigh` came with 5.2; `max` is only in
+    the Responses API. Source: OpenAI's model pages and litellm 1.106.2's model map."""
     version = _order(model)
     most = ("high",) if version < (5, 2) and "-codex-max" not in model else ("high", "xhigh")
     most += ("max",) if version >= (6, 0) and not in_chat else ()
@@ -83,14 +84,14 @@ def _known_efforts(model: str, *, in_chat: bool) -> tuple[str, ...]:
 
 
 def calls_functions_in_chats(model: str, effort: str | None) -> bool:
-    """Whether a model of OpenAI's does at this effort: those from 5.4 on do only where they do not think."""
+    """Whether an OpenAI model calls functions in a chat at this effort: from 5.4 on, only when it does not reason."""
     version = _version(model)
     return version is None or version < (5, 4) or not thinks(model, effort)
 
 
 def effort_for_functions(model: str, effort: str | None) -> str | None:
-    """The effort at which a chat with functions may be asked of a model of OpenAI's: those from 5.4 on call functions
-    in chats only where they do not think. Raises Untranslatable for one that always thinks."""
+    """The effort to send with a chat that has functions: from 5.4 on, OpenAI models call functions in chats only when
+    they do not reason. Raises Untranslatable for a model that always reasons."""
     if calls_functions_in_chats(model, effort):
         return effort
     if _ALWAYS_THINKS.match(model):
@@ -99,13 +100,13 @@ def effort_for_functions(model: str, effort: str | None) -> str | None:
 
 
 def _order(model: str) -> tuple[int, int]:
-    """The o-series came between the fourth and the fifth."""
+    """The version to compare by: the o-series ranks between GPT-4 and GPT-5."""
     return _version(model) or (4, 0)
 
 
 @cache
 def _version(model: str) -> tuple[int, int] | None:
-    """Of a GPT; None of anything else, and of those made for ChatGPT, which do not think."""
+    """(major, minor) of a GPT; None for other models, and for ChatGPT's own models, which do not reason."""
     found = _GPT.match(model)
     if found is None or "chat" in (found[3] or ""):
         return None

@@ -1,8 +1,8 @@
-"""A JSON schema in the part of the language that a provider takes: Anthropic answers 400 to the rest, OpenAI to what
-is not `strict` in its sense. Pure.
+"""Reduces a JSON schema to the subset a provider supports: Anthropic answers 400 to anything else, OpenAI to a schema
+that is not `strict` in its sense. Pure.
 
-Whatever fits a schema that was changed here fits the one that came: objects are closed, which none may forbid, and what
-cannot be asked for (a least number, a longest text) stands in the description, where the model reads it.
+Objects become closed, so that whatever they accept the original accepts too. Constraints that cannot be expressed (a
+minimum, a maximum length) move into the description, where the model reads them.
 """
 
 from collections.abc import Iterator, Mapping
@@ -22,12 +22,12 @@ _FORMATS: Final = frozenset(
 
 
 class OpenObject(ValueError):
-    """The schema has an object of any members, which would always be empty if it were closed."""
+    """The schema has an object with arbitrary members, which would always be empty if it were closed."""
 
 
 def for_anthropic(schema: Fields, *, is_root: bool = True) -> Fields:
-    """The schema as Anthropic's structured outputs and strict tools take it. An object of no members may only be the
-    root: a tool without parameters. Raises OpenObject, and RecursionError for one that is nested too deeply."""
+    """The schema as Anthropic's structured outputs and strict tools take it. Only the root may be an object without
+    members: a tool without parameters. Raises OpenObject, and RecursionError for a schema nested too deeply."""
     said = {name: _schemas(schema[name]) for name in _DEFINITIONS if isinstance(schema.get(name), dict)}
     if "$ref" in schema:
         return said | {"$ref": schema["$ref"]}
@@ -53,7 +53,7 @@ def for_anthropic(schema: Fields, *, is_root: bool = True) -> Fields:
 
 
 def is_any_object(schema: Fields) -> bool:
-    """Whether it asks for an object and says nothing about it."""
+    """Whether the schema asks for an object and constrains it no further."""
     said = schema.keys() - _SAID_TO_NOBODY - {"title", "description", "properties"}
     return said == {"type"} and schema["type"] == "object" and not schema.get("properties") and _is_open(schema)
 
@@ -82,8 +82,8 @@ def _described(made: Fields, schema: Fields) -> Fields:
 
 
 def is_strict(schema: object) -> bool:
-    """Whether OpenAI's `strict` takes it: each object is closed and has no member that may be missing.
-    Raises RecursionError for one that is nested too deeply."""
+    """Whether OpenAI's `strict` mode accepts the schema: every object is closed and all its members are required.
+    Raises RecursionError for a schema nested too deeply."""
     if not isinstance(schema, dict):
         return True
     fields = cast(Fields, schema)
@@ -107,5 +107,5 @@ def _inner(schema: Fields) -> Iterator[object]:
 def _is_object(schema: Fields) -> bool:
     kind = schema.get("type")
     if "properties" not in schema and not _LISTS.keys().isdisjoint(schema):
-        return False  # its members are those of its parts
+        return False  # its members are declared in the alternatives
     return kind == "object" or (isinstance(kind, list) and "object" in kind) or "properties" in schema

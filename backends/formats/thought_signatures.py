@@ -1,5 +1,5 @@
-"""Reasoning that a provider encrypted, as the thought signature of a part: callers of Gemini's format send those back
-as they came, and all of them hold theirs for bytes in base64. Pure."""
+"""Packs encrypted reasoning of other providers into Gemini's thought signatures: callers of Gemini's format send those
+back unchanged, and treat them as base64. Pure."""
 
 import base64
 import binascii
@@ -12,24 +12,24 @@ from backends.formats.past_thinking import UNSIGNED, is_carried
 
 _MARK: Final = UNSIGNED.encode()
 SEALED: Final = base64.b64encode(_MARK).decode()
-"""How such a signature begins: nine bytes are twelve letters."""
+"""The prefix of such a signature. Nine bytes are exactly twelve base64 characters, so it is the same in each."""
 _DETAILS: Final = msgspec.json.Decoder(list[tuple[int, str]])
 _STANDARD: Final = str.maketrans("-_", "+/")
-"""Some clients write base64 in the letters that addresses may have."""
+"""Some clients send URL-safe base64."""
 
 
 def seal_details(details: Sequence[tuple[int, str]]) -> str:
-    """(place, what is carried) of each item of reasoning, as one signature."""
+    """(place, carried reasoning) of each item, as one signature."""
     return base64.b64encode(_MARK + msgspec.json.encode(details)).decode()
 
 
 def is_sealed(signature: str) -> bool:
-    """Whether it is one of ours, which no provider knows."""
+    """Whether the signature is one of ours, which no provider understands."""
     return signature.startswith(SEALED)
 
 
 def details_in(signature: str) -> list[tuple[int, str]]:
-    """What `seal_details` was given; nothing where it is another's signature."""
+    """What `seal_details` was given; empty for any other signature."""
     if not is_sealed(signature):
         return []
     try:

@@ -24,9 +24,9 @@ MAX_TOKENS: Final = 10**9
 _LARGEST_FIGURE: Final = 10**12
 
 _COUNTED_APART: Final = frozenset({"web_search_calls", "file_search_calls", "mcp_calls"})
-"""Of xAI's: searches, which have classes of their own, and what is billed by its tokens only."""
+"""xAI counters that are not other tool calls: searches, counted separately, and MCP, billed by tokens only."""
 _BARE: Final = frozenset({"prompt_tokens", "completion_tokens", "total_tokens"})
-"""All that most servers say."""
+"""The only fields most servers send."""
 
 Wire = Mapping[str, object]
 T = TypeVar("T")
@@ -43,7 +43,7 @@ def parse_openai_usage(wire: object, *, service_tier: object = None) -> Usage:
     usage = cast(Wire, wire)
     if len(usage) == len(_BARE) and _BARE.issuperset(usage):
         counts = _count(usage, "prompt_tokens"), _count(usage, "completion_tokens"), _count(usage, "total_tokens")
-        if counts[0] + counts[1] == counts[2] and usage["prompt_tokens"] is not None:  # else reasoning may hide in it
+        if counts[0] + counts[1] == counts[2] and usage["prompt_tokens"] is not None:  # else it may hide reasoning
             return Usage(input_tokens=counts[0], output_tokens=counts[1], service_tier=_tier(service_tier))
     into = _details(usage, "prompt_tokens_details", "input_tokens_details")
     out = _details(usage, "completion_tokens_details", "output_tokens_details")
@@ -185,16 +185,16 @@ def _cache_writes(usage: Wire, into: Wire) -> tuple[int, int]:
 
 
 def split_writes(total: int, write_5m: int, write_1h: int) -> tuple[int, int]:
-    """A stream's split is that of its beginning, while its total has what was written after each search too: that is
-    kept for an hour where all of the beginning is, else for minutes. A provider that splits nothing means minutes.
-    Raises MalformedUsage."""
+    """(5 minute, 1 hour) cache writes that add up to `total`. A stream reports the split at its start only, while the
+    total includes later writes after each search. Those count as 1 hour if the whole start does, else as 5 minutes, as
+    does everything if there is no split. Raises MalformedUsage."""
     if write_1h > total:
         raise MalformedUsage("more tokens cached for an hour than cached at all")
     return (0, total) if write_1h and not write_5m else (total - write_1h, write_1h)
 
 
 def _output_tokens(usage: Wire, input_tokens: int, reasoning_tokens: int) -> int:
-    """Output with reasoning inside, also from providers that count reasoning beside it."""
+    """Output tokens including reasoning, also for providers that count reasoning separately."""
     output_tokens = _first((usage, "completion_tokens"), (usage, "output_tokens"))
     hidden = _count(usage, "total_tokens") - input_tokens - output_tokens
     if hidden > 0 and (reasoning_tokens in (0, hidden)) and "completion_tokens" in usage:
