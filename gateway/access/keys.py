@@ -39,8 +39,8 @@ class KeyRecord:
 
 @dataclass(frozen=True, slots=True)
 class ReplacedSecret:
-    """A secret that was rotated out. `seconds_left` until its end, by the store's clock when it was read; meaningless
-    once withdrawn."""
+    """A secret that was rotated out. `seconds_left` until its end, by the store's clock when it was read; 0 once
+    withdrawn."""
 
     key_id: str
     replaced_at_us: int

@@ -1,7 +1,8 @@
 """What workers count together: rates, concurrent requests, and how much of a budget each holds. Names no store.
 
 A budget is never decremented per request. A worker leases an amount, spends it on its own, and keeps counting what it
-spent as held until the ledger (the sums in the database) shows it. So for every account, at any moment,
+spent as held until the ledger (`books` in names: the sums in the database) shows it. So at any moment, for every
+account,
 
     limit >= spent according to the ledger + held by all workers
 
