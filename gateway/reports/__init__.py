@@ -1,1 +1,1 @@
-"""What the books are asked: costs, break-even, what-ifs, forecasts, exports, reconciliation; a file a question."""
+"""Reports on the ledger: costs, break-even, what-ifs, forecasts, exports, reconciliation; one file per question."""

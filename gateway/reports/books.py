@@ -1,4 +1,4 @@
-"""The reports of the admin API, put together from the ledger's sums. Knows protocols only; reads no clock itself."""
+"""Cost reports of the admin API, built from the ledger's sums. Knows protocols only; reads no clock itself."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -39,7 +39,7 @@ OWNERS: tuple[Dimension, ...] = ("team", "project", "tag")
 
 @dataclass(frozen=True, slots=True)
 class BooksOf:
-    """What the books need to know of a deployment besides its ledger. `rented` are GPUs that it pays or paid for."""
+    """What the books need to know of a deployment besides its ledger. `rented`: GPUs that it pays or has paid for."""
 
     snapshot: Callable[[], Snapshot]
     rented: Callable[[], Awaitable[Sequence[RentHistory]]]
@@ -48,7 +48,7 @@ class BooksOf:
 
 @dataclass(frozen=True, slots=True)
 class Then:
-    """Requests and money of a time to compare with, by group and in all."""
+    """Requests and money of a comparison period, by group and in total."""
 
     bounds: Bounds
     is_by_group: bool
@@ -68,7 +68,7 @@ class Books:
         return self._of.now_us()
 
     def bounds(self, query: PeriodQuery) -> Bounds:
-        """The asked period, or the last 30 days to the end of this hour. Raises InvalidRequest for an empty one."""
+        """The requested period, or the last 30 days to the end of this hour. Raises InvalidRequest if it is empty."""
         since, until = query.bounds()
         until_us = until if until is not None else (self.now_us() // HOUR_US + 1) * HOUR_US
         since_us = since if since is not None else max(0, until_us - DEFAULT_DAYS * 24 * HOUR_US)  # no year before 1
@@ -77,8 +77,8 @@ class Books:
         return Bounds(since_us, until_us)
 
     async def known_hours(self, query: PeriodQuery, *, of: str) -> Bounds:
-        """Those of the asked period that the ledger was kept in; see Bounds.known. Raises InvalidRequest where it is
-        empty, and for `bounds`."""
+        """The whole hours of the requested period that the ledger covers; see Bounds.known. Raises InvalidRequest if
+        there are none, and as `bounds` does."""
         bounds = self.bounds(query)
         seen = await self._store.first_and_last_us()
         if seen is None:
@@ -135,7 +135,7 @@ class Books:
         )
 
     async def _earlier(self, asked: SumsQuery, query: PeriodQuery) -> Then | None:
-        """What the same groups cost in the time to compare with; of groups of a time, all together."""
+        """What the same groups cost in the comparison period; groups by time are compared in total only."""
         bounds = self.compared_bounds(query.compared())
         begin = await self._books_begin()
         if bounds is None or begin is None or microseconds(begin) > bounds.since_us:
@@ -146,7 +146,7 @@ class Books:
         return Then(bounds, by != (), groups if by else (), total[0] if total else Sums({}))
 
     def compared_bounds(self, compared: tuple[int | None, int | None]) -> Bounds | None:
-        """Raises InvalidRequest for half of a time, or an empty one."""
+        """The comparison period, if any. Raises InvalidRequest if only one end is given, or it is empty."""
         since_us, until_us = compared
         if since_us is None and until_us is None:
             return None
@@ -159,7 +159,7 @@ class Books:
         bucket: Literal["hour", "day"] = "hour" if bounds.until_us - bounds.since_us <= HOURLY_UP_TO_US else "day"
         asked = SumsQuery(bounds.since_us, bounds.until_us, ("model",))
         models, total, [owned] = await self._read(asked, ("team",))
-        # Apart: all of it together would be a row for each team on each day.
+        # A separate query: combined, it would be a row for each team on each day.
         spend = await self._store.sums(replace(asked, by=(bucket, "model"), money_alone=True))
         then = await self._earlier(replace(asked, by=()), query)
         idle = await self.gpus.idle(bounds)
@@ -195,13 +195,13 @@ class Books:
         return None if booked_us is None else moment_of(booked_us[0])
 
     async def _key_names(self, groups: Sequence[Sums]) -> dict[str, str]:
-        """Of the keys that the groups are of; one that is in no table of keys has none."""
+        """Names of the keys in the groups; a key missing from the table of keys has none."""
         return dict(await self._store.key_names({key_id for one in groups if (key_id := one.group["key"])}))
 
     async def _read(
         self, asked: SumsQuery, *others: tuple[Dimension, ...], with_latencies: bool = True
     ) -> tuple[Grouped, Grouped, list[Sequence[Sums]]]:
-        """As asked, in total, and by each of the others: the books are read once for all of it."""
+        """Grouped as asked, in total, and by each further dimension, with a single read of the books."""
         tables = [replace(one, with_latencies=with_latencies) for one in (asked, replace(asked, by=()))]
         parts = [
             replace(one, by=tuple(dict.fromkeys((*one.by, *BY, SIMULATED))), with_latencies=False, most_groups=None)
@@ -220,12 +220,12 @@ async def _total(table: Grouped) -> CostRow:
 async def _rows(
     table: Grouped, shown: Shown = ALL, names: Mapping[str, str] | None = None, ceased: Sequence[Sums] = ()
 ) -> Rows:
-    # Off the event loop: keys by day and model are many rows, and answers pass here too.
+    # Off the event loop, which also serves answers: keys by day and model are many rows.
     return await asyncio.to_thread(rows_of, table, shown, names, ceased)
 
 
 def _ceased(groups: Sequence[Sums], then: Then | None, by: Sequence[Dimension]) -> list[Sums]:
-    """Groups of then that are none any more, as groups of nothing, the dearest first."""
+    """Groups of the comparison period that no longer occur, as empty groups, most expensive first."""
     if then is None or not then.groups:
         return []
     present = {tuple(one.group.values()) for one in groups}

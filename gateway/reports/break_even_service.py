@@ -31,7 +31,7 @@ BEYOND_HERE = 3.0
 
 @dataclass(frozen=True, slots=True)
 class BreakEvenOf:
-    """What is compared. `plan` is the deployment's own engine, or what it would be if it were switched on."""
+    """What is compared. `plan` is the deployment's own engine, or what it would be if enabled."""
 
     snapshot: Callable[[], Snapshot]
     plan: Callable[[], GpuPlan]
@@ -96,7 +96,7 @@ class BreakEvenService:
         )
 
     def _plan(self, query: BreakEvenQuery) -> GpuPlan:
-        """The deployment's own engine with what the question changes; other GPUs than today's are not running yet."""
+        """The deployment's own engine with the question's changes; GPUs other than today's count as not running."""
         plan = self._of.plan()
         if query.gpu_hour_usd is not None:
             price = round(query.gpu_hour_usd * PICO_PER_USD)
@@ -111,13 +111,13 @@ class BreakEvenService:
 
 
 def _own_time(rows: Sequence[HourlyTraffic], snapshot: Snapshot) -> list[HourlyTraffic]:
-    """Time on other GPUs of the deployment is no use of this engine's; their requests are traffic like any other."""
+    """Drops the GPU time of the deployment's other GPUs, which this engine did not serve; keeps it as traffic."""
     elsewhere = {one.name for one in snapshot.candidates.values() if one.is_local and one.backend != LOCAL_BACKEND}
     return [replace(row, gpu_seconds=0.0) if row.model in elsewhere else row for row in rows]
 
 
 def _payback(query: BreakEvenQuery, report: BreakEvenReport, plan: GpuPlan) -> PayBack | None:
-    """What is bought is not rented: running it costs the fixed part alone, and it saves the hosted calls it serves."""
+    """Bought GPUs pay no rent: running them costs the fixed part only, and they save the hosted calls they serve."""
     if query.purchase_usd is None:
         return None
     fixed = plan.fixed_month_pico_usd / PICO_PER_USD
@@ -139,6 +139,6 @@ def _payback(query: BreakEvenQuery, report: BreakEvenReport, plan: GpuPlan) -> P
 
 
 def _offered_share(report: BreakEvenReport, plan: GpuPlan) -> float:
-    """The whole load as a share of what the GPUs could serve if it came evenly."""
+    """The whole load as a share of what the GPUs could serve if it arrived evenly."""
     busy_seconds = report.observed.requests_per_day * report.unit.gpu_seconds_per_request
     return busy_seconds / (86_400 * plan.replicas)

@@ -1,4 +1,4 @@
-"""Monthly budgets beside what is spent of them and where the month is heading. Knows protocols; reads no clock."""
+"""Monthly budgets with their spend and where the month is heading. Knows protocols; reads no clock."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -15,7 +15,7 @@ from gateway.stores import Budget, BudgetStore
 from gateway.sums import ReportStore
 
 LookAhead = Callable[[DailyHistory, int, date], BudgetBurn | None]
-"""(days, budget in pico-USD, today) -> how the budget fares by complete days; None where they are too few."""
+"""(days, budget in pico-USD, today) -> budget burn forecast from complete days; None if there are too few."""
 
 OWNED: tuple[Literal["team", "project"], ...] = ("team", "project")
 
@@ -24,8 +24,8 @@ Days = tuple[tuple[DailyCost, ...], tuple[DailyCost, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """One budget now, today included, and what of that was spent before it came here; what `burn` says of the days to
-    come it learned from complete ones."""
+    """One budget's spend so far, today included, and the part spent before it was moved here; `burn` forecasts the
+    rest from complete days."""
 
     budget: Budget
     spent_pico_usd: int
@@ -35,14 +35,14 @@ class Standing:
 
     @property
     def share(self) -> float:
-        """Of the budget; of one of $0, which is always spent, all."""
+        """Share of the budget spent; 1 for a budget of $0, which is always spent."""
         return self.spent_pico_usd / self.budget.month_pico_usd if self.budget.month_pico_usd else 1.0
 
 
 class BudgetsService:
-    """One per process. What complete days say of those ahead is kept until one is added or corrected.
+    """One per process. Forecasts from complete days are cached until a day is added or corrected.
 
-    `take_over` is called after a change: what stops must stop here and in every other worker.
+    `take_over` is called after a change, so that it takes effect here and in every other worker.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class BudgetsService:
         self._kept: dict[tuple[str, str], tuple[int, Days, BudgetBurn | None]] = {}
 
     async def standings(self, of_team: str | None = None, scope: BudgetScope | None = None) -> list[Standing]:
-        """Every budget, or that of one team, or those of a scope, with this month's figures."""
+        """All budgets, one team's, or those of a scope, with this month's figures."""
         wanted = await self._store.budgets()
         there = {(one.scope, one.name) for one in wanted}
         self._kept = {whose: kept for whose, kept in self._kept.items() if whose in there}
@@ -75,14 +75,14 @@ class BudgetsService:
         return await self._all_standings(wanted, now_us)
 
     async def set(self, budget: Budget) -> Standing:
-        """Make or replace the one of its scope and name, and say how it stands. The others are not looked at."""
+        """Create or replace the budget of that scope and name; returns its standing. Other budgets are not read."""
         await self._store.set(budget)
         await self._take_over()
         [standing] = await self._all_standings([budget], self._now_us())
         return standing
 
     async def remove(self, scope: BudgetScope, name: str, *, author: str) -> bool:
-        """False when there is none."""
+        """False if there is no such budget."""
         if not await self._store.remove(scope, name, author=author):
             return False
         await self._take_over()

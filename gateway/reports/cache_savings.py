@@ -1,4 +1,4 @@
-"""What prompts cost less because providers' caches held their beginnings, writing them there taken off. Pure."""
+"""What providers' prompt caches saved, net of the cost of writing to them. Pure."""
 
 from collections.abc import Sequence
 from fractions import Fraction
@@ -10,10 +10,10 @@ from gateway.sums import Sums
 
 
 def saved_by_caches(snapshot: Snapshot, parts: Sequence[Sums]) -> int:
-    """Pico-USD, negative where more was written than read back; `parts` have their model.
+    """Pico-USD; negative if writes cost more than reads saved. `parts` must be grouped by model.
 
-    The money of reads and writes is the ledger's, so tiers, discounts and long prompts are in it; how much dearer the
-    same tokens are as fresh ones is the ratio of their prices in `snapshot`. Models without a price there are left out.
+    The money of reads and writes is the ledger's, so it includes tiers, discounts and long prompts; the ratio to fresh
+    tokens comes from the prices in `snapshot`. Models without a price there are left out.
     """
     saved = Fraction(0)
     for part in parts:
@@ -28,7 +28,7 @@ def saved_by_caches(snapshot: Snapshot, parts: Sequence[Sums]) -> int:
 
 
 def _times_fresh(rates: Rates, read: int, for_minutes: int, for_an_hour: int) -> Fraction:
-    """What so many tokens would cost as fresh ones, of what they cost; 1 where they cost nothing."""
+    """Ratio of what these tokens would cost as fresh ones to what they cost; 1 if they are free."""
     short, long = write_rates(rates)
     paid = read * own(rates.cached_input, rates.input) + for_minutes * short + for_an_hour * long
     return Fraction((read + for_minutes + for_an_hour) * rates.input, paid) if paid else Fraction(1)

@@ -1,4 +1,4 @@
-"""Groups of the ledger's sums as the rows of a cost report: which, in what order, and what the others come to. Pure."""
+"""Turns groups of the ledger's sums into rows of a cost report: selection, order, and the sum of the rest. Pure."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,7 +21,7 @@ _counts_of, _money_of, _numbers_of = attrgetter(*COUNTS), attrgetter(*MONEY), at
 
 @dataclass(frozen=True, slots=True)
 class Grouped:
-    """The answer to one question, and its finer parts (by model, operation, status and whether simulated too)."""
+    """The groups of one query, and its finer parts (additionally by model, operation, status and simulated)."""
 
     query: SumsQuery
     groups: Sequence[Sums]
@@ -30,7 +30,7 @@ class Grouped:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Those that are shown, all others as one (None: there are none), and the dearest."""
+    """The rows shown, the sum of all others (None: there are none), and the most expensive."""
 
     rows: list[CostRow]
     others: CostRow | None
@@ -38,11 +38,11 @@ class Rows:
 
 
 def rows_of(table: Grouped, shown: Shown, names: Mapping[str, str] | None = None, ceased: Sequence[Sums] = ()) -> Rows:
-    """Dearest first, or in the order of their times, or as asked for; groups that `ceased`, which are of nothing, are
-    below them. `names` are what keys are called.
+    """Most expensive first, or by time, or in the requested order; the empty groups that `ceased` come last. `names`
+    maps keys to names.
 
-    Prices per input and output token are of the requests priced by token alone: GPU time is one price for both, and
-    is in the blended price only. What has no known price divides nothing.
+    Prices per input and output token cover only requests priced purely by token: GPU time has one price for both and is
+    in the blended price only. Requests without a known price are in no unit price.
     """
     by = table.query.by
     timed = {part.group["model"] for part in table.parts if part.compute_pico_usd and not part.is_wholly_unpriced}
@@ -65,7 +65,7 @@ def rows_of(table: Grouped, shown: Shown, names: Mapping[str, str] | None = None
 
 
 def _split(parts: Sequence[Sums], groups: Sequence[Priced], by: Sequence[Dimension]) -> tuple[list[Sums], list[Sums]]:
-    """Those of these groups, and all others."""
+    """The parts that belong to these groups, and all others."""
     wanted = {_key(one.sums, by) for one in groups}
     inside, outside = list[Sums](), list[Sums]()
     for part in parts:
@@ -82,7 +82,7 @@ def _by_spend(table: Grouped) -> list[Sums]:
 
 
 def added_up(groups: Sequence[Sums]) -> Sums:
-    """All as one; percentiles do not add up."""
+    """The sum of all, without percentiles, which do not add up."""
     columns = zip(*map(_numbers_of, groups), strict=True)
     return Sums({}, **dict(zip(NUMBERS, map(sum, columns), strict=bool(groups))), latencies=None)
 
@@ -90,8 +90,8 @@ def added_up(groups: Sequence[Sums]) -> Sums:
 def _made(
     groups: Sequence[Priced], parts: Sequence[Sums], by: Sequence[Dimension], timed: set[str | None]
 ) -> list[CostRow]:
-    """Each group with what its finer parts say of unit prices, and of what nobody bills: that can be an attempt's money
-    alone, beside no simulated request."""
+    """Each group with unit prices and simulated cost from its finer parts. The simulated cost can be that of an attempt
+    alone, without any simulated request."""
     simulated: Counter[Group] = Counter()
     for part in parts:
         if part.group[SIMULATED] == "true":
@@ -105,7 +105,7 @@ def _made(
 def _priced(
     groups: Sequence[Priced], parts: Sequence[Sums], by: Sequence[Dimension], timed: set[str | None]
 ) -> list[Priced]:
-    """With what their unit prices divide; `timed` are the models that are paid for by their time too."""
+    """Groups with the sums that their unit prices divide; `timed`: models that are also paid for by time."""
     known = [part for part in parts if not part.is_wholly_unpriced]
     priced = joined(known, by)
     split = [part for part in known if part.group["model"] not in timed and not part.was_wholly_unpriced]
@@ -115,7 +115,7 @@ def _priced(
 
 
 def cost_row(sums: Sums, priced: Sums | None, by_token: Sums | None, simulated_pico_usd: int = 0) -> CostRow:
-    """One group with its unit prices; `priced` is the part of it that has any, `by_token` what was priced by token."""
+    """One group with its unit prices; `priced` is the part with a known price, `by_token` the part priced by token."""
     cost = sums.corrected_cost_pico_usd
     known, tokened = priced or Sums({}), by_token or Sums({})
     input_pico = tokened.input_pico_usd + tokened.cached_input_pico_usd + tokened.cache_write_pico_usd
@@ -155,14 +155,14 @@ def cost_row(sums: Sums, priced: Sums | None, by_token: Sums | None, simulated_p
 
 
 def empty_row() -> CostRow:
-    """No requests."""
+    """A row of no requests."""
     return cost_row(Sums({}), None, None)
 
 
 def joined(
     parts: Sequence[Sums], by: Sequence[Dimension], *, as_booked: bool = False
 ) -> dict[tuple[str | None, ...], Sums]:
-    """What unit prices divide, added up by `by`: money, and the counts of what is known to have cost it."""
+    """What unit prices divide, summed by `by`: money, and the counts known to have caused it."""
     groups: dict[tuple[str | None, ...], list[int]] = {}
     for part in parts:
         counts: Iterable[int] = _counts_of(part)

@@ -1,4 +1,4 @@
-"""What is said of daily costs: forecasts, budget burn, unusual days. Values only: computing them is forecast.py's."""
+"""Value types for daily costs: forecasts, budget burn, unusual days. forecast.py computes them."""
 
 from dataclasses import dataclass, replace
 from datetime import date
@@ -8,7 +8,7 @@ Method = Literal["level, slope and weekdays", "level", "mean of the days seen"]
 
 
 class TooShort(ValueError):
-    """Fewer days than any statement about the next ones needs."""
+    """Too few days for a forecast."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,9 +19,9 @@ class DailyCost:
 
 @dataclass(frozen=True, slots=True)
 class DailyHistory:
-    """`complete` days teach a forecast, oldest first and without a gap. `month` are those that a budget of the month
-    under way has paid for, whether or not a forecast may learn from them. What is booked of today is in neither; with
-    it is what a clock that was ahead booked in the rest of the month, which counts as what is spent of a budget."""
+    """`complete` days train a forecast, oldest first and without gaps. `month` are the complete days of the current
+    month, which its budget has paid for, whether or not a forecast may learn from them. Today's bookings are in neither
+    and include what a clock running ahead booked in the rest of the month, which also counts against a budget."""
 
     complete: tuple[DailyCost, ...]
     month: tuple[DailyCost, ...]
@@ -30,7 +30,7 @@ class DailyHistory:
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """5 %, 50 % and 95 % of the simulated paths, pico-USD."""
+    """The 5 %, 50 % and 95 % quantiles of the simulated paths, in pico-USD."""
 
     low_pico_usd: int
     middle_pico_usd: int
@@ -57,9 +57,9 @@ class Forecast:
 
 @dataclass(frozen=True, slots=True)
 class BudgetBurn:
-    """`runs_out_*` are None where that share of the paths stays within the budget until the period ends.
+    """`runs_out_*` are None if that share of the paths stays within the budget until the period ends.
 
-    `spent_pico_usd` is of complete days, until `with_today` adds what is booked of the one under way.
+    `spent_pico_usd` covers complete days, until `with_today` adds what is booked today.
     """
 
     spent_pico_usd: int
@@ -71,7 +71,7 @@ class BudgetBurn:
     runs_out_late: date | None
 
     def with_opening(self, pico_usd: int, budget_pico_usd: int) -> "BudgetBurn":
-        """Of what was left of the whole budget, now with what had been spent of it elsewhere."""
+        """Restates a burn of the remaining budget for the whole one, adding what had been spent elsewhere."""
         ends = (self.projected.low_pico_usd, self.projected.middle_pico_usd, self.projected.high_pico_usd)
         return replace(
             self,
@@ -81,7 +81,8 @@ class BudgetBurn:
         )
 
     def with_today(self, today_pico_usd: int, today: date) -> "BudgetBurn":
-        """What is booked already is no matter of odds: the month costs no less, and a budget below that is gone."""
+        """Adds what is already booked today, which is certain: the month costs at least that, and a smaller budget is
+        exhausted."""
         spent = self.spent_pico_usd + today_pico_usd
         is_gone = spent > self.budget_pico_usd
         ends = (self.runs_out_early, self.runs_out_middle, self.runs_out_late)

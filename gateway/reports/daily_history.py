@@ -1,4 +1,4 @@
-"""What each complete UTC day of the ledger has cost, and today so far. Knows a protocol; reads no clock."""
+"""Reads what each complete UTC day of the ledger cost, and today so far. Knows a protocol; reads no clock."""
 
 from calendar import monthrange
 from collections.abc import Collection, Mapping
@@ -11,9 +11,9 @@ from gateway.reports.daily_costs import DailyCost, DailyHistory
 from gateway.sums import Dimension, ReportStore, SumsQuery, TooManyGroups
 
 HISTORY_DAYS = 90
-"""To learn from where nobody says otherwise: every page and command, so that a month has one forecast."""
+"""Default length of the training history, the same for every page and command so that a month has one forecast."""
 MANY = 8
-"""Names from which on their sums are read together."""
+"""From this many names on, their sums are read in one query."""
 MOST_GROUPS = 200_000
 EPOCH_DAY = date(1970, 1, 1)
 
@@ -21,8 +21,8 @@ EPOCH_DAY = date(1970, 1, 1)
 async def read_daily_costs(
     store: ReportStore, filters: Mapping[Dimension, str | None], now_us: int, days: int, *, of_budget: bool = False
 ) -> DailyHistory:
-    """At most `days` complete days to learn from, the last one yesterday; the day within which the ledger began is not
-    among them, but it is among those of the month. What is booked, or `of_budget` what a budget counts.
+    """At most `days` complete days of training history, ending yesterday. The partial day on which the ledger began is
+    left out of it, but included in the month. Sums what is booked or, with `of_budget`, what a budget counts.
     """
     span = await _span(store, now_us, days)
     by: tuple[Dimension, ...] = ("day", "status") if of_budget else ("day",)
@@ -42,12 +42,12 @@ async def read_budgets_costs(
     *,
     most_groups: int = MOST_GROUPS,
 ) -> dict[str, DailyHistory]:
-    """`read_daily_costs` of the budgets of these names, where `scope` is so: of many, the sums are read once."""
+    """`read_daily_costs` for the budgets of these names in `scope`; for many names, the sums are read once."""
     if len(names) >= MANY:
         try:
             return await _read_together(store, scope, names, await _span(store, now_us, days), most_groups)
         except TooManyGroups:
-            pass  # of names without a budget
+            pass  # a name without a budget
     return {name: await read_daily_costs(store, {scope: name}, now_us, days, of_budget=True) for name in names}
 
 
@@ -64,7 +64,7 @@ async def _read_together(
 
 @dataclass(frozen=True, slots=True)
 class _Span:
-    """UTC days since the epoch: the first to learn from, the first of the month, today, and the first of the next."""
+    """UTC days since the epoch: first of the history, first of the month, today, and first of the next month."""
 
     first: int
     month: int

@@ -1,4 +1,4 @@
-"""Every report as a table that can be written to a file; the figures are those of the reports themselves."""
+"""Every report as a table for a file, with the same figures as the report itself."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -37,7 +37,7 @@ class ReportFiles:
         self._forecasts = forecasts
 
     async def focus(self, query: BooksQuery) -> PagedTable:
-        """FOCUS 1.3, a page for each UTC day: a year of many keys is more rows than a process should hold."""
+        """FOCUS 1.3, one page per UTC day: a year of many keys is more rows than a process should hold."""
         bounds = self._books.bounds(query)
         return PagedTable(COLUMNS, self._focus_days(bounds, query.as_of_us(), await self._books.gpus.capacity(bounds)))
 
@@ -53,11 +53,11 @@ class ReportFiles:
             at_month_end = await self._at_month_end(asked, groups)
             names = await self._store.key_names({key_id for group in groups if (key_id := group.group["key"])})
             idle = [one for one in capacity if one.day == _label(day)]
-            # Off the event loop: answers pass here too.
+            # Off the event loop, which also serves answers.
             yield await asyncio.to_thread(focus_table, groups, idle, period, names, rented, at_month_end)
 
     async def _at_month_end(self, asked: SumsQuery, groups: Sequence[Sums]) -> Sequence[Sums] | None:
-        """The same groups of a day without what was corrected after its month; None where nothing can have been."""
+        """A day's groups without corrections made after its month; None if there can be none."""
         end_us = microseconds(month_of(moment_of(asked.since_us))[1])
         is_over = end_us <= min(self._books.now_us(), asked.as_of_us or end_us)
         if not is_over or not any(group.adjusted_requests for group in groups):
@@ -65,14 +65,14 @@ class ReportFiles:
         return await self._store.sums(replace(asked, as_of_us=end_us))
 
     async def _days(self, bounds: Bounds, capacity: Sequence[Capacity]) -> range:
-        """Since the epoch: those of the period with anything booked or any GPU to pay for."""
+        """Days since the epoch, within the period, that may have bookings or GPUs to pay for."""
         booked_us = await self._store.first_and_last_us()
         if booked_us is None:
             return range(0)
         first, end = max(bounds.since_us, booked_us[0]), min(bounds.until_us, booked_us[1])
         last_paid = max((one.day for one in capacity), default="")
         end_day = -(-end // DAY_US)
-        while _label(end_day) <= last_paid:  # GPUs go on when requests have ended
+        while _label(end_day) <= last_paid:  # GPUs are paid for even after the last request
             end_day += 1
         return range(first // DAY_US, end_day)
 
@@ -99,12 +99,12 @@ class ReportFiles:
 
 
 def _label(day: int) -> str:
-    """As the sums have it."""
+    """The day as text, as in the sums."""
     return moment_of(day * DAY_US).date().isoformat()
 
 
 def costs_file(table: CostTable) -> ReportTable:
-    """The total is left out: it would be one row too many for whoever adds them up."""
+    """Leaves out the total, which would be counted twice by anyone who adds up the rows."""
     notes: list[str] = []
     if table.total.unpriced_requests:
         notes.append(f"{table.total.unpriced_requests} requests of unknown price are in no cost")
@@ -118,7 +118,7 @@ def costs_file(table: CostTable) -> ReportTable:
 
 
 def _with_key_names(table: ReportTable, names: Mapping[str, str]) -> ReportTable:
-    """`key_name` beside `key`, where keys are grouped by."""
+    """Adds `key_name` next to `key` when grouped by key."""
     columns = [column.name for column in table.columns]
     if "key" not in columns:
         return table

@@ -5,14 +5,14 @@ One row per day, group of the ledger and meter (what is counted: input tokens, o
 - Hosted requests: list cost at list prices; contracted, billed and effective cost as charged.
 - GPUs of our own: the rent of a day is a Purchase (billed, effective cost 0); the seconds that requests used and the
   seconds that nobody used are Usage of that capacity (billed 0, effective their share of the rent).
-- Groups with requests whose price was not known when they were booked have no pricing columns; of how many it is not
-  known to this day, as every report counts them, `x_UnpricedRequests` says.
-- Corrections of the ledger are rows of the category Adjustment; those booked after their month are rows of their own,
-  of the class Correction.
+- Groups with requests whose price was unknown when booked have no pricing columns; `x_UnpricedRequests` counts those
+  whose price is still unknown, as in every report.
+- Corrections of the ledger are rows of category Adjustment; those booked after their month are separate rows of class
+  Correction.
 - Simulated requests have their list price as effective cost and are billed by nobody.
 
-So the sum of EffectiveCost is what the ledger holds, corrections included, and the idle line; the sum of BilledCost is
-the charges that a bill will come for, the corrections and the rent.
+So the sum of EffectiveCost is the ledger's total, corrections included, plus the idle line; the sum of BilledCost is
+the charges that will be invoiced, the corrections and the rent.
 """
 
 import json
@@ -34,7 +34,7 @@ ONE_DAY = timedelta(days=1)
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """One day of GPUs of our own: what they cost, and how much of it nobody used."""
+    """One day of our own GPUs: their cost, and how much of it was unused."""
 
     day: str
     backend: str
@@ -48,7 +48,7 @@ class Capacity:
 
 @dataclass(frozen=True, slots=True)
 class Period:
-    """What was asked for; charges of its first and last day are cut to it."""
+    """The requested period; charges of its first and last day are clipped to it."""
 
     since: datetime
     until: datetime
@@ -76,9 +76,9 @@ def focus_table(
     rented: Collection[str] | None = None,
     at_month_end: Iterable[Sums] | None = None,
 ) -> ReportTable:
-    """`groups` by GROUP_BY. `rented` are the backends whose rent is booked, here or on another page (None: those of
-    `capacity`): the GPU time of others is charged. `at_month_end` are the same groups without what was corrected after
-    their month (None: nothing was)."""
+    """`groups` are by GROUP_BY. `rented`: backends whose rent is booked, here or on another page (None: those of
+    `capacity`); GPU time of other backends is a charge. `at_month_end`: the same groups without corrections made after
+    their month (None: there were none)."""
     rented = {one.backend for one in capacity} if rented is None else rented
     ended = None if at_month_end is None else {tuple(one.group.values()): one for one in at_month_end}
     rows: list[dict[str, Cell]] = []
@@ -108,7 +108,7 @@ def _usage_rows(base: Mapping[str, Cell], group: Sums, rented: Collection[str]) 
 
 
 def _corrections(base: Mapping[str, Cell], group: Sums, at_month_end: Sums | None) -> Iterator[dict[str, Cell]]:
-    """What was booked within the month, and what after it: FOCUS's ChargeClass tells them apart."""
+    """Separates corrections booked within the month from later ones: FOCUS's ChargeClass distinguishes them."""
     pico, count = (at_month_end.adjustment_pico_usd, at_month_end.adjusted_requests) if at_month_end else (0, 0)
     later = ("Correction", group.adjustment_pico_usd - pico, group.adjusted_requests - count)
     for charge_class, amount_pico_usd, corrections in ((None, pico, count), later):
@@ -158,13 +158,13 @@ def _when(day: str, period: Period) -> dict[str, Cell]:
 
 
 def month_of(moment: datetime) -> tuple[datetime, datetime]:
-    """Its start and end, as providers bill: UTC."""
+    """Start and end of its UTC month, the billing period of providers."""
     month = moment.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
     return month, (month + timedelta(days=31)).replace(day=1)
 
 
 def _who(provider: str, team: str | None) -> dict[str, Cell]:
-    """ProviderName and PublisherName are deprecated by 1.3 and still mandatory in it."""
+    """ProviderName and PublisherName are deprecated in 1.3 but still mandatory."""
     names = ("ServiceProviderName", "HostProviderName", "InvoiceIssuerName", "ProviderName", "PublisherName")
     return {
         **dict.fromkeys(names, provider),
@@ -199,7 +199,7 @@ def _meters(group: Sums) -> Iterator[Meter]:
 
 
 def _has_fees(group: Sums) -> bool:
-    """Whether anything is billed beside its tokens, at whatever price."""
+    """Whether anything besides tokens is billed, at any price."""
     return bool(group.other_pico_usd or group.web_searches or group.file_searches or group.other_tool_calls)
 
 
@@ -234,7 +234,7 @@ def _usage(base: Mapping[str, Cell], group: Sums, meter: Meter, list_pico: int, 
 
 
 def _pricing(quantity: Decimal, unit: Unit, list_pico: int, cost_pico: int, *, is_priced: bool) -> dict[str, Cell]:
-    """Unit prices are means where prices changed within the day; all null where some price is not known."""
+    """Unit prices are means if prices changed within the day; all null if any price is unknown."""
     costs: dict[str, Cell] = {"ListCost": usd(list_pico), "ContractedCost": usd(cost_pico)}
     if not is_priced or not quantity:
         return costs
@@ -254,7 +254,7 @@ def _unit_price(pico: int, quantity: Decimal) -> Decimal:
 
 
 def _resource(backend: str, status: str | None) -> dict[str, Cell]:
-    """`status` None: capacity that is not booked here."""
+    """`status` None: capacity not booked here."""
     return {
         "ResourceId": backend,
         "ResourceName": backend,

@@ -1,4 +1,4 @@
-"""The columns of our FOCUS 1.3 dataset in the order of the specification, own ones (`x_`) last, and the grouping."""
+"""The columns of our FOCUS 1.3 dataset in specification order, our own (`x_`) last, and the grouping."""
 
 from collections.abc import Mapping
 

@@ -1,6 +1,6 @@
-"""Where daily costs are heading, when a budget runs out, and which days were unlike the others.
+"""Forecasts daily costs, when a budget runs out, and finds unusual days.
 
-Imports statsmodels (the `reports` extra): import this one only when such a report is asked for.
+Imports statsmodels (the `reports` extra): import this module only when such a report is requested.
 Costs are integer pico-USD a day, one row per calendar day, days without traffic included as 0. Forecasts are simulated
 paths, because the interval of a month's total is not the sum of its days' intervals. Randomness is passed in.
 """
@@ -36,10 +36,10 @@ PATHS = 1000
 SEED = 20_261_101
 """Fixed, so that the same question has the same answer."""
 UNUSUAL_SCORE = 4.0
-"""Robust standard deviations from what was expected of the day."""
+"""Threshold in robust standard deviations from the day's expected cost."""
 NORMAL_PER_MAD = 1.4826
 SMALLEST_SHARE = 0.02
-"""A series without noise still varies by rounding: deviations below 2 % of a typical day are never unusual."""
+"""Even a noiseless series varies by rounding, so deviations below 2 % of a typical day are never unusual."""
 
 
 def forecast(history: Sequence[DailyCost], days: int, *, generator: np.random.Generator) -> Forecast:
@@ -56,7 +56,7 @@ def forecast(history: Sequence[DailyCost], days: int, *, generator: np.random.Ge
 
 
 def burn_of_month(history: DailyHistory, budget_pico_usd: int, today: date) -> BudgetBurn:
-    """How a budget fares in the month `today` is in, by its complete days. Raises TooShort where they are too few."""
+    """Budget burn in the month of `today`, from its complete days. Raises TooShort if there are too few."""
     first, last = today.replace(day=1), today.replace(day=calendar.monthrange(today.year, today.month)[1])
     generator = np.random.default_rng(SEED)
     return burn_budget(history.complete, history.month, budget_pico_usd, first, last, generator=generator)
@@ -71,10 +71,10 @@ def burn_budget(
     *,
     generator: np.random.Generator,
 ) -> BudgetBurn:
-    """How a budget for `period_start` to `period_end` (both included) fares; `history` ends with the last full day.
+    """Burn of a budget for `period_start` to `period_end` (inclusive).
 
-    `history` teaches the forecast, `spent_days` are the period's full days, from its first one on. Raises TooShort, and
-    ValueError on gaps.
+    `history` trains the forecast and ends with the last full day; `spent_days` are the period's full days, from its
+    first on. Raises TooShort, and ValueError on gaps.
     """
     costs = _series(history)
     yesterday = history[-1].day
@@ -105,7 +105,7 @@ def burn_budget(
 
 
 def find_unusual_days(history: Sequence[DailyCost]) -> list[UnusualDay]:
-    """Days whose cost is far from what their weekday and the trend suggest, the strangest first. Raises TooShort."""
+    """Days whose cost is far from what weekday and trend suggest, most unusual first. Raises TooShort."""
     costs = _series(history)
     expected = _expected(costs)
     residuals = costs - expected
@@ -130,15 +130,15 @@ def _series(history: Sequence[DailyCost]) -> FloatArray:
 
 
 def _simulate(costs: FloatArray, days: int, generator: np.random.Generator) -> tuple[Method, FloatArray]:
-    """Paths of shape (days, PATHS), never below zero. Days are drawn one after another: each has one forecast, however
-    many are asked."""
+    """Paths of shape (days, PATHS), never below zero. Days are drawn in order, so a day's forecast does not depend on
+    how many days are requested."""
     if not costs.any():
         return "mean of the days seen", np.zeros((days, PATHS))
-    scale = float(np.abs(costs).mean())  # a refund may be larger than all that was spent
+    scale = float(np.abs(costs).mean())  # a refund may exceed all spend
     if len(costs) < LEAST_DAYS_FOR_A_LEVEL or float(costs.std()) <= 1e-9 * max(scale, 1.0):
         return "mean of the days seen", _simulate_mean(costs, days, generator)
     is_weekly = len(costs) >= LEAST_DAYS_FOR_WEEKS
-    # Costs vary by shares of themselves; logarithms need every day above zero.
+    # Costs vary proportionally, so use logarithms if every day is well above zero.
     is_log = float(costs.min()) > SMALLEST_SHARE * scale
     paths = simulate(
         np.log(costs / scale) if is_log else costs / scale, days, PATHS, is_weekly=is_weekly, generator=generator
@@ -148,14 +148,15 @@ def _simulate(costs: FloatArray, days: int, generator: np.random.Generator) -> t
 
 
 def _simulate_mean(costs: FloatArray, days: int, generator: np.random.Generator) -> FloatArray:
-    """A few days only: the mean is itself uncertain, and Student's t says by how much."""
+    """For only a few days: the mean itself is uncertain, by Student's t."""
     count, deviation = len(costs), float(costs.std(ddof=1))
     level = float(costs.mean()) + generator.standard_t(count - 1, PATHS) * deviation / np.sqrt(count)
     return np.maximum(level + generator.normal(0.0, 1.0, (days, PATHS)) * deviation, 0.0)
 
 
 def _expected(costs: FloatArray) -> FloatArray:
-    """Trend and weekday, robustly, so that the strange day does not explain itself; the median on short histories."""
+    """Robust trend and weekday, so that an unusual day does not influence its own expectation; the median on short
+    histories."""
     if len(costs) < LEAST_DAYS_FOR_WEEKS:
         return np.full_like(costs, float(np.median(costs)))
     fitted = STL(costs, period=WEEK, robust=True).fit()

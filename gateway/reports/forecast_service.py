@@ -119,7 +119,7 @@ def _range(given: Range) -> dict[str, str]:
 
 
 def _models() -> ModuleType:
-    """statsmodels takes a second to import and belongs to an extra: only when somebody asks."""
+    """Imports statsmodels on demand: it takes a second and belongs to an extra."""
     try:
         return importlib.import_module("gateway.reports.forecast")
     except ModuleNotFoundError as error:

@@ -1,4 +1,4 @@
-"""What is told of monthly budgets that are heading beyond their end. Knows no clock."""
+"""Finds monthly budgets that are forecast to be exceeded. Knows no clock."""
 
 from gateway.limits.values import window_id
 from gateway.notices.forecast_notice import Foreseen
@@ -7,7 +7,7 @@ from gateway.reports.budgets_service import BudgetsService, Standing
 
 
 async def foresee(standings: BudgetsService, now_us: int) -> list[Foreseen]:
-    """Of the budgets that are heading beyond their end. Empty without the `reports` extra."""
+    """The budgets forecast to be exceeded. Empty without the `reports` extra."""
     return [found for one in await standings.standings() if (found := _foreseen(one, now_us)) is not None]
 
 

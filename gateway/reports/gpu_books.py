@@ -1,4 +1,4 @@
-"""What GPUs of our own cost in a period: rent = used + idle. Knows the report store's protocol only; reads no clock."""
+"""What our own GPUs cost in a period: rent = used + idle. Knows the report store's protocol only; reads no clock."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,25 +24,25 @@ class Bounds:
 
     @property
     def hours(self) -> tuple[int, int]:
-        """Of whole hours: the first, and the one after the last, since the epoch."""
+        """The first whole hour and the one after the last, since the epoch."""
         return self.since_us // HOUR_US, self.until_us // HOUR_US
 
     def known(self, first_us: int, now_us: int) -> "Bounds":
-        """Its whole hours since the ledger's first until now; empty, or turned round, where there are none."""
+        """Its whole hours from the ledger's first until now; empty or reversed if there are none."""
         since = max(self.since_us, first_us) // HOUR_US * HOUR_US
         return Bounds(since, -(-min(self.until_us, now_us) // HOUR_US) * HOUR_US)
 
 
 @dataclass(frozen=True, slots=True)
 class Used:
-    """What requests took of one backend's GPUs."""
+    """What requests used of one backend's GPUs."""
 
     compute_pico_usd: int = 0
     gpu_us: int = 0
 
 
 class GpuBooks:
-    """GPUs are taken to be paid for at each hour's price, from the ledger's first hour at the earliest until now."""
+    """GPUs count as paid for at each hour's price, from the ledger's first hour at the earliest until now."""
 
     def __init__(
         self, store: ReportStore, rented: Callable[[], Awaitable[Sequence[RentHistory]]], now_us: Callable[[], int]
@@ -52,7 +52,7 @@ class GpuBooks:
         self._now_us = now_us
 
     async def paid(self, bounds: Bounds) -> Bounds | None:
-        """The whole hours of the period in which GPUs can have been paid for; None where there is none."""
+        """The whole hours of the period in which GPUs can have been paid for; None if there are none."""
         seen = await self._store.first_and_last_us()
         if seen is None:
             return None
@@ -60,7 +60,7 @@ class GpuBooks:
         return known if known.since_us < known.until_us else None
 
     async def idle(self, bounds: Bounds) -> IdleCost | None:
-        """None where no GPUs of our own were paid for, or before anything was booked."""
+        """None if no GPUs of our own were paid for, or before anything was booked."""
         paid = await self.paid(bounds)
         rented = await self._paid_for(paid)
         if not rented or paid is None:
@@ -77,8 +77,8 @@ class GpuBooks:
         )
 
     async def capacity(self, bounds: Bounds) -> list[Capacity]:
-        """Rent and idle by UTC day and backend. Idle days add up to `idle`, though a request's seconds are booked on
-        the day it was accepted and a day can so hold more than its own."""
+        """Rent and idle by UTC day and backend. The days' idle adds up to `idle`, although a request's seconds are all
+        booked on the day it was accepted, which can exceed that day."""
         paid = await self.paid(bounds)
         rented = await self._paid_for(paid)
         if not rented or paid is None:
@@ -122,7 +122,7 @@ class GpuBooks:
         return points
 
     async def _paid_for(self, paid: Bounds | None) -> list[RentHistory]:
-        """Whose rent was due in some hour of the period."""
+        """Rents that were due in some hour of the period."""
         if paid is None:
             return []
         return [one for one in await self._rented() if one.hours(*paid.hours)]
@@ -139,7 +139,7 @@ def _idle(rent_pico_usd: int, used: Used) -> int:
 def _days(
     one: RentHistory, days: Mapping[str, tuple[int, int]], used: Mapping[tuple[str | None, str | None], Used]
 ) -> list[Capacity]:
-    """Idle days add up to the idle rent of the whole, to the pico-dollar."""
+    """The days' idle rent adds up to the total, to the pico-dollar."""
     spent = [used.get((day, one.backend), Used()) for day in days]
     rents = [one.pico_usd(*hours) for hours in days.values()]
     unused = [_idle(rent, day) for rent, day in zip(rents, spent, strict=True)]
@@ -161,7 +161,7 @@ def _days(
 
 
 def _hours_by_day(paid: Bounds) -> dict[str, tuple[int, int]]:
-    """Each UTC day's hours of the period, the end exclusive."""
+    """The period's hours in each UTC day, the end exclusive."""
     first, end = paid.hours
     days = range(first // DAY_HOURS, -(-end // DAY_HOURS))
     return {

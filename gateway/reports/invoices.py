@@ -1,4 +1,4 @@
-"""What a provider says it charges, read from its usage and cost exports. Text to values; knows nothing of our books.
+"""Parses what a provider says it charges from its usage and cost exports. Knows nothing of our books.
 
 | export | how it is recognised |
 |---|---|
@@ -8,7 +8,7 @@
 | Anthropic usage report and console CSV | `uncached_input_tokens`; column `usage_input_tokens_no_cache` |
 | OpenRouter's activity API | `model_permaslug` beside `usage` |
 
-A cost export has dollars and no tokens, a usage export tokens and no dollars: what is not there is None, never zero.
+A cost export has dollars but no tokens, a usage export tokens but no dollars: what is missing is None, never zero.
 Calls of a provider's own tools have lines that name the tool and no model.
 """
 
@@ -30,7 +30,7 @@ GROUPED = (
     "ask the API for it again with group_by[]=line_item (OpenAI's costs), model (the usage of both) or "
     "description (Anthropic's costs)"
 )
-"""Both APIs add all models up where they are not asked to tell them apart."""
+"""Both APIs sum over all models unless asked to group by model."""
 Row = Mapping[str, Any]
 Tool = Literal["web_searches", "file_searches", "other_tool_calls"]
 """As the books count them."""
@@ -39,17 +39,17 @@ TOOLS: Mapping[str, Tool] = {
     "file-search-tool": "file_searches",
     "code-interpreter": "other_tool_calls",
 }
-"""How their names begin, spelt as model_key does; `file search storage` is no call."""
+"""Prefixes of tool names, in the spelling of model_key; `file search storage` is not a call."""
 
 
 class UnknownExport(ValueError):
-    """The text is none of the exports that can be read, or one of its lines is broken; the message says which."""
+    """The text is not a supported export, or a line is malformed; the message says which."""
 
 
 @dataclass(frozen=True, slots=True)
 class Charged:
-    """One provider's model on one UTC day. `model` is the provider's name for it; empty where it names none. A line of
-    calls of its own tools has their name there, and `tool` says what the books count them as."""
+    """One provider's model on one UTC day. `model` is the provider's name for it, empty if it gives none. For calls of
+    the provider's own tools, `model` is the tool's name and `tool` is what the books count them as."""
 
     day: date
     model: str
@@ -63,7 +63,7 @@ class Charged:
 
 @dataclass(frozen=True, slots=True)
 class Export:
-    """Its lines by day and model, in that order, and the days that it is of; those at its ends may have no line."""
+    """Lines ordered by day and model, and the days covered; days at either end may have no line."""
 
     days: tuple[date, ...]
     lines: tuple[Charged, ...]
@@ -79,14 +79,14 @@ def parse_export(text: str) -> Export:
             raise
         raise UnknownExport(f"a line cannot be read: {type(error).__name__} {error}") from error
     lines = [line for _, line in read if line is not None]
-    # Beside such an export, each of our models would look unbilled.
+    # Compared with such an export, all our models would look unbilled.
     if lines and not any(line.model and line.tool is None for line in lines):
         raise UnknownExport(f"no line of it names a model; {GROUPED}")
     return Export(tuple(sorted({day for day, _ in read})), _added_up(lines))
 
 
 def _read_json(text: str) -> Iterator[tuple[date, Charged | None]]:
-    """One page of an API, or a list of pages as they came; an empty bucket is a day without a line."""
+    """Reads one page of an API, or a list of pages; an empty bucket is a day without a line."""
     try:
         document: Any = json.loads(text, parse_float=Decimal)
     except json.JSONDecodeError as error:
@@ -134,7 +134,7 @@ def _openai_cost(day: date, result: Row) -> Charged:
 
 
 def _openai_usage(day: date, result: Row) -> Charged:
-    """Usage of images and speech is counted in images, seconds or characters: only its requests can be compared."""
+    """Images and speech are counted in images, seconds or characters, so only their requests can be compared."""
     if result.get("input_tokens") is None:
         return Charged(day, result.get("model") or "", requests=int(result["num_model_requests"]))
     return Charged(
@@ -148,13 +148,13 @@ def _openai_usage(day: date, result: Row) -> Charged:
 
 
 def _anthropic_cost(day: date, result: Row) -> Charged:
-    """`amount` is in cents; what is not of a model (searches, code execution) has a type alone."""
+    """`amount` is in cents; charges without a model (searches, code execution) have only a type."""
     _require_dollars(result["currency"])
     return _cost(day, _anthropic_name(result), _pico(result["amount"], PICO_PER_CENT))
 
 
 def _anthropic_usage(day: date, result: Row) -> Charged:
-    """Its input excludes what was read from or written to a cache; ours includes both."""
+    """Anthropic's input excludes cache reads and writes; ours includes both."""
     written = result.get("cache_creation") or {}
     read = int(result.get("cache_read_input_tokens") or 0)
     fresh = int(result["uncached_input_tokens"]) + sum(int(tokens or 0) for tokens in written.values())
@@ -168,7 +168,7 @@ def _anthropic_usage(day: date, result: Row) -> Charged:
 
 
 def _openrouter_activity(day: date, row: Row) -> Charged:
-    """Dollars and tokens in one. `usage` is what it charges; what own keys of providers cost is on their bills."""
+    """Has both dollars and tokens. `usage` is what OpenRouter charges; calls with own keys are billed elsewhere."""
     return Charged(
         day,
         row["model"],
@@ -191,7 +191,7 @@ def _openai_usage_row(day: date, row: Row) -> Charged | None:
 
 
 def _anthropic_cost_row(day: date, row: Row) -> Charged:
-    """It names models as people do, `Claude Sonnet 4.5`."""
+    """The console uses display names, such as `Claude Sonnet 4.5`."""
     return _cost(day, _anthropic_name(row), _pico(row["cost_usd"] or "0", PICO_PER_USD))
 
 
@@ -216,13 +216,13 @@ CSV_READERS: dict[frozenset[str], Callable[[date, Row], Charged | None]] = {
 
 
 def model_key(name: str) -> str:
-    """One spelling of a model: lower case, dashes, without the date of its snapshot."""
+    """Canonical spelling of a model: lower case, dashes, without the snapshot date."""
     dashed = re.sub(r"[ ._]+", "-", name.strip().lower())
     return re.sub(r"-(20\d{6}|20\d\d-\d\d-\d\d|latest)$", "", dashed)
 
 
 def _line_item_model(line_item: str | None) -> str:
-    """`gpt-5.4-mini-2026-03-17, cached input` is of that model."""
+    """The model in a line item such as `gpt-5.4-mini-2026-03-17, cached input`."""
     return (line_item or "").partition(",")[0].strip()
 
 
@@ -242,7 +242,7 @@ def _require_dollars(currency: str) -> None:
 
 
 def _pico(amount: Any, unit: int) -> int:
-    """Rounded half-even where a provider is finer than a pico-dollar. Raises UnknownExport."""
+    """Rounds half to even if a provider is finer than a pico-dollar. Raises UnknownExport."""
     try:
         number = Decimal(str(amount))
     except InvalidOperation as error:

@@ -1,4 +1,4 @@
-"""Rows of any report of the API as a table for files: names and types are those of its model. Pure."""
+"""Converts rows of any API report to a table for files, with the names and types of its model. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, datetime
@@ -23,7 +23,7 @@ GROUP = "group"
 def table_of(
     model: type[BaseModel], rows: Iterable[BaseModel], *, by: Sequence[str] = (), notes: Sequence[str] = ()
 ) -> ReportTable:
-    """`by` are the names of a model's `group`, which become the first columns. Text of dollars becomes decimal."""
+    """`by` names the values of `group`, which become the first columns. Dollar text becomes decimal."""
     fields = model.model_fields.items()
     figures: list[tuple[str, Kind]] = [(name, _kind(name, field.annotation)) for name, field in fields if name != GROUP]
     columns = (*(Column(name, "text") for name in by), *(Column(name, kind) for name, kind in figures))
@@ -43,7 +43,7 @@ def _cell(value: Any, kind: Kind) -> Cell:
 
 
 def _kind(name: str, annotation: Any) -> Kind:
-    """Of `X` or `X | None`. Dollars are text in JSON, so that no reader makes floats of them."""
+    """The kind of `X` or `X | None`. Dollars are text in JSON, so that no reader turns them into floats."""
     inner = next((one for one in get_args(annotation) if one is not type(None)), annotation)
     if inner is str and name.endswith(("_usd", "_usd_per_mtok")):
         return "decimal"

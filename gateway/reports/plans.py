@@ -1,4 +1,4 @@
-"""What break-even compares in this deployment: its own GPUs as plans, and a hosted model of its catalogue."""
+"""What break-even compares in this deployment: its own GPUs as plans, and a hosted model from its catalogue."""
 
 from collections.abc import Iterable
 from fractions import Fraction
@@ -13,7 +13,7 @@ from gateway.routing.snapshot import Candidate, Snapshot
 
 
 def own_engine_plan(settings: EngineSettings) -> GpuPlan:
-    """The bundled engine at its configured price: where it runs, its utilisation is what the ledger measured."""
+    """The bundled engine at its configured price; if it runs, its utilisation is what the ledger measured."""
     return GpuPlan(
         name=f"{settings.name} at ${settings.gpu_hour_usd} an hour",
         gpu_hour_price_pico_usd=settings.gpu_hour_pico_usd,
@@ -24,19 +24,19 @@ def own_engine_plan(settings: EngineSettings) -> GpuPlan:
 
 
 def throughput(curve: MeasuredEngine) -> Engine | None:
-    """The measured curve; None while only assumed figures exist, so that the ledger's own GPU-seconds are used."""
+    """The measured curve; None while only assumed figures exist, so that the ledger's GPU-seconds are used."""
     return None if curve.is_assumed else curve.engine
 
 
 def hosted_candidates(snapshot: Snapshot) -> list[Candidate]:
-    """Hosted models that answer and have a known price, cheapest output first."""
+    """Hosted chat models with a known price, cheapest output first."""
     candidates = snapshot.candidates.values()
     hosted = [one for one in candidates if one.prices is not None and not one.is_local and one.specialty is None]
     return sorted(hosted, key=lambda one: (one.prices.rates.output if one.prices else 0, one.name))
 
 
 def pick_alternative(snapshot: Snapshot, name: str | None, used: Iterable[str] = ()) -> Candidate:
-    """The model to compare with: the named one, else the one most used, else the cheapest. Raises InvalidRequest."""
+    """The model to compare with: the named one, else the most used, else the cheapest. Raises InvalidRequest."""
     hosted = hosted_candidates(snapshot)
     by_name = {one.name: one for one in hosted}
     if name is not None:
