@@ -1,6 +1,6 @@
-"""Anthropic's answers and events as OpenAI's. No IO, no clock. The request's way there is anthropic_request.py.
+"""Translates Anthropic's answers and events to OpenAI's. No IO, no clock. Requests are in anthropic_request.py.
 
-What cannot be said in either direction is listed in docs/translation.md and held there by a test.
+docs/translation.md lists what cannot be translated in either direction; a test checks it.
 """
 
 from collections.abc import Mapping
@@ -31,7 +31,7 @@ from backends.protocol import Chunk
 from backends.usage import Usage
 
 TOO_LONG: Final = "context_length_exceeded"
-"""OpenAI's code, which clients look for."""
+"""OpenAI's error code, which clients check for."""
 _TOO_LONG: Final = ("prompt is too long", "input length and `max_tokens` exceed context limit")
 FINISH_REASONS: Final[Mapping[str, str]] = {
     "end_turn": "stop",
@@ -45,9 +45,9 @@ FINISH_REASONS: Final[Mapping[str, str]] = {
 
 
 _BESIDE: Final = "compaction"
-"""The iteration whose tokens are billed beside those that the usage itself sums up."""
+"""Iterations of this type are billed in addition to the usage's own totals."""
 _ELSEWHERE: Final = frozenset({"advisor_message", "fallback_message"})
-"""Iterations of another model, at its prices."""
+"""Iterations of another model, billed at its prices."""
 _READ: Final = (
     "cache_creation",
     "cache_creation_input_tokens",
@@ -61,16 +61,16 @@ _READ: Final = (
     "service_tier",
     "speed",
 )
-"""Of a usage."""
+"""The members of a usage that we read."""
 _MOST_ITERATIONS: Final = 1_000
-"""A stream repeats them with every figure that it corrects, and each time they are read."""
+"""A stream repeats all iterations with every update, and each time they are parsed again."""
 _AT_NO_SURCHARGE: Final = frozenset({"standard", "global", "not_available"})
 
 
 def parse_messages_usage(wire: object) -> Usage:
-    """Anthropic's usage, whose `input_tokens` leaves cached tokens out, in our classes. Raises MalformedUsage.
+    """Anthropic's usage, whose `input_tokens` excludes cached tokens, as ours. Raises MalformedUsage.
 
-    What another model did for the answer counts as tool calls whose bill nobody tells.
+    Work that another model did for the answer counts as `other_tool_calls`, whose price is not reported.
     """
     if not isinstance(wire, Mapping):
         raise MalformedUsage("usage is not an object")
@@ -99,7 +99,7 @@ def parse_messages_usage(wire: object) -> Usage:
 
 
 def service_tier(said: Mapping[str, object]) -> str | None:
-    """What a token's price depends on beside its kind, in a usage or a request: `fast`, `us`, `fast+us` or a tier."""
+    """What else a token's price depends on, from a usage or a request: `fast`, `us`, `fast+us` or a service tier."""
     asked = (text_of(said, "speed"), text_of(said, "inference_geo"))
     return "+".join(one for one in asked if one and one not in _AT_NO_SURCHARGE) or text_of(said, "service_tier")
 
@@ -125,8 +125,8 @@ def _tokens(usage: Mapping[str, object]) -> Usage:
 
 
 def usage_of_event(wire: Mapping[str, object]) -> Fields:
-    """What a stream's event says of its usage. Later figures are cumulative and replace earlier ones; the last event
-    leaves some out. What is not read is not kept: there may be more of it with every event."""
+    """The usage in a stream's event. Later figures are cumulative and replace earlier ones; the last event omits some.
+    Members that we do not read are dropped, since they could grow with every event."""
     return {name: value for name in _READ if (value := wire.get(name)) is not None}
 
 
@@ -146,7 +146,7 @@ def openai_error(body: bytes) -> bytes:
 
 
 def read_message(body: bytes, *, backend: str, created: int) -> Chunk:
-    """A whole message as a plain chat answer. Raises BackendError when it is none."""
+    """A whole message as a chat answer. Raises BackendError if it is none."""
     document = decode_object(body)
     if document is None or document.get("type") == "error" or not isinstance(document.get("content"), list):
         raise not_a_message(document or {}, body, backend=backend)
@@ -167,7 +167,7 @@ def read_message(body: bytes, *, backend: str, created: int) -> Chunk:
 
 
 def not_a_message(document: Fields, body: bytes, *, backend: str) -> BackendError:
-    """What a whole 200 is that holds no message: an error of the provider's, or nothing that can be read."""
+    """The error for a 200 without a message: the provider's own error, or an unreadable answer."""
     if document.get("type") == "error" or document.get("error") is not None:
         return error_from_event(document.get("error"), backend=backend, is_started=False)
     usage, _ = believable_usage(document.get("usage"))
@@ -185,8 +185,8 @@ class AnthropicStreamReader(StreamReader):
         self._usage: Fields = {}
         self._has_usage = False
         self._tools: dict[int, int] = {}  # content block index -> tool call index
-        self._inputs: dict[int, str] = {}  # of those tool calls whose arguments have not begun
-        self._input_characters = 0  # of all that were there
+        self._inputs: dict[int, str] = {}  # of tool calls whose arguments have not started
+        self._input_characters = 0  # total, including inputs already sent
 
     def read(self, data: bytes) -> list[Chunk]:
         event = decode_object(data)
@@ -218,7 +218,7 @@ class AnthropicStreamReader(StreamReader):
         if kind == "message_stop" and self.is_started:
             self.is_done = True
             return [*self._final_usage(), done_chunk()]
-        return []  # ping, the end of other blocks, and kinds to come
+        return []  # ping, the end of other blocks, and future kinds
 
     def _block_start(self, event: Fields, block: Mapping[str, object]) -> list[Chunk]:
         if block.get("type") == "tool_use":
@@ -244,7 +244,7 @@ class AnthropicStreamReader(StreamReader):
         return []  # signatures and citations have no place in OpenAI's format
 
     def _arguments(self, block: int) -> Chunk:
-        """Of a call that ends without having streamed any: it began with them, or has none, which OpenAI says as {}."""
+        """For a call that streamed no arguments: those it started with, or {} if it has none."""
         return tool_arguments_chunk(self._head, self._tools[block], self._inputs.pop(block))
 
     def _note_usage(self, wire: object) -> None:

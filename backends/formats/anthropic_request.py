@@ -1,6 +1,6 @@
-"""An OpenAI chat body as a body of Anthropic's Messages. No IO, no clock. The answer's way back is anthropic.py.
+"""Translates an OpenAI chat body to Anthropic's Messages. No IO, no clock. Answers are translated in anthropic.py.
 
-What cannot be said is listed in docs/translation.md and held there by a test.
+docs/translation.md lists what cannot be translated; a test checks it.
 """
 
 import base64
@@ -22,9 +22,9 @@ from backends.formats.schema_subset import OpenObject
 from backends.protocol import Call
 
 DEFAULT_MAX_TOKENS: Final = 8192
-"""Anthropic demands a limit; this one is sent when the caller gave none."""
+"""Anthropic requires a limit; this one is sent if the caller gave none."""
 DEFAULT_WITH_THOUGHTS: Final = 32_000
-"""The same for newer models, which think unasked: what they think counts too."""
+"""The same for newer models, which reason by default: reasoning counts towards the limit."""
 
 _EFFORTS: Final[Mapping[str, str]] = {
     "none": "low",
@@ -42,7 +42,7 @@ _JSON_ONLY: Final = "Answer with one JSON object and nothing else."
 
 
 def build_messages_body(view: ChatView, call: Call) -> bytes:
-    """The request in Anthropic's words. Raises UpstreamRejected where it cannot be said."""
+    """The request in Anthropic's format. Raises UpstreamRejected if it cannot be expressed."""
     messages = _messages(view)
     is_older = is_older_claude(call.upstream_model)
     if not all(sequence.strip() for sequence in view.stop):
@@ -74,20 +74,20 @@ def build_messages_body(view: ChatView, call: Call) -> bytes:
 
 
 def _fixed_system(view: ChatView, blocks: int) -> int:
-    """How many blocks of the system prompt were there before anybody spoke; all, where no later message adds any."""
+    """How many system blocks come before the first other message; all of them if no later message adds any."""
     leading = list(takewhile(lambda turn: turn.role == "system", view.turns))
     has_later = any(turn.role == "system" for turn in view.turns[len(leading) :])
     return sum(len(_blocks(turn.parts)) for turn in leading) if has_later else blocks
 
 
 def _user(fields: Fields) -> str | None:
-    """`safety_identifier` is what OpenAI made of `user`."""
+    """`safety_identifier` is OpenAI's successor of `user`."""
     return text_of(fields, "safety_identifier") or text_of(fields, "user")
 
 
 def _thinking(view: ChatView) -> Fields | None:
-    """Newer models set their budget themselves, and say what they thought only where that is asked for, as a chat that
-    asks for an effort means it. Where a tool is forced some refuse to think."""
+    """Newer models choose their own budget, and show their reasoning only on request; a chat with an effort counts as
+    one. Not with a forced tool: some models reject thinking then."""
     asked = view.fields.get("thinking")
     if isinstance(asked, dict):
         fields = cast(Fields, asked)
@@ -99,8 +99,8 @@ def _thinking(view: ChatView) -> Fields | None:
 
 
 def _thinking_of_older(view: ChatView, last: Fields) -> Fields | None:
-    """Where it is Anthropic's own: others' `enabled` says no budget, without which Anthropic refuses it. With one it
-    wants a tool's result to follow what was thought before the call, and no chat has that with its signature."""
+    """`thinking` in Anthropic's own form only: others' `enabled` has no budget, which Anthropic requires. With a budget
+    a tool result must follow signed thinking, which no chat carries, so none is sent in the middle of tool calls."""
     asked = view.fields.get("thinking")
     if not isinstance(asked, dict):
         return None
@@ -111,8 +111,8 @@ def _thinking_of_older(view: ChatView, last: Fields) -> Fields | None:
 
 
 def _sampling(view: ChatView) -> Fields:
-    """Anthropic's temperature ends at 1, OpenAI's at 2. Since Claude 4.5 its models take only one of the two, so where
-    both are given, one that changes nothing is left out."""
+    """Anthropic's temperature goes up to 1, OpenAI's to 2. Since Claude 4.5 models take only one of temperature and
+    top_p, so if both are given, one that has no effect is dropped."""
     temperature, top_p = number(view.fields, "temperature"), number(view.fields, "top_p")
     said: Fields = {}
     if temperature is not None and not (temperature == 1 and top_p is not None):
@@ -134,21 +134,21 @@ def _messages(view: ChatView) -> list[Fields]:
             messages.append({"role": turn.role, "content": blocks})
     if not messages:
         raise untranslatable("messages", "needs at least one user message")
-    for message in messages:  # Anthropic wants results before what is said beside them
+    for message in messages:  # Anthropic requires tool results before other content
         cast(list[Fields], message["content"]).sort(key=lambda block: block["type"] != "tool_result")
     _end_without_space(messages[-1])
     return messages
 
 
 def _end_without_space(last: Fields) -> None:
-    """Anthropic refuses a prefill that ends in white space."""
+    """Anthropic rejects a prefill that ends in whitespace."""
     block = cast(list[Fields], last["content"])[-1]
     if last["role"] == "assistant" and block["type"] == "text":
         block["text"] = cast(str, block["text"]).rstrip()
 
 
 def _blocks(parts: tuple[Part, ...]) -> list[Fields]:
-    """Without texts of white space alone, which models write before a call and Anthropic refuses."""
+    """Drops whitespace-only texts, which models write before a call and Anthropic rejects."""
     return [_block(part) for part in parts if not (isinstance(part, Text) and not part.text.strip())]
 
 
@@ -195,7 +195,7 @@ def _cached(block: Fields, cache_control: Fields | None) -> Fields:
 
 
 def _tool(tool: Tool) -> Fields:
-    """Of a strict one whose arguments Anthropic cannot hold to their schema, the schema stays and the promise goes."""
+    """A strict tool whose schema Anthropic cannot enforce keeps its schema but loses `strict`."""
     said: Fields = {"name": tool.name, "input_schema": tool.parameters}
     said |= {"description": tool.description} if tool.description else {}
     if tool.is_strict:

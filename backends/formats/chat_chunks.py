@@ -24,7 +24,7 @@ class Head:
 
 
 def usage_wire(usage: Usage) -> dict[str, object]:
-    """Our usage in OpenAI's words. Cache writes have no word there; OpenRouter's `cache_write_tokens` is borrowed."""
+    """Our usage in OpenAI's format. It has no field for cache writes; OpenRouter's `cache_write_tokens` is used."""
     into: dict[str, object] = {"cached_tokens": usage.cached_input_tokens}
     if usage.cache_write_5m_tokens or usage.cache_write_1h_tokens:
         into["cache_write_tokens"] = usage.cache_write_5m_tokens + usage.cache_write_1h_tokens
@@ -48,7 +48,7 @@ def role_chunk(head: Head) -> Chunk:
 
 
 def text_chunk(head: Head, text: str, logprobs: Sequence[object] = ()) -> Chunk:
-    """`logprobs` are those of its tokens."""
+    """`logprobs` are those of the text's tokens."""
     if not logprobs:
         return delta_chunk(head, {"content": text}, len(text))
     choice: Delta = {"index": 0, "delta": {"content": text}, "logprobs": _logprobs(logprobs), "finish_reason": None}
@@ -60,12 +60,12 @@ def refusal_chunk(head: Head, text: str) -> Chunk:
 
 
 def details_chunk(head: Head, detail: Delta) -> Chunk:
-    """What was thought, as its provider encrypted it."""
+    """Encrypted reasoning."""
     return delta_chunk(head, {DETAILS: [detail]})
 
 
 def reasoning_chunk(head: Head, text: str) -> Chunk:
-    """`reasoning_content` is what DeepSeek, vLLM and most clients call it."""
+    """Uses `reasoning_content`, the name that DeepSeek, vLLM and most clients use."""
     return delta_chunk(head, {"reasoning_content": text}, len(text))
 
 
@@ -128,7 +128,7 @@ class Answer:
         self.tool_calls.append({"id": call_id, "type": "custom", "custom": {"name": name, "input": said}})
 
     def chunk(self) -> Chunk:
-        """The one chunk of the plain answer."""
+        """The single chunk of the answer."""
         text, reasoning, refusal = "".join(self.text), "".join(self.reasoning), "".join(self.refusal)
         message: Delta = {
             "role": "assistant",

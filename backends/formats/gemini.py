@@ -1,6 +1,6 @@
-"""Gemini's generateContent format as values: an OpenAI chat body into it, its answers and events back. No IO, no clock.
+"""Translates OpenAI chat bodies to Gemini's generateContent, and its answers and events back. No IO, no clock.
 
-What cannot be said in either direction is listed in docs/translation.md and held there by a test.
+docs/translation.md lists what cannot be translated in either direction; a test checks it.
 """
 
 import mimetypes
@@ -33,7 +33,7 @@ from backends.protocol import Chunk
 from backends.usage import Usage
 
 FINISH_REASONS: Final[Mapping[str, str]] = {"STOP": "stop", "MAX_TOKENS": "length"}
-"""Any other one cut the answer off: filters of many names, calls that the model spoilt, and reasons to come."""
+"""Any other reason means the answer was cut off: various filters, malformed calls, and future reasons."""
 
 _NUMBERS: Final[Mapping[str, str]] = {
     "temperature": "temperature",
@@ -55,7 +55,7 @@ _MODES: Final[Mapping[str, str]] = {"auto": "AUTO", "none": "NONE", "required": 
 
 
 def build_content_body(view: ChatView) -> bytes:
-    """The request in Gemini's words; the model and whether it streams are said in its address."""
+    """The request in Gemini's format; the model and streaming are part of the URL."""
     said = [part for turn in view.turns if turn.role == "system" for part in turn.parts]
     system = [{"text": part.text} for part in said if isinstance(part, Text)]
     declarations = [
@@ -112,7 +112,7 @@ def _media(media: Media) -> Fields:
 
 
 def _result(result: ToolResult) -> Fields:
-    """Gemini wants an object: the tool's own if it answered one, else its text under `result`."""
+    """Gemini requires an object: the tool's own if it returned one, else its text under `result`."""
     text = "".join(part.text for part in result.parts if isinstance(part, Text))
     if len(result.parts) != sum(isinstance(part, Text) for part in result.parts):
         raise untranslatable("messages", "a tool's result can only be text for this model")
@@ -145,7 +145,7 @@ def _generation_config(view: ChatView) -> Fields:
 
 
 def parse_content_usage(wire: object) -> Usage:
-    """Gemini's `usageMetadata`, which counts thoughts beside the candidates. Raises MalformedUsage."""
+    """Gemini's `usageMetadata`, which counts thoughts separately from the candidates. Raises MalformedUsage."""
     if not isinstance(wire, Mapping):
         raise MalformedUsage("usageMetadata is not an object")
     usage = cast(Mapping[str, object], wire)

@@ -20,9 +20,9 @@ class ToolCalls(NamedTuple):
 
 
 def calls_of_response(response: Mapping[str, object]) -> ToolCalls:
-    """Of one answer of the Responses API: its usage does not tell, but each call is an item of its output.
+    """The tool calls of a Responses API answer: they are not in its usage, but each is an item of its output.
 
-    The older `web_search_preview` costs otherwise than `web_search`, and only the list of tools tells them apart.
+    The older `web_search_preview` is priced differently from `web_search`, and only the list of tools tells them apart.
     """
     items = objects_of(response.get("output"))
     searches = _reported_searches(response)
@@ -36,7 +36,7 @@ def calls_of_response(response: Mapping[str, object]) -> ToolCalls:
 
 
 def _reported_searches(response: Mapping[str, object]) -> int | None:
-    """What some providers say of it themselves; None where nothing believable is said."""
+    """The number that some providers report themselves; None without a believable one."""
     said = part_of(part_of(response, "tool_usage"), "web_search").get("num_requests")
     try:
         return None if said is None else token_count(said, "num_requests")
@@ -49,7 +49,7 @@ def _is_web_search(item: Fields) -> bool:
 
 
 def _is_hosted_shell(item: Fields) -> bool:
-    """In a container of the provider's; in the caller's own environment it costs nothing there."""
+    """Whether it ran in the provider's container; in the caller's own environment it is not billed."""
     place = text_of(part_of(item, "environment"), "type")
     return text_of(item, "type") == "shell_call" and place not in (None, "local")
 

@@ -1,4 +1,4 @@
-"""Reads members of JSON that may be anything: what does not fit is absent, never an exception."""
+"""Reads members of untrusted JSON: a value of the wrong type counts as absent and never raises."""
 
 import sys
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ LARGEST: Final = sys.float_info.max
 
 
 def decode_object(data: bytes) -> Fields | None:
-    """The JSON object, or None where the bytes are not one."""
+    """The JSON object, or None if the bytes are not one."""
     try:
         document = msgspec.json.decode(data)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
@@ -20,31 +20,31 @@ def decode_object(data: bytes) -> Fields | None:
 
 
 def part_of(fields: Mapping[str, object], name: str) -> Mapping[str, object]:
-    """An inner object, empty where there is none."""
+    """A nested object, empty if there is none."""
     value = fields.get(name)
     return cast(Mapping[str, object], value) if isinstance(value, Mapping) else {}
 
 
 def objects_of(value: object) -> list[Fields]:
-    """The objects in a list, whatever else is in it; none where it is no list."""
+    """The objects in a list, other items skipped; empty if it is no list."""
     listed = cast(list[object], value) if isinstance(value, list) else []
     return [cast(Fields, one) for one in listed if isinstance(one, dict)]
 
 
 def first_of(value: object) -> Fields:
-    """What a list begins with, empty where that is no object."""
+    """The first item of a list, empty if that is no object."""
     listed = cast(list[object], value) if isinstance(value, list) else []
     return cast(Fields, listed[0]) if listed and isinstance(listed[0], dict) else {}
 
 
 def text_of(fields: Mapping[str, object], name: str) -> str | None:
-    """A textual member, or None."""
+    """A string member, or None."""
     value = fields.get(name)
     return value if isinstance(value, str) else None
 
 
 def number(fields: Mapping[str, object], name: str) -> float | int | None:
-    """A numeric member that a float can hold, or None: JSON's whole numbers have no end."""
+    """A numeric member that a float can hold, or None: JSON integers are unbounded."""
     value = fields.get(name)
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None

@@ -1,4 +1,4 @@
-"""Changes members of a JSON object inside its bytes, and leaves every other byte as it was. Knows no wire format."""
+"""Changes members of a JSON object in place and leaves every other byte as it was. Knows no wire format."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -11,10 +11,10 @@ _KEY: Final = msgspec.json.Decoder(str)
 _SPACE: Final = b" \t\r\n"
 _FIRST_BYTES: Final = 32
 _MOST_MEMBERS: Final = 1000
-"""No API has a tenth of them, and each is looked at while nobody else is served."""
+"""No API has a tenth of that, and the event loop is blocked while they are read."""
 TWICE: Final = "a key of the JSON object appears twice"
 _MEMBER: Final = re.compile(rb'[ \t\r\n]*[{,][ \t\r\n]*"([^"\\]*(?:\\.[^"\\]*)*)"[ \t\r\n]*:[ \t\r\n]*', re.DOTALL)
-"""With what is before it: the object's brace, or a comma."""
+"""A key with the opening brace or comma before it and the colon after it."""
 
 
 class NotAnObject(ValueError):
@@ -22,7 +22,7 @@ class NotAnObject(ValueError):
 
 
 class Member(msgspec.Struct, frozen=True, gc=False):
-    """Where one member lies: `key_start` at its key's quote, its value at `[start, end)`."""
+    """A member's position: `key_start` at its key's quote, its value at `[start, end)`."""
 
     key_start: int
     start: int
@@ -42,7 +42,7 @@ def find_members(body: bytes) -> dict[str, Member]:
     if len(values) > _MOST_MEMBERS:
         raise NotAnObject(f"the JSON object has {len(values):,} members, more than {_MOST_MEMBERS:,}")
     members: dict[str, Member] = {}
-    # As libraries write: with a blank after each mark, or none.
+    # The two usual styles: with or without a space after each comma and colon.
     comma, colon = (", ", ": ") if body.find(b'": ', 0, _FIRST_BYTES) > 0 else (",", ":")
     position, mark = 0, "{"
     for name, value in values.items():
@@ -62,9 +62,9 @@ def find_members(body: bytes) -> dict[str, Member]:
 
 
 def require_plain_names(members: Iterable[str], decided_on: frozenset[str]) -> None:
-    """Raises NotAnObject where one of `decided_on` is written in other letters.
+    """Raises NotAnObject if one of `decided_on` is spelled in another case.
 
-    Servers written in Go take a name in any letters, the last one wins, and we read one way of writing it.
+    Go servers match names in any case and take the last one, while we read only the exact spelling.
     """
     together = "\n".join(members)
     if together == together.casefold():

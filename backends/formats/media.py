@@ -1,9 +1,9 @@
-"""Images, speech, transcripts and moderations in OpenAI's wire format: what each body and answer means. No IO, no
-clock. Streams are media_events.py.
+"""Requests and answers for images, speech, transcripts and moderations in OpenAI's format. No IO, no clock. Streams are
+in media_events.py.
 
-The caller's bytes go on and the provider's come back; we set the model, and ask for the usage where it is only told to
-those who ask: a transcript as plain text has none, so it is asked for as JSON, and its text handed on; speech has none
-unless it comes as events, so it is asked for as events where its model is billed by tokens, and their audio handed on.
+Bytes pass through unchanged, except for the model, and where usage must be asked for. A plain text transcript has none,
+so JSON is requested and its text returned. Speech has none unless it is streamed as events, so events are requested if
+its model is billed by tokens, and their audio returned.
 """
 
 import re
@@ -23,7 +23,7 @@ from backends.protocol import EVENT_STREAM, JSON, Call, Chunk
 from backends.usage import NO_UNITS, Units, Usage
 
 Shape = Literal["json", "text", "captions", "audio", "events"]
-"""Of an answer: captions are SRT and WebVTT; `audio` are its very bytes."""
+"""Of an answer: captions are SRT and WebVTT; `audio` is raw bytes."""
 TEXT: Final = "text/plain; charset=utf-8"
 SOUNDS: Final = {
     "mp3": "audio/mpeg",
@@ -33,7 +33,7 @@ SOUNDS: Final = {
     "wav": "audio/wav",
     "pcm": "audio/pcm",
 }
-"""As OpenAI names the formats of speech, mp3 where none is asked for."""
+"""OpenAI's names of speech formats; the default is mp3."""
 MILLISECONDS: Final = 1000
 _MOST_SECONDS: Final = 10**6
 TRANSCRIPTS: Final = ("audio.transcriptions", "audio.translations")
@@ -42,19 +42,19 @@ _CAPTION_END: Final = re.compile(rb"--> *(?:(\d{1,4}):)?(\d{1,2}):(\d{2})[,.](\d
 
 
 class MediaAsked(msgspec.Struct, frozen=True):
-    """A request as its provider is sent it, and what its caller is to get: `shape`, as `content_type`."""
+    """A request as sent to its provider, and the `shape` and `content_type` that its caller gets."""
 
     body: bytes
     shape: Shape
     content_type: str = JSON
     asks_for_events: bool = False
-    """Of speech that its caller wants as plain audio."""
+    """Speech is requested as events although the caller wants plain audio."""
     words: Literal["", "few", "verbose"] = ""
-    """Of a transcript that is wanted in few: in how many it is asked for. Some servers tell its length only in many."""
+    """For a brief transcript: the form requested. Some servers report its length only in the verbose form."""
 
 
 class _Nothing(msgspec.Struct, gc=False):
-    """Whatever it is, it is only counted."""
+    """An item that is only counted, whatever it holds."""
 
 
 class _Answer(msgspec.Struct):
@@ -71,8 +71,8 @@ _ANSWER: Final = msgspec.json.Decoder(_Answer)
 
 
 def ask(call: Call, *, is_verbose: bool = False) -> MediaAsked:
-    """The caller's body with our model in it; `is_verbose` asks for all that is known of a transcript that is wanted in
-    few words. Raises UpstreamRejected where it cannot be read."""
+    """The caller's body with our model in it; `is_verbose` requests the verbose form of a brief transcript. Raises
+    UpstreamRejected if it cannot be read."""
     try:
         if is_form(call.content_type):
             return _ask_by_form(call, is_verbose=is_verbose)
@@ -110,13 +110,13 @@ def _ask_by_form(call: Call, *, is_verbose: bool) -> MediaAsked:
 
 
 def read_answer(body: bytes, asked: MediaAsked, call: Call, *, backend: str) -> Chunk:
-    """The one chunk of a whole answer. Raises UnreadableAnswer, and what an error in the answer says."""
+    """The single chunk of a whole answer. Raises UnreadableAnswer, or the error that the answer holds."""
     if asked.shape == "captions":
         return _whole(body, _usage_of_captions(body))
     try:
         answer = _ANSWER.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        if asked.shape == "text":  # a server that says text whatever it is asked for
+        if asked.shape == "text":  # a server that always answers with text
             return _whole(body, None)
         raise no_answer(f"{backend} answered with something that is not JSON", body) from error
     if answer.error is not None:
@@ -147,7 +147,7 @@ def _usage(answer: _Answer, call: Call) -> Usage | None:
 
 
 def image_usage(found: Usage | None, images: int) -> Usage:
-    """With the images counted. What such a model says is its images, unless it tells them apart."""
+    """The usage with images counted. Output tokens are image tokens unless the model reports those separately."""
     if found is None:
         return Usage(units=Units(images=images))
     drawn = found.image_output_tokens or found.output_tokens
@@ -155,10 +155,10 @@ def image_usage(found: Usage | None, images: int) -> Usage:
 
 
 def transcript_usage(wire: object, duration: object = None) -> Usage | None:
-    """Tokens, or the length of what was listened to, or both; None where neither is told. Raises MalformedUsage.
+    """Tokens, the audio's length, or both; None if neither is reported. Raises MalformedUsage.
 
-    OpenAI says `seconds` or the tokens, and how many of those were audio in `input_token_details`; Mistral says
-    `prompt_audio_seconds`; `verbose_json` has a `duration` beside them, which is not rounded as it is billed.
+    OpenAI reports `seconds`, or tokens with the audio share in `input_token_details`; Mistral `prompt_audio_seconds`;
+    `verbose_json` also has `duration`, which is not rounded as billing is.
     """
     if wire is None:
         milliseconds = _milliseconds(duration)
@@ -175,7 +175,7 @@ def transcript_usage(wire: object, duration: object = None) -> Usage | None:
         {name: value for name, value in fields.items() if name != "total_tokens"} | {"input_tokens_details": details}
     )
     unnamed = token_count(fields.get("total_tokens"), "total_tokens") - found.input_tokens - found.output_tokens
-    heard = max(0, unnamed)  # Mistral's tokens of audio are in the total alone
+    heard = max(0, unnamed)  # Mistral counts audio tokens only in the total
     return msgspec.structs.replace(
         found,
         input_tokens=found.input_tokens + heard,
@@ -185,7 +185,7 @@ def transcript_usage(wire: object, duration: object = None) -> Usage | None:
 
 
 def _milliseconds(told: object) -> int:
-    """0 where nothing is told; servers write numbers as text, too. Raises MalformedUsage."""
+    """0 if nothing is reported; some servers send numbers as strings. Raises MalformedUsage."""
     try:
         seconds = float(told) if isinstance(told, str | int | float) else 0.0
     except (ValueError, OverflowError) as error:
@@ -196,7 +196,7 @@ def _milliseconds(told: object) -> int:
 
 
 def _usage_of_captions(body: bytes) -> Usage | None:
-    """By where the last one ends: what is silent after it is not known."""
+    """The length up to the end of the last caption; silence after it is unknown."""
     last = max(
         (
             ((int(found[1] or 0) * 60 + int(found[2])) * 60 + int(found[3])) * MILLISECONDS + int(found[4])

@@ -1,4 +1,4 @@
-"""Streams of images, speech and transcripts in OpenAI's wire format: what each event means. No IO, no clock."""
+"""Reads streams of images, speech and transcripts in OpenAI's format. No IO, no clock."""
 
 from base64 import b64decode
 from binascii import Error as NotBase64
@@ -27,8 +27,8 @@ _EVENT: Final = msgspec.json.Decoder(_Event)
 
 
 class MediaStreamReader(StreamReader):
-    """Events of one answer as they are. Each that ends something is held until the next, so that the last one waits for
-    the books."""
+    """Passes one answer's events through. Each completion event is held back until the next one, so that the last is
+    sent with the usage, after the call was booked."""
 
     def __init__(self, call: Call, *, backend: str) -> None:
         self._call = call
@@ -58,7 +58,7 @@ class MediaStreamReader(StreamReader):
         return [Chunk((held or b"") + self._payload(event, data), has_output=True)]
 
     def end(self) -> list[Chunk]:
-        """The stream is over: complete where something came to its end. Raises otherwise."""
+        """The stream is over: complete if there was a completion event. Raises otherwise."""
         if self._held is None:
             return super().end()
         self.is_done = True
@@ -68,7 +68,7 @@ class MediaStreamReader(StreamReader):
         return [Chunk(self._held, has_output=True, usage=usage, is_done=True, is_usage_malformed=self._is_malformed)]
 
     def _payload(self, event: _Event, data: bytes) -> bytes:
-        """As it came; its name stands inside it too."""
+        """The event as received; its name is its `type`."""
         name = b"event: %b\n" % event.type.encode() if event.type.isprintable() and event.type else b""
         return name + b"data: " + data.replace(b"\n", b"\ndata: ") + b"\n\n"
 
@@ -93,7 +93,7 @@ class SpeechStreamReader(MediaStreamReader):
 
 
 class SpeechEventReader(SpeechStreamReader):
-    """Speech that came as events, for a caller who wants its bytes."""
+    """Speech received as events, for a caller who wants plain audio."""
 
     def _payload(self, event: _Event, data: bytes) -> bytes:
         del data
@@ -104,8 +104,8 @@ class SpeechEventReader(SpeechStreamReader):
 
 
 def speech_usage(found: Usage | None, call: Call) -> Usage | None:
-    """With the characters counted; what such a model says is audio, unless it tells it apart. None where tokens are
-    billed and were not told."""
+    """The usage with characters counted. Output tokens are audio unless the model reports those separately. None if
+    tokens are billed but were not reported."""
     if found is None:
         return None if call.wants_usage else Usage(units=Units(characters=call.characters))
     said = found.audio_output_tokens or found.output_tokens
@@ -113,7 +113,7 @@ def speech_usage(found: Usage | None, call: Call) -> Usage | None:
 
 
 def _sum(one: Usage | None, other: Usage) -> Usage:
-    """Of several images, each with a usage of its own."""
+    """The total for several images, each with its own usage."""
     if one is None:
         return other
     names = [name for name in Usage.__struct_fields__ if name.endswith("_tokens")]

@@ -1,6 +1,6 @@
-"""The caller's OpenAI body as one provider wants it, in the bytes that the caller sent. No IO, no clock.
+"""Adapts a caller's OpenAI body to one provider by editing its bytes in place. No IO, no clock.
 
-The answer's way back is openai.py.
+Answers are read in openai.py.
 """
 
 from collections.abc import Mapping
@@ -64,13 +64,13 @@ _HAS_USAGE_CHUNK: Final = frozenset({"chat.completions", "completions"})
 
 
 def build_body(call: Call, dialect: Dialect = PLAIN) -> bytes:
-    """The caller's JSON with our model, our cache salt and a request for usage, in the provider's dialect; every other
-    byte is the caller's, save for thinking and cache marks that a provider refuses, thinking that it misses, ids of
-    calls and a role that it does not take, and Hugging Face's name for a schema.
+    """The caller's JSON with our model, our cache salt and a request for usage, in the provider's dialect. Everything
+    else stays as sent, except what the dialect demands: reasoning removed or added, cache marks removed, tool call ids
+    and the `developer` role replaced, and Hugging Face's name for a schema.
 
-    A renamed field's value moves unless the caller gave both. A `cache_salt` of the caller's own is removed: sharing
-    another tenant's prefix cache is not theirs to choose. Nor is it, at an engine of ours, to go before everybody else:
-    a `priority` below 0, the plain one, is removed, and one above it, less important, is kept.
+    A renamed field's value moves unless the caller gave both. A caller's own `cache_salt` is removed, since it could
+    share another tenant's prefix cache. So is, at an engine of ours, a `priority` below the default 0, which would
+    overtake everybody else; one above 0 (less important) is kept.
     Raises UpstreamRejected, as `members_of` does.
     """
     members = members_of(call.body)
@@ -109,17 +109,17 @@ def build_body(call: Call, dialect: Dialect = PLAIN) -> bytes:
             options = members.get("stream_options")
             edits["stream_options"] = _with_usage(call.body[options.start : options.end] if options else b"null")
         if dialect.lacks:
-            edits |= dict.fromkeys(dialect.lacks & members.keys())  # after whatever may be changed in them
+            edits |= dict.fromkeys(dialect.lacks & members.keys())  # last, to override edits of these fields
         if dialect.thinkers_lack and call.reasons:
             edits |= dict.fromkeys(dialect.thinkers_lack & members.keys())
         return splice(call.body, edits, members)
-    except NotAnObject as error:  # among the stream's options
+    except NotAnObject as error:  # in `stream_options`
         raise _no_object(error) from error
 
 
 def members_of(body: bytes) -> dict[str, Member]:
-    """The members of a caller's body. Raises UpstreamRejected when it is not one JSON object with distinct keys, or
-    writes one of _DECIDED_ON in other letters."""
+    """The members of a caller's body. Raises UpstreamRejected unless it is one JSON object with distinct keys, or if it
+    spells one of _DECIDED_ON in another case."""
     try:
         members = find_members(body)
         require_plain_names(members, _DECIDED_ON)
@@ -129,8 +129,8 @@ def members_of(body: bytes) -> dict[str, Member]:
 
 
 def is_in_own_words(call: Call, model: object) -> bool:
-    """Whether the caller asks for that very model in the words of its provider: what it says is passed on, and its
-    provider says what it thinks of it."""
+    """Whether the caller uses the provider's own format and its own name for the model: then the request is passed on
+    as it is, and the provider decides whether it is valid."""
     return model == call.upstream_model and not call.is_translated
 
 
@@ -154,7 +154,7 @@ def _as_told(messages: bytes, dialect: Dialect) -> bytes:
 
 
 def _with_users_named(messages: bytes) -> bytes:
-    """The messages with the names of users alone; the very bytes where nobody else has one."""
+    """The messages with `name` removed from all but users'; the same bytes if no other message has one."""
     try:
         found = _OBJECTS.decode(messages)
     except msgspec.DecodeError:
@@ -166,7 +166,7 @@ def _with_users_named(messages: bytes) -> bytes:
 
 
 def _of_the_system(messages: bytes) -> bytes:
-    """The messages with the system's role in place of the developer's; the very bytes where that is nobody's role."""
+    """The messages with the role `developer` replaced by `system`; the same bytes if there is none."""
     try:
         found = _OBJECTS.decode(messages)
     except msgspec.DecodeError:
@@ -178,8 +178,8 @@ def _of_the_system(messages: bytes) -> bytes:
 
 
 def _while_it_thinks(call: Call, members: Mapping[str, Member]) -> dict[str, bytes | None]:
-    """Without what a model of OpenAI's refuses while it thinks, and without thinking where it calls functions in a
-    chat. Who named the model in OpenAI's own words is passed on as they are, and hears OpenAI refuse them."""
+    """Edits that remove what an OpenAI model rejects when it reasons, and turn reasoning off where a chat's functions
+    require that. None for a caller who uses OpenAI's own name for the model: OpenAI answers for itself."""
 
     def said(name: str) -> object:
         member = members.get(name)
@@ -208,7 +208,7 @@ def _while_it_thinks(call: Call, members: Mapping[str, Member]) -> dict[str, byt
 
 
 def _without(names: frozenset[str], objects: bytes) -> bytes:
-    """The list of objects without these members; the very bytes where none has one, or where it is no such list."""
+    """The list of objects without these members; the same bytes if none has one, or if it is no such list."""
     if not any(b'"%b"' % name.encode() in objects for name in names):
         return objects
     try:
@@ -221,7 +221,7 @@ def _without(names: frozenset[str], objects: bytes) -> bytes:
 
 
 def _without_in(member: str, names: frozenset[str], messages: bytes) -> bytes:
-    """The same for the objects in a list of each message: its parts, its tool calls."""
+    """Like `_without`, for the objects in a list inside each message: its parts or tool calls."""
     if not any(b'"%b"' % name.encode() in messages for name in names):
         return messages
     try:
@@ -250,7 +250,7 @@ def _without_marks(body: bytes, members: Mapping[str, Member], edits: Mapping[st
 
 
 def _with_usage(options: bytes) -> bytes:
-    """vLLM's usage in every chunk goes with a usage that was asked for; we ask for ours at the end alone."""
+    """Asks for usage at the end. If the caller did not ask, vLLM's `continuous_usage_stats` is removed too."""
     if options in _ASKED_FOR_USAGE:
         return options
     if options == b"null":

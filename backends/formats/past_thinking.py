@@ -1,8 +1,8 @@
-"""What a model thought in earlier turns, on its way back to a model: said in the words of those who want it again, and
-kept from those who would refuse what another one thought. Pure.
+"""Handles reasoning of earlier turns that callers send back: adds it for providers that require it, and removes it for
+those that reject another model's reasoning. Pure.
 
-Some providers refuse a conversation with tool calls when the thinking before them is missing, and a conversation may
-move from one provider to another with every request.
+Some providers reject a conversation with tool calls if the reasoning before them is missing, and a conversation may
+move between providers with every request.
 """
 
 import base64
@@ -16,27 +16,27 @@ import msgspec
 from backends.formats.json_objects import Fields, decode_object, objects_of, text_of
 
 THOUGHT: Final = "reasoning_content"
-"""Where a translated assistant's message keeps what was thought before it, until `name_thoughts`."""
+"""The member in which a translated assistant message holds its reasoning, until `name_thoughts`."""
 UNSIGNED: Final = "breakeven"
-"""The signature of a thinking block that we wrote, where its model encrypted nothing. Clients throw blocks away that
-have none."""
+"""The signature of a thinking block that we wrote, if its model encrypted nothing. Clients discard blocks without a
+signature."""
 SEALED: Final = "breakeven:"
-"""How `encrypted_content` begins in a reasoning item that we wrote; base64 follows. Nothing in it is a secret: a client
-that keeps no conversation with us may keep nothing else of such an item."""
+"""Prefix of `encrypted_content` in a reasoning item that we wrote; base64 follows. It hides no secret: it is used
+because a client with `store: false` may keep nothing else of such an item."""
 DETAILS: Final = "reasoning_details"
-"""Where a chat's message carries reasoning that its provider encrypted, as OpenRouter has it: a list of objects, each
-of which is an item of the output, at its `index`."""
+"""The chat message member for encrypted reasoning, as OpenRouter defines it: a list of objects, each an output item at
+position `index`."""
 ENCRYPTED: Final = "reasoning.encrypted"
 OUR_REASONING: Final = "rs_resp_"
-"""How the ids begin of reasoning items that we wrote."""
+"""Prefix of the ids of reasoning items that we wrote."""
 UNKNOWN_SIGNATURE: Final = "skip_thought_signature_validator"
-"""What Google's documentation says to send for a function call whose thought signature is not known."""
+"""The placeholder that Google documents for a function call whose thought signature is unknown."""
 NOTHING: Final = msgspec.Raw(b'" "')
-"""A thought that is not known any more; DeepSeek takes an empty one for none."""
+"""Stands for reasoning that is no longer known; DeepSeek treats an empty string as missing."""
 
 UNSIGNED_MARK: Final = b'"%b' % UNSIGNED.encode()
 OUR_MARKS: Final = (b'"%b' % OUR_REASONING.encode(), b'"%b' % SEALED.encode())
-"""Bytes without which a body has no thinking, or no reasoning, of ours: a search is all that it costs most bodies."""
+"""Bytes that every body with thinking or reasoning of ours contains: a search for them spares most bodies parsing."""
 
 _OBJECTS: Final = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
 _MEMBERS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -49,24 +49,24 @@ def seal(thought: str) -> str:
 
 
 def carry(encrypted: str, backend: str) -> str:
-    """What a caller keeps of reasoning that this backend's provider encrypted, and sends back with the next turn:
-    nobody else can read it."""
+    """Encrypted reasoning, tagged with its backend, for the caller to send back with the next turn: only that provider
+    can read it."""
     return f"{SEALED}{backend}:{encrypted}"
 
 
 def carried_for(backend: str, text: object) -> str | None:
-    """What that provider encrypted; None where it was another, or nothing of ours."""
+    """The encrypted reasoning, if `carry` tagged it with this backend; else None."""
     mark = carry("", backend)
     return text.removeprefix(mark) if isinstance(text, str) and text.startswith(mark) else None
 
 
 def detail_of(carried: str, index: int) -> Fields:
-    """It in a chat, at its place among the items of an answer."""
+    """Carried reasoning as an entry of a chat message's DETAILS; `index` is its place among the answer's items."""
     return {"type": ENCRYPTED, "data": carried, "format": UNSIGNED, "index": index}
 
 
 def details_of(message: Mapping[str, object]) -> list[tuple[int, str]]:
-    """(place, what is carried) of every item of reasoning that a message carries for us, in their order."""
+    """(place, carried reasoning) of each reasoning item that a message carries for us, in order."""
     found = [detail for detail in objects_of(message.get(DETAILS)) if is_carried(detail.get("data"))]
     return sorted(
         (index if isinstance(index := detail.get("index"), int) else 0, str(detail["data"])) for detail in found
@@ -76,8 +76,8 @@ def details_of(message: Mapping[str, object]) -> list[tuple[int, str]]:
 def with_details(
     items: Sequence[Fields], details: Iterable[tuple[int, Fields]], *, before_last: bool = False
 ) -> list[Fields]:
-    """The items of an answer with each of these, which come in order, at its place among them; `before_last`: none
-    stands behind all of them."""
+    """The items of an answer with each detail inserted at its place; details come in order. `before_last`: none comes
+    after the last item."""
     made: list[Fields] = []
     left = deque(items)
     for place, detail in details:
@@ -92,7 +92,7 @@ def is_carried(text: object) -> bool:
 
 
 def without_carried(messages: bytes) -> bytes:
-    """A chat's `messages` without reasoning that is carried for us; the very bytes where there is none."""
+    """A chat's `messages` without reasoning that is carried for us; the same bytes if there is none."""
     if OUR_MARKS[1] not in messages or DETAILS.encode() not in messages:
         return messages
     try:
@@ -113,9 +113,9 @@ def _uncarried(message: dict[str, msgspec.Raw]) -> dict[str, msgspec.Raw]:
 
 
 def thought_of(item: Mapping[str, object]) -> str:
-    """What a reasoning item of the Responses API says, empty where it is not for us to read."""
+    """The text of a Responses API reasoning item, empty if we cannot read it."""
     said = "".join(text_of(part, "text") or "" for part in objects_of(item.get("content")))
-    if not said and is_our_reasoning(item):  # others' summaries are not what was thought
+    if not said and is_our_reasoning(item):  # in other items the summary is not the reasoning
         said = "".join(text_of(part, "text") or "" for part in objects_of(item.get("summary")))
     sealed = text_of(item, "encrypted_content") or ""
     if said or not sealed.startswith(SEALED):
@@ -127,13 +127,13 @@ def thought_of(item: Mapping[str, object]) -> str:
 
 
 def name_thoughts(message: Fields, names: tuple[str, ...]) -> Fields:
-    """The message with its THOUGHT under each of these names, and without it where there are none."""
+    """The message with its THOUGHT moved to each of these names; dropped if there are none."""
     thought = message.pop(THOUGHT, None)
     return message | dict.fromkeys(names, thought) if thought else message
 
 
 def without_unsigned(messages: bytes) -> bytes:
-    """Anthropic's `messages` without thinking that we wrote; the very bytes where there is none."""
+    """Anthropic's `messages` without thinking that we wrote; the same bytes if there is none."""
     try:
         found = _OBJECTS.decode(messages)
     except msgspec.DecodeError:
@@ -143,7 +143,7 @@ def without_unsigned(messages: bytes) -> bytes:
 
 
 def _signed(message: dict[str, msgspec.Raw]) -> dict[str, msgspec.Raw] | None:
-    """None where nothing is left of it."""
+    """The message without our thinking; None if nothing is left of it."""
     content = bytes(message.get("content", b""))
     if not content.startswith(b"[") or UNSIGNED_MARK not in content:
         return message
@@ -161,7 +161,7 @@ def _is_unsigned(block: msgspec.Raw) -> bool:
 
 
 def without_our_reasoning(items: bytes) -> bytes:
-    """A response's `input` without reasoning items that we wrote; the very bytes where there is none."""
+    """A response's `input` without reasoning items that we wrote; the same bytes if there is none."""
     try:
         found = _VALUES.decode(items)
     except msgspec.DecodeError:
@@ -179,8 +179,8 @@ def is_our_reasoning(item: Mapping[str, object]) -> bool:
 
 
 def with_every_thought(messages: bytes) -> bytes:
-    """A chat's `messages` where tools were called, with a thought in every message of the assistant; the very bytes
-    where none was called, or none lacks it."""
+    """A chat's `messages` with reasoning in every assistant message, if tools were called; the same bytes if not, or if
+    none lacks it."""
     if b'"tool_calls"' not in messages:
         return messages
     try:
@@ -194,8 +194,8 @@ def with_every_thought(messages: bytes) -> bytes:
 
 
 def with_signed_calls(messages: bytes) -> bytes:
-    """A chat's `messages` with a signature in each that calls tools, where Gemini's endpoint for OpenAI's clients reads
-    it; the very bytes where none lacks it. Of calls side by side Gemini signs the first."""
+    """A chat's `messages` with a thought signature in each that calls tools, where Gemini's OpenAI-compatible endpoint
+    reads it; the same bytes if none lacks it. Of parallel calls Gemini signs the first."""
     if b'"tool_calls"' not in messages:
         return messages
     try:
@@ -212,7 +212,7 @@ def with_signed_calls(messages: bytes) -> bytes:
 
 
 def _unsigned_calls(message: Mapping[str, msgspec.Raw]) -> list[dict[str, msgspec.Raw]]:
-    """The tool calls of a message, where none of them is signed."""
+    """The tool calls of a message, if none of them is signed; else empty."""
     calls = bytes(message.get("tool_calls", b"null"))
     if calls == b"null" or b'"thought_signature"' in calls:
         return []

@@ -1,6 +1,6 @@
-"""Answers and events of the Responses API as OpenAI's chats. No IO, no clock. The request is responses_request.py.
+"""Translates Responses API answers and events to OpenAI chats. No IO, no clock. Requests are in responses_request.py.
 
-Each item of the output is a part of one message: what it says, what it calls, what was thought before.
+All output items (text, tool calls, reasoning) become one chat message.
 """
 
 from collections.abc import Mapping
@@ -30,16 +30,16 @@ from backends.http.stream_reader import MOST_CALLS, StreamReader
 from backends.protocol import Chunk
 
 _LATEST: Final = 10**12
-"""Unix seconds; what is beyond is none."""
+"""Unix seconds; a later time is treated as missing."""
 BETWEEN: Final = "\n\n"
-"""Between two texts of one answer, which a chat has as one."""
+"""Joins the texts of one answer, of which a chat has only one."""
 _CALLS: Final = ("function_call", "custom_tool_call")
 _ARGUMENTS: Final = ("response.function_call_arguments.delta", "response.custom_tool_call_input.delta")
 _THOUGHTS: Final = ("response.reasoning_summary_text.delta", "response.reasoning_text.delta")
 
 
 def read_response_as_chat(body: bytes, *, backend: str) -> Chunk:
-    """A whole response as a plain chat answer. Raises BackendError when it is none, or one that failed."""
+    """A whole response as a chat answer. Raises BackendError if it is no response, or a failed one."""
     response = check_response(body, backend=backend)
     usage, is_malformed = usage_of(response)
     if finish_reason_of(response) is None:
@@ -92,26 +92,26 @@ def _whole_number(event: Fields, name: str) -> int | None:
 
 
 def _named(item: Mapping[str, object]) -> tuple[str, str]:
-    """A call's id, and what it calls."""
+    """A call's (id, name)."""
     return text_of(item, "call_id") or text_of(item, "id") or "", text_of(item, "name") or ""
 
 
 def _reason(response: Mapping[str, object], *, has_calls: bool) -> str:
-    """Why it ended; an answer that calls anything waits for what it called, unless it was cut."""
+    """The chat's `finish_reason`: `tool_calls` for an answer with calls, unless it was cut off."""
     reason = finish_reason_of(response)
     return "tool_calls" if has_calls and reason != "length" and reason != "content_filter" else reason or "stop"
 
 
 class ChatOfResponseReader(StreamReader):
-    """One stream, event by event, as OpenAI chunks. It starts with the first that anybody is told: until then nothing
-    was answered, and another backend can be tried."""
+    """One stream, event by event, as OpenAI chunks. It counts as started with the first chunk that the caller sees:
+    until then another backend can be tried."""
 
     def __init__(self, backend: str, *, wants_usage_chunk: bool) -> None:
         super().__init__(backend)
         self._wants_usage = wants_usage_chunk
         self._head = Head("", "", 0)
         self._calls: dict[int | None, int] = {}  # place in the output -> tool call index
-        self._silent: set[int | None] = set()  # of those calls, whose arguments have not begun
+        self._silent: set[int | None] = set()  # calls whose arguments have not started
         self._last: dict[Literal["text", "thought"], tuple[int | None, int | None]] = {}  # (item, part) that spoke last
 
     def read(self, data: bytes) -> list[Chunk]:
@@ -147,7 +147,7 @@ class ChatOfResponseReader(StreamReader):
             return self._end_item(item, place)
         delta = text_of(event, "delta")
         if not delta:
-            return []  # beginnings and ends of parts, keep-alives, and kinds to come
+            return []  # starts and ends of parts, keep-alives, and future kinds
         if kind == "response.output_text.delta":
             said = self._apart("text", place, None) + delta
             return [text_chunk(self._head, said, objects_of(event.get("logprobs")))]
@@ -159,7 +159,7 @@ class ChatOfResponseReader(StreamReader):
         return [self._arguments(kind, delta, place)] if kind in _ARGUMENTS and place in self._calls else []
 
     def _apart(self, what: Literal["text", "thought"], place: int | None, part: int | None) -> str:
-        """What stands before the first of a text that follows another one."""
+        """The separator to put before a delta that starts a new text; else empty."""
         before = self._last.get(what)
         self._last[what] = (place, part)
         return BETWEEN if before is not None and before != (place, part) else ""
