@@ -31,7 +31,7 @@ NATIVE_PATHS: Final[Mapping[Operation, str]] = {
 _DECIDED_ON: Final = frozenset(
     {"fallbacks", "inference_geo", "max_tokens", "messages", "model", "speed", "stream", "system", "tools"}
 )
-"""Other servers than Anthropic's take its format too."""
+"""Fields whose spelling is checked, since other servers than Anthropic's take its format too."""
 
 
 class AnthropicBackend(HttpBackend):

@@ -1,6 +1,6 @@
-"""How providers of OpenAI's chat format take it differently from OpenAI: what they call, lack and refuse. Pure data.
+"""How providers of OpenAI's chat format deviate from it: what they rename, lack and reject. Pure data.
 
-docs/translation.md says the same in its table of providers, and a test holds the two together.
+docs/translation.md has the same in its table of providers; a test keeps the two in sync.
 """
 
 from collections.abc import Mapping
@@ -12,22 +12,21 @@ from backends.formats.call_ids import CallId, for_mistral, for_openai
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """`renames` maps a field to the only name that the provider takes for it, as `max_tokens` to
-    `max_completion_tokens`. `lacks` are fields that tune an answer and that it refuses, or that it must not be sent;
-    `message_lacks` the same inside messages, where clients send back whatever another provider's answer had, and
-    `call_lacks` inside the tool calls of one.
-    `asks_for_usage` is False where a stream brings its usage unasked and `stream_options` is refused.
-    `says_400_of_keys`: as `google_status` has it. `takes_cache_marks`: it knows Anthropic's `cache_control`, because it
-    passes chats on to Anthropic; `refuses_cache_marks`: it refuses a chat with one. `thoughts` are the names under
-    which it wants to read again what was thought before an answer; `needs_thoughts`: with tool calls it refuses a
-    conversation in which an answer lacks one; `needs_signatures`: one in which no call of an answer is signed.
-    `call_id` is what it takes for a tool call's id, None where it takes any.
-    `takes_developer`: it knows the role `developer`; others are told `system`, which OpenAI takes for the same.
-    `efforts` maps a `reasoning_effort` that it refuses to the nearest that it takes; `refuses_effort`: it refuses any
-    where the model does not think. `models_think`: its models are OpenAI's, and refuse while they think what
-    formats/sampling.py says. `thinkers_lack` is what else is to be left out where the model thinks;
-    `names_users_alone`: it refuses the `name` of anybody but a user. `continues_messages`: an answer may go on inside
-    the last message.
+    """`renames` maps a field to the only name that the provider accepts for it, as `max_tokens` to
+    `max_completion_tokens`. `lacks` are fields to remove: they only tune the answer and the provider rejects them, or
+    it must not be sent them; `message_lacks` the same inside messages, where clients send back whatever another
+    provider's answer had, and `call_lacks` inside their tool calls.
+    `asks_for_usage` is False if streams report usage anyway and `stream_options` is rejected.
+    `says_400_of_keys`: see `google_status`. `takes_cache_marks`: it knows Anthropic's `cache_control`, because it
+    passes chats on to Anthropic; `refuses_cache_marks`: it rejects a chat with one. `thoughts` are the names under
+    which it expects the reasoning of earlier answers; `needs_thoughts`: it rejects a conversation with tool calls if an
+    answer lacks reasoning; `needs_signatures`: if none of an answer's calls is signed.
+    `call_id` maps a tool call's id to one that it accepts; None if it accepts any.
+    `takes_developer`: it knows the role `developer`; others get `system`, which OpenAI treats the same.
+    `efforts` maps a `reasoning_effort` that it rejects to the nearest it accepts; `refuses_effort`: it rejects any for
+    a model that does not reason. `models_think`: its models are OpenAI's, with the limits in formats/sampling.py.
+    `thinkers_lack` are further fields to remove if the model reasons; `names_users_alone`: it rejects `name` on
+    messages other than users'. `continues_messages`: an answer may continue the last message.
     """
 
     renames: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -55,10 +54,10 @@ PLAIN: Final = Dialect()
 
 _OPENAI_ALONE: Final = frozenset({"prompt_cache_options", "prompt_cache_retention", "safety_identifier", "verbosity"})
 ENGINE_THOUGHTS: Final = ("reasoning", "reasoning_content")
-"""vLLM reads the one, SGLang the other, and each passes over what it does not know."""
+"""vLLM reads the first, SGLang the second; each ignores the other."""
 _THOUGHTS: Final = frozenset({"reasoning_content", "reasoning_details"})
 _ANSWERED: Final = frozenset({"annotations", "audio", "refusal"})
-"""What an answer of OpenAI's has beside its text, null where there is none: many clients send it back as it came."""
+"""Members of OpenAI's answers, often null, that many clients send back unchanged."""
 _SIGNED: Final = frozenset({"extra_content"})
 """Where Gemini's calls carry their thought signatures."""
 _AT_MOST_HIGH: Final[Mapping[str, str]] = {"xhigh": "high", "max": "high"}
@@ -124,17 +123,17 @@ DIALECTS: Final[Mapping[str, Dialect]] = {
         names_users_alone=True,
     ),
 }
-"""By provider. Seen in what these answer 400 and 422 to, and in the request types of their own clients and servers
-(Cerebras, Fireworks, Groq, Mistral, Ollama, Together); DeepSeek and Ollama refuse no field and answer without a limit
-where they do not know the limit's name. What OpenRouter lacks here would let a caller name other models beside the one
-that was decided on; what xAI lacks would let one fetch an answer later that nobody booked."""
+"""By provider. Sources: what they answer 400 and 422 to, and the request types of their own clients and servers
+(Cerebras, Fireworks, Groq, Mistral, Ollama, Together). DeepSeek and Ollama reject no field, and ignore a limit whose
+name they do not know. OpenRouter's `lacks` would let a caller name other models than the one decided on; xAI's would
+let one fetch an answer later, unbooked."""
 
 
 def dialect_of(provider: str) -> Dialect:
-    """That of OpenAI's format as it is, where the provider is not known to differ."""
+    """The provider's dialect; plain OpenAI if it is not known to differ."""
     return DIALECTS.get(provider, PLAIN)
 
 
 def dialect_of_engine(provider: str) -> Dialect:
-    """Of vLLM, SGLang or our engine, whoever runs it."""
+    """The dialect of vLLM, SGLang or our engine, whoever runs it."""
     return replace(dialect_of(provider), thoughts=ENGINE_THOUGHTS, continues_messages=True)

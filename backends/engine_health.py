@@ -1,4 +1,4 @@
-"""What inference engines say of their load: ours at `/health`, vLLM and SGLang in their Prometheus metrics. Pure."""
+"""Parses the load that inference engines report: ours at `/health`, vLLM and SGLang as Prometheus metrics. Pure."""
 
 import math
 import re
@@ -12,18 +12,18 @@ from backends.protocol import BackendHealth
 
 _LABEL: Final = re.compile(r'(\w+)\s*=\s*"((?:[^"\\]|\\.)*)"')
 _RANKS: Final = frozenset({"tp_rank", "pp_rank", "moe_ep_rank"})
-"""SGLang's processes of one copy of a model: each says the same of it."""
+"""Labels of SGLang's processes that serve one copy of a model: each reports the same values."""
 
 
 def _samples_of(*names: str) -> re.Pattern[str]:
-    """Name, labels and value of these alone: an exposition has thousands of lines, and is read twice a second."""
+    """Matches name, labels and value of these metrics only: the page has thousands of lines, read twice a second."""
     named = "|".join(map(re.escape, names))
     return re.compile(rf'^({named})(?:\{{((?:[^"}}]|"(?:[^"\\]|\\.)*")*)\}})?[ \t]+(\S+)', re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
 class _Names:
-    """What an engine calls these; of several the first that is there, the newest before older ones."""
+    """An engine's metric names; of several the first one present counts, newest first."""
 
     running: str
     waiting: str
@@ -80,8 +80,8 @@ def parse_vllm_metrics(text: str, *, max_running: int | None) -> BackendHealth:
     """vLLM's `/metrics`, 0.6 to 0.29. `max_running` is its --max-num-seqs, which it does not publish (of all its
     data-parallel engines together): without it, slots are unknown.
 
-    Free slots are 0 while anything waits for room. What it deferred for another reason (newer versions tell) does not
-    count: a long prefill that it puts off by design is no congestion.
+    Free slots are 0 while any request waits for capacity. Requests deferred for other reasons (reported by newer
+    versions) do not count: a long prefill postponed by design is no congestion.
     """
     found = _read(text, _VLLM)
     for_room = [value for _, labels, value in _samples(text, _REASONS) if labels.get("reason") == "capacity"]
@@ -102,10 +102,10 @@ class _Found:
 
 
 def _read(text: str, names: _Names) -> _Found:
-    """Counts are summed over copies of the model and shares are those of the fullest."""
+    """Counts are summed over copies of the model; shares are those of the fullest copy."""
     by_copy: dict[str, dict[frozenset[tuple[str, str]], float]] = {}
     for name, labels, value in _samples(text, names.pattern()):
-        if not labels.get("priority"):  # SGLang tells a queue whole, and again by priority
+        if not labels.get("priority"):  # SGLang reports a queue's total, and again by priority
             copy = frozenset((label, said) for label, said in labels.items() if label not in _RANKS)
             values = by_copy.setdefault(name, {})
             values[copy] = max(value, values.get(copy, 0.0))
@@ -143,7 +143,7 @@ def _health(found: _Found, slots: int | None, waiting_for_room: float | None) ->
 
 
 def _samples(text: str, pattern: re.Pattern[str]) -> Iterator[tuple[str, Mapping[str, str], float]]:
-    """Every finite one that is not below 0."""
+    """Every sample that is finite and not negative."""
     for name, labels, value in pattern.findall(text):
         try:
             number = float(value)

@@ -2,13 +2,13 @@
 
 BackendError
 ├── ConnectFailed        nothing was sent: safe to retry anywhere
-│   └── NoFilesLeft      this process may open no more connections, wherever they lead: says nothing of the upstream
+│   └── NoFilesLeft      this process is out of file descriptors, which says nothing about the upstream
 ├── UpstreamTimeout      no first byte in time; it may be billed
 ├── RateLimited          429, with Retry-After when given
 ├── UpstreamUnavailable  5xx, overloaded, or the connection was reset before the first chunk; then it may be billed
-│   └── UnreadableAnswer 2xx, and no answer can be read from what came: cut, empty, another format; it may be billed
-├── UpstreamRejected     4xx that another attempt cannot cure: the caller's fault; carries the body to pass on
-│   └── Untranslatable   this backend's format cannot say it, or it lacks the endpoint or the model; another may do
+│   └── UnreadableAnswer 2xx without a readable answer: cut off, empty, another format; it may be billed
+├── UpstreamRejected     4xx that a retry cannot fix: the caller's fault; carries the body to pass on
+│   └── Untranslatable   this backend's format cannot express it, or it lacks the endpoint or model; another may do
 ├── UpstreamAuth         401/403: our key for that provider is wrong; the caller must not see the provider's body
 └── StreamBroken         after the first chunk: reset, stalled, truncated or malformed
     └── StreamStalled    no bytes for the idle timeout
@@ -18,8 +18,8 @@ from backends.usage import Usage
 
 
 class BackendError(Exception):
-    """A backend did not answer. `is_retryable` says whether another backend may be tried before the first chunk,
-    `may_be_billed` whether the upstream may have worked on what it never answered, and charge for it."""
+    """A backend did not answer. `is_retryable`: another backend may be tried before the first chunk; `may_be_billed`:
+    the upstream may have worked on the call and charge for it."""
 
     is_retryable = True
     may_be_billed = False
@@ -35,7 +35,7 @@ class ConnectFailed(BackendError):
 
 
 class NoFilesLeft(ConnectFailed):
-    """This process, or its machine, has as many files open as it may."""
+    """This process or its machine has reached its limit of open files."""
 
     is_retryable = False
 
@@ -71,10 +71,9 @@ class UpstreamUnavailable(BackendError):
 
 
 class UnreadableAnswer(UpstreamUnavailable):
-    """The upstream answered 2xx, and what came, or did not, is no answer. It may be billed nevertheless.
+    """The upstream answered 2xx, but without a usable answer. It may be billed nevertheless.
 
-    `usage` is what it reported, where that much could be read; else `output_characters` is how long the part of an
-    answer is that came.
+    `usage` is what it reported, if that could be read; else `output_characters` is the length of the partial answer.
     """
 
     def __init__(self, message: str, *, usage: Usage | None = None, output_characters: int = 0) -> None:
@@ -88,7 +87,7 @@ class UpstreamAuth(BackendError):
 
 
 class UpstreamRejected(BackendError):
-    """The upstream refused this request for a reason of its own content (400, 404, 413, 422)."""
+    """The upstream refused this request because of its content (400, 404, 413, 422)."""
 
     is_retryable = False
 
@@ -98,7 +97,7 @@ class UpstreamRejected(BackendError):
 
 
 class Untranslatable(UpstreamRejected):
-    """The request cannot be said in this backend's wire format, or it lacks the endpoint or the model."""
+    """The request cannot be expressed in this backend's wire format, or the backend lacks the endpoint or model."""
 
     is_retryable = True
 

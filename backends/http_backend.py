@@ -1,4 +1,4 @@
-"""What every adapter over HTTP does alike: send, judge the status, hand out a reply, ask for health.
+"""What all HTTP adapters share: send, check the status, return a reply, ask for health.
 
 An adapter adds its paths, its headers, its request body and its readers. Knows no wire format.
 """
@@ -34,27 +34,27 @@ _NOT_BY_THIS_MODEL: Final = re.compile(
     rb"|max_?(?:completion|output)?_?tokens\b[^\"]{0,120}(?:too large|maximum|equal to|range|must have stream)",
     re.IGNORECASE,
 )
-"""How providers refuse what others of their models take, a longer answer among it: Anthropic, OpenAI, DeepSeek,
+"""How providers reject what others of their models accept, such as a longer answer: Anthropic, OpenAI, DeepSeek,
 Fireworks, Gemini, Groq, xAI, vLLM, Ollama."""
 _UNKNOWN_FIELD: Final = re.compile(
     rb"Unknown parameter: |Unrecognized request argument|property '[^']{1,200}' is unsupported"
     rb"|Extra inputs are not permitted, field|extra_forbidden|Unknown name [^:]{1,200}: Cannot find field",
     re.IGNORECASE,
 )
-"""How OpenAI, Groq and Cerebras, Fireworks, Mistral and Gemini's compatible endpoint refuse what they do not know:
-`top_k`, `min_p` or `thinking`, which a caller may well say to whichever model is chosen."""
+"""How OpenAI, Groq and Cerebras, Fireworks, Mistral and Gemini's compatible endpoint reject unknown fields such as
+`top_k`, `min_p` or `thinking`, which a caller may send whichever model is chosen."""
 _HEALTH_TIMEOUTS = Timeouts(connect_seconds=2.0, first_byte_seconds=5.0, idle_seconds=2.0)
 _LIST_TIMEOUTS = Timeouts(first_byte_seconds=20.0, idle_seconds=10.0)
 
 
 def as_it_is(status: int, body: bytes) -> int:
-    """The status of a provider that says what it means."""
+    """The status unchanged, for providers whose status is right."""
     del body
     return status
 
 
 class Exchange(msgspec.Struct, frozen=True):
-    """One request as a wire format wants it, and how to read what comes back."""
+    """One request in a wire format, and how to read its answer."""
 
     url: str
     headers: Mapping[str, str]
@@ -66,11 +66,11 @@ class Exchange(msgspec.Struct, frozen=True):
     true_status: Callable[[int, bytes], int] = as_it_is
     """What the status should have been, for providers that hide the reason in the body."""
     content_type: str = JSON
-    """Of a whole answer, as the caller is told."""
+    """The content type that the caller gets for a whole answer."""
     may_be_whole: bool = False
-    """Though a stream was asked for: the caller gets what came."""
+    """A stream was requested, but a whole answer is fine too and is passed on."""
     read_stream: Callable[[TimedResponse, str], Reply] | None = None
-    """Reads a stream that may be something else than events, by its content type."""
+    """Reads a stream that may not be SSE, by its content type."""
 
 
 class HttpBackend:
@@ -107,7 +107,7 @@ class HttpBackend:
         response = await self._send("POST", exchange.url, sent, exchange.body, call.timeouts)
         try:
             if not 200 <= response.status < 300:
-                # In no variable of ours: its traceback knows them, and with them the request's whole body.
+                # Not stored in a variable: the traceback would keep our frame, and with it the request's whole body.
                 raise await self._refusal(response, call, exchange, sent)
             kind = response.headers.get("content-type", "") if call.is_stream else JSON
             if not kind.startswith(JSON):
@@ -144,7 +144,7 @@ class HttpBackend:
     async def ask(
         self, method: str, url: str, headers: Mapping[str, str], *, timeouts: Timeouts, limit: int
     ) -> tuple[int, Mapping[str, str], bytes]:
-        """Status, headers and body of an exchange that carries no call. Raises BackendError."""
+        """Status, headers and body of a request that is not a call. Raises BackendError."""
         response = await self._send(method, url, headers, b"" if method == "POST" else None, timeouts)
         try:
             return response.status, response.headers, await response.read_all(limit)
@@ -161,7 +161,7 @@ class HttpBackend:
             return BackendHealth(False, error.message)
 
     async def model_lists(self) -> Sequence[ModelList]:
-        """As ListsModels has it. A list that is told without our key, too, says nothing of the key."""
+        """See ListsModels. A list that is also served without our key proves nothing about the key."""
         secrets = {name for name in self._headers if name in _SECRET_HEADERS}
         found = await self._model_list(self._headers)
         if found.problem or not secrets:
@@ -186,7 +186,7 @@ class HttpBackend:
         return TimedResponse(response, self._name, timeouts, started_at)
 
     async def _error_body(self, response: TimedResponse) -> bytes:
-        """The body of an error, or nothing where it does not come whole: the status alone says enough."""
+        """The body of an error, or nothing if it is incomplete: the status is enough."""
         try:
             return await response.read_all(MAX_ERROR_BYTES)
         except BackendError:
@@ -194,7 +194,7 @@ class HttpBackend:
 
 
 def _where_another_may_do(error: UpstreamRejected, body: bytes, model: str) -> UpstreamRejected:
-    """The error itself, unless another model or server may answer. What a server's router says helps no caller."""
+    """The error itself, or Untranslatable if another model or server may answer."""
     if _is_unknown_model(error.status or 0, body, model):
         message = f"{error.message}: it does not know the model"
     elif error.status in (400, 422) and _NOT_BY_THIS_MODEL.search(body):
@@ -213,12 +213,12 @@ def _where_another_may_do(error: UpstreamRejected, body: bytes, model: str) -> U
 
 
 def _is_unknown_model(status: int, body: bytes, model: str) -> bool:
-    """Whether a provider has no such model, or no longer: no fault of a caller who was sent there."""
+    """Whether the provider lacks the model: not the fault of a caller who was routed there."""
     return b'"model_not_found"' in body or (status in (404, 410) and model.encode() in body)
 
 
 def _quotes_secret(body: bytes, sent: Mapping[str, str]) -> bool:
-    """Whether a provider repeats our key to whoever made the request that it refuses."""
+    """Whether an error body repeats our key, and so must not reach the caller."""
     secrets = (sent[name].rpartition(" ")[2] for name in _SECRET_HEADERS if name in sent)
     return any(secret.encode() in body for secret in secrets if secret)
 

@@ -1,6 +1,6 @@
 """Several keys of one provider as one backend: each with its own limits. Pure but for its clock.
 
-The pool knows which keys have room. Which of them a call uses, and that a refused key rests, is the gateway's decision
+The pool knows which keys have capacity left. The gateway decides which one a call uses, and when a refused key rests
 (`gateway/upstreams/load.py`): a pool never retries by itself.
 """
 
@@ -20,7 +20,7 @@ NOT_FOUND = 404
 
 @dataclass(frozen=True, slots=True)
 class KeyLimits:
-    """What the provider allows one key; None where it does not limit."""
+    """What the provider allows one key; None means unlimited."""
 
     requests_per_minute: int | None = None
     concurrent_requests: int | None = None
@@ -45,7 +45,7 @@ class PooledKey:
         return self.started[0] + WINDOW_SECONDS if is_full and self.started else now
 
     def room(self, now: float) -> float | None:
-        """How empty the key is, from 0 to 1; None where it may not be used now."""
+        """The share of the key's limit that is free, from 0 to 1; None if it may not be used now."""
         limits = self.limits
         if self.free_at(now) > now or limits.requests_per_minute == 0:
             return None
@@ -84,7 +84,7 @@ class KeyPool:
         return tuple(self._keys)
 
     def labels_by_room(self) -> Sequence[str]:
-        """The keys that may be used now, the one with the most room first; all full: the one that is free soonest."""
+        """The keys that may be used now, most room first; if all are full, the one that is free soonest."""
         now = self._clock()
         rooms = [(room, -len(key.started), key) for key in self._keys.values() if (room := key.room(now)) is not None]
         if not rooms:
@@ -97,7 +97,7 @@ class KeyPool:
         return max(0.0, min(key.free_at(now) for key in self._keys.values()) - now)
 
     async def open(self, call: Call) -> Reply:
-        """As any backend's; RateLimited without a call when the key has no room, saying when one will."""
+        """As Backend.open. Raises RateLimited without a call if the key has no room, with the time until it has."""
         now = self._clock()
         key = self._keys[call.key or self.labels_by_room()[0]]
         if key.room(now) is None:
@@ -113,17 +113,17 @@ class KeyPool:
 
     @property
     def counts_chats(self) -> bool:
-        """As CountsChats has it: the endpoint is the same for all keys."""
+        """See CountsChats; the endpoint is the same for all keys."""
         inner = next(iter(self._keys.values())).backend
         return isinstance(inner, CountsChats) and inner.counts_chats
 
     async def count_chat(self, call: Call) -> int | None:
-        """As CountsChats has it, by the key with the most room; it takes none."""
+        """See CountsChats. Uses the key with the most room, and takes up none of it."""
         inner = self._keys[self.labels_by_room()[0]].backend
         return await inner.count_chat(call) if isinstance(inner, CountsChats) else None
 
     async def stored(self, method: str, path: str) -> bytes | None:
-        """As KeepsResponses has it. The keys may be of several accounts: the first that knows of it answers."""
+        """See KeepsResponses. The keys may belong to several accounts: the first that knows the response answers."""
         unknown: UpstreamRejected | None = None
         for key in self._keys.values():
             if not isinstance(key.backend, KeepsResponses):
@@ -139,11 +139,11 @@ class KeyPool:
         return None
 
     async def health(self) -> BackendHealth:
-        """Of the first key: the endpoint is the same for all."""
+        """The first key's health: the endpoint is the same for all."""
         return await next(iter(self._keys.values())).backend.health()
 
     async def model_lists(self) -> Sequence[ModelList]:
-        """As ListsModels has it."""
+        """See ListsModels."""
         return [
             replace(found, key=key.label)
             for key in self._keys.values()

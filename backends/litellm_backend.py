@@ -144,7 +144,7 @@ class LitellmBackend:
         return result
 
     def broken(self, error: Exception, *, is_started: bool) -> BackendError:
-        """What an exception in the middle of a stream is called."""
+        """The error for an exception in the middle of a stream."""
         if not is_started:
             return self._translated(error)
         kind = StreamStalled if isinstance(error, TimeoutError) else StreamBroken

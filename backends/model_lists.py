@@ -1,4 +1,4 @@
-"""What an endpoint says when it is asked which models it has, and what is wrong where it does not say. Pure."""
+"""Parses an endpoint's list of models, or explains why there is none. Pure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -7,25 +7,25 @@ from typing import Final, Protocol, cast, runtime_checkable
 import msgspec
 
 PREFIX: Final = "models/"
-"""Before each name in Google's lists."""
+"""Precedes each name in Google's lists."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelList:
-    """Of one endpoint with one key. `problem` is a sentence, empty where all is well; then `models` are its names."""
+    """The list of one endpoint with one key. `problem` is a sentence; if it is empty, `models` are the names."""
 
     models: frozenset[str] = frozenset()
     problem: str = ""
     is_key_refused: bool = False
     key: str = ""
-    """The label of the key, where the backend has several."""
+    """The label of the key, if the backend has several."""
     is_public: bool = False
-    """It is told to anybody: nothing shows that the key works."""
+    """Served without a key too, so it does not prove that the key works."""
 
 
 @runtime_checkable
 class ListsModels(Protocol):
-    """A backend that can be asked for its models, which costs nothing."""
+    """A backend that can list its models, at no cost."""
 
     async def model_lists(self) -> Sequence[ModelList]:
         """One for each of its keys; never raises."""

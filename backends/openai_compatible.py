@@ -58,18 +58,18 @@ OPENAI_PATHS: Final[Mapping[Operation, str]] = {
     "responses": "responses",
     "responses.input_tokens": "responses/input_tokens",
 }
-"""Of the few that offer the Responses API too."""
+"""Paths of the few providers that also offer the Responses API."""
 _COUNTING: Final = frozenset[HealthSource]({"engine", "vllm"})
 _NO_TOKENIZE: Final = frozenset({404, 405})
-"""Of a server behind a proxy that lets its /v1 through alone."""
+"""Statuses from a server whose proxy exposes only /v1."""
 _STORED_TIMEOUTS: Final = Timeouts(first_byte_seconds=30.0, idle_seconds=30.0)
 _ASK_THERE: Final = re.compile(rb"(?:use|only supported in|try) (?:the )?/?v1/responses\b", re.IGNORECASE)
-"""How OpenAI, and Azure, refuse a chat that can be had over the Responses API."""
+"""How OpenAI and Azure reject a chat that only the Responses API serves."""
 _NO_PAST: Final = re.compile(rb"encrypted[_ ]content|required following item", re.IGNORECASE)
-"""How it refuses what was thought before: by another account's model, or without what it led to; or to encrypt any."""
+"""How OpenAI rejects earlier reasoning (another account's, or not followed by its item), or refuses to encrypt any."""
 
 _ESCAPE: Final = b"\\u00"
-"""May spell any letter of a member's name."""
+"""A JSON escape that may stand for any letter of a member's name."""
 
 
 def _is_in_background(body: bytes) -> bool:
@@ -78,17 +78,17 @@ def _is_in_background(body: bytes) -> bool:
 
 
 def _refused_field(refusal: UpstreamRejected) -> str | None:
-    """As its provider names it. What else it says may be the caller's own words, and nothing is remembered of those."""
+    """The field named in the provider's error. The rest of the error may quote the caller, and is never stored."""
     return text_of(part_of(decode_object(refusal.body) or {}, "error"), "param")
 
 
 class OpenAICompatibleBackend(HttpBackend):
     """One endpoint. `base_url` includes the version, as in `https://api.openai.com/v1`.
 
-    `paths` maps operations to paths under the base URL; an operation without one is refused. Where `responses` has
-    one, a chat that its model answers there alone is asked there. `dialect` is how this endpoint's chats differ from
-    OpenAI's. `health_from` says where load is read: `models` only tells whether the endpoint answers; `engine` is our
-    own; `vllm` and `sglang` read their metrics against `max_running`, the number of sequences they were started with.
+    `paths` maps operations to paths under the base URL; an operation without one is rejected. If `responses` has one,
+    chats that a model serves only there are sent there. `dialect` is how this endpoint's chats differ from OpenAI's.
+    `health_from` says where load is read: `models` only tells whether the endpoint answers; `engine` is our own; `vllm`
+    and `sglang` read their metrics against `max_running`, the number of sequences they were started with.
     """
 
     def __init__(
@@ -112,7 +112,7 @@ class OpenAICompatibleBackend(HttpBackend):
         self._native = replace(PLAIN, models_think=dialect.models_think)
         self._health_from: HealthSource = health_from
         self._max_running = max_running
-        self._answer_no_chats: set[str] = set()  # models, as they said of themselves
+        self._answer_no_chats: set[str] = set()  # models, learned from their errors
         self._tell_no_summary: set[str] = set()
         self._encrypt_nothing: set[str] = set()
         self._media = MediaExchanges(name)
@@ -135,8 +135,8 @@ class OpenAICompatibleBackend(HttpBackend):
             return await self._open_as_response(call)
 
     async def _open_as_response(self, call: Call, *, keeps_past: bool = True) -> Reply:
-        """A chat, asked over the Responses API. A provider may refuse to sum up what its models think (to
-        organisations that it has not verified), or what another account's model thought: then it is asked without."""
+        """Sends a chat over the Responses API. A provider may refuse reasoning summaries (to unverified organisations)
+        or another account's reasoning: then the call is retried without."""
         tells_summary = call.upstream_model not in self._tell_no_summary
         keeps_past = keeps_past and call.upstream_model not in self._encrypt_nothing
         thinks = self._dialect.models_think
@@ -222,12 +222,12 @@ class OpenAICompatibleBackend(HttpBackend):
 
     @property
     def counts_chats(self) -> bool:
-        """As CountsChats has it."""
+        """See CountsChats."""
         return self._health_from in _COUNTING
 
     async def count_chat(self, call: Call) -> int | None:
-        """As CountsChats has it. Our engine counts by the code that answers, so what it refuses is refused; vLLM by
-        code of its own, which sees no more of a picture than its mark."""
+        """See CountsChats. Our engine counts with the code that answers, so its rejections stand; vLLM counts with
+        separate code, which sees only the placeholder of an image."""
         is_ours = self._health_from == "engine"
         body = build_body(call, self._dialect)
         if not self.counts_chats or not (is_ours or is_text_alone(body)):
@@ -249,12 +249,11 @@ class OpenAICompatibleBackend(HttpBackend):
         return None if chunk.usage is None else chunk.usage.input_tokens
 
     async def stored(self, method: str, path: str) -> bytes | None:
-        """What the provider keeps of the Responses API, as it says it; `path` is what follows `responses/`. None where
-        this endpoint lacks it. Raises BackendError."""
+        """See KeepsResponses. None if this endpoint lacks the Responses API."""
         url = self._urls.get("responses")
         if url is None:
             return None
-        # A client of its own: the one for calls remembers every address it is sent to, and these have names in them.
+        # A separate client: the one for calls remembers every URL, and these contain ids.
         asker = HttpBackend(self.name, self._base_url, self._headers)
         try:
             status, headers, body = await asker.ask(

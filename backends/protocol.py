@@ -1,4 +1,4 @@
-"""What the gateway asks of anything that answers a prompt. Implemented once per wire format, and by a scripted fake."""
+"""The interface between the gateway and its backends. Implemented once per wire format, and by a scripted fake."""
 
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
@@ -18,8 +18,8 @@ MediaOperation = Literal[
     "moderations",
     "rerank",
 ]
-"""Asked of models that do nothing else, in OpenAI's wire format alone (backends/formats/media.py), but for documents to
-be ranked, for which it has none (backends/formats/rerank.py)."""
+"""Operations with models of their own, in OpenAI's wire format only (backends/formats/media.py); except reranking,
+which that format lacks (backends/formats/rerank.py)."""
 Operation = Literal[
     "chat.completions",
     "completions",
@@ -37,7 +37,7 @@ MEDIA: Final = frozenset[Operation](get_args(MediaOperation))
 COUNTS: Final = frozenset[Operation](
     {"responses.input_tokens", "messages.count_tokens", "generate_content.count_tokens"}
 )
-"""Nothing is answered: only how many tokens there are to answer."""
+"""Operations that only count input tokens."""
 
 
 def is_media(operation: Operation) -> TypeGuard[MediaOperation]:
@@ -47,9 +47,9 @@ def is_media(operation: Operation) -> TypeGuard[MediaOperation]:
 JSON: Final = "application/json"
 EVENT_STREAM: Final = "text/event-stream"
 TRACE_HEADERS: Final = frozenset({"traceparent", "tracestate"})
-"""W3C trace context: every backend sends it on."""
+"""W3C trace context, forwarded by every backend."""
 VENDOR_HEADERS: Final = frozenset({"anthropic-beta", "anthropic-user-profile-id", "anthropic-version"})
-"""Of a provider's own: only a backend of that wire format sends them on, and they may change the answer."""
+"""Provider-specific headers, forwarded only by backends of that wire format; they may change the answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +63,8 @@ class Timeouts:
 
 
 class Call(msgspec.Struct, frozen=True):
-    """One attempt at one backend. `body` is the caller's, untouched: the adapter alone changes what it must. It is
-    JSON, or where files are sent along a form, as `content_type` says."""
+    """One attempt at one backend. `body` is the caller's, unchanged: only the adapter edits it. It is JSON, or a form
+    if files are uploaded, as `content_type` says."""
 
     operation: Operation
     upstream_model: str
@@ -75,33 +75,33 @@ class Call(msgspec.Struct, frozen=True):
     wants_usage_chunk: bool = False
     cache_salt: str | None = None
     key: str = ""
-    """The label of the key to use, where the backend has several; empty: the backend's own choice."""
+    """The label of the key to use, if the backend has several; empty: the backend chooses."""
     headers: Mapping[str, str] = msgspec.field(default_factory=dict[str, str])
-    """Of the caller's, in lower case: only those of TRACE_HEADERS and VENDOR_HEADERS."""
+    """The caller's TRACE_HEADERS and VENDOR_HEADERS, names in lower case."""
     input_tokens: int = 0
-    """The gateway's estimate, for formats that say it before anybody has counted."""
+    """The gateway's estimate, for formats that report it before the true count is known."""
     response_names: ResponseNames | None = None
-    """Of the caller's team, where the call makes a response that its provider may keep."""
+    """Those of the caller's team, if the call creates a response that its provider may store."""
     is_translated: bool = False
-    """Each chunk of the answer is written in another format, and so has to be one event."""
+    """The answer is translated chunk by chunk, so each chunk must be exactly one event."""
     cache_marks: Literal["", "beginning", "conversation"] = ""
-    """What of the prompt is marked for the provider's cache, where an adapter translates a chat that has no marks: the
-    tools and system prompt, or these and all that was said so far."""
+    """What an adapter marks for the provider's prompt cache when it translates a chat without marks: `beginning` is the
+    tools and the system prompt, `conversation` also all messages."""
     reasons: bool = False
-    """Whether the model is known to think before it answers, and so can be told how hard."""
+    """Whether the model is known to reason, and so takes a reasoning effort."""
     previous_response_id: str | None = None
-    """Of a response: the one that it goes on from, where the gateway has put that one into `body`."""
+    """Of a response: the one it continues, which the gateway has already inserted into `body`."""
     is_kept: bool = False
-    """Of a response: the gateway keeps it, where its backend keeps none."""
+    """Of a response: the gateway stores it, because its backend stores none."""
     content_type: str = JSON
     characters: int = 0
-    """That a model is to read aloud."""
+    """Of speech: the number of characters to read aloud."""
     wants_usage: bool = False
-    """Of speech: its model is billed by tokens, which its provider tells only whoever asks for events."""
+    """Of speech: its model is billed by tokens, which its provider reports only in a stream of events."""
 
 
 def trace_of(call: Call) -> dict[str, str]:
-    """What it carries of the caller's trace."""
+    """The call's trace headers."""
     return {name: value for name, value in call.headers.items() if name in TRACE_HEADERS}
 
 
@@ -121,7 +121,7 @@ class Chunk(msgspec.Struct, frozen=True, gc=False):
     timings: EngineTimings | None = None
     is_done: bool = False
     is_usage_malformed: bool = False
-    """A usage came that cannot be believed; it counts as missing."""
+    """A usage was reported that cannot be believed; it counts as missing."""
 
 
 class Reply(Protocol):
@@ -142,7 +142,7 @@ class Reply(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class BackendHealth:
-    """What a backend says of itself; hosted backends say only `is_healthy`."""
+    """What a backend reports about itself; hosted backends report only `is_healthy`."""
 
     is_healthy: bool
     detail: str = ""
@@ -160,7 +160,7 @@ class Backend(Protocol):
 
     @property
     def is_simulated(self) -> bool:
-        """True where no model answers: such answers must never be shown as real."""
+        """True if no model answers: such answers must never be shown as real."""
         ...
 
     async def open(self, call: Call) -> Reply:
@@ -178,9 +178,9 @@ class Backend(Protocol):
 
 @runtime_checkable
 class KeepsResponses(Protocol):
-    """A backend whose provider may keep the responses it gave (OpenAI's Responses API)."""
+    """A backend whose provider may store its responses (OpenAI's Responses API)."""
 
     async def stored(self, method: str, path: str) -> bytes | None:
-        """The provider's own answer to GET, DELETE or POST of `responses/` and `path`; None where it keeps none.
+        """The provider's own answer to GET, DELETE or POST of `responses/` + `path`; None if it stores no responses.
         Raises BackendError."""
         ...

@@ -1,9 +1,9 @@
-"""What a response that a provider keeps is called outside: by a name that its team alone can use. Pure.
+"""Ids that callers see for responses stored at a provider; only the team that made a response can use its id. Pure.
 
-Whoever knows a provider's own name can read, continue and delete what it stands for with the provider's key, so callers
-never see it. The name is AES-SIV (RFC 5297) of the backend's and the provider's names under a secret of the team's:
-the same each time, and whoever changes a letter or has another secret reads nothing. Names that were not made here, of
-responses that did not come through this gateway, pass as they are.
+The provider's own id lets anyone with our key read, continue and delete the response, so callers never see it. Ours is
+the AES-SIV encryption (RFC 5297) of the backend's name and the provider's id under the team's secret: deterministic,
+and unreadable if altered or with another secret. Ids not made here, of responses from outside this gateway, pass
+unchanged.
 """
 
 import base64
@@ -18,25 +18,25 @@ PREFIX: Final = "resp_bk_"
 
 
 class Named(msgspec.Struct, frozen=True):
-    """A response as its provider calls it, and which backend that is; None where the name was not made here."""
+    """A provider's own id of a response and its backend, None if the id was not made here."""
 
     own: str
     backend: str | None
 
 
 class ResponseNames:
-    """Of one team, whose `secret` has SECRET_BYTES bytes."""
+    """The ids of one team, whose `secret` has SECRET_BYTES bytes."""
 
     def __init__(self, secret: bytes) -> None:
         self._cipher = AESSIV(secret)
 
     def outward(self, own: str, backend: str) -> str:
-        """The name to show for what that backend's provider calls `own`."""
+        """The id to show for `own`, the id at that backend's provider."""
         sealed = self._cipher.encrypt(f"{backend}\0{own}".encode(), None)
         return PREFIX + base64.urlsafe_b64encode(sealed).decode().rstrip("=")
 
     def inward(self, name: str) -> Named | None:
-        """What it stands for; None for a name of another team's, or of nobody's."""
+        """What the id stands for; None if it is another team's, or invalid."""
         if not name.startswith(PREFIX):
             return Named(name, None)
         sealed = name.removeprefix(PREFIX)

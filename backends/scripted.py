@@ -1,7 +1,7 @@
 """A backend that follows a script instead of asking a model: for tests, and for the simulated side of a demonstration.
 
-Its outcomes are the vocabulary in which the contract suite says what an upstream does, so the same suite drives this
-one in memory and the real adapters through a scripted server.
+The contract suite describes upstream behaviour by these outcomes, so the same suite drives this backend in memory and
+the real adapters through a scripted server.
 """
 
 import asyncio
@@ -45,14 +45,14 @@ Fault = Literal[
 REFUSALS: Final[frozenset[str]] = frozenset(
     {"rate_limited", "unavailable", "overloaded", "rejected", "auth", "unreachable", "silent"}
 )
-"""Faults that come instead of an answer; the others come `fault_after_pieces` into it."""
+"""Faults instead of an answer; the others occur after `fault_after_pieces` pieces of it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """What happens to one call. `pieces` are the text as it streams; `usage` None means that none is reported.
 
-    `logprobs` are those of a whole answer's tokens, for whoever asks for them.
+    `logprobs` are those of a whole answer's tokens, sent if the caller asks for them.
     """
 
     pieces: tuple[str, ...] = ("Hello", ", ", "world", ".")
@@ -84,7 +84,7 @@ def follow(outcomes: Iterable[Outcome]) -> Script:
 
 
 class ScriptedBackend:
-    """`script` says what becomes of each call; `sleep` takes seconds. Calls are kept in `calls` while `keeps_calls`."""
+    """`script` decides each call's outcome; `sleep` takes seconds. Calls are recorded in `calls` if `keeps_calls`."""
 
     is_simulated = True
 

@@ -1,7 +1,7 @@
-"""Gives a backend the endpoints that its wire format lacks (Responses, Messages, Gemini's): asked as a chat, answered
-in theirs.
+"""Gives a backend the endpoints that its wire format lacks (Responses, Messages, Gemini's), by translating to a chat
+and back.
 
-Knows no adapter: whoever wraps one says what it answers by itself.
+Knows no adapter: its constructor is told what the wrapped backend serves natively.
 """
 
 import time
@@ -39,15 +39,15 @@ from backends.usage import Usage
 
 COUNTED_CONTENT: Final[Operation] = "generate_content.count_tokens"
 LONGEST_STREAM_BYTES: Final = 256 << 20
-"""Of the chat's: a hundred thousand tokens, each with twenty others and how likely they were."""
+"""Of the chat's stream: enough for a hundred thousand tokens with twenty logprobs each."""
 Write = Callable[[Chunk], bytes]
 """A chunk's payload in the other format."""
 
 
 class TranslatingBackend:
-    """A backend around another one; what is in `native` goes to that one as it is.
+    """Wraps a backend; operations in `native` go to it unchanged.
 
-    `dialect` is what its chats may say. `now` is Unix seconds, for the date that a response carries.
+    `dialect` is that of its chats. `now` is Unix seconds, for a response's date.
     """
 
     def __init__(
@@ -84,13 +84,13 @@ class TranslatingBackend:
         return await self._inner.open(call)
 
     async def stored(self, method: str, path: str) -> bytes | None:
-        """As KeepsResponses has it: only who answers responses itself keeps any."""
+        """See KeepsResponses: only a backend with native responses stores any."""
         if "responses" in self._native and isinstance(self._inner, KeepsResponses):
             return await self._inner.stored(method, path)
         return None
 
     async def model_lists(self) -> Sequence[ModelList]:
-        """As ListsModels has it; none of a backend that cannot be asked."""
+        """See ListsModels; empty if the backend does not support it."""
         return await self._inner.model_lists() if isinstance(self._inner, ListsModels) else ()
 
     async def health(self) -> BackendHealth:
@@ -121,7 +121,7 @@ class TranslatingBackend:
         return chat_body_from_responses(call.body, thoughts=self._dialect.thoughts, takes_effort=takes_effort)
 
     async def _count(self, call: Call) -> Chunk:
-        """Counted as the chat that would be asked, else estimated. Raises BackendError."""
+        """The tokens of the chat that would be sent, counted or else estimated. Raises BackendError."""
         inner = self._inner if isinstance(self._inner, CountsChats) and self._inner.counts_chats else None
         body = self._chat_to_count(call, is_asked=inner is not None)
         counted: int | None = None
@@ -131,12 +131,12 @@ class TranslatingBackend:
             except UpstreamRejected as error:
                 error.body = _in_format_of(call.operation, error)
                 raise
-        if counted is None:  # by nobody: a chat backend has no such endpoint
+        if counted is None:  # the backend cannot count
             return _counted(call.operation, call.input_tokens, is_estimated=True)
         return _counted(call.operation, counted)
 
     def _chat_to_count(self, call: Call, *, is_asked: bool) -> bytes | None:
-        """The chat that would be asked; None of a message that is none. Raises UpstreamRejected."""
+        """The chat that would be sent; None for an invalid Messages body. Raises UpstreamRejected."""
         if call.operation == "responses.input_tokens":
             return self._chat_of(call)
         if call.operation == COUNTED_CONTENT:
@@ -144,7 +144,7 @@ class TranslatingBackend:
         if not is_asked:
             return None
         try:
-            return self._message_as_chat(call, splice(call.body, {"max_tokens": b"1"}))  # a message needs it
+            return self._message_as_chat(call, splice(call.body, {"max_tokens": b"1"}))  # required in Messages
         except (UpstreamRejected, NotAnObject):
             return None
 
@@ -217,9 +217,9 @@ class TranslatingBackend:
 
 
 class _WrittenReply:
-    """A chat reply, every chunk's payload in the other format and everything that is metered as it was.
+    """A chat reply with every chunk's payload in the other format; the metering is unchanged.
 
-    Some formats say at a stream's end all that it said: what has no end is broken off before it fills the memory.
+    Some formats repeat the whole answer at a stream's end, so an endless stream is cut off before it fills the memory.
     """
 
     def __init__(self, backend: str, inner: Reply, write: Write) -> None:
@@ -248,7 +248,7 @@ class _WrittenReply:
 
 
 def _stop_sequences(body: bytes) -> Collection[object]:
-    """Those of a message; the search spares most bodies their second reading."""
+    """A Messages body's stop sequences; the search spares most bodies a second parse."""
     found = (decode_object(body) or {}).get("stop_sequences") if b'"stop_sequences"' in body else None
     return cast(list[object], found) if isinstance(found, list) else ()
 
@@ -260,7 +260,7 @@ def _as_chat(call: Call, body: bytes) -> Call:
 
 
 def _in_format_of(operation: Operation, error: UpstreamRejected) -> bytes:
-    """A chat's refusal as whoever asked for the count reads it."""
+    """The body of a chat's rejection in the format of the count request."""
     if operation == "responses.input_tokens":
         return error.body
     write = content_error_from if operation == COUNTED_CONTENT else messages_error_from

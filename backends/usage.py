@@ -7,9 +7,8 @@ import msgspec
 
 
 class Units(NamedTuple):
-    """What models are billed by that are not billed by their tokens: images that they drew, audio that they listened
-    to, characters that they read aloud, searches whose documents they ranked (a hundred are one). Counted too where
-    tokens are what is billed."""
+    """Billing units other than tokens: images generated, audio transcribed, characters spoken, and rerank searches (up
+    to a hundred documents each). Counted even if tokens are what is billed."""
 
     images: int = 0
     audio_milliseconds: int = 0
@@ -41,11 +40,11 @@ class Usage(msgspec.Struct, frozen=True):
     service_tier: str | None = None
     is_estimated: bool = False
     web_searches: int = 0
-    """That the provider made for the answer, and bills beside its tokens."""
+    """Made by the provider for the answer and billed in addition to its tokens."""
     file_searches: int = 0
-    """The same, in files that it keeps."""
+    """The same, in files that the provider stores."""
     other_tool_calls: int = 0
-    """Calls of its other tools (code interpreters, images, ...) whose bill no answer tells."""
+    """Calls of the provider's other tools (code interpreter, images, ...), whose price is not reported."""
     units: Units = NO_UNITS
 
 

@@ -1,4 +1,4 @@
-"""What the adapters need of an HTTP client. Knows nothing of models or formats."""
+"""The HTTP client interface that adapters need. Knows nothing of models or formats."""
 
 from collections.abc import Mapping
 from typing import Protocol
@@ -14,12 +14,12 @@ class HttpResponse(Protocol):
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """Looked up whatever the name's case."""
+        """Lookups ignore case."""
         ...
 
     @property
     def is_ready(self) -> bool:
-        """Whether a `read` would not have to wait; False where that cannot be told."""
+        """Whether a `read` would return without waiting; False if unknown."""
         ...
 
     async def read(self) -> bytes:
@@ -34,8 +34,8 @@ class HttpResponse(Protocol):
         ...
 
     def finish(self) -> None:
-        """As close, but nothing more is wanted of a body that should be over: its last bytes get a moment to come, so
-        that the connection can serve the next call."""
+        """Like close, for a body that should be complete: waits a moment for its last bytes, so that the connection can
+        be reused."""
         ...
 
 

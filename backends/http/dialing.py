@@ -1,5 +1,5 @@
-"""From a name to a connection: one question to the resolver for all who wait for it, and its addresses side by side
-where the first does not answer. Knows no HTTP."""
+"""Opens connections by host name: concurrent lookups of a name share one resolver query, and further addresses are
+tried in parallel if the first does not answer. Knows no HTTP."""
 
 import asyncio
 import errno
@@ -11,17 +11,17 @@ from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 
 NEXT_SECONDS: Final = 0.25
-"""RFC 8305, 5: until the next address is tried beside one that has not answered."""
+"""RFC 8305, 5: the delay before the next address is tried in parallel."""
 STALE_SECONDS: Final = 300.0
-"""So long what a name stood for is used while the resolver fails."""
+"""How long old addresses are used while the resolver fails."""
 
 P = TypeVar("P", bound=asyncio.Protocol)
 Connecting = asyncio.Task[tuple[asyncio.Transport, P]]
 
 
 class Dialer:
-    """Used from one event loop, whose `create_connection` would ask the resolver anew for every connection (it has few
-    threads for all names) and wait at an address that swallows everything until the whole time is up."""
+    """For one event loop. asyncio's `create_connection` would query the resolver for every connection (it has few
+    threads for all names), and wait at an unresponsive address until the whole timeout is over."""
 
     def __init__(self, *, next_seconds: float = NEXT_SECONDS) -> None:
         self._next_seconds = next_seconds
@@ -29,7 +29,7 @@ class Dialer:
         self._known: dict[tuple[str, int], tuple[float, Sequence[str]]] = {}
 
     async def dial(self, make: Callable[[], P], host: str, port: int, tls: ssl.SSLContext | None) -> P:
-        """Raises OSError: what the last address failed with, or the resolver."""
+        """Raises OSError: the last address's failure, or the resolver's."""
         addresses = await self._addresses(host, port)
         loop = asyncio.get_running_loop()
         name = host if tls else None
@@ -78,7 +78,7 @@ class Dialer:
 
 
 def is_for_want_of_files(error: BaseException) -> bool:
-    """Whether dialing failed here and not there. A resolver that could open nothing says only that it failed."""
+    """Whether dialing failed because this process is out of files. A resolver that ran out reports only a failure."""
     if not isinstance(error, socket.gaierror):
         return isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE)
     try:
@@ -94,7 +94,7 @@ async def _resolve(host: str, port: int) -> Sequence[str]:
 
 
 async def _call_off(pending: "set[Connecting[P]]") -> None:
-    """Those that are not needed any more, and what they may have opened in the last moment."""
+    """Cancels attempts that are no longer needed, and closes connections they may just have opened."""
     for one in pending:
         one.cancel()
     for outcome in await asyncio.gather(*pending, return_exceptions=True):

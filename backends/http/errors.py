@@ -1,4 +1,4 @@
-"""An upstream's HTTP status, headers and error body to our error tree, by one table for every wire format.
+"""Maps an upstream's HTTP status, headers and error body to our error tree, by one table for every wire format.
 
 No message made here quotes the upstream's text: providers echo prompts and keys in it, and messages reach the logs.
 The body itself travels only inside UpstreamRejected, for the caller whose request it was.
@@ -32,10 +32,10 @@ _FILTERED: Final = re.compile(
     rb"|content[ _-]?(?:policy|filter|moderation)|policy_violation|\"refusal\"",
     re.IGNORECASE,
 )
-"""What xAI and OpenRouter say in a 403 that is about a prompt, and others who copy them."""
+"""How xAI, OpenRouter and their imitators word a 403 that is about the prompt."""
 _AUTH: Final = frozenset({401, 402, 403})  # 402: our account with that provider is out of money
 _TIMEOUT: Final = frozenset({408, 504})
-_BUSY: Final = frozenset({407, 409, 423, 425, 498})  # 407: a proxy on the way, which the caller cannot know of
+_BUSY: Final = frozenset({407, 409, 423, 425, 498})  # 407: a proxy on the way, which the caller knows nothing of
 _LONGEST_RETRY_AFTER_SECONDS: Final = 7 * 86_400.0
 _ROUTERS: Final = frozenset(
     {
@@ -46,7 +46,7 @@ _ROUTERS: Final = frozenset(
         "no route matched with those values",
     }
 )
-"""What servers say of an address that they do not have: FastAPI, vLLM and Anthropic, llama.cpp, Azure, Kong."""
+"""Error texts for an unknown path: FastAPI, vLLM and Anthropic, llama.cpp, Azure, Kong."""
 _ADDRESS: Final = re.compile(rb'"unknown_url"|"Invalid URL \(')
 
 
@@ -66,7 +66,7 @@ def error_from_status(
     message = f"{backend} answered {status}{describe_error(body)}"
     if status == 403 and _FILTERED.search(body):
         return UpstreamRejected(f"{message}: its filter refuses what was asked")
-    if status == 403 and body.lstrip()[:1] == b"<":  # a firewall on the way, which may dislike a prompt
+    if status == 403 and body.lstrip()[:1] == b"<":  # a firewall on the way, which may object to a prompt
         return UpstreamUnavailable(message, status=status)
     if status in _AUTH:
         return UpstreamAuth(message, status=status)
@@ -95,14 +95,14 @@ def error_from_event(error: object, *, backend: str, is_started: bool) -> Backen
 
 
 def broken(backend: str, what: str, *, is_started: bool) -> BackendError:
-    """The error for a stream of which no more can be read: after the first chunk always StreamBroken."""
+    """The error for a stream that cannot be read further: after the first chunk always StreamBroken."""
     kind = StreamBroken if is_started else UnreadableAnswer
     return kind(f"{backend} {what}")
 
 
 def no_answer(message: str, body: bytes, *, usage: Usage | None = None, length: int | None = None) -> UnreadableAnswer:
-    """The error for a whole 200 in which there is neither an answer nor an error. A page for people is no
-    part of one. `length` is the whole's where `body` is only its beginning."""
+    """The error for a 200 with neither an answer nor an error in it. Only JSON counts as part of an answer, not an HTML
+    page. `length` is the full length if `body` is only the beginning."""
     is_part = body.lstrip()[:1] == b"{"
     characters = (len(body) if length is None else length) if is_part else 0
     return UnreadableAnswer(message, usage=usage, output_characters=characters)
@@ -111,7 +111,7 @@ def no_answer(message: str, body: bytes, *, usage: Usage | None = None, length: 
 def parse_retry_after(headers: Mapping[str, str], now: Callable[[], datetime]) -> float | None:
     """Seconds to wait: `retry-after-ms`, or `retry-after` as seconds or as an HTTP date; None when absent or absurd.
 
-    `headers` looks names up whatever their case.
+    Lookups in `headers` must ignore case.
     """
     milliseconds = _finite(headers.get("retry-after-ms"))
     if milliseconds is not None:
@@ -131,19 +131,19 @@ def parse_retry_after(headers: Mapping[str, str], now: Callable[[], datetime]) -
 
 
 def _google_retry_delay(body: bytes) -> float | None:
-    """Google says when to retry in the error's details, `"retryDelay": "34s"`, and not in a header."""
+    """Google puts the delay in the error's details, `"retryDelay": "34s"`, not in a header."""
     match = _RETRY_DELAY.search(body)
     return _bounded(float(match[1])) if match else None
 
 
 def google_status(status: int, body: bytes) -> int:
-    """Google says 400 where it means that our key is wrong."""
+    """Google answers 400 for an invalid key; this makes it 401."""
     return 401 if status == 400 and b"API_KEY_INVALID" in body else status
 
 
 def has_nothing_there(status: int, body: bytes) -> bool:
-    """Whether a server refused the address rather than the request: 405, or a 404 or 410 that is a page for people, is
-    empty, or says no more than that."""
+    """Whether a server lacks the path, rather than rejecting the request: 405, or a 404 or 410 whose body is HTML,
+    empty, or a plain "not found"."""
     if status not in (404, 405, 410):
         return False
     if status == 405 or _ADDRESS.search(body):
