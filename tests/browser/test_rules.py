@@ -143,7 +143,7 @@ def test_the_form_edits_the_text(browser: webdriver.Chrome, running: Running) ->
     see(browser, "What changes")
     added = " ".join(cell.text for cell in browser.find_elements(By.CSS_SELECTOR, ".be-sides .add"))
     assert "difficulty: {at_most: 0.3}" in added
-    assert "# Easy prompts go wherever they cost least" in added, "a rule moves with its comment"
+    assert "# Easy prompts go where they cost least" in added, "a rule moves with its comment"
     button(browser, "Check").click()
     see(browser, "Valid.")
 

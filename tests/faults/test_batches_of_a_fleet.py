@@ -217,4 +217,4 @@ def test_a_redis_that_is_gone_for_a_while_loses_no_line(fleet: Fleet, limits: di
     finally:
         fleet.redis.start()
     until_booked(fleet, before, answered(client, batch))
-    assert "Traceback" not in fleet.replica.output
+    assert "Traceback" not in fleet.replica.output, fleet.replica.output

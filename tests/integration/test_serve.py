@@ -161,7 +161,7 @@ def test_the_first_rules_let_json_schemas_through_and_say_where_tools_come_from(
         response_format={"type": "json_schema", "json_schema": {"name": "capital", "schema": schema}},
     )
     assert json.loads(answer.choices[0].message.content or "").keys() == {"capital"}
-    with pytest.raises(openai.BadRequestError, match=r"does not support tools.*`supports` in rules.yaml"):
+    with pytest.raises(openai.BadRequestError, match=r"does not support tools.*`supports` of your own models"):
         client.chat.completions.create(
             model="auto",
             messages=[{"role": "user", "content": "What is the weather in Paris?"}],
