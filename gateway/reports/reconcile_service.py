@@ -20,13 +20,13 @@ class Differences(Protocol):
     """Where differences are booked."""
 
     async def book_difference(self, difference: Difference, *, author: str) -> bool:
-        """False where it is booked already, or the day has no request to book it beside."""
+        """False if it is already booked, or the day has no request to attach it to."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """One export beside the books; `names` are the spellings of each model in the books."""
+    """One export compared with the books; `names` are each model's spellings in the books."""
 
     provider: str
     first_day: date
@@ -57,7 +57,7 @@ class ReconcileService:
             raise InvalidRequest("The export has no day with usage or costs.", param="export")
         first, end = since or theirs.days[0], until or theirs.days[-1] + timedelta(days=1)
         lines = [line for line in theirs.lines if first <= line.day < end]
-        if not lines:  # each of our models would look unbilled
+        if not lines:  # all our models would look unbilled
             raise InvalidRequest("No line of the export is of the days from `since` to `until`.", param="since")
         period = (start_of_day_us(first), start_of_day_us(end))
         query = SumsQuery(*period, ("day", "upstream_model"), {"provider": provider, "is_simulated": "false"})
@@ -66,13 +66,13 @@ class ReconcileService:
 
 
 def unbookable(compared: Compared) -> int:
-    """Differences of days and models without anything of ours."""
+    """Number of differences for days and models that our books have nothing of."""
     different = [row.ours for row in compared.rows if row.difference_pico_usd]
     return sum(not ours.requests and not ours.cost_pico_usd for ours in different)
 
 
 async def book_differences(compared: Compared, books: Differences, *, reference: str, author: str) -> int:
-    """As corrections of all groups of the day, in proportion, so that each month closes on what was really charged."""
+    """Books differences as corrections spread over the day's groups, so that each month closes on the real charges."""
     booked = 0
     for row in compared.rows:
         names = compared.names.get(row.ours.model)
@@ -112,7 +112,7 @@ def view_of(compared: Compared) -> ReconciliationView:
 
 
 def _ours(sums: Sequence[Sums]) -> tuple[list[Ours], dict[str, tuple[str, ...]]]:
-    """By day and one spelling of the model, several names of which may be in use."""
+    """Our sums by day and canonical model name, for which several names may be in use."""
     groups: dict[tuple[date, str], list[Sums]] = {}
     names: dict[str, set[str]] = {}
     for row in sums:

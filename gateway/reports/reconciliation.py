@@ -1,4 +1,4 @@
-"""Our books beside a provider's: what differs per day and model, and why it probably does. Pure."""
+"""Compares our books with a provider's: what differs per day and model, and the likely reason. Pure."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -11,11 +11,11 @@ from gateway.reports.tables import apportion
 TOLERANCE = 0.005
 """A month should agree within half a per cent."""
 ROUNDING_PICO_USD = 10**10
-"""One cent: bills are rounded to it."""
+"""One cent, to which bills are rounded."""
 
 
 class Why(StrEnum):
-    """The likely reason of a difference, in the order in which they are tried."""
+    """The likely reasons for a difference, in the order they are tried."""
 
     agrees = "within 0.5%, or a cent"
     not_ours = "not in our books: calls that did not pass this gateway, or other keys of the account"
@@ -30,7 +30,7 @@ class Why(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Ours:
-    """Our books of one day and model; bounds are of what its estimated requests may have cost."""
+    """Our books for one day and model; the bounds allow for estimated requests."""
 
     day: date
     model: str
@@ -50,7 +50,7 @@ class Ours:
 
 @dataclass(frozen=True, slots=True)
 class Reconciled:
-    """One day and model. `difference_pico_usd` is theirs less ours; None where their export has no dollars."""
+    """One day and model. `difference_pico_usd` is theirs minus ours; None if their export has no dollars."""
 
     ours: Ours
     theirs: Charged
@@ -59,7 +59,7 @@ class Reconciled:
 
 
 def reconcile(ours: Sequence[Ours], theirs: Sequence[Charged]) -> list[Reconciled]:
-    """Every day and model that either side has, in order. Names must be spelt alike already (see model_key)."""
+    """Every day and model that either side has, in order. Names must already be canonical (see model_key)."""
     own = {(row.day, row.model): row for row in ours}
     other = _with_fees(ours, theirs)
     has_dollars = any(row.cost_pico_usd is not None for row in theirs)
@@ -72,7 +72,7 @@ def reconcile(ours: Sequence[Ours], theirs: Sequence[Charged]) -> list[Reconcile
 
 
 def _with_fees(ours: Sequence[Ours], theirs: Sequence[Charged]) -> dict[tuple[date, str], Charged]:
-    """Their lines; what calls of their tools cost is with the models that made them, as it is in our books."""
+    """Their lines, with the cost of tool calls moved to the models that made them, as in our books."""
     found = {(row.day, row.model): row for row in theirs if row.tool is None}
     for line in theirs:
         for charged in () if line.tool is None else _shared(line, ours):
@@ -83,7 +83,7 @@ def _with_fees(ours: Sequence[Ours], theirs: Sequence[Charged]) -> dict[tuple[da
 
 
 def _shared(line: Charged, ours: Sequence[Ours]) -> Iterator[Charged]:
-    """By the calls that our models made that day, to the pico-dollar; the line itself where none made any."""
+    """Splits a tool line by the calls our models made that day, to the pico-dollar; unchanged if none made any."""
     calls = {row.model: int(getattr(row, line.tool or "")) for row in ours if row.day == line.day}
     makers = [model for model, count in calls.items() if count]
     if not makers:
@@ -132,7 +132,7 @@ def _is_within_bounds(ours: Ours, cost: int | None) -> bool:
 
 
 def _same_tokens(ours: Ours, theirs: Charged) -> bool | None:
-    """None where their export has none."""
+    """None if their export has no tokens."""
     if theirs.input_tokens is None or theirs.output_tokens is None:
         return None
     pairs = ((ours.input_tokens, theirs.input_tokens), (ours.output_tokens, theirs.output_tokens))
@@ -140,7 +140,7 @@ def _same_tokens(ours: Ours, theirs: Charged) -> bool | None:
 
 
 def _with_neighbours(rows: Sequence[Reconciled]) -> list[Reconciled]:
-    """Two days that differ by opposite amounts were cut differently."""
+    """Marks adjacent days that differ by opposite amounts: the sides split the days at different times."""
     by_key: Mapping[tuple[date, str], Reconciled] = {(row.ours.day, row.ours.model): row for row in rows}
     found: list[Reconciled] = []
     for row in rows:

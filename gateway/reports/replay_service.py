@@ -1,6 +1,6 @@
-"""A rules text against logged traffic: reads entries in time order and decides them again, off the event loop.
+"""Replays logged traffic under a rules document: reads entries in time order and decides them off the event loop.
 
-Pages are read while earlier ones are decided; a few are in memory at a time, however long the period is.
+Pages are read while earlier ones are decided; only a few are in memory at a time, however long the period.
 """
 
 import asyncio
@@ -23,9 +23,9 @@ from gateway.stores import SHADOW
 
 WEEK_US = 7 * 24 * HOUR_US
 COMPARED_US = 90 * 24 * HOUR_US
-"""Of shadow calls, up to the end of the period: how wordy a model is changes slowly."""
+"""Window of shadow calls, up to the end of the period: a model's verbosity changes slowly."""
 MOST_REQUESTS = 200_000
-"""What somebody waits for at an editor; more is cut and said. The command line takes all."""
+"""Limit for someone waiting at an editor; the rest is cut off, and the answer says so. The CLI has no limit."""
 PAGES_AHEAD = 8
 BY_THRESHOLD = (
     "A quality_share is replayed with the threshold that was logged for the very same rule; where there is none, it "
@@ -33,7 +33,7 @@ BY_THRESHOLD = (
 )
 LOOK_EVERY_SECONDS = 0.2
 Progress = Callable[[int], None]
-"""Hears how many requests are done, from another thread."""
+"""Called with the number of requests done, from another thread."""
 
 
 class EntryLog(Protocol):
@@ -45,15 +45,15 @@ class EntryLog(Protocol):
 
 
 class ShadowLog(Protocol):
-    """What was asked of two models."""
+    """Requests that were sent to two models."""
 
     async def shadow_pairs(self, since_us: int, until_us: int) -> Sequence[ShadowPair]:
-        """A row for each pair of models, of calls made in the period, without answers cut short or not counted."""
+        """One row per pair of models for calls in the period, without answers that were cut short or not counted."""
         ...
 
 
 class ReplayService:
-    """Answers `/rules/replay`. `snapshot_of` puts a document together with the deployment's models and prices."""
+    """Answers `/rules/replay`. `snapshot_of` combines a document with the deployment's models and prices."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class ReplayService:
         most_requests: int | None = MOST_REQUESTS,
         progress: Progress | None = None,
     ) -> None:
-        """`most_requests` None: the whole period, however long that takes."""
+        """`most_requests` None: no limit."""
         self._log = log
         self._shadows = shadows
         self._snapshot_of = snapshot_of
@@ -83,7 +83,7 @@ class ReplayService:
         try:
             is_cut = await self._fill(feed, since, until, replaying)
         finally:
-            await feed.put([], unless=replaying)  # the end, also of a log that could not be read
+            await feed.put([], unless=replaying)  # end marker, sent even if reading the log failed
         result = _result(await replaying, since, until, is_cut=is_cut)
         if result.moved_requests:
             result.notes.append(_about(lengths))
@@ -92,10 +92,10 @@ class ReplayService:
         return result
 
     async def _fill(self, feed: "_Feed", since: int, until: int, replaying: asyncio.Task[ReplayDiff]) -> bool:
-        """Whether there was more than may be replayed."""
+        """True if there was more than may be replayed."""
         left = self._most_requests
         async for page in self._log.entries(since, until):
-            # Shadow calls were no decision of the rules: they are not decided again.
+            # Shadow calls were not decided by rules, so they are not decided again.
             logged = [logged_request_of(entry) for entry in page if entry.intent.operation != SHADOW]
             if not logged:
                 continue
@@ -116,9 +116,9 @@ class _Feed:
         self._pages: queue.Queue[list[LoggedRequest]] = queue.Queue(PAGES_AHEAD)
 
     async def put(self, page: list[LoggedRequest], *, unless: asyncio.Task[ReplayDiff]) -> None:
-        """Wait for room, but not for a reader that has ended."""
+        """Wait for room, unless the reader has ended."""
         while not unless.done():
-            if not self._pages.full():  # nobody else puts
+            if not self._pages.full():  # this is the only writer
                 self._pages.put_nowait(page)
                 return
             await asyncio.wait([unless], timeout=LOOK_EVERY_SECONDS)
@@ -129,14 +129,14 @@ class _Feed:
 
 
 def scenario_of(snapshot: Snapshot, lengths: Lengths | None = None) -> Scenario:
-    """The router's own decision under `snapshot`; both sides are priced by it."""
+    """The router's own decision under `snapshot`, which also prices both sides."""
     pricing = price_with(snapshot.candidates)
     outcomes = outcomes_with(snapshot.candidates.values(), lengths.ratios if lengths is not None else None)
     return Scenario(decide=decide_with(snapshot), price=pricing, logged_price=pricing, outcomes=outcomes)
 
 
 def _about(lengths: Lengths | None) -> str:
-    """What is taken for the lengths of answers that nobody gave."""
+    """States what is assumed for the lengths of answers that were never given."""
     if lengths is None:
         return "Answers are taken to be as long from another model as they were; shadow_calls would measure it."
     said = ", ".join(f"{model} {output:.2f}" for model, (_, output) in sorted(lengths.ratios.items()))

@@ -1,4 +1,4 @@
-"""Corrections of past prices: found, summed up, and booked beside the entries, which are never rewritten."""
+"""Finds corrections of past prices, sums them, and books them next to the entries, which are never rewritten."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ class Corrections(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RepriceQuery:
-    """Which requests to look at; `only_unpriced` leaves alone what had a price."""
+    """Which requests to look at; `only_unpriced` skips those that had a price."""
 
     since_us: int
     until_us: int
@@ -50,7 +50,7 @@ class RepriceQuery:
 
 @dataclass(slots=True)
 class RepricedModel:
-    """The sum of one provider's model, growing."""
+    """Running sum for one provider's model."""
 
     provider: str
     upstream_model: str
@@ -67,7 +67,7 @@ class RepricedModel:
 
 @dataclass(frozen=True, slots=True)
 class Repricing:
-    """What was found, the largest difference first, and how many corrections of it were new."""
+    """What was found, largest difference first, and how many corrections were new."""
 
     models: list[RepricedModel]
     booked: int
@@ -84,11 +84,11 @@ class Repricing:
 async def reprice_period(
     query: RepriceQuery, ledger: Pages, store: Corrections, book: PriceBook, *, author: str | None = None
 ) -> Repricing:
-    """Every request of the period that costs something else by `book`; booked where somebody is its author.
+    """Every request of the period whose cost differs by `book`; booked only if there is an author.
 
-    No more of them are held than one transaction books, and that is bounded too, so that a month of them does not keep
-    the shipper waiting. Running twice, or two at once, books each once, by other prices too; one that is cut short is
-    run again.
+    Holds no more than one transaction books, which is bounded too, so that a month of corrections does not keep the
+    shipper waiting. Repeated or concurrent runs book each correction once, even with other prices; an interrupted run
+    can simply be repeated.
     """
     groups: dict[tuple[str, str, str], RepricedModel] = {}
     waiting: list[Adjustment] = []

@@ -1,5 +1,4 @@
-"""The order of a cost report's groups, as a question names it: a figure or a dimension, with `-` before it the other
-way round. Pure."""
+"""The order of a cost report's groups: by a figure or a dimension; a leading `-` reverses it. Pure."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ Value = int | Fraction | str
 
 @dataclass(frozen=True, slots=True)
 class Priced:
-    """A group beside what its unit prices divide: see cost_rows.py."""
+    """A group with the sums that its unit prices divide: see cost_rows.py."""
 
     sums: Sums
     known: Sums | None = None
@@ -44,20 +43,20 @@ FIGURES: Mapping[str, Callable[[Priced], int | Fraction | None]] = {
     "output-price": _output_price,
     "request-price": lambda one: _ratio(one.sums.corrected_cost_pico_usd, one.known.requests) if one.known else None,
 }
-"""The largest first; prices are those of the row's columns of that name."""
+"""Figures to order by, largest first; prices are those of the row's column of that name."""
 OF_PRICES = frozenset({"input-price", "output-price", "request-price"})
 
 
 def is_order(text: str, by: Iterable[str]) -> bool:
-    """Whether it names one of the groups that there are."""
+    """Whether `text` is a valid order for groups by these dimensions."""
     return text.removeprefix("-") in {*FIGURES, *by}
 
 
 def in_order(
     groups: Sequence[Priced], text: str, by: Sequence[Dimension], name_of: Callable[[str], str]
 ) -> list[Priced]:
-    """Unknown values and groups without a name stand last, whichever way; equal ones stay as they are. `name_of` is
-    what people call a key."""
+    """Unknown values and groups without a name come last in either direction; the sort is stable. `name_of` gives the
+    display name of a key."""
     column, is_turned = text.removeprefix("-"), text.startswith("-")
 
     def value_of(one: Priced) -> Value | None:

@@ -1,4 +1,4 @@
-"""What the same tokens would have cost at one hosted model, less what they did cost. Pure."""
+"""What the same tokens would have cost at one hosted model, minus what they did cost. Pure."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -17,12 +17,12 @@ BY: tuple[Dimension, ...] = ("model", "operation", "status")
 
 
 def savings(snapshot: Snapshot, groups: Sequence[Sums], idle: IdleCost | None) -> list[Savings]:
-    """Against the hosted model used most, and against the dearest; `groups` are everything, by BY. Idle rent counts as
-    spent, and so do shadow calls, which nobody would have made there. Groups without any known cost are in neither,
-    nor is what no chat model makes: embeddings, images, speech, transcripts, moderation, rankings.
+    """Compared with the most used and the most expensive hosted model; `groups` are all traffic, by BY. Idle rent and
+    shadow calls count as spent. Left out on both sides: groups without a known cost, and what no chat model produces
+    (embeddings, images, speech, transcripts, moderation, rankings).
 
-    At the ordinary prices of `snapshot`, whatever the requests' own time had. Empty without a priced hosted model or
-    without requests.
+    Uses the ordinary prices of `snapshot`, not those at the time of the requests. Empty without a priced hosted model
+    or without requests.
     """
     hosted = hosted_candidates(snapshot)
     groups = [row for row in groups if row.group["operation"] not in SPECIALTIES]
@@ -59,8 +59,8 @@ def savings(snapshot: Snapshot, groups: Sequence[Sums], idle: IdleCost | None) -
 
 
 def _written(candidate: Candidate, asked: Sequence[Sums]) -> int:
-    """What tokens that were written to a prompt cache would cost there beyond fresh ones: else the very same requests
-    at the very same model would seem cheaper than they were."""
+    """The extra cost there of tokens written to a prompt cache. Without it, the same requests at the same model would
+    seem cheaper than they were."""
     assert candidate.prices is not None
     rates = candidate.prices.rates
     short, long = write_rates(rates)

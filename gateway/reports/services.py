@@ -1,4 +1,4 @@
-"""The reports of one deployment put together, for the admin API and the command line alike."""
+"""Assembles the reports of one deployment, for both the admin API and the command line."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -42,12 +42,12 @@ class AllReports:
         return await self.books.overview(query)
 
     async def utilisation(self, query: PeriodQuery) -> Utilisation:
-        """The line above which owning pays is the break-even report's, so that the two never disagree."""
+        """Takes the break-even line from the break-even report, so that the two never disagree."""
         found = await self.books.utilisation(query)
         try:
             asked = BreakEvenQuery(since=query.since, until=query.until)
             view = await self.break_even_service.break_even(asked)
-        except InvalidRequest:  # too little traffic to say
+        except InvalidRequest:  # too little traffic for a break-even
             return found
         return found.model_copy(update={"break_even_utilisation": view.report.unit.break_even_utilisation})
 
@@ -57,7 +57,7 @@ class AllReports:
 
 @dataclass(frozen=True, slots=True)
 class ReportServices:
-    """Everything that can be asked of the books."""
+    """All report services."""
 
     books: Books
     reports: AllReports
@@ -74,7 +74,7 @@ def build_report_services(
     snapshot: Callable[[], Snapshot],
     now_us: Callable[[], int],
 ) -> ReportServices:
-    """`deployment` and `snapshot` are asked anew at every question, so that the figures are of what routing uses."""
+    """`deployment` and `snapshot` are called anew for every question, so that reports use what routing uses."""
 
     async def rented() -> list[RentHistory]:
         return histories(await rents.rents() or present_rents(deployment().settings))

@@ -1,8 +1,8 @@
-"""Simulated days to come of a level, a damped slope and weekdays, as uncertain as the days seen leave all of them.
+"""Simulates future days with level, damped slope and weekday effects, including the uncertainty of all of them.
 
-How far the level wanders beside the noise of single days is not fitted but weighed: each of RATIOS draws as many of the
-paths as its likelihood says, and the noise itself is drawn too. One best value made intervals too narrow, since of few
-days the best guess is often that the level does not move. Imports statsmodels; randomness is passed in.
+The ratio of level drift to daily noise is not fitted but averaged over: each of RATIOS contributes paths in proportion
+to its likelihood, and the noise itself is drawn too. A single best value made intervals too narrow, because with few
+days the best fit is often a constant level. Imports statsmodels; randomness is passed in.
 """
 
 from dataclasses import dataclass
@@ -16,18 +16,18 @@ FloatArray = NDArray[np.float64]
 
 WEEK: Final = 7
 SLOPE_LOST: Final = 3.0
-"""How often a slope is lost, by a share a day, within as many days as were seen. Growth that goes on for ever makes of
-a first month's $10 to $40 a day billions within the year; damped it lasts as long as there is reason to think so
-(Gardner and McKenzie, 1985). Chosen by made series of seven kinds: docs/decisions/damped-forecasts.md."""
+"""Damping of the slope: the daily decay times the number of days seen. Undamped growth turns a first month from $10 to
+$40 a day into billions within the year; damped, it lasts about as long as the evidence for it (Gardner and McKenzie,
+1985). Chosen on seven kinds of synthetic series: docs/decisions/damped-forecasts.md."""
 RATIOS: Final = (0.0, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0, 2.0)
-"""Of a day's step of the level to the noise of a day, as standard deviations."""
+"""Ratios of the level's daily step to the daily noise, as standard deviations."""
 SMALLEST_SQUARES: Final = 1e-12
-"""Of series without noise."""
+"""Lower bound, for series without noise."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Weighed:
-    """What the days seen say under one ratio, in units of their noise: where they end, and how likely they are."""
+    """The fit for one ratio, in units of the noise: the final state, and the likelihood of the days seen."""
 
     ratio: float
     state: FloatArray
@@ -38,7 +38,7 @@ class _Weighed:
 
 
 def simulate(seen: FloatArray, days: int, paths: int, *, is_weekly: bool, generator: np.random.Generator) -> FloatArray:
-    """Of shape (days, paths). `seen` is of the order of 1; `is_weekly` needs more than a week of it."""
+    """Paths of shape (days, paths). `seen` must be of the order of 1; `is_weekly` needs more than a week of it."""
     model = UnobservedComponents(
         seen,
         irregular=True,
@@ -70,7 +70,7 @@ def simulate(seen: FloatArray, days: int, paths: int, *, is_weekly: bool, genera
 
 
 def _weigh(model: UnobservedComponents, ratio: float) -> _Weighed:
-    """The likelihood with the size of the noise integrated out; the first days only find the state."""
+    """The likelihood with the noise scale integrated out; the first days only initialise the state."""
     filtered = model.filter([1.0, ratio * ratio], return_ssm=True)
     first = model.loglikelihood_burn
     errors, variances = filtered.forecasts_error[0, first:], filtered.forecasts_error_cov[0, 0, first:]
@@ -86,7 +86,7 @@ def _weigh(model: UnobservedComponents, ratio: float) -> _Weighed:
 
 
 def _start(one: _Weighed, paths: int, generator: np.random.Generator) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """States of shape (states, paths) at the end of the days seen; each path's noise and steps of its level."""
+    """States of shape (states, paths) after the days seen, and each path's noise and level step."""
     noise = np.sqrt(one.squares / generator.chisquare(one.count, paths))
     values, vectors = np.linalg.eigh(one.covariance)
     spread = (vectors * np.sqrt(np.maximum(values, 0.0))) @ generator.normal(size=(len(values), paths))

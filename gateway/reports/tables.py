@@ -23,7 +23,7 @@ DIGITS = 38
 LEAST_PLACES = 6
 MEDIA_TYPES: Mapping[Format, str] = {"csv": "text/csv; charset=utf-8", "parquet": "application/vnd.apache.parquet"}
 FORMULA_STARTS = ("=", "+", "-", "@", "＝", "＋", "－", "＠", "\t", "\r", "\n")
-"""The wide ones too: Excel takes what East Asian keyboards write for an operator."""
+"""Includes full-width characters: Excel takes those of East Asian keyboards for operators too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class ReportTable:
-    """`notes` say what a reader must know; they travel in Parquet's metadata."""
+    """`notes` are what a reader must know; Parquet carries them as metadata."""
 
     columns: tuple[Column, ...]
     rows: Sequence[Mapping[str, Cell]]
@@ -43,7 +43,7 @@ class ReportTable:
 
 @dataclass(frozen=True, slots=True)
 class PagedTable:
-    """A report that may be too long to be held: each page is made when it is asked for, and has the same columns."""
+    """A report that may not fit in memory: pages are created on demand, all with the same columns."""
 
     columns: tuple[Column, ...]
     pages: AsyncIterator[ReportTable]
@@ -61,7 +61,7 @@ class File(Protocol):
 
 
 def file_of(columns: tuple[Column, ...], form: Format) -> File:
-    """An empty one. Raises StateError where Parquet is asked for and pyarrow is not installed."""
+    """An empty file. Raises StateError for Parquet if pyarrow is not installed."""
     return CsvFile(columns) if form == "csv" else ParquetFile(columns)
 
 
@@ -95,12 +95,12 @@ class CsvFile:
         return out.getvalue().encode()
 
     def end(self) -> bytes:
-        """The header, of a file without a page."""
+        """The header, if the file has no page."""
         return b"" if self._is_begun else self.page(ReportTable((), ()))
 
 
 def cell_text(value: Cell) -> str:
-    """What a spreadsheet would take for a formula is quoted by an apostrophe: names come from outside."""
+    """Text that a spreadsheet would take for a formula gets a leading apostrophe: names come from outside."""
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -117,8 +117,8 @@ def cell_text(value: Cell) -> str:
 
 
 def _unmistakable(number: str) -> str:
-    """With six places at least: a spreadsheet that writes decimals with a comma takes 0.072 for 72, and 2.5 for a day.
-    What has six it leaves as text, all of a column: a sum that leaves some out cannot be told from a right one."""
+    """At least six decimal places: a spreadsheet with decimal commas reads 0.072 as 72 and 2.5 as a date. With six it
+    keeps the whole column as text, which is safer than a sum that silently leaves some out."""
     whole, _, places = number.partition(".")
     return f"{whole}.{places:0<{LEAST_PLACES}}" if whole.lstrip("-").isdecimal() and "e" not in places else number
 
@@ -130,7 +130,7 @@ def plain(value: Decimal) -> str:
 
 
 class ParquetFile:
-    """A page is a row group; the notes stand in the file's metadata, which is its end."""
+    """A page is a row group; the notes are in the file's metadata, which comes last."""
 
     def __init__(self, columns: tuple[Column, ...]) -> None:
         try:
@@ -150,7 +150,7 @@ class ParquetFile:
         self._arrow: Any = pyarrow
         self._schema = pyarrow.schema([(column.name, types[column.kind]) for column in columns])
         self._written = _Written()
-        # Without a schema of Arrow's own in it, which would hide the notes from whoever reads the file's schema.
+        # Without the embedded Arrow schema, which would hide the notes from readers of the file's schema.
         self._writer: Any = pyarrow.parquet.ParquetWriter(
             self._written, self._schema, compression="zstd", store_schema=False
         )
@@ -169,7 +169,7 @@ class ParquetFile:
 
 
 class _Written(io.RawIOBase):
-    """What a writer of files writes, until it is taken."""
+    """Buffers what the Parquet writer writes until it is taken."""
 
     def __init__(self) -> None:
         self._pieces: list[bytes] = []
@@ -191,9 +191,9 @@ def _add_new(notes: list[str], more: Iterable[str]) -> None:
 
 
 def apportion(total: int, weights: Sequence[int]) -> list[int]:
-    """`total` in whole parts in proportion to `weights`, adding up exactly; the largest remainders get the rest.
+    """Splits `total` into integers proportional to `weights` that add up exactly; the largest remainders get the rest.
 
-    Where all weights are zero the first part gets everything.
+    If all weights are zero, the first part gets everything.
     """
     whole = sum(weights)
     if not whole:

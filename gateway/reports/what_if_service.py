@@ -1,4 +1,4 @@
-"""What-ifs on this deployment's traffic: every GPU and model asked for, the best first. Computed off the event loop."""
+"""What-ifs on this deployment's traffic: every requested GPU and model, best first. Computed off the event loop."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -85,7 +85,7 @@ class WhatIfService:
 
 
 def _candidates(query: WhatIfQuery, table: GpuTable) -> list[Candidate]:
-    """Names that the table lacks are refused later, in the words that list what it has."""
+    """Names missing from the table are refused later, with an error that lists those it has."""
     gpus = [query.gpu] if query.gpu is not None else [gpu.name for gpu in table.gpus]
     models = [query.model] if query.model is not None else [model.name for model in table.models]
     return [

@@ -1,6 +1,6 @@
 """Opens a database and brings its schema up to date. Knows SQLite and PostgreSQL and nothing of what is stored.
 
-Alembic is imported by who changes the schema: whoever finds it as it should be starts in less CPU for it.
+Alembic is imported only when the schema must change, which saves CPU at every other start.
 """
 
 import asyncio
@@ -23,9 +23,9 @@ from gateway.storage.postgres import Patience, open_postgres
 from gateway.storage.revisions import missing_tables, newest_revision, present_revision
 
 log = logging.getLogger(__name__)
-BUSY_TIMEOUT_SECONDS = 60  # on a slow disk a first start, which the others wait for, has taken more than ten
-# FULL, although the journal is the durable copy until a row is shipped: a journal segment is deleted because the
-# commit here was durable, and keys and rules have no journal. A commit every quarter of a second costs nothing.
+BUSY_TIMEOUT_SECONDS = 60  # on a slow disk, a first start, which other processes wait for, has taken over ten seconds
+# FULL, although the journal is the durable copy until a row is shipped: journal segments are deleted on the strength
+# of the commit here, and keys and rules have no journal. A commit every quarter of a second costs nothing.
 SQLITE_PRAGMAS = (
     f"PRAGMA busy_timeout={BUSY_TIMEOUT_SECONDS * 1000}",
     "PRAGMA synchronous=FULL",
@@ -45,7 +45,7 @@ REPRICING_LOCK = 0x62726B65_76656E37
 BATCHES_LOCK = 0x62726B65_76656E38
 LATER_LOCK = 0x62726B65_76656E39
 PATIENT_MS = 500
-"""How long a change of a table that others use waits for them: whoever comes after it waits as long."""
+"""How long changing a table in use waits for its lock; others who come later queue behind it for that long."""
 AGAIN_SECONDS = 1.0
 TOLD_EVERY = 30
 SERVING = Patience()
@@ -71,7 +71,7 @@ def open_database(url: str, patience: Patience = SERVING) -> AsyncEngine:
 
 
 def open_blocking_sqlite(url: str) -> Engine:
-    """The same file for a process that has nothing else to do: no thread and no loop between it and SQLite."""
+    """Opens SQLite for a process with nothing else to do, without a thread or event loop in between."""
     engine = create_engine(_sqlite_url(url).set(drivername="sqlite"))
     _configure_sqlite(engine)
     return engine
@@ -108,7 +108,7 @@ def _configure_sqlite(engine: Engine) -> None:
         cursor.close()
 
     def begin(connection: Connection) -> None:
-        # A transaction that reads before it writes must hold the write lock first, or two of them could not both end.
+        # A transaction that reads before it writes must take the write lock first, or two of them would deadlock.
         is_writing = connection.get_execution_options().get("is_writing", False)
         connection.exec_driver_sql("BEGIN IMMEDIATE" if is_writing else "BEGIN")
 
@@ -118,9 +118,10 @@ def _configure_sqlite(engine: Engine) -> None:
 
 
 def _switch_to_wal(cursor: Any) -> None:
-    """Write-ahead logging, which the file remembers. Several processes may open a new file at once, and SQLite answers
+    """Switch to write-ahead logging, which the file remembers.
 
-    "locked" to all but one of them at once: the busy timeout does not cover this switch, so it is waited for here.
+    If several processes open a new file together, SQLite reports "locked" at once to all but one: the busy timeout does
+    not cover this switch, so it is retried here.
     """
     give_up_at = time.monotonic() + BUSY_TIMEOUT_SECONDS
     while True:
@@ -135,7 +136,7 @@ def _switch_to_wal(cursor: Any) -> None:
 
 @contextmanager
 def writing_here(engine: Engine) -> Generator[Connection]:
-    """As `writing`, of an engine that blocks."""
+    """As `writing`, for a blocking engine."""
     with engine.connect() as plain:
         connection = plain.execution_options(is_writing=True)
         with connection.begin():
@@ -144,7 +145,7 @@ def writing_here(engine: Engine) -> Generator[Connection]:
 
 @asynccontextmanager
 async def writing(engine: AsyncEngine) -> AsyncGenerator[AsyncConnection]:
-    """One transaction that writes: committed at the end, rolled back on an error."""
+    """One write transaction: committed at the end, rolled back on an error."""
     async with engine.connect() as plain:
         connection = await plain.execution_options(is_writing=True)
         async with connection.begin():
@@ -153,7 +154,7 @@ async def writing(engine: AsyncEngine) -> AsyncGenerator[AsyncConnection]:
 
 @asynccontextmanager
 async def at_one_moment(engine: AsyncEngine) -> AsyncGenerator[AsyncConnection]:
-    """Whatever is read sees the database as it was at the first question, as it always is in SQLite."""
+    """All reads see one snapshot, as of the first query (always the case in SQLite)."""
     async with engine.connect() as connection:
         if connection.dialect.name == "postgresql":
             await connection.execution_options(isolation_level="REPEATABLE READ")
@@ -161,13 +162,13 @@ async def at_one_moment(engine: AsyncEngine) -> AsyncGenerator[AsyncConnection]:
 
 
 async def require_writable(engine: AsyncEngine) -> None:
-    """Raises DatabaseDown where everything can be read and nothing changed: a replica, a file of somebody else's."""
+    """Raises DatabaseDown if the database is read-only: a replica, or a file owned by another user."""
     async with writing(engine) as connection:
         await connection.execute(text("UPDATE alembic_version SET version_num = version_num"))
 
 
 async def require_undamaged(engine: AsyncEngine) -> None:
-    """Raises DatabaseDown where SQLite finds torn pages in its file; one of more than a GB is left out."""
+    """Raises DatabaseDown if SQLite finds damaged pages in its file; files over a GB are not checked."""
     if engine.dialect.name != "sqlite":
         return
     async with engine.connect() as connection:
@@ -184,21 +185,21 @@ async def require_undamaged(engine: AsyncEngine) -> None:
 
 
 async def take_all_the_time(connection: AsyncConnection) -> None:
-    """In this transaction, whatever limits the server has for statements that serve: half a migration is none, and
-    replicas that start together wait for the one that migrates."""
+    """Lifts the server's statement limits for this transaction: half a migration is none, and replicas that start
+    together wait for the one that migrates."""
     if connection.dialect.name == "postgresql":
         for limit in ("statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout"):
             await connection.execute(text(f"SET LOCAL {limit} = 0"))
 
 
 async def lock(connection: AsyncConnection, number: int) -> None:
-    """Until this transaction ends nobody else passes here; SQLite has only one writer anyhow."""
+    """Takes an exclusive lock until this transaction ends; a no-op on SQLite, which has only one writer."""
     if connection.dialect.name == "postgresql":
         await connection.execute(text("SELECT pg_advisory_xact_lock(:number)"), {"number": number})
 
 
 async def try_lock(connection: AsyncConnection, number: int) -> bool:
-    """As `lock`, without waiting: whether this is the one."""
+    """As `lock`, without waiting: returns whether the lock was taken."""
     if connection.dialect.name != "postgresql":
         return True
     return (
@@ -207,7 +208,7 @@ async def try_lock(connection: AsyncConnection, number: int) -> bool:
 
 
 async def get_out_of_the_way(change: Callable[[], Awaitable[None]], what: str) -> None:
-    """Do it again until nobody who reads or writes is in its way, giving up each time before they wait for it."""
+    """Retry `change` until no reader or writer blocks it, giving up each time before others queue behind it."""
     tries = 0
     while True:
         try:
@@ -222,7 +223,7 @@ async def get_out_of_the_way(change: Callable[[], Awaitable[None]], what: str) -
 
 
 async def shared_now_us(connection: AsyncConnection, here: Callable[[], int]) -> int:
-    """By the clock of the database, which all replicas share; those that share SQLite's file share their machine's."""
+    """The database server's clock, which all replicas share; with SQLite, the machine's clock, which they share too."""
     if connection.dialect.name != "postgresql":
         return here()
     return (
@@ -231,7 +232,7 @@ async def shared_now_us(connection: AsyncConnection, here: Callable[[], int]) ->
 
 
 async def schema_there(engine: AsyncEngine) -> str | None:
-    """The revision of its schema; None: it has none. Changes nothing. Raises DatabaseDown."""
+    """The schema's revision; None: no schema. Changes nothing. Raises DatabaseDown."""
     async with engine.connect() as connection:
         present = await connection.run_sync(present_revision)
         if present == newest_revision():
@@ -240,7 +241,7 @@ async def schema_there(engine: AsyncEngine) -> str | None:
 
 
 async def require_tables(connection: AsyncConnection) -> None:
-    """Raises DatabaseDown where the schema says that it is the newest, and tables of it are not there."""
+    """Raises DatabaseDown if the schema claims to be the newest but tables are missing."""
     if missing := await connection.run_sync(missing_tables):
         where = connection.engine.url.render_as_string()
         raise lacking(where, f"it lacks tables of its schema ({', '.join(missing[:5])})")
@@ -265,7 +266,7 @@ async def migrate(url: str, revision: str = "head") -> None:
 
 
 async def migrate_engine(engine: AsyncEngine) -> None:
-    """As `migrate`, the database of an engine that may have less patience."""
+    """As `migrate`, for the database of an engine that may have shorter timeouts."""
     await migrate(engine.url.render_as_string(hide_password=False))
 
 

@@ -1,4 +1,4 @@
-"""What a database that cannot be used looks like to each driver, in our words. Knows nothing of what is asked of it."""
+"""Translates the errors of an unusable database, by driver, into ours. Knows nothing of the queries."""
 
 import re
 import sqlite3
@@ -13,18 +13,18 @@ from sqlalchemy.engine import ExceptionContext
 from gateway.errors import DatabaseDown
 from gateway.storage.tables import metadata
 
-# https://www.postgresql.org/docs/current/errcodes-appendix.html: the connection, the login, the database's name, its
-# resources (disk, memory, connections), a lock or a time limit, an operator, the system, and tables that are somebody
-# else's, as a backup may be restored. All else is our own mistake.
+# https://www.postgresql.org/docs/current/errcodes-appendix.html: connection, login, database name, missing privilege
+# (a restored backup may be owned by another user), resources (disk, memory, connections), lock not available, operator
+# intervention, system error. Everything else is our own mistake.
 POSTGRES_STATES = ("08", "28", "3D", NOT_OURS := "42501", "53", "55P03", "57", "58")
 IN_THE_WAY = frozenset({"55P03", "40P01", "40001"})
-"""A lock that was not to be had in time, two who waited for each other, and a row that somebody else changed."""
+"""Lock not available, deadlock, and serialization failure."""
 READ_ONLY = "25006"
 NO_SUCH_TABLE = "42P01"
 NO_SUCH_KEY = "42P10"
-"""Of a table that must have each row once: a backup's last statements add the keys."""
+"""No unique constraint for ON CONFLICT: a backup adds the keys in its last statements."""
 OUR_TABLES = re.compile(rf"\b({'|'.join(metadata.tables)})\b")
-"""In what a driver says, whatever its server's language. A question about any other table is our own mistake."""
+"""Our table names in a driver's message, whatever its language. Any other missing table is our own mistake."""
 SQLITE_CODES = frozenset(
     (
         sqlite3.SQLITE_PERM,
@@ -40,7 +40,7 @@ SQLITE_CODES = frozenset(
     )
 )
 GONE = SQLITE_CODES - {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_FULL, sqlite3.SQLITE_PROTOCOL}
-"""What a connection to a file does not get over: one that was opened while a disk was read-only stays so for ever."""
+"""Errors that a connection never recovers from: one opened while the disk was read-only stays read-only."""
 DAMAGED = frozenset((sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB))
 PRIMARY_CODE = 0xFF
 """The low byte of SQLite's extended codes."""
@@ -70,22 +70,22 @@ def _dial(dialect: Any, arguments: Any, options: Any) -> Any:
 
 
 def tell_when_down(engine: Engine, dial: Callable[[Any, Any, Any], Any] = _dial) -> None:
-    """From now on what is wrong with the database itself, not with what it is asked, is raised as DatabaseDown.
+    """From now on, raise errors of the database itself (not of a query) as DatabaseDown.
 
-    `dial` opens a connection; it is given the dialect and what its `connect` takes.
+    `dial` opens a connection from the dialect and the arguments of its `connect`.
     """
     where = engine.url.render_as_string()
 
     def translate(context: ExceptionContext) -> DatabaseDown | None:
         error = context.original_exception
         if _is_read_only(error) or _sqlite_code(error) in GONE or isinstance(error, TimeoutError):
-            # After a failover: whoever is at that address now may write, but this connection never will. And one on
-            # which nothing is heard cannot even be asked to roll back.
+            # After a failover the server now at that address may be writable, but this connection never will be. And a
+            # silent connection cannot even be rolled back.
             context.is_disconnect = True
         if _sqlite_code(error) in GONE and (execution := context.execution_context) is not None:
-            # SQLite closes no file while a statement is open, and whoever opens it next is given what that one has.
+            # SQLite keeps a file open while a statement is open, and the next connection would reuse that handle.
             execution.cursor.close()
-        if context.is_pre_ping or not isinstance(error, Exception):  # a cancellation is nobody's fault
+        if context.is_pre_ping or not isinstance(error, Exception):  # a cancellation is not a database error
             return None
         if not (context.is_disconnect or is_down(error)):
             return None
@@ -100,7 +100,7 @@ def tell_when_down(engine: Engine, dial: Callable[[Any, Any, Any], Any] = _dial)
 
 
 def is_down(error: BaseException) -> bool:
-    """Whether a driver says that its database cannot be used now; that it gave up waiting is said so, too."""
+    """Whether a driver reports that the database cannot be used now, timeouts included."""
     if isinstance(error, TimeoutError):
         return True
     is_sqlites = _sqlite_code(error) in SQLITE_CODES
@@ -108,13 +108,13 @@ def is_down(error: BaseException) -> bool:
 
 
 def is_in_the_way(error: BaseException) -> bool:
-    """Whether what was refused may be done in a moment, when others have done what they do."""
+    """Whether the refused statement may succeed shortly, once other transactions have finished."""
     causes = (error, getattr(error, "orig", None), error.__cause__)
     return any(_state(one) in IN_THE_WAY for one in causes if one is not None)
 
 
 def lacks_schema(error: BaseException) -> bool:
-    """Whether tables of ours, or their keys, are not there: a backup that was restored in part, another schema."""
+    """Whether our tables or their keys are missing: a partly restored backup, or another schema."""
     if _state(error) == NO_SUCH_KEY:
         return True
     said = str(error)
@@ -132,7 +132,7 @@ def lacking(where: str, cause: str) -> DatabaseDown:
 
 
 def _state(error: BaseException) -> str:
-    """PostgreSQL's SQLSTATE, by SQLAlchemy's name and by the driver's."""
+    """PostgreSQL's SQLSTATE, under SQLAlchemy's attribute name or the driver's."""
     return str(getattr(error, "pgcode", None) or getattr(error, "sqlstate", None) or "")
 
 
@@ -147,7 +147,7 @@ def _is_read_only(error: BaseException) -> bool:
 
 @contextmanager
 def told_as_down(where: str) -> Generator[None]:
-    """For opening a connection, from where the driver's own errors come as they are."""
+    """For opening a connection, where the driver's errors arrive untranslated."""
     try:
         yield
     except (OSError, TimeoutError) as error:

@@ -1,4 +1,4 @@
-"""What a step of the schema leaves to be done while the gateway serves: the step holds locks, and must be short."""
+"""Slow work that a migration defers until the gateway serves, because a migration holds locks and must be short."""
 
 import logging
 import time
@@ -13,14 +13,14 @@ log = logging.getLogger(__name__)
 
 
 class LaterWork:
-    """Of one process. Of several one does it; whatever a killed one leaves is taken up by the next."""
+    """One per process. Only one process does the work; if it is killed, the next continues."""
 
     def __init__(self, url: str) -> None:
         self._url = url
         self._is_done = False
 
     async def do(self) -> bool:
-        """Whether nothing is left; False where another process is at it. May take long, and is in nobody's way."""
+        """True when nothing is left, False if another process is doing it. May take long, but blocks nobody."""
         if self._is_done:
             return True
         engine = open_database(self._url, MIGRATING)
@@ -36,8 +36,8 @@ async def _do(engine: AsyncEngine) -> bool:
     async with engine.connect() as alone, alone.begin():
         if not await try_lock(alone, LATER_LOCK):
             return False
-        # After that, not before: an index is built only once every older snapshot is gone. A question's lasts until the
-        # next statement, and this one takes none. Nobody waits for the lock, because who waits has a snapshot too.
+        # Only after `try_lock`: a concurrent index build waits until every older snapshot is gone. A query's lasts
+        # until the next statement; this one takes none. Nobody waits for the lock: a waiter would hold a snapshot.
         await take_all_the_time(alone)
         await build_partition_indexes(engine)
         await rank_older_hours(engine)

@@ -1,4 +1,4 @@
-"""Reads LiteLLM's own database: rows of some of its tables as JSON, all of one moment. Writes nothing there."""
+"""Reads rows of LiteLLM's own database as JSON, all from one snapshot. Writes nothing there."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -18,12 +18,12 @@ OF_PRISMA: Final = frozenset(
         "statement_cache_size", "sslaccept", "sslidentity", "sslpassword", "options", "application_name",
     }
 )  # fmt: skip
-"""What LiteLLM's DATABASE_URL may have for its own driver."""
+"""Parameters of LiteLLM's DATABASE_URL that are meant for its own driver."""
 READING: Final = Patience(statement_seconds=None)
 
 
 def parse_litellm_url(given: str) -> tuple[str, str]:
-    """Ours, and the schema of the tables. Raises ValueError, which has no password in it."""
+    """The URL for our driver, and the schema of the tables. Raises ValueError, never containing the password."""
     address, question, options = given.strip().partition("?")
     scheme, _, server = address.partition("://")
     if scheme not in ("postgres", "postgresql") or not server:
@@ -34,8 +34,8 @@ def parse_litellm_url(given: str) -> tuple[str, str]:
 
 
 async def read_litellm(url: str, schema: str, names: Sequence[str]) -> Mapping[str, Sequence[str]]:
-    """Table -> its rows; older versions lack some tables. Raises StateError where the first one is not there, or one
-    may not be read."""
+    """Table -> its rows; older versions lack some tables. Raises StateError if the first table is missing, or any may
+    not be read."""
     database = open_database(url, READING)
     try:
         async with database.connect() as connection:
@@ -50,7 +50,7 @@ async def read_litellm(url: str, schema: str, names: Sequence[str]) -> Mapping[s
 
 
 async def _readable(connection: AsyncConnection, schema: str, names: Sequence[str]) -> frozenset[str]:
-    """Those that are there. Raises StateError where one of them may not be read: what it limits would be lost."""
+    """The tables that exist. Raises StateError if one may not be read: the limits in it would be lost."""
     query = text(
         "SELECT tablename, has_schema_privilege(schemaname, 'USAGE')"
         " AND has_table_privilege(format('%I.%I', schemaname, tablename), 'SELECT')"
@@ -66,6 +66,6 @@ async def _readable(connection: AsyncConnection, schema: str, names: Sequence[st
 
 
 async def _rows(connection: AsyncConnection, schema: str, name: str) -> Sequence[str]:
-    """As PostgreSQL writes them, a float as the shortest decimal that stands for it."""
+    """Rows as PostgreSQL formats them, floats as their shortest exact decimals."""
     row = cast(func.to_jsonb(literal_column("t")), Text)
     return (await connection.execute(select(row).select_from(table(name, schema=schema).alias("t")))).scalars().all()

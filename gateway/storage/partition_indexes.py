@@ -1,7 +1,7 @@
-"""Indexes of PostgreSQL's partitioned tables, built month by month while everybody reads and writes.
+"""Builds indexes of PostgreSQL's partitioned tables month by month, without blocking reads or writes.
 
-A migration that makes one makes it of the table alone (`CREATE INDEX ... ON ONLY`), which reads no row. Months that
-come later have it from their beginning; those that were there get it here. SQLite has no partitions: nothing to do.
+A migration creates such an index on the parent only (`CREATE INDEX ... ON ONLY`), which reads no rows. Later months
+have it from the start; existing ones get it here. SQLite has no partitions: nothing to do.
 """
 
 import logging
@@ -30,7 +30,7 @@ ORDER BY month.relname DESC, parent.relname
 
 
 class Lacking(NamedTuple):
-    """A month that has no part of an index of its table."""
+    """A month's partition that lacks an index of its table."""
 
     whole: str
     partition: str
@@ -38,13 +38,13 @@ class Lacking(NamedTuple):
 
     @property
     def part(self) -> str:
-        """What its part will be called."""
+        """The name of the partition's index."""
         table = self.partition[: -len("_2026_01")]
         return f"{self.partition}_{self.whole.removeprefix(f'ix_{table}_')}"
 
 
 async def build_partition_indexes(engine: AsyncEngine) -> None:
-    """The newest month first. `engine` must have the patience of a migration; two of these must not run at a time."""
+    """Newest month first. `engine` must have the timeouts of a migration; must not run twice at the same time."""
     if engine.dialect.name != "postgresql":
         return
     for one in await lacking_parts(engine):
@@ -54,16 +54,16 @@ async def build_partition_indexes(engine: AsyncEngine) -> None:
 
 
 async def lacking_parts(engine: AsyncEngine) -> list[Lacking]:
-    """What `build_partition_indexes` would build, in that order."""
+    """What `build_partition_indexes` would build, in order."""
     async with engine.connect() as connection:
         rows = await connection.execute(text(LACKING), {"tables": [table.name for table in PARTITIONED]})
         return [Lacking(*row) for row in rows]
 
 
 async def _build(engine: AsyncEngine, one: Lacking) -> None:
-    """Unless it is there whole: a build that was killed leaves one that is not valid, and may go on for a while."""
+    """Build unless a valid one exists: a killed build leaves an invalid index, and may continue for a while."""
     async with writing(engine) as connection:
-        # Waits for whoever still builds there, and nobody who reads or writes waits for this.
+        # Waits for a build still running there, without blocking readers or writers.
         await connection.execute(text(f"LOCK TABLE {one.partition} IN SHARE UPDATE EXCLUSIVE MODE"))
         is_valid = await _is_valid(connection, one.part)
     async with engine.connect() as plain:
@@ -76,7 +76,7 @@ async def _build(engine: AsyncEngine, one: Lacking) -> None:
 
 
 async def _is_valid(connection: AsyncConnection, part: str) -> bool | None:
-    """None: it is not there."""
+    """None: the index does not exist."""
     asked = text("SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass(:part)")
     return (await connection.execute(asked, {"part": part})).scalar_one_or_none()
 

@@ -1,4 +1,4 @@
-"""Months of entries: partitions on PostgreSQL, ranges on SQLite. Old months are dropped; the hourly sums stay."""
+"""Entries by month: partitions on PostgreSQL, ranges on SQLite. Old months are dropped; the hourly sums stay."""
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
@@ -23,21 +23,21 @@ def month_of(at_us: int) -> tuple[int, int]:
 
 
 def month_bounds(year: int, month: int) -> tuple[int, int]:
-    """Microseconds: its first, and the next month's first."""
+    """The month's first microsecond, and the next month's."""
     following = (year + 1, 1) if month == 12 else (year, month + 1)
     first, after = datetime(year, month, 1, tzinfo=UTC), datetime(*following, 1, tzinfo=UTC)
     return microseconds(first), microseconds(after)
 
 
 class Partitions:
-    """Makes the partitions that are needed, before they are; remembers which are there."""
+    """Creates partitions before they are needed; remembers which exist."""
 
     def __init__(self, engine: AsyncEngine) -> None:
         self._engine = engine
         self._present: set[tuple[int, int]] = set()
 
     async def ensure(self, moments_us: Iterable[int]) -> None:
-        """In a transaction of its own, which waits for nobody who reads or writes the table, nor they for it."""
+        """Uses its own transaction, which neither blocks readers and writers of the table nor waits for them."""
         missing = {month_of(at_us) for at_us in moments_us} - self._present
         if not missing:
             return
@@ -50,11 +50,11 @@ class Partitions:
         self._present |= missing
 
     def forget(self) -> None:
-        """Look again: somebody else may have dropped what was there."""
+        """Clear the cache: another process may have dropped partitions."""
         self._present.clear()
 
     async def months_before(self, before_us: int) -> list[str]:
-        """The months that `drop_before` would forget, as 2026-01."""
+        """The months that `drop_before` would drop, as 2026-01."""
         async with self._engine.connect() as connection:
             if self._engine.dialect.name == "postgresql":
                 return [_name(*month) for month in await _partitions_before(connection, before_us)]
@@ -68,10 +68,10 @@ class Partitions:
             return found
 
     async def drop_before(self, before_us: int) -> list[str]:
-        """Forget the single requests of every month that ended by `before_us`; returns the months, as 2026-01.
+        """Delete the individual requests of every month that ended by `before_us`; returns the months, as 2026-01.
 
-        PostgreSQL drops partitions, which takes no time. SQLite deletes, an hour of traffic at a time, so that the
-        shipper gets in between; the file does not shrink, its pages are used again.
+        PostgreSQL drops partitions, which is instant. SQLite deletes an hour of traffic at a time, so that the shipper
+        gets a turn; the file does not shrink, but its pages are reused.
         """
         if self._engine.dialect.name == "postgresql":
             return await self._drop_partitions(before_us)
@@ -81,7 +81,7 @@ class Partitions:
     async def _drop_partitions(self, before_us: int) -> list[str]:
         async with writing(self._engine) as connection:
             await lock(connection, SCHEMA_LOCK)
-            # Whoever comes after a drop that waits (for a backup that reads, say) waits as long.
+            # Others queue behind a drop that is itself waiting, for a running backup, say.
             await connection.execute(text(f"SET LOCAL lock_timeout = '{DROP_WAITS_SECONDS}s'"))
             months = await _partitions_before(connection, before_us)
             for year, month in months:
@@ -104,18 +104,18 @@ class Partitions:
 
 
 async def _make_partition(connection: AsyncConnection, table: str, year: int, month: int) -> None:
-    """Unless it is there. Attached: one that is created as a partition locks out everybody who reads the table."""
+    """Create unless it exists. Attached afterwards, because CREATE ... PARTITION OF locks out all readers."""
     name = f"{table}_{year:04d}_{month:02d}"
     if await connection.scalar(text("SELECT to_regclass(:name)"), {"name": name}) is not None:
         return
     start, end = month_bounds(year, month)
     await connection.execute(text(f"CREATE TABLE {name} (LIKE {table} INCLUDING ALL)"))
-    # A range takes no bind parameters; these are integers of our own.
+    # Ranges take no bind parameters; these are our own integers.
     await connection.execute(text(f"ALTER TABLE {table} ATTACH PARTITION {name} FOR VALUES FROM ({start}) TO ({end})"))
 
 
 async def _partitions_before(connection: AsyncConnection, before_us: int) -> list[tuple[int, int]]:
-    """PostgreSQL's, of months that ended by then, oldest first."""
+    """PostgreSQL's partitions of months that ended by `before_us`, oldest first."""
     names = await connection.execute(
         text("SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = 'entries'::regclass")
     )
@@ -135,7 +135,7 @@ async def bodies_before(engine: AsyncEngine, before_us: int) -> int:
 
 
 async def drop_bodies_before(engine: AsyncEngine, before_us: int) -> int:
-    """Delete stored prompts and answers older than `before_us`, some at a time; returns how many."""
+    """Delete stored prompts and answers older than `before_us` in batches; returns how many."""
     old = select(request_bodies.c.request_id).where(request_bodies.c.stored_at_us < before_us).limit(DELETE_BODIES)
     dropped = 0
     while True:

@@ -1,4 +1,4 @@
-"""Whether a home has the pepper that the keys of its database were made with; with another one it would know none."""
+"""Checks that a home has the pepper its database's keys were created with; with another, no key would be valid."""
 
 import os
 
@@ -14,15 +14,15 @@ MARK_DIGITS = 8
 
 
 def pepper_mark(pepper: bytes) -> str:
-    """What the audit log names a pepper by, beside each key that was made with it; it tells nothing of the pepper."""
+    """Identifies a pepper in the audit log, for each key created with it, without revealing the pepper."""
     return hash_key(pepper, "mark").hex()[:MARK_DIGITS]
 
 
 async def require_pepper(database: AsyncEngine, home: Home) -> None:
-    """A pepper is made where there is no key yet. Raises StateError where there are some, and none of it here."""
+    """Create a pepper if there are no keys yet. Raises StateError if there are keys but no pepper here."""
     if home.has_pepper or not await _has_keys(database):
         return
-    if home.has_pepper:  # whoever made the first keys a moment ago made it before them
+    if home.has_pepper:  # a process that just created the first keys created it before them
         return
     file = home.pepper_file
     raise StateError(
@@ -33,9 +33,9 @@ async def require_pepper(database: AsyncEngine, home: Home) -> None:
 
 
 async def require_same_pepper(database: AsyncEngine, home: Home) -> None:
-    """Raises StateError where keys of this database were made with a pepper, and none with that of this home.
+    """Raises StateError if keys of this database were created with a pepper, but none with this home's.
 
-    A key that was made before the audit log said with which may be this home's.
+    A key older than the audit log's pepper marks may be this home's.
     """
     made = audit_log.c.action.in_(("key.create", "key.rotate"))
     ours = audit_log.c.detail.contains(_named(pepper_mark(home.pepper())))
@@ -52,12 +52,12 @@ async def require_same_pepper(database: AsyncEngine, home: Home) -> None:
 
 
 def _named(mark: str) -> str:
-    """How a record's detail begins to name a pepper of that mark; any, where it is empty."""
+    """The start of a record's detail that names this mark; any mark if empty."""
     return f'"pepper": "{mark}'
 
 
 async def _has(connection: AsyncConnection, wanted: ColumnElement[bool]) -> bool:
-    """Whether the audit log has such a record."""
+    """Whether the audit log has a matching record."""
     return (await connection.execute(select(audit_log.c.sequence).where(wanted).limit(1))).first() is not None
 
 

@@ -1,4 +1,4 @@
-"""Opens PostgreSQL so that nobody waits for ever for a server that is there and says nothing. Knows no schema."""
+"""Opens PostgreSQL with timeouts, so that nothing waits forever for a silent server. Knows no schema."""
 
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
@@ -18,18 +18,18 @@ CONNECTIONS = 5
 MORE_CONNECTIONS = 5
 RENEW_SECONDS = 1800
 TURN_SECONDS = 15.0
-"""For one of the connections to be free."""
+"""Longest wait for a free connection."""
 UNNAMED = {"statement_cache_size": 0, "prepared_statement_cache_size": 0}
-"""Prepares each statement anew and gives it no name, so that nothing is kept from one transaction to the next."""
+"""Unnamed prepared statements, prepared each time, so that nothing is kept between transactions."""
 NOT_TEXT = "22021"
-"""Of what PostgreSQL says to a NUL in a text, the one character of ours that it has no place for."""
+"""SQLSTATE for a NUL in a text, the only character that PostgreSQL cannot store."""
 
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How long a server may take: to let us in, to say that it lives before it is asked, to do one statement.
+    """How long a server may take to accept a connection, to answer a ping, and to execute a statement.
 
-    None waits as long as it takes: a migration of much data, or for one that another process makes.
+    None waits without limit: for a large migration, or for one that another process runs.
     """
 
     connect_seconds: float = 5.0
@@ -49,7 +49,7 @@ class _Pool(AsyncAdaptedQueuePool):
 
 
 def open_postgres(url: str, patience: Patience) -> AsyncEngine:
-    """Nothing is connected yet. Whatever takes too long raises DatabaseDown."""
+    """Does not connect yet. Any timeout raises DatabaseDown."""
     engine = create_async_engine(
         url,
         poolclass=_Pool,
@@ -62,25 +62,25 @@ def open_postgres(url: str, patience: Patience) -> AsyncEngine:
     tell_when_down(engine.sync_engine, _Dialler())
     event.listen(engine.sync_engine, "handle_error", _refuse_nul, retval=True)
     driver: Any = engine.dialect.loaded_dbapi.asyncpg
-    # The last one: a server that goes has said so, and its connection is not closed yet.
+    # InternalClientError: the server has announced its shutdown, but the connection is not closed yet.
     broken = (OSError, TimeoutError, driver.PostgresError, driver.InterfaceError, driver.InternalClientError)
     event.listen(engine.sync_engine, "checkout", _asking_for_life(patience.sign_of_life_seconds, broken))
     return engine
 
 
 def _refuse_nul(context: ExceptionContext) -> InvalidRequest | None:
-    """It is the mistake of whoever sent it: what we ask for ourselves has none."""
+    """A NUL is the caller's mistake: our own queries never contain one."""
     if getattr(context.original_exception, "pgcode", None) != NOT_TEXT:
         return None
     return InvalidRequest("A text of this request has a NUL (U+0000) in it, which no text here can have.")
 
 
 class _Dialler:
-    """Opens connections that work behind a pooler too (PgBouncer and its like).
+    """Opens connections that also work behind a pooler such as PgBouncer.
 
-    A pooler may give every transaction another of the server's connections, which does not know the statements that
-    were prepared on the last one, or knows somebody else's by their names. Without names writing rows takes a third
-    longer, so they are left out behind a pooler only.
+    A pooler may give each transaction a different server connection, which lacks the statements prepared on the last
+    one, or has another client's under the same names. Unnamed statements make writing rows a third slower, so they are
+    used only behind a pooler.
     """
 
     def __init__(self) -> None:
@@ -93,9 +93,9 @@ class _Dialler:
         return self._dial(dialect, arguments, options)
 
     def _dial_any(self, dialect: Any, arguments: Any, options: Any) -> Any:
-        """Each server has all the patience: the driver's is for all together, and a dead one may swallow that.
+        """Each server gets the full timeout: the driver's covers all together, and a dead one could use it up.
 
-        Only one that takes changes will do: after a failover the former primary may be back as a replica.
+        Requires a writable server: after a failover the former primary may be back as a replica.
         """
         servers = list(zip(options["host"], options["port"], strict=True))
         failures: list[str] = []
@@ -123,7 +123,7 @@ class _Dialler:
 
 
 async def _is_pooler(driver: Any) -> bool:
-    """A pooler makes up the process number that it greets with: those of the server's connections come and go."""
+    """A pooler greets with a made-up process id, because its server connections come and go."""
     statement = await driver.prepare("SELECT pg_backend_pid()", name="")
     return await statement.fetchval() != driver.get_server_pid()
 
@@ -131,7 +131,7 @@ async def _is_pooler(driver: Any) -> bool:
 def _asking_for_life(
     seconds: float, broken: tuple[type[Exception], ...]
 ) -> Callable[[Any, ConnectionPoolEntry, object], None]:
-    """In place of SQLAlchemy's own ping, which waits as long as a statement may take."""
+    """Replaces SQLAlchemy's own ping, which may wait as long as a statement."""
 
     def ask(connection: Any, record: ConnectionPoolEntry, proxy: object) -> None:
         def nothing(driver: Any) -> Coroutine[Any, Any, object]:
@@ -140,7 +140,7 @@ def _asking_for_life(
         try:
             connection.run_async(nothing)
         except broken as error:
-            # A new connection tells better what is wrong, and all older ones are as good as this one.
+            # A new connection reports the cause better, and all older ones are as likely broken.
             raise InvalidatePoolError from error
 
     return ask

@@ -1,4 +1,4 @@
-"""Forgets what is old enough: single requests by whole months, stored texts by age. Sums are kept for ever."""
+"""Deletes old data: individual requests by whole months, stored texts by age. Sums are kept forever."""
 
 import json
 from dataclasses import asdict, dataclass
@@ -13,7 +13,7 @@ from gateway.storage.sql.audit import SqlAuditLog
 
 @dataclass(frozen=True, slots=True)
 class Forgotten:
-    """Months (2026-01) whose single requests are gone, and how many stored texts are."""
+    """Months (2026-01) whose individual requests were deleted, and the number of stored texts deleted."""
 
     months: list[str]
     bodies: int
@@ -22,14 +22,14 @@ class Forgotten:
 async def apply_retention(
     engine: AsyncEngine, *, requests_days: int | None, bodies_days: int, now_us: int, author: str = "retention"
 ) -> Forgotten:
-    """A month goes when all of it is older than `requests_days`; None keeps every request.
+    """A month is deleted when all of it is older than `requests_days`; None keeps every request.
 
-    Audited before anything goes: one that is killed on the way leaves no gap that nobody can explain.
+    The audit record is written first, so that a run killed midway leaves no unexplained gap.
     """
     partitions, bodies_until_us = Partitions(engine), now_us - bodies_days * DAY_US
     requests_until_us = 0 if requests_days is None else now_us - requests_days * DAY_US
     async with engine.connect() as alone:
-        await lock(alone, RETENTION_LOCK)  # two at once would both write down what one of them forgets
+        await lock(alone, RETENTION_LOCK)  # two at once would both record what only one deletes
         forgotten = Forgotten(
             await partitions.months_before(requests_until_us), await bodies_before(engine, bodies_until_us)
         )
@@ -38,6 +38,6 @@ async def apply_retention(
             await SqlAuditLog(engine).append(
                 at_us=now_us, actor=author, action="retention", subject="requests", reason="", detail=detail
             )
-            await drop_bodies_before(engine, bodies_until_us)  # first: it waits for nobody's lock
+            await drop_bodies_before(engine, bodies_until_us)  # first, because it waits for no lock
             await partitions.drop_before(requests_until_us)
     return forgotten

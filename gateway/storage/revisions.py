@@ -1,7 +1,7 @@
-"""The schema's revisions by number, and at which a database is. Changes nothing, and so does without Alembic.
+"""The schema's revisions by number, and a database's present one. Read-only, and therefore without Alembic.
 
-Each gateway and each command asks this when it starts, nearly always to find nothing to do: importing Alembic for it
-was a twentieth of the CPU of a start.
+Every gateway and command checks this at start, nearly always to find nothing to do: importing Alembic for it was a
+twentieth of the CPU of a start.
 """
 
 from functools import cache
@@ -15,18 +15,18 @@ from gateway.storage.tables import metadata
 
 @cache
 def known_revisions() -> list[str]:
-    """Those of this version, oldest first: each step's file begins with its number."""
+    """This version's revisions, oldest first: the file name of each begins with its number."""
     names = (file.name for file in files("migrations.versions").iterdir())
     return sorted(name.partition("_")[0] for name in names if name[:1].isdigit() and name.endswith(".py"))
 
 
 def newest_revision() -> str:
-    """What this version brings a schema to."""
+    """The revision that this version migrates to."""
     return known_revisions()[-1]
 
 
 def present_revision(connection: Connection) -> str | None:
-    """None: no schema yet. Raises StateError where the table that says it holds more than one."""
+    """None: no schema yet. Raises StateError if the version table has more than one row."""
     if not inspect(connection).has_table("alembic_version"):
         return None
     said = connection.execute(select(column("version_num")).select_from(table("alembic_version"))).scalars().all()
@@ -39,9 +39,9 @@ def present_revision(connection: Connection) -> str | None:
 
 
 def missing_tables(connection: Connection) -> list[str]:
-    """Of the newest schema, those that a question would not find."""
+    """Tables of the newest schema that a query would not find."""
     wanted = sorted(metadata.tables)
-    if connection.dialect.name == "postgresql":  # in any schema of the search path, as questions find them
+    if connection.dialect.name == "postgresql":  # in any schema of the search path, as queries find them
         seen = text("SELECT name FROM unnest(CAST(:names AS text[])) AS name WHERE to_regclass(name) IS NOT NULL")
         there = set(connection.execute(seen, {"names": wanted}).scalars())
     else:

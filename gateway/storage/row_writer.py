@@ -1,6 +1,6 @@
-"""Writes entries inside a transaction: each once, with its attempts and the sums. Knows SQL, and no engine.
+"""Writes entries inside a transaction: each once, with its attempts and the sums. Knows SQL, but no engine.
 
-What every row needs goes to the driver as it is: SQLAlchemy's own way with parameters and results takes longer than the
+Per-row statements go straight to the driver: SQLAlchemy's handling of parameters and results takes longer than the
 database does.
 """
 
@@ -22,8 +22,8 @@ CHUNK = 300
 COLUMNS = (*ROW, "dimension_id", "circumstance_id")
 NAMES = ", ".join(COLUMNS)
 SQLITE_INSERT = f"INSERT INTO entries ({NAMES}) VALUES ({', '.join('?' * len(COLUMNS))})"
-# Behind a pooler it may be there from a release that had other columns. With its defaults: a newer replica may have
-# added columns that this one does not know.
+# The name has a checksum because, behind a pooler, the table may remain from a release with other columns. It includes
+# defaults because a newer replica may have added columns that this version does not know.
 INCOMING = f"incoming_{zlib.crc32(NAMES.encode()):08x}"
 POSTGRES_INCOMING = (
     f"CREATE TEMPORARY TABLE IF NOT EXISTS {INCOMING} (LIKE entries INCLUDING DEFAULTS) ON COMMIT DELETE ROWS"
@@ -40,7 +40,7 @@ Ids = dict[tuple[object, ...], int]
 
 
 class Written(msgspec.Struct, frozen=True):
-    """How many entries were new, and the ids that are good once they are committed."""
+    """How many entries were new, and the ids to remember once they are committed."""
 
     count: int
     dimension_ids: Ids
@@ -48,14 +48,14 @@ class Written(msgspec.Struct, frozen=True):
 
 
 class RowWriter:
-    """Remembers the ids of what repeats, from one transaction to the next."""
+    """Caches the ids of repeating values across transactions."""
 
     def __init__(self) -> None:
         self._dimensions = Interned(dimensions)
         self._circumstances = Interned(circumstances)
 
     def write(self, connection: Connection, rows: Sequence[EntryRows]) -> Written:
-        """In the order of their request ids, as `once_each` gives them: every writer locks in one order."""
+        """`rows` must be ordered by request id, as from `once_each`, so that all writers lock in the same order."""
         wanted = {one.dimension for one in rows}
         wanted.update(part.dimension for one in rows for part in one.paid_parts)
         dimension_ids = self._dimensions.ids(connection, wanted)
@@ -70,14 +70,14 @@ class RowWriter:
         return Written(len(new), dimension_ids, circumstance_ids)
 
     def committed(self, written: Written) -> int:
-        """Returns how many entries were new."""
+        """Call after the commit; returns how many entries were new."""
         self._dimensions.remember(written.dimension_ids)
         self._circumstances.remember(written.circumstance_ids)
         return written.count
 
 
 def once_each(batch: Iterable[Entry]) -> list[Entry]:
-    """In the order of their request ids."""
+    """Without duplicates, ordered by request id."""
     first: dict[str, Entry] = {}
     for entry in batch:
         first.setdefault(entry.intent.request_id, entry)
@@ -85,7 +85,7 @@ def once_each(batch: Iterable[Entry]) -> list[Entry]:
 
 
 def _insert_into_sqlite(connection: Connection, records: Sequence[Record]) -> set[bytes]:
-    """Look, then insert: this transaction holds the only write lock. Returns the request ids that were new."""
+    """Selects, then inserts: safe, as this transaction holds the only write lock. Returns the new request ids."""
     present: set[bytes] = set()
     for start in range(0, len(records), CHUNK):
         numbers = tuple(bytearray(record[0]) for record in records[start : start + CHUNK])
@@ -98,8 +98,8 @@ def _insert_into_sqlite(connection: Connection, records: Sequence[Record]) -> se
 
 
 def _unadapted(record: Record) -> Record:
-    """The same row without None and bytes: Python's driver asks three registries what to make of each of those, which
-    takes longer than SQLite takes for the row. SQLite stores NaN as NULL."""
+    """The row without None and bytes: Python's driver looks each of those up in three registries, which takes longer
+    than SQLite takes for the row. SQLite stores NaN as NULL."""
     known: list[Any] = [NAN if value is None else value for value in record]
     for place in BYTES:
         known[place] = bytearray(known[place])
@@ -107,7 +107,7 @@ def _unadapted(record: Record) -> Record:
 
 
 def _copy_into_postgres(connection: Connection, records: Sequence[Record]) -> set[bytes]:
-    """COPY into a temporary table, in this transaction, and from there what is new."""
+    """COPY into a temporary table in this transaction, then insert what is new from there."""
     connection.execute(text("SET LOCAL synchronous_commit = on"))
     connection.exec_driver_sql(POSTGRES_INCOMING)
 

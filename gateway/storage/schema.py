@@ -1,4 +1,4 @@
-"""The schema's revisions: what each brings, how one is reached, what a lower one has no place for. Knows no URL."""
+"""The schema's revisions: what each adds, how to reach one, and what a lower one cannot hold. Knows no URL."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -28,12 +28,12 @@ from gateway.errors import StateError
 from gateway.storage.revisions import known_revisions, newest_revision, present_revision
 
 MADE_AGAIN = frozenset({"largest_pico_usd", "largest_total_us", "largest_first_token_us", "ranked"})
-"""Columns of which nothing is lost: the way up makes them again from the requests."""
+"""Derived columns, whose loss does not matter: upgrading recomputes them from the requests."""
 
 
 @dataclass(frozen=True, slots=True)
 class Revision:
-    """One step of the schema, by its number."""
+    """One schema migration, by number."""
 
     number: str
     summary: str
@@ -41,7 +41,7 @@ class Revision:
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """A table, or a column of one, that a lower revision lacks, and how many of its rows say something there."""
+    """A table or column that a lower revision lacks, and how many rows have data there."""
 
     table: str
     column: str | None
@@ -55,7 +55,7 @@ def revisions() -> list[Revision]:
 
 
 def bring_to(connection: Connection, revision: str) -> None:
-    """Up or down; "head" is the newest, "base" is empty. Raises StateError for a schema that it does not know."""
+    """Up or down; "head" is the newest, "base" is empty. Raises StateError for an unknown schema."""
     if revision == "head" and present_revision(connection) == newest_revision():
         return
     config = alembic_config()
@@ -73,7 +73,7 @@ def bring_to(connection: Connection, revision: str) -> None:
 
 
 def losses(connection: Connection, revision: str) -> list[Loss]:
-    """What going down to `revision` would take away. Only reads: the two schemas are compared in memory."""
+    """What a downgrade to `revision` would lose. Read-only: the two schemas are compared in memory."""
     present = present_revision(connection)
     if present is None:
         return []
@@ -82,14 +82,14 @@ def losses(connection: Connection, revision: str) -> list[Loss]:
 
 
 def require_revision(number: str) -> None:
-    """Raises StateError for one that this version does not have."""
+    """Raises StateError if this version does not have that revision."""
     known = known_revisions()
     if number not in known:
         raise StateError(f"there is no schema {number}: this version knows {known[0]} to {known[-1]}")
 
 
 def alembic_config() -> Config:
-    """The migrations as packaged, by import name: no file of the project directory is needed."""
+    """Finds the packaged migrations by import name, so that no file of the project directory is needed."""
     config = Config()
     config.set_main_option("script_location", "migrations:")
     config.set_main_option("path_separator", "os")
@@ -98,12 +98,12 @@ def alembic_config() -> Config:
 
 @cache
 def _scripts() -> ScriptDirectory:
-    """The steps as packaged: they do not change while a process lives."""
+    """The packaged migrations, which do not change while a process runs."""
     return ScriptDirectory.from_config(alembic_config())
 
 
 def _is_ahead(revision: str, connection: Connection) -> bool:
-    """Whether the way to `revision` goes up from what the schema is."""
+    """Whether reaching `revision` is an upgrade."""
     present = present_revision(connection)
     if present is None or revision == "base":
         return revision != "base"
@@ -112,7 +112,7 @@ def _is_ahead(revision: str, connection: Connection) -> bool:
 
 
 def _tables(revision: str) -> dict[str, Table]:
-    """As that revision has them."""
+    """The tables at that revision."""
     engine = create_engine("sqlite://")
     try:
         with engine.begin() as connection:
@@ -136,7 +136,7 @@ def _lost(connection: Connection, table: Table, below: Table | None) -> Iterator
 
 
 def _says_something(column: Column[Any]) -> ColumnElement[bool]:
-    """More than what a row has there that was written before there was such a column."""
+    """Whether the value differs from that of a row written before the column existed."""
     if column.nullable:
         return column.is_not(None)
     if isinstance(column.type, Boolean):

@@ -1,4 +1,4 @@
-"""The child of gateway.ledger.remote_sink: reads batches from its input, inserts them, answers on its output."""
+"""The child process of gateway.ledger.remote_sink: reads batches from stdin, inserts them, answers on stdout."""
 
 import asyncio
 import os
@@ -20,7 +20,7 @@ NICER = 5  # the token path comes first
 
 
 def read_frame(stream: BinaryIO) -> bytes | None:
-    """None at the end: whoever asked is gone."""
+    """None at end of file: the parent is gone."""
     head = stream.read(LENGTH.size)
     if len(head) < LENGTH.size:
         return None
@@ -36,7 +36,7 @@ def answer(stream: BinaryIO, reply: object) -> None:
 
 
 class BlockingSqlite:
-    """Writes rows on this thread: nobody else waits for it."""
+    """Writes rows on this thread, since nothing else runs on it."""
 
     def __init__(self, url: str) -> None:
         self._engine = open_blocking_sqlite(url)
@@ -60,9 +60,9 @@ def sink_of(url: str) -> BlockingSqlite | SqlLedger:
 
 
 async def serve(source: BinaryIO, target: BinaryIO) -> None:
-    """One batch after the other. There is nothing else on this loop, so reading may block it.
+    """One batch after another. Nothing else runs on this loop, so reading may block it.
 
-    Raises BrokenPipeError when whoever asked is gone.
+    Raises BrokenPipeError when the parent is gone.
     """
     first = read_frame(source)
     if first is None:
