@@ -1,4 +1,4 @@
-"""What a sum of costs holds that nobody bills, what it leaves out, and what of it is an estimate: as banners. Pure."""
+"""Banners for a sum of costs: which part is simulated, what is left out, and what is estimated. Pure."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""ECharts options as plain values. Colours are readable on both grounds; every axis says its unit."""
+"""ECharts options as plain values. Colours are readable on light and dark backgrounds; every axis states its unit."""
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
@@ -7,18 +7,18 @@ from typing import Any
 from dashboards.ticks import named_times
 
 COLOURS = ("#2a9d8f", "#b77a0f", "#5b80c8", "#c65d75", "#815d9b", "#548129", "#b38959", "#7f99b4")
-"""Told apart by who sees no red, no green or no blue too; tests measure it."""
+"""Distinguishable with any colour blindness (red, green or blue); tests measure it."""
 INK = "#7e7d78"
 FAINT = "rgba(136,136,130,0.22)"
 BAND = "rgba(224,160,48,0.4)"
 """An interval around the second colour's line, so that a legend does not show the two alike."""
 PHONE_PIXELS = 420
 LONG_NAME = 34
-"""So many letters fit beside a lying bar on one line."""
+"""Letters that fit on one line beside a horizontal bar."""
 LEGEND_LINE_PIXELS = 20
 MOST_LEGEND_LINES = 4
 MOST_SERIES = len(COLOURS)
-"""As many as there are: no colour stands for two names."""
+"""One per colour, so that no colour stands for two names."""
 Options = dict[str, Any]
 DOLLARS = """(value) => value == null ? '–' : (value < 0 ? '−$' : '$') + Math.abs(value).toLocaleString('en-US',
   Math.abs(value) < 1 ? {maximumSignificantDigits: 3} : {minimumFractionDigits: 2, maximumFractionDigits: 2})"""
@@ -26,8 +26,8 @@ DOLLAR_TICK = "(value) => (value < 0 ? '−$' : '$') + Math.abs(value).toLocaleS
 CENT_TICK = """(value) => (value < 0 ? '−$' : '$') + Math.abs(value).toLocaleString('en-US',
   {minimumFractionDigits: value ? 2 : 0, maximumFractionDigits: 12})"""
 LEAST_IN_DOLLARS = 3.5
-"""An axis as long as this has a tick at each dollar at most: ECharts makes five of it, 1, 2, 3 or 5 times a power of
-ten apart. A shorter one has cents at all of them."""
+"""From this length on, an axis has ticks at least a dollar apart: ECharts aims at five, 1, 2, 3 or 5 times a power of
+ten apart. A shorter axis shows cents at every tick."""
 PER_CENT = "(value) => value + ' %'"
 A_DAY = "({value}) => Math.round(value).toLocaleString('en-US') + ' requests a day'"
 MOMENT = """({value}) => {
@@ -36,7 +36,7 @@ MOMENT = """({value}) => {
   return said(day) + (value % 86400000 ? `, ${said(clock)} UTC` : '');
 }"""
 ON_ONE_LINE, ON_TWO_LINES = "(name) => name", r"(name) => name.replace(' · ', '\n')"
-"""How the browser writes a value: the page framework takes a name that begins with a colon as a function's text."""
+"""JavaScript formatters: the page framework treats an option whose name begins with a colon as code."""
 
 
 def base(*, unit: str = "", is_time: bool = False, categories: Sequence[str] = ()) -> Options:
@@ -92,7 +92,7 @@ def on_a_phone(options: Options) -> Options:
 
 
 def _media(narrow: Options, wide: Options) -> list[Options]:
-    """What a phone changes, and what takes it back when the phone is turned: nothing does so by itself."""
+    """What a phone changes, and what restores it when the phone is turned: ECharts does not revert by itself."""
     return [{"query": {"maxWidth": PHONE_PIXELS}, "option": narrow}, {"option": wide}]
 
 
@@ -145,7 +145,7 @@ def stacked_bars(points: Sequence[tuple[str, str, float]], *, each: str = "day")
 
 
 def rows(names: Sequence[str], values: Sequence[float]) -> Options:
-    """Lying bars of dollars, the first name on top."""
+    """Horizontal bars of dollars, the first name on top."""
     options = base(categories=list(reversed(names)))
     options["xAxis"], options["yAxis"] = options["yAxis"], options["xAxis"]
     in_dollars(options, values, axis="xAxis")

@@ -1,4 +1,4 @@
-"""The time before a page's own: what was spent in it, and whether the books hold all of it. A part of a time is not
+"""The period before a page's own: what was spent in it, and whether the books cover all of it. A partial period is not
 compared with a whole one. Pure."""
 
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""What is wrong with a form, in the words that stand over its fields and not in the API's. Pure; knows no page."""
+"""States what is wrong with a form in the words of its field labels, not the API's. Pure; knows no page."""
 
 from html import escape
 

@@ -1,4 +1,4 @@
-"""HTTP/1.1 whose browsers have bounds: of a request's time, of an answer not taken, of their number. Knows no page."""
+"""HTTP/1.1 with limits on request time, on unread answers, and on the number of connections. Knows no page."""
 
 import asyncio
 import resource
@@ -8,9 +8,9 @@ import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 PATIENCE_SECONDS: Final = 60.0
-"""For a request, from its connection or its first byte on; for a browser that takes nothing of its answer."""
+"""Timeout for a request, from its connection or first byte, and for a browser that reads nothing of its answer."""
 LEAST_BYTES_PER_SECOND: Final = 500
-"""Of a body on the whole, beyond those seconds, until it is answered: a slow upload lives while it moves."""
+"""Minimum average rate of a body beyond those seconds: a slow upload may continue while it makes progress."""
 MOST_CONNECTIONS: Final = 4000
 """However many files there are: two to four to a tab."""
 
@@ -30,7 +30,7 @@ TOO_MANY: Final = last_words(
 
 
 def most_connections() -> int:
-    """Half of the files that this process may open: the others are for asking the gateway."""
+    """Half of the files that this process may open: the rest are for requests to the gateway."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return MOST_CONNECTIONS if soft == resource.RLIM_INFINITY else min(MOST_CONNECTIONS, soft // 2)
 
@@ -41,7 +41,7 @@ def bounded(most: int) -> type["BoundedProtocol"]:
 
 
 class BoundedProtocol(H11Protocol):
-    """On h11, which bounds the length of a head: the other parser keeps one of any length, for anybody."""
+    """On h11, which limits the length of a request head: the other parser buffers any length, from anyone."""
 
     most = MOST_CONNECTIONS
     _watch: asyncio.TimerHandle | None = None

@@ -1,4 +1,4 @@
-"""A form that outlives its session: its tab keeps what was typed and not sent, and brings it back. Knows no page.
+"""A form that survives the end of its session: the tab keeps unsent input and restores it. Knows no page.
 
 static/kept_forms.js reads what was typed where it is typed, since the server may never have heard of it, and learns
 here what was chosen and what the form showed at first. Nothing is sent before somebody presses the button again.

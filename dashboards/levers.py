@@ -56,11 +56,11 @@ LEVERS = (
     Lever("yearly_volume_factor", "Volume in a year (growth)", 0.5, 5, _times),
 )
 UTILISATION = Lever("utilisation", "Utilisation: load of the GPUs' capacity", 0.001, 10, display.share, is_log=True)
-"""Not asked of the gateway: it is the volume in other words, and moves it."""
+"""Not sent to the gateway: it is another form of the volume, and moves that lever."""
 
 
 def utilisation_at(volume_factor: float, replicas: float, observed: Mapping[str, float]) -> float:
-    """The whole load as a share of what the GPUs could serve if it came evenly."""
+    """The whole load as a share of what the GPUs could serve if it arrived evenly."""
     busy = observed["requests_per_day"] * observed["gpu_seconds_per_request"]
     return volume_factor * busy / (DAY_SECONDS * replicas)
 

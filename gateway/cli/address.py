@@ -10,7 +10,7 @@ DEFAULT_URL = "http://127.0.0.1:8080"
 
 
 def remember_address(home: Home, host: str, port: int) -> None:
-    """It stays after a stop: who asks then is told where nothing answers.
+    """Kept after a stop, so that other commands can say where nothing answers.
 
     A full disk is no reason not to serve: the journal may still have room.
     """
@@ -24,7 +24,7 @@ def remember_address(home: Home, host: str, port: int) -> None:
 
 
 def running_url(home: Home) -> str:
-    """Its base URL, or the one that a first start will have."""
+    """The gateway's base URL, or the one a first start will use."""
     try:
         return home.address_file.read_text(encoding="utf-8").strip() or DEFAULT_URL
     except FileNotFoundError:

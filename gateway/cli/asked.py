@@ -1,4 +1,4 @@
-"""What many commands are asked alike: a period, and a query of the API read from options."""
+"""Options shared by many commands: a period, and an API query read from options."""
 
 from typing import Annotated, Any, TypeVar
 
@@ -30,7 +30,7 @@ Where = Annotated[list[str] | None, typer.Option("--where", help="Only these, as
 
 
 def read(schema: type[Query], /, **given: Any) -> Query:
-    """The API's own query, so that both refuse the same things. What is None was not given."""
+    """The API's own query, so that both refuse the same things. None means not given."""
     try:
         return schema.model_validate({name: value for name, value in given.items() if value is not None})
     except ValidationError as error:

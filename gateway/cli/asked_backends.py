@@ -1,4 +1,4 @@
-"""What backends say when `breakeven doctor --ask` asks each for its models, which costs nothing, with each key."""
+"""For `breakeven doctor --ask`: asks each backend for its models with each key, which costs nothing."""
 
 import asyncio
 import os
@@ -16,17 +16,17 @@ TOLD_MODELS = 5
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """One backend with one of its keys; `problem` is None where it lists what it is asked for."""
+    """One backend with one of its keys; `problem` is None if it lists the models it is asked for."""
 
     name: str
     detail: str
     problem: str | None = None
     is_certain: bool = True
-    """False where it may serve all the same."""
+    """False if the backend may serve all the same."""
 
 
 def ask_backends(deployment: Deployment) -> Sequence[Asked]:
-    """Every configured backend but our own engine, which the gateway itself watches; all at once."""
+    """Asks every configured backend concurrently, except our own engine, which the gateway watches itself."""
     adapters = {
         name: one for name, one in deployment.table.adapters.items() if not one.is_simulated and name != LOCAL_BACKEND
     }

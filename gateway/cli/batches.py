@@ -107,7 +107,7 @@ def _table(found: Sequence[Batch]) -> Table:
 
 
 def _cost_text(said: Progress) -> str:
-    """What no answer of it has a price for did not cost nothing."""
+    """If no answer has a known price, the cost is unknown, not $0."""
     if said.unpriced and said.unpriced == said.completed:
         return "unknown"
     return f"{said.costs()['cost_usd']}".rstrip("0").rstrip(".") + (" and more" if said.unpriced else "")

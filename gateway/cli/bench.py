@@ -76,7 +76,7 @@ def engine(
 
 
 def parse_steps(text: str) -> tuple[int, ...]:
-    """Concurrencies out of `1,2,4`. Raises StateError."""
+    """Parses concurrencies such as `1,2,4`. Raises StateError."""
     parts = [part.strip() for part in text.split(",")]
     if not all(part.isdecimal() and int(part) > 0 for part in parts):
         raise StateError(f"--concurrency takes positive numbers with commas between, as in 1,2,4; not {text!r}")

@@ -1,4 +1,4 @@
-"""`--where` of the cost commands: what is kept of the books, and what there would have been where nothing was."""
+"""`--where` of the cost commands: filters the books, and suggests what exists when a filter matched nothing."""
 
 import typer
 
@@ -21,7 +21,7 @@ def filters(where: list[str] | None) -> dict[str, str]:
 
 
 async def with_key_id(state: State, query: CostQuery) -> CostQuery:
-    """A key given by its name, as tables show it, by its id. Raises BadParameter where several have that name."""
+    """Replaces a key's name, as tables show it, by its id. Raises BadParameter if several keys have that name."""
     if query.key is None:
         return query
     records = [one.record for one in await state.keys.list()]
@@ -34,7 +34,7 @@ async def with_key_id(state: State, query: CostQuery) -> CostQuery:
 
 
 async def why_nothing(books: Books, query: CostQuery, table: CostTable) -> list[str]:
-    """Sentences for a table that filters left empty: a misspelt team has not spent $0. None for any other table."""
+    """Explains a table that filters left empty: a misspelt team has not spent $0. Empty for any other table."""
     given = query.filters()
     if table.rows or not given:
         return []

@@ -108,7 +108,7 @@ def shown(table: CostTable) -> Table:
 
 
 def named(table: CostTable, dimension: str, value: str | None) -> str:
-    """A group's value; of a key its name, and its id too where another has the same."""
+    """A group's value; for a key its name, plus its id if another key has the same name."""
     name = table.key_names.get(value or "") if dimension == "key" else None
     if name is None:
         return value or "none"
@@ -116,7 +116,7 @@ def named(table: CostTable, dimension: str, value: str | None) -> str:
 
 
 def sentences(table: CostTable) -> list[str]:
-    """What stands below the groups: spend without an owner, shadow calls, idle GPUs, savings."""
+    """The lines below the groups: spend without an owner, shadow calls, idle GPUs, savings."""
     found = [text for text in (how_rows_add_up(table),) if text]
     found += [text for text in (how_certain(table.total),) if text]
     if any(Decimal(row.corrections_usd) for row in (table.total, *table.rows)):
@@ -155,7 +155,7 @@ def sentences(table: CostTable) -> list[str]:
 
 
 def how_rows_add_up(table: CostTable) -> str | None:
-    """Where adding the rows up as they are shown does not give the total as it is shown: why, and what it gives."""
+    """If the rows as shown do not add up to the total as shown: why, and what they add up to."""
     if "tag" in table.by:
         return "A request with several tags is in the row of each: the rows come to more than the total."
     shown = sum(Decimal(rounded(row.cost_usd, COST_PLACES)) for row in table.rows)
@@ -165,7 +165,7 @@ def how_rows_add_up(table: CostTable) -> str | None:
 
 
 def how_certain(total: CostRow) -> str | None:
-    """Between what the total lies where counts were estimated or prices not known; None where all is exact."""
+    """The bounds of the total if counts were estimated or prices unknown; None if all is exact."""
     lower, upper = total.cost_lower_usd, total.cost_upper_usd
     if lower == upper:
         return None
@@ -175,7 +175,7 @@ def how_certain(total: CostRow) -> str | None:
 
 
 def cells(row: CostRow) -> list[str]:
-    """The mix stands beside the blended price: one without the other says nothing."""
+    """Shows the mix next to the blended price: one means nothing without the other."""
     speeds = (row.time_to_first_token_p50_seconds, row.decode_tokens_per_second_p50)
     prices = (row.input_usd_per_mtok, row.output_usd_per_mtok, row.blended_usd_per_mtok)
     return [
@@ -195,5 +195,5 @@ def is_unknown(row: CostRow) -> bool:
 
 
 def rounded(text: str | None, places: int) -> str:
-    """For the eye; --json and --csv keep every digit."""
+    """For display; --json and --csv keep every digit."""
     return "" if text is None else f"{Decimal(text):.{places}f}"

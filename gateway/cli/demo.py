@@ -34,7 +34,7 @@ KEY_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """What came of a prompt: the id of the request that was answered, or why none was."""
+    """The outcome of a prompt: the id of the answered request, or why it was not answered."""
 
     request_id: str | None = None
     problem: str | None = None
@@ -96,7 +96,7 @@ def load_prompts(file: Path, limit: int) -> list[list[dict[str, Any]]]:
 
 
 def _messages(line: str) -> list[dict[str, Any]] | None:
-    """None where there are none. What is in `messages` is for the gateway to judge."""
+    """None if there are none. The gateway validates what is in `messages`."""
     try:
         row = json.loads(line)
     except ValueError:
@@ -164,7 +164,7 @@ async def send_all(
     max_tokens: int,
     console: Console,
 ) -> list[Sent]:
-    """Every prompt once, `concurrency` at a time; what came of each, in their order."""
+    """Sends every prompt once, `concurrency` at a time; outcomes are in the order of the prompts."""
     gate = asyncio.Semaphore(concurrency)
     columns = (TextColumn("{task.description}"), Bar(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console) as progress:

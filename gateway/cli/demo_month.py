@@ -1,4 +1,4 @@
-"""`breakeven demo --month`: a made-up month in a database of its own, so that every page can be seen alive."""
+"""`breakeven demo --month`: a made-up month in its own database, so that every page has something to show."""
 
 import asyncio
 import json
@@ -53,7 +53,7 @@ overrides:
 PICO_PER_CENT = 10**10
 PORT = 8090
 BUDGET_FACTORS = {"": 1.15, "support": 1.4, "research": 0.7}
-"""Of what the month cost: for everything, a team that will keep to it and one that will not."""
+"""Budgets as factors of the month's cost: for everything, for a team that will keep to it and one that will not."""
 
 APP_LIMITS = {"support-bot": {"budget_usd": "40", "requests_per_minute": 600}, "nightly-cron": {"budget_usd": "1"}}
 

@@ -1,4 +1,4 @@
-"""What `breakeven doctor` looks at on this disk: the home, the journal, what is kept for callers. Changes nothing."""
+"""The disk checks of `breakeven doctor`: home, journal, and what is kept for callers. Changes nothing."""
 
 import os
 import shutil

@@ -10,7 +10,7 @@ from gateway.errors import BreakevenError
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One check. `fix` says what to do about a failure; None where it is only worth knowing."""
+    """One check. `fix` says what to do about a failure; None if there is nothing to do."""
 
     name: str
     is_ok: bool

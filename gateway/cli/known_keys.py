@@ -1,5 +1,5 @@
-"""Which keys of providers this deployment's gateway was last started with, by the names of their variables: who reads
-its books in another terminal need not have them there. No key is written."""
+"""Remembers which provider keys the gateway was last started with, by the names of their environment variables, so that
+commands in another terminal do not need the keys. No key is written."""
 
 import logging
 import os
@@ -31,8 +31,8 @@ def remember_key_names(home: Home, settings: Settings, environ: Mapping[str, str
 
 
 def with_known_keys(home: Home, environ: Mapping[str, str] = os.environ) -> Mapping[str, str]:
-    """The environment, and something in place of each key that the gateway has and this process has not. For commands
-    that call no provider."""
+    """The environment plus a placeholder for each key that the gateway has and this process lacks. For commands that
+    call no provider."""
     try:
         names = home.key_names_file.read_text(encoding="utf-8").split()
     except FileNotFoundError:
