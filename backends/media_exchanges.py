@@ -1,6 +1,6 @@
-"""How images, speech, transcripts and moderations are asked of one server, and what was learnt of it.
+"""Builds requests for images, speech, transcripts and moderations, and remembers how each model must be asked.
 
-Some servers tell what an answer is billed by only to those who ask in a certain way, and others know no such way.
+Some servers report usage only if it is requested in a certain way, which others reject.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""One endpoint of a provider that speaks two wire formats: calls in the second one's own go there as they are."""
+"""One provider endpoint with two wire formats: calls native to the second format go to its adapter unchanged."""
 
 from collections.abc import Collection, Sequence
 

@@ -31,15 +31,15 @@ _WHOLE: Final = {
 _MODES: Final = {"auto": "auto", "validated": "auto", "any": "required", "none": "none"}
 _EFFORTS: Final = {"minimal": "minimal", "low": "low", "medium": "medium", "high": "high", "xhigh": "xhigh"}
 _BUDGETS: Final = ((1_024, "low"), (8_192, "medium"))
-"""Up to how many tokens of thinking which effort stands for: as Google's own endpoint for OpenAI's clients reads
-efforts. 0, to think not at all, is for some models no effort that they know, so it is their least."""
+"""(most thinking tokens, effort), as Google's OpenAI-compatible endpoint maps efforts. A budget of 0 (no thinking)
+becomes the lowest effort, since some models cannot turn thinking off."""
 _TIERS: Final = ("flex", "priority")
 
 _BOUND: Final = {
     "cachedContent": "what is cached is kept at Google; send it whole, or ask a model of its own API",
     "continuationToken": "an answer can only be gone on with where it began; ask a model of Google's own API",
 }
-"""Fields that lean on what Google keeps."""
+"""Fields that depend on state stored at Google."""
 _SPOKEN: Final = {
     "speechConfig": "this model cannot answer with speech",
     "imageConfig": "this model cannot draw for its answer",
@@ -50,8 +50,8 @@ _ANY_JSON: Final[Fields] = {"type": "json_object"}
 
 
 class ContentAsked(NamedTuple):
-    """A chat that asks the same, and how its answer is to be told: whether with the thoughts before it, and what stands
-    inside of the object that was asked for instead."""
+    """The equivalent chat, and how to write its answer: whether to include thoughts, and what the object requested
+    instead wraps."""
 
     body: bytes
     shows_thoughts: bool
@@ -67,9 +67,9 @@ def chat_from_content(
     takes_effort: bool = False,
     signs_calls: bool = False,
 ) -> ContentAsked:
-    """An OpenAI chat that asks the same, with past thinking under the names in `thoughts`, how hard to think, and
-    the signatures of Gemini's calls, only for those who are known to take them.
-    Raises UpstreamRejected, naming the field; Untranslatable where other backends could be asked it."""
+    """The equivalent OpenAI chat, with past reasoning under the names in `thoughts`; effort and call signatures are
+    included only for backends known to accept them.
+    Raises UpstreamRejected, naming the field; Untranslatable if other backends could serve it."""
     fields = decode_object(body)
     if fields is None:
         raise invalid("body", "must be a JSON object")
@@ -105,7 +105,7 @@ def chat_from_content(
 
 
 def request_to_count(body: bytes) -> bytes:
-    """What stands in a call that counts: the contents alone, or a whole request."""
+    """The request inside a count call, which holds either the contents alone or a whole request."""
     fields = decode_object(body) or {}
     inner = fields.get("generateContentRequest") or fields.get("generate_content_request")
     return msgspec.json.encode(inner) if isinstance(inner, dict) else body
@@ -138,7 +138,7 @@ def _messages(asked: Fields, *, signs_calls: bool) -> Iterator[Fields]:
 
 
 def _told_of_json(messages: list[Fields]) -> list[Fields]:
-    """OpenAI refuses to answer in JSON where no message speaks of it; of Gemini its type is enough."""
+    """OpenAI rejects JSON mode unless a message mentions JSON; for Gemini the MIME type is enough."""
     if b"json" in msgspec.json.encode(messages).lower():
         return messages
     return [{"role": "system", "content": "Answer in JSON."}, *messages]

@@ -23,10 +23,10 @@ _OF_GOOGLE: Final = ("https://generativelanguage.googleapis.com/", "https://www.
 
 
 class Calls:
-    """The function calls of a conversation that wait for what they gave. Gemini may leave their ids out, a chat not.
+    """Function calls that have no result yet. Their ids are optional in Gemini, required in chats.
 
-    Whoever was answered is passed over where it stands first in a line: to look through all that wait for each answer
-    took a worker minutes.
+    Answered calls are dropped lazily, at the head of a queue: searching all waiting calls for each result took a worker
+    minutes.
     """
 
     def __init__(self) -> None:

@@ -1,6 +1,6 @@
-"""An answer whose schema is no object, asked for inside of one and taken out again as it comes. Pure.
+"""Wraps a schema that is no object in one, and unwraps the answer as it streams. Pure.
 
-Gemini answers with a list or a number where it is asked for one; OpenAI and others only with objects.
+Gemini can answer with a list or a number; OpenAI and others only with objects.
 """
 
 import re
@@ -12,21 +12,22 @@ import msgspec
 from backends.formats.json_objects import Fields, part_of
 
 Wrapping = Literal["", "json", "text"]
-"""What is inside: nothing of ours, JSON as it is, or a text whose JSON is to be read (one of some words)."""
+"""What is wrapped: nothing, JSON, or a string to be decoded (an enum of words)."""
 MEMBER: Final = "answer"
 _HEAD: Final = re.compile(rf'\s*\{{\s*"{MEMBER}"\s*:\s*')
 _END: Final = " \t\r\n}"
-"""What may end an answer, and all that is ours of it stands there: asked for by an expression, each blank was tried."""
+"""Characters that may close the wrapper at the end of an answer. A set, not a regular expression: that would retry at
+every blank (quadratic)."""
 _LONGEST_HEAD: Final = 64
 
 
 def needs_wrapping(schema: Mapping[str, object]) -> bool:
-    """Whether it is no object, nor one that it refers to."""
+    """Whether the schema is neither an object nor a reference."""
     return not (schema.get("type") == "object" or "properties" in schema or "$ref" in schema)
 
 
 def wrapped(schema: Mapping[str, object]) -> Fields:
-    """The schema of an object with the answer in it; what the schema refers to stays at the top."""
+    """The schema of an object that holds the answer; `$defs` stay at the top."""
     inner = {name: one for name, one in schema.items() if name != "$defs"}
     made: Fields = {
         "type": "object",
@@ -38,7 +39,7 @@ def wrapped(schema: Mapping[str, object]) -> Fields:
 
 
 class Unwrapper:
-    """Feed it an answer's text piece by piece. What does not begin as it was asked to passes as it is."""
+    """Feed it an answer's text piece by piece. Text that does not start with the wrapper passes unchanged."""
 
     def __init__(self, wrapping: Wrapping) -> None:
         self._is_text = wrapping == "text"
@@ -47,7 +48,7 @@ class Unwrapper:
         self._held: list[str] = []
 
     def feed(self, text: str) -> str:
-        """What of it can be passed on by now."""
+        """The text that can be passed on by now."""
         if not self._is_begun:
             text = self._taken() + text
             head = _HEAD.match(text)
@@ -67,7 +68,7 @@ class Unwrapper:
         return passed
 
     def end(self, *, is_cut: bool) -> str:
-        """The rest. An answer that was cut off lacks the end that is ours."""
+        """The rest. An answer that was cut off lacks the wrapper's end."""
         rest = self._taken()
         if not self._is_wrapped or is_cut:
             return rest

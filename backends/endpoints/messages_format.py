@@ -28,7 +28,7 @@ _BOUND: Final = {
     "inference_geo": "where an answer is computed can only be chosen at Anthropic",
     "billing_policy": "who is billed can only be chosen at Anthropic",
 }
-"""Fields without which the answer would be another one, or another than was allowed."""
+"""Fields that cannot be dropped without changing the answer, or breaking a restriction."""
 
 
 def _invalid(param: str, why: str) -> UpstreamRejected:
@@ -37,7 +37,7 @@ def _invalid(param: str, why: str) -> UpstreamRejected:
 
 
 def _unsayable(param: str, why: str, details: Fields | None = None) -> Untranslatable:
-    """It says something that no other format can; `details` are for a client that knows what to do then."""
+    """The request cannot be expressed in another format; `details` are for clients that can react to it."""
     return Untranslatable(f"{param}: {why}", body=messages_error(400, f"{param}: {why}", details=details))
 
 
@@ -49,10 +49,9 @@ def chat_body_from_messages(
     thoughts: tuple[str, ...] = (),
     reasons: bool = False,
 ) -> bytes:
-    """An OpenAI chat body that asks the same, with `cache_control`, the wish that an answer go on inside the
-    assistant's last message, past thinking under the names in `thoughts`, and how hard to think, only for those who are
-    known to take it: others refuse what they do not know. Raises UpstreamRejected, in
-    Anthropic's words; Untranslatable where other backends could be asked it."""
+    """The equivalent OpenAI chat body. `cache_control`, continuation of the last assistant message, past reasoning
+    (under the names in `thoughts`) and effort are included only for backends known to accept them: others reject
+    unknown fields. Raises UpstreamRejected, in Anthropic's format; Untranslatable if other backends could serve it."""
     fields = decode_object(body)
     if fields is None:
         raise _invalid("body", "must be a JSON object")
@@ -96,8 +95,8 @@ def chat_body_from_messages(
 
 
 def keeps_reasoning(body: bytes) -> bool:
-    """Whether who asks is ready for thinking that it cannot read, and has a use for it in a later turn: it asks for
-    thinking, or for calls of tools. Others take the first block of an answer for its text."""
+    """Whether the caller can handle unreadable thinking blocks and use them in a later turn: it asks for thinking, or
+    has tools. Other callers expect the first block of an answer to be its text."""
     fields = decode_object(body) or {}
     return bool(fields.get("tools")) or part_of(fields, "thinking").get("type", "disabled") != "disabled"
 

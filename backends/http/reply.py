@@ -124,7 +124,7 @@ class PlainReply:
 class StreamReply:
     """A stream of events.
 
-    No generator: whoever has the last chunk asks no further, and an unfinished generator costs a task to be closed in.
+    Not a generator: callers stop after the last chunk, and an unfinished generator needs an extra task to be closed.
     """
 
     def __init__(
@@ -165,8 +165,8 @@ class StreamReply:
         return self._chunks.popleft()
 
     async def _receive(self) -> None:
-        # Neither a heartbeat nor an event that says nothing is progress until the answer has begun: it must not put
-        # off the first-byte deadline, nor bring the idle one, which is sooner, upon a model that thinks for long.
+        # Until the answer has started, heartbeats and empty events are not progress: they must neither extend the
+        # first-byte deadline nor start the shorter idle one while a model reasons for long.
         extend = self._reader.is_started and (self._has_events or self._parser.comments > self._comments)
         self._comments = self._parser.comments
         try:

@@ -1,7 +1,7 @@
 """From a parsed request to an accepted one: decided, its money held, its intent written. Knows no storage, no HTTP.
 
-A model at its limit (its own rate, or the key's quota of its tier) is left out and the request is decided again, so
-that no prompt, whatever it makes the classifier believe, buys more of a tier than its key may have.
+A model at its limit (its own rate, or the key's quota for its tier) is excluded and the decision repeated, so that no
+prompt, even one that fools the classifier, gets more of a tier than its key allows.
 """
 
 from collections.abc import Callable, Mapping
@@ -54,7 +54,7 @@ class Acceptance(msgspec.Struct):
             )
         limited: ModelLimited | None = None
         while True:
-            at_us = self.now_us()  # one time for the decision and the books: its price is that of this moment
+            at_us = self.now_us()  # one timestamp for the decision and the books, so that both use the same price
             try:
                 choice = self._with_free_fallbacks(self.decide(view, key, incoming.tags, at_us), key)
             except (ModelNotFound, NoEligibleModel):
@@ -89,8 +89,8 @@ class Acceptance(msgspec.Struct):
                 return run
 
     def _within_bound(self, body: bytes, view: RequestView, key: KeyRecord) -> bytes:
-        """Under a budget a whole answer may not be longer, and no provider's tool run more often, than what is held
-        for it, whoever set no limit."""
+        """Under a budget, adds the limits that the caller left out, so that neither a whole answer's length nor the
+        provider's tool calls exceed what is held for them."""
         has_length = view.is_stream or view.max_output_tokens is not None
         length = None if has_length else LIMITS.get(view.operation)
         if length is None and view.hosted_tools.is_limited:
@@ -106,7 +106,7 @@ class Acceptance(msgspec.Struct):
             raise InvalidRequest(f"The body is not valid: {error}.", code="invalid_json") from error
 
     def _with_free_fallbacks(self, choice: Choice, key: KeyRecord) -> Choice:
-        """A model that is counted serves only whom it was counted for, so it is nobody's fallback."""
+        """Drops rate-limited and quota-limited models from the fallbacks: they serve only requests counted for them."""
         if choice.escalation is not None:
             choice = self._with_free_escalation(choice, choice.escalation, key)
         if not self.admission.counts_models(key.id):

@@ -1,7 +1,7 @@
-"""Whether one whole chat answer stands what a cascade verifies: its form, and how sure its model was. Pure.
+"""Whether a whole chat answer passes a cascade's checks: its form, and its model's confidence. Pure.
 
-Form is what a program can tell for certain: that something was said to its end, and that it is JSON, of the schema, or
-a tool call, where the request asked for one. Whether what it says is right, or a polite refusal, no pattern tells.
+Form is what a program can check with certainty: the answer is complete and not empty, and it is JSON, fits the schema
+or is a tool call if the request asked for one. Correctness, or a polite refusal, cannot be checked by pattern.
 """
 
 import json
@@ -20,7 +20,7 @@ _CHOICES = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
 
 
 def objection(request: bytes, answer: bytes, verify: Verify) -> str | None:
-    """In one word why the answer does not stand; None when it does.
+    """Why the answer fails, in one word; None if it passes.
 
     `unreadable`, `empty`, `cut`, `filtered`, `not_json`, `off_schema`, `no_tool_call`, `bad_tool_call`,
     `no_logprobs`, `unsure`. Of several choices each must stand.
@@ -47,7 +47,7 @@ def is_asked_for_logprobs(request: bytes) -> bool:
 
 
 def without_logprobs(answer: bytes) -> bytes:
-    """As if they had not been asked for: null in every choice that has them, every other value's bytes as they came."""
+    """The answer with `logprobs` null in every choice that has them; all other values keep their bytes."""
     try:
         fields = _TOP.decode(answer)
         choices = _CHOICES.decode(fields["choices"])
@@ -111,7 +111,7 @@ def _json_objection(form: Fields, text: str, steps: list[int]) -> str | None:
 
 
 def _logprob_objection(choice: Fields, least: float) -> str | None:
-    """A tool call's tokens have none at most providers: where its form stands, there is nothing more to verify."""
+    """Most providers give no logprobs for tool calls: if a call's form is right, nothing more can be checked."""
     if choice["message"].get("tool_calls"):
         return None
     tokens = (choice.get("logprobs") or {}).get("content")

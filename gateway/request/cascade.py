@@ -1,7 +1,7 @@
-"""Ask the cheap model, verify its whole answer, ask a stronger one if it does not stand. For one request.
+"""Asks the cheap model, verifies its whole answer, and asks a stronger one if that fails. For one request.
 
-Both answers are attempts of one entry and both are charged; the money of both was held before the first was asked. An
-answer that did not stand is kept: it is passed on after all where no stronger model answers.
+Both answers are attempts of one entry and both are charged; money for both was held before the first call. A failed
+answer is kept, and passed on after all if no stronger model answers.
 """
 
 import asyncio
@@ -55,7 +55,7 @@ async def cascade(run: Run, dispatcher: Dispatcher) -> Answer | BackendError | N
 
 @dataclass(slots=True)
 class _Refused:
-    """An answer that did not stand verification, and what the run was when it had come."""
+    """An answer that failed verification, and the run's state when it arrived."""
 
     answer: Answer
     candidate: Candidate

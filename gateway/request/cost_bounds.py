@@ -30,10 +30,10 @@ def cascade_bound_pico_usd(candidate: Candidate, choice: Choice, view: RequestVi
 
 
 def increment_pico_usd(candidate: Candidate, view: RequestView, output_characters: int) -> int | None:
-    """What a stream that has come so far can cost at most until it has sent one increment more.
+    """The most a stream at this point can cost by the end of its next increment.
 
-    Only a limit of the caller's own ends it sooner: an assumed one would stop holding money while tokens still come.
-    What a provider's model reasons is billed and seldom sent, so for those all that they may bill is held at once.
+    Only the caller's own limit caps it: an assumed one would stop holding money while tokens still arrive. Reasoning of
+    a provider's model is billed but rarely sent, so for such models the full bound is held at once.
     """
     if candidate.speed is None and REASONING in candidate.supports:
         if view.max_output_tokens is not None:
@@ -56,8 +56,8 @@ def longest_output(view: RequestView) -> int:
 def unseen_tokens(
     candidate: Candidate, view: RequestView, meter: Meter, ended_at: float, tokens_per_second: float
 ) -> int:
-    """What a provider's model may have thought, and will bill, before the first word of an answer whose usage nobody
-    reported: by how long it was silent, at its speed for one choice, within the caller's own limit."""
+    """Reasoning tokens that a provider may bill for an answer without reported usage: the silence before the first
+    output times the model's speed, for one choice and within the caller's own limit."""
     if candidate.speed is not None or REASONING not in candidate.supports or meter.sent_at is None:
         return 0
     spoke_at = ended_at if meter.first_output_at is None else meter.first_output_at
@@ -69,8 +69,8 @@ def unseen_tokens(
 
 
 def _longest_input(candidate: Candidate, view: RequestView) -> int:
-    """Twice the estimate, which is by characters: real tokenizers differ by less. As much for what the estimate does
-    not look at (calls of tools, schemas, fields to come), and a whole window where the body does not tell."""
+    """Twice the character-based estimate: real tokenizers differ by less. Never less than twice the whole body's size,
+    for what the estimate ignores (tool calls, schemas, future fields); a whole window if the body does not tell."""
     if view.most_input_tokens is not None:
         return view.most_input_tokens
     longest = max(view.input_tokens * 2, round(view.body_bytes * 2 / CHARACTERS_PER_TOKEN))

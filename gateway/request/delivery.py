@@ -14,12 +14,12 @@ from gateway.request.bookkeeping import Bookkeeper
 from gateway.request.run import Answer, Caller, Run
 from gateway.upstreams.load import Upstreams
 
-COMPLETED = Status.completed  # looked up in its enumeration it costs as much as three calls
+COMPLETED = Status.completed  # an enum lookup costs as much as three calls
 CHECKPOINT_CHARACTERS = 1024  # about 256 output tokens
 CHECKPOINT_SECONDS = 5.0
 TAIL_SECONDS = 5.0
-"""How long what comes behind an answer's last word, its usage, is waited for when the caller has left. Many clients
-leave at `finish_reason`, and the provider bills them what it says there."""
+"""How long to wait for the usage after an answer's end if the caller has left. Many clients leave at `finish_reason`,
+and the usage that follows is what the provider bills."""
 
 
 class Delivery(msgspec.Struct):
@@ -33,7 +33,7 @@ class Delivery(msgspec.Struct):
     checkpointed_at: float = 0.0
     checkpointed_characters: int = 0
     is_told: bool = False
-    """The caller was there for all that the model said."""
+    """The caller received the whole answer."""
 
     async def whole(self, answer: Answer) -> None:
         """A plain answer: settled, then sent."""
@@ -64,7 +64,7 @@ class Delivery(msgspec.Struct):
             await self.books.settle(run, Status.partial, http_status=200, error=type(error).__name__)
             if answer.reply.content_type == EVENT_STREAM:
                 await caller.send(stream_error(run, error), is_last=True)
-            return  # in plain bytes nothing can be said: that their end does not come tells it
+            return  # plain bytes have no room for an error: the missing end shows it
         if last is None:
             run.meter.finish_reason = "length"
             await self.books.settle(run, COMPLETED, http_status=200, error="budget_reached")
@@ -99,7 +99,7 @@ class Delivery(msgspec.Struct):
         return Chunk(b"")
 
     def _tell_the_end(self) -> None:
-        """Of several choices one has ended: what the others still say costs money."""
+        """Marks the answer as received; its tail is still read. Not for several choices: others may cost money."""
         if self.run.view.choices == 1 and not self.caller.is_gone:
             self.is_told = True
             self.caller.outlive(TAIL_SECONDS)

@@ -25,13 +25,13 @@ News = Answer | BackendError | Silence
 CALLED_OFF = "called_off"
 USUAL_TIMEOUTS = Timeouts()
 MOST_BEFORE_OUTPUT_BYTES = 64 << 20
-"""Of an answer before it says anything, all of which is held: an event may repeat a long request."""
+"""Limit of what is buffered before an answer's first output: an event may repeat a long request."""
 CHUNK_BYTES = 256
-"""About what one chunk costs beside its payload."""
+"""Approximate memory of one chunk beside its payload."""
 
 
 class _Attempt(msgspec.Struct, frozen=True):
-    """One try under way, with a meter of its own: what a loser said is not the answer's."""
+    """One try in progress, with its own meter: a race's loser must not be metered as the answer."""
 
     step: Try
     meter: Meter
@@ -107,8 +107,8 @@ class Dispatcher(msgspec.Struct):
         )
 
     def _pick_key(self, run: Run, candidate: Candidate, wait: float, refused: Collection[str]) -> str | None:
-        """A key whose breaker lets a call through, if the budget stretches from what was held to this model, and to one
-        attempt more where another was given up that may be billed."""
+        """A key whose breaker allows a call, if the budget also covers this model, and one more attempt if an abandoned
+        one may be billed."""
         key = self.upstreams.pick_key(candidate, self.monotonic() + wait, refused)
         is_held = candidate is run.candidate and run.extra is NO_EXTRA
         return key if key is None or is_held or self.books.can_pay(run, candidate) else None
@@ -182,7 +182,7 @@ class Dispatcher(msgspec.Struct):
         return error
 
     async def _end_race(self, run: Run, race: Race, winner: Answer | None) -> None:
-        """To its end, also when the caller leaves meanwhile: nobody comes to close the winner's reply then."""
+        """Runs to completion even if the caller leaves meanwhile: else nobody would close the winner's reply."""
         losing = asyncio.create_task(self._call_off(run, race))
         try:
             await asyncio.shield(losing)

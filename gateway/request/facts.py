@@ -30,8 +30,8 @@ def gather_facts(
 
     `expected_tokens` are those of answers that the classifier knows nothing of.
 
-    To whole parts, a half upwards, by arithmetic in its place: `round` with decimals writes the number out to read it
-    again, which costs ten times as much, a dozen times a request.
+    Rounds half up by inline arithmetic: `round` with decimals formats the number and parses it again, which costs ten
+    times as much, a dozen times a request.
     """
     return Facts(
         input_tokens=view.input_tokens,

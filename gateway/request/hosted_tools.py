@@ -15,7 +15,7 @@ from gateway.request.bodies import ABSENT, AnyBody, ChatBody, MessagesBody, Resp
 
 ASSUMED_CALLS: Final = 5
 ESCAPE: Final = b"\\u00"
-"""May spell any word below, so it counts as each of them."""
+"""A JSON escape that may spell any word below, so it counts as each of them."""
 MARKS: Final = (
     *(b"search", b"code_interpreter", b"code_execution", b"image_generation", b"shell", b"web_fetch", b"advisor"),
     b"openrouter:",
@@ -36,8 +36,8 @@ RESPONSES_KINDS: Final[dict[str, ToolKind]] = {
 
 
 class HostedTools(NamedTuple):
-    """At most so many calls, in all, of tools of these kinds. `is_limited`: the request itself says how many.
-    `asks_other_models`: models that it names itself work for the answer, at their own prices."""
+    """At most `calls` calls, in total, of tools of these kinds. `is_limited`: the request itself sets that limit.
+    `asks_other_models`: it names further models to work on the answer, at their own prices."""
 
     calls: int = 0
     kinds: frozenset[ToolKind] = frozenset()
@@ -52,7 +52,7 @@ OTHER_MODELS: Final = HostedTools(1, frozenset[ToolKind]({"other"}), asks_other_
 
 
 class _Tool(msgspec.Struct):
-    """Nothing in it is read before it is asked for: no odd number or text elsewhere hides what kind of tool it is."""
+    """Members are decoded lazily, so that an invalid value elsewhere cannot hide the tool's kind."""
 
     type: msgspec.Raw = ABSENT
     max_uses: msgspec.Raw = ABSENT

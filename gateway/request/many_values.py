@@ -1,7 +1,6 @@
-"""How many values the JSON of a body may be made of: each costs time while nobody else is served. Pure.
+"""Limits the number of values in a JSON body, since parsing blocks the event loop. Pure.
 
-Millions of empty objects fit into the megabytes that a long prompt may have: they were a worker's only work for a
-minute.
+Millions of empty objects fit into the megabytes allowed for a long prompt: they blocked a worker for a minute.
 """
 
 from typing import Final

@@ -8,12 +8,12 @@ from backends.usage import NO_UNITS, EngineTimings, Units, Usage
 CHARACTERS_PER_TOKEN = 4.0
 """Used only where a provider reported no usage; such entries are flagged as estimated."""
 WINDOWS = 16
-"""Of context that one call may report to have read, or written: answers share a prompt, and a catalogue may know an
-older, smaller window. A count beyond is a fault of whoever sent it."""
+"""The most context windows of tokens that a call may report as input or output: choices share a prompt, and the catalog
+may have an older, smaller window. A higher count is the provider's error."""
 
 
 MOST_TOOL_CALLS = 10_000
-"""Of a provider's own tools, that one answer may report. Each costs up to cents, and brings a window of its own."""
+"""The most hosted tool calls that one answer may report. Each costs up to cents and adds a window of tokens."""
 
 
 class Meter(msgspec.Struct):
@@ -62,8 +62,8 @@ class Meter(msgspec.Struct):
     def final_usage(self, input_tokens_estimate: int, context_window: int, asked: Units = NO_UNITS) -> Usage:
         """The provider's usage; without it, an estimate from the text that passed, flagged as such.
 
-        One of no tokens, for an answer that has text, is none: it would book the answer as free. So is one that no call
-        of a model with this window can have.
+        A usage of zero tokens for an answer with text is ignored: it would book the answer as free. So is one that is
+        impossible for a model with this window.
         """
         if self.usage is not None and not (self.output_characters and _is_of_nothing(self.usage)):
             longest = max(context_window, input_tokens_estimate)
@@ -85,8 +85,7 @@ def _is_impossible(usage: Usage, longest: int, output_characters: int) -> bool:
 
 
 def _are_possible(units: Units, asked: Units) -> bool:
-    """Of images and searches what was asked for tells how many they may be; how long a recording is, its caller could
-    have hidden."""
+    """Images and searches are bounded by the request; audio is not, since a caller could disguise its length."""
     return units.images <= WINDOWS * asked.images and units.search_units <= WINDOWS * asked.search_units
 
 
