@@ -16,7 +16,7 @@ SIDES = "Active rules on the left, edited rules on the right"
 NAME = "be-name"
 """A cell of a name, which may be long: it breaks behind a slash rather than within a word."""
 LONG_WORD = 9
-"""A word of more signs than this is set smaller in a tile: at full size an amount such as $0.0000489 broke in two."""
+"""A longer word is set smaller in a tile: at full size an amount such as $0.0000489 broke in two."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """OpenID Connect: who somebody is, as a company's own identity provider says. Knows no sessions and no gateway.
 
-The authorization code flow with PKCE, state and nonce. What an identity token must be signed with is fixed here and
-not read from the provider, so that nobody can talk it down.
+The authorization code flow with PKCE, state and nonce. The accepted signature algorithms of identity tokens are fixed
+here and not read from the provider, so that they cannot be downgraded.
 """
 
 import secrets

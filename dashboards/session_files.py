@@ -67,7 +67,7 @@ class SessionFiles:
         self._path(secret).unlink(missing_ok=True)
 
     def _sweep(self, now: float) -> None:
-        """What is too old for any session to be good."""
+        """Deletes files too old for any valid session."""
         for path in self._directory.iterdir():
             with contextlib.suppress(FileNotFoundError):
                 if now - path.stat().st_mtime > IDLE_SECONDS + NOTE_SECONDS:

@@ -152,7 +152,7 @@ class SignInLimit:
 
 
 def counted_as(address: str) -> str:
-    """Of IPv6 its /64: whoever has one address there has all of them."""
+    """For IPv6 its /64: whoever has one address there has all of them."""
     try:
         parsed = ipaddress.ip_address(address)
     except ValueError:
@@ -176,7 +176,7 @@ class FormTokens:
 
 
 def is_same_secret(known: str, given: str) -> bool:
-    """In a time that tells nothing. Of texts the standard library compares ASCII alone, and raises for all others."""
+    """Constant-time comparison. The standard library compares only ASCII text, and raises for any other."""
     return hmac.compare_digest(known.encode(), given.encode("utf-8", "surrogatepass"))
 
 

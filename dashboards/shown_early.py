@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from nicegui import ui
 
 PATIENCE_SECONDS = 1.0
-"""What takes longer is worth a word; what does not comes in one piece."""
+"""A page that takes longer shows a message first; a faster one is sent in one piece."""
 WAITING = (
     '<p class="be-note be-building" role="status">The gateway is still working on this page. It will appear by '
     "itself; other pages can be opened meanwhile.</p>"

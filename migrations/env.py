@@ -10,7 +10,7 @@ PARTITION = re.compile(r"(entries|attempts)_\d{4}_\d{2}$")
 
 
 def include_name(name: str | None, kind: str, parents: object) -> bool:
-    """Monthly partitions come and go by themselves and are no part of the schema."""
+    """Excludes monthly partitions, which are created and dropped at run time and are not part of the schema."""
     return not (kind == "table" and name is not None and PARTITION.match(name))
 
 

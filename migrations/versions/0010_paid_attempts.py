@@ -1,4 +1,4 @@
-"""Whose bill an attempt that did not answer is on, so that sums by provider agree with invoices."""
+"""Who bills an attempt that did not answer, so that sums by provider agree with invoices."""
 
 import sqlalchemy as sa
 from alembic import op

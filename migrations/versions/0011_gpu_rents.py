@@ -1,4 +1,4 @@
-"""Since when GPUs have cost what they cost."""
+"""The dated hourly rents of GPUs."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""Which shares of budgets were told of, each once."""
+"""Which budget thresholds were already notified, so that each is notified once."""
 
 import sqlalchemy as sa
 from alembic import op

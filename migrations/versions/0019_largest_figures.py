@@ -1,4 +1,4 @@
-"""How large the dearest and slowest single request of each hour and day is, so that the dearest of a year are quick."""
+"""The most expensive and slowest single request of each hour and day, so that finding a year's largest is quick."""
 
 import json
 import time
@@ -13,7 +13,7 @@ depends_on = None
 
 NAMES = ("largest_pico_usd", "largest_total_us", "largest_first_token_us", "ranked")
 TABLES = ("hourly", "daily")
-# Ranked hour by hour beside whoever reads and writes: millions of rows take minutes. See
+# Ranked hour by hour without blocking readers or writers: millions of rows take minutes. See
 # gateway/storage/sums/ranking.py. What an older replica adds from now on is not ranked.
 LEFT = "hours_to_rank"
 
