@@ -1,4 +1,4 @@
-"""The fields of a form, one of which may be wrong: it is marked, has the focus, and the sentence below describes it."""
+"""The fields of a form; a wrong one is marked, gets the focus, and is described by the sentence below the form."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,6 +1,6 @@
-"""A button that is answered once: presses until then do nothing, since each would make another key. Knows no page.
+"""A button that ignores presses while one is being handled, since each would create another key. Knows no page.
 
-A button that rests loses the focus, and whoever presses keys would stand at the top of the page: it gets it back.
+A disabled button loses the focus, which would send keyboard users to the top of the page, so it is given back.
 """
 
 from collections.abc import Awaitable, Callable

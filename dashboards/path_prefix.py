@@ -28,7 +28,7 @@ def parse_prefix(text: str) -> str:
 
 
 def prefix_of(request: Request) -> str:
-    """Where an address must be whole, because nobody knows how deep the page lies."""
+    """For addresses that must be absolute, because the page's depth is unknown."""
     return request.headers.get(FORWARDED, "")
 
 
@@ -69,7 +69,7 @@ class Prefixed:
         return self._location(value.decode("latin-1"), host).encode("latin-1") if name == b"location" else value
 
     def _location(self, location: str, host: str) -> str:
-        """Of ours, which may name the host; an identity provider's stays."""
+        """Prefixes our own redirects, which may name the host; an identity provider's stays as it is."""
         parts = urlsplit(location)
         if parts.netloc not in ("", host) or not (parts.path == OURS[0] or parts.path.startswith(OURS[1])):
             return location

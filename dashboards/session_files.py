@@ -78,5 +78,5 @@ class SessionFiles:
 
 
 def _seal(secret: str) -> Fernet:
-    """The secret has 256 random bits: one hash makes a key of it."""
+    """The secret has 256 random bits, so a single hash suffices to derive a key."""
     return Fernet(base64.urlsafe_b64encode(hashlib.sha256(b"seal " + secret.encode()).digest()))

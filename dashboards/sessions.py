@@ -83,7 +83,7 @@ class Sessions:
         return session
 
     def is_good(self, secret: str | None) -> bool:
-        """Whether there is one. No use of it: an open page asks by itself, for as long as it is open."""
+        """Whether the session is valid. Does not count as use, because an open page asks by itself."""
         session = self._known(secret)
         return session is not None and not self._is_old(session, self._now())
 
@@ -105,7 +105,7 @@ class Sessions:
         return session
 
     def _is_old(self, session: Session, now: float) -> bool:
-        """Also where the clock was put back by so much: nobody can tell then how old it is."""
+        """Also true if the clock was set back by that much: the session's age is then unknown."""
         idle, age = abs(now - session.seen_at), abs(now - session.started_at)
         return session.is_over or idle > IDLE_SECONDS or age > LONGEST_SECONDS
 
