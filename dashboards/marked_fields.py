@@ -1,4 +1,4 @@
-"""The fields of a form; a wrong one is marked, gets the focus, and is described by the sentence below the form."""
+"""The fields of a form; a wrong one is marked, gets the focus, and is described by the form's message."""
 
 from collections.abc import Mapping
 from typing import Any
