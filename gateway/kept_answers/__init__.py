@@ -1,2 +1,2 @@
-"""What is kept of answers: under idempotency keys, in the response cache, for who goes on from them or in
-conversations, and of keys that opted in."""
+"""Stored answers: under idempotency keys, in the response cache, for responses and conversations that continue, and for
+keys that opted in to keeping text."""

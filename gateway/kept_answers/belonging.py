@@ -1,5 +1,5 @@
-"""Turns of conversations that the gateway keeps: which one a request names, and a caller that appends what was said to
-it when the answer has ended well."""
+"""Turns of conversations that the gateway stores: finds the one a request names, and appends the turn to it when the
+answer has completed."""
 
 import logging
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from gateway.request.many_values import require_bearable
 log = logging.getLogger(__name__)
 _MEMBER: Final = b"conversation"
 _ESCAPE: Final = b"\\u00"
-"""May spell any letter of a member's name."""
+"""A JSON escape that may stand for any letter of a member's name."""
 _EVENT: Final = b"event: response."
 _BEGUN: Final = frozenset({b"created", b"queued", b"in_progress"})
 _ENDED: Final = frozenset({b"completed", b"incomplete"})
@@ -34,14 +34,14 @@ _NAMED: Final = msgspec.json.Decoder(_Named)
 
 
 def named_conversation(body: bytes) -> str | None:
-    """The id of the conversation that a request belongs to, if it is one that was made here. Raises InvalidRequest."""
+    """The id of the request's conversation, if it was created here. Raises InvalidRequest."""
     if _MEMBER not in body and _ESCAPE not in body:
         return None
     require_bearable(body)
     try:
         asked = _NAMED.decode(body)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-        return None  # whoever reads it next says what is wrong with it
+        return None  # the next reader reports what is wrong
     named = asked.conversation
     conversation_id = text_of(named, "id") if isinstance(named, dict) else named  # pyright: ignore[reportUnknownArgumentType]
     if not isinstance(conversation_id, str) or not conversation_id.startswith(PREFIX):
@@ -56,8 +56,8 @@ def named_conversation(body: bytes) -> str | None:
 
 @dataclass(slots=True)
 class BelongingCaller(PassingCaller):
-    """A Caller that is told to which conversation the response belongs; to none where it could not be appended.
-    `items` are those that the request brought."""
+    """A Caller whose response names its conversation, or none if the turn could not be appended. `items` are the
+    request's own."""
 
     conversations: KeptConversations
     belonging: Belonging
@@ -98,7 +98,7 @@ class BelongingCaller(PassingCaller):
     async def _appended(self, response: bytes) -> bool:
         try:
             output = split_items(output_of(response))
-        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:  # paid all the same, so it leaves
+        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:  # already paid for, so it is sent
             log.warning("a turn is not kept in its conversation: its provider lists no output: %s", error)
             return False
         return await self.conversations.append(self.belonging, [*split_items(self.items), *output])

@@ -1,7 +1,8 @@
-"""Prompts and answers of keys that opted in, on their way to a store: never in a request's way, and lost when it dies.
+"""Writes prompts and answers of keys that opted in to a store, in the background: requests never wait for it, and what
+is pending is lost in a crash.
 
-The books do not depend on any of this. While the store is down the newest texts wait, up to a bound in memory; what
-is beyond it is dropped and counted.
+The books do not depend on it. While the store is down the newest texts wait in memory, up to a limit; older ones are
+dropped and counted.
 """
 
 import asyncio
@@ -23,7 +24,7 @@ RETRY_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Bodies:
-    """What the caller sent and what it got, as bytes of their wire formats."""
+    """A request's and its answer's bytes, in their wire formats."""
 
     request_id: str
     key_id: str
@@ -36,18 +37,18 @@ class Bodies:
 
 
 class BodyStore(Protocol):
-    """Where they are kept, sealed."""
+    """Stores bodies encrypted."""
 
     async def put(self, batch: Sequence[Bodies]) -> None:
-        """The first ones of a request stay."""
+        """A second put for a request is ignored."""
         ...
 
 
 class BodyReader(Protocol):
-    """The way back, for people."""
+    """Reads stored bodies, for people."""
 
     async def read(self, request_id: str, *, reader: str) -> Bodies | None:
-        """None when nothing is stored; otherwise `reader` stands in the audit log."""
+        """None if nothing is stored; otherwise `reader` is written to the audit log."""
         ...
 
 
@@ -63,11 +64,11 @@ class BodyKeeper:
         self.dropped = 0
 
     def listen(self, caller: Caller, *, request_id: str, key_id: str, body: bytes) -> Caller:
-        """The same caller, whose request and answer are kept once the answer has come to its end."""
+        """Wraps the caller so that request and answer are kept once the answer is complete."""
         return _Listening(caller, self, request_id, key_id, body)
 
     def keep(self, bodies: Bodies) -> None:
-        """Take them for the store; the oldest waiting ones make room."""
+        """Queue bodies for the store; the oldest waiting ones are dropped to make room."""
         if bodies.size > self._most_waiting_bytes:
             self.dropped += 1
             return
@@ -79,7 +80,7 @@ class BodyKeeper:
         self._has_some.set()
 
     async def run(self) -> None:
-        """Store what comes, for ever."""
+        """Store what is queued, forever."""
         while True:
             await self._has_some.wait()
             try:
@@ -89,7 +90,7 @@ class BodyKeeper:
                 await asyncio.sleep(RETRY_SECONDS)
 
     async def drain(self, timeout_seconds: float) -> None:
-        """Store what waits; what cannot be stored in time is lost, and said."""
+        """Store what is queued; what cannot be stored in time is lost and logged."""
         try:
             async with asyncio.timeout(timeout_seconds):
                 while self._waiting:

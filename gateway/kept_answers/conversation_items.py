@@ -1,5 +1,5 @@
-"""The items of a conversation: kept as they came, so that a model is told what was said, and shown as OpenAI's API
-shows them, each with an id. Pure."""
+"""The items of a conversation: stored as received, to be sent to models unchanged, and shown as OpenAI's API does, each
+with an id. Pure."""
 
 import re
 import secrets
@@ -21,10 +21,10 @@ _PREFIXES: Final = {
     "custom_tool_call_output": "cto",
 }
 _ENDED: Final = ("message", "function_call", "function_call_output")
-"""Items that say whether they are complete."""
+"""Items with a `status`."""
 _SAID: Final[Fields] = {"type": "output_text", "annotations": [], "logprobs": []}
 MOST_LEVELS: Final = 100
-"""Of lists and objects in each other: what is kept has to be read again from anywhere, and shown."""
+"""The deepest nesting allowed: stored items must be parsed again later, and shown."""
 
 
 class _WithOutput(msgspec.Struct):
@@ -36,19 +36,19 @@ _RAW_ITEMS: Final = msgspec.json.Decoder(list[msgspec.Raw])
 
 
 class Item(NamedTuple):
-    """`given` is its JSON as it came, in which `id` may stand or not."""
+    """`given` is the item's JSON as received, with or without an `id`."""
 
     id: str
     given: bytes
 
 
 def split_items(items: bytes) -> list[bytes]:
-    """The values in a JSON array, each as it stands there."""
+    """The values of a JSON array, each with its bytes unchanged."""
     return [bytes(one) for one in _RAW_ITEMS.decode(items)]
 
 
 def output_of(response: bytes) -> bytes:
-    """The items that the model gave, as a JSON array. Raises what msgspec does where a response lists none."""
+    """The model's output items, as a JSON array. Raises msgspec's errors if the response has none."""
     return bytes(_OUTPUT.decode(response).output)
 
 
@@ -57,7 +57,7 @@ def join_items(items: Sequence[bytes]) -> bytes:
 
 
 def parse_items(items: bytes, known: Collection[str], *, param: str = "items") -> list[Item]:
-    """Each of a JSON array with an id that none of the `known` is: its own, or a new one. Raises InvalidRequest."""
+    """The items of a JSON array, each with an id not in `known`: its own, or a new one. Raises InvalidRequest."""
     found: list[Item] = []
     ids = set(known)
     for place, given in enumerate(split_items(items)):
@@ -101,7 +101,7 @@ def _kind_of(fields: Fields, where: str) -> str:
 
 
 def shown(item: Item) -> Fields:
-    """As clients read it: a message has a type, a status and its content in parts."""
+    """The item as clients expect it: a message has a type, a status and its content in parts."""
     fields = decode_object(item.given) or {}
     kind = fields.get("type", "message")
     whole: Fields = {"type": kind, **fields, "id": item.id}

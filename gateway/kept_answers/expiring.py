@@ -1,4 +1,4 @@
-"""What one process keeps in its memory for a time: the least recently used go when it grows too large."""
+"""A size-bounded in-memory store with expiry: the least recently used values are evicted first."""
 
 from collections import OrderedDict
 from collections.abc import Callable
@@ -7,7 +7,7 @@ from typing import Final, Generic, TypeVar
 
 Value = TypeVar("Value")
 SHARE: Final = 4
-"""An owner who has more than this part of a full store makes room for what it adds with its own."""
+"""An owner with more than 1/SHARE of a full store has its own values evicted for what it adds."""
 
 
 @dataclass(slots=True)
@@ -17,8 +17,7 @@ class _Owned:
 
 
 class Expiring(Generic[Value]):
-    """Values by name, all of them together of at most `max_bytes` as `size` counts them. Those without an owner are
-    nobody's."""
+    """Values by name, at most `max_bytes` in total as `size` counts them. Owners are optional."""
 
     def __init__(self, size: Callable[[Value], int], *, max_bytes: int, monotonic: Callable[[], float]) -> None:
         self._size = size
@@ -29,7 +28,7 @@ class Expiring(Generic[Value]):
         self._bytes = 0
 
     def get(self, name: str, *, renewed_seconds: float | None = None) -> Value | None:
-        """None where nothing is kept under that name, or its time is over. It may be given so much time anew."""
+        """None if there is no such value or it has expired. `renewed_seconds` restarts its time to live."""
         found = self._kept.get(name)
         if found is None:
             return None
@@ -46,7 +45,7 @@ class Expiring(Generic[Value]):
         return value
 
     def put(self, name: str, value: Value, seconds: float, *, owner: str = "") -> None:
-        """In place of whatever had that name; or not, if it is larger than all that there is room for."""
+        """Replaces any value of that name; a value larger than the whole store is not kept."""
         self.drop(name)
         size = self._size(value)
         if size > self._max_bytes:
@@ -61,7 +60,7 @@ class Expiring(Generic[Value]):
             own.bytes += size
 
     def drop(self, name: str) -> bool:
-        """Whether there was anything, its time over or not."""
+        """Whether there was a value, expired or not."""
         found = self._kept.pop(name, None)
         if found is None:
             return False

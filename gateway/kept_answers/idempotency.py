@@ -1,7 +1,8 @@
-"""Equal requests under one idempotency key: one is served, all get its answer. Knows no HTTP framework and no store.
+"""Serves equal requests with the same idempotency key once, and sends its answer to all. Knows no HTTP framework and no
+store.
 
-The one that is served belongs to nobody's connection: a caller that gives up and asks again with the same key finds the
-answer, or the rest of it. Only whole answers are kept; after a failure the next request with that key is served anew.
+Serving does not depend on any connection: a caller that disconnects and retries with the same key gets the answer, from
+its beginning. Only complete answers are kept; after a failure the next request with that key is served anew.
 """
 
 import asyncio
@@ -21,9 +22,9 @@ from gateway.errors import BreakevenError, IdempotencyMismatch, InvalidRequest, 
 log = logging.getLogger(__name__)
 LONGEST_KEY = 255
 LARGEST_KEPT_BYTES = 8 << 20
-"""Of one answer; a larger one is shared while it is served and then forgotten."""
+"""The largest answer to keep; a larger one is shared while it is served and then forgotten."""
 LARGEST_SHARED_BYTES = 64 << 20
-"""Of one that streams, as long as one that comes whole may be: nobody has to be there to take it."""
+"""Limit of a streamed answer, the same as for a whole one: it is buffered even if no caller reads it."""
 POLL_SECONDS = 0.1
 DRAIN_SECONDS = 10.0
 
@@ -40,7 +41,7 @@ class Recorded(msgspec.Struct, frozen=True, array_like=True):
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a store knows of a name: `fingerprint` of the first request, and its answer once it is whole."""
+    """A stored name: the first request's `fingerprint`, and its answer once that is complete."""
 
     fingerprint: bytes
     recorded: Recorded | None
@@ -51,23 +52,23 @@ class IdempotencyStore(Protocol):
 
     @property
     def lease_seconds(self) -> float | None:
-        """How long a claim holds without `renew`; None where it ends with this process."""
+        """How long a claim lasts without `renew`; None if it ends with this process."""
         ...
 
     async def claim(self, name: str, fingerprint: bytes) -> Found | None:
-        """None: the name is yours now. Else what is known of it."""
+        """None if the name is now claimed by the caller; else what is stored for it."""
         ...
 
     async def renew(self, name: str, fingerprint: bytes) -> None:
-        """Hold the claim for another lease."""
+        """Extend the claim by another lease."""
         ...
 
     async def finish(self, name: str, fingerprint: bytes, recorded: Recorded, *, owner: str = "") -> None:
-        """Keep the answer. A store that is full may take the room from an `owner` who has much."""
+        """Store the answer. A full store may evict other answers of an `owner` who has many."""
         ...
 
     async def abandon(self, name: str, fingerprint: bytes) -> None:
-        """Forget the claim: whoever comes next is served."""
+        """Release the claim: the next request is served."""
         ...
 
 
@@ -87,7 +88,7 @@ Serve = Callable[[Sink], Awaitable[bool]]
 class SharedAnswer:
     """An answer under way: one writes (it is a Sink), any number follow from the beginning.
 
-    Its last piece is held back until `end`: who has heard all of an answer may ask again, and must find it kept.
+    Its last piece is held back until `end`: a caller that has the whole answer may retry, and must find it stored.
     """
 
     fingerprint: bytes
@@ -105,7 +106,7 @@ class SharedAnswer:
         self.status, self.headers = status, headers
 
     async def send(self, body: bytes, *, is_last: bool) -> None:
-        """Raises StreamBroken for what comes without end."""
+        """Raises StreamBroken for an endless answer."""
         self.size += len(body)
         if self.size > LARGEST_SHARED_BYTES and not is_last:
             raise StreamBroken(
@@ -121,13 +122,13 @@ class SharedAnswer:
         self._wake()
 
     def recorded(self) -> Recorded | None:
-        """The whole of it; None when it is too large to keep, or no success."""
+        """The whole answer; None if it is too large to keep, or an error."""
         if self.status != 200 or self.size > LARGEST_KEPT_BYTES:
             return None
         return Recorded(self.status, tuple(self.headers), b"".join(self.pieces))
 
     async def follow(self, sink: Sink, extra: Headers = ()) -> None:
-        """Send all of it, as it comes. Raises what the one that was served raised."""
+        """Send the whole answer as it arrives. Raises what serving raised."""
         sent = 0
         while True:
             changed = self._changed
@@ -153,7 +154,7 @@ REPLAYED: Headers = ((b"idempotent-replayed", b"true"),)
 
 
 class Idempotency:
-    """Of one worker process. `identify` says whose a credential is, and raises Unauthenticated."""
+    """One per worker process. `identify` returns a credential's owner, or raises Unauthenticated."""
 
     def __init__(self, store: IdempotencyStore, identify: Callable[[str | None], str]) -> None:
         self._store = store
@@ -164,7 +165,7 @@ class Idempotency:
     async def answer(
         self, key: str, credential: str | None, content: Sequence[bytes], serve: Serve, sink: Sink
     ) -> None:
-        """Serve, or send what was answered to the equal request before. `content` is all that makes requests equal.
+        """Serve, or replay the answer to an equal earlier request. Requests with the same `content` are equal.
 
         Raises IdempotencyMismatch for another request under the same key, Overloaded when the store is down, and
         whatever `serve` raises.
@@ -186,7 +187,7 @@ class Idempotency:
             ) from error
 
     async def aclose(self) -> None:
-        """Let what is being served end, then cut it short: every request is settled before the journal closes."""
+        """Wait for requests in progress, then cancel them: every request is settled before the journal closes."""
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=DRAIN_SECONDS)
         for task in self._tasks:
