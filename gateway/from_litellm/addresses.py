@@ -1,4 +1,4 @@
-"""Addresses as LiteLLM's file has them, without the credentials that stand in some: no file of ours should. Pure."""
+"""URLs from LiteLLM's file with credentials removed, since none should be in our files. Pure."""
 
 import re
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ SECRET_PARAMETERS: Final = re.compile(
     r"key|secret|token|password|credential|signature|^sig$|^code$|^auth", re.IGNORECASE
 )
 KEY_PARAMETERS: Final = frozenset({"api-key", "api_key", "apikey", "key"})
-"""In which some servers take what others take as a header."""
+"""Query parameters in which some servers take a key, instead of a header."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Address:
 
 
 def read_address(text: str) -> Address:
-    """What is no address stays as it is, for whoever reads it to say so, unless a password may be in it."""
+    """Text that is no URL stays unchanged, to be reported by its reader, unless it may contain a password."""
     try:
         parts = urlsplit(text.strip())
     except ValueError:  # brackets that do not close

@@ -1,4 +1,4 @@
-"""Which models a key of LiteLLM's may call, as names of ours. Pure."""
+"""Translates the models that a LiteLLM key may call into our names. Pure."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -27,7 +27,8 @@ class Models:
         return frozenset(name for one in listed if one != NONE for name in self.groups.get(one, (one,)))
 
     def ours(self, lists: Iterable[frozenset[str] | None], notes: list[str]) -> tuple[str, ...] | None:
-        """What all of the lists allow. What is not here is kept: it may come, and to leave it out could allow more."""
+        """The models that all lists allow. Unknown ones stay: they may be added later, and dropping them could allow
+        more."""
         allowed: frozenset[str] | None = None
         for one in lists:
             if one is not None:

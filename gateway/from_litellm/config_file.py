@@ -1,4 +1,4 @@
-"""LiteLLM's config.yaml, as far as it says something that is said here too. Pure: opens no file."""
+"""Reads the parts of LiteLLM's config.yaml that have a counterpart here. Pure: opens no file."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ Fields = Mapping[str, Any]
 FROM_ENVIRONMENT: Final = "os.environ/"
 """How LiteLLM names a variable in place of a value."""
 NO_KEYS: Final = frozenset({"", "none", "null", "empty", "fake", "dummy", "fake-key", "fake-api-key", "not-needed"})
-"""What people write where a server of their own asks for none."""
+"""Placeholder keys for self-hosted servers that need none."""
 BY_NAME: Final = {
     "gpt-": "openai",
     "chatgpt-": "openai",

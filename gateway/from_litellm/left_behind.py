@@ -1,4 +1,4 @@
-"""What LiteLLM's database says beside its keys and teams, and has no place here: said once, in sentences. Pure."""
+"""Reports what else is in LiteLLM's database and cannot be taken over, in sentences. Pure."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""Rows of LiteLLM's database, or what its API says of them, as plain values. Pure: opens nothing."""
+"""Rows of LiteLLM's database, or of its API, as plain values. Pure: opens nothing."""
 
 import json
 import re
@@ -86,7 +86,7 @@ def names_of(value: object) -> list[str]:
 
 
 def moment_us(value: object) -> int | None:
-    """LiteLLM's columns have no zone, and are UTC. PostgreSQL has times before and after all that there are here."""
+    """LiteLLM's columns have no time zone and are UTC. PostgreSQL's range of times is wider than Python's."""
     if not isinstance(value, str) or not value or NEVER.fullmatch(value):
         return None
     if value == "-infinity" or value.endswith("BC"):

@@ -1,4 +1,4 @@
-"""LiteLLM's keys, teams and budgets as ours, and whatever of them has no place. Pure: makes nothing."""
+"""Translates LiteLLM's keys, teams and budgets into ours, and lists what cannot be translated. Pure."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -238,8 +238,8 @@ class _Reader:
         return limits, spent, opening
 
     def _opening(self, row: Row, shared: Row, window: Window, spent: Decimal, notes: list[str]) -> TakenOpening | None:
-        """Only where the period there ends when the window here does, for as much money: else nobody can tell what of
-        it was spent in this window."""
+        """Only if the period there and the window here end together and have the same amount: else it is unknown how
+        much was spent in this window."""
         ends_at_us = moment_us(row.get("budget_reset_at") or shared.get("budget_reset_at"))
         end = window_end(window.name, self._now_us)
         if window.share != 1 or end is None or ends_at_us is None:

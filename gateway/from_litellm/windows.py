@@ -1,4 +1,4 @@
-"""LiteLLM's budgets, an amount each so often, as amounts of our windows. Pure."""
+"""Converts LiteLLM's budgets (an amount per period) to our windows. Pure."""
 
 import re
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ MONTH_DAYS: Final = 30
 PLACES: Final = Decimal("1E-12")
 CENT: Final = Decimal("0.01")
 MOST: Final = Decimal(9_000_000)
-"""What the books can sum: a greater amount never comes to an end in them."""
+"""The most the books can sum: a larger budget could never be used up."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
-"""Conversations that the gateway keeps (OpenAI's `/v1/conversations`), for turns of any model: what was said goes into
-each turn, and what the turn adds is appended in one step when it has ended well.
+"""Conversations that the gateway stores (OpenAI's `/v1/conversations`), for any model: each turn gets all earlier
+items, and what it adds is appended atomically when it has completed.
 
-A conversation is a head, which names its pieces, and these pieces, each some items one after the other. All are sealed
-under the tenant's secret and get their time anew together. Knows no store and no HTTP.
+A conversation is a head that names its pieces, and the pieces, each a run of items. All are encrypted with the tenant's
+secret, and their expiry is renewed together. Knows no store and no HTTP.
 """
 
 import asyncio
@@ -24,16 +24,16 @@ from gateway.kept_answers.sealing import Seal
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 PREFIX: Final = "conv_bk_"
-"""Of ids that were made here; any other is of a provider's conversation."""
+"""Prefix of ids made here; any other id is a provider's."""
 MOST_ITEMS: Final = 10_000
 PIECE_BYTES: Final = 64 << 10
-"""What is appended goes into the last piece up to here: few pieces to read in a turn, and little to write anew."""
+"""Items are appended to the last piece up to this size: a turn reads few pieces, and an append rewrites little."""
 LEASE_SECONDS: Final = 30.0
-"""How long a conversation stays locked of a turn whose process was killed."""
+"""How long a conversation stays locked if a turn's process was killed."""
 RENEW_SECONDS: Final = 10.0
 MOST_TRIES: Final = 20
 OWNER_LETTERS: Final = 16
-"""Of a tenant's name in the store: two that had the same would share a bound, and nothing else."""
+"""Length of a tenant's name in the store: two with the same would share a size limit, and nothing else."""
 
 
 class Piece(msgspec.Struct, frozen=True, array_like=True):
@@ -61,7 +61,7 @@ class Head(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Belonging(msgspec.Struct, frozen=True):
-    """A request to a conversation: what was said in that so far, a JSON array."""
+    """A request's conversation, with its items so far as a JSON array."""
 
     tenant: str
     conversation_id: str
@@ -79,7 +79,7 @@ class _Found(msgspec.Struct, frozen=True):
 
 
 class _Changed(Exception):
-    """While it was read, somebody else changed it."""
+    """The conversation was changed while it was read."""
 
 
 class KeptConversations:
@@ -141,7 +141,7 @@ class KeptConversations:
         await self._changed(tenant, conversation_id, deleted)
 
     async def add(self, tenant: str, conversation_id: str, items: bytes, *, is_bounded: bool = True) -> list[Item]:
-        """They stand behind all others, or none does."""
+        """Appends all items, or none."""
         added: list[Item] = []
 
         async def longer(found: _Found) -> tuple[Head, Change]:
@@ -194,7 +194,7 @@ class KeptConversations:
 
     @asynccontextmanager
     async def turn(self, tenant: str, conversation_id: str) -> AsyncGenerator[Belonging]:
-        """The same, for a turn: until that has ended there is no other."""
+        """As `read`, with the conversation locked for one turn."""
         name, holder = _name(tenant, f"{conversation_id}/turn"), secrets.token_bytes(16)
         with _told():
             if not await self._locks.swap(Change(name, None, holder), LEASE_SECONDS):
@@ -237,7 +237,7 @@ class KeptConversations:
         return await self._tried(changed)
 
     async def _tried(self, attempt: Callable[[], Awaitable[T]]) -> T:
-        """Once more wherever somebody else was first."""
+        """Retries `attempt` if a concurrent change came first."""
         with _told():
             for _ in range(MOST_TRIES):
                 with suppress(_Changed):
@@ -360,7 +360,7 @@ def _piece_name(found: _Found, piece: Piece) -> str:
 
 @contextmanager
 def _told() -> Generator[None]:
-    """A store that is down is told to the caller."""
+    """Turns StoreDown into an error for the caller."""
     try:
         yield
     except StoreDown as error:

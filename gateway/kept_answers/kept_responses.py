@@ -1,8 +1,8 @@
-"""Responses that the gateway keeps itself, since the model that answered has no Responses API: what comes next may
-refer to them (`previous_response_id`, `item_reference`) and gets what they stand for in its place.
+"""Responses that the gateway stores for models without a Responses API: later requests may refer to them
+(`previous_response_id`, `item_reference`), and the references are replaced by their content.
 
-Each is one turn that names the turn before it. It is sealed under its tenant's secret, so that a store that others can
-read tells nothing, and is forgotten some time after it was last referred to. Knows no store and no HTTP.
+Each is one turn that names the turn before it. It is encrypted with its tenant's secret, so that reading the store
+reveals nothing, and expires some time after it was last referred to. Knows no store and no HTTP.
 """
 
 import hashlib
@@ -29,9 +29,9 @@ from gateway.request.run import Caller, Incoming
 log = logging.getLogger(__name__)
 DAY_SECONDS: Final = 86_400.0
 LARGEST_TURN_BYTES: Final = 8 << 20
-"""Of a turn's input and of its response together; a larger one is not kept."""
+"""The most for a turn's input and response together; a larger one is not kept."""
 REST_SECONDS: Final = 5.0
-"""How long nothing is kept after the store was down: no answer waits for it again and again."""
+"""How long nothing is kept after a store failure, so that answers do not wait for it again and again."""
 _PREVIOUS: Final = "previous_response_id"
 _CONVERSATION: Final = "conversation"
 _REFERENCE: Final = "item_reference"
@@ -154,7 +154,7 @@ class KeptResponses:
         return msgspec.structs.replace(incoming, body=body), resumed
 
     def _require_appendable(self, items: bytes) -> None:
-        """What will not be kept is refused before it is asked."""
+        """Rejects input that could not be stored, before the model is called."""
         parse_items(items, (), param="input")
         if len(items) > self._largest_turn_bytes:
             raise BodyTooLarge(
@@ -172,8 +172,8 @@ class KeptResponses:
 
     @contextmanager
     def room(self, added_bytes: int) -> Generator[None]:
-        """For a request that was made longer by so much, while it is under way: hundreds of short ones may each stand
-        for megabytes, and only what came was counted. Raises Overloaded."""
+        """Reserves memory for what was added to a request while it is in progress: hundreds of short requests may each
+        expand to megabytes, and only their received bytes were counted. Raises Overloaded."""
         if self._added_bytes + added_bytes > self._most_added_bytes:
             raise Overloaded(
                 "This gateway takes no more requests for now: the earlier turns of those under way already take "
@@ -187,7 +187,7 @@ class KeptResponses:
             self._added_bytes -= added_bytes
 
     def listen(self, caller: Caller, resumed: Resumed | None, request_id: str) -> Caller:
-        """The same caller, whose answer is kept before its last byte leaves: what refers to it may come at once."""
+        """Wraps the caller so that the answer is kept before its last byte is sent: a reference may come at once."""
         if resumed is None or not resumed.is_kept:
             return caller
         return _Keeping(caller, self, resumed, f"resp_{request_id}")

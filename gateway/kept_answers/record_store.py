@@ -7,10 +7,10 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Of the record `name`, if it is what it `was` (None: there is none): it becomes `value` (None: it goes). In the
-    same step the records `beside` it are put, those in `gone` go, and those in `renewed` get the same time anew. If it
-    `erases`, nothing of what goes can be found anywhere when it is done. `owner` is whose all of that is, in a name
-    that tells nobody who: a store that is full may take the room from an owner who has much."""
+    """Compare and swap: if the record `name` equals `was` (None: does not exist), it becomes `value` (None: deleted).
+    Atomically with it the records in `beside` are put, those in `gone` deleted, and the expiry of those in `renewed`
+    is renewed. If it `erases`, deleted content can be recovered nowhere afterwards. `owner` is a pseudonym: a full
+    store may evict records of an owner who has many."""
 
     name: str
     was: bytes | None
