@@ -1,4 +1,4 @@
-"""What a client that asks at an address of another API is told: where its base address goes wrong. Pure."""
+"""Error messages for clients that call another API's path: how to correct their base URL. Pure."""
 
 import re
 from collections.abc import Container
@@ -38,7 +38,7 @@ ELSEWHERE = {
     "/v1/threads": "there are no threads here; /v1/conversations keeps what is said in /v1/responses",
     "/health": "did you mean /healthz (it is alive) or /readyz (it can serve)?",
 }
-"""What the official clients ask of providers and we do not pass on."""
+"""Paths of the official clients that we do not pass on."""
 
 
 def is_elsewhere(path: str) -> bool:

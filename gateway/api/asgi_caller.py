@@ -1,4 +1,4 @@
-"""The caller of one request as ASGI has it: what it is sent, and how its leaving is heard. Knows no pipeline."""
+"""A request's caller over ASGI: sends the answer and notices a disconnect. Knows no pipeline."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping

@@ -1,4 +1,4 @@
-"""How long a body may be: by the address that it is sent to, and by who sends it. Reads no body, knows no server."""
+"""The largest allowed body, by path and by sender. Reads no body, knows no server."""
 
 from collections.abc import Callable
 from typing import Final

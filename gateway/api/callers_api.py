@@ -1,4 +1,4 @@
-"""Whose clients ask, where one address answers those of several: by what only they send. Pure."""
+"""Tells which provider's client is calling a path that several share, by what only that client sends. Pure."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Whose a call beside the token path is, before its body is looked at."""
+"""Authenticates calls outside the token path, before their body is read."""
 
 from fastapi import Request
 

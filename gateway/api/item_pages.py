@@ -1,4 +1,4 @@
-"""Pages of items, as OpenAI cuts them: so many behind the one that was named last, in either order. Pure."""
+"""Pages of items, as OpenAI defines them: a number of items after a given one, in either order. Pure."""
 
 from collections.abc import Sequence
 from typing import Final, Literal

@@ -1,4 +1,4 @@
-"""Entries of requests that have just ended: whoever was told a request's name may ask before it is in the database."""
+"""Entries of requests that have just ended: a caller may ask for one before it has reached the database."""
 
 import asyncio
 import re

@@ -1,4 +1,4 @@
-"""Lists as OpenAI pages them: so many behind the one that was named last."""
+"""Lists with OpenAI's pagination: a number of items after a given one."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal

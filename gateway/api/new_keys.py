@@ -1,6 +1,5 @@
-"""A key that is not known here may have been made a moment ago, at another worker or from the command line: before
-anything refuses it, the key store is looked at. Where that cannot be had nobody knows, and whoever sent it may try
-again: a client takes "not known" for good."""
+"""Looks an unknown key up in the key store before it is refused: another worker or the command line may just have made
+it. If the store is down the caller is told to retry, since clients treat "unknown key" as final."""
 
 from collections.abc import Awaitable, Callable
 from typing import Final
