@@ -19,7 +19,7 @@ def pepper_mark(pepper: bytes) -> str:
 
 
 async def require_pepper(database: AsyncEngine, home: Home) -> None:
-    """Create a pepper if there are no keys yet. Raises StateError if there are keys but no pepper here."""
+    """Raises StateError if there are keys but no pepper here. Without keys none is needed: the first key creates it."""
     if home.has_pepper or not await _has_keys(database):
         return
     if home.has_pepper:  # a process that just created the first keys created it before them
