@@ -90,8 +90,8 @@ async def _verify(since_us: int, until_us: int) -> Report:
     return report
 
 
-def _days(number: int) -> str:
-    return f"{number} day{'' if number == 1 else 's'}"
+def _counted(number: int, what: str) -> str:
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 def sentences(report: Report) -> Iterator[str]:
@@ -101,11 +101,13 @@ def sentences(report: Report) -> Iterator[str]:
     else:
         are = "do not add up to the sums of the reports" if report.mismatches else "add up to the sums of the reports"
         yield (
-            f"{_days(report.days)} with requests, {report.first} to {report.last}: {report.requests:,} requests and "
-            f"{report.corrections:,} corrections {are}, {show_exact_usd(format_usd(report.cost_pico_usd))}."
+            f"{_counted(report.days, 'day')} with requests, {report.first} to {report.last}: "
+            f"{_counted(report.requests, 'request')} and {_counted(report.corrections, 'correction')} {are}, "
+            f"{show_exact_usd(format_usd(report.cost_pico_usd))}."
         )
     if report.forgotten_days:
-        yield f"Retention has forgotten the single requests of {_days(report.forgotten_days)}: their sums stand alone."
+        forgotten = _counted(report.forgotten_days, "day")
+        yield f"Retention has forgotten the single requests of {forgotten}: their sums stand alone."
     if len(report.mismatches) > MOST_SHOWN:
         yield f"{len(report.mismatches):,} figures do not add up; the first {MOST_SHOWN} are shown, --json has all."
     audit = report.audit
