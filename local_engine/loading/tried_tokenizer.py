@@ -7,7 +7,6 @@ short the library aborts the process. Run as a module, this is that process.
 import resource
 import subprocess
 import sys
-from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -17,6 +16,9 @@ from local_engine.errors import ModelUnavailable
 CPU_SECONDS: Final = 60
 """The largest vocabularies take a few."""
 MEMORY_BYTES: Final = 4 << 30
+RAISED: Final = 1
+"""Status of a process that ends with an exception. The engine meets the same one when it reads the file."""
+OUT_OF_MEMORY: Final = 3
 TEXT: Final = " ".join(map(chr, range(0x21, 0x180)))
 
 
@@ -27,7 +29,8 @@ def try_tokenizer(folder: Path, *, memory_bytes: int = MEMORY_BYTES) -> None:
     # Each of the library's threads would reserve memory of its own.
     alone = environment() | {"TOKENIZERS_PARALLELISM": "false"}
     command = [sys.executable, "-m", __name__, str(path), str(memory_bytes)]
-    if subprocess.run(command, env=alone, capture_output=True, stdin=subprocess.DEVNULL, check=False).returncode:
+    tried = subprocess.run(command, env=alone, capture_output=True, stdin=subprocess.DEVNULL, check=False)
+    if tried.returncode not in (0, RAISED):
         raise ModelUnavailable(
             f"{path} is damaged: to read it, or to cut {len(TEXT)} characters by it, takes more than {CPU_SECONDS} "
             f"seconds of computing or {memory_bytes >> 20} MB of memory, or ends the process."
@@ -38,19 +41,20 @@ def _try(path: str) -> None:
     # Imported here: whoever starts this process does not need it.
     from tokenizers import Tokenizer as FastTokenizer
 
-    from local_engine.text.panics import panics_told
     from local_engine.text.tokenizer import Tokenizer
 
-    with suppress(MemoryError, Exception), panics_told():
-        fast = FastTokenizer.from_file(path)
-        fast.no_truncation()
-        fast.no_padding()
-        fast.encode("a")
-        Tokenizer(fast, chat_template=None, bos_token_id=None, eos_token_ids=[]).encode(TEXT)
+    fast = FastTokenizer.from_file(path)
+    fast.no_truncation()
+    fast.no_padding()
+    fast.encode("a")
+    Tokenizer(fast, chat_template=None, bos_token_id=None, eos_token_ids=[]).encode(TEXT)
 
 
 if __name__ == "__main__":
     bound(resource.RLIMIT_CORE, 0)
     bound(resource.RLIMIT_AS, int(sys.argv[2]))
     bound(resource.RLIMIT_CPU, CPU_SECONDS)
-    _try(sys.argv[1])
+    try:
+        _try(sys.argv[1])
+    except MemoryError:
+        sys.exit(OUT_OF_MEMORY)

@@ -34,3 +34,10 @@ def test_what_takes_the_machine_is_a_clear_error(tmp_path: Path, normalizer: dic
 
 def test_whatever_can_be_read_within_the_bounds_is_left_to_the_engine(tmp_path: Path) -> None:
     try_tokenizer(write(tmp_path, None), memory_bytes=256 << 20)
+
+
+@pytest.mark.parametrize("text", ['{"nonsense": 1}', '{"model": {"type": "BPE"', None])
+def test_what_is_no_tokenizer_is_left_to_the_engine_which_says_why(tmp_path: Path, text: str | None) -> None:
+    if text is not None:
+        (tmp_path / "tokenizer.json").write_text(text)
+    try_tokenizer(tmp_path)
