@@ -18,7 +18,7 @@ from local_engine.engine_core import Delta, EngineCore
 from local_engine.errors import ContextLengthExceeded, EngineDraining, InvalidRequest, QueueFull
 from local_engine.kv_cache_manager import KvCacheManager
 from local_engine.metrics import EngineMetrics, answer_timings
-from local_engine.request import Request, Status
+from local_engine.request import Request, Status, turn_of
 from local_engine.sampling.sampling_params import SamplingParams
 
 IDLE_WAIT_SECONDS = 0.5
@@ -50,11 +50,12 @@ class Admission:
     holder must give up.
     """
 
-    def __init__(self, engine: "AsyncEngine", answers: int, priority: int) -> None:
+    def __init__(self, engine: "AsyncEngine", answers: int, priority: int, turn: int) -> None:
         self._engine = engine
         self._requests: list[Request] = []
         self.answers = answers
         self.priority = priority
+        self.turn = turn
         self.displaced = asyncio.Event()
 
     @property
@@ -175,7 +176,8 @@ class AsyncEngine:
         Refuses what cannot run: a prompt that leaves no room for an answer, a full queue, a process shutting down.
         `parameter` is the field of the prompt; of several prompts pass the longest. `counted_by` is the field that sets
         the number of answers. `room` is the minimum length of an answer, 0 if nothing is drawn. A full engine takes
-        slots from less important requests that have not begun; a refusal says how long others of its `priority` wait.
+        slots from requests that have not begun and whose turn is later; a refusal says how long others of its
+        `priority` wait.
         """
         if self.is_draining or self.has_died:
             raise EngineDraining("The engine is shutting down.")
@@ -191,20 +193,21 @@ class AsyncEngine:
                 f"The engine takes {limit} answers at a time, not {answers}; send fewer.", parameter=counted_by
             )
         held = self._admitted
-        if held + answers > limit and not self._displace(held + answers - limit, priority):
+        turn = turn_of(self._clock(), priority)
+        if held + answers > limit and not self._displace(held + answers - limit, turn):
             raise self.full(priority)
-        admission = Admission(self, answers, priority)
+        admission = Admission(self, answers, priority, turn)
         self._admissions[admission] = None
         self._idle.clear()
         return admission
 
-    def _displace(self, answers: int, priority: int) -> bool:
-        """Takes slots from less important requests that have not begun, least important and youngest first; False,
+    def _displace(self, answers: int, turn: int) -> bool:
+        """Takes slots from requests that have not begun and whose turn is later, the latest and youngest first; False,
         taking nothing, if they hold too few."""
-        waiting = [one for one in reversed(self._admissions) if one.priority > priority and not one.has_begun]
+        waiting = [one for one in reversed(self._admissions) if one.turn > turn and not one.has_begun]
         if sum(one.answers for one in waiting) < answers:
             return False
-        for one in sorted(waiting, key=lambda one: one.priority, reverse=True):
+        for one in sorted(waiting, key=lambda one: one.turn, reverse=True):
             if answers <= 0:
                 break
             answers -= one.answers

@@ -9,6 +9,17 @@ from local_engine.sampling.logprobs import TokenLogprobs
 from local_engine.sampling.sampling_params import SamplingParams
 
 FinishReason = Literal["stop", "length", "cancelled", "error"]
+SECONDS_A_PRIORITY = 30
+
+
+def turn_of(arrived: float, priority: int) -> int:
+    """Who goes first: the lowest. A request is treated as if it had arrived 30 seconds later for each level of its
+    priority, in whole milliseconds.
+
+    So no more important ones overtake it than arrive in that time. All waiting requests age alike, which leaves their
+    order as it is: no clock is needed to keep it.
+    """
+    return int(arrived * 1000) + priority * SECONDS_A_PRIORITY * 1000
 
 
 class Status(Enum):
@@ -65,6 +76,11 @@ class Request:
     def __post_init__(self) -> None:
         self.token_ids = list(self.prompt_token_ids)
         self.longest = self.prompt_tokens + self.params.max_tokens
+
+    @property
+    def rank(self) -> tuple[int, int]:
+        """Its place among all requests, the lowest first: by turn, then by arrival."""
+        return (turn_of(self.timings.arrived, self.priority), self.arrival_order)
 
     @property
     def prompt_tokens(self) -> int:

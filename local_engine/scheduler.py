@@ -11,9 +11,13 @@ later says what they are. The device executes batches in order, so returned bloc
 
 from bisect import insort
 from dataclasses import dataclass, field
+from operator import attrgetter
+from typing import Final
 
 from local_engine.kv_cache_manager import KvCacheManager
 from local_engine.request import Request, Status
+
+_rank: Final = attrgetter("rank")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +86,7 @@ class Scheduler:
         self._arrivals = 0
 
     def add(self, request: Request) -> None:
-        """Queues a request after its equals and before less important ones (a lower number is more important)."""
+        """Queues a request by its rank: after its equals and before less important ones that have not waited long."""
         request.arrival_order = self._arrivals
         self._arrivals += 1
         self._enqueue(request)
@@ -113,10 +117,12 @@ class Scheduler:
             self._preempt(victim)
 
     def _less_important(self, request: Request) -> Request | None:
-        """The running request that gives way to this one: the least important and youngest, if less important than
-        it."""
-        victim = max(self.running, key=_rank, default=None)
-        return victim if victim is not None and victim.priority > request.priority else None
+        """The running request that gives way to this one: the last in rank of those less important and behind it.
+
+        One that has waited its time is not behind it, or it would be preempted by each that comes.
+        """
+        behind = (one for one in self.running if one.priority > request.priority and one.rank > request.rank)
+        return max(behind, key=_rank, default=None)
 
     def _fill(self, prompts: list[Request], plan: "_Plan") -> None:
         """Spend the budget left by answers on prompts, in order. But while the first needs more than one step, those
@@ -297,10 +303,6 @@ class Scheduler:
         if request.status is not Status.FINISHED:
             self._kv_cache.release(request)
             request.status = Status.FINISHED
-
-
-def _rank(request: Request) -> tuple[int, int]:
-    return (request.priority, request.arrival_order)
 
 
 def _aligned_chunk(request: Request, alignment: int) -> int:

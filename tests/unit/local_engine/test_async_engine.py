@@ -181,6 +181,18 @@ async def test_a_full_engine_takes_places_from_the_least_important_and_youngest(
     assert not first.displaced.is_set()
 
 
+async def test_who_has_waited_its_seconds_keeps_its_place() -> None:
+    clock = HandClock(0.0)
+    engine = make_engine(clock=clock)
+    waiting = engine.admit([1], 12, priority=1)
+    clock.now = 30.0
+    with pytest.raises(QueueFull):
+        engine.admit([1])
+    clock.now = 29.9
+    engine.admit([1])
+    assert waiting.displaced.is_set()
+
+
 async def test_who_has_begun_keeps_its_place() -> None:
     engine = make_engine()
     engine.start()

@@ -256,6 +256,23 @@ def test_an_important_request_takes_the_place_of_an_unimportant_one_which_goes_o
     assert kv_cache.pool.free_blocks == kv_cache.pool.total_blocks
 
 
+def test_important_requests_without_end_delay_an_unimportant_one_by_its_seconds_only() -> None:
+    """It never began; and once it had, the next important one took its place."""
+    core, _ = make_core(running=1)
+    unimportant = make_request("later", [1] * 6, max_tokens=8)
+    unimportant.priority = 2
+    core.add(unimportant)
+    begun: list[int] = []
+    for second in range(1, 90):
+        important = make_request(str(second), [second] * 6, max_tokens=1)
+        important.timings.arrived = float(second)
+        core.add(important)
+        core.step()
+        begun += [second] * (unimportant.status is Status.RUNNING)
+    assert begun == list(range(60, 67))
+    assert unimportant.status is Status.FINISHED
+
+
 def test_an_important_request_takes_the_blocks_of_an_unimportant_one() -> None:
     core, _ = make_core(blocks=8, block_size=4, budget=32)
     unimportant, important = make_request("later", [1] * 20, max_tokens=8), make_request("now", [2] * 14, max_tokens=2)
