@@ -11,9 +11,9 @@ OLLAMA = "/api/"
 BARE = ("/", "/v1", "/v1/")
 SLASHES = re.compile("/{2,}")
 LONGEST = 64
-"""Characters that an address of ours may have: strangers send tens of thousands."""
+"""An upper bound on the length of our own paths, in characters; strangers send paths of tens of thousands."""
 GEMINIS = ("/v1beta/", "/v1beta1/", "/v1alpha/", "/upload/")
-"""Before what Google's clients ask for, with `/v1/` the versions of its API."""
+"""Path prefixes of Google's clients; `/v1/` is one of its API versions too."""
 GEMINIS_AT_V1 = tuple(
     f"/v1/{name}" for name in ("cachedContents", "corpora", "interactions", "operations", "tunedModels")
 )
@@ -42,17 +42,17 @@ ELSEWHERE = {
 
 
 def is_elsewhere(path: str) -> bool:
-    """Whether there is nothing for any method, though one of our addresses has this form."""
+    """Whether no method is served here, although the path matches the pattern of one of our routes."""
     return path in ELSEWHERE
 
 
 def is_ollamas(path: str) -> bool:
-    """Whether Ollama's clients ask there: they show an `error` that is a text, and no other."""
+    """Whether this is a path of Ollama's clients, which display an `error` only if it is a string."""
     return path.startswith(OLLAMA) and not path.startswith(f"{OLLAMA}v1/")
 
 
 def advice(path: str, known: Container[str]) -> str:
-    """For an address where there is nothing; `known` are those where there is something."""
+    """A hint for a path that does not exist; `known` are the paths that do."""
     if path in BARE:
         return "see /docs; of what Hugging Face's client asks there is chat_completion alone"
     if (meant := SLASHES.sub("/", path)) != path and meant in known:
@@ -76,7 +76,7 @@ def advice(path: str, known: Container[str]) -> str:
 
 
 def _behind_another(path: str, known: Container[str]) -> str | None:
-    """What was asked where the base_url itself is one of our addresses."""
+    """The intended path if the base_url is itself one of our endpoints, as in `/v1/messages/v1/messages`."""
     for place in range(1, min(len(path), LONGEST)):
         if path[place] == "/" and path[:place] in known:
             rest = path[place:]

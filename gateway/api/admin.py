@@ -49,8 +49,8 @@ def build_admin_router(
     audit: AuditLog,
     engine: Callable[[], OwnEngine | None],
 ) -> APIRouter:
-    """Everything under PREFIX, which whoever includes it says: without one FastAPI works out every route once more, to
-    see that none has an empty path, and that was most of the application's making.
+    """Everything under PREFIX. The caller must pass PREFIX when including the router: without a prefix FastAPI walks
+    every route again to check for empty paths, which took most of the time to build the application.
     """
     guard = build_guard(pipeline.keys, lambda: pipeline.now_us())
     admin = APIRouter(dependencies=[Depends(guard)], responses=REFUSALS)

@@ -1,4 +1,4 @@
-"""`/admin/v1/audit`: who changed what, as a chain in which any edited byte is found."""
+"""`/admin/v1/audit`: who changed what, as a hash chain that reveals any later edit."""
 
 from fastapi import APIRouter, Query
 from pydantic import BaseModel
@@ -7,7 +7,7 @@ from gateway.api.admin_guard import needs
 from gateway.stores import AuditLog, AuditRecord, Verified
 
 MOST_RECORDS = 2**63 - 1
-"""What databases count to."""
+"""The largest integer that the databases store."""
 
 
 class AuditPage(BaseModel):

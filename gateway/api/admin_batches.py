@@ -1,4 +1,4 @@
-"""`/admin/v1/batches`: every team's requests that can wait, how far they are, what they cost; one is cancelled."""
+"""`/admin/v1/batches`: the batches of every team, their progress and cost; a batch can be cancelled."""
 
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Annotated, Literal
@@ -99,7 +99,7 @@ def build_all_batches_router(batches: AllBatches, key_names: KeyNames, books: Ba
 
 
 def booked(cost: BatchCost) -> BookedCost:
-    """What no request of it has a price for is not $0."""
+    """If no request of the batch has a known price, the cost is unknown, not $0."""
     is_unknown = cost.requests == cost.unpriced_requests > 0
     return BookedCost(
         requests=cost.requests,
@@ -133,5 +133,5 @@ def _row(batch: Batch, key: str | None) -> BatchRow:
 
 
 def _problem(problem: LineProblem) -> str:
-    """Not its sentence: that quotes the file."""
+    """The code and line only: the message quotes the file's content."""
     return problem.code if problem.line is None else f"{problem.code} in line {problem.line}"

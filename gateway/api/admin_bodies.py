@@ -1,4 +1,4 @@
-"""`/admin/v1/bodies/{id}`: the stored text of a request of a key that opted in. Reading it is audited."""
+"""`/admin/v1/bodies/{id}`: the stored prompt and answer of one request, for keys that opted in. Reading is audited."""
 
 from fastapi import APIRouter
 from pydantic import BaseModel
@@ -30,7 +30,7 @@ def build_bodies_router(bodies: BodyReader) -> APIRouter:
 
 
 async def read_bodies(bodies: BodyReader, request_id: str, *, reader: str) -> StoredBodies:
-    """Raises NotFound, saying why there may be none."""
+    """Raises NotFound with the possible reasons."""
     found = await bodies.read(request_id, reader=reader)
     if found is None:
         raise NotFound(

@@ -1,4 +1,4 @@
-"""`/admin/v1/budgets`: what teams, projects and everything may cost in a month, and how much of it is gone."""
+"""`/admin/v1/budgets`: monthly budgets of teams, projects and the whole deployment, and what is spent of each."""
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -21,7 +21,7 @@ from gateway.stores import Budget
 
 MOST_KEYS = 1000
 LARGEST_USD = 1_000_000
-"""Nine of them fill the integer that keeps them."""
+"""Amounts are stored as pico-USD in 64 bits, which hold about nine times this."""
 
 
 def _amount(text: str) -> str:
@@ -162,7 +162,7 @@ def build_budgets_router(
 
 
 def _counted(keys: Iterable[KeyRecord]) -> Counted:
-    """How many keys each budget that there could be counts."""
+    """The number of keys by budget scope and name, whether or not such a budget exists."""
     found = Counted()
     for one in keys:
         found["all", ""] += 1

@@ -1,4 +1,4 @@
-"""`/admin/v1/entries` and `/v1/requests/{id}`: single requests from the ledger. Never their text: it is not stored."""
+"""`/admin/v1/entries` and `/v1/requests/{id}`: single requests from the ledger, which does not hold their text."""
 
 from collections.abc import Callable
 from typing import Annotated
@@ -35,7 +35,7 @@ def build_entries_router(entries: EntryStore) -> APIRouter:
 
 
 def build_own_requests_router(entries: EntryStore, keys: KeyRing, now_us: Callable[[], int]) -> APIRouter:
-    """`/v1/requests/{id}`: any key sees its own requests; another's looks exactly like one that never was."""
+    """`/v1/requests/{id}`: a key sees its own requests; those of other keys are indistinguishable from unknown ids."""
     router = APIRouter(tags=["models"])
 
     @router.get("/v1/requests/{request_id}")
@@ -48,7 +48,7 @@ def build_own_requests_router(entries: EntryStore, keys: KeyRing, now_us: Callab
 
 
 async def find_summaries(entries: EntryStore, wanted: EntryWanted) -> list[EntrySummary]:
-    """In the order wanted, with the corrections booked since."""
+    """In the requested order, including corrections booked since."""
     found = await entries.find(wanted)
     corrections = await entries.corrections([entry.intent.request_id for entry in found])
     return [summary(entry, corrections.get(entry.intent.request_id, ())) for entry in found]
@@ -57,7 +57,7 @@ async def find_summaries(entries: EntryStore, wanted: EntryWanted) -> list[Entry
 async def get_detail(
     entries: EntryStore, request_id: str, *, of_key: str | None = None, of_team: str | None = None
 ) -> EntryDetail:
-    """With the corrections booked since. Raises NotFound, also for a request of another key or team than is given."""
+    """Including corrections booked since. Raises NotFound, also if the request is not of the given key or team."""
 
     def is_open(entry: Entry) -> bool:
         return of_key in (None, entry.intent.key_id) and of_team in (None, entry.intent.team)

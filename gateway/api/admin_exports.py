@@ -19,7 +19,7 @@ FILE: dict[int | str, dict[str, Any]] = {
 
 
 class Files(Protocol):
-    """Each report as a table; what is refused is refused as by the report itself."""
+    """Each report as a table. Raises the same errors as the report itself."""
 
     async def focus(self, query: BooksQuery) -> PagedTable: ...
 
@@ -108,7 +108,7 @@ def build_exports_router(files: Files) -> APIRouter:
 
 
 async def whole(name: str, table: ReportTable, form: Format) -> Response:
-    """A download. Raises InvalidRequest where Parquet cannot be written here."""
+    """A download. Raises InvalidRequest if Parquet support is not installed."""
     try:
         content = await asyncio.to_thread(encode, table, form)
     except StateError as error:
@@ -117,7 +117,7 @@ async def whole(name: str, table: ReportTable, form: Format) -> Response:
 
 
 async def paged(name: str, table: PagedTable, form: Format) -> Response:
-    """A download that is never held whole: what fails before its first page is an error, and later cuts it off."""
+    """A streamed download. A failure before the first page is an error response; a later one cuts the download off."""
     try:
         file = await asyncio.to_thread(file_of, table.columns, form)
     except StateError as error:

@@ -1,4 +1,4 @@
-"""The one door of `/admin/v1`: every operation declares a permission, and one that declares none is closed to all."""
+"""Access control of `/admin/v1`: each operation declares the permission it needs; without one nobody may call it."""
 
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Protocol, Self, TypeVar
@@ -12,9 +12,9 @@ from gateway.api.token_path import credential_of
 from gateway.errors import Forbidden
 
 DECLARATION = "x-breakeven-permission"
-"""Stands in the OpenAPI document of every operation, so that the role matrix can be generated from it."""
+"""An extension of each operation in the OpenAPI document, from which the role matrix can be generated."""
 OF_TEAM = "x-breakeven-of-team"
-"""Stands there where the operation can be narrowed to one team: then leads may ask it, of their own."""
+"""Likewise, on operations that can be restricted to one team: leads may call them for their own team."""
 
 
 class ErrorFields(BaseModel):
@@ -31,7 +31,7 @@ class ErrorBody(BaseModel):
 
 
 class AboutTeam(Protocol):
-    """A question that can be asked of one team: one of pydantic's models."""
+    """A query that can be restricted to one team; implemented by pydantic models."""
 
     @property
     def team(self) -> str | None: ...
@@ -43,8 +43,8 @@ Asked = TypeVar("Asked", bound=AboutTeam)
 
 
 def needs(permission: Permission, *, or_lead: bool = False) -> dict[str, Any]:
-    """The `openapi_extra` that declares what an operation asks of its caller. With `or_lead` it takes `OnlyTeam`, and
-    answers of that team alone."""
+    """The `openapi_extra` that declares the permission an operation needs. With `or_lead` the operation must take
+    `OnlyTeam` and answer only about that team."""
     return {DECLARATION: permission} | ({OF_TEAM: True} if or_lead else {})
 
 
@@ -90,11 +90,11 @@ def _only_team(request: Request) -> str | None:
 
 
 OnlyTeam = Annotated[str | None, Depends(_only_team)]
-"""Of which team alone this caller may be told; None: of all."""
+"""The only team that this caller may read about; None means all teams."""
 
 
 def narrowed(query: Asked, only_team: str | None) -> Asked:
-    """The same question, of that team alone. Raises Forbidden where it names another."""
+    """The query restricted to that team. Raises Forbidden if it names another."""
     if only_team is None:
         return query
     if query.team not in (None, only_team):

@@ -1,4 +1,4 @@
-"""`/admin/v1/keys` and `/admin/v1/me`: who may call, created with a secret that is shown once."""
+"""`/admin/v1/keys` and `/admin/v1/me`: API keys, whose secrets are shown once, on creation."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping
@@ -31,7 +31,7 @@ Wanted = Annotated[KeysWanted, Query()]
 
 @dataclass(frozen=True, slots=True)
 class KeyService:
-    """The stores, how this process takes a change over at once, the clock, and the tiers that a quota may name."""
+    """The stores, a callback that makes this process apply changes at once, a clock, and the tiers quotas may name."""
 
     store: KeyStore
     secrets: SecretStore
@@ -40,7 +40,7 @@ class KeyService:
     tiers: Collection[str] = ()
 
     async def change(self, key_id: str, change: KeyChange, *, author: str) -> None:
-        """Checked, stored and in force. Raises NotFound."""
+        """Validates and stores the change and applies it at once. Raises NotFound and InvalidRequest."""
         self.require_tiers(change.get("limits", {}))
         self.require_future(change.get("expires_at_us"))
         if not await self.store.change(key_id, change, author=author):
@@ -48,7 +48,7 @@ class KeyService:
         await self.refresh()
 
     async def listed(self, wanted: KeysWanted, of_team: str | None = None) -> KeyList:
-        """Of all keys, or of a team's."""
+        """Of all keys, or of one team's."""
         limits, rotations = await self.store.limits(), await self.secrets.rotations()
         known = await self.store.list(wanted.ids)
         litellms = await self.store.litellms()
@@ -65,10 +65,10 @@ class KeyService:
                 one, limits.get(key, {}), rotations.get(key), last_days.get(key), was_litellms=was_litellms
             )
 
-        return await asyncio.to_thread(listed)  # 50,000 would hold the loop for a second
+        return await asyncio.to_thread(listed)  # 50,000 keys would block the event loop for a second
 
     async def rotate(self, key_id: str, overlap_seconds: int, *, author: str) -> CreatedKey:
-        """In force at once. Raises NotFound and Conflict."""
+        """Takes effect at once. Raises NotFound and Conflict."""
         made = await self.secrets.rotate(key_id, overlap_seconds=overlap_seconds, author=author)
         if made is None:
             raise _unknown(key_id)
@@ -77,7 +77,7 @@ class KeyService:
         return CreatedKey(**key.model_dump(), key=made.secret)
 
     def require_future(self, expires_at_us: int | None) -> None:
-        """Raises InvalidRequest for an end that is past, which is most often a mistake in its unit."""
+        """Raises InvalidRequest for an expiry in the past, most often a mistake in the unit."""
         if expires_at_us is not None and expires_at_us <= self.now_us():
             raise InvalidRequest(
                 "`expires_at_us` is past; it counts microseconds since 1970 (UTC). To end a key now, revoke it.",
@@ -85,7 +85,7 @@ class KeyService:
             )
 
     def require_tiers(self, limits: Mapping[str, Any]) -> None:
-        """Raises InvalidRequest for a quota that would count nothing: such a key could spend nothing."""
+        """Raises InvalidRequest for a quota on an unknown tier: it would never apply."""
         unknown = sorted(limits.get("tier_quotas", {}).keys() - set(self.tiers))
         if unknown:
             known = ", ".join(sorted(self.tiers)) or "none"

@@ -1,4 +1,4 @@
-"""`/admin/v1/notices`: whether somebody is told that budgets near their end, and whether telling works."""
+"""`/admin/v1/notices`: whether budget notices are configured, and whether they are delivered."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
@@ -27,7 +27,7 @@ class Notices(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class NoticeService:
-    """How telling goes, and what is configured."""
+    """The state of delivery, and the configuration."""
 
     state: Callable[[], Awaitable[NoticeState]]
     has_webhook: bool
@@ -43,7 +43,7 @@ def build_notices_router(notices: NoticeService) -> APIRouter:
     async def notices_state() -> Notices:  # pyright: ignore[reportUnusedFunction]
         """Whether a webhook is told that budgets near their end, and how the last notices went."""
         state = await notices.state()
-        if not notices.has_webhook:  # what once waited is not sent any more
+        if not notices.has_webhook:  # notices still queued are no longer sent
             state = replace(state, failing_since_us=None)
         return Notices(
             has_webhook=notices.has_webhook,

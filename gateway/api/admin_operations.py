@@ -1,4 +1,4 @@
-"""`/admin/v1/models`, `/prices`, `/backends`, `/engine`: what can be called, at what price, how it is."""
+"""`/admin/v1/models`, `/prices`, `/backends`, `/engine`: what can be called, at what price, and its health."""
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -138,7 +138,7 @@ class EngineView(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class OwnEngine:
-    """What the wiring knows of the engine it started."""
+    """The engine that the composition root started."""
 
     backend: str
     measured: MeasuredEngine
@@ -146,7 +146,7 @@ class OwnEngine:
 
 
 def build_operations_router(pipeline: Pipeline, prices: PriceBook, engine: Callable[[], OwnEngine | None]) -> APIRouter:
-    """The paths `/models`, `/prices`, `/backends` and `/engine`; all read what this process holds in memory."""
+    """The paths `/models`, `/prices`, `/backends` and `/engine`; all answer from this process's memory."""
     router = APIRouter(tags=["admin: operations"])
 
     @router.get("/models", openapi_extra=needs("catalogue.read"))
@@ -265,7 +265,7 @@ def _backend(pipeline: Pipeline, name: str) -> BackendRow:
 
 
 def _health_fields(health: BackendHealth | None) -> dict[str, Any]:
-    """Of `BackendRow` and `EngineView`; nothing is known of one that nobody has asked."""
+    """The health fields of `BackendRow` and `EngineView`; all unknown if the backend was never checked."""
     return asdict(health) if health else {**dict.fromkeys(BackendHealth.__dataclass_fields__), "detail": ""}
 
 

@@ -1,4 +1,4 @@
-"""`/admin/v1/reports/*`: the books as sums. The figures come from the reports that the command line prints too."""
+"""`/admin/v1/reports/*`: sums over the ledger, the same figures that the command line prints."""
 
 import asyncio
 from typing import Annotated
@@ -32,7 +32,7 @@ def build_reports_router(reports: Reports) -> APIRouter:
     ) -> Response:
         """Spend by any dimension, with its token mix: all groups, or a part of them and the others as one row."""
         table = await reports.costs(narrowed(query, only_team))
-        # Off the event loop, as all that grows with the number of rows.
+        # Off the event loop: the work grows with the number of rows.
         return Response(await asyncio.to_thread(table.model_dump_json), media_type="application/json")
 
     @router.get("/overview", openapi_extra=needs("reports.read"))

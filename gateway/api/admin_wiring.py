@@ -25,7 +25,7 @@ from gateway.routing.snapshot import Snapshot
 
 
 def build_admin(gateway: Gateway) -> APIRouter:
-    """Reads the gateway's present snapshot and curve at every question, so that it shows what routing uses."""
+    """Reads the gateway's current snapshot and curve on every request, so that it shows what routing uses."""
 
     def snapshot() -> Snapshot:
         return gateway.pipeline.snapshot
@@ -81,7 +81,7 @@ def build_admin(gateway: Gateway) -> APIRouter:
 
 
 def _look_ahead(history: DailyHistory, budget_pico_usd: int, today: date) -> BudgetBurn | None:
-    """Imported when first asked for: statsmodels takes seconds, and is an extra."""
+    """Imports on first use: statsmodels takes seconds to import, and is an extra."""
     if importlib.util.find_spec("statsmodels") is None:
         return None
     from gateway.reports.forecast import burn_of_month

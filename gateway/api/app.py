@@ -47,9 +47,9 @@ NO_SOCKETS = "WebSockets are not answered here: send a POST, with `stream: true`
 
 
 class Root:
-    """Sends the hot endpoints to their paths and the rest to FastAPI; one dictionary lookup a request.
+    """Dispatches the hot endpoints by one dictionary lookup, and everything else to FastAPI.
 
-    An address with a slash too many is the one without, and HEAD is a GET whose body the server leaves out.
+    A trailing slash is ignored, and HEAD is treated as a GET whose body the server leaves out.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class Root:
 
 
 def _as_meant(scope: Scope) -> Scope:
-    """The scope, or a changed copy: the server goes by its own, in which HEAD stays HEAD."""
+    """The scope itself or a changed copy: the server keeps its own, in which HEAD stays HEAD."""
     path: str = scope["path"]
     if path.endswith("/") and path != "/":
         scope = {**scope, "path": path.rstrip("/") or "/"}
@@ -93,7 +93,7 @@ def _as_meant(scope: Scope) -> Scope:
 
 
 class _Documented(FastAPI):
-    """Describes the model endpoints too, and the errors as they are."""
+    """Its OpenAPI document also has the model endpoints, and the errors as they really are."""
 
     def openapi(self) -> dict[str, Any]:
         if self.openapi_schema is None:
@@ -102,14 +102,14 @@ class _Documented(FastAPI):
 
 
 def build_fastapi() -> FastAPI:
-    """A FastAPI application that describes itself and whose every error has OpenAI's shape."""
+    """A FastAPI application that serves its documentation, with errors in the format of the API that was called."""
     app = _Documented(
         title="Breakeven",
         version=__version__,
         summary="A cost-aware LLM router and gateway with books that balance.",
         docs_url=None,
         redoc_url=None,
-        redirect_slashes=False,  # it would send whoever asks to a host that a caller's header names
+        redirect_slashes=False,  # it would redirect to whatever host the caller's header names
     )
     handler = cast("Callable[[Request, Exception], Awaitable[Response]]", _our_error)
     app.add_exception_handler(BreakevenError, handler)
@@ -120,13 +120,13 @@ def build_fastapi() -> FastAPI:
 
 
 def _is_anthropics(request: Request) -> bool:
-    """Whether the official Anthropic client reads the answer: by the endpoint, or by its header where both ask."""
+    """Whether an Anthropic client reads the answer: by the path, or by its header on a path that several share."""
     path = request.url.path
     return path.startswith("/v1/messages") or (path.startswith("/v1/models") and ANTHROPIC in request.headers)
 
 
 def _refusal(request: Request, error: BreakevenError, status: int, headers: Mapping[str, str] | None) -> Response:
-    """In the shape of the API that was asked, with a name to ask us about."""
+    """In the format of the API that was called, with a request id for support."""
     name, is_anthropics = new_request_id(), _is_anthropics(request)
     body = messages_error(status, str(error), request_id=name) if is_anthropics else body_of(error)
     if is_googles(request.scope):
@@ -136,14 +136,14 @@ def _refusal(request: Request, error: BreakevenError, status: int, headers: Mapp
 
 
 async def _our_error(request: Request, error: BreakevenError) -> Response:
-    if not isinstance(error, RequestError):  # its answer refers to the log
+    if not isinstance(error, RequestError):  # the response refers to the log
         log.error("%s %s failed: %s", request.method, request.url.path, error)
     return _refusal(request, error, status_of(error), headers_of(error))
 
 
 async def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    if isinstance(refusal := error.__cause__, BreakevenError):  # of a body, on its way in: FastAPI hides why
+    if isinstance(refusal := error.__cause__, BreakevenError):  # raised while the body was read: FastAPI hides it
         return await _our_error(request, refusal)
     if error.status_code == HTTPStatus.NOT_FOUND and request.url.path in POSTED:
         is_socket = request.headers.get("upgrade", "").lower() == "websocket"
@@ -152,7 +152,7 @@ async def _http_error(request: Request, error: Exception) -> Response:
         )
     path = request.url.path
     is_another_method = error.status_code == HTTPStatus.METHOD_NOT_ALLOWED and path not in POSTED
-    is_anothers = is_another_method and is_googles(request.scope)  # of a model's, in its address
+    is_anothers = is_another_method and is_googles(request.scope)  # a Gemini method, which is part of the path
     if error.status_code == HTTPStatus.NOT_FOUND or is_elsewhere(path) or is_anothers:
         why = GEMINI if is_anothers else advice(path, KNOWN)
         nothing = NotFound(f"There is nothing at {path}; {why}.", code="not_found")
@@ -165,7 +165,7 @@ async def _http_error(request: Request, error: Exception) -> Response:
 
 
 def _methods_at(request: Request) -> str:
-    """All of them: the router's own refusal names those of the first route at this address."""
+    """All methods served at this path: the router's own 405 lists only those of the first matching route."""
 
     def is_served(method: str) -> bool:
         scope = {**request.scope, "method": method}

@@ -16,7 +16,7 @@ Listeners = set[Callable[[], None]]
 
 
 class AsgiCaller:
-    """The caller of one request. Sends a comment when a stream has been silent for a while."""
+    """The caller of one request. Sends an SSE comment when a stream has been silent for HEARTBEAT_SECONDS."""
 
     def __init__(self, send: Send) -> None:
         self._send = send
@@ -31,10 +31,10 @@ class AsgiCaller:
         self.is_started = False
         self.is_gone = False
         self.is_whole = False
-        """All of an upstream's answer was sent; not one that broke off, or that we ended ourselves."""
+        """The upstream's complete answer was sent: it did not break off, and we did not end it ourselves."""
 
     def cancels(self, task: "asyncio.Task[object] | None") -> None:
-        """Leaving cancels `task`; None once that has served."""
+        """A disconnect cancels `task`; None once the request has been served."""
         self._serving = task
         if task is None and self._giving_up is not None:
             self._giving_up.cancel()
@@ -75,7 +75,7 @@ class AsgiCaller:
             self._spoke_at = self._loop.time()
         if self._head is not None:
             head, self._head = self._head, None
-            if is_last:  # the whole body is here: say how long it is
+            if is_last:  # the whole body is known, and so is its length
                 head["headers"].append((b"content-length", str(len(payload)).encode()))
             await self._send(head)
         await self._send({"type": "http.response.body", "body": payload, "more_body": not is_last})
@@ -90,7 +90,7 @@ class AsgiCaller:
         self._heartbeat = self._loop.call_later(seconds, self._beat)
 
     def _beat(self) -> None:
-        """Only after the first chunk: before it the answer may still become an error."""
+        """Beats only after the first chunk: before it the answer may still become an error."""
         left = self._spoke_at + HEARTBEAT_SECONDS - self._loop.time()
         if self._head is not None or left > 0:
             self._arm(max(left, 0.0) or HEARTBEAT_SECONDS)
@@ -103,7 +103,7 @@ class AsgiCaller:
 async def while_connected(
     work: Coroutine[Any, Any, object], caller: AsgiCaller, scope: Scope, receive: Receive
 ) -> None:
-    """Do the work; a caller that leaves cancels it, which settles the request and closes the upstream."""
+    """Runs the work. A disconnect of the caller cancels it, which settles the request and closes the upstream."""
     task = asyncio.current_task()
     assert task is not None
     caller.cancels(task)
@@ -128,7 +128,7 @@ async def while_connected(
 
 
 def _listeners(scope: Scope) -> Listeners | None:
-    """Where our own server takes whom it calls when the connection is lost; other servers have to be asked."""
+    """The set of callbacks that our own server calls when the connection is lost; other servers must be polled."""
     extension = scope.get("extensions", {}).get(CONNECTION)
     return None if extension is None else extension["listeners"]
 

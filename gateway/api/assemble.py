@@ -1,4 +1,4 @@
-"""The HTTP application of one gateway, every router in its place."""
+"""Assembles the HTTP application of one gateway: routers and middleware."""
 
 import logging
 import os
@@ -37,7 +37,7 @@ MEGABYTE = 1 << 20
 
 
 def build_app(gateway: Gateway, *, ui_url: str | None = None) -> ASGIApp:
-    """`ui_url` is where `/ui` leads, and where a browser that was only given the address is sent."""
+    """`ui_url` is where `/ui` and `/` redirect a browser to."""
     rest = build_fastapi()
     rest.include_router(build_public_router(gateway.pipeline, gateway.exposition, gateway.problems, gateway.warnings))
     rest.include_router(build_stored_responses_router(gateway.pipeline))
@@ -87,11 +87,11 @@ def build_app(gateway: Gateway, *, ui_url: str | None = None) -> ASGIApp:
 
 
 def _nobody_to_wake() -> None:
-    """Where there are no batches."""
+    """Used where batches are disabled."""
 
 
 def _most_requests(wanted: int, files: int) -> int:
-    """Beyond what the system lets us open a call would fail half way, and be taken for its provider's fault."""
+    """With too few open files, a call would fail halfway, and the provider would be blamed."""
     possible = calls_within(files)
     if possible < wanted:
         log.warning(
@@ -102,15 +102,15 @@ def _most_requests(wanted: int, files: int) -> int:
 
 
 def behind_proxy(app: ASGIApp, trusted: str) -> ASGIApp:
-    """What the `trusted` addresses (separated by commas; networks too, or `*`) say of caller and scheme is believed."""
+    """Believes the forwarded caller and scheme from `trusted` addresses (comma-separated; networks too, or `*`)."""
     middleware = ProxyHeadersMiddleware(cast(Any, app), trusted)  # its types are uvicorn's own
     return cast(ASGIApp, middleware)
 
 
 def for_browsers(app: ASGIApp, origins: Sequence[str]) -> ASGIApp:
-    """Pages of these origins may call it with any header, and read any. Keys travel in headers: no cookie is taken.
+    """CORS: pages of these origins may send and read any header. Keys travel in headers, so no cookies are accepted.
 
-    A browser that asks whether a page from the internet may reach into this network is told so: it was listed for that.
+    Private network access is allowed too, since the origins were listed for that purpose.
     """
     methods = ("GET", "POST", "PUT", "PATCH", "DELETE")
     return CORSMiddleware(

@@ -1,4 +1,4 @@
-"""`/v1/batches`: requests that can wait, in a file. A team's keys share theirs."""
+"""`/v1/batches`: OpenAI's batch API. The keys of a team share its batches."""
 
 import re
 from collections.abc import Callable
@@ -40,7 +40,7 @@ class NewBatch(BaseModel):
 def build_batches_router(
     pipeline: Pipeline, files: FileStore, batches: BatchStore, bounds: BatchBounds, wake: Callable[[], None]
 ) -> APIRouter:
-    """`wake` tells whoever works on batches that there is a new one."""
+    """`wake` tells the batch runner that there is a new batch."""
     router = APIRouter(prefix="/v1/batches", tags=["batches"])
 
     @router.post("")
@@ -96,7 +96,7 @@ def build_batches_router(
 
 
 def require_room(is_made: bool) -> None:
-    """Raises RateLimitExceeded where a batch was one too many."""
+    """Raises RateLimitExceeded if the team has too many batches in progress."""
     if not is_made:
         raise RateLimitExceeded(
             f"This key's team has {MOST_UNDER_WAY} batches under way: wait until one has ended, or cancel one.",
@@ -105,7 +105,7 @@ def require_room(is_made: bool) -> None:
 
 
 def shown(batch: Batch) -> dict[str, Any]:
-    """As OpenAI shows it, with what the answers cost."""
+    """In OpenAI's format, plus the cost of the answers."""
     said, times = batch.progress, batch.times_us
     is_over = any(one in times for one in ("completed", "expired", "cancelled"))
     problems = [{"code": p.code, "message": p.message, "param": p.param, "line": p.line} for p in batch.problems]
@@ -142,7 +142,7 @@ def _found(batch: Batch | None) -> dict[str, Any]:
 
 
 def _ours(batch_id: str) -> str:
-    """Raises NotFound for one that was made elsewhere."""
+    """Raises NotFound for a batch that was created through another API."""
     if not batch_id.startswith(PREFIX):
         raise _not_found()
     return batch_id

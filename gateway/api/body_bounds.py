@@ -20,9 +20,9 @@ SAID: Final = (ADMIN, CONVERSATIONS)
 
 
 def build_bound(keys: KeyRing, now_us: Callable[[], int], max_bytes: int, max_file_bytes: int) -> Bound:
-    """Beyond UNASKED_BYTES a key is asked for, and one that has a use for so long a body there.
+    """Beyond UNASKED_BYTES a body needs a valid key whose role can use such a body at that path.
 
-    The frameworks behind read a body to its end, and parse it, before they ask who sent it.
+    The frameworks behind this read and parse the whole body before the sender is authenticated.
     """
 
     def bound(scope: Scope, came: int) -> int:

@@ -5,10 +5,10 @@ from typing import Final
 from starlette.types import Scope
 
 GOOGLES: Final = "breakeven.googles"
-"""In a scope: other_addresses.py has found an address, or a key, of Google's."""
+"""Scope key, set by other_addresses.py if the path or the key is in Google's form."""
 GOOGLES_KEY: Final = b"x-goog-api-key"
 
 
 def is_googles(scope: Scope) -> bool:
-    """Whether a client of Google's reads the answer."""
+    """Whether one of Google's clients reads the answer."""
     return GOOGLES in scope

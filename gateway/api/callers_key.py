@@ -9,7 +9,7 @@ from gateway.pipeline import Pipeline
 
 
 async def key_of_caller(pipeline: Pipeline, request: Request) -> KeyRecord:
-    """One that may call models, within its rates. Raises Unauthenticated, Forbidden or RateLimitExceeded."""
+    """A key that may call models and is within its rates. Raises Unauthenticated, Forbidden or RateLimitExceeded."""
     key = pipeline.keys.authenticate(credential_of(request.scope["headers"]), pipeline.now_us())
     require_model_access(key)
     await pipeline.admission.admit(key.id, team=key.team, tokens=0)
@@ -17,6 +17,6 @@ async def key_of_caller(pipeline: Pipeline, request: Request) -> KeyRecord:
 
 
 async def tenant_of_caller(pipeline: Pipeline, request: Request) -> str:
-    """Whose files, batches and conversations it sees. Raises as `key_of_caller`."""
+    """The owner of the files, batches and conversations that the caller sees. Raises as `key_of_caller`."""
     key = await key_of_caller(pipeline, request)
     return tenant_of(key.team, key.id)

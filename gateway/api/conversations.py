@@ -1,4 +1,4 @@
-"""OpenAI's conversations, as the gateway keeps them itself: made, read, changed and deleted. Nothing is booked."""
+"""`/v1/conversations`: OpenAI's conversations API, stored by the gateway itself. Nothing is booked."""
 
 from typing import Annotated, Any, Literal, cast
 
@@ -59,11 +59,11 @@ def _body(required: list[str], **properties: dict[str, Any]) -> dict[str, Any]:
 
 
 def build_conversations_router(pipeline: Pipeline, conversations: KeptConversations) -> APIRouter:
-    """A key sees those of its team, or its own; another's look exactly like ones that never were."""
+    """A key sees the conversations of its team, or its own; others are indistinguishable from unknown ids."""
     router = APIRouter(prefix=PREFIX, tags=["models"])
 
     async def items_of(owner: str, asked: _Asked) -> bytes:
-        """With what they refer to of kept responses in place of the references."""
+        """The items as JSON, with references to kept responses replaced by what they refer to."""
         given = asked.items or []
         if len(given) > MOST_AT_ONCE:
             raise InvalidRequest(f"items: at most {MOST_AT_ONCE} at a time.", param="items")

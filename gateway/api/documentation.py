@@ -1,4 +1,4 @@
-"""`/docs`: the API to read and to try in a browser. All that it loads is in the installation and comes from us."""
+"""`/docs`: interactive API documentation. Its assets are part of the installation and served from this origin."""
 
 from importlib.resources import files
 from typing import Final, Literal
@@ -29,7 +29,7 @@ POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
-"""No other origin, and no script but these files: a page on which people paste keys."""
+"""No other origins, and no scripts but these files: people paste keys into this page."""
 HEADERS: Final = {
     "content-security-policy": POLICY,
     "x-content-type-options": "nosniff",
@@ -37,11 +37,11 @@ HEADERS: Final = {
 }
 KEPT: Final = {"cache-control": "public, max-age=3600", "x-content-type-options": "nosniff"}
 STATIC: Final = files("fastapi_offline") / "static"
-"""Of Swagger UI: all that is used of that package."""
+"""Swagger UI's files, the only part of that package that is used."""
 
 
 def build_documentation_router() -> APIRouter:
-    """Addresses are relative, so that a proxy may put the gateway under a path."""
+    """URLs are relative, so that a proxy may serve the gateway under a path prefix."""
     router = APIRouter(include_in_schema=False)
 
     @router.get("/docs")

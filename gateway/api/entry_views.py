@@ -1,4 +1,4 @@
-"""Single requests of the ledger as the admin API and `breakeven logs` show them. Pure; knows no store."""
+"""Ledger entries as the admin API and `breakeven logs` show them. Pure; knows no store."""
 
 from collections.abc import Sequence
 
@@ -189,8 +189,8 @@ def detail(entry: Entry, corrections: Sequence[Correction]) -> EntryDetail:
 
 
 def _summary_fields(entry: Entry, corrections: Sequence[Correction]) -> dict[str, object]:
-    """All fields on record by their names there, and what is made of them. Of a name that several have (the model, the
-    backend) the entry's is what came of it. The view takes those that it has."""
+    """All recorded fields by name, plus derived ones; the view picks those it declares. Where decision, intent and
+    entry share a name (model, backend) the entry's wins: it is what actually served the request."""
     intent = entry.intent
     booked = entry.cost.total_pico_usd if entry.cost else None
     corrected = sum(one.booked.amount_pico_usd for one in corrections)
@@ -206,7 +206,7 @@ def _summary_fields(entry: Entry, corrections: Sequence[Correction]) -> dict[str
 
 
 def _lines(entry: Entry) -> list[CostLine]:
-    """The token classes as they are priced; reasoning is inside output and cached input is inside input."""
+    """The token classes as they are priced; reasoning is part of output."""
     cost = entry.cost
     if cost is None:
         return []

@@ -1,4 +1,4 @@
-"""`/v1/feedback`: how good an answer was, from whoever asked for it. Knows the stores' protocols only."""
+"""`/v1/feedback`: callers rate the answers they got. Knows the stores' protocols only."""
 
 from typing import Annotated, Literal
 
@@ -42,7 +42,7 @@ class Recorded(BaseModel):
 
 
 def build_feedback_router(pipeline: Pipeline, entries: EntryStore, feedback: FeedbackStore) -> APIRouter:
-    """A key judges its own requests and those of its team; another's look exactly like ones that never were."""
+    """A key rates its own requests and those of its team; others are indistinguishable from unknown ids."""
     router = APIRouter(tags=["models"])
 
     @router.post("/v1/feedback", status_code=201)

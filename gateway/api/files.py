@@ -1,4 +1,4 @@
-"""`/v1/files`: what callers upload for a batch, and what their batches wrote. A team's keys share theirs."""
+"""`/v1/files`: input files of batches, uploaded by callers, and their output. The keys of a team share its files."""
 
 from collections.abc import AsyncIterator
 from typing import Annotated, Any, Final, Literal
@@ -49,7 +49,7 @@ Purpose = Annotated[str | None, Query(pattern=NAME)]
 
 
 def build_files_router(pipeline: Pipeline, files: FileStore, bounds: BatchBounds) -> APIRouter:
-    """Uploads pass to the store in parts; a body that breaks off leaves nothing."""
+    """Uploads are written to the store in parts; an upload that breaks off leaves nothing behind."""
     router = APIRouter(prefix="/v1/files", tags=["batches"])
 
     async def found(request: Request, file_id: str) -> StoredFile:
@@ -110,7 +110,7 @@ def build_files_router(pipeline: Pipeline, files: FileStore, bounds: BatchBounds
 
 
 def shown(file: StoredFile) -> dict[str, Any]:
-    """As OpenAI shows it."""
+    """In OpenAI's format."""
     return {
         "id": file.id,
         "object": "file",
@@ -125,7 +125,7 @@ def shown(file: StoredFile) -> dict[str, Any]:
 
 
 def _asked(form: FormData, tenant: str, now_us: int, bounds: BatchBounds) -> StoredFile:
-    """What an upload says of itself. Raises InvalidRequest, or BodyTooLarge."""
+    """The file's metadata from the upload form. Raises InvalidRequest or BodyTooLarge."""
     file, purpose = form.get("file"), form.get("purpose")
     if not isinstance(file, UploadFile):
         raise InvalidRequest("file: send the file's bytes in a part of this name.", param="file")

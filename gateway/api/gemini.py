@@ -1,4 +1,4 @@
-"""Gemini's endpoints: model and method stand in the address, answers and errors are in Google's shape."""
+"""Gemini's endpoints: model and method are part of the path; answers and errors are in Google's format."""
 
 from collections.abc import Mapping
 from typing import Final, NamedTuple
@@ -22,21 +22,21 @@ ENDPOINTS: dict[str, Operation] = {
     f"{MODELS}:embedContent": "embeddings",
     f"{MODELS}:batchEmbedContents": "embeddings",
 }
-"""Where other_addresses.py brings each call; its model then stands in the scope."""
+"""The paths to which other_addresses.py rewrites each call; the model is then in the scope."""
 STREAM: Final = f"{MODELS}:streamGenerateContent"
 BATCH: Final = f"{MODELS}:batchEmbedContents"
 
 
 class ContentCall(NamedTuple):
-    """What an address says beside its method. `is_listed`: a stream is to come as one list, not as events."""
+    """What the path and query say besides the method. `is_listed`: a stream comes as one JSON list, not as events."""
 
     model: str = ""
     is_listed: bool = False
 
 
 class ListCaller(AsgiCaller):
-    """Is sent the events of a stream as the items of one JSON list, which is what Google's API answers with unless it
-    is asked for events."""
+    """Turns the events of a stream into the items of one JSON list, the default of Google's API unless events are
+    asked for."""
 
     is_listing = False
     has_items = False
@@ -60,7 +60,7 @@ class ListCaller(AsgiCaller):
 
 
 class EmbeddingCaller(AsgiCaller):
-    """Is sent what OpenAI's embeddings answered, in Gemini's words."""
+    """Translates an answer of OpenAI's embeddings API into Gemini's format."""
 
     def __init__(self, send: Send, *, is_batch: bool) -> None:
         super().__init__(send)
@@ -92,5 +92,5 @@ class GeminiPath(TokenPath):
 
 
 def call_of(scope: Scope) -> ContentCall:
-    """Of a call that came to none of Gemini's addresses, nothing."""
+    """Empty for a call that did not come through one of Gemini's paths."""
     return scope.get(CONTENT_CALL) or ContentCall()

@@ -1,4 +1,4 @@
-"""Idempotency keys over ASGI: records what a caller is sent as messages, and plays it to whoever asks again."""
+"""Idempotency keys over ASGI: converts between ASGI messages and the sinks of kept_answers/idempotency.py."""
 
 from starlette.types import Message, Send
 
@@ -8,7 +8,7 @@ KEY_HEADER = b"idempotency-key"
 
 
 def idempotency_key(headers: list[tuple[bytes, bytes]]) -> str | None:
-    """The key of a request, if it has one."""
+    """The request's idempotency key, if it has one."""
     return next((value.decode("utf-8", "replace") for name, value in headers if name == KEY_HEADER), None)
 
 
@@ -25,7 +25,7 @@ def as_send(sink: Sink) -> Send:
 
 
 class SendSink:
-    """A sink that is an ASGI `send`."""
+    """A sink that writes to an ASGI `send`."""
 
     def __init__(self, send: Send) -> None:
         self._send = send

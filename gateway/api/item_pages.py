@@ -11,8 +11,8 @@ MOST_ITEMS: Final = 100
 
 
 def page_of(ids: Sequence[str], *, limit: int, order: Order, after: str | None, of: str) -> tuple[list[str], bool]:
-    """The ids of a page, of those of all items from the oldest to the newest, and whether there are more behind them.
-    Raises InvalidRequest where there is no such page of that `of`."""
+    """The ids on the page, and whether more follow. `ids` are those of all items, oldest first; `of` is what they
+    belong to, for error messages. Raises InvalidRequest for a bad limit or an unknown `after`."""
     if not 1 <= limit <= MOST_ITEMS:
         raise InvalidRequest(f"limit: must be 1 to {MOST_ITEMS}.", param="limit")
     ordered = list(ids) if order == "asc" else list(reversed(ids))

@@ -1,4 +1,5 @@
-"""What is asked of a response that the gateway keeps itself, in OpenAI's words. Stored ones are of their providers."""
+"""Requests about responses that the gateway keeps itself, in OpenAI's format. Those that providers store are in
+stored_responses.py."""
 
 import logging
 from collections.abc import Mapping
@@ -17,8 +18,8 @@ log = logging.getLogger(__name__)
 async def ask_kept_response(
     kept: KeptResponses, tenant: str, response_id: str, request: str, asked: Mapping[str, str]
 ) -> bytes | None:
-    """The answer to `request` (a method, and what follows the id in the path); None where that response is not kept
-    here. Raises InvalidRequest, and Overloaded while the store cannot be asked."""
+    """The answer to `request` (the method, and what follows the id in the path); None if that response is not kept
+    here. Raises InvalidRequest, and Overloaded while the store is unreachable."""
     try:
         turn = await kept.find(tenant, response_id)
         if turn is None:
@@ -39,7 +40,7 @@ async def ask_kept_response(
 
 
 async def _input_items(kept: KeptResponses, tenant: str, turn: Turn, asked: Mapping[str, str]) -> bytes:
-    """One page, the newest first unless `order` is `asc`."""
+    """One page, newest first unless `order` is `asc`."""
     given = asked.get("limit", str(USUAL_ITEMS))
     items = {str(item["id"]): item for item in await kept.input_items(tenant, turn)}
     ids, has_more = page_of(

@@ -1,4 +1,4 @@
-"""What a key looks like over `/admin/v1`: as it is asked for, changed and listed."""
+"""Keys in the admin API: request bodies to create and change them, and how they are listed."""
 
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -21,7 +21,7 @@ NULL = {"type": "null"}
 
 
 def _limits(given: dict[str, Any]) -> dict[str, Any]:
-    """As they are stored: what is null is left out."""
+    """As stored: null fields are left out. Raises ValueError."""
     limits = {name: value for name, value in given.items() if value is not None}
     parse_limits(limits)
     if small := [name for name, value in limits.items() if isinstance(value, int) and value < 1]:
@@ -30,8 +30,8 @@ def _limits(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _limits_schema() -> dict[str, Any]:
-    """Without references: the OpenAPI document has no place for the definitions of another library. Each may be null,
-    which is as good as left out."""
+    """References are inlined, since FastAPI's document has no place for msgspec's definitions. Each field may be null,
+    which is the same as leaving it out."""
     definitions = msgspec.json.schema(Limits)["$defs"]
 
     def inline(part: Any) -> Any:
@@ -51,7 +51,7 @@ def _limits_schema() -> dict[str, Any]:
 
 
 KeyLimits = Annotated[dict[str, Any], AfterValidator(_limits), WithJsonSchema(_limits_schema())]
-"""Documented by the type that admission reads them with."""
+"""Documented by the type with which admission parses limits."""
 
 
 class CreateKey(BaseModel):
@@ -104,7 +104,7 @@ class ChangeKey(BaseModel):
         return given
 
     def change(self) -> KeyChange:
-        """Only what was given."""
+        """Only the fields that were given."""
         given: dict[str, Any] = {name: getattr(self, name) for name in self.model_fields_set}
         empty = {"tags": [], "limits": {}}
         return cast("KeyChange", given | {name: given[name] or none for name, none in empty.items() if name in given})
@@ -175,7 +175,7 @@ class KeysWanted(BaseModel):
     )
 
     def matches(self, key: KeyRecord) -> bool:
-        """Whether every word of `find` is somewhere in it."""
+        """Whether every word of `find` occurs in one of the key's fields."""
         parts = (key.name, key.id, key.role, key.team or "", key.project or "", *key.tags)
         text = "\n".join(parts).casefold()
         return all(word in text for word in self.find.casefold().split())
@@ -210,7 +210,7 @@ def key_fields(
     *,
     was_litellms: bool = False,
 ) -> dict[str, object]:
-    """Of `Key`. Days are counted since the epoch."""
+    """The fields of `Key`. `last_day` counts days since the epoch."""
     record = listed.record
     return {
         "id": record.id,

@@ -1,4 +1,4 @@
-"""Entries of requests that have just ended: a caller may ask for one before it has reached the database."""
+"""Looks up entries of requests that have just ended, which may not have reached the database yet."""
 
 import asyncio
 import re
@@ -11,18 +11,18 @@ from gateway.ledger.entry import Entry
 from gateway.stores import EntryStore
 
 WAITS: Final = (0.1, 0.2, 0.3, 0.5, 0.9, 1.5, 2.5)
-"""Seconds between looks. An entry is there after about half a second; the first of a process takes longer."""
+"""Seconds between attempts. An entry usually arrives within half a second; a process's first takes longer."""
 YOUNG_US: Final = 3_600_000_000
-"""A stream may have run for as long. Clocks of replicas may differ by less."""
+"""Ids are assigned when a request starts, and a stream may run this long. Also covers clock skew of replicas."""
 _NAME: Final = re.compile(r"[0-9a-f]{12}7[0-9a-f]{19}")
-"""See gateway.ids: it begins with the milliseconds since the epoch."""
+"""See gateway.ids: an id begins with the milliseconds since the epoch."""
 
 
 async def get_soon(
     entries: EntryStore, request_id: str, is_open: Callable[[Entry], bool], *, now: Callable[[], int] = now_us
 ) -> Entry:
-    """The entry, waited for where it may be on its way. Raises NotFound; one that is not open to whoever asks looks and
-    takes exactly as one that never was."""
+    """The entry; waits if it may still be on its way. Raises NotFound. A forbidden entry is indistinguishable from a
+    missing one, in timing too."""
     waits = iter(WAITS if _is_young(request_id, now()) else ())
     while True:
         entry = await entries.get(request_id)

@@ -1,4 +1,4 @@
-"""Lists with OpenAI's pagination: a number of items after a given one."""
+"""Lists with OpenAI's pagination: up to `limit` items after a given id."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal

@@ -1,4 +1,4 @@
-"""`/v1/messages/batches`: Anthropic's batches as its clients ask them, kept and worked on as those of `/v1/batches`."""
+"""`/v1/messages/batches`: Anthropic's batch API, stored and processed the same way as `/v1/batches`."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
 from typing import Annotated, Any, Final
@@ -76,7 +76,7 @@ class _Params(msgspec.Struct):
 def build_message_batches_router(
     pipeline: Pipeline, files: FileStore, batches: BatchStore, bounds: BatchBounds, wake: Callable[[], None]
 ) -> APIRouter:
-    """As `build_batches_router`. Here the requests come in the body, and the results are one list."""
+    """As `build_batches_router`, but the requests come in the body, and the results are one list."""
     router = APIRouter(prefix="/v1/messages/batches", tags=["batches"])
 
     async def found(request: Request, batch_id: str) -> Batch:
@@ -119,7 +119,7 @@ def build_message_batches_router(
             require_room(is_made)
         finally:
             if not is_made:
-                await files.delete(owner, file.id)  # nobody knows of it
+                await files.delete(owner, file.id)  # nothing refers to it
         wake()
         return shown(batch, str(request.base_url))
 
@@ -171,7 +171,7 @@ def build_message_batches_router(
 
 
 def shown(batch: Batch, base_url: str) -> dict[str, Any]:
-    """As Anthropic shows it, with what the answers cost."""
+    """In Anthropic's format, plus the cost of the answers."""
     said, times = batch.progress, batch.times_us
     is_over = batch.status not in UNDER_WAY
     ended = next((times[one] for one in ("completed", "expired", "cancelled", "failed") if one in times), None)
@@ -198,7 +198,7 @@ def shown(batch: Batch, base_url: str) -> dict[str, Any]:
 
 
 def _parse(body: bytes, most: int) -> Sequence[_Request]:
-    """Raises InvalidRequest: at this endpoint a mistake is told at once."""
+    """Raises InvalidRequest. Unlike `/v1/batches`, this endpoint reports mistakes at once."""
     try:
         requests = msgspec.json.decode(body, type=_Requests).requests
     except msgspec.ValidationError as error:
@@ -235,7 +235,7 @@ async def _one_by_one(parts: Iterator[bytes]) -> AsyncIterator[bytes]:
 
 
 def _parts(requests: Sequence[_Request]) -> Iterator[bytes]:
-    """As `/v1/batches` has them in a file."""
+    """The requests as lines of a `/v1/batches` input file."""
     part = bytearray()
     for one in requests:
         body = msgspec.Raw(bytes(one.params).replace(b"\r", b" ").replace(b"\n", b" "))
@@ -265,7 +265,7 @@ async def _results(files: FileStore, batch: Batch, done: set[int], *, most_line_
 
 
 def _result(stored: Fields) -> Fields:
-    """Of a line as a batch writes it."""
+    """Anthropic's result for a stored output line."""
     if part_of(stored, "error").get("code") == EXPIRED_CODE:
         return {"type": "expired"}
     response = part_of(stored, "response")

@@ -1,4 +1,4 @@
-"""Anthropic's endpoints: bodies and events pass as they are; errors, and an ending of our own, are in its shape."""
+"""Anthropic's endpoints: bodies and events pass unchanged; errors, and streams that we end, follow its format."""
 
 from starlette.types import Scope, Send
 
@@ -16,7 +16,7 @@ ENDPOINTS: dict[str, Operation] = {
 
 
 class MessagesCaller(AsgiCaller):
-    """Before an ending of our own it closes the content block that the upstream left open."""
+    """When the gateway itself ends a stream, it first closes the content block that the upstream left open."""
 
     def __init__(self, send: Send) -> None:
         super().__init__(send)

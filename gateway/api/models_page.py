@@ -1,4 +1,4 @@
-"""`/v1/models` as Anthropic's and Google's clients read it: in pages. Pure."""
+"""`/v1/models` in the paginated formats of Anthropic and Google. Pure."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -10,7 +10,7 @@ from gateway.routing.rules import EMBEDDINGS
 from gateway.routing.snapshot import Candidate
 
 PREFIX: Final = "models/"
-"""How Google's names of models begin."""
+"""The prefix of model names in Google's API."""
 WRITING: Final = ["generateContent", "streamGenerateContent", "countTokens"]
 EMBEDDING: Final = ["embedContent", "batchEmbedContents"]
 
@@ -26,7 +26,7 @@ class PageAsked(BaseModel):
 
 
 def anthropic_page(names: Sequence[str], asked: PageAsked) -> dict[str, object]:
-    """`has_more` looks the way that was asked: beyond the page, or with `before_id` in front of it."""
+    """`has_more` concerns the direction of paging: after the page, or before it if `before_id` was given."""
     limit = asked.limit or len(names)
     if asked.before_id is not None:
         end = _place(names, "before_id", asked.before_id)
@@ -47,7 +47,7 @@ def anthropic_model(name: str) -> dict[str, object]:
 
 
 def google_page(models: Mapping[str, Candidate | None], asked: PageAsked) -> dict[str, object]:
-    """A page's token is the last name of the page before."""
+    """A page token is the last name of the previous page."""
     names = list(models)
     start = 0 if not asked.page_token else _place(names, "pageToken", asked.page_token) + 1
     end = start + (asked.page_size or len(names))
@@ -57,7 +57,7 @@ def google_page(models: Mapping[str, Candidate | None], asked: PageAsked) -> dic
 
 
 def google_model(name: str, candidate: Candidate | None) -> dict[str, object]:
-    """One row; the limits are of models that have a window, and not of names that rules route."""
+    """One row. Names that rules route have no token limit."""
     limits = {} if candidate is None else {"inputTokenLimit": candidate.context_window}
     does_embed = candidate is not None and candidate.specialty == EMBEDDINGS
     does_write = candidate is None or candidate.specialty is None

@@ -13,10 +13,10 @@ MOST_SEEN: Final = 10_000
 
 
 class NewKeys:
-    """Wraps the application. `catch_up` takes over what was changed before it was called, or soon gives up: False.
+    """Wraps the application. `catch_up` applies all earlier changes to keys, or gives up soon and returns False.
 
-    A request whose key was seen before pays for one look into a set, of hashes that no key can be read from: two that
-    share one only cost the later one its look.
+    For keys seen before, the cost is one set lookup. The set holds only hashes, from which no key can be recovered; on
+    a collision, the later key merely skips the lookup in the store.
     """
 
     def __init__(self, app: ASGIApp, keys: KeyRing, catch_up: Callable[[], Awaitable[bool]]) -> None:
@@ -36,7 +36,7 @@ class NewKeys:
         await self._app(scope, receive, send)
 
     async def _meet(self, credential: str) -> bool:
-        """Whether it is known now whose it is, or that it is nobody's."""
+        """Whether it is certain by now that the key exists, or that it does not."""
         if not self._keys.is_known(credential):
             is_caught_up = await self._catch_up()
             if not self._keys.is_known(credential):

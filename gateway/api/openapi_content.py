@@ -1,4 +1,4 @@
-"""Gemini's endpoints in the OpenAPI document, as far as the gateway itself looks at their bodies."""
+"""Gemini's endpoints in the OpenAPI document: the fields that the gateway itself reads."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -87,7 +87,7 @@ CONTENT_ENDPOINTS: Final[Mapping[str, tuple[str, str, str]]] = {
     f"{AT}:embedContent": ("Embed a text, in Gemini's format.", "EmbedContentRequest", "EmbedContent"),
     f"{AT}:batchEmbedContents": ("Embed texts, in Gemini's format.", "BatchEmbedContentsRequest", "BatchEmbedContents"),
 }
-"""At `/v1/models/{model}` too."""
+"""Also served under `/v1/models/{model}`."""
 STREAMED_CONTENT: Final[Mapping[str, Schema]] = {
     "application/json": {"schema": {"type": "array", "items": {"$ref": "#/components/schemas/Content"}}},
     "text/event-stream": {},

@@ -1,6 +1,6 @@
 """The model endpoints in the OpenAPI document: FastAPI does not serve them, so it cannot describe them.
 
-Bodies are described as far as the gateway itself looks at them; every other field passes through to the provider.
+Only fields that the gateway itself reads are described; all others pass through to the provider.
 """
 
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ LIMIT: Final[Schema] = {"type": ["integer", "null"], "minimum": 1, "maximum": 10
 MAYBE_TEXT: Final[Schema] = {"type": ["string", "null"]}
 PART: Final[Schema] = {"type": "object", "properties": {"type": TEXT, "text": MAYBE_TEXT}}
 CONTENT: Final[Schema] = {"type": ["string", "array", "null"], "items": PART}
-"""Text, or parts of it: OpenAI's and Anthropic's alike; parts of every other type pass too."""
+"""Text or a list of parts, as in OpenAI's and Anthropic's formats; parts of other types pass through."""
 TOKEN: Final[Schema] = {"type": "integer"}
 PLAIN_INPUT: Final[Schema] = {
     "type": ["string", "array"],
@@ -48,7 +48,7 @@ MESSAGES: Final[Schema] = {
     "items": shape(("role",), role=TEXT, content=CONTENT),
 }
 ITEM: Final[Schema] = shape((), role=TEXT, content=CONTENT, output={"type": ["string", "array", "object", "null"]})
-"""A message of /v1/responses, or a call, its output, a reasoning."""
+"""An input item of /v1/responses: a message, a call, a call's output or reasoning."""
 MESSAGE_TO_COUNT: Final[Schema] = {
     "model": MODEL,
     "messages": MESSAGES,
@@ -215,13 +215,13 @@ FORMS: Final[Mapping[str, Schema]] = {
     "/v1/audio/transcriptions": RECORDING,
     "/v1/audio/translations": RECORDING,
 }
-"""What may be sent as a form, or must."""
+"""Bodies sent as forms: an alternative to JSON, or the only format."""
 ANSWERS: Final[Mapping[str, Mapping[str, Schema]]] = {
     "/v1/audio/speech": {"audio/*": FILE, "application/octet-stream": FILE, "text/event-stream": {}},
     "/v1/audio/transcriptions": WRITTEN,
     "/v1/audio/translations": WRITTEN,
 }
-"""Beside JSON."""
+"""Response types besides JSON."""
 ERRORS: Final[Mapping[str, str]] = {
     "400": "The body is not what the endpoint takes, or no model may serve it as it is.",
     "401": "No key, or not one of this gateway's.",
@@ -237,7 +237,7 @@ ERRORS: Final[Mapping[str, str]] = {
     "504": "No model answered in time.",
 }
 FAILED: Final[Mapping[str, str]] = {"/v1/messages": "MessagesError", "/v1beta/": "GoogleError"}
-"""The shape of errors, where it is not OpenAI's."""
+"""Error formats other than OpenAI's, by path prefix."""
 HEADERS: Final[Mapping[str, tuple[Schema, str]]] = {
     "x-breakeven-tags": ({"type": "string", "pattern": "^[a-z0-9,-]{0,64}$"}, "Comma-separated tags; rules see them."),
     "x-breakeven-cache": (
@@ -252,7 +252,7 @@ HEADERS: Final[Mapping[str, tuple[Schema, str]]] = {
 
 
 def complete_document(document: dict[str, Any]) -> dict[str, Any]:
-    """FastAPI's document with the model endpoints in it, and with the errors that ours answer instead of FastAPI's."""
+    """FastAPI's document plus the model endpoints, with our own errors in place of FastAPI's."""
     components = document.setdefault("components", {})
     components.setdefault("schemas", {}).update({**SCHEMAS, **CONTENT_SCHEMAS})
     components["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
@@ -271,7 +271,7 @@ def complete_document(document: dict[str, Any]) -> dict[str, Any]:
 
 
 def _content_operation(path: str, summary: str, request: str, response: str) -> Schema:
-    """Of Gemini's format: its model stands in the address, and one address alone streams."""
+    """In Gemini's format: the model is part of the path, and only one path streams."""
     described = _operation(path, summary, request, response)
     described["operationId"] = path.rpartition(":")[2]
     described["parameters"] = [MODEL_PARAMETER, *described["parameters"]]
@@ -288,7 +288,7 @@ def _operation(path: str, summary: str, request: str, response: str) -> Schema:
     if path in FORMS:
         bodies["multipart/form-data"] = {"schema": FORMS[path]}
     if request in SCHEMAS and "stream" in SCHEMAS[request]["properties"]:
-        answers["text/event-stream"] = {}  # OpenAPI 3.1 has no words for events; readers take a schema for each one's
+        answers["text/event-stream"] = {}  # OpenAPI 3.1 cannot describe a stream: a schema would mean each event's
     failed = _reference(next((name for start, name in FAILED.items() if path.startswith(start)), "Error"))
     return {
         "tags": ["models"],

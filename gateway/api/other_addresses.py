@@ -1,17 +1,17 @@
-"""Addresses at which clients of Azure and of other gateways ask for what OpenAI has behind `/v1`, as our own.
+"""Rewrites the paths that clients of other APIs and gateways use to our own.
 
-    /chat/completions and the like   /v1/...: a base_url without /v1, as LiteLLM's users have it
+    /chat/completions and the like   /v1/...: a base_url without /v1, as LiteLLM's users have
     /v2/rerank                       /v1/rerank: Cohere's clients
-    /openai/v1/...                   /v1/...: Azure's newer address, and Groq's
+    /openai/v1/...                   /v1/...: Azure's newer path, and Groq's
     /openai/...                      /v1/...
-    /openai/deployments/NAME/...     /v1/..., of the model NAME, whatever the body says: so it is at Azure
-    /v1beta/openai/...               /v1/...: Google's address for OpenAI's clients
-    /v1beta/models/NAME:METHOD       /v1/models:METHOD, of the model NAME: Gemini's clients
+    /openai/deployments/NAME/...     /v1/... for the model NAME, whatever the body says, as at Azure
+    /v1beta/openai/...               /v1/...: Google's path for OpenAI clients
+    /v1beta/models/NAME:METHOD       /v1/models:METHOD for the model NAME: Gemini's clients
     /v1/models/NAME:METHOD           the same: its newer clients
     /v1beta/models                   /v1/models
 
-Azure's clients send their key as `api-key`, Google's as `x-goog-api-key` or in the query, where nobody behind this file
-sees it; Azure's `api-version` says nothing here.
+Azure's clients send their key as `api-key`, Google's as `x-goog-api-key` or in the query string, from which it is
+removed; Azure's `api-version` is ignored.
 """
 
 from typing import Final
@@ -31,21 +31,21 @@ OURS: Final = f"{API}/"
 AZURE: Final = "/openai/"
 DEPLOYMENTS: Final = f"{AZURE}deployments/"
 OF_DEPLOYMENTS: Final = sorted((place.removeprefix(API) for place in ENDPOINTS), key=len, reverse=True)
-"""The longest first: a chat's address ends as a completion's does."""
+"""Longest first: `/chat/completions` also ends in `/completions`."""
 BARE: Final = frozenset(end.split("/")[1] for end in OF_DEPLOYMENTS) | {"models", "files", "batches", "conversations"}
-"""What may stand first in an address without `/v1`."""
+"""First path segments that are accepted without `/v1`."""
 COHERES: Final = {"/v2/rerank": "/v1/rerank"}
 KEY: Final = b"api-key"
 GEMINIS_OPENAI: Final = "/v1beta/openai/"
 METHODS: Final = tuple(place.removeprefix(MODELS) for place in CONTENTS)
 IN_QUERY: Final = b"key="
 OTHERS: Final = ENDPOINTS.keys() | MESSAGES.keys()
-"""Of other clients alone: what is asked there most pays for no second look."""
+"""Paths that Google's clients never use; being the busiest ones, they skip the checks below."""
 KEYS: Final = frozenset({b"authorization", b"x-api-key", LITELLMS_KEY})
 
 
 class OtherAddresses:
-    """Wraps the application; what is asked at an address of ours passes as it is."""
+    """Wraps the application; requests at our own paths pass unchanged."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -85,7 +85,7 @@ def _as_azures(scope: Scope) -> Scope:
 
 
 def _as_googles(scope: Scope) -> Scope:
-    """Of `/v1/models` only what Google's clients send: others ask there too."""
+    """At `/v1/models` only requests in the form of Google's clients are changed: other clients use that path too."""
     headers: list[tuple[bytes, bytes]] = scope["headers"]
     given, path = dict(headers), scope["path"]
     place, model = split_googles(path)
@@ -106,14 +106,14 @@ def _as_googles(scope: Scope) -> Scope:
 
 
 def _listed(path: str) -> str:
-    """Where models are listed, and each is told of; anything else is nowhere."""
+    """Our path for Google's listing of models, or for one model; any other path stays as it is, and is not found."""
     rest = next((path.removeprefix(f"{version}models") for version in GEMINIS if path.startswith(version)), path)
     return f"{MODELS}{rest}" if rest == "" or (rest != path and rest.startswith("/")) else path
 
 
 def split_googles(path: str) -> tuple[str | None, str]:
-    """(our address for a call of a model, that model) for one of Gemini's; None where it is none. A name may have
-    slashes and colons in it."""
+    """(our path, model) for a Gemini method call; (None, "") for other paths. Model names may contain slashes and
+    colons."""
     base = next((f"{version}models/" for version in (OURS, *GEMINIS) if path.startswith(f"{version}models/")), None)
     if base is None or not path.endswith(METHODS):
         return None, ""
@@ -122,7 +122,7 @@ def split_googles(path: str) -> tuple[str | None, str]:
 
 
 def split_azures(path: str) -> tuple[str, str | None]:
-    """Our address for one of Azure's, and the deployment that it names. A name may have slashes in it."""
+    """Our path for one of Azure's, and the deployment it names, if any. Deployment names may contain slashes."""
     if path.startswith(DEPLOYMENTS):
         rest = path[len(DEPLOYMENTS) :].rstrip("/")
         end = next((one for one in OF_DEPLOYMENTS if rest.endswith(one)), None)

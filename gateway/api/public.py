@@ -22,7 +22,7 @@ from gateway.routing.snapshot import Candidate
 
 OWNER = "breakeven"
 ANTHROPIC = "anthropic-version"
-"""The header that tells Anthropic's clients from OpenAI's where both ask."""
+"""The header that tells Anthropic's clients from OpenAI's on paths that both use."""
 
 
 class Health(BaseModel):
@@ -86,7 +86,7 @@ def build_public_router(
     problems: Callable[[], list[str]],
     warnings: Callable[[], list[str]] = list,
 ) -> APIRouter:
-    """`problems` lists what keeps this process from serving, in sentences; `warnings` what it serves in spite of."""
+    """`problems` lists, in sentences, what keeps this process from serving; `warnings` what does not."""
     router = APIRouter()
 
     @router.get("/healthz", tags=["health"])
@@ -148,7 +148,7 @@ def build_public_router(
 
 
 def explain(choice: Choice) -> Route:
-    """A decision in words and figures."""
+    """A decision as the response of `/v1/route`."""
     decision, facts = choice.decision, choice.decision.facts
     return Route(
         model=decision.model,
@@ -180,7 +180,7 @@ def explain(choice: Choice) -> Route:
 
 
 def _allowed(pipeline: Pipeline, request: Request) -> dict[str, Candidate | None]:
-    """What the key may name: `auto` and others that rules route, with None, and models."""
+    """Names that the key may request: models, and `auto` and other names that rules route, which map to None."""
     headers = request.scope["headers"]
     key = pipeline.keys.authenticate(credential_of(headers), pipeline.now_us())
     may_simulate = SIMULATE_TAG in (*key.tags, *parse_tags(headers))

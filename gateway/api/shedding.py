@@ -1,4 +1,4 @@
-"""Refuses work before memory runs out: too many requests at once, too many bytes of bodies, bodies that never end."""
+"""Load shedding: refuses too many requests at once, too many bytes of bodies, and bodies that arrive too slowly."""
 
 import asyncio
 from collections.abc import Callable
@@ -11,27 +11,27 @@ from gateway.errors import BodyTooSlow, Overloaded
 from gateway.process.patient_protocol import CONNECTION
 
 BODY_SECONDS = 60.0
-"""Between two parts of a body."""
+"""The longest pause between two parts of a body."""
 LEAST_BYTES_PER_SECOND = 500
-"""Of a body on the whole, beyond those seconds: a byte now and then would hold its place for days."""
+"""The least average rate of a body after those seconds: one byte now and then would hold its place for days."""
 RETRY_SECONDS = 1.0
 API = "/v1/"
 FILES = "/v1/files"
-"""Where bodies pass on to the disk as they come: of each no more than one part is held."""
+"""Uploads are written to disk as they arrive: only one part of each is in memory."""
 UNASKED_BYTES = 1 << 16
-"""Of a body, taken of anybody: what comes in one piece is not worth asking whose it is."""
+"""Bodies up to this size are read before the sender is authenticated: they usually arrive in one piece."""
 GIVEN_UP = (
     "more than half of the requests that fit are bodies of this key that have not come yet, and others need the room. "
     "Send bodies faster, or fewer at once"
 )
 Bound = Callable[[Scope, int], int]
-"""For a body that has come to so many bytes: how many it may come to. Raises RequestError."""
+"""Given the bytes of a body received so far, the most that it may have. Raises RequestError."""
 BODILESS = ("GET", "HEAD", "OPTIONS")
 
 
 @dataclass(slots=True)
 class Load:
-    """What this process has taken on: requests from their first byte to their last, and the bodies they hold."""
+    """What this process has in progress: requests from first byte to last, and the bytes of their bodies."""
 
     requests: int = 0
     buffered_bytes: int = 0
@@ -39,13 +39,13 @@ class Load:
 
 
 class Shedding:
-    """Wraps the application. Health, metrics and administration are never refused for what others do: they say what is
-    going on. `bound` says how long each body may be, `whose` the id of its key; both raise RequestError.
+    """Wraps the application. Health, metrics and administration are never refused because of load: they are needed to
+    find its cause. `bound` limits the size of each body, `whose` gives the id of its key; both raise RequestError.
 
-    A request takes a place once its body is there, or its key is known: strangers could take them all and send no more.
-    A key that does so makes room for others.
+    A request takes a place only once its body has arrived or its key is known; otherwise strangers could take all
+    places and send nothing more. A key that holds places this way gives way to others.
 
-    A refusal is raised from `receive`, so that each endpoint tells it in its own error format.
+    A refusal is raised from `receive`, so that each endpoint reports it in its own error format.
     """
 
     def __init__(
@@ -120,12 +120,12 @@ class Shedding:
             load.buffered_bytes -= 0 if is_passed_on else body_bytes
 
     def _require_place(self, scope: Scope) -> None:
-        """Raises Overloaded, and what `whose` does."""
+        """Raises Overloaded, and whatever `whose` raises."""
         if self._load.requests > self._max_requests and not self._unread.make_room_for(self._whose(scope)):
             raise self._refusal(f"{self._max_requests:,} requests are under way here")
 
     def _bounded(self, scope: Scope, receive: Receive) -> Receive:
-        """Of one that is never refused for what others do."""
+        """For requests that are never refused because of load: limits only their own body."""
         came, most, is_read = 0, UNASKED_BYTES, False
         began = asyncio.get_running_loop().time()
 
@@ -174,5 +174,5 @@ class Shedding:
 
 
 def _is_whole(scope: Scope) -> bool:
-    """Whether the request has come whole already: to receive it waits for nothing."""
+    """Whether the whole request has already arrived, so that receiving it does not wait."""
     return "is_whole" in scope.get("extensions", {}).get(CONNECTION, ())

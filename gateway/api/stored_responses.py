@@ -1,4 +1,4 @@
-"""Responses that the gateway or a provider keeps: asked for, listed, cancelled and deleted there. Nothing is booked."""
+"""Responses stored by the gateway or a provider: fetched, listed, cancelled and deleted. Nothing is booked."""
 
 from typing import Annotated
 from urllib.parse import parse_qsl, urlencode
@@ -19,13 +19,13 @@ from gateway.request.answer_parts import rejection
 
 NOT_FOUND = 404
 NO_RESPONSES = ("compact", "input_tokens")
-"""What OpenAI's API has there besides."""
+"""Other endpoints of OpenAI's API at the place of a response id."""
 BAD_GATEWAY = 502
 ResponseId = Annotated[str, Path(pattern=r"^[A-Za-z0-9_-]{1,512}$")]
 
 
 def build_stored_responses_router(pipeline: Pipeline) -> APIRouter:
-    """Asks the backends of the models that a key may use, one after the other, until one knows the response."""
+    """Asks the gateway's own store, then the backends of the models the key may use, until one knows the response."""
     router = APIRouter(tags=["models"])
 
     @router.get("/v1/responses/{response_id}")

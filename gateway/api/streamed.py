@@ -1,4 +1,4 @@
-"""Answers that are never held whole: what fails before their first byte can be told, and what fails later shows."""
+"""Streamed answers: a failure before the first byte becomes an error response, a later one breaks the connection."""
 
 import logging
 from collections.abc import AsyncIterator
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class Streamed(StreamingResponse):
-    """Where it breaks off, its connection is closed before its end, so that nobody takes it for whole."""
+    """If it breaks off, the connection is closed early, so that nobody takes the answer for complete."""
 
     async def stream_response(self, send: Send) -> None:
         try:
@@ -24,7 +24,7 @@ class Streamed(StreamingResponse):
 
 
 async def begun(parts: AsyncIterator[T]) -> AsyncIterator[T]:
-    """The same parts. What fails before the first is raised here."""
+    """The same parts. A failure before the first part is raised here."""
     first = await anext(parts, None)
 
     async def all_of_it() -> AsyncIterator[T]:

@@ -1,4 +1,4 @@
-"""The hot endpoints as raw ASGI: read the body, hand it to the pipeline, write what it says. Decides nothing."""
+"""The hot endpoints as raw ASGI: read the body, pass it to the pipeline, write the answer. Decides nothing."""
 
 import logging
 import re
@@ -30,12 +30,12 @@ CACHE_HEADER = b"x-breakeven-cache"
 PASSED_ON = frozenset(name.encode() for name in TRACE_HEADERS | VENDOR_HEADERS)
 CACHE_WORDS = {"on": DEFAULT_SECONDS, "off": 0}
 TRACEPARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(-.*)?")
-"""https://www.w3.org/TR/trace-context/#traceparent-header; versions to come may add fields."""
+"""https://www.w3.org/TR/trace-context/#traceparent-header; later versions may add fields."""
 LONGEST_CACHE_SECONDS = 30 * 86_400
 DEPLOYMENT: Final = "breakeven.deployment"
-"""In a scope: the model that the address names."""
+"""Scope key: the model that the path names."""
 CONTENT_CALL: Final = "breakeven.content_call"
-"""In a scope: what the address of a call in Gemini's format says beside its method."""
+"""Scope key: a `ContentCall`, what the path and query of a Gemini call say besides the method."""
 LITELLMS_KEY: Final = b"x-litellm-api-key"
 MAX_TAGS = 16
 MAX_TAG_LENGTH = 64
@@ -57,13 +57,13 @@ ENDPOINTS: dict[str, Operation] = {
 
 
 class Answers(Protocol):
-    """The pipeline, as far as this file needs it."""
+    """The part of the pipeline that this file uses."""
 
     def answer(self, incoming: Incoming, caller: Caller) -> Coroutine[Any, Any, None]: ...
 
 
 class _Gone(Exception):
-    """The caller left while its body was still being read: nothing was accepted, nothing is owed."""
+    """The caller disconnected while its body was being read: nothing was accepted or must be booked."""
 
 
 class TokenPath:
@@ -80,7 +80,7 @@ class TokenPath:
         caller = self._caller(send, scope)
         held = 0
         try:
-            given = dict(headers)  # most of what may be asked for by a header is not: that is seen at once
+            given = dict(headers)  # most optional headers are absent: one lookup each tells
             tags = parse_tags(headers) if TAGS_HEADER in given else ()
             body, encoding = await read_body(headers, receive, self._max_body_bytes)
             credential = credential_of(headers)
@@ -113,7 +113,7 @@ class TokenPath:
             return
         except BreakevenError as error:
             request_id = error.request_id or new_request_id()
-            if status_of(error) >= 500 and not isinstance(error, Unauthenticated):  # strangers fill no log
+            if status_of(error) >= 500 and not isinstance(error, Unauthenticated):  # strangers must not fill the log
                 log.warning("%s: %s (request %s)", type(error).__name__, error, request_id)
             if caller.is_started:
                 raise
@@ -129,7 +129,7 @@ class TokenPath:
         return AsgiCaller(send)
 
     def _of_address(self, asked: Incoming, scope: Scope) -> Incoming:
-        """With what the address says of it."""
+        """With what the path says about the request; overridden where paths carry more than the endpoint."""
         return asked
 
     def _operation(self, path: str) -> Operation:
@@ -139,7 +139,7 @@ class TokenPath:
         return body_of(error)
 
     async def _serve_once(self, key: str, asked: Incoming, caller: AsgiCaller, send: Send, scope: Scope) -> None:
-        """Run the pipeline for whoever asks first with this key; `caller` is one of those who wait for it."""
+        """Runs the pipeline for the first request with this key; `caller` is one of those waiting for its answer."""
 
         async def serve(shared: Sink) -> bool:
             leader = self._caller(as_send(shared), scope)
@@ -161,16 +161,16 @@ class TokenPath:
 
 
 def credential_of(headers: list[tuple[bytes, bytes]]) -> str | None:
-    """`Authorization`, or `x-api-key` as Anthropic's clients send it. Before both, as at LiteLLM, `x-litellm-api-key`:
-    whoever sends that has something else in `Authorization`, such as a subscription's token."""
+    """`Authorization`, or `x-api-key` as Anthropic's clients send it. As in LiteLLM, `x-litellm-api-key` takes
+    precedence: its senders have something else in `Authorization`, such as a subscription's token."""
     found = dict(headers)
     value = found.get(LITELLMS_KEY) or found.get(b"authorization") or found.get(b"x-api-key")
     return value.decode("latin-1") if value else None
 
 
 def of_deployment(body: bytes, content_type: str, name: str) -> bytes:
-    """The JSON object, or form, with `name` as its model; anything else as it is, which its reader refuses in its own
-    words."""
+    """The JSON object or form with `name` as its model. Anything else is returned unchanged; the parser refuses it
+    later."""
     if is_form(content_type):
         try:
             return splice_form(body, content_type, {"model": name})
@@ -184,8 +184,8 @@ def of_deployment(body: bytes, content_type: str, name: str) -> bytes:
 
 
 def parse_tags(headers: list[tuple[bytes, bytes]]) -> tuple[str, ...]:
-    """Comma-separated tags of a request. Raises InvalidRequest when there are too many, or one is too long or would
-    speak to the terminal that a report is read in."""
+    """Comma-separated tags of a request. Raises InvalidRequest if there are too many, or one is too long or contains
+    control characters, which would act on the terminal of whoever reads a report."""
     for name, value in headers:
         if name == TAGS_HEADER:
             tags = tuple(tag for part in value.decode("utf-8", "replace").split(",") if (tag := part.strip()))
@@ -201,9 +201,9 @@ def parse_tags(headers: list[tuple[bytes, bytes]]) -> tuple[str, ...]:
 
 
 def parse_passed_on(headers: list[tuple[bytes, bytes]]) -> dict[str, str]:
-    """The caller's headers that go upstream. Raises InvalidRequest for a provider's that cannot be sent on.
+    """The caller's headers that go upstream. Raises InvalidRequest for a provider's header that cannot be forwarded.
 
-    A broken trace is dropped, as the W3C asks: the next one who sees none begins anew.
+    An invalid trace context is dropped, as the W3C requires; the next hop then starts a new trace.
     """
     found: dict[str, str] = {}
     for name, value in headers:
@@ -221,7 +221,7 @@ def parse_passed_on(headers: list[tuple[bytes, bytes]]) -> dict[str, str]:
 
 
 def parse_cache_seconds(headers: list[tuple[bytes, bytes]]) -> int | None:
-    """What the caller says of the response cache: for how many seconds an answer may be used, 0 for `off`."""
+    """The caller's cache header: the greatest age in seconds of a cached answer, 0 for `off`."""
     for name, value in headers:
         if name == CACHE_HEADER:
             said = value.decode("latin-1").strip().lower()
@@ -237,9 +237,9 @@ def parse_cache_seconds(headers: list[tuple[bytes, bytes]]) -> int | None:
 
 
 async def read_body(headers: list[tuple[bytes, bytes]], receive: Receive, limit: int) -> tuple[bytes, bytes | None]:
-    """The whole body as it came, and what it is compressed with, if it is.
+    """The whole body as it came, and its compression, if any.
 
-    Raises BodyTooLarge as soon as the limit is passed, announced or not.
+    Raises BodyTooLarge as soon as the announced or the received size exceeds the limit.
     """
     encoding: bytes | None = None
     for name, value in headers:

@@ -1,6 +1,6 @@
-"""Counts the calls that a key and its team have under way, from before a body is read until the answer's last byte.
+"""Counts the concurrent calls of a key and its team, from before the body is read until the answer's last byte.
 
-Only where such a limit is set: else no call is asked whose it is, and none is looked at here.
+Does nothing, not even authenticate, unless such a limit is set.
 """
 
 import asyncio
@@ -18,24 +18,24 @@ from gateway.limits.stay import Stay
 
 CALL: Final = "breakeven.call"
 TOLD_SECONDS: Final = 0.5
-"""The last byte waits no longer until other workers know that there is a place again."""
+"""How long the last byte waits at most for other workers to learn that the place is free."""
 
 
 class _Call:
     stay: Stay | None = None
 
     def let_go(self) -> "asyncio.Future[object] | None":
-        """Once; what is returned is done when everybody knows."""
+        """Frees the place, once. The future completes when all workers know."""
         stay, self.stay = self.stay, None
         told = None if stay is None else stay.let_go()
         return None if told is None else asyncio.ensure_future(told)
 
 
 class UnderWay:
-    """Wraps the application, inside of whatever bounds bodies. `key_of` raises Unauthenticated for a stranger, whom the
-    endpoints refuse themselves.
+    """Wraps the application, inside the middleware that limits bodies. `key_of` raises Unauthenticated for strangers,
+    whom the endpoints refuse themselves.
 
-    A refusal is raised from `receive`, so that each endpoint tells it in its own error format.
+    A refusal is raised from `receive`, so that each endpoint reports it in its own error format.
     """
 
     def __init__(self, app: ASGIApp, admission: Admission, key_of: Callable[[Scope], KeyRecord]) -> None:
@@ -62,7 +62,7 @@ class UnderWay:
             return await receive()
 
         async def leaving(message: Message) -> None:
-            """Whoever has heard all of an answer may ask again, and must find the place free."""
+            """A caller that has received its whole answer may call again at once, and must find the place free."""
             if message["type"] == "http.response.body" and not message.get("more_body", False):
                 told = call.let_go()
                 if told is not None:
@@ -84,7 +84,7 @@ class UnderWay:
 
 @contextmanager
 def going_on(scope: Scope) -> Generator[None]:
-    """Of a call whose work goes on when its caller has left: so does its place. Begin it while the caller is there."""
+    """Keeps the place of a call whose work continues after its caller has left. Enter while the caller is there."""
     call = scope.get(CALL)
     stay = None if call is None else call.stay
     if stay is None:

@@ -1,4 +1,4 @@
-"""Bodies that came compressed: unpacked for senders who are known, bounded, counted as memory. Knows no endpoint."""
+"""Decompresses bodies: for authenticated senders only, up to a limit, counted as memory in use. Knows no endpoint."""
 
 import asyncio
 import zlib
@@ -9,16 +9,16 @@ from gateway.api.shedding import Load
 from gateway.errors import BodyTooLarge, InvalidRequest, UnsupportedEncoding
 
 DETECT: Final = 32 + zlib.MAX_WBITS
-"""zlib finds out by itself whether it is gzip, or zlib's own format, which HTTP calls deflate."""
+"""Makes zlib detect gzip or zlib's own format, which HTTP calls deflate."""
 KNOWN: Final = (b"gzip", b"x-gzip", b"deflate")
 LARGEST_RATIO: Final = 1032
-"""Of deflate: no byte stands for more."""
+"""Deflate expands a byte to at most this many."""
 MOST_MEMBERS: Final = 100
-"""Of a body made of several: each costs a copy of the rest, and a million empty ones would take minutes."""
+"""The most compressed members in one body: each copies the rest, so a million empty ones would take minutes."""
 
 
 class Unpacker:
-    """`authenticate` raises Unauthenticated: a stranger's small body may be a large one, and is not looked into."""
+    """`authenticate` raises Unauthenticated: a stranger's small body may expand to a large one, so it stays packed."""
 
     def __init__(self, load: Load, authenticate: Callable[[str | None], object], *, max_bytes: int) -> None:
         self._load = load
@@ -26,7 +26,7 @@ class Unpacker:
         self._max_bytes = max_bytes
 
     def hold(self, body: bytes, encoding: bytes, credential: str | None) -> int:
-        """The memory that unpacking may take, counted from now on until `release`. Raises RequestError."""
+        """Reserves the memory that unpacking may take, in bytes, until `release`. Raises RequestError."""
         if encoding.strip().lower() not in KNOWN:
             raise UnsupportedEncoding(
                 f"The body comes in the content-encoding {encoding.decode('latin-1')[:40]!r}. Send it with gzip, with "
@@ -38,7 +38,7 @@ class Unpacker:
         return size
 
     async def unpack(self, body: bytes) -> bytes:
-        """Off the event loop. Raises BodyTooLarge or InvalidRequest."""
+        """Runs off the event loop. Raises BodyTooLarge or InvalidRequest."""
         return await asyncio.to_thread(unpack, body, self._max_bytes)
 
     def release(self, size: int) -> None:
@@ -46,7 +46,7 @@ class Unpacker:
 
 
 def unpack(body: bytes, limit: int) -> bytes:
-    """Of gzip or deflate, one after the other where there are several. Raises BodyTooLarge or InvalidRequest."""
+    """Unpacks gzip or deflate, all members in turn. Raises BodyTooLarge or InvalidRequest."""
     parts: list[bytes] = []
     size = 0
     while body:

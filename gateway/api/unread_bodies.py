@@ -1,11 +1,11 @@
-"""Bodies of known keys that are on their way. While there is room nobody is bound; then no key keeps more than half of
-all places with bodies that do not come."""
+"""Bodies of authenticated keys that are still arriving. Once all places are taken, no key may hold more than half of
+them with bodies that do not arrive."""
 
 import asyncio
 
 
 class Unread:
-    """One body. `timeout` is what it is waited for under, while it is."""
+    """One body. `timeout` is the timeout of the pending read, if there is one."""
 
     __slots__ = ("is_given_up", "key_id", "timeout")
 
@@ -21,7 +21,7 @@ class Unread:
 
 
 class UnreadBodies:
-    """Of all keys, each one's oldest first."""
+    """By key, oldest first."""
 
     def __init__(self, places: int) -> None:
         self._places = places
@@ -33,14 +33,14 @@ class UnreadBodies:
         return body
 
     def end(self, body: Unread) -> None:
-        """It is here, or not waited for any more; once more does no harm."""
+        """The body has arrived, or is no longer waited for. Idempotent."""
         bodies = self._of_key.get(body.key_id, {})
         bodies.pop(body, None)
         if not bodies:
             self._of_key.pop(body.key_id, None)
 
     def make_room_for(self, key_id: str) -> bool:
-        """Give up the oldest of whoever has more than half of all places, for anybody else."""
+        """Gives up the oldest body of a key that holds more than half of all places, for a request of another key."""
         whose = max(self._of_key, key=lambda one: len(self._of_key[one]), default=key_id)
         if whose == key_id or len(self._of_key[whose]) * 2 <= self._places:
             return False

@@ -1,4 +1,4 @@
-"""Where a browser goes that asks the gateway for the web UI, which is a process of its own on this machine alone."""
+"""Redirects browsers to the web UI, which is a process of its own that listens on this machine only."""
 
 from ipaddress import ip_address
 from urllib.parse import urlsplit
@@ -14,26 +14,26 @@ FROM_ELSEWHERE = (
 
 
 def build_way_to_web_ui(ui_url: str, public_url: str | None) -> APIRouter:
-    """`/` and `/ui`. `public_url` is where people reach the UI through a proxy, if that was said."""
+    """`/` and `/ui`. `public_url` is where people reach the UI through a proxy, if configured."""
     router = APIRouter()
 
     @router.get("/", include_in_schema=False)
     @router.get("/ui", include_in_schema=False)
     async def lead(request: Request) -> Response:  # pyright: ignore[reportUnusedFunction]
-        """A browser elsewhere would look for our 127.0.0.1 on its own machine."""
+        """`ui_url` is a loopback address: a browser on another machine would look for it there."""
         if is_this_machine(request.headers.get("host", "")):
             return RedirectResponse(ui_url)
         if public_url is not None:
             return RedirectResponse(f"{public_url.rstrip('/')}/ui/")
         if request.url.path == "/":
-            return RedirectResponse("ui/")  # a proxy may send that to the web UI, under whatever path
+            return RedirectResponse("ui/")  # relative: a proxy may route it to the web UI, under any path prefix
         return PlainTextResponse(FROM_ELSEWHERE.format(ui_url=ui_url, port=urlsplit(ui_url).port), 404)
 
     return router
 
 
 def is_this_machine(host: str) -> bool:
-    """Whether who asked for this Host (with or without a port) sits at this machine, or has tunnelled to it."""
+    """Whether this Host header (with or without a port) is a loopback one: a browser here, or one behind a tunnel."""
     try:
         name = urlsplit(f"//{host}").hostname or ""
         return name == "localhost" or ip_address(name).is_loopback
