@@ -1,4 +1,4 @@
-"""`breakeven batches`: which there are, how far they are, what they cost; cancel one."""
+"""`breakeven batches`: lists batches with their progress and cost, and cancels one."""
 
 import json
 from collections.abc import Sequence

@@ -42,7 +42,7 @@ def command(
 
 
 def show(report: BreakEvenReport, console: Console) -> None:
-    """One paragraph, the staircase, the idle line, and what to be careful about."""
+    """The verdict, the staircase, the idle line, and the caveats."""
     console.print(report.verdict + "\n")
     steps = Table(
         "replicas", "what its last replica earns", "its rent", "pays", "month in all",

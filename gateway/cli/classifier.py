@@ -194,7 +194,7 @@ async def _verdict(versions: ClassifierVersions, name: str, active: Active) -> V
         judged = await _gather(state)
         snapshot = await state.snapshot()
     until_us = versions.taught_until_us(name)
-    if until_us is None:  # of an older version
+    if until_us is None:  # made by an older version, which did not store it
         held = judged[round(len(judged) * TAUGHT_SHARE) :]
     else:
         held = [one for one in judged if one.entry.intent.accepted_at_us > until_us]

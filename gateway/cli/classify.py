@@ -47,18 +47,18 @@ def command(
     except (ArtefactError, PromptFileError) as error:
         raise ConfigurationError(str(error)) from error
     took = f"{count:,} prompts classified in {time.perf_counter() - started:.1f} s by {bound.version}: {out}"
-    # What goes to a pipe is read by a program, line by line.
+    # If `out` is a pipe such as /dev/stdout, a program reads the lines: the message must not be among them.
     typer.echo(took + _ranked_by(pair, loaded.adapted_to), err=not out.is_file())
 
 
 def require_two_models(pair: tuple[str, str]) -> None:
-    """Raises ConfigurationError for two spellings of one."""
+    """Raises ConfigurationError if both names mean one model."""
     if canonical(pair[0]) == canonical(pair[1]):
         raise ConfigurationError(f"--pair: {pair[0]} and {pair[1]} are both {canonical(pair[0])}; name two models")
 
 
 def _ranked_by(pair: tuple[str, str] | None, labelled: Sequence[str]) -> str:
-    """What `route_score` is where labels were given, but not of both models: a name may be spelt another way."""
+    """Warns if the artefact has labels, but not of both models of the pair: a name may be misspelt."""
     missing = [name for name in pair or () if canonical(name) not in labelled]
     if not (labelled and missing):
         return ""

@@ -37,7 +37,7 @@ ABILITY = {"small": 0.36, "middle": 0.70, "large": 0.86}
 """Made-up shares of good answers: our own model, and hosted ones by the price of their output."""
 
 CHEAPER_HOUR = ('gpu_hour_usd: "0.10"', 'gpu_hour_usd: "0.02"')
-"""A machine whose hour is worth its price from a few thousand requests a day."""
+"""A GPU so cheap that it pays for itself from a few thousand requests a day."""
 
 LABEL = """\
 # DEMONSTRATION DATA. Everything in this directory is made up by `breakeven demo --month`: no request happened and no
@@ -159,7 +159,7 @@ class _Snapshots:
         self._made: dict[int, Snapshot] = {}
         latest = deployment.catalogue.models(deployment.rules)
         hosted = sorted((name for name, spec in latest.items() if spec.backend != "local"), key=self._output_price)
-        # The catalogue may be younger than the month: what nobody knows a price of would make a poor demonstration.
+        # The catalogue may be younger than the month, and requests without a price make a poor demonstration.
         histories = [self._deployment.prices.history(*key) for key in self._deployment.prices.models("openai")]
         self._priced_from_us = min((history[0].from_us for history in histories), default=0)
         self.quality = {name: ABILITY["small"] for name, spec in latest.items() if spec.backend == "local"}
@@ -228,6 +228,6 @@ def run_month(home: Home, *, requests: int, as_json: bool) -> None:
     console.print(f"Wrote {month.entries:,} made-up requests of 30 days to {month.home.root}; no model was called.\n")
     for role, key in (("owner", month.owner_key), ("finance", month.finance_key), ("app", month.app_key)):
         console.print(f"  {role + ' key':12} {key}")
-    # Of another port than a gateway's own, which may run: whoever looks at this has often started one.
+    # Not the default port: the reader's own gateway may be running there.
     console.print(f"\nLook at it:  BREAKEVEN_HOME={month.home.root} breakeven serve --port {PORT}")
     console.print(f"and sign in at http://127.0.0.1:{PORT}/ui with the owner key.")

@@ -193,7 +193,7 @@ def _settled(
 
 
 def _until_first_token(attempts: tuple[Attempt, ...], first_token: float) -> tuple[Attempt, ...]:
-    """The last of them answered: it lasted as long as a caller waited for it."""
+    """The last attempt answered, and lasted until its first token."""
     *failed, answered = attempts
     lasted = max(0.0, round(first_token - answered.started_after_seconds, 6))
     return (*failed, msgspec.structs.replace(answered, lasted_seconds=lasted))

@@ -15,8 +15,7 @@ LEAST_FREE_BYTES = 2 << 30
 
 
 def examine_disk(home: Home, settings: Settings | None) -> Iterator[Finding]:
-    """The home, the journal in it, and kept responses and conversations; `settings` are None where there are none to be
-    read."""
+    """The home, the journal in it, and kept responses and conversations. `settings` is None if they cannot be read."""
     yield attempt("state", lambda: _state(home), "set BREAKEVEN_HOME to a writable directory with 2 GB free")
     yield _journal(home)
     yield _kept("responses", home.turns_file, home, settings)
@@ -38,7 +37,7 @@ def _state(home: Home) -> str:
 
 
 def _journal(home: Home) -> Finding:
-    """Who waits for the disk; see gateway/ledger/syncing.py."""
+    """Whether the kernel or a thread syncs it; see gateway/ledger/syncing.py."""
     if not home.root.exists():
         return Finding("journal", True, "made by `breakeven serve`")
     try:
@@ -57,7 +56,7 @@ def _journal(home: Home) -> Finding:
 
 
 def _kept(what: str, file: Path, home: Home, settings: Settings | None) -> Finding:
-    """In the file of their own; see gateway/composition/kept_answers.py."""
+    """Kept responses or conversations, in their file; see gateway/composition/kept_answers.py."""
     name = f"kept {what}"
     if settings is not None and settings.redis is not None:
         return Finding(name, True, "in Redis")

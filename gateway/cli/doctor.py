@@ -79,7 +79,7 @@ def command(
 
 
 def examine(home: Home, url: str, *, asks: bool = False) -> Iterator[Finding]:
-    """Every check, cheapest first; the backends themselves only where `asks`."""
+    """Every check, cheapest first. Backends are asked only if `asks`."""
     settings = _settings(home)
     version = ".".join(str(part) for part in sys.version_info[:3])
     yield Finding("Python", sys.version_info >= (3, 11), version, "install Python 3.11 or newer")
@@ -93,7 +93,7 @@ def examine(home: Home, url: str, *, asks: bool = False) -> Iterator[Finding]:
     yield from examine_disk(home, settings)
     fix = "set the variable or edit the file that it names, then `breakeven check`"
     yield (configuration := attempt("configuration", lambda: _configuration(home), fix))
-    if configuration.is_ok:  # else what is wrong with it is said already
+    if configuration.is_ok:  # otherwise the finding above says what is wrong
         booked: list[tuple[int, int] | None] = []
         fix = "do what it says, or correct `database` in breakeven.yaml"
         yield attempt("database", lambda: _database(home, booked), fix)
@@ -121,7 +121,7 @@ def _reader() -> Finding:
 
 
 def _settings(home: Home) -> Settings | None:
-    """None where there are none yet, or none that can be read, which another check says."""
+    """None if there are none yet, or if they cannot be read, which another check reports."""
     try:
         return load_environment_settings(home) if home.config_file.exists() else None
     except BreakevenError:
@@ -131,7 +131,7 @@ def _settings(home: Home) -> Settings | None:
 def _is_installed(module: str) -> bool:
     try:
         return importlib.util.find_spec(module) is not None
-    except ModuleNotFoundError:  # not even the package above it
+    except ModuleNotFoundError:  # its parent package is missing too
         return False
 
 
@@ -143,7 +143,7 @@ def _configuration(home: Home) -> str:
 
 
 def _clock(end_us: int) -> Finding:
-    """Of a clock that is behind the books, whose last hour with requests ends then."""
+    """For a clock that is behind the books: their last hour with requests ends at `end_us`."""
     last, now = moment_of(end_us - HOUR_US), moment_of(now_us())
     return Finding(
         "clock",
@@ -155,7 +155,7 @@ def _clock(end_us: int) -> Finding:
 
 
 def _database(home: Home, booked: list[tuple[int, int] | None]) -> str:
-    """Adds to `booked` when its first requests and its last ones were."""
+    """Appends to `booked` when the first and the last requests in the books were."""
     if not home.config_file.exists():
         return "made by `breakeven serve`"
 
@@ -189,12 +189,12 @@ def _redis(home: Home) -> str:
     async def memory() -> Mapping[str, object]:
         client = connect_bytes(url)
         try:
-            async with answering():  # as workers do: a replica or a full one answers, and takes no changes
+            async with answering():  # a write, as workers do: a replica or a full Redis answers but refuses it
                 await client.register_script(TRIAL)(keys=[TRIED])
             try:
                 async with answering():
                     return await client.info("memory")
-            except StoreDown:  # its user may not ask, which no worker needs to
+            except StoreDown:  # its user may not run INFO, which no worker needs
                 return {}
         finally:
             await client.aclose()
@@ -222,14 +222,14 @@ def _keys(settings: Settings | None) -> Finding:
 
 
 def _backends(home: Home) -> Iterator[Finding]:
-    """Each answers, takes the key, and has the models that it is asked for; see asked_backends.py."""
+    """Whether each answers, accepts its key and has the models that rules use; see asked_backends.py."""
     for asked in ask_backends(load_deployment(home)):
         fix = "correct `base_url` or the key, then `breakeven doctor --ask`" if asked.is_certain else None
         yield Finding(asked.name, asked.problem is None, asked.problem or asked.detail, fix)
 
 
 def _prompt_caching(settings: Settings | None) -> Iterator[Finding]:
-    """Of the backends that wait for marks."""
+    """For backends that cache only what a request marks."""
     blocks = {} if settings is None else settings.backends
     waiting = [name for name, block in blocks.items() if block.wire_format == "anthropic"]
     waiting += [one.name for one in hosted_from_environment(os.environ) if one.wire_format == "anthropic"]
@@ -246,7 +246,7 @@ def _prompt_caching(settings: Settings | None) -> Iterator[Finding]:
 
 
 def _notices(settings: Settings | None) -> Finding:
-    """Whether somebody is told, and whether telling works; nothing is sent."""
+    """Whether a webhook is configured, and whether the last notice reached it. Sends nothing."""
     if settings is None or not settings.notices.webhook:
         return Finding("notices", False, "no webhook: a budget that is nearly spent shows only on the page Budgets")
     shares = ", ".join(f"{share / 10:g} %" for share in settings.notices.shares_per_mille)
@@ -258,7 +258,7 @@ def _notices(settings: Settings | None) -> Finding:
 
     try:
         state = asyncio.run(seen())
-    except (BreakevenError, OSError):  # another check says so
+    except (BreakevenError, OSError):  # another check reports it
         return Finding("notices", True, told)
     if state.failing_since_us is None:
         return Finding("notices", True, told)
@@ -268,7 +268,7 @@ def _notices(settings: Settings | None) -> Finding:
 
 
 def _classifier(home: Home, url: str) -> str:
-    """What is in force, and whether a running gateway's alarms are up."""
+    """The classifier in force. Raises OSError if a running gateway raises alarms about it."""
     active = ClassifierVersions(home.classifier_directory).history()[-1]
     what = f"{active.artefact} + {active.correction or 'no correction'}"
     try:

@@ -1,4 +1,4 @@
-"""`breakeven evaluate`: put the bundled exam to a live OpenAI-compatible model and read its ability off the marks."""
+"""`breakeven evaluate`: asks a live OpenAI-compatible model the bundled exam; the marks give its ability."""
 
 import json
 import math
@@ -21,7 +21,7 @@ from gateway.whole_file import write_whole
 
 TIMEOUT_SECONDS = 120.0
 OWN_MACHINE = {"all://127.0.0.1": None, "all://localhost": None, "all://[::1]": None}
-"""httpx's `mounts`: the model may be a provider's, behind the environment's proxy; this machine is not behind it."""
+"""httpx's `mounts`: a provider may be behind the environment's proxy; this machine is not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ def command(
 
 
 def _write(out: Path, text: str) -> None:
-    """Raises StateError, and prints what the answers were paid for."""
+    """Raises StateError, after printing the profile: its answers are paid for."""
     try:
         write_whole(out, (text + "\n").encode())
     except OSError as error:
@@ -74,7 +74,7 @@ def _write(out: Path, text: str) -> None:
 
 
 def build_profile(model: str, marks: list[Mark]) -> dict[str, object]:
-    """Ability on the classifier's reference scale, and the answers it was read off."""
+    """The ability on the classifier's reference scale, and the answers it was estimated from."""
     classifier = load_artefact()
     traits = [classifier.traits_of(mark.question.prompt) for mark in marks]
     right = sum(mark.mark for mark in marks)
@@ -103,7 +103,7 @@ def _ask_all(
 
 
 def _ask(client: httpx.Client, endpoint: str, model: str, question: Question, max_tokens: int) -> Mark:
-    """Raises ConfigurationError when the endpoint does not answer properly: a failed call is no wrong answer."""
+    """Raises ConfigurationError when the endpoint does not answer properly: a failed call is not a wrong answer."""
     body = {
         "model": model,
         "messages": [{"role": "user", "content": question.prompt}],

@@ -92,7 +92,7 @@ def write(wanted: Callable[[ReportFiles], Awaitable[ReportTable]], form: Format 
 
 
 def _write(read_table: Callable[[], ReportTable], form: Format | None, out: Path | None) -> None:
-    """Notes go to standard error, so that they are in nobody's file."""
+    """Notes go to standard error, to keep them out of the file."""
     form = _form_of(form, out)
     table = read_table()
     content = encode(table, form)
@@ -116,7 +116,7 @@ def _tell(rows: int, out: Path | None, notes: Iterable[str]) -> None:
 
 
 async def _focus(files: ReportFiles, query: BooksQuery, form: Format, out: Path | None) -> tuple[int, Sequence[str]]:
-    """Written page by page, however long it is; how many rows, and its notes."""
+    """Writes page by page, so that memory stays bounded. Returns the number of rows, and the notes."""
     table = await files.focus(query)
     file, rows = file_of(table.columns, form), 0
     with _destination(out) as write_piece:
@@ -129,7 +129,7 @@ async def _focus(files: ReportFiles, query: BooksQuery, form: Format, out: Path 
 
 @contextmanager
 def _destination(out: Path | None) -> Generator[Callable[[bytes], object]]:
-    """The terminal, or a file that is there when it is whole."""
+    """Standard output, or a file that appears once it is complete."""
     if out is None:
         yield lambda piece: sys.stdout.write(piece.decode())
         return

@@ -15,7 +15,7 @@ from gateway.errors import StateError
 async def first_curve(
     file: Path, measure: Callable[[], Awaitable[CurveFile]], console: Console
 ) -> MeasuredEngine | None:
-    """None where there is one already, or none could be made: that is told, and keeps nobody from serving."""
+    """None if there is one already, or if it cannot be measured, which is printed and does not stop the start."""
     if await asyncio.to_thread(file.exists):
         return None
     console.print("Engine    measuring its throughput once, for routing and break-even (about 15 s)")

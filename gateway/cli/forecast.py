@@ -1,4 +1,4 @@
-"""`breakeven forecast`: where spend is heading, how a monthly budget fares, and which days were unlike the others."""
+"""`breakeven forecast`: where spend is heading, how a monthly budget fares, and which days were unusual."""
 
 import asyncio
 import json
@@ -51,7 +51,7 @@ def command(
 
 
 async def _ask(query: ForecastQuery) -> tuple[ForecastView, Anomalies, list[str]]:
-    """With sentences that say so where the filters left nothing: $0 is no forecast of a misspelt team."""
+    """Adds sentences if the filters matched nothing: a misspelt team must not look like a forecast of $0."""
     async with open_state() as state:
         services = await state.report_services()
         view, unusual = await services.forecasts.forecast(query), await services.forecasts.anomalies(query)
@@ -63,7 +63,7 @@ async def _ask(query: ForecastQuery) -> tuple[ForecastView, Anomalies, list[str]
 
 
 def show(view: ForecastView, unusual: Anomalies, console: Console) -> None:
-    """By week, the whole, the budget, and what stood out."""
+    """The weeks, the total, the budget, and unusual days."""
     table = Table(
         "from", "to", "expected $", box=None, title=f"Forecast by {view.method}",
         caption="Days are UTC; a week adds the middles of its days' paths",

@@ -68,7 +68,7 @@ def command(
 
 
 def read_merged(config: Path) -> Merged:
-    """With all that it includes. Raises ConfigurationError."""
+    """The file merged with every file that it includes. Raises ConfigurationError."""
 
     def read(location: str) -> Mapping[str, Any]:
         return parse_fields(read_text(Path(location)), file=location)
@@ -78,7 +78,7 @@ def read_merged(config: Path) -> Merged:
 
 
 def _require_valid(files: Mapping[str, str], made: Draft) -> None:
-    """As the start would read them, with every variable set. Raises ConfigurationError."""
+    """Loads them as a start would, with every variable set. Raises ConfigurationError."""
     with tempfile.TemporaryDirectory() as directory:
         for name, text in files.items():
             (Path(directory) / name).write_text(text, encoding="utf-8")
@@ -86,7 +86,7 @@ def _require_valid(files: Mapping[str, str], made: Draft) -> None:
 
 
 def _write(out: Path, files: Mapping[str, str]) -> list[str]:
-    """Never over another's work; what an import that was stopped left is finished. Raises StateError."""
+    """Overwrites no other files, but finishes an import that was interrupted. Raises StateError."""
     if there := [name for name, text in files.items() if (out / name).exists() and not _says(out / name, text)]:
         raise StateError(f"{out / there[0]} is there already: name another directory, or move it away")
     try:

@@ -1,4 +1,4 @@
-"""What a running gateway's `/metrics` says, for commands that have no key."""
+"""Reads a running gateway's `/metrics`, which needs no key."""
 
 import httpx
 from prometheus_client.parser import text_string_to_metric_families

@@ -42,7 +42,7 @@ def end_overlap(key: str = typer.Argument(..., help=NAMED)) -> None:
 
 
 async def key_id_of(state: State, named: str) -> str:
-    """Raises NotFound for an id or name that there is not, and BadParameter for a name that says too little."""
+    """Raises NotFound if no key has this id or name, and BadParameter if several keys have this name."""
     records = [one.record for one in await state.keys.list()]
     if any(one.id == named for one in records):
         return named

@@ -44,7 +44,7 @@ CLEARED = {
     "tier-quotas": "tier_quotas",
 }
 """What `--clear` takes away, and the name under which it is stored."""
-MOST_DAYS = 1_000_000  # sure to end before the last date there is
+MOST_DAYS = 1_000_000  # well before the last date that can be represented
 CLEAR_HELP = f"Take away: {', '.join(CLEARED)}. Repeatable."
 
 
@@ -150,7 +150,7 @@ def _limits(
     asked: tuple[int | None, int | None, int | None],
     tier_quota: Sequence[str],
 ) -> dict[str, Any]:
-    """Those that were given, as they are stored; `asked` are requests and tokens a minute, and requests at once.
+    """The limits given, as they are stored; `asked` is requests a minute, tokens a minute, and requests at once.
 
     Raises BadParameter.
     """
@@ -225,7 +225,7 @@ async def _create(new: NewKey, limits: Mapping[str, Any]) -> tuple[ListedKey, st
 
 
 async def _change(named: str, change: KeyChange, limits: Mapping[str, Any]) -> str:
-    """Its id. `limits` are laid over the key's own; None takes one away, and a budget's window goes with it."""
+    """Returns the key's id. `limits` override the key's own; None removes one, and with a budget its window."""
     async with open_state() as state:
         key_id = await key_id_of(state, named)
         _require_tiers(state, limits)
@@ -240,7 +240,7 @@ async def _change(named: str, change: KeyChange, limits: Mapping[str, Any]) -> s
 
 
 async def _tell_unknown(state: State, models: Sequence[str]) -> None:
-    """No refusal: a model may come later. But a key for one whose name is misspelt can call nothing."""
+    """Warns and does not refuse: the model may be added later. But a key for a misspelt one can call nothing."""
     document, _ = await state.active_rules()
     known = state.deployment.catalogue.models(document)
     for name in models:
@@ -281,7 +281,7 @@ async def _list() -> list[dict[str, Any]]:
         windows = {window: window_id(window, now_us()) for window in WindowName.__args__}
         opened = by_budget(await SqlOpenings(state.database).of(windows.values()))
         rows = [_row(one, limits.get(key, {}), rotations.get(key), last_days.get(key)) for key, one in listed.items()]
-        for row in rows:  # until another takes its place
+        for row in rows:  # a rotation replaces LiteLLM's secret by ours
             row["secret"] = "LiteLLM's" if row["id"] in litellms and row["id"] not in rotations else "ours"
             row["taken_over_from"] = "LiteLLM" if row["id"] in litellms else None
             window = windows[row["limits"].get("budget_window", "month")]

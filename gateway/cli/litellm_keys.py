@@ -44,12 +44,12 @@ from gateway.stores import Budget, ListedKey
 Part = TypeVar("Part")
 COLUMNS = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
 AT_ONCE = 100
-"""Keys of one transaction, which others who write wait for."""
+"""Keys or budgets in one transaction, for which every other writer waits."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What was found, which keys were here before, and what was made: nothing, where it was only tried."""
+    """What was found, which keys and budgets were here before, and which keys were made: none in a dry run."""
 
     found: TakeOver
     here: Mapping[bytes, ListedKey]
@@ -105,7 +105,7 @@ async def _import(rows: Rows, groups: Mapping[str, Sequence[str]], *, dry_run: b
             here |= await state.litellm_keys.find([one.digest for one in part])
         budgets_here = frozenset((one.scope, one.name) for one in await SqlBudgets(state.database).budgets())
         made: Mapping[bytes, str] = {}
-        if not dry_run:  # budgets first, so that no key works before what is to stop it is there
+        if not dry_run:  # budgets first, so that no key works before its budget exists
             await _set_budgets(state, found.budgets, budgets_here, at_us)
             made = await _make_keys(state, found.keys)
         shared = state.deployment.shared_limits.teams
@@ -124,7 +124,7 @@ async def _set_budgets(
 
 
 async def _make_keys(state: State, found: Sequence[TakenKey]) -> Mapping[bytes, str]:
-    """The ids of those that were not here. Each part is kept as it is made: who is stopped imports again."""
+    """The ids of the new keys. Each part is committed by itself; an interrupted import can be run again."""
     made: dict[bytes, str] = {}
     with Progress(*COLUMNS, console=Console(stderr=True), transient=True) as shown:
         task = shown.add_task("Keys", total=len(found))
@@ -145,7 +145,7 @@ def _pico(opening: TakenOpening | None) -> tuple[str, int] | None:
 
 
 def _here(state: State, document: RulesDocument, name: str) -> Sequence[str]:
-    """The models that answer to a name of LiteLLM's, as `from-litellm` makes them: one, or several behind a rule."""
+    """Our models for LiteLLM's name, as `from-litellm` makes them: one, or several that a rule chooses from."""
     if name in state.deployment.catalogue.models(document):
         return (name,)
     for rule in document.rules:
@@ -240,13 +240,13 @@ def _counted(opening: TakenOpening | None) -> str:
 
 
 def _spent(one: TakenKey | TakenBudget) -> str:
-    """As a line of a table."""
+    """As a table's cell."""
     counts = ", which counts here" if one.opening is not None and one.opening.usd else ""
     return f"${plain(one.spent_usd)}{counts}"
 
 
 def _limits(limits: Mapping[str, Any]) -> str:
-    """As a line of a table."""
+    """As a table's cell."""
     words = {"requests_per_minute": "requests/min", "tokens_per_minute": "tokens/min"}
     words["max_parallel_requests"] = "at once"
     budget = [f"${limits['budget_usd']} / {limits['budget_window']}"] if "budget_usd" in limits else []

@@ -1,4 +1,4 @@
-"""`breakeven logs`: ledger entries in an order, or one of them in full; its text only when asked for and stored."""
+"""`breakeven logs`: lists ledger entries, or shows one in full; its prompt and answer only with `--bodies`."""
 
 from decimal import Decimal
 

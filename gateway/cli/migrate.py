@@ -1,4 +1,4 @@
-"""`breakeven migrate`: the database's schema, to this version's newest or back to where an older version reads it."""
+"""`breakeven migrate`: brings the database's schema up to date, or back to one that an older version reads."""
 
 import asyncio
 import json
@@ -24,7 +24,7 @@ ELSEWHERE = "A gateway does what is left of that already, beside the requests; i
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """From where to where, what is undone on the way (newest first) and what there is no place for afterwards."""
+    """Present and target revision, the revisions to undo (newest first), and the data that is lost with them."""
 
     present: str | None
     target: str
@@ -70,7 +70,7 @@ async def _plan(url: str, target: str, known: Sequence[Revision]) -> Plan:
 
 
 def _alone(home: Home) -> AbstractContextManager[None]:
-    """A gateway that serves meanwhile would write what there is no place for any more."""
+    """Refuses to go back beside a running gateway, which would write to tables and columns that are gone."""
     return sole_use(home.lock_file, of=str(home.root), advice="stop it, and every other replica, before going back")
 
 

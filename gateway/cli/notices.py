@@ -1,4 +1,4 @@
-"""`breakeven notices`: try where it is told that a budget nears its end."""
+"""`breakeven notices`: tests the webhook for budget notices."""
 
 import asyncio
 

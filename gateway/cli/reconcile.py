@@ -55,7 +55,7 @@ def command(
 
 
 class Booked(NamedTuple):
-    """How many differences became corrections, how many were under this number before, how many have no place."""
+    """How many differences were booked now, were booked under this number before, and cannot be booked."""
 
     new: int
     before: int
@@ -112,7 +112,7 @@ def show(view: ReconciliationView, console: Console) -> None:
 
 
 def our_cell(row: ReconciledRow) -> str:
-    """What no request of that day and model has a price for is unknown, and not $0."""
+    """If no request of that day and model has a known price, the cost is unknown, not $0."""
     is_unknown = row.our_unpriced_requests and row.our_unpriced_requests == row.our_requests
     return "unknown" if is_unknown and not Decimal(row.our_usd) else cells(row.our_usd)[0]
 

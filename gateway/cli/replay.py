@@ -1,4 +1,4 @@
-"""`breakeven replay`: logged traffic decided again under other rules, before anybody saves them."""
+"""`breakeven replay`: decides logged traffic again under other rules, before they are stored."""
 
 import asyncio
 from pathlib import Path
@@ -55,7 +55,7 @@ def _unpriced(result: ReplayResult) -> str:
 
 
 def _change(move: ReplayMove) -> str:
-    """Signed; of whom no price is known, so much in words."""
+    """With a sign, and with how many requests have no known price."""
     if move.unpriced_requests == move.requests:
         return "unknown"
     sign = "" if move.cost_change_usd.startswith("-") else "+"

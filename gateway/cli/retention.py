@@ -1,4 +1,4 @@
-"""`breakeven retention`: forget now what breakeven.yaml says is old enough; `serve` does the same every hour."""
+"""`breakeven retention`: applies `retention` of breakeven.yaml now; `serve` does the same every hour."""
 
 import asyncio
 import json

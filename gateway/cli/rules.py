@@ -1,4 +1,4 @@
-"""`breakeven rules`: list, show, diff, apply, activate and roll back. Whether a running gateway follows is said."""
+"""`breakeven rules`: list, show, diff, apply, activate and roll back. Says whether a running gateway follows."""
 
 import asyncio
 import json
@@ -124,7 +124,7 @@ async def _text(name: str) -> str:
 
 
 def _is_path(name: str) -> bool:
-    """Versions are bare words; a path that leads nowhere is told as one."""
+    """Versions are bare words: anything else is a path, so that a missing file is reported as a missing file."""
     return Path(name).is_file() or any(sign in name for sign in "/.")
 
 
@@ -155,7 +155,7 @@ def _said(activation: Activation) -> str:
 
 
 def _how_it_was_taken(version: str) -> str:
-    """By the gateway that was last started here; other replicas share its database."""
+    """What the gateway that was last started here did. Other replicas may share its database."""
     home = find_home()
     if not home.address_file.exists():
         return "No gateway has been started here yet."

@@ -1,4 +1,4 @@
-"""Whether the gateway of this machine decides by rules that were just activated, in a sentence that says what to do."""
+"""Says whether this machine's gateway decides by rules that were just activated, and what to do if it does not."""
 
 import time
 from collections.abc import Callable, Iterable
@@ -10,14 +10,14 @@ from gateway.cli.gateway_metrics import samples
 from gateway.telemetry.rules_in_force import IN_FORCE, REFUSED, RULES
 
 PATIENCE_SECONDS = 5.0
-"""It looks twice a second; its workers tell each other every two."""
+"""The gateway looks for new rules twice a second; its workers write their metrics every two."""
 LOOK_SECONDS = 0.25
 
 
 def how_it_was_taken(
     url: str, version: str, *, look: Callable[[str, str], list[Sample]] = samples, patience: float = PATIENCE_SECONDS
 ) -> str:
-    """Waits until every worker has taken the version over, or one has refused it."""
+    """Waits until every worker has taken the version over, one has refused it, or `patience` seconds have passed."""
     until = time.monotonic() + patience
     while True:
         try:

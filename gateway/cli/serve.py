@@ -64,7 +64,7 @@ def _start(host: str, port: int, workers: int, *, with_ui: bool) -> None:
 
 
 def _alone_or_fleet(workers: int) -> Callable[..., Coroutine[Any, Any, None]]:
-    """A fleet's first process serves nobody, and what serves takes 0.7 s of CPU to import."""
+    """A fleet's first process serves nobody: it does not import the server, which takes 0.7 s of CPU."""
     if workers > 1:
         return partial(serve_fleet, workers=workers)
     with cycles.unsearched():
@@ -74,9 +74,9 @@ def _alone_or_fleet(workers: int) -> Callable[..., Coroutine[Any, Any, None]]:
 
 
 def _alone(home: Home) -> AbstractContextManager[None]:
-    """Two would count budgets and rates each for itself, and take turns at one web UI and one address.
+    """Two on one home would each count budgets and rates separately, and share one web UI and one address file.
 
-    Asked before the port is: whoever starts it a second time hears where it runs, not of a port to take instead.
+    Comes before the port, so that a second start says where the first one runs, not that its port is taken.
     """
     where = f"open {running_url(home)}, where it was last started, or " if home.address_file.exists() else ""
     advice = f"{where}stop that one, or give this one a BREAKEVEN_HOME of its own"

@@ -45,7 +45,7 @@ async def serve_alone(home: Home, listener: socket.socket, console: Console, *, 
         cycles.search_seldom()
         huge_pages.gather()
         tasks.append(asyncio.create_task(keep_watchdog(), name="watchdog"))
-        tell("READY=1")  # the port listens: who comes now is answered
+        tell("READY=1")  # the port listens already: connections from now on are answered
         await serve_until_stopped(
             app,
             listener,
@@ -62,7 +62,7 @@ async def serve_alone(home: Home, listener: socket.socket, console: Console, *, 
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-    gateway.journal.require_synced()  # so that a service manager that restarts what fails starts this again
+    gateway.journal.require_synced()  # if not, it raises, and a service manager restarts us
 
 
 async def _announce(gateway: Gateway, addresses: Addresses, keys: FirstKeys | None, console: Console) -> None:
@@ -76,7 +76,7 @@ async def _announce(gateway: Gateway, addresses: Addresses, keys: FirstKeys | No
 async def _engine_ready(gateway: Gateway, url: str, console: Console) -> None:
     began, home = time.monotonic(), gateway.deployment.home
     console.print(f"Engine    loading {gateway.deployment.settings.engine.model} (log: {home.engine_log})")
-    # The gateway's own view, not the engine's: what it has not yet seen healthy it would still refuse to route to.
+    # The gateway's own view, not the engine's: nothing is routed to it before the gateway has seen it healthy.
     while True:
         seen = gateway.pipeline.upstreams.health.get(LOCAL_BACKEND)
         if seen is not None and seen.is_healthy:

@@ -71,7 +71,7 @@ def has_engine_package(package: str = ENGINE_PACKAGE) -> bool:
 
 
 def require_engine_package(config_file: Path, package: str = ENGINE_PACKAGE) -> None:
-    """Before weights are fetched for an engine that could never start. Raises StateError."""
+    """Checked before weights are fetched for an engine that could not start. Raises StateError."""
     if not has_engine_package(package):
         raise StateError(
             f"the bundled engine needs {package}, which is not installed here: {install_command('engine')} "
@@ -80,7 +80,7 @@ def require_engine_package(config_file: Path, package: str = ENGINE_PACKAGE) -> 
 
 
 def fetch_weights(home: Home, settings: Settings) -> None:
-    """Bring the engine's weights here, or find them; the child says what it does. Raises StateError."""
+    """Download the engine's weights unless they are there; the child prints progress. Raises StateError."""
     engine, secrets = settings.engine, secrets_in(settings)
     environment = {name: value for name, value in os.environ.items() if name not in secrets}
     require_engine_package(home.config_file)

@@ -109,7 +109,7 @@ async def _announce(
 
 
 async def _appears(file: Path) -> None:
-    """A file is all that a child can be relied on to leave, whichever of its lives it is in."""
+    """Polls for a worker's ready file: a file works however often its process was restarted."""
     while True:
         if await asyncio.to_thread(file.exists):
             return

@@ -18,7 +18,7 @@ STOPPING_ALREADY = (
 
 
 def without_engine(config_file: Path) -> str:
-    """Said once, at a first start that switched it off."""
+    """For the first start, which wrote the engine's setting as off."""
     return (
         f"The bundled engine is not installed here, so it is off. {install_command('engine')} adds it; "
         f"then set engine.is_enabled to true in {config_file}"
@@ -36,7 +36,7 @@ def show_addresses(addresses: Addresses, keys: FirstKeys | None, console: Consol
 
 
 def show_ready(deployment: Deployment, addresses: Addresses, keys: FirstKeys | None, console: Console) -> None:
-    """The last words before silence."""
+    """Which models there are and how to call them; printed last."""
     facts = deployment.table.facts
     used = [facts[spec.backend] for spec in deployment.catalogue.models(deployment.rules).values()]
     hosted = sorted({one.provider for one in used if one.speed is None and not one.is_simulated})

@@ -1,4 +1,4 @@
-"""The deployment as commands use it, beside a running gateway or without one: its files read, its database open."""
+"""The deployment as commands use it, with or without a running gateway: its files read, its database open."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -32,7 +32,7 @@ Answer = TypeVar("Answer")
 
 
 class NoSchema(StateError):
-    """There is a database, and this version cannot look into it yet."""
+    """The database has no tables yet, or an older schema that has to be migrated first."""
 
     def __init__(self, message: str, *, is_empty: bool) -> None:
         super().__init__(message)
@@ -72,7 +72,7 @@ class State:
         return build_report_services(self.reports, rents, lambda: self.deployment, lambda: snapshot, now_us)
 
     def snapshot_of(self, document: RulesDocument, version: str = "") -> Snapshot:
-        """What it would decide by under other rules. No prompt is read here, so no classifier, a tenth of a second."""
+        """What it would decide by under other rules. No prompt is read, so the classifier (0.1 s) is not loaded."""
         deployment = self.deployment
         return deployment.catalogue.snapshot(
             document, deployment.prices, classifier_version="", at_us=now_us(), text_version=version
@@ -83,7 +83,8 @@ class State:
 async def open_state(*, is_looking: bool = False) -> AsyncGenerator[State]:
     """The stores of BREAKEVEN_HOME, migrated. Raises ConfigurationError or StateError, saying what to do.
 
-    Who is only looking makes no schema: to a gateway whose tables were lost, an empty one says that it has no keys.
+    With `is_looking`, no schema is made or migrated: were a gateway's tables lost, an empty schema would tell it that
+    it has no keys.
     """
     home = find_home()
     deployment = load_deployment(home, environ=with_known_keys(home))
@@ -109,7 +110,7 @@ async def open_state(*, is_looking: bool = False) -> AsyncGenerator[State]:
 
 
 def ask(question: Callable[[State], Awaitable[Answer]]) -> Answer:
-    """The answer of an open state, for a command, which runs no event loop."""
+    """Opens the state and awaits `question` of it, for a command, which runs no event loop."""
 
     async def answer() -> Answer:
         async with open_state() as state:
@@ -119,7 +120,7 @@ def ask(question: Callable[[State], Awaitable[Answer]]) -> Answer:
 
 
 def ask_reports(question: Callable[[ReportServices], Awaitable[Answer]]) -> Answer:
-    """As `ask`, of its reports."""
+    """Like `ask`, of the reports."""
 
     async def answer(state: State) -> Answer:
         return await question(await state.report_services())

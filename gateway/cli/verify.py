@@ -1,4 +1,4 @@
-"""`breakeven verify`: are the books what their parts come to? Reads, and changes nothing."""
+"""`breakeven verify`: checks that requests and corrections add up to the sums of the reports. Changes nothing."""
 
 import asyncio
 import json
@@ -30,7 +30,7 @@ WHAT_TO_DO = (
 
 @dataclass(slots=True)
 class Report:
-    """What was read. `first` and `last` are None where there is nothing."""
+    """What was read. `first` and `last` are None if there was nothing."""
 
     first: date | None = None
     last: date | None = None

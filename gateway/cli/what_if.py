@@ -1,4 +1,4 @@
-"""`breakeven what-if`: what if we rented GPUs that we do not have, for a model that we do not serve yet."""
+"""`breakeven what-if`: what it would cost to rent GPUs that we do not have, for a model that we do not serve yet."""
 
 from typing import Annotated
 
@@ -76,7 +76,7 @@ def show(view: WhatIfView, console: Console) -> None:
 
 
 def why_nothing(view: WhatIfView) -> str:
-    """Why no GPU or model was computed: once where it is one reason for all."""
+    """Why no GPU or model was computed; once, if they all share the reason."""
     reasons = list(dict.fromkeys(one.reason for one in view.refused))
     if len(reasons) == 1:
         return f"Nothing to compare: {reasons[0].rstrip('.')}."
@@ -85,7 +85,7 @@ def why_nothing(view: WhatIfView) -> str:
 
 
 def break_even(utilisation: float | None) -> str:
-    """Nothing can be used more than wholly; by how much it misses is worth knowing."""
+    """Above 100 % it never breaks even; the figure shows by how much it misses."""
     if utilisation is None:
         return "never"
     return f"{utilisation:.1%}" if utilisation <= 1 else f"never ({utilisation:.0%})"
