@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Any
+from unicodedata import east_asian_width
 
 from dashboards.ticks import named_times
 
@@ -13,7 +14,7 @@ FAINT = "rgba(136,136,130,0.22)"
 BAND = "rgba(224,160,48,0.4)"
 """An interval around the second colour's line, so that a legend does not show the two alike."""
 PHONE_PIXELS = 420
-LONG_NAME = 34
+LONG_NAME, LONG_ON_A_PHONE = 34, 22
 """Letters that fit on one line beside a horizontal bar."""
 LEGEND_LINE_PIXELS = 20
 MOST_LEGEND_LINES = 4
@@ -150,17 +151,30 @@ def rows(names: Sequence[str], values: Sequence[float]) -> Options:
     options["xAxis"], options["yAxis"] = options["yAxis"], options["xAxis"]
     in_dollars(options, values, axis="xAxis")
     lines = ON_TWO_LINES if any(len(name) > LONG_NAME for name in names) else ON_ONE_LINE
-    label = {"width": 260, "overflow": "truncate", "fontSize": 12, "lineHeight": 13, ":formatter": lines}
+    label: Options = {"overflow": "truncate", "fontSize": 12, "lineHeight": 13, ":formatter": lines}
+    label["width"] = _cut_at(260, names, LONG_NAME)
     options["yAxis"]["axisLabel"] = {"color": INK, **label}
     options["legend"] = {"show": False}
     options["series"] = [{"type": "bar", "barMaxWidth": 22, "data": list(reversed(values))}]
     options["grid"]["bottom"] = 8
-    narrow = {**label, "width": 135, "fontSize": 10, "lineHeight": 12, ":formatter": ON_TWO_LINES}
+    narrow = {**label, "fontSize": 10, "lineHeight": 12, ":formatter": ON_TWO_LINES}
+    narrow["width"] = _cut_at(135, names, LONG_ON_A_PHONE)
     few, many = {"splitNumber": 3}, {"splitNumber": 5}  # or every second tick has no room for its number
     options["media"] = _media(
         {"xAxis": few, "yAxis": {"axisLabel": narrow}}, {"xAxis": many, "yAxis": {"axisLabel": label}}
     )
     return options
+
+
+def _cut_at(pixels: int, names: Sequence[str], letters: int) -> int | None:
+    """None where every line fits: ECharts takes a width from the bars even if the names are shorter."""
+    lines = (line for name in names for line in name.split(" · "))
+    return pixels if any(_columns(line) > letters for line in lines) else None
+
+
+def _columns(text: str) -> int:
+    """Chinese, Japanese and Korean letters and emoji are twice as wide."""
+    return sum(2 if east_asian_width(letter) in "WF" else 1 for letter in text)
 
 
 def used_and_paid(points: Sequence[tuple[str, float, float]], break_even: float | None) -> Options:

@@ -282,6 +282,22 @@ def test_names_too_long_for_a_line_stand_on_two() -> None:
     assert formatter("the-department-for-very-long-names · gpt-6") == charts.ON_TWO_LINES
 
 
+@pytest.mark.parametrize(
+    ("name", "width", "on_a_phone"),
+    [
+        ("app-0042", None, None),
+        ("search · the-department-for-many-names", None, 135),
+        ("x" * 60, 260, 135),
+        ("漢" * 20, 260, 135),
+    ],
+)
+def test_only_names_that_are_cut_have_a_width(name: str, width: int | None, on_a_phone: int | None) -> None:
+    """Beside `app-0042` a third of a small chart was left empty."""
+    options = charts.rows([name], [1.0])
+    narrow, wide = (media["option"]["yAxis"]["axisLabel"]["width"] for media in options["media"])
+    assert (options["yAxis"]["axisLabel"]["width"], wide, narrow) == (width, width, on_a_phone)
+
+
 def test_an_axis_of_a_few_dollars_has_cents_at_each_tick() -> None:
     """`$1` stood between `$0.50` and `$1.50`."""
     assert charts.rows(["a"], [3.0])["xAxis"]["axisLabel"][":formatter"] == charts.CENT_TICK
