@@ -20,9 +20,12 @@ _BORNE: Final = {
     "lenient_spaces_after_chunk_size": True,
     "lenient_optional_cr_before_lf": True,
     "lenient_chunked_length": True,
+    "lenient_headers": True,
 }
-"""What RFC 9112 lets a client read (7.1.1 of chunks' sizes, 2.2 of line ends, 6.3 of a length beside chunks), and other
-clients do. Nobody behind us reads the same bytes another way."""
+"""What RFC 9112 lets a client read (7.1.1 of chunks' sizes, 2.2 of line ends, 6.3 of a length beside chunks, 5.2 of
+headers that go on in the next line), and other clients do. Nobody behind us reads the same bytes another way."""
+_CONTROLS: Final = bytes({*range(32), 127} - {ord("\t")})
+"""Refused in headers by us, as the parser then lets them pass."""
 
 
 class Http1Connection(asyncio.Protocol):
@@ -185,6 +188,9 @@ class Http1Connection(asyncio.Protocol):
             if self._interim > _MOST_INTERIM:
                 raise _TooLarge
             return
+        values = b"".join([value for _, value in self._headers])
+        if len(values.translate(None, _CONTROLS)) != len(values):
+            raise httptools.HttpParserError
         response.begin(status, Headers(self._headers))
         if self._head is not None and not self._head.done():
             self._head.set_result(response)
