@@ -23,7 +23,7 @@ def _samples_of(*names: str) -> re.Pattern[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Names:
-    """An engine's metric names; of several the first one present counts, newest first."""
+    """An engine's metric names. Of several, newest first, the first one present is used."""
 
     running: str
     waiting: str

@@ -92,12 +92,12 @@ class KeyPool:
         return [key.label for _, _, key in sorted(rooms, key=lambda item: item[:2], reverse=True)]
 
     def wait_seconds(self) -> float:
-        """Until some key has room by its requests per minute; 0 when one has."""
+        """Seconds until some key is below its requests per minute; 0 if one is."""
         now = self._clock()
         return max(0.0, min(key.free_at(now) for key in self._keys.values()) - now)
 
     async def open(self, call: Call) -> Reply:
-        """As Backend.open. Raises RateLimited without a call if the key has no room, with the time until it has."""
+        """See Backend.open. Raises RateLimited, without sending anything, if the key has no room."""
         now = self._clock()
         key = self._keys[call.key or self.labels_by_room()[0]]
         if key.room(now) is None:

@@ -21,7 +21,7 @@ _SPEECH = "audio.speech"
 
 
 class MediaExchanges:
-    """Of one backend; it remembers models by their names there."""
+    """For one backend; models are remembered by their upstream names."""
 
     def __init__(self, backend: str) -> None:
         self._backend = backend
@@ -30,14 +30,14 @@ class MediaExchanges:
         self._tell_no_length: set[str] = set()
 
     def build(self, call: Call, url: str, headers: Mapping[str, str]) -> tuple[MediaAsked, Exchange]:
-        """Raises UpstreamRejected where the body cannot be read."""
+        """Raises UpstreamRejected if the body cannot be parsed."""
         model = call.upstream_model
         asked = ask(
             msgspec.structs.replace(call, wants_usage=False) if model in self._speak_no_events else call,
             is_verbose=model in self._tell_length_in_many_words,
         )
         is_speech = call.operation == _SPEECH
-        kind = call.content_type if is_form(call.content_type) else JSON  # as it is, whatever its caller calls it
+        kind = call.content_type if is_form(call.content_type) else JSON  # whatever type the caller named
         return asked, Exchange(
             url=url,
             headers={**headers, "x-request-id": call.request_id, "content-type": kind, "accept": "*/*"},
@@ -51,7 +51,7 @@ class MediaExchanges:
         )
 
     def learns(self, call: Call, asked: MediaAsked, refusal: UpstreamRejected) -> bool:
-        """Whether it is our way of asking that was refused: the next `build` asks in another."""
+        """Whether the provider rejected our way of requesting usage; if so, the next `build` uses another."""
         model = call.upstream_model
         if asked.asks_for_events and b"stream_format" in refusal.body:
             self._speak_no_events.add(model)

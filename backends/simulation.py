@@ -1,6 +1,6 @@
-"""What a hosted model might have answered, for demonstrations without a key: made up, and always the same.
+"""Simulated answers of hosted models, for demonstrations without a provider key. The same call always gets the same.
 
-Whoever shows the result must say "simulated".
+Anything that displays the result must mark it as simulated.
 """
 
 import hashlib
@@ -22,7 +22,8 @@ and their pace which follow the figures given for the model it stands for
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How a simulated model behaves. `mean_output_tokens` varies by half, by the prompt's hash."""
+    """How a simulated model behaves. The length of an answer is 0.5 to 1.5 times `mean_output_tokens`, by the request's
+    hash."""
 
     time_to_first_token_seconds: float = 0.5
     decode_tokens_per_second: float = 80.0
@@ -31,8 +32,8 @@ class Pace:
 
 
 def simulate(call: Call, pace: Pace) -> Outcome:
-    """The outcome of one call: deterministic in its body and model; usage from a token estimate, never above the
-    caller's own limit."""
+    """The outcome of one call, determined by its body and model. Usage is estimated; the output never exceeds the
+    caller's limit."""
     seed = int.from_bytes(hashlib.sha256(call.upstream_model.encode() + call.body).digest()[:8], "big")
     input_tokens, limit = _estimate(call.body)
     wanted = max(1, round(pace.mean_output_tokens * (0.5 + seed % 1000 / 1000)))
@@ -50,7 +51,7 @@ def simulate(call: Call, pace: Pace) -> Outcome:
 
 
 def _estimate(body: bytes) -> tuple[int, int | None]:
-    """(input tokens of every text in the messages, the caller's limit on output). Zero-length input is one token."""
+    """(estimated input tokens, the caller's limit on output tokens). An empty input counts as one token."""
     try:
         document = msgspec.json.decode(body)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):

@@ -7,7 +7,8 @@ from backends.protocol import Backend, BackendHealth, Call, Operation, Reply
 
 
 class TwoFormatsBackend:
-    """`first` is asked for everything but `of_second`, and how it is. Both have one name and one key."""
+    """`second` gets the operations in `of_second`, `first` all others and the health checks. Both have the same name
+    and key."""
 
     def __init__(self, first: Backend, second: Backend, *, of_second: Collection[Operation]) -> None:
         self._first = first
@@ -26,7 +27,7 @@ class TwoFormatsBackend:
         return await (self._second if call.operation in self._of_second else self._first).open(call)
 
     async def model_lists(self) -> Sequence[ModelList]:
-        """As ListsModels has it; none of a backend that cannot be asked."""
+        """See ListsModels; empty if the backend does not support it."""
         return await self._first.model_lists() if isinstance(self._first, ListsModels) else ()
 
     async def health(self) -> BackendHealth:

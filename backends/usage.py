@@ -20,11 +20,10 @@ NO_UNITS: Final = Units()
 
 
 class Usage(msgspec.Struct, frozen=True):
-    """Token counts of one call; a decision makes one for every candidate, a replay millions, so it is quick to make.
+    """Token counts of one call. A struct because a decision creates one per candidate, and a replay millions.
 
-    `input_tokens` contains cached reads and cache writes; `output_tokens` contains reasoning, audio and images.
-    Nothing is counted twice by adding the parts to the whole. `is_estimated` says that the provider did not report the
-    numbers.
+    `input_tokens` includes cache reads and writes; `output_tokens` includes reasoning, audio and images: the other
+    token counts are parts of these two. `is_estimated`: the provider did not report the numbers.
     """
 
     input_tokens: int = 0
@@ -50,10 +49,10 @@ class Usage(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class EngineTimings:
-    """What our own engine reports with its usage (`x_breakeven`), so that the books can price a GPU second.
+    """What our own engine reports with its usage (`x_breakeven`), so that GPU seconds can be priced.
 
-    `gpu_seconds` is this request's share of the step time: every step's duration is split over its rows by tokens
-    computed. `queue_seconds` is from arrival to first scheduled.
+    `gpu_seconds` is this request's share of the step times: each step's duration is divided among its requests by the
+    tokens computed. `queue_seconds` runs from the request's arrival until it is first scheduled.
     """
 
     gpu_seconds: float

@@ -1,1 +1,1 @@
-"""Messages and Responses, translated to chat and back for backends that do not have them."""
+"""Endpoints (Messages, Responses, Gemini's) translated to chat and back, for backends that lack them."""

@@ -1,4 +1,4 @@
-"""What an OpenAI chat message or delta says, its thinking and its text, wherever its provider puts them. Pure."""
+"""Extracts thinking and text from an OpenAI chat message or delta, wherever the provider puts them. Pure."""
 
 from collections.abc import Mapping
 
@@ -6,7 +6,7 @@ from backends.formats.json_objects import objects_of, text_of
 
 
 def said_in(message: Mapping[str, object]) -> tuple[str, str]:
-    """(thinking, text), each empty where there is none. Mistral has both as parts of `content`."""
+    """(thinking, text), each possibly empty. Mistral has both as parts of `content`."""
     thinking = text_of(message, "reasoning_content") or text_of(message, "reasoning") or ""
     content = message.get("content")
     if isinstance(content, str):

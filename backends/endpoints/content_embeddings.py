@@ -1,4 +1,4 @@
-"""Gemini's embedContent and batchEmbedContents, in front of any backend that embeds: as OpenAI's embeddings. Pure."""
+"""Translates Gemini's embedContent and batchEmbedContents to OpenAI's embeddings and back. Pure."""
 
 from collections.abc import Iterator
 
@@ -10,7 +10,7 @@ from backends.formats.proto_json import NamedTwice, many_of, member_of, members_
 
 
 def embedding_body(body: bytes, *, model: str, is_batch: bool) -> bytes:
-    """What a text is embedded for (`taskType`, `title`) is left out: OpenAI's format has no word for it.
+    """The equivalent OpenAI body, without `taskType` and `title`, which that format lacks.
     Raises UpstreamRejected, naming the field."""
     fields = decode_object(body)
     if fields is None:
@@ -33,7 +33,7 @@ def embedding_body(body: bytes, *, model: str, is_batch: bool) -> bytes:
 
 
 def embeddings_from_answer(body: bytes, *, is_batch: bool) -> bytes:
-    """OpenAI's answer in Gemini's words."""
+    """OpenAI's answer in Gemini's format."""
     document = decode_object(body) or {}
     rows = sorted(objects_of(document.get("data")), key=lambda row: number(row, "index") or 0)
     made: list[Fields] = [{"values": row.get("embedding")} for row in rows]
@@ -43,7 +43,7 @@ def embeddings_from_answer(body: bytes, *, is_batch: bool) -> bytes:
 
 
 def _dimensions(asked: Fields) -> object:
-    """Newer clients say it in `embedContentConfig`."""
+    """Newer clients put it in `embedContentConfig`."""
     return asked.get("outputDimensionality") or member_of(asked, "embedContentConfig").get("outputDimensionality")
 
 

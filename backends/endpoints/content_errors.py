@@ -1,4 +1,4 @@
-"""Errors as Google's APIs tell them, for callers who speak Gemini's format. Pure.
+"""Errors in the format of Google's APIs, for callers of Gemini's endpoints. Pure.
 
 https://cloud.google.com/apis/design/errors
 """
@@ -40,7 +40,7 @@ def content_error(
     retry_seconds: float | None = None,
     request_id: str | None = None,
 ) -> bytes:
-    """An error body; its word follows the status, what else is known stands in its details."""
+    """An error body. Google's `status` word follows from the HTTP status; everything else known is in `details`."""
     details: list[Fields] = []
     if code:
         details.append({"@type": f"{_TYPES}ErrorInfo", "reason": code.upper(), "domain": DOMAIN})
@@ -58,8 +58,8 @@ def content_error(
 def content_error_from(
     body: bytes, status: int, otherwise: str, *, retry_seconds: float | None = None, request_id: str | None = None
 ) -> bytes:
-    """A provider's error body: its own where it is Google's, else OpenAI's in Google's shape. `otherwise` is the
-    message where it has none."""
+    """A provider's error body in Google's format: unchanged if it is Google's, else converted from OpenAI's.
+    `otherwise` is the message if it has none."""
     error = part_of(decode_object(body) or {}, "error")
     if text_of(error, "status") and isinstance(error.get("code"), int):
         return body
@@ -74,10 +74,10 @@ def content_error_from(
 
 
 def content_error_event(status: int, message: str) -> bytes:
-    """The same as the last event of a stream."""
+    """The error as the last event of a stream."""
     return b"data: " + content_error(status, message) + b"\n\n"
 
 
 def word_of(status: int) -> str:
-    """Google's word for a status."""
+    """Google's name of an HTTP status."""
     return WORDS.get(status, "INVALID_ARGUMENT" if 400 <= status < 500 else "INTERNAL")

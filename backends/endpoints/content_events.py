@@ -1,4 +1,4 @@
-"""A backend's answer, in OpenAI's chunks, as Gemini's answers and events for a caller who speaks those. Pure."""
+"""Translates OpenAI chat answers and chunks to Gemini's answers and events. Pure."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -18,13 +18,13 @@ from backends.protocol import Chunk
 from backends.usage import Usage
 
 FINISH_REASONS: Final[Mapping[object, str]] = {"length": "MAX_TOKENS", "content_filter": "SAFETY"}
-"""By a chat's; every other one is STOP."""
+"""By the chat's finish reason; any other is STOP."""
 
 
 @dataclass(frozen=True, slots=True)
 class ContentHead:
-    """What every event of one answer repeats. `shows_thoughts`: the caller asked to see them; `wrapping`:
-    as content_wrapping.py has it."""
+    """What every event of one answer repeats. `shows_thoughts`: the caller requested them; `wrapping`: see
+    content_wrapping.py."""
 
     answer_id: str
     model: str
@@ -61,7 +61,7 @@ class _Call:
 
 @dataclass(slots=True)
 class _Candidate:
-    """One choice under construction: what is told at its end alone. Gemini tells a call whole."""
+    """One choice under construction: what is sent only at its end, since Gemini sends function calls whole."""
 
     text: Unwrapper
     numbers: ToolCallNumbers = field(default_factory=ToolCallNumbers)
@@ -77,7 +77,7 @@ class _Candidate:
             self.calls.setdefault(self.numbers.number(piece), _Call()).note(piece)
 
     def said_parts(self, said: Mapping[str, object], *, shows_thoughts: bool) -> list[Fields]:
-        """Of a message, or of a piece of one."""
+        """The parts to send for a message or a piece of one."""
         thinking, text = said_in(said)
         parts: list[Fields] = []
         if thinking and shows_thoughts:
@@ -103,7 +103,7 @@ class _Candidate:
 
 
 def content_from_answer(body: bytes, usage: Usage | None, head: ContentHead) -> bytes:
-    """A whole OpenAI chat answer. `usage` is the metered one; without it the counts are 0."""
+    """A whole OpenAI chat answer in Gemini's format. `usage` is the metered one; without it the counts are 0."""
     candidates: list[Fields] = []
     for index, choice in _choices(decode_object(body) or {}):
         message, candidate = part_of(choice, "message"), _Candidate(Unwrapper(head.wrapping))
@@ -116,7 +116,7 @@ def content_from_answer(body: bytes, usage: Usage | None, head: ContentHead) -> 
 
 
 def usage_metadata(usage: Usage | None) -> Fields:
-    """Our usage in Google's words, where thoughts lie beside the answer."""
+    """Our usage in Google's format, where `candidatesTokenCount` excludes thoughts."""
     counted = usage or Usage()
     made: Fields = {
         "promptTokenCount": counted.input_tokens,
@@ -131,14 +131,14 @@ def usage_metadata(usage: Usage | None) -> Fields:
 
 
 def last_content_event(finish_reason: object, usage: Usage, head: ContentHead) -> bytes:
-    """The end of a stream that nobody else ends."""
+    """The last event of a stream that is ended early."""
     finish = FINISH_REASONS.get(finish_reason, "STOP")
     return _event(head.document([{"content": _content([]), "finishReason": finish, "index": 0}], usage_metadata(usage)))
 
 
 class ContentEventWriter:
-    """Turns the chunks of one stream into events. Feed it every chunk in order; the last one brings the calls, why the
-    answer ended, and its usage."""
+    """Turns the chunks of one stream, passed in order, into events. The last event has the calls, the finish reasons
+    and the usage."""
 
     def __init__(self, head: ContentHead) -> None:
         self._head = head
@@ -146,7 +146,7 @@ class ContentEventWriter:
         self._usage: Usage | None = None
 
     def write(self, chunk: Chunk) -> bytes:
-        """The event for one chunk, empty where there is nothing to tell yet."""
+        """The event for one chunk; empty if there is nothing to send yet."""
         if chunk.usage is not None:
             self._usage = chunk.usage
         if chunk.is_done:
@@ -186,7 +186,7 @@ def _content(parts: list[Fields]) -> Fields:
 
 
 def _logprobs(choice: Mapping[str, object]) -> Fields:
-    """How sure the model was of each token, and of those beside it."""
+    """The log probabilities of the tokens and, if requested, of their alternatives."""
     tokens = objects_of(part_of(choice, "logprobs").get("content"))
     if not tokens:
         return {}

@@ -1,6 +1,6 @@
-"""Gemini's generateContent as an endpoint of ours, in front of any backend: the request as an OpenAI chat body. Pure.
+"""Translates a generateContent request of Gemini's API to an OpenAI chat body. Pure.
 
-The way back is content_events.py. What is lost on the way is listed in docs/translation.md.
+content_events.py translates the answer. docs/translation.md lists what is lost.
 """
 
 from collections.abc import Iterator
@@ -124,7 +124,7 @@ def _messages(asked: Fields, *, signs_calls: bool) -> Iterator[Fields]:
         given = list_of(many_of(content.get("parts")), f"{where}.parts")
         parts = [members_of(object_of(part, f"{where}.parts")) for part in given]
         role = content.get("role", "user")
-        if role == "model":  # clients keep a streamed answer as a content for each of its pieces
+        if role == "model":  # clients keep each piece of a streamed answer as a content of its own
             said_at = where
             said += parts
             continue
@@ -176,7 +176,7 @@ def _effort(thinking: Fields) -> str | None:
     if (level := _EFFORTS.get((text_of(thinking, "thinkingLevel") or "").lower())) is not None:
         return level
     budget = whole_number(thinking.get("thinkingBudget"))
-    if budget is None or budget < 0:  # as much as the model thinks right
+    if budget is None or budget < 0:  # the model decides
         return None
     if budget == 0:
         return "minimal"

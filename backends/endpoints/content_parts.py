@@ -1,4 +1,4 @@
-"""The parts of Gemini's contents as messages of an OpenAI chat. Pure."""
+"""Translates the parts of Gemini's contents to messages of an OpenAI chat. Pure."""
 
 import base64
 import binascii
@@ -16,16 +16,16 @@ from backends.formats.proto_json import member_of, messages_of
 from backends.formats.thought_signatures import details_in, is_sealed
 
 _SOUNDS: Final = {"audio/mpeg": "mp3", "audio/x-wav": "wav", "audio/wave": "wav"}
-"""How a chat calls a kind of sound, where that is not its own name."""
+"""Audio formats of a chat, for MIME types whose name differs."""
 _WEB: Final = ("https://", "http://")
 _OF_GOOGLE: Final = ("https://generativelanguage.googleapis.com/", "https://www.youtube.com/", "https://youtu.be/")
-"""What only Google's models can open."""
+"""Addresses that only Google's models can open."""
 
 
 class Calls:
-    """Function calls that have no result yet. Their ids are optional in Gemini, required in chats.
+    """Function calls without a result yet. Their ids are optional in Gemini, required in chats.
 
-    Answered calls are dropped lazily, at the head of a queue: searching all waiting calls for each result took a worker
+    Answered calls are dropped lazily, at the head of a queue: searching all open calls for each result could take
     minutes.
     """
 
@@ -45,7 +45,7 @@ class Calls:
         return call_id
 
     def answered(self, response: Fields, where: str) -> str:
-        """The id of the call that this answers: by its id, else the first that waits with its name, else the first."""
+        """The id of the call that a result answers: by id, else the first open one of that name, else the first."""
         call_id, name = text_of(response, "id"), text_of(response, "name")
         lines = (
             self._of_id[call_id] if call_id is not None else None,
@@ -64,7 +64,7 @@ class Calls:
 
 
 def model_message(parts: list[Fields], calls: Calls, where: str, *, signs_calls: bool) -> Iterator[Fields]:
-    """What a model said, as one message; none where it was nothing that can be told. Raises UpstreamRejected."""
+    """One message with what the model said; none if that was neither text nor calls. Raises UpstreamRejected."""
     text: list[str] = []
     thought: list[str] = []
     called: list[Fields] = []
@@ -90,7 +90,7 @@ def model_message(parts: list[Fields], calls: Calls, where: str, *, signs_calls:
 
 
 def user_messages(parts: list[Fields], calls: Calls, where: str) -> Iterator[Fields]:
-    """What functions gave first, as messages of their own: that is where a chat wants it. Raises UpstreamRejected."""
+    """A message for each function result, as chats require, then one with all other parts. Raises UpstreamRejected."""
     said: list[Fields] = []
     for part in parts:
         if response := member_of(part, "functionResponse"):

@@ -1,4 +1,4 @@
-"""Gemini's own Schema, a part of OpenAPI's, as a JSON schema. Pure."""
+"""Converts Gemini's Schema, a subset of OpenAPI's, to JSON Schema. Pure."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -10,13 +10,13 @@ _SAME: Final = ("title", "description", "default", "enum", "pattern", "minimum",
 _COUNTS: Final = ("minItems", "maxItems", "minLength", "maxLength", "minProperties", "maxProperties")
 _NO_TYPE: Final = ("", "type_unspecified")
 _FORMATS_OF_PROTO: Final = ("int32", "int64", "float", "double", "enum")
-"""Say nothing that the type and its values do not, and others refuse formats that they do not know."""
+"""Formats to drop: they add nothing to the type and its values, and other providers reject unknown formats."""
 
 
 def json_schema_of(schema: Mapping[str, object], *, closes: bool = False) -> Fields:
-    """It says the same; `example` is left out, and `propertyOrdering` is the order of its properties. `closes`: its
-    objects have no members beside those that they name, which is all that Gemini answers with.
-    Raises NamedTwice, and RecursionError for one that is nested too deeply."""
+    """The equivalent JSON schema. `example` is dropped; `propertyOrdering` becomes the order of the properties.
+    `closes`: objects allow no members but their properties, as Gemini never answers with others.
+    Raises NamedTwice, and RecursionError if nested too deeply."""
     said = members_of(schema)
     made: Fields = {name: said[name] for name in _SAME if name in said}
     made |= {name: count for name in _COUNTS if (count := whole_number(said.get(name))) is not None}
@@ -53,7 +53,7 @@ def _properties(named: Mapping[object, object], order: object, *, closes: bool) 
 
 
 def _nullable(schema: Fields) -> Fields:
-    """In JSON schema null is a type of its own."""
+    """The schema that also allows null, a separate type in JSON Schema."""
     if isinstance(kind := schema.get("type"), str):
         schema["type"] = [kind, "null"]
     if isinstance(options := schema.get("anyOf"), list):

@@ -1,6 +1,6 @@
-"""Wraps a schema that is no object in one, and unwraps the answer as it streams. Pure.
+"""Wraps a schema that is not an object in one, and unwraps the answer as it streams. Pure.
 
-Gemini can answer with a list or a number; OpenAI and others only with objects.
+With a schema, Gemini can answer with a list or a number; OpenAI and others only with objects.
 """
 
 import re
@@ -12,12 +12,12 @@ import msgspec
 from backends.formats.json_objects import Fields, part_of
 
 Wrapping = Literal["", "json", "text"]
-"""What is wrapped: nothing, JSON, or a string to be decoded (an enum of words)."""
+"""What is wrapped: nothing, JSON, or a JSON string to be decoded (a value of an enum)."""
 MEMBER: Final = "answer"
 _HEAD: Final = re.compile(rf'\s*\{{\s*"{MEMBER}"\s*:\s*')
 _END: Final = " \t\r\n}"
-"""Characters that may close the wrapper at the end of an answer. A set, not a regular expression: that would retry at
-every blank (quadratic)."""
+"""Characters that may close the wrapper at the end of an answer. A set, since a regular expression would retry at every
+blank (quadratic)."""
 _LONGEST_HEAD: Final = 64
 
 
@@ -39,7 +39,8 @@ def wrapped(schema: Mapping[str, object]) -> Fields:
 
 
 class Unwrapper:
-    """Feed it an answer's text piece by piece. Text that does not start with the wrapper passes unchanged."""
+    """Unwraps the text of an answer, passed piece by piece. Text that does not start with the wrapper stays
+    unchanged."""
 
     def __init__(self, wrapping: Wrapping) -> None:
         self._is_text = wrapping == "text"
@@ -48,7 +49,7 @@ class Unwrapper:
         self._held: list[str] = []
 
     def feed(self, text: str) -> str:
-        """The text that can be passed on by now."""
+        """The text that can be passed on so far."""
         if not self._is_begun:
             text = self._taken() + text
             head = _HEAD.match(text)
@@ -62,13 +63,13 @@ class Unwrapper:
         said = "" if self._is_text else text.rstrip(_END)
         passed = self._taken() + said if said else ""
         self._held.append(text[len(said) :])
-        if not self._has_passed:  # the head may have been cut before a blank
+        if not self._has_passed:  # a piece may have ended between the head and a blank
             passed = passed.lstrip()
             self._has_passed = bool(passed)
         return passed
 
     def end(self, *, is_cut: bool) -> str:
-        """The rest. An answer that was cut off lacks the wrapper's end."""
+        """The remaining text. An answer that was cut off lacks the wrapper's end."""
         rest = self._taken()
         if not self._is_wrapped or is_cut:
             return rest

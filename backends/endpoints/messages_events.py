@@ -1,4 +1,4 @@
-"""A backend's answer, in OpenAI's chunks, as Anthropic's messages and events for a caller who speaks those. Pure."""
+"""Translates OpenAI chat answers and chunks to Anthropic's messages and events. Pure."""
 
 import json
 from collections.abc import Callable, Collection, Mapping, Sized
@@ -38,7 +38,7 @@ ERROR_TYPES: Final[Mapping[int, str]] = {
 
 
 def messages_error(status: int, message: str, *, request_id: str | None = None, details: Fields | None = None) -> bytes:
-    """An error body in Anthropic's shape; its type follows the status."""
+    """An error body in Anthropic's format. Its type follows from the HTTP status."""
     kind = ERROR_TYPES.get(status, "invalid_request_error" if 400 <= status < 500 else "api_error")
     said: Fields = {"type": kind, "message": message}
     if details:
@@ -48,13 +48,13 @@ def messages_error(status: int, message: str, *, request_id: str | None = None, 
 
 
 def messages_error_from(body: bytes, status: int, otherwise: str) -> bytes:
-    """An OpenAI error body in Anthropic's shape; `otherwise` is the message where it has none."""
+    """An OpenAI error body in Anthropic's format. `otherwise` is the message if it has none."""
     message = text_of(part_of(decode_object(body) or {}, "error"), "message")
     return messages_error(status, message or otherwise)
 
 
 def error_event(status: int, message: str) -> bytes:
-    """The same as the last event of a stream."""
+    """The error as the last event of a stream."""
     return b"event: error\ndata: " + messages_error(status, message) + b"\n\n"
 
 
@@ -68,8 +68,8 @@ def message_from_answer(
     keeps_reasoning: Callable[[], bool] = lambda: True,
 ) -> bytes:
     """A whole OpenAI chat answer as a message. `usage` is the metered one; without it the counts are 0.
-    `keeps_reasoning`: whether the caller is ready for thinking that says nothing, and sends back what its provider
-    encrypted of it; asked where there is any."""
+    `keeps_reasoning`: whether the caller can handle thinking blocks without text, whose signature carries encrypted
+    reasoning to send back. Called only if there is any."""
     document = decode_object(body) or {}
     choice = first_of(document.get("choices"))
     message = part_of(choice, "message")
@@ -98,7 +98,7 @@ def message_from_answer(
 
 
 def usage_wire(usage: Usage | None) -> Fields:
-    """Our usage in Anthropic's words, where cached tokens lie beside the input."""
+    """Our usage in Anthropic's format, where `input_tokens` excludes cached tokens."""
     counted = usage or Usage()
     written = counted.cache_write_5m_tokens + counted.cache_write_1h_tokens
     return {
@@ -110,15 +110,16 @@ def usage_wire(usage: Usage | None) -> Fields:
 
 
 def last_events(finish_reason: object, usage: Usage, stop_sequence: str | None = None) -> bytes:
-    """The end of a stream whose blocks are closed."""
+    """The last events of a stream whose blocks are all closed."""
     delta = _stop(finish_reason, stop_sequence)
     return _event("message_delta", delta=delta, usage=usage_wire(usage)) + _event("message_stop")
 
 
 class OpenBlock:
-    """Which content block a stream of Anthropic's events has open, so that whoever ends it early can close it.
+    """Tracks the open content block of a stream of Anthropic's events, so that it can be closed if the stream ends
+    early.
 
-    Feed it every payload in order. A raw newline never stands inside JSON, so what is searched for is an event's name.
+    Takes every payload in order. JSON contains no raw newlines, so the search finds only event names.
     """
 
     def __init__(self) -> None:
@@ -132,17 +133,17 @@ class OpenBlock:
             self._start = b""
 
     def close(self) -> bytes:
-        """The event that closes it, or nothing."""
+        """The event that closes the open block, or nothing."""
         start = decode_object(self._start.removeprefix(b"data: ")) if self._start else None
         self._start = b""
         return b"" if start is None else _event("content_block_stop", index=start.get("index"))
 
 
 class MessagesEventWriter:
-    """Turns the chunks of one stream into events. Feed it every chunk in order; the last one brings `message_stop`.
+    """Turns the chunks of one stream, passed in order, into events; the last chunk becomes `message_stop`.
 
-    `input_tokens` is the estimate that the first event carries: the true count is only known at the end, and stands in
-    the event before the last. `keeps_reasoning`: as `message_from_answer` has it.
+    `input_tokens` is an estimate for the first event: the true count is known only at the end, and is in the event
+    before the last. `keeps_reasoning`: see `message_from_answer`.
     """
 
     def __init__(
@@ -160,11 +161,11 @@ class MessagesEventWriter:
         self._is_started = False
         self._open: Literal["text", "thinking", "tool"] | None = None
         self._next_index = 0
-        self._signature = UNSIGNED  # of the thinking that is open
+        self._signature = UNSIGNED  # of the open thinking block
         self._numbers = ToolCallNumbers()
         self._tools: dict[int, int] = {}  # tool call -> content block index
-        self._open_tools: dict[int, None] = {}  # content block indexes, in their order
-        self._whole_tools: set[int] = set()  # those of them of which nothing more comes
+        self._open_tools: dict[int, None] = {}  # indexes of open content blocks, in order
+        self._whole_tools: set[int] = set()  # those of them whose arguments are complete
         self._finish_reason = "stop"
         self._stop_sequences = stop_sequences
         self._stop_sequence: str | None = None
@@ -243,7 +244,7 @@ class MessagesEventWriter:
         return [*closed, _event("content_block_start", index=self._next_index - 1, content_block=block)]
 
     def _close(self, *, is_last: bool = False) -> list[bytes]:
-        """What is open; a tool call of which more may come stays so until the end."""
+        """Closes the open block. A tool call that may still continue stays open until the end."""
         ended = list(self._open_tools) if is_last else sorted(self._whole_tools)
         self._whole_tools.clear()
         for index in ended:
@@ -278,7 +279,7 @@ def _event(kind: str, **fields: object) -> bytes:
 
 
 def _stop(finish_reason: object, stop_sequence: str | None) -> Fields:
-    """Why an answer ended."""
+    """The members that say why an answer ended."""
     if finish_reason == "stop" and stop_sequence is not None:
         return {"stop_reason": "stop_sequence", "stop_sequence": stop_sequence}
     reason = STOP_REASONS.get(finish_reason, "end_turn") if isinstance(finish_reason, str) else "end_turn"
@@ -286,12 +287,13 @@ def _stop(finish_reason: object, stop_sequence: str | None) -> Fields:
 
 
 def _stop_sequence(choice: Mapping[str, object], asked: Collection[object]) -> str | None:
-    """Which of the caller's ended the answer, where a server says so: OpenAI's format has no place for it, vLLM and
-    SGLang each have their own."""
+    """The caller's stop sequence that ended the answer, if the server reports it: OpenAI's format has no member for it;
+    vLLM and SGLang have one each."""
     found = (text_of(choice, name) for name in ("stop_reason", "matched_stop"))
     return next((text for text in found if text is not None and text in asked), None)
 
 
 def _with_calls(finish_reason: object, calls: Sized) -> object:
-    """Some providers end an answer with `stop` although it calls tools; Anthropic's clients would not run them."""
+    """The finish reason, corrected for providers that report `stop` although the answer calls tools: Anthropic's
+    clients would not run them."""
     return "tool_calls" if finish_reason == "stop" and len(calls) else finish_reason

@@ -1,6 +1,6 @@
-"""Anthropic's Messages as an endpoint of ours, in front of any backend: the request as an OpenAI chat body. Pure.
+"""Translates a request of Anthropic's Messages API to an OpenAI chat body. Pure.
 
-The way back is messages_events.py. What is lost on the way is listed in docs/translation.md.
+messages_events.py translates the answer. docs/translation.md lists what is lost.
 """
 
 import re
@@ -17,9 +17,9 @@ from backends.formats.schema_subset import is_strict
 
 _CHOICES: Final = {"auto": "auto", "any": "required", "none": "none"}
 _EFFORTS: Final = {"low": "low", "medium": "medium", "high": "high", "xhigh": "xhigh", "max": "xhigh"}
-"""Of OpenAI's models only some take `max`."""
+"""Only some of OpenAI's models accept `max`."""
 _CONTINUES: Final[Fields] = {"continue_final_message": True, "add_generation_prompt": False}
-"""Of vLLM, SGLang and our engine; the second, true where it is not said, would contradict the first."""
+"""Understood by vLLM, SGLang and our engine. The second is true by default, which would contradict the first."""
 _BILLING_LINE: Final = re.compile(r"\Ax-anthropic-billing-header:[^\n]*\n?")
 
 _BOUND: Final = {
@@ -32,12 +32,12 @@ _BOUND: Final = {
 
 
 def _invalid(param: str, why: str) -> UpstreamRejected:
-    """The caller's request is wrong in any format."""
+    """The error for a request that is invalid for any backend."""
     return UpstreamRejected(f"{param}: {why}", body=messages_error(400, f"{param}: {why}"))
 
 
 def _unsayable(param: str, why: str, details: Fields | None = None) -> Untranslatable:
-    """The request cannot be expressed in another format; `details` are for clients that can react to it."""
+    """The error for a request that only Anthropic's models can serve. `details` are for clients that react to them."""
     return Untranslatable(f"{param}: {why}", body=messages_error(400, f"{param}: {why}", details=details))
 
 
@@ -115,15 +115,15 @@ def _messages(fields: Fields) -> Iterator[Fields]:
         if isinstance(content, str):
             yield {"role": role, "content": content}
             continue
-        if content is None and role == "system":  # only says how hard to think from here on
+        if content is None and role == "system":  # only changes the effort from here on
             continue
         blocks = [_object(block, f"{where}.content") for block in _list(message, "content", where)]
         yield from _assistant(blocks, where) if role == "assistant" else _user(cast(str, role), blocks, where)
 
 
 def without_billing_line(system: str) -> str:
-    """A system text without the line at its head that some agents write for Anthropic's billing. It differs in every
-    conversation, or request, so no prompt cache would find what stands behind it."""
+    """The system text without the first line that some agents add for Anthropic's billing. The line differs by
+    conversation or request, so a prompt cache could not match anything after it."""
     return _BILLING_LINE.sub("", system)
 
 
@@ -154,7 +154,7 @@ def _assistant(blocks: list[Fields], where: str) -> Iterator[Fields]:
             arguments = msgspec.json.encode(block.get("input") or {}).decode()
             function = {"name": _named(block, "name", f"{where}.content"), "arguments": arguments}
             calls.append({"id": _named(block, "id", f"{where}.content"), "type": "function", "function": function})
-        elif kind == "thinking":  # without its signature, unless we wrote it: it means nothing to another provider
+        elif kind == "thinking":  # the signature is dropped unless we wrote it: no other provider can read it
             thought.append(text_of(block, "thinking") or "")
             if is_carried(signature := block.get("signature")):
                 details.append(detail_of(cast(str, signature), place))
@@ -170,7 +170,7 @@ def _assistant(blocks: list[Fields], where: str) -> Iterator[Fields]:
 
 
 def _user(role: str, blocks: list[Fields], where: str) -> Iterator[Fields]:
-    """Tool results first, as messages of their own: that is where the other format wants them."""
+    """A message for each tool result, as chats require, then one with all other blocks."""
     parts: list[Fields] = []
     for block in blocks:
         if block.get("type") == "tool_result":
@@ -189,7 +189,7 @@ def _user(role: str, blocks: list[Fields], where: str) -> Iterator[Fields]:
 
 
 def _tool_result(block: Fields, where: str) -> tuple[str, list[Fields]]:
-    """(the result's text, its images). Only user messages may hold images, so they follow in one."""
+    """(the result's text, its images). Only user messages may have images, so these go into the one that follows."""
     content = block.get("content")
     failed = "Error: " if block.get("is_error") is True else ""
     if content is None or isinstance(content, str):
@@ -233,13 +233,13 @@ def _share(fields: Fields, name: str) -> float:
 
 
 def _search_result(block: Fields, where: str) -> str:
-    """With what it is called and where it was found, so that an answer can name them."""
+    """Its title, source and text, so that an answer can cite it."""
     head = [text for name in ("title", "source") if (text := text_of(block, name))]
     return "\n".join([*head, _plain(block, where)])
 
 
 def _plain(fields: Fields, where: str) -> str:
-    """The text of a content that is one, or text blocks."""
+    """The text of a `content` that is a string or a list of text blocks."""
     content = fields.get("content")
     if isinstance(content, str):
         return content
@@ -274,7 +274,7 @@ def _tool(tool: object, where: str) -> Fields:
 
 
 def _unmark(messages: list[Fields], tools: list[Fields]) -> None:
-    """Take the cache marks away; a content that was in parts for its mark alone is a text again."""
+    """Removes cache marks. A tool result that was in parts only for its mark becomes plain text again."""
     for tool in tools:
         tool.pop("cache_control", None)
     for message in messages:
@@ -308,7 +308,7 @@ def _response_format(fields: Fields) -> Fields | None:
 
 
 def _is_strict(schema: object) -> bool:
-    """Anthropic lets members be missing; OpenAI answers 400 to a strict schema that does."""
+    """Whether OpenAI accepts the schema as strict: it rejects optional members, which Anthropic allows."""
     try:
         return is_strict(schema)
     except RecursionError:

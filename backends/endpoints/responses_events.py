@@ -1,4 +1,4 @@
-"""A backend's answer, in OpenAI's chat chunks, as the items and events of the Responses API. Pure."""
+"""Translates OpenAI chat answers and chunks to items and events of the Responses API. Pure."""
 
 from collections.abc import Callable, Mapping
 from typing import Final
@@ -15,14 +15,14 @@ from backends.protocol import Chunk
 from backends.usage import Usage
 
 _NO_ARGUMENTS: Final = "{}"
-"""What clients parse; some providers say nothing at all."""
+"""For calls without arguments: some providers send an empty text, which clients cannot parse."""
 _NAMES: Final[Mapping[PartKind, str]] = {
     "output_text": "response.output_text",
     "refusal": "response.refusal",
     "reasoning_text": "response.reasoning_text",
     "summary_text": "response.reasoning_summary_text",
 }
-"""What the events of a part's text are called by."""
+"""Prefixes of the event names for a part's text."""
 
 
 def response_from_answer(body: bytes, usage: Usage | None, head: ResponseHead, *, now: float) -> bytes:
@@ -56,9 +56,9 @@ def _items(choice: Mapping[str, object], head: ResponseHead, tools: Tools) -> li
 
 
 class ResponsesEventWriter:
-    """Turns the chunks of one stream into events. Feed it every chunk in order; the last one ends the response.
+    """Turns the chunks of one stream, passed in order, into events; the last chunk ends the response.
 
-    `now` is Unix seconds.
+    `now` returns Unix seconds.
     """
 
     def __init__(self, head: ResponseHead, *, now: Callable[[], float], most_parts: int = MOST_CALLS) -> None:
@@ -70,13 +70,13 @@ class ResponsesEventWriter:
         self._model = text_of(head.asked, "model") or ""
         self._sequence = 0
         self._is_started = False
-        self._done: dict[int, Fields] = {}  # by their places in the output
+        self._done: dict[int, Fields] = {}  # by position in the output
         self._open: Item | None = None
-        self._part: Part | None = None  # the open one of the open item
+        self._part: Part | None = None  # the open part of the open item
         self._numbers = ToolCallNumbers()
         self._calls: dict[int, Item] = {}  # tool call -> item
-        self._open_calls: dict[int, Item] = {}  # by their places, in their order
-        self._whole_calls: set[int] = set()  # those of them of which nothing more comes
+        self._open_calls: dict[int, Item] = {}  # by position, in order
+        self._whole_calls: set[int] = set()  # those of them whose arguments are complete
         self._begun = self._begun_parts = 0
         self._finish_reason: str | None = None
         self._usage: Usage | None = None
@@ -149,7 +149,7 @@ class ResponsesEventWriter:
 
     def _argue(self, item: Item, arguments: str) -> bytes:
         item.arguments.append(arguments)
-        if item.tool_kind == "custom":  # what it says can be read once it is whole
+        if item.tool_kind == "custom":  # its text can be extracted only from complete arguments
             return b""
         return self._event("response.function_call_arguments.delta", **_place(item), delta=arguments)
 
@@ -177,7 +177,7 @@ class ResponsesEventWriter:
         return [*events, self._in_part(f"{_place_of(kind)}.added", item, part=self._part.wire())]
 
     def _close(self, *, is_last: bool = False) -> list[bytes]:
-        """What is open; a call of which more may come stays so until the end."""
+        """Closes what is open. A call that may still continue stays open until the end."""
         places = list(self._open_calls) if is_last else sorted(self._whole_calls)
         self._whole_calls.clear()
         ended = [self._open_calls.pop(place) for place in places]
@@ -223,7 +223,7 @@ class ResponsesEventWriter:
 
 
 def _place_of(kind: PartKind) -> str:
-    """What the events of a part's beginning and end are called by."""
+    """Prefix of the event names for a part's beginning and end."""
     return "response.reasoning_summary_part" if kind == "summary_text" else "response.content_part"
 
 

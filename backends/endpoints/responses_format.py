@@ -1,6 +1,6 @@
-"""OpenAI's Responses as an endpoint in front of any backend: the request as an OpenAI chat body. Pure.
+"""Translates a request of OpenAI's Responses API to an OpenAI chat body. Pure.
 
-The way back is responses_events.py. What is lost on the way is listed in docs/translation.md.
+responses_events.py translates the answer. docs/translation.md lists what is lost.
 """
 
 from collections.abc import Iterator
@@ -26,9 +26,9 @@ SAME: Final = (
     "service_tier",
     "metadata",
 )
-"""Fields that are called the same in both."""
+"""Fields with the same name in both."""
 LOGPROBS: Final = "message.output_text.logprobs"
-"""How `include` asks for them."""
+"""The value of `include` that requests them."""
 NOT_KEPT: Final = (
     "is not kept here (kept_answers.response_hours in breakeven.yaml says for how long any is); have your client send "
     "it whole (store: false), or ask a model whose provider offers the Responses API"
@@ -38,15 +38,15 @@ KEPT_ELSEWHERE: Final = {
     "conversation": "that one is not kept here; ask a model of the provider that made it",
     "prompt": "only a model whose provider offers the Responses API has any",
 }
-"""Fields that lean on what one provider keeps, and what to do about each."""
+"""Fields that refer to what one provider stores, and the remedy for each."""
 CALLS: Final = ("function_call", "custom_tool_call")
 OUTPUTS: Final = ("function_call_output", "custom_tool_call_output")
 
 
 def chat_body_from_responses(body: bytes, *, thoughts: tuple[str, ...] = (), takes_effort: bool = True) -> bytes:
-    """An OpenAI chat body that asks the same, with past reasoning under the names in `thoughts`, which others refuse,
-    and how hard to think, which some clients say of any model.
-    Raises UpstreamRejected, naming the field; Untranslatable where other backends could be asked it."""
+    """The equivalent OpenAI chat body, with past reasoning under the names in `thoughts`, since other backends reject
+    it, and the effort if `takes_effort`, since some clients send one to any model.
+    Raises UpstreamRejected, naming the field; Untranslatable if other backends could serve it."""
     fields = decode_object(body)
     if fields is None:
         raise invalid("body", "must be a JSON object")
@@ -97,7 +97,7 @@ def _messages(fields: Fields, tools: Tools) -> Iterator[Fields]:
         if kind == "reasoning":
             thought = thought_of(fields)
             continue
-        if is_our_reasoning(fields):  # a reference to it, and nothing is kept
+        if is_our_reasoning(fields):  # a reference to reasoning that we did not store
             continue
         message = _call(fields, tools, where) if kind in CALLS else _message(fields, str(kind), where)
         if thought and message["role"] == "assistant":
@@ -112,7 +112,8 @@ def _messages(fields: Fields, tools: Tools) -> Iterator[Fields]:
 
 
 def _shown_apart(messages: Iterator[Fields]) -> Iterator[Fields]:
-    """What tools answered as text; only a user's message may hold what they showed, so one follows their results."""
+    """Tool results as text only. Only user messages may have images and files, so one with theirs follows the
+    results."""
     shown: list[Fields] = []
     for message in messages:
         if shown and message["role"] != "tool":
@@ -128,16 +129,16 @@ def _shown_apart(messages: Iterator[Fields]) -> Iterator[Fields]:
 
 
 def _belongs(message: Fields, answer: list[Fields]) -> bool:
-    """Whether it is of the same answer as those before it: a model's calls, and what it says with them.
+    """Whether the message is part of the same answer as those before it: a model's calls and the text with them.
 
-    Many backends want a call's result right behind the message with the call, and no two answers in a row.
+    Many backends require a call's result directly after the message with the call, and no two answers in a row.
     """
     is_said = message["role"] == answer[0]["role"] == "assistant"
     return is_said and (len(answer) > 1 or any("tool_calls" in one for one in (*answer, message)))
 
 
 def _joined(answer: list[Fields]) -> Fields:
-    """One message of all of them."""
+    """Merges the messages of one answer."""
     if len(answer) == 1:
         return answer[0]
     content, thought = (
@@ -176,7 +177,7 @@ def _message(fields: Fields, kind: str, where: str) -> Fields:
     role, content = fields.get("role"), fields.get("content")
     if role not in ("user", "assistant", "system", "developer"):
         raise invalid(f"{where}.role", "must be user, assistant, system or developer")
-    # Many backends know no developer.
+    # Many backends lack the role `developer`.
     role = "system" if role == "developer" else role
     if isinstance(content, str):
         return {"role": role, "content": content}

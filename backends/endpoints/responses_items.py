@@ -1,4 +1,4 @@
-"""What a response of the Responses API is made of: its head, and the items of its output under construction. Pure."""
+"""The building blocks of a response in the Responses API: its head, and the items of its output. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -33,14 +33,14 @@ ECHOED: Final[Fields] = {
     "top_p": 1,
     "truncation": "disabled",
 }
-"""Fields of the request that a response repeats, as they are when they were not given: OpenAI's defaults, since the
-types of some clients want a number."""
+"""Request fields that a response repeats, with OpenAI's defaults: some clients' types require numbers, not null."""
 INCOMPLETE: Final[Mapping[object, str]] = {"length": "max_output_tokens", "content_filter": "content_filter"}
-"""Why a response is not complete, by the chat's finish reason; with any other it is."""
+"""Why a response is incomplete, by the chat's finish reason; with any other it is complete."""
 ENCRYPTED: Final = "reasoning.encrypted_content"
-"""How `include` asks that reasoning can be sent back to a provider that keeps none."""
+"""The value of `include` that requests encrypted reasoning, for clients that send it back instead of storing
+responses."""
 SUMMARIES: Final = ("auto", "concise", "detailed")
-"""How `reasoning.summary` asks for what was thought."""
+"""Values of `reasoning.summary` that request a summary."""
 PREFIXES: Final[Mapping[ItemKind, str]] = {"message": "msg", "reasoning": "rs"}
 CALL_PREFIXES: Final[Mapping[ToolKind, str]] = {"function": "fc", "custom": "ctc"}
 CALL_TYPES: Final[Mapping[ToolKind, str]] = {"function": "function_call", "custom": "custom_tool_call"}
@@ -48,8 +48,8 @@ CALL_TYPES: Final[Mapping[ToolKind, str]] = {"function": "function_call", "custo
 
 @dataclass(frozen=True, slots=True)
 class ResponseHead:
-    """What every response of one request repeats. `created_at` is Unix seconds; `asked` the caller's own fields;
-    `is_kept`: what comes next may refer to it, as it did to the response `previous_response_id`."""
+    """What every version of one response repeats. `created_at` is Unix seconds; `asked` are the caller's own fields;
+    `is_kept`: it is stored, so that later requests can refer to it, as this one did to `previous_response_id`."""
 
     response_id: str
     created_at: int
@@ -59,19 +59,19 @@ class ResponseHead:
 
     @property
     def seals_thoughts(self) -> bool:
-        """Whether the caller keeps reasoning itself, in the one place that such clients send back."""
+        """Whether the caller keeps reasoning itself, and sends back `encrypted_content`."""
         include = self.asked.get("include")
         return isinstance(include, list) and ENCRYPTED in include
 
     @property
     def thought_kind(self) -> PartKind:
-        """Where thoughts stand. Who asks for a summary reads no other place, and some break at the other."""
+        """Where to put thoughts. Clients that request a summary read only that, and some fail on the other kind."""
         return "summary_text" if part_of(self.asked, "reasoning").get("summary") in SUMMARIES else "reasoning_text"
 
     def document(
         self, model: str, output: list[Fields], status: Status, usage: Usage | None, *, reason: str | None = None
     ) -> Fields:
-        """A whole response. `reason` says why it is incomplete."""
+        """The response. `reason` says why it is incomplete."""
         tools = self.asked.get("tools")
         return {
             "id": self.response_id,
@@ -96,19 +96,19 @@ class ResponseHead:
     def finished(
         self, model: str, output: list[Fields], finish_reason: object, usage: Usage | None, *, at: int | None = None
     ) -> Fields:
-        """A whole response as the chat's finish reason leaves it. `at` is Unix seconds."""
+        """The finished response; its status follows from the chat's finish reason. `at` is Unix seconds."""
         reason, status = INCOMPLETE.get(finish_reason), status_of(finish_reason)
         document = self.document(model, output, status, usage, reason=reason)
         return document | {"completed_at": at if status == "completed" else None}
 
 
 def status_of(finish_reason: object) -> Literal["completed", "incomplete"]:
-    """A response's status, by the chat's finish reason."""
+    """The status by the chat's finish reason."""
     return "incomplete" if finish_reason in INCOMPLETE else "completed"
 
 
 def usage_wire(usage: Usage) -> Fields:
-    """Our usage in the words of the Responses API, all of which its types demand."""
+    """Our usage in the Responses API's format, whose types require every member."""
     written = usage.cache_write_5m_tokens + usage.cache_write_1h_tokens
     return {
         "input_tokens": usage.input_tokens,
@@ -121,8 +121,8 @@ def usage_wire(usage: Usage) -> Fields:
 
 @dataclass(slots=True)
 class Part:
-    """One part of an item's content under construction. `logprobs` are those of a text's tokens, as JSON without its
-    brackets: decoded they take six times the memory."""
+    """One part of an item's content under construction. `logprobs` are JSON without the brackets: decoded they would
+    take six times the memory."""
 
     kind: PartKind
     pieces: list[str] = field(default_factory=list[str])
@@ -146,8 +146,8 @@ class Part:
 
 @dataclass(slots=True)
 class Item:
-    """One item of the output under construction; `tool` and `arguments` are a call's, `parts` what others hold.
-    `is_sealed`: what was thought stands in `encrypted_content` too."""
+    """One item of the output under construction. Calls have `tool` and `arguments`, other kinds `parts`.
+    `is_sealed`: the thoughts are in `encrypted_content` too."""
 
     kind: ItemKind
     response_id: str
@@ -171,7 +171,7 @@ class Item:
         return "".join(part.text for part in self.parts)
 
     def said(self) -> Fields:
-        """What a call says."""
+        """A call's input or arguments."""
         arguments = "".join(self.arguments)
         return {"input": input_of(arguments)} if self.tool_kind == "custom" else {"arguments": arguments}
 
@@ -190,6 +190,6 @@ class Item:
 
 
 def logprobs_of(choice: Mapping[str, object]) -> bytes:
-    """Those of a choice's tokens, as `Part` has them; the two formats write them alike."""
+    """The log probabilities of a choice, as in `Part`; both formats write them the same."""
     found = part_of(choice, "logprobs").get("content")
     return msgspec.json.encode(found)[1:-1] if isinstance(found, list) else b""

@@ -1,4 +1,4 @@
-"""The tools of a Responses request as a chat's functions, and which of them a chat's call means. Pure."""
+"""Translates the tools of a Responses request to a chat's functions, and the chat's calls back. Pure."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -17,12 +17,12 @@ FREE_TEXT: Final[Fields] = {
     "required": ["input"],
     "additionalProperties": False,
 }
-"""What a custom tool takes, as a function: one text."""
+"""The parameters of a custom tool as a function: one text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """A tool as it was asked for; `fields` are its own."""
+    """A tool as the request declares it; `fields` are its members."""
 
     kind: ToolKind
     name: str
@@ -31,8 +31,8 @@ class Tool:
 
 
 class Tools:
-    """The tools of one request, each with the name that its chat function has: its own, and where two share that, with
-    its namespace before it."""
+    """The tools of one request by the names of their chat functions: the tool's own name, prefixed with its namespace
+    if several tools share it."""
 
     def __init__(self, tools: Iterable[Tool]) -> None:
         found = list(tools)
@@ -47,7 +47,7 @@ class Tools:
                 self._functions.setdefault((tool.name, namespace), function)
 
     def functions(self, choice: object = None) -> list[Fields]:
-        """The chat's tools; those that a choice among some of them allows."""
+        """The chat's tools; only the allowed ones if the tool choice names some."""
         allowed = None if not is_among_some(choice) else list_of(cast(Fields, choice).get("tools"), "tool_choice.tools")
         names = None if allowed is None else {text_of(object_of(tool, "tool_choice.tools"), "name") for tool in allowed}
         return [
@@ -55,14 +55,14 @@ class Tools:
         ]
 
     def function_of(self, item: Mapping[str, object]) -> object:
-        """What the function is called that a call, or a choice, names."""
+        """The name of the function that a call or a tool choice refers to."""
         name, namespace = item.get("name"), item.get("namespace")
         if not isinstance(name, str) or not isinstance(namespace, str | None):
             return name
         return self._functions.get((name, namespace), name)
 
     def called(self, function: str) -> Tool:
-        """Which tool is meant; a function that nobody asked for stands for itself."""
+        """The tool of a chat's call; an undeclared function is taken as it is."""
         return self._by_function.get(function) or Tool("function", function, None, {})
 
 
@@ -89,7 +89,7 @@ def _tools(tools: list[object], where: str, namespace: str | None) -> Iterator[T
 
 
 def _is_search_of_nothing_live(fields: Fields) -> bool:
-    """A search that may not reach the web, which coding agents offer with every request: an answer can do without."""
+    """Whether it is a search without web access, which coding agents add to every request: it can be dropped."""
     return fields.get("type") == "web_search" and fields.get("external_web_access") is False
 
 
@@ -124,13 +124,13 @@ def arguments_of(text: object) -> str:
 
 
 def input_of(arguments: str) -> str:
-    """A function's arguments as a custom tool's input; arguments that are none are what the model meant to say."""
+    """A function's arguments as a custom tool's input; invalid arguments are taken as the input itself."""
     said = text_of(decode_object(arguments.encode()) or {}, "input")
     return arguments if said is None else said
 
 
 def echo(tool: object) -> object:
-    """A tool as a response repeats it: a function with all the members that clients' types demand."""
+    """A tool as a response repeats it; functions with all members that clients' types require."""
     if not isinstance(tool, dict) or cast(Fields, tool).get("type") != "function":
         return cast(object, tool)
     return {"description": None, "parameters": None, "strict": False, **cast(Fields, tool)}

@@ -1,5 +1,5 @@
-"""Which tool call a piece of a chat stream belongs to, whatever its provider makes of `index`, and whether it is whole.
-Pure."""
+"""Assigns the tool call pieces of a chat stream to calls, however a provider uses `index`, and tells when a call is
+complete. Pure."""
 
 import re
 from collections.abc import Mapping
@@ -12,12 +12,12 @@ _MARKS: Final = re.compile(r'\\.?|["{}]', re.DOTALL)
 
 
 class EndlessAnswer(ValueError):
-    """It has more calls, or other parts, than can be remembered: a piece of a few bytes costs a thousand."""
+    """The answer has more calls or other parts than can be remembered: a piece of a few bytes takes a thousand."""
 
 
 class _Call:
-    """One call as it comes. Where its arguments end is looked for in each piece as that comes: to read all of them
-    again for each one held a worker for as long as they are long, squared."""
+    """One call under construction. The end of its arguments is searched for incrementally: parsing all of them again
+    for each piece took quadratic time."""
 
     def __init__(self, call_id: str | None, name: str | None) -> None:
         self.call_id = call_id
@@ -36,7 +36,7 @@ class _Call:
         read = self._escape + arguments
         self._escape = ""
         for mark in _MARKS.finditer(read):
-            if mark[0] == "\\":  # what it escapes is in the next piece
+            if mark[0] == "\\":  # the escaped character is in the next piece
                 self._escape = "\\"
             elif mark[0] == '"':
                 self._is_in_text = not self._is_in_text
@@ -48,8 +48,8 @@ class _Call:
                     return
 
     def is_followed_by(self, call_id: str | None, name: str | None) -> bool:
-        """Whether a piece under the same number begins another call: one with another id, or, where ids say nothing,
-        with another name or behind arguments that are whole."""
+        """Whether a piece with the same index begins another call: it has another id or, without ids, another name, or
+        follows complete arguments."""
         if not name:
             return False
         if call_id:
@@ -60,10 +60,10 @@ class _Call:
 
 
 class ToolCallNumbers:
-    """Numbers the calls of one answer from 0 in the order in which they begin. Feed it every piece in order.
+    """Numbers the calls of one answer from 0 in the order in which they begin. Takes every piece in order.
 
-    OpenAI counts `index` up. Others leave it out, leave numbers out, or send 0 for every call: then a piece that
-    brings a name, and an id of its own or none, begins a call. Raises EndlessAnswer.
+    OpenAI increments `index`. Others omit it, skip numbers, or send 0 for every call: then a piece with a name, and
+    with a new id or none, begins a call. Raises EndlessAnswer.
     """
 
     def __init__(self) -> None:
@@ -92,10 +92,10 @@ class ToolCallNumbers:
         return number
 
     def is_whole(self, number: int) -> bool:
-        """Whether nothing can follow: a call that was overtaken by another one may still go on."""
+        """Whether the call's arguments are complete. If not, it may continue even after another call has begun."""
         return self._calls[number].is_whole
 
     def _unnumbered(self, call_id: str | None, name: str | None) -> int | None:
-        """A call by its id; else a name begins one, and anything else goes on with the last."""
+        """The call of a piece without an index: by its id, else the last one; None if a name begins a new one."""
         found = self._by_id.get(call_id) if call_id else None
         return found if found is not None or name or not self._calls else len(self._calls) - 1

@@ -1,1 +1,1 @@
-"""What each provider says on the wire, and how it becomes chat and back."""
+"""Providers' wire formats, and their translation to OpenAI's chat and back."""

@@ -1,7 +1,7 @@
-"""The fields of an OpenAI chat body beside its messages, checked and typed for adapters of other formats. Pure.
+"""The fields of an OpenAI chat body other than its messages, checked and typed for adapters of other formats. Pure.
 
-Fields that a format cannot say are either dropped (they tune the answer: `seed`, `logit_bias`, ...) or refused (without
-them the answer would be another one: `n` above 1, audio). docs/translation.md lists which, per format.
+Fields that a format lacks are either dropped (if they only tune the answer: `seed`, `logit_bias`, ...) or rejected (if
+the answer would differ without them: `n` above 1, audio). docs/translation.md lists which, per format.
 """
 
 from collections.abc import Iterator, Mapping
@@ -33,12 +33,12 @@ def in_background() -> UpstreamRejected:
 
 
 def untranslatable(param: str, why: str) -> Untranslatable:
-    """The caller's request cannot be expressed in this backend's format."""
+    """The error for a request that this backend's format cannot express."""
     return Untranslatable(f"{param}: {why}", status=400, body=_body(param, why, "unsupported_parameter"))
 
 
 def invalid(param: str, why: str) -> UpstreamRejected:
-    """The caller's request is wrong in any format."""
+    """The error for a request that is invalid for any backend."""
     return UpstreamRejected(f"{param}: {why}", status=400, body=_body(param, why, "invalid_value"))
 
 

@@ -191,7 +191,7 @@ def openai_error(body: bytes) -> bytes:
 
 
 def not_content(document: Fields, body: bytes, *, backend: str) -> BackendError:
-    """What a whole 200 is that does not say why it ended: an error of the provider's, or nothing that can be read."""
+    """The error for a 200 without a finish reason: the provider's own error, or an unreadable answer."""
     if document.get("error") is not None:
         return error_from_event(document["error"], backend=backend, is_started=False)
     usage, _ = believable_usage(document.get("usageMetadata"))
@@ -199,7 +199,7 @@ def not_content(document: Fields, body: bytes, *, backend: str) -> BackendError:
 
 
 def read_content(body: bytes, *, backend: str, answer_id: str, created: int) -> Chunk:
-    """A whole answer. Raises BackendError when the body is none."""
+    """A whole answer. Raises BackendError if it is none."""
     document = decode_object(body) or {}
     finish = finish_of(document)
     if finish is None:  # a whole answer says why it ended
@@ -234,8 +234,8 @@ def has_calls_in(document: Fields) -> bool:
 
 
 def finish_of(document: Fields, *, has_calls: bool | None = None) -> str | None:
-    """Why an answer ended, in OpenAI's words; None where it says nothing of it. `has_calls` is of all of it, that of
-    the document where it is left out."""
+    """The finish reason in OpenAI's format; None if there is none. `has_calls`: whether the whole answer calls
+    functions (default: whether this document does)."""
     reason = _candidate(document).get("finishReason")
     if not isinstance(reason, str):
         return "content_filter" if part_of(document, "promptFeedback").get("blockReason") else None
@@ -244,7 +244,7 @@ def finish_of(document: Fields, *, has_calls: bool | None = None) -> str | None:
 
 
 def _call(part: Fields, answer_id: str, index: int) -> Fields:
-    """An OpenAI tool call. The thought signature travels where Google's own compatible endpoint puts it."""
+    """An OpenAI tool call. The thought signature is placed as in Google's OpenAI-compatible endpoint."""
     function = part_of(part, "functionCall")
     call: Fields = {
         "id": text_of(function, "id") or f"call_{answer_id}_{index}",
@@ -259,7 +259,7 @@ def _call(part: Fields, answer_id: str, index: int) -> Fields:
 
 
 class GeminiStreamReader(StreamReader):
-    """One stream. Each event is a piece of the answer with the usage so far; the stream ends without a word."""
+    """One stream. Each event is a piece of the answer with the usage so far; the stream has no end marker."""
 
     def __init__(self, backend: str, *, wants_usage_chunk: bool, answer_id: str, created: int) -> None:
         super().__init__(backend)

@@ -23,7 +23,7 @@ from backends.protocol import EVENT_STREAM, JSON, Call, Chunk
 from backends.usage import NO_UNITS, Units, Usage
 
 Shape = Literal["json", "text", "captions", "audio", "events"]
-"""Of an answer: captions are SRT and WebVTT; `audio` is raw bytes."""
+"""Of an answer. `captions` are SRT and WebVTT, `audio` is raw bytes."""
 TEXT: Final = "text/plain; charset=utf-8"
 SOUNDS: Final = {
     "mp3": "audio/mpeg",

@@ -1,1 +1,1 @@
-"""HTTP to a provider: addresses, connections, answers, events, and what their failures mean."""
+"""HTTP to a provider: addresses, connections, responses, events, and how their failures become our errors."""

@@ -7,7 +7,8 @@ from backends.protocol import Timeouts
 
 
 class HttpResponse(Protocol):
-    """An answer whose head has come. Close it always: that frees the connection, or cuts it if the body goes on."""
+    """A response whose head has been received. Always close it: that releases the connection, or drops it if the body
+    is incomplete."""
 
     @property
     def status(self) -> int: ...
@@ -23,19 +24,19 @@ class HttpResponse(Protocol):
         ...
 
     async def read(self) -> bytes:
-        """What has come of the body since the last call, at least one byte; empty at its proper end.
+        """The part of the body received since the last call, at least one byte; empty at its proper end.
 
-        Raises UpstreamUnavailable when the connection is lost, the body is cut or its encoding is wrong.
+        Raises UpstreamUnavailable if the connection is lost, or the body is cut off or wrongly encoded.
         """
         ...
 
     def close(self) -> None:
-        """Idempotent; a `read` under way fails at once."""
+        """Idempotent; a pending `read` fails at once."""
         ...
 
     def finish(self) -> None:
-        """Like close, for a body that should be complete: waits a moment for its last bytes, so that the connection can
-        be reused."""
+        """Like `close`, for a body that should be complete: its last bytes may still arrive for a moment, so that the
+        connection can be reused."""
         ...
 
 
@@ -45,7 +46,7 @@ class HttpClient(Protocol):
     async def send(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes | None, *, timeouts: Timeouts
     ) -> HttpResponse:
-        """Send and wait for the answer's head.
+        """Send, and wait for the response's head.
 
         Raises ConnectFailed (nothing was sent), UpstreamTimeout (no head in time) or UpstreamUnavailable.
         """

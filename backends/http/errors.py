@@ -32,10 +32,10 @@ _FILTERED: Final = re.compile(
     rb"|content[ _-]?(?:policy|filter|moderation)|policy_violation|\"refusal\"",
     re.IGNORECASE,
 )
-"""How xAI, OpenRouter and their imitators word a 403 that is about the prompt."""
+"""How xAI, OpenRouter and compatible servers word a 403 that concerns the prompt, not the key."""
 _AUTH: Final = frozenset({401, 402, 403})  # 402: our account with that provider is out of money
 _TIMEOUT: Final = frozenset({408, 504})
-_BUSY: Final = frozenset({407, 409, 423, 425, 498})  # 407: a proxy on the way, which the caller knows nothing of
+_BUSY: Final = frozenset({407, 409, 423, 425, 498})  # 407: from a proxy in between, of which the caller knows nothing
 _LONGEST_RETRY_AFTER_SECONDS: Final = 7 * 86_400.0
 _ROUTERS: Final = frozenset(
     {
@@ -66,7 +66,7 @@ def error_from_status(
     message = f"{backend} answered {status}{describe_error(body)}"
     if status == 403 and _FILTERED.search(body):
         return UpstreamRejected(f"{message}: its filter refuses what was asked")
-    if status == 403 and body.lstrip()[:1] == b"<":  # a firewall on the way, which may object to a prompt
+    if status == 403 and body.lstrip()[:1] == b"<":  # a firewall in between; it may object to the prompt
         return UpstreamUnavailable(message, status=status)
     if status in _AUTH:
         return UpstreamAuth(message, status=status)
@@ -160,7 +160,7 @@ def has_nothing_there(status: int, body: bytes) -> bool:
 
 
 def describe_error(body: bytes) -> str:
-    """` (code)` out of an error body: its code or type, only if it looks like an identifier; else nothing."""
+    """` (code)`: an error body's code or type, if it looks like an identifier; else empty."""
     try:
         document = msgspec.json.decode(body)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
@@ -216,7 +216,7 @@ _STATUS_BY_TYPE: Final[Mapping[str, int]] = {
         400,
     ),
 }
-"""What follows `server_error` are OpenAI's of a response that failed for what was asked."""
+"""Those after `server_error` are OpenAI's, of a response that failed because of the request."""
 
 
 def _status_of(error: object) -> int | None:

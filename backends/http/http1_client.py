@@ -1,7 +1,7 @@
-"""The HTTP client of the token path: llhttp's parser (httptools) on bare asyncio, connections kept per origin.
+"""HTTP/1.1 client for all calls: llhttp's parser (httptools) on plain asyncio, with a connection pool per origin.
 
-No redirect is followed, no cookie kept and no proxy taken from the environment, so what is sent with a key can only
-reach the address it was configured with. Knows nothing of models or formats.
+It follows no redirects, keeps no cookies and takes no proxy from the environment, so that a key can only reach the
+address it was configured for. Knows nothing of models or formats.
 """
 
 import asyncio
@@ -19,30 +19,31 @@ from backends.http.kept_connections import Kept
 from backends.protocol import Timeouts
 
 KEEP_ALIVE_SECONDS: Final = 30.0
-"""Nor is one kept for longer than twice that where nobody calls: others need the files, of other backends too."""
+"""How long an idle connection is reused. Without any calls it is closed after twice that at the latest, since other
+connections, also other backends', need the file descriptors."""
 LOCAL_KEEP_ALIVE_SECONDS: Final = 4.0
-"""Without TLS a new connection costs nothing, and uvicorn, under most engines, hangs up after 5 s: a request sent just
-then would be lost."""
+"""Without TLS a new connection costs almost nothing, and uvicorn, which most engines use, closes idle ones after 5 s: a
+request sent at that moment would be lost."""
 UNKNOWN_ISSUER: Final = (18, 19, 20, 21)
-"""OpenSSL's numbers of a certificate that it cannot lead back to anybody whom this machine trusts."""
+"""OpenSSL's codes for a certificate whose chain ends at no CA that this machine trusts."""
 AGAINST_RFC_5280: Final = range(80, 95)
-"""OpenSSL's numbers of what a certificate, or its CA's, lacks of that; Python asks for it since 3.13."""
+"""OpenSSL's codes for a certificate, or a CA's, that violates RFC 5280; Python checks this since 3.13."""
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 
 
 class _Target(NamedTuple):
-    """A URL, taken apart once."""
+    """A parsed URL, cached."""
 
     scheme: str
     host: str
     port: int
     head: bytes
-    """From the path to the end of the headers that every request to it carries."""
+    """The start of every request to it: from the path to the last of the constant headers."""
     origin: tuple[str, str, int]
 
 
 class Http1Client:
-    """A pool for one backend. Used from one event loop; opens nothing before the first `send`."""
+    """The connection pool of one backend. For one event loop; opens nothing before the first `send`."""
 
     def __init__(self, backend: str, *, keep_alive_seconds: float = KEEP_ALIVE_SECONDS) -> None:
         self._backend = backend
@@ -56,7 +57,7 @@ class Http1Client:
 
     @property
     def connections(self) -> int:
-        """How many are open now, idle ones included."""
+        """The number of open connections, idle ones included."""
         return len(self._open)
 
     async def send(
@@ -100,7 +101,8 @@ class Http1Client:
         return kept
 
     def _watch_idle(self) -> None:
-        """Until there is none left: a burst would leave its connections for as long as the provider bears them."""
+        """Closes idle connections periodically until none is left: else those of a burst would stay open until the
+        provider closes them."""
         self._sweep = None
         loop = asyncio.get_running_loop()
         for kept in self._kept.values():
@@ -144,9 +146,9 @@ class Http1Client:
 
 
 def _why(error: BaseException) -> str:
-    """Callers hear it too: it names no host."""
+    """Callers see this too, so it names no host."""
     if isinstance(error, ssl.SSLCertVerificationError):
-        reason = error.verify_message.partition(",")[0]  # the name that was expected follows
+        reason = error.verify_message.partition(",")[0]  # the expected host name follows
         return f"its certificate is refused: {reason}{_remedy(error.verify_code)}"
     if isinstance(error, socket.gaierror):
         return f"its host name is not resolved: {error.strerror}"

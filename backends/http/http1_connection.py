@@ -1,4 +1,4 @@
-"""One kept HTTP/1.1 connection. Parsing is llhttp's; ours are order, limits and how an exchange ends."""
+"""One persistent HTTP/1.1 connection. llhttp parses; this file handles order, limits and the end of an exchange."""
 
 import asyncio
 from collections.abc import Callable
@@ -11,26 +11,27 @@ from backends.http.http1_response import Headers, Http1Response
 
 MAX_HEADER_BYTES: Final = 64 * 1024
 _WRITTEN_AT_ONCE_BYTES: Final = 512 * 1024
-"""A larger body goes out in pieces, so that other streams get their turn between them."""
+"""Larger bodies are written in pieces, so that other streams are served in between."""
 _STALE_SECONDS: Final = 1.0
-"""A kept connection that is dropped so soon had been given up by the other end before the request came to it."""
+"""If a reused connection is lost this soon after sending, the server had closed it before it saw the request."""
 _MOST_INTERIM: Final = 1_000
-"""Answers before the answer. Some servers send one every few seconds to say that they are at work."""
+"""Limit on interim (1xx) responses. Some servers send one every few seconds as a sign of life."""
 _BORNE: Final = {
     "lenient_spaces_after_chunk_size": True,
     "lenient_optional_cr_before_lf": True,
     "lenient_chunked_length": True,
     "lenient_headers": True,
 }
-"""What RFC 9112 lets a client read (7.1.1 of chunks' sizes, 2.2 of line ends, 6.3 of a length beside chunks, 5.2 of
-headers that go on in the next line), and other clients do. Nobody behind us reads the same bytes another way."""
+"""Deviations that RFC 9112 lets a client accept, as other clients do (7.1.1: chunk sizes; 2.2: line ends; 6.3: a length
+in addition to chunks; 5.2: headers that continue on the next line). Safe, since nothing behind us parses the same bytes
+differently."""
 _CONTROLS: Final = bytes({*range(32), 127} - {ord("\t")})
-"""Refused in headers by us, as the parser then lets them pass."""
+"""Rejected in headers here, since the lenient parser lets them pass."""
 
 
 class Http1Connection(asyncio.Protocol):
-    """Carries one exchange after another; tells `freed` when it could carry the next, and is in `opened` while it
-    lives."""
+    """Carries one exchange at a time. Calls `freed` when it is ready for the next, and is in `opened` while it is
+    open."""
 
     def __init__(
         self, backend: str, freed: "Callable[[Http1Connection], None]", opened: "set[Http1Connection]"
@@ -49,19 +50,20 @@ class Http1Connection(asyncio.Protocol):
         self._answer_by = 0.0
         self._surely_read_from = 0.0
         self._timer: asyncio.TimerHandle | None = None
-        """Outlives exchanges: to set and cancel one each time costs more than to look at the clock when it rings."""
+        """Reused by later exchanges: setting and cancelling one for each costs more than checking the time when it
+        fires."""
         self._rings_at = 0.0
         self._headers: list[tuple[bytes, bytes]] = []
         self._header_bytes = 0
         self._unended_bytes = 0
-        """Came since the parser told anything: of a header, a reason or a chunk's extension without end."""
+        """Bytes received since the parser's last callback: an endless header, reason or chunk extension."""
         self._interim = 0
         self._is_sending = False
         self._is_paused = False
         self._writable: asyncio.Future[None] | None = None
 
     async def exchange(self, head: bytes, body: bytes | None, answer_by: float) -> Http1Response:
-        """Send a request and wait for its answer's head, until the loop's clock shows `answer_by`.
+        """Send a request and wait for the response's head until `answer_by`, in the loop's time.
 
         Raises UpstreamTimeout or UpstreamUnavailable.
         """
@@ -85,14 +87,14 @@ class Http1Connection(asyncio.Protocol):
             self.close()
             raise
         finally:
-            del answer  # it knows its error, whose traceback knows this frame, and with it the whole body
+            del answer  # it holds its error, whose traceback holds this frame, and so the whole body
 
     async def _send_large(self, head: bytes, body: bytes, answer: asyncio.Future[Http1Response]) -> None:
         self._is_sending = True
         self._transport.write(head)
         whole = memoryview(body)
         for start in range(0, len(body), _WRITTEN_AT_ONCE_BYTES):
-            if answer.done():  # answered before it was all sent: a refusal
+            if answer.done():  # answered before all was sent: a rejection
                 return
             self._transport.write(whole[start : start + _WRITTEN_AT_ONCE_BYTES])
             if self._writable is not None:
@@ -100,13 +102,13 @@ class Http1Connection(asyncio.Protocol):
         self._is_sending = False
 
     def close(self) -> None:
-        """Cut it; whatever is under way fails."""
+        """Drop the connection; a pending exchange fails."""
         if not self.is_closed:
             self.is_closed = True
             self._transport.abort()
 
     def pause(self) -> None:
-        """Read no more until `resume`."""
+        """Stop reading until `resume`."""
         if not self._is_paused and not self.is_closed:
             self._is_paused = True
             self._transport.pause_reading()
@@ -116,7 +118,7 @@ class Http1Connection(asyncio.Protocol):
             self._is_paused = False
             self._transport.resume_reading()
 
-    # What asyncio calls.
+    # Called by asyncio.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's does not inherit from it
@@ -125,7 +127,7 @@ class Http1Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         if self._response is None:
-            self.close()  # nobody asked
+            self.close()  # no request is pending
             return
         self._unended_bytes += len(data)
         try:
@@ -134,7 +136,7 @@ class Http1Connection(asyncio.Protocol):
             self._fail("sent headers without end" if isinstance(error.__context__, _TooLarge) else "sent no valid HTTP")
             self.close()
         if self._unended_bytes > MAX_HEADER_BYTES and not self.is_closed:
-            # The parser keeps all of it, and copies that with every piece.
+            # The parser buffers all of it, and copies the buffer for every piece.
             self._fail("sent a header without end")
             self.close()
 
@@ -143,7 +145,7 @@ class Http1Connection(asyncio.Protocol):
         self._opened.discard(self)
         if self._timer is not None:
             self._timer.cancel()
-        del self._parser  # it knows this connection: only a search of all objects for cycles would free the two
+        del self._parser  # a reference cycle with this connection: only the garbage collector would free the two
         if self._writable is not None and not self._writable.done():
             self._writable.set_result(None)
         response = self._response
@@ -153,7 +155,7 @@ class Http1Connection(asyncio.Protocol):
         else:
             was_read = not self._is_sending and self._loop.time() >= self._surely_read_from
             self._fail(f"dropped the connection ({type(exc).__name__ if exc else 'closed'})", may_be_billed=was_read)
-        self._response = self._head = None  # it knows this connection too, and may hold a megabyte that nobody reads
+        self._response = self._head = None  # it refers to this connection too, and may hold 1 MiB that nobody reads
 
     def pause_writing(self) -> None:
         self._writable = self._loop.create_future()
@@ -163,11 +165,11 @@ class Http1Connection(asyncio.Protocol):
             self._writable.set_result(None)
         self._writable = None
 
-    # What the parser calls.
+    # Called by the parser.
 
     def on_message_begin(self) -> None:
-        """An answer that nobody asked for, behind one that somebody did, must never become the next call's."""
-        self._headers, self._header_bytes = [], 0  # what followed the last body in chunks is not of this one
+        """An unsolicited response that follows a solicited one must never be taken for the next call's."""
+        self._headers, self._header_bytes = [], 0  # trailers of the previous chunked body do not belong to this one
         if self._response is None:
             self.close()
 
@@ -183,7 +185,7 @@ class Http1Connection(asyncio.Protocol):
         status, response = self._parser.get_status_code(), self._response
         if response is None:
             return
-        if status < 200:  # an interim answer, as 100 or 103: the real one follows
+        if status < 200:  # an interim response such as 100 or 103: the final one follows
             self._interim += 1
             if self._interim > _MOST_INTERIM:
                 raise _TooLarge
@@ -223,7 +225,7 @@ class Http1Connection(asyncio.Protocol):
         self._timer = None
         if self._head is None or self._head.done():
             return
-        if self._loop.time() < self._answer_by:  # it was set for an exchange before
+        if self._loop.time() < self._answer_by:  # the timer was set for an earlier exchange
             self._set_timer()
             return
         message = f"{self._backend} sent no answer in time"
@@ -238,7 +240,7 @@ class Http1Connection(asyncio.Protocol):
 
 
 class _TooLarge(Exception):
-    """More headers than anybody needs."""
+    """Too many header bytes or interim responses."""
 
 
 def _has_length(headers: Headers) -> bool:
@@ -246,5 +248,6 @@ def _has_length(headers: Headers) -> bool:
 
 
 def _has_two_ends(headers: Headers) -> bool:
-    """The chunks ended; by the length there may be more, and it must not be taken for the next answer."""
+    """Whether a body has both chunks and a length. What the length leaves over must not be taken for the next
+    response."""
     return "transfer-encoding" in headers and "content-length" in headers

@@ -1,4 +1,4 @@
-"""An HTTP/1.1 answer whose head has come: its body as it arrives, decoded, and what a broken or unread one becomes."""
+"""An HTTP/1.1 response whose head has been received: reads and decodes the body as it arrives."""
 
 import asyncio
 import zlib
@@ -9,14 +9,14 @@ from typing import Final, Protocol
 from backends.errors import UpstreamUnavailable
 
 MAX_WAITING_BYTES: Final = 1024 * 1024
-"""Read ahead of the reader before the upstream is made to wait."""
+"""Bytes buffered for the reader before reading from the upstream pauses."""
 _DECODED_AT_ONCE_BYTES: Final = 1024 * 1024
-"""A compressed body is decoded so much at a time: the reader, who counts, stops a bomb."""
+"""A compressed body is decoded in pieces of at most this size, so that the reader's limit stops decompression bombs."""
 _FINISH_SECONDS: Final = 1.0
 
 
 class Connection(Protocol):
-    """What an answer may do to the connection it comes over."""
+    """What a response may do to its connection."""
 
     def close(self) -> None: ...
 
@@ -38,9 +38,9 @@ class Decoder(Protocol):
 
 
 class Headers(Mapping[str, str]):
-    """Looked up whatever the name's case; a repeated header's values are joined with a comma.
+    """Lookups ignore case; values of repeated headers are joined by commas.
 
-    Kept as they came: of the twenty that a provider sends, one or two are read.
+    Stored as bytes and decoded when read: of about twenty that a provider sends, one or two are.
     """
 
     __slots__ = ("_values",)
@@ -56,7 +56,7 @@ class Headers(Mapping[str, str]):
         return self._values[_written(name)].decode("latin-1")
 
     def __contains__(self, name: object) -> bool:
-        return isinstance(name, str) and _written(name) in self._values  # else by a KeyError, for every answer
+        return isinstance(name, str) and _written(name) in self._values  # Mapping's own catches a KeyError
 
     def __iter__(self) -> Iterator[str]:
         return (name.decode("latin-1") for name in self._values)
@@ -67,7 +67,7 @@ class Headers(Mapping[str, str]):
 
 @cache
 def _written(name: str) -> bytes:
-    """Our own few names."""
+    """Cached, since only our own few names are looked up."""
     return name.lower().encode("latin-1")
 
 
@@ -75,7 +75,8 @@ NO_HEADERS: Final = Headers()
 
 
 class Http1Response:
-    """An answer whose head has come."""
+    """See HttpResponse. Created before the head is received; the connection feeds it with `begin`, `add`, `end` and
+    `fail`."""
 
     __slots__ = (
         "_backend",
@@ -101,16 +102,16 @@ class Http1Response:
         self._pieces: list[bytes] = []
         self._waiting_bytes = 0
         self._waiter: asyncio.Future[None] | None = None
-        self._failure: str | None = None  # an error that was raised would know who reads, and us
+        self._failure: str | None = None  # text, not an exception: a raised one refers to its reader's frames and to us
         self._finishing: asyncio.TimerHandle | None = None
 
     @property
     def is_ready(self) -> bool:
-        """As `HttpResponse.is_ready`: what is compressed may decode to nothing yet."""
+        """See HttpResponse. False if compressed: the bytes received may not decode to anything yet."""
         return self._decoder is None and (bool(self._pieces) or self.is_complete)
 
     async def read(self) -> bytes:
-        """As `HttpResponse.read`."""
+        """See HttpResponse."""
         while True:
             if self._pieces or (self._decoder is not None and self._decoder.unconsumed_tail):
                 if piece := self._take():
@@ -128,30 +129,30 @@ class Http1Response:
                 self._waiter = None
 
     def close(self) -> None:
-        """As `HttpResponse.close`."""
+        """See HttpResponse."""
         self._stop_finishing()
         if not self.is_complete:
             self._connection.close()
             self.fail("was closed by us")
 
     def finish(self) -> None:
-        """As `HttpResponse.finish`."""
+        """See HttpResponse."""
         if not self.is_complete and self._failure is None:
             self._finishing = asyncio.get_running_loop().call_later(_FINISH_SECONDS, self.close)
 
     def begin(self, status: int, headers: Headers) -> None:
-        """The head is whole."""
+        """The head has been received."""
         self.status, self.headers = status, headers
         encoding = self.headers["content-encoding"].lower() if "content-encoding" in self.headers else "identity"
         if encoding in ("gzip", "deflate"):
-            self._decoder = zlib.decompressobj(wbits=47)  # zlib's or gzip's head, whichever it finds
+            self._decoder = zlib.decompressobj(wbits=47)  # detects a zlib or gzip header
         elif encoding != "identity":
             self.fail(f"encoded its answer as {encoding[:20]!r}, which was not asked for")
 
     def add(self, piece: bytes) -> None:
-        """A piece of the body came."""
+        """A piece of the body has been received."""
         if self._finishing is not None:
-            return  # nobody reads it any more
+            return  # nobody reads it any longer
         self._pieces.append(piece)
         self._waiting_bytes += len(piece)
         if self._waiting_bytes > MAX_WAITING_BYTES:
@@ -160,13 +161,13 @@ class Http1Response:
             self._wake()
 
     def end(self) -> None:
-        """The body is whole."""
+        """The body is complete."""
         self.is_complete = True
         self._stop_finishing()
         self._wake()
 
     def fail(self, what: str) -> None:
-        """The body will not become whole."""
+        """The body will not be completed."""
         if self._failure is None and not self.is_complete:
             self._failure = f"{self._backend} {what}"
             self._wake()
@@ -182,7 +183,7 @@ class Http1Response:
 
     def _decoded(self, decoder: Decoder, piece: bytes) -> bytes:
         if decoder.eof:
-            return b""  # it would keep whatever follows, and copy that with every piece
+            return b""  # the decoder would buffer whatever follows, and copy the buffer for every piece
         try:
             return decoder.decompress(decoder.unconsumed_tail + piece, _DECODED_AT_ONCE_BYTES)
         except zlib.error as error:
@@ -199,6 +200,6 @@ class Http1Response:
             self._finishing = None
 
     def _wake(self) -> None:
-        waiter, self._waiter = self._waiter, None  # what else comes before it runs has nobody to wake
+        waiter, self._waiter = self._waiter, None  # so that further pieces do not wake it again before it runs
         if waiter is not None and not waiter.done():
             waiter.set_result(None)

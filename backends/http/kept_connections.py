@@ -1,4 +1,4 @@
-"""One origin's connections between their exchanges, and the calls that wait for one. Knows no HTTP."""
+"""The idle connections of one origin, and the queue of calls that wait for one. Knows no HTTP."""
 
 import asyncio
 from collections import OrderedDict, deque
@@ -11,15 +11,15 @@ Dial = Callable[[], Coroutine[Any, Any, Http1Connection]]
 
 
 class Kept:
-    """Who finds no idle connection has one dialed and takes whatever is ready first: one dialed, for whomever, or one
-    that another call has freed (as Go's `net/http.Transport` does). Else, in a burst, calls that dial would stand
-    aside while those that came after them go round on the connections there are.
+    """A call that finds no idle connection dials one, and takes the first that is ready: any newly dialed one, or one
+    that another call releases (as in Go's `net/http.Transport`). Otherwise, in a burst, calls that dial would be
+    overtaken by later ones that reuse connections.
 
-    Calls that wait are served in the order in which they came.
+    Waiting calls are served in order of arrival.
     """
 
     def __init__(self, seconds: float) -> None:
-        """An idle connection is used for `seconds`: after that its server may have hung up."""
+        """Idle connections are reused for `seconds`; after that the server may have closed them."""
         self._seconds = seconds
         self._idle: deque[Http1Connection] = deque()
         self._waiting: OrderedDict[asyncio.Future[Http1Connection], None] = OrderedDict()
@@ -27,7 +27,7 @@ class Kept:
         self._is_closed = False
 
     def take(self, now: float) -> Http1Connection | None:
-        """The connection used last, if it is young enough to be alive; those that are not are closed."""
+        """The most recently used idle connection, if any; expired ones are closed."""
         self.drop_old(now)
         while self._idle:
             connection = self._idle.pop()
@@ -41,7 +41,7 @@ class Kept:
             idle.popleft().close()
 
     def give(self, connection: Http1Connection) -> None:
-        """It carries nothing now."""
+        """Hand a free connection to the first waiting call, or keep it as idle."""
         waiter = self._first_waiting()
         if waiter is not None:
             waiter.set_result(connection)
@@ -52,7 +52,7 @@ class Kept:
             self._idle.append(connection)
 
     async def next(self, dial: Dial) -> Http1Connection:
-        """The next one that is free, or that is dialed. Raises what `dial` does, if none is left to hope for."""
+        """The next connection that is released or dialed. Raises what `dial` does, if no other attempt is left."""
         while True:
             waiter: asyncio.Future[Http1Connection] = asyncio.get_running_loop().create_future()
             self._waiting[waiter] = None
@@ -64,14 +64,14 @@ class Kept:
             except asyncio.CancelledError:
                 self._waiting.pop(waiter, None)
                 if not waiter.cancelled() and waiter.exception() is None:
-                    self.give(waiter.result())  # it came in the same moment
+                    self.give(waiter.result())  # a connection arrived at the same moment
                 raise
             if not (connection.is_closed and connection.is_used):
                 return connection
-            # The server hung up behind its last answer.
+            # The server closed it after its last response.
 
     def close(self) -> None:
-        """Close what is idle; what is being dialed for nobody is closed when it comes."""
+        """Close idle connections; those still being dialed are closed when they are ready, unless a call waits."""
         self._is_closed = True
         while self._idle:
             self._idle.pop().close()
@@ -83,7 +83,7 @@ class Kept:
         self._dialing.discard(task)
         if task.cancelled() or (error := task.exception()) is None:
             return
-        if len(self._waiting) > len(self._dialing):  # the others' dials are not enough
+        if len(self._waiting) > len(self._dialing):  # fewer attempts are left than calls that wait
             waiter = self._first_waiting()
             if waiter is not None:
                 waiter.set_exception(error)

@@ -1,6 +1,6 @@
-"""An HTTP answer under way, for every wire format: reads with deadlines, feeds the format's reader, ends properly.
+"""Replies over HTTP, for every wire format: reads with deadlines, feeds the format's reader, and releases connections.
 
-The reader decides what events mean; this file decides how long to wait and what a lost connection is called.
+The reader decides what events mean; this file decides how long to wait, and which error a lost connection becomes.
 """
 
 import asyncio
@@ -27,10 +27,10 @@ MAX_ERROR_BYTES = 1024 * 1024
 
 
 class TimedResponse:
-    """Reads a response under a deadline that runs only while we wait: a slow caller is not the upstream's fault.
+    """Reads a response with a deadline that counts only while we wait: a slow caller is not the upstream's fault.
 
-    A read sets only the deadline. The one timer, which the first read that must wait sets, never stands later than it
-    (no deadline is ever set closer than `idle_seconds`), and when it fires too early it is set again.
+    A read only moves the deadline. There is one timer, set by the first read that has to wait; it never fires later
+    than the deadline (which is never moved closer than `idle_seconds`), and if it fires too early it is set again.
     """
 
     def __init__(self, response: HttpResponse, backend: str, timeouts: Timeouts, started_at: float) -> None:
@@ -46,7 +46,7 @@ class TimedResponse:
         self._timer: asyncio.TimerHandle | None = None
 
     async def read(self, *, extend: bool) -> bytes:
-        """The next piece, empty at the end. `extend` starts the idle timeout anew: the last piece was progress.
+        """The next piece, empty at the end. `extend` restarts the idle timeout: the last piece was progress.
 
         Raises UpstreamTimeout or UpstreamUnavailable.
         """
@@ -66,7 +66,7 @@ class TimedResponse:
             self._is_waiting = False
 
     async def read_all(self, limit: int) -> bytes:
-        """The whole body. Raises UpstreamTimeout, or UnreadableAnswer where it is cut or larger than `limit` bytes."""
+        """The whole body. Raises UpstreamTimeout, or UnreadableAnswer if it is cut off or exceeds `limit` bytes."""
         pieces: list[bytes] = []
         size = 0
         try:
@@ -76,12 +76,12 @@ class TimedResponse:
                 if size > limit:
                     raise UpstreamUnavailable(f"{self._backend} answered with over {limit} bytes")
         except UpstreamUnavailable as error:
-            begun = pieces[0] if pieces else b""  # joined, they would take as much memory again
+            begun = pieces[0] if pieces else b""  # joining all would double the memory
             raise no_answer(error.message, begun, length=size) from error
         return b"".join(pieces)
 
     def close(self, *, is_complete: bool) -> None:
-        """Stop the clock, and free the connection or cut it."""
+        """Cancel the timer, and release the connection or drop it."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -189,7 +189,7 @@ class StreamReply:
 
 
 class BytesReply:
-    """A stream of plain bytes, as they come, whose usage its provider does not tell: `usage` is what is known of it."""
+    """A stream of raw bytes whose usage the provider does not report; `usage` is what is known of it."""
 
     def __init__(self, response: TimedResponse, backend: str, content_type: str, usage: Usage | None) -> None:
         self.content_type = content_type
@@ -225,7 +225,7 @@ class BytesReply:
 
 
 def broken_off(error: BackendError, *, is_started: bool) -> BackendError:
-    """What a connection that is lost, or silent for too long, is called."""
+    """The error for a connection that was lost or silent for too long."""
     if not is_started:
         return error if isinstance(error, UpstreamTimeout) else UnreadableAnswer(error.message)
     kind = StreamStalled if isinstance(error, UpstreamTimeout) else StreamBroken

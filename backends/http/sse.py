@@ -1,15 +1,15 @@
 """Server-sent events without IO: bytes in, events out, whatever the chunk boundaries. Knows nothing of JSON or models.
 
-Events whose data is empty are dropped: none of the wire formats we read gives them a meaning. `event:`, `id:` and
-`retry:` fields are read past, because every one of those formats repeats the event's name inside its data.
+Events with empty data are dropped: they mean nothing in any wire format we read. `event:`, `id:` and `retry:` fields
+are skipped, since all those formats repeat the event's name inside its data.
 """
 
 from typing import Final
 
 BOM: Final = b"\xef\xbb\xbf"
 MAX_EVENT_BYTES: Final = 16 * 1024 * 1024
-_LINE_FEED, _CARRIAGE_RETURN = b"\n\r"  # a number is found in bytes five times as fast as bytes are
-_LINE_OVERHEAD: Final = 64  # bytes charged per data line, so that ever more empty ones are bounded too
+_LINE_FEED, _CARRIAGE_RETURN = b"\n\r"  # as numbers: `in` finds a number in bytes five times as fast as a substring
+_LINE_OVERHEAD: Final = 64  # bytes charged per data line, so that empty lines are bounded too
 
 
 class EventTooLarge(ValueError):
@@ -17,7 +17,7 @@ class EventTooLarge(ValueError):
 
 
 class SseParser:
-    """Feed it bytes as they come; it returns the data of every event completed by them.
+    """Takes bytes as they are received, and returns the data of each event that they complete.
 
     Memory is bounded by `max_event_bytes` plus the last chunk. After EventTooLarge the parser must not be used again.
     """
@@ -26,12 +26,12 @@ class SseParser:
 
     def __init__(self, *, max_event_bytes: int = MAX_EVENT_BYTES) -> None:
         self._max_event_bytes = max_event_bytes
-        self._partial: list[bytes] = []  # pieces of a line whose end has not come yet
-        self._data: list[bytes] = []  # data lines of an event whose blank line has not come yet
-        self._data_bytes = 0  # bytes held in both
+        self._partial: list[bytes] = []  # pieces of an incomplete line
+        self._data: list[bytes] = []  # data lines of an incomplete event
+        self._data_bytes = 0  # in both
         self._is_first = True
         self._skip_line_feed = False
-        self.comments = 0  # comment lines seen: an upstream's heartbeat, proof of life without an event
+        self.comments = 0  # comment lines received: heartbeats
 
     def receive(self, chunk: bytes) -> list[bytes]:
         """Data of the events this chunk completes, in order. Raises EventTooLarge."""
@@ -42,14 +42,14 @@ class SseParser:
         return self._receive_lines(chunk)
 
     def finish(self) -> list[bytes]:
-        """The event left over when the stream ended without its blank line, if any."""
+        """The last event, if the stream ended without the blank line after it."""
         events: list[bytes] = []
         self._end_line(self._take_partial(), events)
         self._end_line(b"", events)
         return events
 
     def _start(self, chunk: bytes) -> bytes:
-        """Drop what belongs to the previous chunk's end (LF of a CRLF) or to the stream's start (a byte order mark)."""
+        """Drops the LF of a CRLF that was split between chunks, and a byte order mark at the start of the stream."""
         if self._skip_line_feed and chunk:
             self._skip_line_feed = False
             if chunk.startswith(b"\n"):
