@@ -1,13 +1,17 @@
 """Redis down, restarted, flushed: requests go on, limits are never looser than the leases, and nothing is forgotten."""
 
 import asyncio
+import socket
+import struct
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import cast
 
 import pytest
+import uvloop
 from redis.asyncio import Redis
+from redis.exceptions import ConnectionError as ConnectionLost
 
 from backends.scripted import Outcome, follow
 from gateway.errors import Overloaded
@@ -26,7 +30,7 @@ from gateway.limits.local_counters import MINUTE_SECONDS
 from gateway.limits.treasury import Treasury
 from gateway.limits.values import parse_limits
 from gateway.process.tasks import end_tasks
-from gateway.storage.redis.client import CONNECTIONS
+from gateway.storage.redis.client import CONNECTIONS, connect_bytes
 from gateway.storage.redis.counters import PREFIX, RedisCounters, connect
 from gateway.storage.redis.scripts import KEEP_MS
 from tests.faults.budget_worker import ACCOUNT, NANO, NOW_US, Worker
@@ -329,3 +333,37 @@ async def test_more_calls_at_once_than_connections_are_no_outage(server: RedisSe
     leases = [counters.lease(ACCOUNT, limit=NANO, holding=nothing, need=1, want=1) for _ in range(5 * CONNECTIONS)]
     assert {grant.is_unread for grant in await asyncio.gather(*leases)} == {True}, "it answered, to everybody"
     await counters.aclose()
+
+
+async def test_connections_that_the_server_closed_fail_no_request(redis_server: RedisServer) -> None:
+    """As it does at its restart, and many do after some idle minutes."""
+    client, other = connect_bytes(redis_server.url), connect_bytes(redis_server.url)
+    await asyncio.gather(*(client.get("x") for _ in range(5)))
+    await other.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+    await asyncio.sleep(0.01)  # until that is noticed
+    await asyncio.gather(*(client.get("x") for _ in range(5)))
+    for each in (client, other):
+        await each.aclose()
+
+
+def test_a_lost_connection_is_an_outage_under_uvloop_too() -> None:
+    """It raises a RuntimeError for what asyncio calls a reset: a task of the background broke off."""
+
+    async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        writer.write(b"%0\r\n+OK\r\n+OK\r\n")
+        await asyncio.sleep(0.01)
+        writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        writer.transport.abort()
+
+    async def send() -> None:
+        async with await asyncio.start_server(greet, "127.0.0.1", 0) as server:
+            client = connect_bytes(f"redis://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+            connection = client.connection_pool.make_connection()
+            await connection.connect()
+            await asyncio.sleep(0.05)
+            with pytest.raises(ConnectionLost):
+                await connection.send_command("PING")
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(send())

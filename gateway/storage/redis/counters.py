@@ -27,7 +27,7 @@ from gateway.limits.counters import (
     Standing,
 )
 from gateway.limits.local_counters import LocalCounters
-from gateway.storage.redis.client import open_client
+from gateway.storage.redis.client import Connections, open_client
 from gateway.storage.redis.places import PLACE_SCRIPTS, RedisPlaces
 from gateway.storage.redis.scripts import BEGIN_READING, CLAIM, END_READING, LEASE, REPORT, TAKE
 
@@ -199,7 +199,7 @@ class RedisCounters:
             try:
                 answer = await run(keys=keys, args=arguments)
             except ConnectionLost:  # idle connections do not survive its restart; what is asked twice does no harm
-                await self._client.connection_pool.disconnect(inuse_connections=False)
+                await cast(Connections, self._client.connection_pool).close_idle()
                 answer = await run(keys=keys, args=arguments)
         except (RedisError, OSError) as error:
             self._is_down = True
