@@ -14,7 +14,7 @@ KEY_PARAMETERS: Final = frozenset({"api-key", "api_key", "apikey", "key"})
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """`url` is free of credentials, `bare` of every parameter too; parameters are named without their values."""
+    """`url` has no credentials, `bare` no parameters either; `secrets` and `parameters` are names without values."""
 
     url: str
     bare: str
@@ -24,12 +24,12 @@ class Address:
 
     @property
     def has_key(self) -> bool:
-        """One that a backend's key can carry."""
+        """Whether one of its secrets is a key, which can be sent as the backend's key instead."""
         return any(name.lower() in KEY_PARAMETERS for name in self.secrets)
 
 
 def read_address(text: str) -> Address:
-    """Text that is no URL stays unchanged, to be reported by its reader, unless it may contain a password."""
+    """Text that is not a URL stays unchanged, for its reader to report, unless it may contain a password."""
     try:
         parts = urlsplit(text.strip())
     except ValueError:  # brackets that do not close

@@ -6,19 +6,19 @@ from typing import Final
 
 OF_TEAM: Final = "all-team-models"
 ALL: Final = frozenset({"all-proxy-models", "*", OF_TEAM})
-"""Also of a team that has no list, or says so itself."""
+"""Names that mean every model; `all-team-models` does if the team has no list, or lists that name itself."""
 NONE: Final = "no-default-models"
 
 
 @dataclass(frozen=True, slots=True)
 class Models:
-    """`here` says which of our models answer to a name, if any does; `groups` are names that stand for several."""
+    """`here` gives our models for a name, none if it is unknown; `groups` are names that stand for several."""
 
     here: Callable[[str], Sequence[str]]
     groups: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
 
     def named(self, listed: Sequence[str], team: Sequence[str] | None = None) -> frozenset[str] | None:
-        """What a list of LiteLLM's means, in its own names. None is all: so is a list of nothing."""
+        """Expands a list of LiteLLM's, in its own names. None means every model, and so does an empty list."""
         if OF_TEAM in listed:
             of_team = [OF_TEAM] if not team or OF_TEAM in team else team
             listed = [*of_team, *(one for one in listed if one != OF_TEAM)]

@@ -9,7 +9,7 @@ from gateway.yaml_document import parse_yaml
 
 Fields = Mapping[str, Any]
 FROM_ENVIRONMENT: Final = "os.environ/"
-"""How LiteLLM names a variable in place of a value."""
+"""LiteLLM's prefix for the name of an environment variable in place of a value."""
 NO_KEYS: Final = frozenset({"", "none", "null", "empty", "fake", "dummy", "fake-key", "fake-api-key", "not-needed"})
 """Placeholder keys for self-hosted servers that need none."""
 BY_NAME: Final = {
@@ -25,9 +25,9 @@ BY_NAME: Final = {
     "omni-moderation": "openai",
     "claude-": "anthropic",
 }
-"""Whose a model without a prefix is."""
+"""The provider of a model whose name has no provider prefix."""
 OTHER_NAMES: Final = {"text-completion-openai": "openai"}
-"""Of one provider; which endpoint of it is asked is the caller's to say here."""
+"""LiteLLM's second names of providers. There they choose the endpoint; here the caller does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,13 +47,13 @@ class Deployment:
 
     @property
     def variable(self) -> str | None:
-        """Where its key is, if the file says so."""
+        """The environment variable that holds its key, if the file names one."""
         key = str(self.params.get("api_key") or "")
         return key.removeprefix(FROM_ENVIRONMENT) if key.startswith(FROM_ENVIRONMENT) else None
 
     @property
     def has_written_key(self) -> bool:
-        """In the file itself."""
+        """Whether the file itself contains the key."""
         key = str(self.params.get("api_key") or "")
         return self.variable is None and key.lower() not in NO_KEYS
 
@@ -64,7 +64,7 @@ class Deployment:
 
 @dataclass(frozen=True, slots=True)
 class LiteLLMConfig:
-    """`fallbacks` are those of each name, in their order; `notes` say what of it is nothing here."""
+    """`fallbacks` are those of each name, in order; `notes` name settings that have no counterpart here."""
 
     deployments: Sequence[Deployment]
     fallbacks: Mapping[str, Sequence[str]]
@@ -74,12 +74,12 @@ class LiteLLMConfig:
 
     @property
     def ordered(self) -> frozenset[str]:
-        """Names whose deployments say which comes first."""
+        """Names with a deployment that sets `order`."""
         return frozenset(one.name for one in self.deployments if "order" in one.params)
 
 
 def parse_fields(text: str, *, file: str) -> Fields:
-    """One file's sections; none where it is empty. Raises ConfigurationError, with the line, for what is no YAML."""
+    """One file's sections; none if it is empty. Raises ConfigurationError, with the line, if it is not YAML."""
     root = parse_yaml(text, file=file).value
     if not isinstance(root, dict | None):
         raise ConfigurationError(
@@ -89,7 +89,7 @@ def parse_fields(text: str, *, file: str) -> Fields:
 
 
 def read_config(root: Fields, *, file: str) -> LiteLLMConfig:
-    """What `file` says with all that it includes. Raises ConfigurationError where that is no configuration."""
+    """Reads the sections of `file`, its includes merged. Raises ConfigurationError if it has no `model_list`."""
     if not isinstance(root.get("model_list"), list):
         raise ConfigurationError(
             "has no `model_list`, which LiteLLM's config.yaml begins with; is it the right file?", file=file
@@ -111,7 +111,7 @@ def read_config(root: Fields, *, file: str) -> LiteLLMConfig:
 
 
 def access_groups(root: Fields) -> Mapping[str, Sequence[str]]:
-    """Groups that keys may be allowed, and the names of their models."""
+    """Each access group, which keys can be allowed, and the names of its models."""
     found: dict[str, dict[str, None]] = {}
     for entry in map(_fields, _listed(root.get("model_list"))):
         for group in _listed(_fields(entry.get("model_info")).get("access_groups")):
@@ -124,7 +124,7 @@ def _fields(value: object) -> dict[str, Any]:
 
 
 def _listed(value: object) -> list[Any]:
-    """One thing is a list of one."""
+    """A single value counts as a list of one."""
     return cast("list[Any]", value) if isinstance(value, list) else [] if value is None else [value]
 
 
@@ -163,7 +163,7 @@ def _provider_and_model(written: str, params: Fields) -> tuple[str | None, str]:
 
 
 def _fallbacks(names: Mapping[str, None], router: Fields, settings: Fields) -> Mapping[str, Sequence[str]]:
-    """Of every kind: here a model that cannot take a prompt is passed over, whatever the reason."""
+    """All kinds in one: here a model that cannot take a prompt is passed over, whatever the reason."""
     found: dict[str, dict[str, None]] = {}
     for where in (settings, router):
         for kind in ("fallbacks", "context_window_fallbacks", "content_policy_fallbacks"):
@@ -220,7 +220,7 @@ TAKEN: Final = {
         "store_model_in_db", "proxy_batch_write_at", "disable_spend_logs", "database_connection_pool_limit",
     },
 }  # fmt: skip
-"""What is said in the result, or needs no saying here."""
+"""Settings that are translated, or that need no counterpart here."""
 
 
 def _other_settings(root: Fields, router: Fields, settings: Fields) -> Iterator[str]:

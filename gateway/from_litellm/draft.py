@@ -1,4 +1,4 @@
-"""The whole of a LiteLLM configuration in our words: backends, models, rules, limits and prices. Pure."""
+"""Translates a LiteLLM configuration into ours: backends, models, rules, limits and prices. Pure."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -31,7 +31,7 @@ BY_NAME: Final = {
     "moderation": "moderation",
     "rerank": "rerank",
 }
-"""What a model does, by a part of its name, where nothing says it."""
+"""A model's mode by a part of its name, if nothing else says it."""
 CHATS: Final = ("chat", "completion", "responses", "")
 ABILITIES: Final = {
     "supports_vision": "vision",
@@ -41,7 +41,7 @@ ABILITIES: Final = {
 ASSUMED: Final = ("streaming", "tools", "json_schema")
 UNKNOWN_WINDOW: Final = 128_000
 NO_WINDOW: Final = 1_000_000
-"""Of what draws, speaks or listens, which tells none: it refuses nobody."""
+"""For modes that state no context window, such as images and speech: large enough to refuse nothing."""
 PRICES: Final = {
     "input_cost_per_token": "input",
     "output_cost_per_token": "output",
@@ -57,7 +57,7 @@ LIMITS: Final = {
 MOST_ATTEMPTS: Final = 10
 LONGEST_NAME: Final = 70
 LONGEST_OF_ALL: Final = 120
-"""With `@` and what tells its members apart behind it."""
+"""Including `@` and what tells several models of one name apart."""
 LAST_RULE: Final = {"choose": {"from": "any", "by": "expected_cost", "min_quality": 0.6}}
 RESERVED: Final = frozenset({"auto", "any", "hosted", "local"})
 
@@ -65,8 +65,8 @@ RESERVED: Final = frozenset({"auto", "any", "hosted", "local"})
 @dataclass(slots=True)
 class Draft:
     """`settings` is breakeven.yaml and `rules` rules.yaml, as plain values; `overrides` are prices that the catalogue
-    lacks. `variables` must be set before it starts, with what for; `unsure` names models whose window is a guess, and
-    `unpriced` those that nothing says a price of."""
+    lacks. `variables` are to be set before the start, each with its purpose; `unsure` are models whose context window
+    is a guess, `unpriced` those without a known price."""
 
     settings: dict[str, Any] = field(default_factory=dict[str, Any])
     rules: dict[str, Any] = field(default_factory=dict[str, Any])
@@ -88,8 +88,8 @@ def draft(
     since: str,
     file: str = "config.yaml",
 ) -> Draft:
-    """`price_of` says whether the catalogue has a price of that name, `known` is LiteLLM's map of models (empty where
-    it is not installed), and prices of the file's own hold `since` that day. Raises ConfigurationError."""
+    """`price_of` says whether the catalogue has a price of that name; `known` is LiteLLM's map of models, empty if not
+    installed; `since` is the day from which the file's own prices hold. Raises ConfigurationError."""
     made = Draft(notes=list(config.notes))
     shipped = {one.price_name: one for one in providers}
     endpoints = Endpoints(shipped, environ, lambda one: _mode(one, known) == RERANK)
@@ -106,7 +106,7 @@ def draft(
     made.needs_litellm = any("litellm" in block for block in endpoints.blocks.values())
     made.settings = _settings(endpoints, models.limits, has_prices=bool(made.overrides))
     if config.retries is not None:
-        # LiteLLM's are of one model, before its fallbacks; here each that is asked counts.
+        # LiteLLM's retries are per model, before its fallbacks; here the attempts at all models count together.
         most_models = max((len(rule["choose"]["from"]) for rule in made.rules["rules"][:-1]), default=1)
         made.settings["fallback"] = {"max_attempts": min(max(config.retries, 0) + most_models, MOST_ATTEMPTS)}
     return made
@@ -138,7 +138,7 @@ def _by_name(deployments: Iterable[Deployment], notes: list[str]) -> dict[str, l
 
 @dataclass(slots=True)
 class _Models:
-    """Fills `specs` (for `models:`) and `limits` with what each deployment is."""
+    """Fills `specs` (for `models:` of the rules) and `limits` from the deployments."""
 
     made: Draft
     endpoints: Endpoints
@@ -149,7 +149,8 @@ class _Models:
     limits: dict[str, dict[str, int]] = field(default_factory=dict[str, dict[str, int]])
 
     def add(self, name: str, deployments: Sequence[Deployment]) -> list[str]:
-        """The models that answer to that name, of which several are called by their backend too, or what they are."""
+        """The names of the models made for `name`: `name` itself, or if there are several, `name@BACKEND` of each, or
+        `name@UPSTREAM_MODEL` where two share a backend."""
         groups: dict[tuple[object, ...], list[Deployment]] = {}
         for one in sorted(deployments, key=_order):
             self.endpoints.look(one)
@@ -187,7 +188,7 @@ class _Models:
         self._limit(name, group)
         shipped = self._shipped(place)
         if shipped == name:
-            return  # it appears by itself
+            return  # comes with its provider's key
         spec: dict[str, Any] = {"backend": place.backend, "upstream_model": place.upstream_model}
         if (priced_as := self._priced_as(first, place)) is not None:
             spec["priced_as"] = priced_as
@@ -197,7 +198,7 @@ class _Models:
         self._price(name, first, place, spec)
 
     def _price(self, name: str, deployment: Deployment, place: Place, spec: dict[str, Any]) -> None:
-        """As the file says; else as the catalogue has it; else as LiteLLM's map does."""
+        """The file's price, or else the catalogue's, or else that of LiteLLM's map."""
         own, source = _prices({**deployment.info, **deployment.params}), "LiteLLM's config.yaml"
         provider = self._price_provider(place.backend)
         if not own and self.price_of(str(spec.get("priced_as", f"{provider}/{place.upstream_model}"))):
@@ -215,14 +216,14 @@ class _Models:
             self.made.overrides.append(override)
 
     def _price_provider(self, backend: str) -> str:
-        """Under whose name the prices of its models are looked up."""
+        """The provider under whose name its models' prices are looked up."""
         block = self.endpoints.blocks.get(backend)
         if block is not None:
             return str(block.get("provider", backend))
         return next(one.price_name for one in self.endpoints.shipped.values() if one.name == backend)
 
     def _shipped(self, place: Place) -> str | None:
-        """The name of the model that Breakeven adds by itself for that provider's key."""
+        """The name under which Breakeven adds this model by itself when the provider's key is set, if it does."""
         for provider in self.endpoints.shipped.values():
             if provider.name == place.backend:
                 return next((one.name for one in provider.models if one.upstream_model == place.upstream_model), None)
@@ -260,7 +261,7 @@ class _Models:
         return next((one for one in names if self.price_of(one)), place.priced_as)
 
     def _limit(self, name: str, group: Sequence[Deployment]) -> None:
-        """Of all its keys together; unlimited where one of them is."""
+        """The sum over all deployments; no limit if one of them has none."""
         for theirs, ours in LIMITS.items():
             limits = [one.params.get(theirs) for one in group]
             whole = [one for one in limits if isinstance(one, int) and one > 0]
@@ -275,7 +276,7 @@ def _mode(deployment: Deployment, known: Mapping[str, Fields]) -> str:
 
 
 def _fact(deployment: Deployment, known: Mapping[str, Fields], field_name: str) -> Any:
-    """As the file says, or else LiteLLM's map."""
+    """From the file, or else from LiteLLM's map."""
     given = deployment.info.get(field_name, deployment.params.get(field_name))
     if given is not None:
         return given
@@ -285,7 +286,7 @@ def _fact(deployment: Deployment, known: Mapping[str, Fields], field_name: str) 
 
 
 def _prices(given: Fields) -> dict[str, Any]:
-    """US dollars a million tokens, or a search; nothing without the two that each price of tokens has."""
+    """US dollars per million tokens, or per search. Empty unless both input and output have a price."""
     per_search = given.get(PER_SEARCH)
     if isinstance(per_search, int | float) and per_search and not any(given.get(one) for one in PRICES):
         return {"input": 0, "output": 0, "per_search_unit_usd": _plain(Decimal(str(per_search)))}
@@ -306,7 +307,7 @@ def _plain(value: Decimal) -> int | float:
 
 
 def _rules(config: LiteLLMConfig, members: Mapping[str, Sequence[str]], notes: list[str]) -> list[dict[str, Any]]:
-    """One for each name that stands for several models, or has fallbacks or another name."""
+    """One for each name that stands for several models, or has fallbacks or aliases."""
     named: dict[str, list[str]] = {}
     for alias, name in config.aliases.items():
         if alias == name:

@@ -1,4 +1,4 @@
-"""Where LiteLLM's deployments are: providers that need no configuration here, blocks of backends, and their keys."""
+"""Translates where LiteLLM's deployments are: to shipped providers, blocks of `backends:`, and their keys."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -17,11 +17,11 @@ OF_THE_SAME_FORMAT: Final = frozenset(
         "ollama", "ollama_chat", "nvidia_nim", "xinference", "docker_model_runner", "infinity", *ENGINES,
     }
 )  # fmt: skip
-"""That speak OpenAI's format at an address of the user's."""
+"""Providers that speak OpenAI's format at an address of the user's."""
 RANKERS: Final = frozenset({"cohere", "jina_ai", "voyage", "together_ai", "fireworks_ai"})
-"""Providers that rank documents and are asked for it by us."""
+"""Providers whose rerank endpoint our own adapters can call."""
 HUGGING_FACE: Final = "huggingface"
-"""Who ranks at an address for it is asked as Text Embeddings Inference."""
+"""A reranker of it with an address is called as Text Embeddings Inference."""
 OLLAMA: Final = ("ollama", "ollama_chat")
 OLLAMAS_ADDRESS: Final = "http://127.0.0.1:11434"
 HOW_IT_IS_FOUND: Final = frozenset({"api_key", "api_base", "base_url", "model", "custom_llm_provider"})
@@ -32,7 +32,7 @@ TAKEN: Final = frozenset(
         "input_cost_per_query", "drop_params",
     }
 )  # fmt: skip
-"""Fields of `litellm_params` that are no arguments of a call and become something here, or need no saying."""
+"""Fields of `litellm_params` that are not arguments of a call, and are translated or need no counterpart."""
 LEFT_OUT: Final = {
     "weight": "models at one price share the load evenly",
     "tags": "`when: {tags: [...]}` of a rule says which models requests with a tag may go to",
@@ -55,7 +55,7 @@ LEFT_OUT: Final = {
     "use_in_pass_through": "there is no such way",
     "use_litellm_proxy": "see a backend's base_url",
 }
-"""Those that do not."""
+"""Those without a counterpart, and why."""
 SECRETS: Final = re.compile(r"key|secret|token|password|credentials")
 SECRETS_OF_LITELLM: Final = {
     "aws_access_key_id": "AWS_ACCESS_KEY_ID",
@@ -64,13 +64,13 @@ SECRETS_OF_LITELLM: Final = {
     "azure_ad_token": "AZURE_AD_TOKEN",
     "vertex_credentials": "GOOGLE_APPLICATION_CREDENTIALS",
 }
-"""Where litellm, or what it calls with, looks for them by itself."""
+"""The variables in which litellm, or a library that it calls, looks for them."""
 LONGEST: Final = 40
 
 
 @dataclass(slots=True)
 class Key:
-    """The variable that holds it, and what its provider allows it."""
+    """The variable that holds a key, and the rate that its provider allows it."""
 
     env: str
     requests_per_minute: int | None = None
@@ -82,7 +82,7 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Of a model: its backend, its name there, and the catalogue's name of its price where that is another."""
+    """A model's backend, its name there, and the catalogue's name for its price if that is another."""
 
     backend: str
     upstream_model: str
@@ -91,8 +91,8 @@ class Place:
 
 @dataclass(slots=True)
 class Endpoints:
-    """Fills `blocks` (for `backends:`), `variables` (that must be set, and why) and `notes`. `environ` is looked into
-    for addresses alone, where the file names a variable in place of one; what it lacks of those is `missing`.
+    """Fills `blocks` (for `backends:`), `variables` (to be set, and why) and `notes`. `environ` is read only for
+    addresses and arguments that are not secret, where the file names a variable; those not set are `missing`.
     `is_ranker` says whether a deployment ranks documents."""
 
     shipped: Mapping[str, HostedProvider]
@@ -104,7 +104,7 @@ class Endpoints:
     notes: list[str] = field(default_factory=list[str])
 
     def same(self, deployment: Deployment) -> tuple[object, ...]:
-        """What deployments have in common that differ in nothing but their key."""
+        """Equal for deployments that differ only in their key."""
         return (
             deployment.provider,
             deployment.model,
@@ -113,7 +113,7 @@ class Endpoints:
         )
 
     def place(self, group: Sequence[Deployment]) -> Place:
-        """Of deployments that are the same but for their keys."""
+        """The place of deployments that differ only in their keys."""
         first = group[0]
         provider = self._shipped(first)
         arguments = self._arguments(first)
@@ -129,7 +129,7 @@ class Endpoints:
         )
 
     def can_rank(self, deployment: Deployment) -> bool:
-        """Whether whoever it is at is asked for it by us: litellm is not."""
+        """Whether one of our own adapters can ask it to rank; the litellm adapter cannot."""
         if self._address(deployment) is None:
             return deployment.provider in RANKERS and not self._arguments(deployment)
         return deployment.provider in RANKERS | OF_THE_SAME_FORMAT | {HUGGING_FACE}
@@ -197,12 +197,12 @@ class Endpoints:
         return None if given is None else read_address(str(self._resolved(deployment, "api_base", given)))
 
     def has_address(self, deployment: Deployment) -> bool:
-        """Where it needs one."""
+        """False if its provider needs an address and there is none."""
         is_ours_to_say = deployment.provider in OF_THE_SAME_FORMAT - {"openai", *OLLAMA}
         return not is_ours_to_say or self._address(deployment) is not None
 
     def look(self, deployment: Deployment) -> None:
-        """Tell what of its fields is nothing here. Once each: the rest may be asked often."""
+        """Notes which of its fields have no counterpart. Call it once for each deployment."""
         for name, given in deployment.params.items():
             if name in HOW_IT_IS_FOUND | TAKEN or given is None:
                 continue
@@ -239,7 +239,7 @@ class Endpoints:
                 )
 
     def _arguments(self, deployment: Deployment) -> dict[str, Any]:
-        """What is passed with each call, without keys, which no file should hold."""
+        """What is passed with each call, without secrets, which no file should hold."""
         found: dict[str, Any] = {}
         for name, given in deployment.params.items():
             if _is_no_argument(name):
@@ -276,7 +276,7 @@ class Endpoints:
         return "-".join(part for part in (whose, host or region) if part)
 
     def _add(self, wanted: str, block: dict[str, Any], group: Sequence[Deployment], default: str) -> str:
-        """Its name: that one, or with a number where another block has it."""
+        """Adds `block` and returns its name: `wanted`, or with a number if another block has that name."""
         wanted = _slug(wanted)[:LONGEST].strip("-.")
         keys = self._keys(wanted, group, default)
         if seconds := _seconds(group[0].params.get("timeout")):
@@ -294,7 +294,7 @@ class Endpoints:
         return name
 
     def _keys(self, name: str, group: Sequence[Deployment], default: str) -> Sequence[Key]:
-        """Those in the file itself get a variable's name, to be put there by whoever runs it."""
+        """A key written in the file gets the name of a variable, which the operator has to set."""
         keys: dict[str, Key] = {}
         for deployment in group:
             variable = deployment.variable or default
@@ -311,7 +311,7 @@ class Endpoints:
 
 
 def _has_key(deployment: Deployment) -> bool:
-    """Outside its address."""
+    """Whether it has a key outside its address."""
     return deployment.variable is not None or deployment.has_written_key
 
 

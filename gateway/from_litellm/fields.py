@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Final
 
 DATABASE_VARIABLE: Final = "LITELLM_DATABASE_URL"
-"""Where the address of LiteLLM's database is looked for, which has a password in it."""
+"""The variable with the address of LiteLLM's database, which contains a password."""
 KEYS: Final = "LiteLLM_VerificationToken"
 TEAMS: Final = "LiteLLM_TeamTable"
 BUDGETS: Final = "LiteLLM_BudgetTable"
@@ -39,7 +39,7 @@ TOLD: Final[Mapping[str, str]] = {
     "model_tpm_limit": PER_MODEL,
     "guardrails": "there are none",
 }
-"""Why a column that says something has no place."""
+"""Why a column has no counterpart, for rows in which it is set."""
 TAKEN: Final[Mapping[str, frozenset[str]]] = {
     KEYS: frozenset(
         {
@@ -69,4 +69,4 @@ FACTS: Final[Mapping[str, frozenset[str]]] = {
     TEAMS: frozenset({"admins", "members", "created_at", "updated_at", "model_spend"}),
     PROJECTS: frozenset({"description", "model_spend", "created_at", "created_by", "updated_at", "updated_by"}),
 }  # fmt: skip
-"""That say how it went there, and ask for nothing here. All other columns are told of where they say something."""
+"""Bookkeeping of LiteLLM's, which needs no counterpart. Every other column is reported if it is set."""

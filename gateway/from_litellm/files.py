@@ -1,4 +1,4 @@
-"""A draft as the texts of its files."""
+"""Writes a draft as the texts of its files. Pure."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -42,7 +42,7 @@ def _text(value: Mapping[str, Any]) -> str:
 
 
 def _block(name: str, value: Any) -> str:
-    """A section: a line for each of its members, whatever stands inside those."""
+    """A section with one line for each member, however nested that is."""
     if isinstance(value, dict) and value:
         return f"{name}:\n" + "\n".join(f"  {_flow({key: one})[1:-1]}" for key, one in value.items())
     if isinstance(value, list) and value and isinstance(value[0], dict):

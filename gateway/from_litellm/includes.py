@@ -13,7 +13,7 @@ INCLUDE: Final = "include"
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """`notes` name what one file says in place of another."""
+    """`notes` name sections of one file that replace another's."""
 
     root: Mapping[str, Any]
     notes: Sequence[str]
@@ -26,8 +26,8 @@ def merge_includes(
     read: Callable[[str], Mapping[str, Any]],
     is_there: Callable[[str], bool],
 ) -> Merged:
-    """A list goes on with an included file's; any other section is that file's, the whole of it. Each file counts once,
-    those that it includes after all that wait before them. Raises ConfigurationError."""
+    """An included file's lists are appended; any other section of it replaces the one before as a whole. Each file is
+    read once, breadth first. Raises ConfigurationError."""
     merged = {name: value for name, value in root.items() if name != INCLUDE}
     said_in = dict.fromkeys(merged, location)
     notes: list[str] = []
@@ -65,7 +65,7 @@ def _entries(config: Mapping[str, Any], location: str) -> Sequence[str]:
 
 
 def _place(entry: str, declared_in: str, root: str, is_there: Callable[[str], bool], notes: list[str]) -> str:
-    """Beside the file that names it; else, as before LiteLLM had files within files, beside the first."""
+    """Relative to the file that names it, or else to the root file, as LiteLLM did before includes could be nested."""
     beside, at_root = (os.path.abspath(os.path.join(os.path.dirname(one), entry)) for one in (declared_in, root))
     if beside == at_root or not is_there(at_root):
         return beside

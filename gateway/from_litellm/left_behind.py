@@ -8,13 +8,13 @@ from gateway.from_litellm.fields import KEYS, MEMBERSHIPS, OLD_SECRETS, ORGANIZA
 from gateway.from_litellm.rows import Rows, is_said, moment_us
 
 PAGES_TEAM: Final = "litellm-dashboard"
-"""Of keys that LiteLLM makes for sessions of its pages."""
+"""The team of the keys that LiteLLM makes for sessions of its web pages."""
 LIMITS: Final = ("max_budget", "tpm_limit", "rpm_limit", "max_parallel_requests", "budget_id")
 MOST_NAMES: Final = 10
 
 
 def left_behind(rows: Rows, *, counts_tokens: bool, now_us: int) -> Iterator[str]:
-    """`counts_tokens`: some of what is taken over has a rate of tokens."""
+    """`counts_tokens`: whether anything that is taken over has a limit of tokens a minute."""
     keys = [row for row in rows.of(KEYS) if row.get("team_id") != PAGES_TEAM]
     if sessions := len(rows.of(KEYS)) - len(keys):
         yield f"{sessions} keys of sessions of LiteLLM's pages are left out"

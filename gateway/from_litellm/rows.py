@@ -22,7 +22,7 @@ DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """By table. `is_whole` is False for what comes from the API, which tells of keys and teams alone."""
+    """By table. `is_whole` is False if they come from the API, which lists only keys and teams."""
 
     tables: Mapping[str, Sequence[Row]] = field(repr=False)
     is_whole: bool = True
@@ -32,12 +32,12 @@ class Rows:
 
 
 def parse_row(text: str) -> Row:
-    """Floats as the decimals that they are written as."""
+    """Parses floats as decimals, so that no digit changes."""
     return cast("Row", json.loads(text, parse_float=Decimal))
 
 
 def parse_answers(texts: Mapping[str, str]) -> Rows:
-    """Of `/key/list?return_full_object=true` and `/team/list`, by the names of their files, in any order and number.
+    """Answers of `/key/list?return_full_object=true` and `/team/list`, by their file names, in any order and number.
 
     Raises ConfigurationError.
     """
@@ -63,7 +63,7 @@ def parse_answers(texts: Mapping[str, str]) -> Rows:
 
 
 def _asked(row: Row, table: str) -> Row:
-    """What the database has too: the API adds what it knows of a caller."""
+    """Only the columns of the database: the API adds fields of its own."""
     return {name: value for name, value in row.items() if name in TAKEN[table] | TOLD.keys() | {"litellm_budget_table"}}
 
 
@@ -72,7 +72,7 @@ def is_said(value: object) -> bool:
 
 
 def fields_of(value: object) -> Row:
-    """Of a JSON column; LiteLLM writes some of them as text."""
+    """A JSON column's fields; LiteLLM writes some of these columns as text."""
     if isinstance(value, str):
         try:
             value = json.loads(value, parse_float=Decimal)
@@ -96,13 +96,13 @@ def moment_us(value: object) -> int | None:
 
 
 def digest_of(row: Row) -> bytes | None:
-    """The SHA-256 that stands for a key; None for what is none, whatever it is."""
+    """The SHA-256 of a key's secret; None if the row has no such digest."""
     token = str(row.get("token") or "")
     return bytes.fromhex(token) if DIGEST.fullmatch(token) else None
 
 
 def as_label(text: str) -> str:
-    """A name as ours may be; the empty one stays."""
+    """Replaces characters that our names cannot have, and cuts the length. May be empty."""
     return NO_LABEL.sub("-", text).strip()[:LONGEST_LABEL].strip()
 
 
@@ -111,7 +111,7 @@ def whole(value: object) -> int | None:
 
 
 def distinct_labels(rows: Sequence[Row], *, key: str, alias: str) -> Iterator[tuple[str, str]]:
-    """Id -> label: its alias, with the beginning of its id where others are called so too."""
+    """Id -> label: its alias, with the beginning of its id if others have the same alias."""
     labels = [(str(row[key]), as_label(str(row.get(alias) or row[key]))) for row in rows]
     taken = Counter(label for _, label in labels)
     for its_id, label in labels:

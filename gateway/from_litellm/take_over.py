@@ -49,7 +49,7 @@ OTHER_ROUTES: Final = frozenset({"management_routes", "info_routes", "self_manag
 
 @dataclass(frozen=True, slots=True)
 class TakenOpening:
-    """What LiteLLM counts of a budget in the period that is running there, which is this window here."""
+    """What LiteLLM has counted of a budget in its present period, which is this window here."""
 
     window_id: str
     usd: Decimal
@@ -57,8 +57,8 @@ class TakenOpening:
 
 @dataclass(frozen=True, slots=True)
 class TakenKey:
-    """`notes` are what of it has no place here; `spent_usd` is what it spent there since its last reset, `opening` what
-    of that its budget counts here."""
+    """`notes` say what of it has no counterpart here; `spent_usd` is what it spent there since its last reset, and
+    `opening` what of that counts against its budget here."""
 
     digest: bytes = field(repr=False)
     new: NewKey
@@ -70,7 +70,7 @@ class TakenKey:
 
 @dataclass(frozen=True, slots=True)
 class TakenBudget:
-    """Of a calendar month; it stops."""
+    """For a calendar month; requests are refused once it is spent."""
 
     scope: Owned
     name: str
@@ -92,7 +92,7 @@ class TakeOver:
 
 
 def take_over(rows: Rows, models: Models, *, now_us: int) -> TakeOver:
-    """`models` knows what is here; groups of the database's are added to its own."""
+    """`models` translates model names; the database's access groups count besides its own."""
     groups = {
         str(one.get("access_group_id")): names_of(one.get("access_model_names")) for one in rows.of(ACCESS_GROUPS)
     }
@@ -112,7 +112,7 @@ def take_over(rows: Rows, models: Models, *, now_us: int) -> TakeOver:
 
 
 def without_openings(found: TakeOver) -> TakeOver:
-    """The same, with budgets that begin anew."""
+    """The same, with budgets that start at zero."""
     return replace(
         found,
         keys=[replace(one, opening=None) for one in found.keys],
@@ -216,7 +216,7 @@ class _Reader:
         return given or {}
 
     def _limits(self, row: Row, notes: list[str]) -> tuple[dict[str, Any], Decimal, TakenOpening | None]:
-        """With what it spent there, and what of that counts here."""
+        """The limits, what it spent there, and what of that counts here."""
         shared = self._budget_of(row, notes)
         limits: dict[str, Any] = {
             ours: limit for theirs, ours in RATES.items() if (limit := whole(_own_or(row, shared, theirs))) is not None
@@ -244,7 +244,7 @@ class _Reader:
         end = window_end(window.name, self._now_us)
         if window.share != 1 or end is None or ends_at_us is None:
             is_same = False
-        else:  # a reset that is overdue was of the window before
+        else:  # an overdue reset ended the window before this one
             is_same = ends_at_us == microseconds(end) or ends_at_us <= self._now_us
         if not is_same:
             notes += _not_counted(spent)
@@ -252,7 +252,7 @@ class _Reader:
         return TakenOpening(window_id(window.name, self._now_us), min(spent, MOST))
 
     def _spent(self, row: Row, shared: Row) -> Decimal:
-        """Since the last reset; nothing where the next one is overdue."""
+        """Since the last reset; zero if the next one is overdue."""
         reset_at_us = moment_us(row.get("budget_reset_at") or shared.get("budget_reset_at"))
         is_over = reset_at_us is not None and reset_at_us <= self._now_us
         return Decimal(0) if is_over else read_usd(row.get("spend")) or Decimal(0)
@@ -267,7 +267,7 @@ class _Reader:
         return self._models.ours(lists, notes)
 
     def _listed(self, row: Row) -> list[str]:
-        """A group adds to a list; one of nothing is all already."""
+        """Its models and those of its groups. An empty list means every model already, so groups add nothing to it."""
         listed = names_of(row.get("models"))
         groups = names_of(row.get("access_group_ids"))
         return [*listed, *(name for one in groups for name in self._groups.get(one, ()))] if listed else []
@@ -301,7 +301,7 @@ def _why_not(row: Row, digest: bytes | None, team: Row, project: Row, now_us: in
 
 
 def _own_or(row: Row, shared: Row, name: str) -> Any:
-    """As LiteLLM takes it: a key's own before that of the budget that it shares with others."""
+    """As in LiteLLM: its own value before that of the budget that it shares with others."""
     return shared.get(name) if row.get(name) is None else row.get(name)
 
 

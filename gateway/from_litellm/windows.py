@@ -12,7 +12,7 @@ WORDS: Final = {"hourly": "1h", "daily": "24h", "weekly": "7d", "monthly": "30d"
 SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 DAY: Final = 86_400
 MONTH_DAYS: Final = 30
-"""LiteLLM itself takes 30 days for a month, which it begins on the first."""
+"""LiteLLM counts 30 days as a month, which begins on the first."""
 PLACES: Final = Decimal("1E-12")
 CENT: Final = Decimal("0.01")
 MOST: Final = Decimal(9_000_000)
@@ -21,7 +21,7 @@ MOST: Final = Decimal(9_000_000)
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Ours, and how much of an amount goes into it: another one than it was meant for has its share by time."""
+    """One of our windows, and which share of an amount goes into it: in proportion to the lengths of the periods."""
 
     name: WindowName
     share: Fraction = Fraction(1)
@@ -35,8 +35,8 @@ class Window:
 
 
 def window_of(duration: str | None) -> Window:
-    """As LiteLLM reads it: 1d begins at midnight UTC, 30d and 1mo on the first, what it cannot read is a day's, and
-    without any the amount is for ever."""
+    """As LiteLLM reads it: 1d begins at midnight UTC, 30d and 1mo on the first of the month. What it cannot read is a
+    day; without a duration the amount is for ever."""
     if not duration:
         return Window("total")
     found = re.match(r"(\d+)(mo|[smhdw])", WORDS.get(duration.strip().lower(), duration))
@@ -52,8 +52,8 @@ def window_of(duration: str | None) -> Window:
 
 
 def read_usd(value: object) -> Decimal | None:
-    """Of a column of floats: the shortest decimal that stands for it, of at most 12 places. None is no limit, and so
-    is an endless amount."""
+    """From a column of floats: the shortest decimal for the float, with at most 12 places. None means no limit, and so
+    does an infinite amount."""
     if not isinstance(value, int | float | Decimal) or isinstance(value, bool):
         return None
     usd = value if isinstance(value, Decimal) else Decimal(str(value))
@@ -63,5 +63,5 @@ def read_usd(value: object) -> Decimal | None:
 
 
 def plain(usd: Decimal) -> str:
-    """Without zeros at its end."""
+    """Without trailing zeros."""
     return f"{usd.normalize():f}"

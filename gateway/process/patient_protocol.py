@@ -34,7 +34,7 @@ LAST_WORD_SECONDS = 0.5
 """A half-close this soon after the last request only says that no more requests follow. Later it means that the client
 has gone."""
 LONGEST_HEAD_BYTES = 1 << 16
-"""Beyond the data that its first bytes came with. The parser itself buffers without limit."""
+"""Counted after the read in which the head began. The parser itself buffers without limit."""
 MOST_PIPELINED = 100
 """Requests that wait for earlier responses. Each takes 2 KB, and one read may hold thousands."""
 CONNECTION = "breakeven.connection"

@@ -19,7 +19,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    # By hand: Alembic would copy a table of SQLite's as a whole to take a column out of it.
+    # Plain SQL: in SQLite, Alembic would copy the whole table to drop a column.
     for table in TABLES:
         for name in COLUMNS:
             op.execute(f"ALTER TABLE {table} DROP COLUMN {name}")

@@ -23,6 +23,6 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    # By hand: Alembic would copy a table of SQLite's as a whole to take a column out of it.
+    # Plain SQL: in SQLite, Alembic would copy the whole table to drop a column.
     for name in COLUMNS:
         op.execute(f"ALTER TABLE attempts DROP COLUMN {name}")

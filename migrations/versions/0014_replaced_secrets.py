@@ -24,5 +24,5 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    # An older version refuses them all: each key works by its newest secret alone.
+    # An older version accepts only each key's newest secret.
     op.drop_table("replaced_secrets")

@@ -10,7 +10,7 @@ depends_on = None
 
 NAME = "priced_later_requests"
 TABLES = {"hourly": "hour", "daily": "day"}
-# As every version before wrote it of a request's first price: the request itself may be forgotten by now.
+# Found by the reason that every earlier version wrote: retention may have deleted the request itself.
 FIRST_PRICES = (
     "SELECT hour, hour / 24 AS day, dimension_id, request_id FROM adjustments "
     "WHERE kind = 'reprice' AND reason = 'the price was not known when it was booked'"
@@ -28,6 +28,6 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    # By hand: Alembic would copy a table of SQLite's as a whole to take a column out of it.
+    # Plain SQL: in SQLite, Alembic would copy the whole table to drop a column.
     for table in TABLES:
         op.execute(f"ALTER TABLE {table} DROP COLUMN {NAME}")

@@ -14,5 +14,5 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    # By hand: Alembic would copy a table of SQLite's as a whole to take a column out of it.
+    # Plain SQL: in SQLite, Alembic would copy the whole table to drop a column.
     op.execute("ALTER TABLE files DROP COLUMN reserved_bytes")

@@ -14,7 +14,7 @@ INDEX, OF_ONE = "ix_entries_batch_id", sa.text("batch_id IS NOT NULL")
 def upgrade() -> None:
     op.add_column("entries", sa.Column("batch_id", sa.Text(), nullable=True))
     if op.get_bind().dialect.name == "postgresql":
-        # Months that are there get their part beside whoever reads and writes: gateway/storage/partition_indexes.py.
+        # Existing months get theirs later, without blocking reads or writes: gateway/storage/partition_indexes.py.
         op.execute(f"CREATE INDEX {INDEX} ON ONLY entries (batch_id, accepted_at_us) WHERE {OF_ONE}")
     else:
         op.create_index(INDEX, "entries", ["batch_id", "accepted_at_us"], sqlite_where=OF_ONE)
@@ -22,5 +22,5 @@ def upgrade() -> None:
 
 def downgrade() -> None:
     op.drop_index(INDEX, "entries")
-    # By hand: Alembic would copy a table of SQLite's as a whole to take a column out of it.
+    # Plain SQL: in SQLite, Alembic would copy the whole table to drop a column.
     op.execute("ALTER TABLE entries DROP COLUMN batch_id")

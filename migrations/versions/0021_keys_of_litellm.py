@@ -20,5 +20,5 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    # An older version refuses these keys, until a newer one imports LiteLLM's again.
+    # An older version refuses these keys; after the next upgrade they have to be imported again.
     op.drop_table("litellm_keys")

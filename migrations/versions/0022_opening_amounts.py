@@ -23,5 +23,5 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    # An older version counts from nothing, until a newer one imports again.
+    # An older version counts from zero; after the next upgrade they have to be imported again.
     op.drop_table("opening_amounts")
