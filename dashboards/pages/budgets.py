@@ -13,6 +13,7 @@ from dashboards.form_problem import WrongField, form_problem, form_word
 from dashboards.frame import View, chart, confirm, grid, html, panel, refusal
 from dashboards.gateway_client import GatewayRefused, GatewayUnreachable
 from dashboards.kept_form import KeptForm
+from dashboards.list_page import MOST, ListPage, page_number, pages_of
 from dashboards.marked_fields import MarkedFields
 from dashboards.markup import Cell, Column
 from dashboards.one_press import on_press
@@ -22,7 +23,8 @@ BUDGETS = "/admin/v1/budgets"
 SCOPES = {"all": "Everything", "team": "A team", "project": "A project"}
 FORECAST_DAYS = 30
 NEAR, LIKELY = 0.8, 0.5
-MOST_KEYS = MOST_BUDGETS = 50
+MOST_KEYS = 50
+LONGEST_FIND = 200
 MOST_NOTED = 5
 KEY_COLUMNS = [
     Column("Key"),
@@ -42,49 +44,62 @@ async def build(view: View) -> None:
     with panel(f"Budgets for {month}", note):
         if sees_all:
             html(failing_note(await view.gateway.get("/admin/v1/notices")))
-        find = view.query("find") or ""
-        shown = most_used(found["budgets"], find)
-        if find or len(shown) < len(found["budgets"]):
-            html(search(find, len(shown), len(found["budgets"])))
+        listed = most_used(found["budgets"], _find(view), page_number(view.query("page")))
+        shown = listed.shown
+        if _find(view) or listed.pages > 1:
+            html(search(_find(view), listed))
         if shown:
             html(budgets_table(shown))
             html(taken_over_note([budget_name(one) for one in shown], shown))
-        elif find:
+        elif _find(view):
             html(markup.message("No such budget", "No budget's name contains all of these words."))
         else:
             advice = "Set one below and this page says when it will be spent." if may_write else "Finance can set one."
             html(markup.message("No budgets yet", advice))
         if may_write:
             stopping = {(one["scope"], one["name"]) for one in found["budgets"] if one["stops"]}
-            await _setter(view, shown, stopping)
+            await _setter(view, listed, stopping)
     team = view.query("team")
     whose = team or ("everything" if sees_all else "your team")
     with panel(f"Spend by day and the next {FORECAST_DAYS} days", f"US dollars, {whose}, UTC days."):
         teams = [one["name"] for one in shown if one["scope"] == "team"]
-        await _forecast(view, team, teams if sees_all else [])
+        await _forecast(view, team, _teams(view, listed.page, teams) if sees_all else "")
     if view.session.may("keys.read", "team.read"):
         with panel("Budgets of keys", "A key that has spent its budget is refused until the next window."):
             await _keys(view)
 
 
-def most_used(budgets: Sequence[dict[str, Any]], find: str) -> list[dict[str, Any]]:
-    """Those with every word of `find` in their name; of more than a page holds the ones that have used most."""
+def _find(view: View) -> str:
+    return (view.query("find") or "")[:LONGEST_FIND].strip()
+
+
+def most_used(budgets: Sequence[dict[str, Any]], find: str, page: int) -> ListPage:
+    """Those with every word of `find` in their name; of more than a page holds the ones that have used most first. The
+    last page where there are not so many."""
     words = find.casefold().split()
     matching = [one for one in budgets if all(word in budget_name(one).casefold() for word in words)]
-    if len(matching) <= MOST_BUDGETS:
-        return matching
-    return sorted(matching, key=lambda one: -one["spent_share"])[:MOST_BUDGETS]
+    page = min(page, pages_of(len(matching)))
+    if len(matching) > MOST:
+        matching.sort(key=lambda one: -one["spent_share"])
+    return ListPage(matching[(page - 1) * MOST : page * MOST], len(matching), page)
 
 
-def search(find: str, shown: int, there_are: int) -> str:
-    """A way to the budgets that are not shown."""
-    said = f"{shown:,} of {there_are:,} budgets; at most {MOST_BUDGETS} are shown, the ones that have used most."
+def search(find: str, listed: ListPage) -> str:
+    """Fewer of them, and the way through the rest."""
+    order = ", the ones that have used most first" if listed.pages > 1 else ""
+    links = listed.links("Previous", "Next", lambda page: _address(find, page))
+    said = f'<p class="be-note be-hint">{listed.range_text}{order}.{links}</p>' if listed.shown else ""
     return (
         '<form class="be-filters" method="get" action="budgets" role="search">'
         f'<label class="be-field">Team or project<input type="search" name="find" value="{escape(find)}" '
-        'maxlength="200"></label><button class="be-button" type="submit">Search</button></form>'
-        f'<p class="be-note be-hint">{said}</p>'
+        f'maxlength="{LONGEST_FIND}"></label><button class="be-button" type="submit">Search</button></form>{said}'
     )
+
+
+def _address(find: str, page: int, *, team: str = "") -> str:
+    asked = {"find": find, "page": str(page) if page > 1 else "", "team": team}
+    query = urlencode({name: value for name, value in asked.items() if value})
+    return f"budgets?{query}" if query else "budgets"
 
 
 def failing_note(notices: dict[str, Any]) -> str:
@@ -97,7 +112,7 @@ def failing_note(notices: dict[str, Any]) -> str:
     return markup.message("A notice of a budget waits to be sent", said, tone="bad")
 
 
-def budgets_table(rows: list[dict[str, Any]]) -> str:
+def budgets_table(rows: Sequence[dict[str, Any]]) -> str:
     columns = [
         Column("Budget"),
         Column("A\N{NO-BREAK SPACE}month", is_dollars=True),
@@ -187,8 +202,8 @@ def _day(outlook: dict[str, Any] | None) -> Cell | str:
     return Cell(display.day(outlook["runs_out"]), tone="bad be-nowrap")
 
 
-async def _setter(view: View, budgets: list[dict[str, Any]], stopping: set[tuple[str, str]]) -> None:
-    """Of `budgets` one can be removed; `stopping` are all that refuse requests, shown or not."""
+async def _setter(view: View, page: ListPage, stopping: set[tuple[str, str]]) -> None:
+    """Of those on the `page` one can be removed; `stopping` are all that refuse requests, shown or not."""
     costs = await view.gateway.get("/admin/v1/reports/costs", by="team", costs_alone=True)
     teams = sorted(row["group"]["team"] for row in costs["rows"] if row["group"]["team"])
     problem = html("")
@@ -199,13 +214,13 @@ async def _setter(view: View, budgets: list[dict[str, Any]], stopping: set[tuple
         stops = ui.checkbox("Refuse requests when it is spent").props("dense")
         button = ui.button("Set budget").props("no-caps unelevated")
     with grid("be-filters"):
-        listed = {f"{one['scope']} {one['name']}": budget_name(one) for one in budgets}
+        listed = {f"{one['scope']} {one['name']}": budget_name(one) for one in page.shown}
         gone = ui.select(listed, label="Budget to remove", with_input=True).props("dense outlined")
         gone.style("min-width: 15rem")
         remove = ui.button("Remove").props("no-caps outline color=negative")
     name.bind_visibility_from(scope, "value", lambda value: value != "all")
     for element in (gone, remove):
-        element.set_visibility(bool(budgets))
+        element.set_visibility(bool(page.shown))
 
     async def attempt(change: Any) -> None:
         try:
@@ -213,7 +228,7 @@ async def _setter(view: View, budgets: list[dict[str, Any]], stopping: set[tuple
         except (GatewayRefused, GatewayUnreachable) as error:
             marked.say(refusal(view, error), error)
             return
-        ui.navigate.to("/budgets")
+        ui.navigate.to(f"/{_address(_find(view), page.page)}")
 
     async def set_budget() -> None:
         whose = "" if scope.value == "all" else (name.value or "").strip()
@@ -234,7 +249,7 @@ async def _setter(view: View, budgets: list[dict[str, Any]], stopping: set[tuple
             wrong = WrongField("gone", "Choose the budget to remove.")
             marked.say(form_problem(wrong), wrong)
             return
-        ends = next(one["stops"] for one in budgets if f"{one['scope']} {one['name']}" == gone.value)
+        ends = next(one["stops"] for one in page.shown if f"{one['scope']} {one['name']}" == gone.value)
         then = "Requests are no longer refused for it" if ends else "Nothing warns of it any more"
         confirm(
             f"Remove the budget {listed[str(gone.value)]!r}? {then}; what was spent stays in the books.",
@@ -257,8 +272,8 @@ async def _setter(view: View, budgets: list[dict[str, Any]], stopping: set[tuple
     remove.on_click(ask_first)
 
 
-async def _forecast(view: View, team: str | None, teams: list[str]) -> None:
-    html(_teams(team, teams))
+async def _forecast(view: View, team: str | None, choice: str) -> None:
+    html(choice)
     try:
         found = await view.gateway.get("/admin/v1/reports/forecast", days=FORECAST_DAYS, team=team)
     except GatewayRefused as refused:
@@ -293,14 +308,16 @@ def days_table(found: dict[str, Any]) -> str:
     return markup.table(columns, [*spent, *ahead], caption="Spend by day and its forecast")
 
 
-def _teams(team: str | None, teams: list[str]) -> str:
-    if not teams:
+def _teams(view: View, page: int, teams: list[str]) -> str:
+    """Those on the page, and the one that is shown."""
+    chosen = view.query("team") or ""
+    if not teams and not chosen:
         return ""
     shown = ""
-    for name in ("", *teams):
-        current = ' aria-current="true"' if name == (team or "") else ""
-        query = f"?{urlencode({'team': name})}" if name else ""
-        shown += f'<a href="budgets{query}"{current}>{escape(name or "Everything")}</a>'
+    for name in dict.fromkeys(("", *teams, chosen)):
+        current = ' aria-current="true"' if name == chosen else ""
+        href = escape(_address(_find(view), page, team=name))
+        shown += f'<a href="{href}"{current}>{escape(name or "Everything")}</a>'
     return f'<div class="be-periods" role="group" aria-label="Team">{shown}</div>'
 
 

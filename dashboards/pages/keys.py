@@ -15,8 +15,8 @@ from dashboards.frame import View, confirm, grid, html, panel, refusal
 from dashboards.gateway_client import GatewayRefused, GatewayUnreachable
 from dashboards.kept_form import KeptForm
 from dashboards.key_fields import KeyFields
-from dashboards.key_list import KeyList, page_number, pages_of, query_of
 from dashboards.limit_words import limits_text
+from dashboards.list_page import ListPage, page_number, pages_of, query_of
 from dashboards.marked_fields import MarkedFields
 from dashboards.markup import Cell, Column
 from dashboards.one_press import on_press
@@ -85,14 +85,14 @@ def _find(view: View) -> str:
     return (view.query("find") or "")[:LONGEST_FIND].strip()
 
 
-async def _listed(view: View, find: str) -> KeyList:
+async def _listed(view: View, find: str) -> ListPage:
     """The page that the address names, or the nearest there is."""
     page = page_number(view.query("page"))
     found = await view.gateway.get(KEYS, **query_of(find, page))
     if found["matching"] and not found["keys"]:
         page = pages_of(found["matching"])
         found = await view.gateway.get(KEYS, **query_of(find, page))
-    return KeyList(found["keys"], found["matching"], page)
+    return ListPage(found["keys"], found["matching"], page)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,10 +100,10 @@ class Chosen:
     """The key that the address says is to be changed; None: there is none of this id."""
 
     id: str
-    key: Mapping[str, Any] | None
+    key: dict[str, Any] | None
 
 
-async def _chosen(view: View, keys: KeyList) -> Chosen | None:
+async def _chosen(view: View, keys: ListPage) -> Chosen | None:
     """Wherever it stands in the list."""
     wanted = (view.query("change") or "")[:LONGEST_FIND] or None
     if wanted is None:
@@ -125,14 +125,14 @@ def why_not_changed(chosen: Chosen) -> str | None:
     return None
 
 
-def _change_panel(view: View, keys: KeyList, models: Sequence[str], chosen: Chosen | None) -> None:
+def _change_panel(view: View, keys: ListPage, models: Sequence[str], chosen: Chosen | None) -> None:
     """Above the list once a key was chosen from it."""
     offered = list(keys.shown)
     if chosen is not None and chosen.key is not None and chosen.key not in offered:
         offered.append(chosen.key)
     if offered:
         with panel("Change a key", CHANGE_NOTE):
-            _Changer(view, KeyList(offered, keys.matching, keys.page), models, chosen.id if chosen else None)
+            _Changer(view, ListPage(offered, keys.matching, keys.page), models, chosen.id if chosen else None)
 
 
 def _creator(view: View, models: Sequence[str]) -> None:
@@ -161,14 +161,9 @@ def _creator(view: View, models: Sequence[str]) -> None:
     on_press(button, create)
 
 
-def _search(keys: KeyList, find: str) -> str:
+def _search(keys: ListPage, find: str) -> str:
     """Fewer of them, and the way through the rest."""
-    steps = {"Newer keys": keys.page - 1, "Older keys": keys.page + 1}
-    links = "".join(
-        f' <a href="{escape(_address(find, page))}">{name}</a>'
-        for name, page in steps.items()
-        if 1 <= page <= keys.pages
-    )
+    links = keys.links("Newer keys", "Older keys", lambda page: _address(find, page))
     shown = f'<p class="be-note be-hint">{keys.range_text}, newest first.{links}</p>' if keys.shown else ""
     return (
         '<form class="be-filters" method="get" action="keys" role="search">'
@@ -191,7 +186,7 @@ def _short(name: str | None) -> Cell:
     return Cell(name, tone="be-nowrap" if len(name) <= SHORT_NAME else "")
 
 
-def _table(view: View, keys: KeyList) -> str:
+def _table(view: View, keys: ListPage) -> str:
     now_us = time.time_ns() // 1000
     rows = [
         [
@@ -213,7 +208,7 @@ def _table(view: View, keys: KeyList) -> str:
     return markup.table([Column(name, title=TITLES.get(name, "")) for name in names], rows, caption="Keys")
 
 
-def _name(view: View, keys: KeyList, one: Mapping[str, Any]) -> Cell:
+def _name(view: View, keys: ListPage, one: Mapping[str, Any]) -> Cell:
     if one["revoked_at_us"]:
         return Cell(one["name"], tone="be-name muted", title=one["id"])
     href = _address(_find(view), keys.page, change=one["id"]) if view.session.may("keys.write") else None
@@ -263,7 +258,7 @@ def _standing(one: Mapping[str, Any], now_us: int) -> Cell:
 class _Changer:
     """Choose a key, change what it is or may use, or end it. What was shown is kept, so that only changes are sent."""
 
-    def __init__(self, view: View, keys: KeyList, models: Sequence[str], wanted: str | None) -> None:
+    def __init__(self, view: View, keys: ListPage, models: Sequence[str], wanted: str | None) -> None:
         self._view = view
         self._afterwards = f"/{_address(_find(view), keys.page)}"
         self._working = {one["id"]: one for one in keys.shown if not one["revoked_at_us"]}

@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from dashboards.list_page import MOST
 from dashboards.pages.budgets import (
-    MOST_BUDGETS,
     days_table,
     failing_note,
     most_used,
@@ -24,15 +24,18 @@ def test_only_a_notice_that_waits_is_spoken_of() -> None:
     assert failing_note({**waits, "failing_since_us": None}) == ""
 
 
-def test_of_many_budgets_those_that_have_used_most_are_shown_and_all_are_found() -> None:
+def test_of_many_budgets_those_that_have_used_most_come_first_and_all_are_reached() -> None:
     many: list[dict[str, Any]] = [{"scope": "team", "name": f"red-{n}", "spent_share": n / 1000} for n in range(2000)]
-    shown = most_used(many, "")
-    assert [one["name"] for one in shown] == [f"red-{n}" for n in range(1999, 1999 - MOST_BUDGETS, -1)]
-    assert most_used(many, "TEAM red-17 ") == [one for one in reversed(many) if "red-17" in one["name"]][:MOST_BUDGETS]
-    assert [one["name"] for one in most_used(many, "red-1234")] == ["red-1234"]
-    assert most_used(many[:MOST_BUDGETS], "") == many[:MOST_BUDGETS], "as they come where all are shown"
-    assert "50 of 2,000 budgets" in search('"<', 50, 2000)
-    assert 'value="&quot;&lt;"' in search('"<', 50, 2000)
+    rising = list(reversed(many))
+    assert [*most_used(many, "", 1).shown, *most_used(many, "", 2).shown] == rising[: 2 * MOST]
+    assert most_used(many, "TEAM red-17 ", 1).shown == [one for one in rising if "red-17" in one["name"]][:MOST]
+    assert [one["name"] for one in most_used(many, "red-1234", 9).shown] == ["red-1234"], "the last page there is"
+    assert most_used(many[:MOST], "", 1).shown == many[:MOST], "as they come where all are shown"
+    said = search('"<', most_used(many, "", 40))
+    assert "1,951 to 2,000 of 2,000, the ones that have used most first." in said
+    assert 'value="&quot;&lt;"' in said
+    assert 'href="budgets?find=%22%3C&amp;page=39">Previous</a>' in said
+    assert ">Next<" not in said
 
 
 def test_what_was_spent_at_litellm_is_told_apart() -> None:

@@ -1,7 +1,8 @@
-"""Which of many keys a page shows: so many at a time. Pure; knows no page."""
+"""Which of many keys or budgets a page shows: so many at a time. Pure; knows no page."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from html import escape
 from typing import Any
 
 MOST = 50
@@ -10,10 +11,10 @@ LAST = 10**6
 
 
 @dataclass(frozen=True, slots=True)
-class KeyList:
-    """One page of the keys that match. `page` counts from 1."""
+class ListPage:
+    """One page of those that match. `page` counts from 1."""
 
-    shown: Sequence[Mapping[str, Any]]
+    shown: Sequence[dict[str, Any]]
     matching: int
     page: int
 
@@ -25,6 +26,12 @@ class KeyList:
     def range_text(self) -> str:
         first = (self.page - 1) * MOST
         return f"{first + 1:,} to {first + len(self.shown):,} of {self.matching:,}"
+
+    def links(self, before: str, after: str, address: Callable[[int], str]) -> str:
+        """To the pages on either side, where there are any."""
+        sides = ((before, self.page - 1), (after, self.page + 1))
+        there = [(name, address(page)) for name, page in sides if 1 <= page <= self.pages]
+        return "".join(f' <a href="{escape(href)}">{name}</a>' for name, href in there)
 
 
 def pages_of(matching: int) -> int:

@@ -1,8 +1,8 @@
-"""Which of many keys a page shows."""
+"""Which of many keys or budgets a page shows."""
 
 import pytest
 
-from dashboards.key_list import MOST, KeyList, page_number, pages_of, query_of
+from dashboards.list_page import MOST, ListPage, page_number, pages_of, query_of
 
 
 @pytest.mark.parametrize(
@@ -18,8 +18,13 @@ def test_an_address_names_a_page(asked: str | None, number: int) -> None:
     [(1, MOST, "1 to 50 of 103"), (2, MOST, "51 to 100 of 103"), (3, 3, "101 to 103 of 103")],
 )
 def test_so_many_at_a_time(page: int, shown: int, text: str) -> None:
-    found = KeyList([{}] * shown, 103, page)
+    found = ListPage([{}] * shown, 103, page)
     assert (found.pages, found.range_text) == (3, text)
+    links = found.links("Before", "After", lambda number: f"a?b&page={number}")
+    assert [number for number in range(5) if f"page={number}" in links] == [
+        n for n in (page - 1, page + 1) if 0 < n < 4
+    ]
+    assert ("Before" in links, "After" in links, "b&amp;page" in links) == (page > 1, page < 3, True)
 
 
 def test_there_is_a_page_where_nothing_matches() -> None:
