@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 
 import httpx
+import msgspec
 import typer
 from rich.console import Console
 from rich.markup import escape
@@ -52,6 +53,14 @@ NOT_READY = (
     "otherwise see the gateway's log"
 )
 DIRECTLY = "providers and engines are called directly, at each backend's `base_url` (docs/backends.md)"
+
+
+class _Readiness(msgspec.Struct):
+    """What a gateway's `/readyz` says."""
+
+    problems: list[str] = []
+    warnings: list[str] = []
+    rules_version: str | None = None
 
 
 def command(
@@ -284,14 +293,15 @@ def _classifier(home: Home, url: str) -> str:
 def _gateway(url: str) -> Finding:
     try:
         answer = httpx.get(f"{url}/readyz", timeout=3, trust_env=False)
-        told = answer.json()
-        problems, warnings = ("; ".join(told.get(name, [])) for name in ("problems", "warnings"))
+        told = msgspec.json.decode(answer.content, type=_Readiness)
     except httpx.ConnectError:
         start = f"start it: breakeven serve --port {url.rpartition(':')[2]}"
         return Finding("gateway", False, f"nothing answers at {url}", start)
-    except (httpx.HTTPError, ValueError) as error:
-        what = str(error) or type(error).__name__
-        return Finding("gateway", False, f"what answers at {url} hangs or is not a gateway ({what})", "see what it is")
+    except (httpx.HTTPError, msgspec.DecodeError) as error:
+        return _stranger(url, str(error) or type(error).__name__)
+    if answer.status_code not in (200, 503):
+        return _stranger(url, f"/readyz answers {answer.status_code}")
+    problems, warnings = "; ".join(told.problems), "; ".join(told.warnings)
     if answer.status_code != 200:
         return Finding("gateway", False, f"answers at {url} but is not ready: {problems}", NOT_READY)
     if warnings:
@@ -302,5 +312,9 @@ def _gateway(url: str) -> Finding:
             "see the checks above and the gateway's log; `breakeven check` shows where rules are not valid; renew or "
             "top up a refused key at its provider",
         )
-    rules = f", deciding by rules version {version}" if (version := told.get("rules_version")) else ""
+    rules = f", deciding by rules version {told.rules_version}" if told.rules_version else ""
     return Finding("gateway", True, f"ready at {url}{rules}")
+
+
+def _stranger(url: str, what: str) -> Finding:
+    return Finding("gateway", False, f"what answers at {url} hangs or is not a gateway ({what})", "see what it is")

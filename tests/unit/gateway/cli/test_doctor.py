@@ -275,6 +275,13 @@ def test_a_gateway_says_by_which_rules_it_decides(home: Home, answer: bytes, is_
     assert detail in checks["gateway"].detail
 
 
+@pytest.mark.parametrize(("status", "answer"), [(200, b"[]"), (404, b'{"detail": "Not Found"}')])
+def test_another_service_on_its_port_is_not_taken_for_a_gateway(home: Home, status: int, answer: bytes) -> None:
+    checks = found_beside(home, lambda path: answer, status=status)
+    assert "is not a gateway" in checks["gateway"].detail
+    assert checks["gateway"].fix == "see what it is"
+
+
 def test_an_alarm_of_any_worker_is_seen(home: Home) -> None:
     create_home(home)
     labelled = b"".join(
