@@ -234,6 +234,8 @@ class Pipeline:
         try:
             return decide(request_facts(view, key, tags, facts), self.snapshot)
         except NoEligibleModel as refused:
+            if self.upstreams.cut_short([candidates[name] for name in refused.reasons], self.monotonic()):
+                return self.decide(view, key, tags, at_us)
             paused = [name for name, why in refused.reasons.items() if why == PAUSED]
             named = [candidates[name] for name in paused or refused.reasons]
             refused.retry_after_seconds = self.upstreams.wait_seconds(named, self.monotonic()) or None

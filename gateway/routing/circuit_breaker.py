@@ -5,7 +5,8 @@ closed     count; at the limit: open  open for what it said count=0  -          
 open       -                          open for what it said closed   -                at `probe_at`: half_open
 half_open  open, cool-down doubled    open for what it said closed   open, probe now  -
 
-A refusal is the upstream asking for a pause (Retry-After) or refusing our key: one is enough.
+A refusal is the upstream asking for a pause (Retry-After) or refusing our key: one is enough. A cool-down of other
+reasons is cut short for a caller whom nobody else could answer: it would be refused, so a probe costs it nothing.
 """
 
 from collections.abc import Callable
@@ -15,6 +16,8 @@ from typing import Literal
 State = Literal["closed", "open", "half_open"]
 PROBE_SECONDS = 1.0
 """How long a probe usually takes to show whether its upstream has recovered."""
+SOLE_COOL_DOWN_SECONDS = 5.0
+"""The longest cool-down of an upstream that is the only one left."""
 
 
 @dataclass(slots=True)
@@ -32,6 +35,7 @@ class CircuitBreaker:
     state: State = "closed"
     failures: int = 0
     probe_at: float = 0.0
+    sole_probe_at: float = 0.0
     cool_down_seconds: float = field(default=0.0)
     was_asked: bool = False
     """Whether it opened because the upstream asked for a pause, not because calls failed."""
@@ -66,13 +70,21 @@ class CircuitBreaker:
         if self.state == "half_open" or (self.state == "closed" and self.failures >= self.failure_limit):
             doubled = self.cool_down_seconds * 2 or self.first_cool_down_seconds
             self.cool_down_seconds = min(doubled, self.longest_cool_down_seconds)
-            rest = self.cool_down_seconds * (0.75 + 0.5 * self.jitter())
-            self.state, self.probe_at, self.was_asked = "open", now + rest, False
+            stretch = 0.75 + 0.5 * self.jitter()
+            self.state, self.probe_at, self.was_asked = "open", now + self.cool_down_seconds * stretch, False
+            self.sole_probe_at = now + min(self.cool_down_seconds, SOLE_COOL_DOWN_SECONDS) * stretch
 
     def record_refusal(self, now: float, pause_seconds: float) -> None:
         """The upstream asked for a pause."""
         later = self.probe_at if self.state == "open" else now
         self.state, self.probe_at, self.was_asked = "open", max(later, now + pause_seconds), True
+
+    def cut_short(self, now: float) -> bool:
+        """A caller has nobody else to ask. Whether a call may go out now that could not before."""
+        if self.state != "open" or self.was_asked or now >= self.probe_at:
+            return False
+        self.probe_at = min(self.probe_at, self.sole_probe_at)
+        return now >= self.probe_at
 
     def call_off(self, now: float) -> None:
         """We gave up a call: if it was the probe, the next call may probe at once."""

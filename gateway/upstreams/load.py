@@ -138,6 +138,14 @@ class Upstreams:
         ]
         return min(waits, default=None)
 
+    def cut_short(self, candidates: Iterable[Candidate], now: float) -> bool:
+        """A caller has nobody but these: for its sake they rest no longer than they must. Whether one has."""
+        return any(
+            breaker.cut_short(now)
+            for candidate in candidates
+            for breaker in self.breakers.get((candidate.backend, candidate.upstream_model), {}).values()
+        )
+
     def warnings(self, now: float) -> list[str]:
         """Which of our keys are refused, in sentences that name no key."""
         return [

@@ -131,6 +131,27 @@ def test_with_one_healthy_alternate_nobody_notices_and_the_breaker_opens_probes_
     run(go)
 
 
+def test_a_sole_model_is_tried_again_within_seconds_however_long_it_failed() -> None:
+    """It was left alone for up to 75 seconds more, and its callers were told to come back then."""
+
+    async def go() -> None:
+        bad, is_sick = Outcome(fault="unavailable"), True
+        rig = timed_rig(lambda _: bad if is_sick else GOOD)
+        waits = list[int]()
+        while now() < 120.0:
+            waits.append(int((await call(rig.pipeline, model="a")).headers.get("retry-after", "0")))
+            await asyncio.sleep(1)
+        assert max(waits) <= 7
+        assert len(rig.one.calls) < 60, "its callers are not let through meanwhile"
+        is_sick = False
+        came = now()
+        while (await call(rig.pipeline, model="a")).status != 200:
+            await asyncio.sleep(0.5)
+        assert now() - came < 7
+
+    run(go)
+
+
 def test_a_black_hole_without_any_deadline_ends_at_the_first_byte_timeout() -> None:
     async def go() -> None:
         rig = timed_rig(follow([Outcome(fault="silent")]), follow([GOOD]))
