@@ -70,14 +70,14 @@ def main() -> None:
         host=asked.host,
         port=asked.port,
         http=bounded(most_connections()),
-        log_level="error",  # anybody could fill the log with warnings of what is no request
+        log_level="error",  # anybody could fill the log with warnings about malformed requests
         server_header=False,
         access_log=False,
     )
 
 
 def why_no_semaphore(make: Callable[[], object] = multiprocessing.Lock) -> str | None:
-    """The page framework makes one at its start, and would end in the middle of that; None where it can."""
+    """Why no semaphore can be created, or None if one can. The page framework needs one and would crash at startup."""
     try:
         make()
     except (OSError, ImportError) as error:
@@ -89,7 +89,7 @@ def why_no_semaphore(make: Callable[[], object] = multiprocessing.Lock) -> str |
 
 
 def prefix_among(asked: str | None, oidc: OidcSettings | None) -> str:
-    """Raises ValueError where people would come back from signing in to a path without pages."""
+    """The prefix to serve under. Raises ValueError if the sign-in's public_url would lead to a path without pages."""
     known = None if oidc is None else parse_prefix(urlsplit(oidc.public_url).path)
     if asked is None:
         return known or ""
@@ -100,7 +100,7 @@ def prefix_among(asked: str | None, oidc: OidcSettings | None) -> str:
 
 
 def _end_with_parent(parent: int) -> None:
-    """Nobody would supervise this process any more, and its port would stay taken."""
+    """Stop once the parent has died: nobody would supervise this process any more, and its port would stay taken."""
     while os.getppid() == parent:
         time.sleep(PARENT_SECONDS)
     os.kill(os.getpid(), signal.SIGTERM)

@@ -40,8 +40,8 @@ NO_SUCH_PAGE = """<!doctype html><html lang="en"><head><meta charset="utf-8">
 
 @dataclass(frozen=True, slots=True)
 class UiSettings:
-    """`state` is the directory that sessions outlive the process in; `oidc` comes with the UI's own key; a proxy has
-    put `path_prefix`, as in /breakeven, before /ui."""
+    """`state` is the directory in which sessions survive a restart. `oidc` is the provider's settings and the UI's own
+    API key. `path_prefix`, such as /breakeven, is what a proxy puts before /ui."""
 
     gateway_url: str
     is_secure: bool = False
@@ -52,7 +52,7 @@ class UiSettings:
 
 
 def build_app(settings: UiSettings) -> ASGIApp:
-    """The ASGI application. Pages live in one process."""
+    """The ASGI application. It must run in one process, which keeps all open pages in memory."""
     http = open_gateway(settings.gateway_url, settings.answer_seconds)
     sessions = Sessions(time.time, SessionFiles(settings.state) if settings.state is not None else None)
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
@@ -80,7 +80,7 @@ def build_app(settings: UiSettings) -> ASGIApp:
     nicegui_app.colors(
         primary="#0f6b62", positive="#14713b", negative="#b3261e", warning="#8a5a00", dark_page="#131415"
     )
-    nicegui_app.config.quasar_config["loadingBar"]["skipHijack"] = True  # a bar without a name, for no request of ours
+    nicegui_app.config.quasar_config["loadingBar"]["skipHijack"] = True  # its bar has no accessible name
     nicegui_app.add_exception_handler(404, no_such_page)
     build_pages(http, sessions, answer_seconds=settings.answer_seconds)
     ui.run_with(
@@ -101,5 +101,5 @@ def build_app(settings: UiSettings) -> ASGIApp:
 
 
 async def no_such_page(request: Request, error: Exception) -> Response:
-    """In place of the framework's own, which says no more than that and leads nowhere."""
+    """Replaces the framework's own page for 404, which links nowhere."""
     return HTMLResponse(NO_SUCH_PAGE.format(root=f"{prefix_of(request)}/ui"), status_code=404)

@@ -9,7 +9,7 @@ from dashboards.limit_words import limits_text
 
 
 def change_text(action: str, detail: str) -> str:
-    """From the record's detail, whatever its action keeps there; a rules text's diff is counted."""
+    """From the record's detail, whose format depends on the action; of a rules diff, the number of lines."""
     if detail.startswith("---"):
         return _lines(detail)
     try:

@@ -6,7 +6,7 @@ from typing import Any
 from dashboards import display, markup
 
 WEAK_DAYS = 7
-"""Fewer days than this say little of how days differ."""
+"""Fewer days than this say little about how days differ."""
 
 
 def heading(report: dict[str, Any]) -> str:
@@ -29,7 +29,7 @@ def because(report: dict[str, Any]) -> str:
 
 
 def facts(report: dict[str, Any]) -> list[tuple[str, str]]:
-    """What one asks next."""
+    """Answers to the questions that follow."""
     named = [
         ("Owning pays from", _from(report)),
         ("How sure", _how_sure(report["confidence"])),
@@ -63,7 +63,7 @@ def _how_sure(odds: dict[str, Any] | None) -> str:
 
 
 def _between(low: Decimal, high: Decimal) -> str:
-    """An interval of savings without a negative one: what is no saving costs more."""
+    """An interval of savings in words; a negative saving is an extra cost."""
     if low >= 0:
         return f"saves {display.dollars(low)} to {display.dollars(high)} a month"
     if high <= 0:

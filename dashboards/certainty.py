@@ -8,7 +8,7 @@ ADDS_UP = "Rows add up to the total, but each figure is rounded on its own; poin
 
 
 def simulated(total: dict[str, Any]) -> str:
-    """Empty where every answer was real. `total` is a row of a cost report."""
+    """Empty if no answer was simulated. `total` is a row of a cost report."""
     requests = total["simulated_requests"]
     if not requests and not float(total["simulated_usd"]):
         return ""
@@ -21,7 +21,7 @@ def simulated(total: dict[str, Any]) -> str:
 
 
 def nothing_spent(total: dict[str, Any]) -> str:
-    """In place of a chart whose every value is nothing, or not known."""
+    """Instead of a chart whose values are all zero or unknown."""
     said = f"{markup.counted(total['requests'], 'request')} in this time"
     without = total["unpriced_requests"]
     if without:
@@ -30,7 +30,7 @@ def nothing_spent(total: dict[str, Any]) -> str:
 
 
 def left_out(total: dict[str, Any]) -> str:
-    """Requests in no sum, and requests whose tokens were counted here. Empty where there are none."""
+    """Requests without a known price, and with estimated token counts. Empty if there are none."""
     found = ""
     if total["unpriced_requests"]:
         found += _banner(

@@ -12,10 +12,10 @@ COLOURS = ("#2a9d8f", "#b77a0f", "#5b80c8", "#c65d75", "#815d9b", "#548129", "#b
 INK = "#7e7d78"
 FAINT = "rgba(136,136,130,0.22)"
 BAND = "rgba(224,160,48,0.4)"
-"""An interval around the second colour's line, so that a legend does not show the two alike."""
+"""For the interval around a line in the second colour: the legend must tell the two apart."""
 PHONE_PIXELS = 420
 LONG_NAME, LONG_ON_A_PHONE = 34, 22
-"""Letters that fit on one line beside a horizontal bar."""
+"""Characters that fit on one line beside a horizontal bar."""
 LEGEND_LINE_PIXELS = 20
 MOST_LEGEND_LINES = 4
 MOST_SERIES = len(COLOURS)
@@ -81,7 +81,7 @@ def base(*, unit: str = "", is_time: bool = False, categories: Sequence[str] = (
 
 
 def on_a_phone(options: Options) -> Options:
-    """The names of a few series below each other where they do not fit on one line: no arrows to leaf through them."""
+    """On a phone, the names of a few series are listed below each other, rather than on one line with arrows."""
     names = options["legend"].get("data") or [one["name"] for one in options["series"]]
     if 1 < len(names) <= MOST_LEGEND_LINES:
         options["legend"]["type"] = "plain"
@@ -93,12 +93,12 @@ def on_a_phone(options: Options) -> Options:
 
 
 def _media(narrow: Options, wide: Options) -> list[Options]:
-    """What a phone changes, and what restores it when the phone is turned: ECharts does not revert by itself."""
+    """What changes on a phone, and what restores it when the phone is turned: ECharts does not revert it."""
     return [{"query": {"maxWidth": PHONE_PIXELS}, "option": narrow}, {"option": wide}]
 
 
 def over_time(options: Options, starts: Sequence[str], each: str) -> Options:
-    """Labels under the axis of times; one of so long a time begins at each of `starts`."""
+    """Adds the labels of a time axis on which an `each` (hour, day, …) begins at each of `starts`."""
     options["xAxis"]["axisLabel"] = {**options["xAxis"]["axisLabel"], **named_times(starts, each)}
     return options
 
@@ -113,10 +113,10 @@ def in_dollars(options: Options, amounts: Iterable[float], *, axis: str = "yAxis
 
 
 def stacked_bars(points: Sequence[tuple[str, str, float]], *, each: str = "day") -> Options:
-    """`points` are (start, name, dollars); one bar a start, stacked by name, the largest name at the bottom. `each` is
-    how long a bar's time is.
+    """One bar per start, stacked by name with the largest at the bottom. `points` are (start, name, dollars); `each` is
+    the length of time of a bar.
 
-    Of more names than there are colours the smaller ones are one series, in the last colour, on top.
+    If there are more names than colours, the smallest are combined into one series on top, in the last colour.
     """
     starts = sorted({start for start, _, _ in points})
     totals: dict[str, float] = {}
@@ -159,7 +159,7 @@ def rows(names: Sequence[str], values: Sequence[float]) -> Options:
     options["grid"]["bottom"] = 8
     narrow = {**label, "fontSize": 10, "lineHeight": 12, ":formatter": ON_TWO_LINES}
     narrow["width"] = _cut_at(135, names, LONG_ON_A_PHONE)
-    few, many = {"splitNumber": 3}, {"splitNumber": 5}  # or every second tick has no room for its number
+    few, many = {"splitNumber": 3}, {"splitNumber": 5}  # with more, every second label has no room
     options["media"] = _media(
         {"xAxis": few, "yAxis": {"axisLabel": narrow}}, {"xAxis": many, "yAxis": {"axisLabel": label}}
     )
@@ -167,7 +167,7 @@ def rows(names: Sequence[str], values: Sequence[float]) -> Options:
 
 
 def _cut_at(pixels: int, names: Sequence[str], letters: int) -> int | None:
-    """None where every line fits: ECharts takes a width from the bars even if the names are shorter."""
+    """None if every line fits: ECharts reserves a given width even if the names are shorter."""
     lines = (line for name in names for line in name.split(" · "))
     return pixels if any(_columns(line) > letters for line in lines) else None
 
@@ -186,7 +186,7 @@ def used_and_paid(points: Sequence[tuple[str, float, float]], break_even: float 
     ]
     if used:
         last, share = used[-1]
-        used.append(((datetime.fromisoformat(last) + timedelta(hours=1)).isoformat(), share))  # it lasts to its end
+        used.append(((datetime.fromisoformat(last) + timedelta(hours=1)).isoformat(), share))  # until the hour's end
     series: Options = {
         "name": "used",
         "type": "line",
@@ -209,9 +209,9 @@ def used_and_paid(points: Sequence[tuple[str, float, float]], break_even: float 
 
 
 def cost_curves(points: Sequence[dict[str, Any]], here: float, pays_from: dict[str, Any] | None) -> Options:
-    """Bills of a month over volume: all hosted, and the cheapest fleet beside it as a staircase with its interval.
+    """Monthly bills by volume: everything hosted, and the cheapest own fleet as a staircase with its interval.
 
-    `pays_from` is the volume from which owning pays, and the bill there, as the report has them.
+    `pays_from` is the volume from which owning pays, with the bill there, as in the report.
     """
     bills = (p[key] for p in points for key in ("hosted_usd", "owned_usd") if p[key] is not None)
     options: dict[str, Any] = in_dollars(base(), bills)
@@ -260,7 +260,7 @@ def cost_curves(points: Sequence[dict[str, Any]], here: float, pays_from: dict[s
         "silent": True,
         "symbol": "none",
         "lineStyle": {"color": COLOURS[3], "type": "dashed", "width": 2},
-        # In the middle over the line it would lie over the axis' highest number, where the line is far on the left.
+        # Centred on a line far on the left, the label would cover the axis' highest number.
         "label": {
             "formatter": "you are here",
             "color": INK,
@@ -277,7 +277,7 @@ def cost_curves(points: Sequence[dict[str, Any]], here: float, pays_from: dict[s
 
 
 def _said_shorter_on_a_phone(options: Options) -> Options:
-    """The crossing's words would lie over the numbers of the axis there."""
+    """On a phone the crossing's full label would cover the numbers of the axis."""
     whole = options["series"][0]["markPoint"]["label"]["formatter"]
     for media, said in zip(options["media"], (whole.removeprefix("owning pays "), whole), strict=True):
         media["option"]["series"] = [{"markPoint": {"label": {"formatter": said}}}]
@@ -285,7 +285,7 @@ def _said_shorter_on_a_phone(options: Options) -> Options:
 
 
 def _pays_from(volume: dict[str, Any], *, is_right: bool) -> Options:
-    """The crossing, with its volume; its words stand where there is room: above on the left, or below."""
+    """The crossing, labelled with its volume where there is room: above it to the left, or below it to the right."""
     requests = volume["requests_per_day"]
     return {
         "silent": True,
@@ -305,7 +305,7 @@ def _pays_from(volume: dict[str, Any], *, is_right: bool) -> Options:
 
 
 def tornado(swings: Sequence[tuple[str, float, float]], middle: float) -> Options:
-    """How the monthly saving moves with each input a quarter lower and higher, the strongest on top."""
+    """How the monthly saving changes with each input a quarter lower or higher, the strongest on top."""
     ordered = sorted(swings, key=lambda one: abs(one[2] - one[1]))
     options = base(unit="", categories=[name for name, _, _ in ordered])
     options["xAxis"], options["yAxis"] = options["yAxis"], options["xAxis"]
@@ -328,7 +328,7 @@ def tornado(swings: Sequence[tuple[str, float, float]], middle: float) -> Option
 
 
 def throughput(points: Sequence[tuple[int, float]], working: int | None) -> Options:
-    """Tokens per second of all sequences together over concurrency."""
+    """Tokens per second of all sequences together, by concurrency."""
     options = base(unit="tokens / s, all sequences")
     options["xAxis"] = {
         **options["xAxis"],
@@ -353,7 +353,7 @@ def throughput(points: Sequence[tuple[int, float]], working: int | None) -> Opti
 
 
 def forecast(history: Sequence[tuple[str, float]], ahead: Sequence[tuple[str, float, float, float]]) -> Options:
-    """Days that were, as bars; days to come as a line in its interval (day, low, expected, high). Days are UTC's."""
+    """Past days as bars, and days to come (day, low, expected, high) as a line within its interval. UTC days."""
     history = [(f"{day}T00:00Z", usd) for day, usd in history]
     ahead = [(f"{day}T00:00Z", low, usd, high) for day, low, usd, high in ahead]
     amounts = [usd for _, usd in history] + [high for *_, high in ahead]

@@ -1,6 +1,6 @@
-"""What may be written at a place of a YAML text, by its JSON schema. Pure; forgiving, because the text is half written.
+"""Completions at a place in a YAML text, from its JSON schema. Pure; tolerant, because the text is unfinished.
 
-Only as much YAML is understood as rules are written in: block maps and lists, flow maps and lists, comments.
+It understands only the YAML that rules are written in: block maps and lists, flow maps and lists, comments.
 """
 
 import re
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 ANY = "*"
-"""In a path: whichever item of a list, or whichever name of a map that takes any."""
+"""In a path: any item of a list, or any name in a map whose names are free."""
 WORD = re.compile(r"[\w.:/@-]*$")
 KEY = re.compile(r"(?P<key>[\w.:/@-]+|\"[^\"]*\")\s*:(?=\s|$)")
 BLOCK_AGAIN = re.compile(r"(\s*- [\w.-]+:|[\w.-]+:)(\s|$)")
@@ -19,7 +19,7 @@ Schema = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One suggestion; `insert` is what is written for it."""
+    """One suggestion; `insert` is the text that it inserts."""
 
     label: str
     insert: str
@@ -29,7 +29,7 @@ class Option:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where the cursor is: in a key of the map at `path`, or in the value at `path`; `word` is begun already."""
+    """Where the cursor is: in a key of the map at `path`, or in the value at `path`; `word` is what is typed of it."""
 
     path: Path
     is_key: bool
@@ -38,7 +38,7 @@ class Place:
 
 @dataclass(slots=True)
 class _Flow:
-    """An open bracket; `path` is of what is inside it."""
+    """An open bracket; `path` is that of its content."""
 
     path: Path
     is_map: bool
@@ -57,7 +57,7 @@ class _Reader:
         return tuple(name for _, name in self.frames)
 
     def read(self, line: str) -> Place:
-        """Takes one line over; the place at its end."""
+        """Reads one line and returns the place at its end."""
         if self.flows and BLOCK_AGAIN.match(line):
             self.flows.clear()  # a bracket above was never closed
         if self.flows:
@@ -126,7 +126,7 @@ def place_of(before: str) -> Place:
 
 
 def complete(before: str, schema: Schema, names: Mapping[Path, Sequence[str]]) -> tuple[str, list[Option]]:
-    """The word begun before the cursor, and what it may become. `names` are known values of some paths."""
+    """The partial word before the cursor, and its completions. `names` are known values of some paths."""
     place = place_of(before)
     parts = list(_at(schema, schema, place.path))
     options: dict[str, Option] = {}
@@ -146,7 +146,7 @@ def _fits(path: Path, pattern: Path) -> bool:
 
 
 def resolve(schema: Schema, part: Schema) -> Iterator[Schema]:
-    """Every form that a part of the schema may take, null left out."""
+    """Every alternative of a part of the schema, except null."""
     if "$ref" in part:
         yield from resolve(schema, schema["$defs"][part["$ref"].rpartition("/")[2]])
     elif "anyOf" in part:

@@ -1,4 +1,4 @@
-"""Carries the page that someone wanted through the sign-in. Pure."""
+"""Carries the requested page through the sign-in. Pure."""
 
 import re
 from urllib.parse import urlencode
@@ -13,7 +13,7 @@ LONGEST = 2000
 
 
 def sign_in_address(wanted: str, *, path: str = SIGN_IN) -> str:
-    """Where to sign in, so that `wanted` (a path with its query) is shown afterwards."""
+    """The address of the sign-in that shows `wanted` (a path with its query) afterwards."""
     destination = destination_of(wanted)
     return path if destination == HOME else f"{path}?{urlencode({'next': destination})}"
 
@@ -21,5 +21,5 @@ def sign_in_address(wanted: str, *, path: str = SIGN_IN) -> str:
 def destination_of(wanted: str) -> str:
     """`wanted` if it is a page of ours (the address is untrusted), else the first page."""
     is_ours = wanted.startswith(HOME) and len(wanted) <= LONGEST and wanted.isprintable() and "\\" not in wanted
-    leads_out = DOTS.search(wanted.partition("?")[0])  # of /ui: others may be served beside it
+    leads_out = DOTS.search(wanted.partition("?")[0])  # of /ui: other applications may be beside it
     return wanted if is_ours and not leads_out and not wanted.startswith(NO_PAGES) else HOME

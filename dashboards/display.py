@@ -15,7 +15,7 @@ AMOUNT = re.compile(r"-?\d+(\.\d+)?")
 
 
 def dollars(text: str | Decimal | None, *, places: int | None = None) -> str:
-    """`$1,234.56`. Below a dollar as many places as show three digits; nothing is shown as $0 that is not zero."""
+    """`$1,234.56`. Below a dollar, enough decimal places for three digits; only zero is shown as $0."""
     if text is None:
         return UNKNOWN
     value = Decimal(text)
@@ -26,10 +26,10 @@ def dollars(text: str | Decimal | None, *, places: int | None = None) -> str:
 
 
 def dollar_column(texts: Sequence[str]) -> list[str]:
-    """Amounts below each other, all with as many places as show two digits of the smallest, or six of the largest;
-    whole cents, such as budgets, have two.
+    """Amounts of a column, all with the same number of decimal places: two if all are whole cents, such as budgets;
+    otherwise enough for two digits of the smallest, but for no more than six of the largest.
 
-    What these places show nothing of is `<$0.01`; what is no amount stays as it is.
+    An amount that would round to zero is written `<$0.01`; text that is no amount stays unchanged.
     """
     sizes = [abs(Decimal(text)) for text in texts if _is_amount(text) and Decimal(text)]
     places = min(1 - min(sizes).adjusted(), 5 - max(sizes).adjusted(), 12) if _most_places(sizes) > 2 else 2
@@ -37,25 +37,25 @@ def dollar_column(texts: Sequence[str]) -> list[str]:
 
 
 def exact_dollar_column(texts: Sequence[str]) -> list[str]:
-    """The same with every digit the ledger has."""
+    """Amounts of a column with every digit the ledger has."""
     places = _most_places([Decimal(text) for text in texts if _is_amount(text)])
     return [dollars(text, places=max(places, 2)) if _is_amount(text) else text for text in texts]
 
 
 def dollar_range(low: str, high: str) -> str:
-    """`$0.24 – $20.30`: with the places that the higher one shows."""
+    """`$0.24 – $20.30`: with as many decimal places as the higher amount has."""
     most = dollars(high)
     return f"{_of_column(low, len(most.partition('.')[2]))} – {most}"
 
 
 def dollar_ranges(ends: Sequence[tuple[str, str]]) -> list[str]:
-    """Below each other, each with the places of a column of them all; what is written alike is written once."""
+    """Ranges of a column, with the same decimal places; a range whose ends look the same is written as one amount."""
     shown = dollar_column([text for both in ends for text in both])
     return [low if low == high else f"{low} – {high}" for low, high in zip(shown[::2], shown[1::2], strict=True)]
 
 
 def rate(text: str | Decimal | None) -> str:
-    """What an hour costs, without the zeros that say nothing: `$0.02`, `$0.0333`, `$2.50`."""
+    """A price per hour, without trailing zeros beyond the cents: `$0.02`, `$0.0333`, `$2.50`."""
     shown = dollars(text)
     whole, point, fraction = shown.partition(".")
     return f"{whole}.{fraction.rstrip('0').ljust(2, '0')}" if point else shown
@@ -82,13 +82,13 @@ def signed_dollars(text: str | Decimal) -> str:
 
 
 def cost(row: Mapping[str, Any]) -> str:
-    """Of a group of a report, an amount for a column: what no request of it has a price for is not $0."""
+    """The cost of a report's group, for a column. If none of its requests has a price, it is unknown, not $0."""
     is_unknown = row["requests"] and row["unpriced_requests"] == row["requests"] and not Decimal(row["cost_usd"])
     return NO_PRICE if is_unknown else row["cost_usd"]
 
 
 def spend(row: Mapping[str, Any]) -> str:
-    """The same in a sentence."""
+    """The same for a sentence."""
     return dollars(known) if _is_amount(known := cost(row)) else known
 
 
@@ -113,23 +113,23 @@ def tokens(value: float | None) -> str:
     if value is None:
         return UNKNOWN
     for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if abs(value) >= 0.9995 * size:  # three digits of 999,999 are 1 M
+        if abs(value) >= 0.9995 * size:  # 999,999 rounds to 1.00 M
             return f"{_three_digits(value / size)} {unit}"
     return f"{value:,.0f}"
 
 
 def _to_three_digits(value: Decimal) -> Decimal:
-    """What rounds up to the next power of ten has a place less: 0.0099996 is 0.0100."""
+    """Rounded first: a value that rounds up to a power of ten takes one decimal place less (0.0099996 is 0.0100)."""
     return value.quantize(Decimal(1).scaleb(value.adjusted() - 2), rounding=ROUND_HALF_EVEN)
 
 
 def _three_digits(value: float) -> str:
-    """`2.40`, `80.0`, `675`: as many places as make columns line up."""
+    """`2.40`, `80.0`, `675`: three digits, so that columns line up."""
     return f"{value:#.3g}".rstrip(".") if abs(value) < 999.5 else f"{value:,.0f}"
 
 
 def share(value: float | None, *, places: int = 1) -> str:
-    """`12.3 %`; what is not nothing is not shown as nothing, nor as all what is not: `<0.1 %`, `>99.9 %`."""
+    """`12.3 %`. Only zero is shown as 0 % and only one as 100 %; what rounds to them is `<0.1 %` or `>99.9 %`."""
     if value is None:
         return UNKNOWN
     shown, least = f"{100 * value:,.{places}f}", 10**-places
@@ -146,7 +146,7 @@ def signed_share(value: float) -> str:
 
 
 def change(now: str | int, before: str | int) -> str | None:
-    """In whole per cent; what rounds to nothing has no sign. None where nothing was before."""
+    """In whole per cent, without a sign if it rounds to zero. None if the earlier value is zero."""
     if not Decimal(before):
         return None
     ratio = Decimal(now) / Decimal(before) - 1
@@ -214,7 +214,7 @@ def hour(iso: str) -> str:
 
 
 def group_time(dimension: str, start: str) -> str:
-    """Of a report's group: `21 Nov 2026 04:00`, `21 Nov 2026`, `Week 47 of 2026`, `November 2026`, `Q4 2026`."""
+    """A report's group: `21 Nov 2026 04:00`, `21 Nov 2026`, `Week 47 of 2026`, `November 2026`, `Q4 2026`."""
     if dimension in ("week", "quarter"):
         year, _, number = start.partition("-")
         return f"Week {int(number[1:])} of {year}" if dimension == "week" else f"{number} {year}"
@@ -228,6 +228,6 @@ def _at(at_us: int) -> datetime:
 
 
 def _utc(iso: str) -> datetime:
-    """Without a zone it is UTC already, wherever this machine stands."""
+    """A time without a zone is in UTC, not in this machine's zone."""
     moment = datetime.fromisoformat(iso)
     return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)

@@ -23,16 +23,16 @@ class Earlier:
 
     @property
     def is_whole(self) -> bool:
-        """The books hold all of it, and what was spent in it can be compared with."""
+        """Whether the books cover the whole period, so that it can be compared with."""
         return self.books_begin is not None and self.books_begin <= self.period.since
 
     @property
     def is_cut(self) -> bool:
-        """They begin within it."""
+        """Whether the books begin within the period."""
         return self.books_begin is not None and self.period.since < self.books_begin < self.period.until
 
     def why_not(self) -> str:
-        """The sentence in place of a change."""
+        """The sentence that is shown instead of a change."""
         if self.books_begin is None:
             return "There is no time before to compare with."
         begin = f"The books begin on {display.group_time('hour', self.books_begin.isoformat())} UTC"
@@ -44,13 +44,13 @@ class Earlier:
 
 
 def earlier_of(period: Period, books_begin: str | None) -> Earlier:
-    """Than the period of a page; `books_begin` as a report has it."""
+    """The period before a page's own; `books_begin` as in a report."""
     return Earlier(period.before(), None if books_begin is None else datetime.fromisoformat(books_begin))
 
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """What was spent before: in all, by the groups that have no row, and by group; None is not compared with."""
+    """What was spent before: in total, by the groups without a row, and by group. None is not compared."""
 
     total: str | None
     others: str | None
@@ -63,7 +63,7 @@ class Compared:
 
 
 def compared(found: Mapping[str, Any]) -> Compared:
-    """As a report has it; of groups of a time the total alone, as no group is in both times."""
+    """From a report. Of groups by time, only the total: no such group is in both periods."""
     before = found["earlier"]
     if before is None:
         return Compared(None, None, None)
@@ -74,7 +74,7 @@ def compared(found: Mapping[str, Any]) -> Compared:
 
 
 def change_cell(now: str, before: str | None) -> Cell:
-    """Of a group that was not there before: new. What has no known price is not compared: it did not cost nothing."""
+    """`new` for a group that was not there before. An unknown price is not compared: it does not mean zero."""
     if before is None:
         return Cell("new", tone="muted")
     if before == display.NO_PRICE:
@@ -86,6 +86,6 @@ def change_cell(now: str, before: str | None) -> Cell:
 
 
 def _length(time: timedelta) -> str:
-    """`12 days`; less than two of them in hours."""
+    """`12 days`; below two days, in hours."""
     hours = -(-time // timedelta(hours=1))
     return markup.counted(hours, "hour") if hours < TWO_DAYS_HOURS else markup.counted(time.days, "day")

@@ -1,4 +1,4 @@
-"""Downloads: the gateway's own files of a report, passed through as they are, for the period and filters of a page."""
+"""Downloads: a report's files from the gateway, passed through unchanged, for the period and filters of a page."""
 
 from typing import Literal
 
@@ -44,5 +44,5 @@ def build_export(http: httpx.AsyncClient, sessions: Sessions) -> APIRouter:
 
 
 def file_name(report: Report, period: Period, form: Format) -> str:
-    """With the first and the last day that are in it."""
+    """Names the first and the last day in the file."""
     return f"breakeven-{report}-{period.since:%Y-%m-%d}-{period.last_moment:%Y-%m-%d}.{form}"

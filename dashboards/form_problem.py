@@ -19,7 +19,7 @@ LIMITS = {
     "max_parallel_requests": "Requests at once",
     "tier_quotas": "Tier quotas",
 }
-"""Of a key, as the gateway's sentences about its `limits` begin."""
+"""Labels of a key's limits, by the word with which the gateway's sentence about one begins."""
 TYPED = {
     "name": "name",
     "team": "team",
@@ -33,15 +33,15 @@ TYPED = {
     "max_parallel_requests": "at_once",
     "tier_quotas": "quotas",
 }
-"""The gateway's names, and what a form calls the field that one is typed into."""
+"""The gateway's names of fields, and the form's."""
 TOLD = (("needs its name", "name"), ("a budget ", "budget"), ("no tier ", "quotas"))
-"""Sentences that name no field, or all of the limits, and are of one."""
+"""Words of sentences that are about one field but do not name it."""
 WHOLE = "body"
-"""How the gateway calls all of what was sent."""
+"""The gateway's name for the request body as a whole."""
 
 
 class WrongField(ValueError):
-    """What was typed into `field` cannot be sent; the sentence says why."""
+    """What was typed into `field` cannot be sent; the message says why."""
 
     def __init__(self, field: str, said: str) -> None:
         super().__init__(said)
@@ -49,17 +49,17 @@ class WrongField(ValueError):
 
 
 def form_problem(error: Exception) -> str:
-    """As markup, read out at once."""
+    """As markup that screen readers announce at once."""
     return f'<p class="be-problem" role="alert">{escape(in_form_words(str(error)))}</p>'
 
 
 def form_word(said: str) -> str:
-    """What is no problem, read out when nothing else is."""
+    """A message that is no problem; screen readers announce it when they are idle."""
     return f'<p class="be-note be-hint" role="status">{escape(said)}</p>'
 
 
 def in_form_words(said: str) -> str:
-    """Of the gateway's `FIELD: what is wrong`; what has no such field is left as it is."""
+    """Replaces the field in the gateway's `FIELD: what is wrong` by its label; other sentences stay unchanged."""
     field, is_of_field, wrong = said.partition(": ")
     if is_of_field and field == WHOLE:
         return wrong[:1].upper() + wrong[1:]
@@ -71,7 +71,7 @@ def in_form_words(said: str) -> str:
 
 
 def field_of(said: str, asked: str | None) -> str | None:
-    """Where a form would mark what the gateway said of `asked`; None where no single field is wrong."""
+    """The form's field that the gateway's sentence about its field `asked` is about; None if it is not about one."""
     for words, field in TOLD:
         if words in said:
             return field

@@ -26,11 +26,11 @@ curl {gateway}/v1/chat/completions \\
 Size = Literal["", "tall", "short"]
 LOG = logging.getLogger(__name__)
 OF_ONE_PERIOD = frozenset({"period", "since", "until", "last", "before", "page"})
-"""What an address says of a time or of a place in its list, which another time has not."""
+"""Query parameters of one period, or of a position in its list: links to another period drop them."""
 AWAY_SECONDS = 3.0
-"""Between two looks whether a gateway that does not answer is back."""
+"""How often a page checks whether an unreachable gateway is back."""
 CANNOT_NOW = 503
-"""The gateway is there, and something that it needs is not: its database, say."""
+"""HTTP status of a gateway that runs without something that it needs, such as its database."""
 ANEW_SECONDS = 10.0
 ANEW = f"This page reloads every {ANEW_SECONDS:.0f} seconds until it can."
 THEME_COOKIE = "breakeven_theme"
@@ -98,7 +98,7 @@ async def show(spec: PageSpec, specs: Sequence[PageSpec], view: View) -> None:
     ui.page_title(f"{spec.title} · Breakeven")
     around = ui.context.client.content.parent_slot
     assert around is not None
-    around.parent.tag = "div"  # the framework's own main part: ours is below
+    around.parent.tag = "div"  # the framework's own <main>; ours is below
     with ui.element("div").classes("be-shell"):
         with ui.element("nav").classes("be-side").props('aria-label="Pages"'):
             html(BRAND)
@@ -124,7 +124,7 @@ async def show(spec: PageSpec, specs: Sequence[PageSpec], view: View) -> None:
 
 
 async def guarded(build: Callable[[View], Awaitable[None]], view: View) -> None:
-    """Build, or say in words why it could not be built."""
+    """Build the page, or say why it could not be built."""
     try:
         await build(view)
     except GatewayRefused as refused:
@@ -162,12 +162,12 @@ async def guarded(build: Callable[[View], Awaitable[None]], view: View) -> None:
 
 
 def refusal(view: View, error: Exception) -> str:
-    """Over a form's fields: what is wrong, and the way on where there is one."""
+    """The message of a form: what is wrong, and a link if the user can do something about it elsewhere."""
     return form_problem(error) + way_on(view, error)
 
 
 def way_on(view: View, error: Exception) -> str:
-    """To the sign-in where the session goes on, but its key was revoked, replaced or has expired; else nowhere."""
+    """A link to the sign-in if the session is valid but its key was revoked, replaced or has expired; else empty."""
     if not isinstance(error, GatewayRefused) or error.status != 401:
         return ""
     wanted = f"{view.request.url.path}?{view.request.url.query}".removesuffix("?")
@@ -176,8 +176,8 @@ def way_on(view: View, error: Exception) -> str:
 
 
 def _load_once_back(view: View, *, is_away: bool) -> None:
-    """A gateway that was away and answers again, maybe before it is first looked at. Not one that was there all the
-    time: what took it too long would do so again."""
+    """Reload the page once a gateway that was away answers again. Not after a mere timeout: the same request would
+    probably take too long again."""
 
     async def look() -> None:
         nonlocal is_away
@@ -194,7 +194,7 @@ def _load_once_back(view: View, *, is_away: bool) -> None:
 
 
 def no_requests(view: View, books_begin: str | None) -> str:
-    """Where the ledger has nothing to show for a time: when it has, or how something comes into it."""
+    """The message for a period without requests: when the books begin or, if they are empty, how to send a request."""
     if books_begin is not None:
         began = display.group_time("hour", books_begin)
         said = f"The books begin on {began} UTC: choose another time above."
@@ -207,7 +207,7 @@ def no_requests(view: View, books_begin: str | None) -> str:
 
 
 def first_request(view: View) -> str:
-    """A command to paste, and where its key is from: a page only for who may make one there."""
+    """A command to paste, and where to get its key; links to the page Keys only for roles that may create one."""
     source = 'made on the page <a href="keys">Keys</a>' if view.session.may("keys.write") else "made by an owner"
     return (
         '<section class="be-panel"><h2>A first request</h2><p class="be-note">Replace <code>$KEY</code> with the app '
@@ -219,13 +219,13 @@ def first_request(view: View) -> str:
 
 
 def html(text: str) -> ui.html:
-    """Markup of ours with escaped values; the browser sanitizes it once more."""
+    """Our own markup, whose values are escaped already; the browser sanitizes it once more."""
     return ui.html(text, sanitize=True)
 
 
 def chart(options: Options, label: str, *, size: Size = "", numbers: Callable[[], str] | None = None) -> None:
-    """A chart that says what it shows to those who cannot see it. `numbers` is the table of what is drawn, where the
-    page has none: written once somebody opens it."""
+    """A chart with a label for screen readers. `numbers` builds a table of the drawn values, for pages that have none;
+    it is called when somebody opens the table."""
     shown = ui.echart(options).classes(f"be-chart {size}")
     shown.props(f'role="img" aria-label="{escape(label, quote=True)}"')
     if numbers is None:
@@ -250,7 +250,7 @@ def grid(kind: str) -> ui.element:
 
 
 def confirm(question: str, label: str, then: Callable[[], Awaitable[None]]) -> None:
-    """Ask before what cannot be undone by a click: `then` runs when the button that `label` names is pressed."""
+    """Ask before an action that cannot easily be undone: `then` runs when the button labelled `label` is pressed."""
     with ui.dialog().props("role=alertdialog") as dialog, ui.card():
         dialog.props["aria-label"] = question
         html(f"<p>{escape(question)}</p>")
@@ -266,7 +266,7 @@ def confirm(question: str, label: str, then: Callable[[], Awaitable[None]]) -> N
 
 
 def _button(label: str, js: str, kind: str) -> ui.element:
-    """A plain button that the browser alone answers."""
+    """A plain button handled in the browser, without the server."""
     button = ui.element("button").classes(kind).props('type="button"')
     button.on("click", js_handler=js)
     with button:
@@ -317,7 +317,7 @@ def _head(spec: PageSpec, view: View) -> str:
 
 
 def _own_range(path: str, period: Period, kept: dict[str, str]) -> str:
-    """Two days to choose, both included."""
+    """A form for a range of dates, both included."""
     hidden = "".join(f'<input type="hidden" name="{escape(n)}" value="{escape(v)}">' for n, v in kept.items())
     last, current = period.last_moment, "" if period.name else ' aria-current="true"'
     return (

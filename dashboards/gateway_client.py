@@ -7,12 +7,12 @@ import httpx
 
 ANSWER_SECONDS = 30.0
 QUESTIONS = ("/validate", "/replay", "/route")
-"""Are sent as POST, and change nothing."""
+"""Ends of paths that are called with POST and change nothing."""
 Json = Any
 
 
 class GatewayRefused(Exception):
-    """The gateway answered no; `message` is its own sentence, and `field` what it is about, if it says so."""
+    """The gateway refused; `message` is its own sentence, and `field` the field that it is about, if it names one."""
 
     def __init__(self, status: int, message: str, code: str | None, field: str | None = None) -> None:
         super().__init__(message)
@@ -23,7 +23,7 @@ class GatewayRefused(Exception):
 
 
 class GatewayUnreachable(Exception):
-    """No answer came: the gateway is not there, or was there and took too long."""
+    """No answer came: the gateway could not be reached (`is_away`), or took too long."""
 
     def __init__(self, message: str, *, is_away: bool) -> None:
         super().__init__(message)
@@ -31,7 +31,7 @@ class GatewayUnreachable(Exception):
 
 
 class GatewayClient:
-    """One key's view. Cheap: the connection pool is shared."""
+    """The API as one key sees it. Cheap to create: the connection pool is shared."""
 
     def __init__(self, http: httpx.AsyncClient, key: str) -> None:
         self._http = http
@@ -39,7 +39,7 @@ class GatewayClient:
 
     @property
     def url(self) -> str:
-        """As this process reaches it; people may know it by another name."""
+        """The address that this process uses; people may know the gateway by another."""
         return str(self._http.base_url).rstrip("/")
 
     def with_key(self, key: str) -> "GatewayClient":
@@ -47,14 +47,14 @@ class GatewayClient:
         return GatewayClient(self._http, key)
 
     async def get(self, path: str, **query: object) -> Json:
-        """Raises GatewayRefused or GatewayUnreachable. None is left out, and a list is a parameter for each."""
+        """Raises GatewayRefused or GatewayUnreachable. None is not sent, a list becomes one parameter per item."""
         return await self._ask("GET", path, query=query)
 
     async def post(self, path: str, body: Mapping[str, object] | None = None, **query: object) -> Json:
         return await self._ask("POST", path, query=query, body=body or {})
 
     async def explain(self, body: Mapping[str, object], *, tags: str) -> Json:
-        """What `/v1/route` says of a chat completion with these comma-separated tags."""
+        """What `/v1/route` says about a chat completion with these comma-separated tags."""
         return await self._ask("POST", "/v1/route", body=body, headers={"x-breakeven-tags": tags} if tags else {})
 
     async def put(self, path: str, body: Mapping[str, object]) -> Json:
@@ -118,7 +118,7 @@ def open_gateway(url: str, answer_seconds: float = ANSWER_SECONDS) -> httpx.Asyn
 
 
 def _unanswered(error: httpx.HTTPError, *, is_change: bool) -> str:
-    """Whoever asked for a change wants to know whether to ask again."""
+    """For a change, it also says whether trying again is safe."""
     said = f"The gateway did not answer ({type(error).__name__})."
     if not is_change:
         return said

@@ -1,6 +1,6 @@
 """`python -m dashboards.grafana_boards` writes the Grafana dashboards: their panels as a table, the JSON as its output.
 
-A test holds the committed files equal to this, and every metric and column that a panel names to the ones that exist.
+A test checks that the committed files match, and that every metric and column that a panel names exists.
 """
 
 import json

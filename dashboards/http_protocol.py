@@ -12,7 +12,7 @@ PATIENCE_SECONDS: Final = 60.0
 LEAST_BYTES_PER_SECOND: Final = 500
 """Minimum average rate of a body beyond those seconds: a slow upload may continue while it makes progress."""
 MOST_CONNECTIONS: Final = 4000
-"""However many files there are: two to four to a tab."""
+"""However many files may be open. A browser tab takes two to four."""
 
 
 def last_words(status: bytes, sentence: bytes) -> bytes:
@@ -36,12 +36,12 @@ def most_connections() -> int:
 
 
 def bounded(most: int) -> type["BoundedProtocol"]:
-    """For a server of so many connections at once."""
+    """The protocol for a server of at most `most` connections at once."""
     return type("Bounded", (BoundedProtocol,), {"most": most})
 
 
 class BoundedProtocol(H11Protocol):
-    """On h11, which limits the length of a request head: the other parser buffers any length, from anyone."""
+    """Uses h11, which limits the length of a request head; uvicorn's other parser buffers any length, from anyone."""
 
     most = MOST_CONNECTIONS
     _watch: asyncio.TimerHandle | None = None
@@ -67,7 +67,7 @@ class BoundedProtocol(H11Protocol):
         self._watch_what_is_awaited()
 
     def handle_websocket_upgrade(self, event: h11.Request) -> None:
-        """It begins without a body (RFC 6455, 4.1): one that did not come kept its place from everybody else."""
+        """Refuses an upgrade with a body (RFC 6455, 4.1): if that never came, the connection would stay for ever."""
         if any(name in (b"content-length", b"transfer-encoding") for name, _ in event.headers):
             self.send_400_response("A WebSocket begins without a body.")
             return
@@ -75,9 +75,9 @@ class BoundedProtocol(H11Protocol):
         super().handle_websocket_upgrade(event)
 
     def send_400_response(self, msg: str) -> None:
-        """Not into an answer that is going out, and in place of one that is not out yet."""
+        """Closes instead if a response is being sent already; replaces one that has not begun."""
         if self.cycle and not self.cycle.response_complete:
-            self.cycle.disconnected = True  # else what the application still says would fill the log, at anybody's will
+            self.cycle.disconnected = True  # else anybody could fill the log with what the application still sends
             self.cycle.message_event.set()
         if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
             super().send_400_response(msg)
@@ -99,7 +99,7 @@ class BoundedProtocol(H11Protocol):
         super().connection_lost(exc)
 
     def _make_room(self) -> None:
-        """Whose request has been awaited longest leaves; who comes while everybody is served hears why."""
+        """Closes the connection that has been awaited longest; a new one is told why if all others are served."""
         waiting = [one for one in self.connections if isinstance(one, BoundedProtocol) and one.is_awaited()]
         longest = min(waiting, key=lambda one: (one._began_at, one is self))
         if longest is self:
@@ -107,7 +107,7 @@ class BoundedProtocol(H11Protocol):
         longest.transport.close()
 
     def is_awaited(self) -> bool:
-        """A request, or the rest of one, is still to come; nobody is being answered."""
+        """Whether a request, or the rest of one, is still to come, and no response is being sent."""
         is_served = self.conn.their_state is h11.DONE or self.conn.our_state is h11.SEND_BODY
         return not is_served and not self.transport.is_closing()
 

@@ -1,7 +1,7 @@
 """A form that survives the end of its session: the tab keeps unsent input and restores it. Knows no page.
 
-static/kept_forms.js reads what was typed where it is typed, since the server may never have heard of it, and learns
-here what was chosen and what the form showed at first. Nothing is sent before somebody presses the button again.
+static/kept_forms.js reads typed text in the browser, since the server may never have received it. It learns from here
+what was chosen, and what the form showed at first. Nothing is sent before somebody presses the button again.
 """
 
 import json
@@ -23,13 +23,13 @@ BACK_AGAIN = "What you had typed is here again; it is sent once you press the bu
 NOT_ALL = " Some of it cannot be chosen any more."
 GONE = "What you had typed was of something that is not here any more."
 LONGEST = 100_000
-"""As much as the longest field takes."""
+"""Characters: as many as the longest field takes."""
 
 
 class KeptForm:
-    """`said` has the sentence that something came back. A form that shows something there is says by `of` what: of it
-    only those fields come back that were changed, the others are as they are now. One that `outlives_leaving` is kept
-    too where its page is left for another, until somebody signs out."""
+    """`said` shows the message that input was restored. `of` selects what the form edits, if that exists already: then
+    only changed fields are restored, and the others show the current values. Input that `outlives_leaving` is kept
+    even when the page is left for another, until somebody signs out."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class KeptForm:
         ui.run_javascript(BRING_BACK.format(id=self._holder.id))
 
     def opened(self) -> None:
-        """What the fields hold now need not be kept: it was just shown, or just sent."""
+        """The fields' current values need not be kept: they were just filled in by the page, or just sent."""
         self._holder.props["data-opened"] = json.dumps({name: field.value for name, field in self._fields.items()})
         self._tell_chosen()
 
@@ -80,12 +80,12 @@ class KeptForm:
 
 
 def is_typed(field: ValueElement[Any]) -> bool:
-    """Into the browser, which tells the server of it as long as there is one."""
+    """Whether it holds typed text, which the server may not have received."""
     return isinstance(field, ui.input | ui.number)
 
 
 def value_of(field: ValueElement[Any], kept: Any) -> Any:
-    """As the field's own: what is typed into a number is text in the browser."""
+    """The kept value in the field's own type: a number is text in the browser."""
     if not isinstance(field, ui.number):
         return kept[:LONGEST] if isinstance(kept, str) else kept
     try:
@@ -95,7 +95,7 @@ def value_of(field: ValueElement[Any], kept: Any) -> Any:
 
 
 def put_back(field: ValueElement[Any], value: Any) -> bool:
-    """Whether the field takes it: a choice may be gone."""
+    """Restore a value; False if it is a choice that no longer exists."""
     if isinstance(field, ui.select):
         choices = set(field.options)
         if not (choices.issuperset(value or []) if field.multiple else value in choices):

@@ -1,4 +1,4 @@
-"""The fields of a key on a page: what it is, whose cost, and what it may use. Shown from a key, read back as one."""
+"""The form fields of a key: what it is, who pays for it, and what it may use. Filled from a key and read as one."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -19,7 +19,7 @@ AT_ONCE = "How many it may have under way at the same time, streams included for
 
 @dataclass(frozen=True, slots=True)
 class KeyFields:
-    """Everything of a key that can be changed. Empty fields are none, all models, no end, no limit."""
+    """Everything about a key that can be changed. Empty fields mean none, all models, no expiry, no limit."""
 
     name: ui.input
     team: ui.input
@@ -59,7 +59,7 @@ class KeyFields:
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
     def show(self, key: Mapping[str, Any]) -> None:
-        """A key as it is listed."""
+        """Fill the fields from a key as the gateway lists it."""
         self.name.set_value(key["name"])
         self.team.set_value(key["team"] or "")
         self.project.set_value(key["project"] or "")

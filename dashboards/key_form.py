@@ -1,6 +1,6 @@
-"""What a form of a key asks, as text of its fields and back: its tags, last day and quotas. Pure; knows no page.
+"""A key's tags, last day and quotas as text of form fields, and back. Pure; knows no page.
 
-A key's last day is a day on which it still works: it ends at the midnight (UTC) after it.
+A key still works on its last day: it expires at the midnight (UTC) after it.
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 DAY_US = 86_400_000_000
 MICROSECOND = timedelta(microseconds=1)
 LAST_US = (datetime.max.replace(tzinfo=UTC) - EPOCH) // MICROSECOND
-"""No date is later. The audit log has ends that are, of earlier versions."""
+"""The end of the last date there is. Audit records of earlier versions may have later expiries."""
 
 
 def words(text: str | None) -> list[str]:
@@ -22,12 +22,12 @@ def words(text: str | None) -> list[str]:
 
 
 def last_day(expires_at_us: int | None) -> str:
-    """ISO, or empty where there is no end."""
+    """An ISO date, or empty if the key does not expire."""
     return "" if expires_at_us is None else (EPOCH + (min(expires_at_us, LAST_US) - 1) * MICROSECOND).date().isoformat()
 
 
 def expires_at_us(day: str | None) -> int | None:
-    """Raises WrongField."""
+    """The inverse; None for an empty field. Raises WrongField."""
     if not day:
         return None
     try:
@@ -38,7 +38,7 @@ def expires_at_us(day: str | None) -> int | None:
 
 
 def require_to_come(expires_at_us: int | None, now_us: int) -> None:
-    """Raises WrongField where a key would have ended already."""
+    """Raises WrongField if the key would have expired already."""
     if expires_at_us is not None and expires_at_us <= now_us:
         said = f"The last day {last_day(expires_at_us)} is past. To end a key now, revoke it."
         raise WrongField("last_day", said)
@@ -62,12 +62,12 @@ def quotas(text: str | None) -> dict[str, dict[str, Any]]:
 
 
 def changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
-    """Only what is another: what someone else changes meanwhile stays."""
+    """Only the fields that differ, so that what somebody else changes meanwhile is kept."""
     return {name: value for name, value in after.items() if value != before[name]}
 
 
 def merged(before: Mapping[str, Any], after: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
-    """`now`, and over it what `after` has otherwise than `before`: limits are stored together, and one that somebody
-    else set meanwhile stays."""
+    """`now`, with the changes from `before` to `after` applied. Limits are stored as a whole; this keeps one that
+    somebody else set meanwhile."""
     kept = {name: value for name, value in now.items() if name in after or name not in before}
     return kept | {name: value for name, value in after.items() if name not in before or value != before[name]}

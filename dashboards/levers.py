@@ -1,4 +1,4 @@
-"""The sliders of the break-even page as values: what each asks of the gateway and how its setting reads. Pure."""
+"""The sliders of the break-even page as values: what each sends to the gateway, and its setting in words. Pure."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -11,7 +11,7 @@ DAY_SECONDS = 86_400
 
 @dataclass(frozen=True, slots=True)
 class Lever:
-    """`is_log`: the slider moves in powers of ten. `unset` is where it stands when the gateway is not asked for it."""
+    """`is_log`: the slider is logarithmic. `unset` is its value as long as the gateway is not asked for one."""
 
     name: str
     label: str
@@ -23,12 +23,12 @@ class Lever:
     unset: float = 1.0
 
     def position(self, value: float) -> float:
-        """Where the handle stands for a value, within its range."""
+        """The handle's position for a value, limited to its range."""
         kept = min(max(value, self.low), self.high)
         return math.log10(kept) if self.is_log else kept
 
     def value(self, position: float) -> float:
-        """The value of a handle's position, rounded as people would write it."""
+        """The value at a handle's position, rounded to three digits."""
         found = 10**position if self.is_log else position
         return float(f"{found:.3g}")
 
@@ -56,7 +56,7 @@ LEVERS = (
     Lever("yearly_volume_factor", "Volume in a year (growth)", 0.5, 5, _times),
 )
 UTILISATION = Lever("utilisation", "Utilisation: load of the GPUs' capacity", 0.001, 10, display.share, is_log=True)
-"""Not sent to the gateway: it is another form of the volume, and moves that lever."""
+"""Not sent to the gateway: it is another way to state the volume, and moves that lever."""
 
 
 def utilisation_at(volume_factor: float, replicas: float, observed: Mapping[str, float]) -> float:

@@ -1,4 +1,4 @@
-"""Which of many keys or budgets a page shows: so many at a time. Pure; knows no page."""
+"""Which of many keys or budgets a page shows. Pure; knows no page."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -7,12 +7,12 @@ from typing import Any
 
 MOST = 50
 LAST = 10**6
-"""More pages than anybody leafs through."""
+"""More pages than anybody goes through."""
 
 
 @dataclass(frozen=True, slots=True)
 class ListPage:
-    """One page of those that match. `page` counts from 1."""
+    """One page of the items that match. `page` counts from 1."""
 
     shown: Sequence[dict[str, Any]]
     matching: int
@@ -28,19 +28,19 @@ class ListPage:
         return f"{first + 1:,} to {first + len(self.shown):,} of {self.matching:,}"
 
     def links(self, before: str, after: str, address: Callable[[int], str]) -> str:
-        """To the pages on either side, where there are any."""
+        """Links to the previous and the next page, if there are any."""
         sides = ((before, self.page - 1), (after, self.page + 1))
         there = [(name, address(page)) for name, page in sides if 1 <= page <= self.pages]
         return "".join(f' <a href="{escape(href)}">{name}</a>' for name, href in there)
 
 
 def pages_of(matching: int) -> int:
-    """At least one."""
+    """The number of pages, at least one."""
     return max(1, -(-matching // MOST))
 
 
 def page_number(asked: str | None) -> int:
-    """As an address names it; the first where it names none."""
+    """The page that an address asks for; the first if it asks for none."""
     is_number = asked is not None and asked.isdecimal() and len(asked) < len(str(LAST))
     return max(1, int(asked)) if is_number and asked else 1
 

@@ -11,7 +11,7 @@ from dashboards.gateway_client import GatewayRefused
 
 
 class MarkedFields:
-    """`said` is where the sentence stands; the fields are named as in form_problem."""
+    """`said` is the element for the form's message; fields are named as in form_problem."""
 
     def __init__(self, fields: Mapping[str, ValueElement[Any]], said: ui.html) -> None:
         self._fields = fields
@@ -19,7 +19,7 @@ class MarkedFields:
         self._marked: ValueElement[Any] | None = None
 
     def say(self, markup: str, error: Exception | None = None) -> None:
-        """In place of what was said before, of a field if the error is one's."""
+        """Show a message instead of the last one, and mark the field that the error is about, if it is one's."""
         self._said.set_content(markup)
         if self._marked is not None:
             self._marked.props(remove="aria-invalid aria-describedby")

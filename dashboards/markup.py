@@ -1,4 +1,4 @@
-"""Pieces of HTML as text. Everything that comes from outside is escaped here; the page's sanitizer is a second net."""
+"""Pieces of HTML as text. Everything that comes from outside is escaped here; the browser sanitizes it once more."""
 
 import re
 from collections.abc import Callable, Iterable, Sequence
@@ -14,9 +14,9 @@ MINUS = re.compile(r"−(?=\$)")
 CONTEXT_LINES = 3
 SIDES = "Active rules on the left, edited rules on the right"
 NAME = "be-name"
-"""A cell of a name, which may be long: it breaks behind a slash rather than within a word."""
+"""The tone of a cell with a name, which may be long: it wraps after a slash rather than within a word."""
 LONG_WORD = 9
-"""A longer word is set smaller in a tile: at full size an amount such as $0.0000489 broke in two."""
+"""A tile shows longer words in a smaller font: at full size an amount such as $0.0000489 would wrap."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +34,9 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A heading; numbers are set right. Cells of dollars are decimal text, which the table writes with equal places.
+    """A heading. Numbers are right-aligned. Cells of dollars are decimal text, formatted with equal decimal places.
 
-    `href` leads to the same rows in the order of this column, and `sort` is how they stand if it is this one's already.
+    `href` sorts the rows by this column; `sort` is set if they are sorted by it now.
     """
 
     name: str
@@ -48,7 +48,7 @@ class Column:
 
 
 def table(columns: Sequence[Column], rows: Iterable[Sequence[Cell | str | None]], *, caption: str) -> str:
-    """A real table: it scrolls sideways by itself on a phone, and its caption is read out."""
+    """A table that scrolls sideways on its own on a phone; screen readers announce its caption."""
     head = "".join(
         f'<th scope="col" class="{_align(column)}"{_title(column.title)}{_sorted(column)}>{_heading(column)}</th>'
         for column in columns
@@ -74,7 +74,7 @@ def _as_cell(cell: Cell | str | None) -> Cell:
 
 
 def _write_dollars(rows: Sequence[list[Cell]], index: int) -> None:
-    """With equal places; every digit to whoever points at it."""
+    """With equal decimal places; the tooltip has every digit."""
     for row, text in zip(rows, display.dollar_column([row[index].text for row in rows]), strict=True):
         cell = row[index]
         title = cell.title or (display.exact_dollars(cell.text) if text != cell.text else "")
@@ -87,7 +87,7 @@ def counted(count: int, what: str) -> str:
 
 
 def unbroken(text: str) -> str:
-    """A number stays on one line with its unit and its sign."""
+    """Keeps a number on one line with its unit and its sign."""
     return MINUS.sub("−\N{WORD JOINER}", UNIT.sub("\N{NO-BREAK SPACE}", text))
 
 
@@ -107,7 +107,7 @@ def tiles(each: Iterable[str]) -> str:
 
 
 def message(title: str, text: str, *, tone: str = "") -> str:
-    """An empty or an error state, for a person; a `command` in the text is set as one."""
+    """An empty state or an error. A `command` in the text becomes code."""
     shown = f"<strong>{escape(title)}</strong><p>{_said(text)}</p>"
     return f'<div class="be-message {escape(tone)}" role="status">{shown}</div>'
 
@@ -117,7 +117,7 @@ def _said(text: str) -> str:
 
 
 def facts(pairs: Iterable[tuple[str, str | Sequence[Cell]]]) -> str:
-    """A list of name and value, or values each of which may be code or a link; a `command` in a text is set as one."""
+    """A list of names and values: text, in which a `command` becomes code, or cells, which may be code or links."""
     each = "".join(f"<dt>{escape(name)}</dt><dd>{_fact(value)}</dd>" for name, value in pairs)
     return f'<dl class="be-facts">{each}</dl>'
 
@@ -127,14 +127,14 @@ def _fact(value: str | Sequence[Cell]) -> str:
 
 
 def downloads(what: str, address: Callable[[str], str]) -> str:
-    """A file in either form; `address` is given csv or parquet."""
+    """Links to a file in both formats; `address` is called with csv or parquet."""
     forms = (("csv", "CSV"), ("parquet", "Parquet"))
     links = (f'<a href="{escape(address(form))}" download>{label}</a>' for form, label in forms)
     return f"<span>{escape(what)}: {' or '.join(links)}</span>"
 
 
 def diff(text: str) -> str:
-    """A unified diff, its lines coloured and, for those who see no colours, signed; its first two name the versions."""
+    """A unified diff with coloured lines, which keep their signs for those who see no colours. Two lines of header."""
     tones = {"+": "add", "-": "del", "@": "at"}
     lines = "".join(
         f'<div class="be-diff-line {"at" if number < 2 else tones.get(line[:1], "")}">{escape(line) or " "}</div>'
@@ -144,7 +144,7 @@ def diff(text: str) -> str:
 
 
 def side_by_side(old: Sequence[str], new: Sequence[str], opcodes: Iterable[tuple[str, int, int, int, int]]) -> str:
-    """Two texts beside each other, aligned by difflib's opcodes; of longer equal runs only what is next to a change."""
+    """Two texts side by side, aligned by difflib's opcodes; long equal runs are folded."""
     rows: list[str] = []
     for tag, a1, a2, b1, b2 in opcodes:
         before, after = CONTEXT_LINES if a1 else 0, CONTEXT_LINES if a2 < len(old) else 0

@@ -1,4 +1,4 @@
-"""OpenID Connect: who somebody is, as a company's own identity provider says. Knows no sessions and no gateway.
+"""OpenID Connect: identifies people through a company's identity provider. Knows no sessions and no gateway.
 
 The authorization code flow with PKCE, state and nonce. The accepted signature algorithms of identity tokens are fixed
 here and not read from the provider, so that they cannot be downgraded.
@@ -35,8 +35,8 @@ class SignInFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class OidcSettings:
-    """`roles` maps a value of the claim `roles_claim` to a role here, `leads` to the team whose lead it is;
-    `default_role` is for whoever has neither. `extra_scopes` are asked for beside SCOPES."""
+    """`roles` maps values of the claim `roles_claim` to roles, `leads` maps them to the team that the person leads;
+    `default_role` is for people with neither. `extra_scopes` are requested in addition to SCOPES."""
 
     issuer: str
     client_id: str
@@ -55,7 +55,7 @@ class OidcSettings:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One sign-in under way; it belongs to one browser."""
+    """A sign-in in progress, in one browser."""
 
     state: str
     nonce: str = field(repr=False)
@@ -64,7 +64,7 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """Who it is, and the highest role that the provider's claims give; a lead's team."""
+    """Who signed in, with the highest role that the claims give; `team` is a lead's."""
 
     name: str
     role: str
@@ -72,7 +72,7 @@ class Person:
 
 
 class OidcProvider:
-    """One identity provider. `transport` stands for the network in tests."""
+    """One identity provider. `transport` replaces the network in tests."""
 
     def __init__(
         self,
@@ -88,7 +88,7 @@ class OidcProvider:
         self._keys: KeySet | None = None
 
     async def begin(self) -> tuple[str, Attempt]:
-        """Where to send the browser. Raises SignInFailed when the provider does not answer."""
+        """The address to send the browser to, and the attempt to keep. Raises SignInFailed."""
         attempt = Attempt(secrets.token_urlsafe(24), secrets.token_urlsafe(24), secrets.token_urlsafe(48))
         asked = {
             "response_type": "code",
@@ -104,7 +104,7 @@ class OidcProvider:
         return str(httpx.URL(endpoint).copy_merge_params(asked)), attempt
 
     async def finish(self, attempt: Attempt, *, state: str, code: str) -> Person:
-        """Who came back. Raises SignInFailed."""
+        """The person who came back from the provider. Raises SignInFailed."""
         if not is_same_secret(attempt.state, state):
             raise SignInFailed("This sign-in was begun in another window. Please try again.")
         try:
@@ -135,7 +135,7 @@ class OidcProvider:
         return answer.json()
 
     async def _with_user_info(self, claims: Mapping[str, Any], access_token: str) -> Mapping[str, Any]:
-        """Some providers tell groups at their userinfo endpoint alone. The token's own claims win."""
+        """Adds the userinfo endpoint's claims: some providers list groups only there. The token's own win."""
         own, url = self.settings, (await self._discover()).get("userinfo_endpoint")
         if url is None or not (own.roles or own.leads) or claim(claims, own.roles_claim) is not None:
             return claims
@@ -148,11 +148,11 @@ class OidcProvider:
         return {**found, **claims}
 
     async def _verified(self, id_token: str, attempt: Attempt, access_token: str) -> Mapping[str, Any]:
-        """The claims of an identity token that is meant for us, now, for this attempt."""
+        """The claims of an identity token, once its signature, issuer, audience, nonce and times are checked."""
         registry = JWSRegistry(algorithms=ALGORITHMS, strict_check_header=False)
         try:
             decoded = jwt.decode(id_token, await self._key_set(), registry=registry)
-        except InvalidKeyIdError:  # it changed its keys since we looked
+        except InvalidKeyIdError:  # the provider has rotated its keys
             self._keys = None
             decoded = jwt.decode(id_token, await self._key_set(), registry=registry)
         claims = CodeIDToken(
@@ -169,7 +169,7 @@ class OidcProvider:
         return dict(claims)
 
     def _person(self, claims: Mapping[str, Any]) -> Person:
-        """Of several teams that somebody leads, the one that stands first in the configuration."""
+        """Somebody who leads several teams gets the one that comes first in the configuration."""
         name = _name(claims)
         given = claim(claims, self.settings.roles_claim)
         values = [str(one) for one in given] if isinstance(given, list | dict) else [str(given)] * (given is not None)
@@ -191,7 +191,7 @@ class OidcProvider:
         )
 
     async def _discover(self) -> Mapping[str, Any]:
-        """The provider's own description, kept once it was read. Its issuer must be the configured one."""
+        """The provider's metadata, cached once read. Its issuer must be the configured one."""
         if self._metadata is None:
             url = f"{self.settings.issuer.rstrip('/')}/.well-known/openid-configuration"
             found = await self._get(url)
@@ -220,7 +220,7 @@ class OidcProvider:
 
 
 def claim(claims: Mapping[str, Any], name: str) -> Any:
-    """What a token says under this name, or, where its dots lead into objects, in those: `realm_access.roles`."""
+    """The claim of this name; if there is none, dots in it lead into nested objects: `realm_access.roles`."""
     if name in claims:
         return claims[name]
     found: Any = claims
@@ -230,7 +230,7 @@ def claim(claims: Mapping[str, Any], name: str) -> Any:
 
 
 def _name(claims: Mapping[str, Any]) -> str:
-    """An address that the provider vouches for, else the name it uses, else its number."""
+    """The email address unless it is unverified, else the preferred username, else the subject identifier."""
     email = claims.get("email") if claims.get("email_verified", True) else None
     found = str(email or claims.get("preferred_username") or claims["sub"])
     return "".join(sign if sign.isalnum() or sign in " .:/@_-" else "-" for sign in found)[:64]

@@ -1,4 +1,4 @@
-"""`/ui/oidc/*`: a person of the company's identity provider becomes a session with a key of their own, for a day."""
+"""`/ui/oidc/*`: sign-in through the company's identity provider. Each session gets a key of its own, for a day."""
 
 import json
 import os
@@ -37,7 +37,7 @@ PAGE = """<!doctype html><html lang="en"><head><meta charset="utf-8">
 
 @dataclass(slots=True)
 class Attempts:
-    """Sign-ins under way, each named by a cookie of its browser."""
+    """Sign-ins in progress, each identified by a cookie of its browser."""
 
     now: Callable[[], float]
     _kept: dict[str, tuple[Attempt, str, float]] = field(default_factory=dict[str, tuple[Attempt, str, float]])
@@ -52,13 +52,13 @@ class Attempts:
         return name
 
     def take(self, name: str | None) -> tuple[Attempt | None, str]:
-        """And the page that was wanted. Once: an answer cannot be used again."""
+        """The attempt, or None, and the page to show afterwards. Works once: an answer cannot be replayed."""
         attempt, wanted, at = self._kept.pop(name or "", (None, HOME, 0.0))
         return (attempt, wanted) if self.now() - at < ATTEMPT_SECONDS else (None, HOME)
 
 
 def read_oidc() -> tuple[OidcSettings, str] | None:
-    """From the environment, as the gateway gives it to this process. Raises ValueError with a sentence."""
+    """The settings and the UI's own key, from the environment that the gateway sets. Raises ValueError."""
     text = os.environ.get(CONFIGURATION)
     if not text:
         return None
@@ -79,7 +79,7 @@ def read_oidc() -> tuple[OidcSettings, str] | None:
 def build_oidc(
     provider: OidcProvider, gateway: GatewayClient, sessions: Sessions, *, now: Callable[[], float] = time.time
 ) -> APIRouter:
-    """`gateway` speaks with the UI's own key, which may make keys and does nothing else."""
+    """`gateway` uses the UI's own key, here only to create other keys."""
     router = APIRouter()
     attempts = Attempts(now)
     is_secure = provider.settings.public_url.startswith("https://")
@@ -117,7 +117,7 @@ def build_oidc(
         return response
 
     async def _open(person: Person) -> str:
-        """A key in the person's name, so that the audit log says who it was."""
+        """Starts a session with a new key in the person's name, which the audit log then shows. Returns its secret."""
         expires_at_us = round((now() + LONGEST_SECONDS) * 1_000_000)
         who = {"name": person.name, "role": person.role, "team": person.team}
         made = await gateway.post(KEYS, {**who, "tags": [TAG], "expires_at_us": expires_at_us})

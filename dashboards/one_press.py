@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from nicegui import ui
 
 GIVE_BACK = "setTimeout(() => document.activeElement === document.body && getHtmlElement({id})?.focus(), 50)"
-"""Once the browser has heard that the button works again, unless the focus went elsewhere meanwhile."""
+"""Waits until the browser has enabled the button again; does nothing if the focus has moved elsewhere meanwhile."""
 
 
 def give_back_focus(button: ui.button) -> None:
@@ -16,7 +16,7 @@ def give_back_focus(button: ui.button) -> None:
 
 
 def on_press(button: ui.button, do: Callable[[], Awaitable[None]]) -> Callable[[], Awaitable[None]]:
-    """What a press does, for a key that presses it too. Greyed, a button shows that something is under way."""
+    """Run `do` on a press. Returns the handler, so that Enter in a field can call it too."""
 
     async def pressed() -> None:
         if not button.enabled:

@@ -1,7 +1,7 @@
-"""The web UI under a path of a host that others share, as in https://intranet.example/breakeven/ui. Raw ASGI.
+"""The web UI under a path of a shared host, as in https://intranet.example/breakeven/ui. Raw ASGI.
 
-Everything behind this layer knows addresses from `/ui` on, and its links are relative. What a browser takes from the
-host's root is prefixed here: where it is led, and where its cookies are sent.
+Everything behind this layer sees paths that begin with `/ui`, and its links are relative. Only what a browser resolves
+from the host's root is prefixed here: redirects and the paths of cookies.
 """
 
 import re
@@ -11,14 +11,14 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 FORWARDED = "x-forwarded-prefix"
-"""The page framework prefixes its own addresses with it, whoever sent it: it comes from here alone."""
+"""The page framework prefixes its own addresses with this header's value. Only we set it; a client's is removed."""
 PREFIX = re.compile(r"(/[\w.~-]*[\w~-][\w.~-]*)+", re.ASCII)
 COOKIE_PATH = re.compile(rb"(?<=; Path=)(?=/ui(?:[/;]|$))")
 OURS = ("/ui", "/ui/")
 
 
 def parse_prefix(text: str) -> str:
-    """`/breakeven`, or "" for a host of its own. Raises ValueError with a sentence."""
+    """`/breakeven`, or "" for a host of its own. Raises ValueError."""
     prefix = text.rstrip("/")
     if prefix and not PREFIX.fullmatch(prefix):
         raise ValueError(f"{text!r} is no path as in /breakeven: letters, digits, - . _ ~ and /")
@@ -28,7 +28,7 @@ def parse_prefix(text: str) -> str:
 
 
 def prefix_of(request: Request) -> str:
-    """For addresses that must be absolute, because the page's depth is unknown."""
+    """The prefix, for addresses that must be absolute because the page's depth is unknown."""
     return request.headers.get(FORWARDED, "")
 
 

@@ -21,13 +21,13 @@ BEFORE = {
 }
 DEFAULT = "30d"
 EARLIEST, LATEST = datetime(1970, 1, 1, tzinfo=UTC), datetime(2100, 1, 1, tzinfo=UTC)
-"""What lies beyond is mistyped and holds no request; as long a time before it would be beyond all calendars."""
+"""A time beyond these is mistyped and has no requests; the period before it could be out of datetime's range."""
 
 
 @dataclass(frozen=True, slots=True)
 class Period:
-    """`until` is exclusive. `name` is a preset, or "" for a range of its own. `reached` is how far time has come in one
-    that is not over."""
+    """`until` is exclusive. `name` is a preset, or "" for other dates. `reached` is the end of the current hour, if
+    such other dates are not over yet."""
 
     name: str
     since: datetime
@@ -36,7 +36,7 @@ class Period:
 
     @property
     def last_moment(self) -> datetime:
-        """Of the last day that is in it."""
+        """A moment of the last day in it."""
         return self.until - timedelta(microseconds=1)
 
     @property
@@ -49,7 +49,7 @@ class Period:
         return self.label.lower() if self.name else self.label
 
     def within(self, other: "Period") -> "Period":
-        """The part of it that lies in another; all of it where none does."""
+        """The part that lies in `other`; all of it if they do not overlap."""
         since, until = max(self.since, other.since), min(self.until, other.until)
         return Period("", since, until) if since < until else self
 
@@ -57,7 +57,7 @@ class Period:
         return {"since": self.since.isoformat(), "until": self.until.isoformat()}
 
     def before(self) -> "Period":
-        """For comparing: the month before, or as long a time up to this one's start, as far as this one has come."""
+        """To compare with: the month before, or the same time before this one; only as far as this one has come."""
         length = self.until - self.since
         if self.name not in ("month", "last-month"):
             first = self.since - length
@@ -67,19 +67,19 @@ class Period:
 
     @property
     def before_phrase(self) -> str:
-        """What `before` is, within a sentence."""
+        """`before` in words, within a sentence."""
         whole = "as long a time before"
         return BEFORE.get(self.name, whole if self.reached is None else f"the same part of {whole}")
 
     def address(self) -> dict[str, str]:
-        """What keeps this period in a link."""
+        """The query parameters that keep this period in a link."""
         if self.name:
             return {} if self.name == DEFAULT else {"period": self.name}
         return self.bounds()
 
 
 def parse_period(query: Mapping[str, str], now: datetime) -> Period:
-    """From `?period=`, `?since=&until=` or `?since=&last=`; anything unreadable is the default, which the page shows.
+    """From `?period=`, `?since=&until=` or `?since=&last=`; anything unreadable becomes the default.
 
     `until` is exclusive, as in the API; `last` is the last day of the period, as people choose it, in either order.
     """
@@ -97,7 +97,7 @@ def parse_period(query: Mapping[str, str], now: datetime) -> Period:
 
 
 def preset(name: str, now: datetime) -> Period:
-    """Whole hours; the hour under way is included."""
+    """Whole hours, including the current one."""
     end = _end_of_hour(now)
     first = datetime.combine(now.date().replace(day=1), time(), UTC)
     if name == "month":
@@ -113,7 +113,7 @@ def _end_of_hour(now: datetime) -> datetime:
 
 
 def time_of(dimension: str, start: str) -> Period:
-    """The hour, day, ISO week, month or quarter that `start` is, as a cost report names it."""
+    """The hour, day, ISO week, month or quarter that a cost report calls `start`."""
     if dimension == "week":
         monday = _moment(f"{start}-1")
         return Period("", monday, monday + timedelta(days=7))
@@ -134,7 +134,7 @@ def link(path: str, period: Period, **query: str | None) -> str:
 
 
 def below_ui(path: str) -> str:
-    """`/keys` as a link in any page, all of which lie side by side: whatever path a proxy has put before them."""
+    """`/keys` as a relative link. All pages are on one level, so it works under any path of a proxy."""
     return path.removeprefix("/") or "./"
 
 

@@ -1,16 +1,16 @@
-"""The order of the explorer's rows, as its address and the gateway's report name it: a column, or `-` and a column for
-the other way. Pure; the gateway puts them in it."""
+"""The order of the explorer's rows, as written in its address and in the gateway's query: a column, or `-` and a column
+for the reverse. Pure; the gateway sorts them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 FIGURES = frozenset({"spend", "requests", "input", "cached", "output", "input-price", "output-price", "request-price"})
-"""Columns of figures: the largest first."""
+"""Columns of figures, which are sorted with the largest first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """Figures fall and names rise, unless it `is_turned`."""
+    """Descending for figures and ascending for names; the reverse if `is_turned`."""
 
     column: str
     is_turned: bool = False
@@ -24,11 +24,11 @@ class Order:
 
 
 def parse_order(text: str | None, by: Sequence[str]) -> Order | None:
-    """None where nothing, or no column, is named: then rows stand as the report has them."""
+    """None if the text names no column: rows then keep the report's own order."""
     column = (text or "").removeprefix("-")
     return Order(column, (text or "").startswith("-")) if column in FIGURES or column in by else None
 
 
 def next_order(column: str, now: Order) -> Order:
-    """What the heading of a column leads to: its own order, and from there the other way round."""
+    """The order that a column's heading leads to: by that column, or the reverse if the rows are in that order now."""
     return Order(column, is_turned=now == Order(column))

@@ -1,4 +1,4 @@
-"""Which fields a form of a rule has, read from the published JSON schema: a new condition appears by itself. Pure."""
+"""The fields of a rule's form, read from the published JSON schema: a new condition appears by itself. Pure."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ UNITS = {"_usd": "$", "_seconds": "s"}
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """`options` are the closed set of a choice, or the keywords that may stand instead of a list of words."""
+    """`options` are the closed set of a choice, or keywords that are allowed instead of a list of words."""
 
     name: str
     kind: Kind
@@ -49,7 +49,7 @@ def _field(schema: Mapping[str, Any], name: str, value: Mapping[str, Any]) -> Fi
         return Field(name, "choice", options)
     numbers = [form for form in forms if form.get("type") in ("number", "integer")]
     others = [form for form in forms if form not in numbers and form.get("type") != "string"]
-    form = forms[0] if len(forms) == 1 else numbers[0] if numbers and not others else {}  # an amount, or its text
+    form = forms[0] if len(forms) == 1 else numbers[0] if numbers and not others else {}  # an amount, also as text
     match form.get("type"):
         case "array":
             return Field(name, "choices", tuple(_options(list(resolve(schema, form.get("items", {}))))))
@@ -76,7 +76,7 @@ def _options(forms: list[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def with_value(content: Mapping[str, Any], part: str, name: str, value: Any) -> dict[str, Any]:
-    """A rule with one field set, or taken out by None. A `when` without conditions is left out altogether."""
+    """A rule with one field set, or removed if `value` is None. A `when` without conditions is removed as well."""
     fields = {**(content.get(part) or {})}
     if value is None:
         fields.pop(name, None)

@@ -1,4 +1,4 @@
-"""`/ui/rules/complete`: what the rules editor may suggest at a place, from the gateway's schema and its models."""
+"""`/ui/rules/complete`: completions for the rules editor, from the gateway's schema and its models."""
 
 import asyncio
 from typing import Annotated, Any
@@ -17,7 +17,7 @@ FROM: Path = ("rules", ANY, "choose", "from")
 
 
 def build_rules_assist(http: httpx.AsyncClient, sessions: Sessions) -> APIRouter:
-    """Answers only who is signed in; the page itself decides who may edit."""
+    """Answers signed-in users only; the page itself decides who may edit."""
     router = APIRouter()
 
     @router.post("/ui/rules/complete")
@@ -40,7 +40,7 @@ def build_rules_assist(http: httpx.AsyncClient, sessions: Sessions) -> APIRouter
 
 
 def known_names(models: list[dict[str, Any]]) -> dict[Path, list[str]]:
-    """Names of this deployment by where they may stand."""
+    """Names of this deployment, by the paths where they may be used."""
     names = [one["name"] for one in models]
     backends = sorted({one["backend"] for one in models})
     return {FROM: names, (*FROM, ANY): names, ("models", ANY, "backend"): backends}

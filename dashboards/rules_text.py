@@ -1,4 +1,4 @@
-"""A rules file taken apart into its rules and put together again: what nobody changed keeps every character. Pure."""
+"""Splits a rules file into its rules and joins them again: what nobody changed keeps every character. Pure."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -10,7 +10,7 @@ import yaml
 WIDEST = 10**6
 LONGEST = 100_000
 MOST_RULES = 200
-"""The web UI is one process, and everybody waits for it while it reads a text as YAML or builds a form."""
+"""Limits, because the web UI is one process: everybody waits while it parses YAML or builds a form."""
 MERGE = "tag:yaml.org,2002:merge"
 RULE = re.compile(r"rules\.(\d+)\.?")
 NEW_RULE: Mapping[str, Any] = {"name": "", "when": {"difficulty": {"at_most": 0.5}}, "choose": {"from": "any"}}
@@ -18,12 +18,12 @@ EDIT_TEXT = "edit it in the text view."
 
 
 class NotEditable(Exception):
-    """The text is not laid out so that a form can edit it; the message says what to do."""
+    """A form cannot edit this text; the message says what to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One rule: the comments above it, its own lines, and what they say. `text` None: written anew from `content`."""
+    """One rule: the comments above it, its own lines, and their content. If `text` is None, `content` is rendered."""
 
     comments: str
     text: str | None
@@ -52,7 +52,7 @@ class RulesText:
 
 
 def split_rules(text: str) -> RulesText:
-    """Raises NotEditable with a sentence."""
+    """Raises NotEditable."""
     if len(text) > LONGEST:
         raise NotEditable(
             f"The form takes at most {LONGEST:,} characters, and this text has {len(text):,}: {EDIT_TEXT}"
@@ -88,7 +88,7 @@ def split_rules(text: str) -> RulesText:
 
 
 def render(rule: Mapping[str, Any], indent: int) -> str:
-    """A rule as this project writes them: a line for its name, its conditions and its choice."""
+    """A rule in this project's layout: one line each for its name, its conditions and its choice."""
     pad = " " * indent
     lines = [f"{pad}- name: {_scalar(rule.get('name', ''))}"]
     lines += [f"{pad}  {key}: {_flow(value)}" for key, value in rule.items() if key != "name"]
@@ -107,7 +107,7 @@ def summary(rule: Mapping[str, Any]) -> str:
 
 
 def rule_of(field: str) -> int | None:
-    """Which rule, from 0, a problem's field is of: `rules.1.when` is of the second."""
+    """The index of the rule that a problem's field belongs to: 1 for `rules.1.when`."""
     found = RULE.match(field)
     return int(found[1]) if found else None
 
@@ -124,7 +124,7 @@ def where(line: int | None, field: str) -> str:
 
 
 def moved(rules: Sequence[Rule], index: int, by: int) -> tuple[Rule, ...]:
-    """With one rule that many places lower; unchanged when it would leave the list."""
+    """The rules with one moved down `by` places; unchanged if it would leave the list."""
     target = index + by
     if not 0 <= target < len(rules):
         return tuple(rules)
@@ -133,7 +133,7 @@ def moved(rules: Sequence[Rule], index: int, by: int) -> tuple[Rule, ...]:
 
 
 def _require_plain(root: yaml.Node | None) -> None:
-    """A few merges of merges (`<<`) make billions of fields, and a form cannot write any down."""
+    """Raises NotEditable for merges (`<<`): a few nested ones make billions of fields, and no form can write them."""
     seen: set[int] = set()
     waiting: list[Any] = [root]
     while waiting:
@@ -157,7 +157,7 @@ def _rules_node(root: yaml.Node | None) -> yaml.SequenceNode:
 
 
 def _last_line(lines: Sequence[str], start: int, stop: int | None) -> int:
-    """The last line with more than a comment of the item that begins at `start`; the next begins at `stop`."""
+    """The last line, other than blanks and comments, of the item that begins at `start`; the next begins at `stop`."""
     last = start
     for number in range(start, len(lines) if stop is None else stop):
         line = lines[number].strip()

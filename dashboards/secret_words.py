@@ -1,4 +1,4 @@
-"""Secrets of a key that were replaced and still work, in words. Pure."""
+"""Describes a key's replaced secrets that still work. Pure."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,7 +10,7 @@ OldSecrets = Sequence[Mapping[str, Any]]
 
 
 def old_secrets_text(old: OldSecrets) -> str:
-    """Until when they work, and whether somebody uses them: what to know before their overlap is ended."""
+    """Until when they work and whether they are still used, which matters before their overlap is ended."""
     ends = display.moment(max(one["ends_at_us"] for one in old))
     used = [one["last_used_at_us"] for one in old if one["last_used_at_us"] is not None]
     last = f"last used {display.moment(max(used))}" if used else "not used since the new one was made"
@@ -19,5 +19,5 @@ def old_secrets_text(old: OldSecrets) -> str:
 
 
 def is_used(old: OldSecrets) -> bool:
-    """Since they were replaced."""
+    """Whether any was used since it was replaced."""
     return any(one["last_used_at_us"] is not None for one in old)

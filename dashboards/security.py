@@ -1,8 +1,8 @@
-"""What stands before every page: response headers, a bound for bodies, and a closed door for other origins, and for
-pages and event channels without a session. Raw ASGI; knows nothing of pages.
+"""Raw ASGI in front of every page: adds security headers, limits request bodies, and refuses other origins as well as
+pages and event channels without a session. Knows nothing of pages.
 
-The content security policy lets run only scripts that carry this answer's nonce, so that markup smuggled into a page
-stays inert. `unsafe-eval` stays: the page framework compiles its templates in the browser.
+The content security policy runs only scripts that carry the nonce of this response, so that markup smuggled into a page
+stays inert. It has to allow `unsafe-eval`: the page framework compiles its templates in the browser.
 """
 
 import secrets
@@ -19,19 +19,19 @@ COOKIE = "breakeven_session"
 EVENTS = "/ui/_nicegui_ws/"
 FILES = "/ui/static/"
 OPEN = frozenset({"/ui/sign-in", "/ui/session", "/ui/healthz"})
-"""What anybody may ask for under /ui, beside the files: each answers without the page framework."""
+"""Paths under /ui that need no session, besides the static files. The page framework serves none of them."""
 ANOTHER_SITE = (
     "This request came from another site, or through a proxy that did not pass on the Host header as your browser sent "
     "it (nginx does with `proxy_set_header Host $http_host;`). docs/dashboards.md says what a proxy needs."
 )
 STRANGERS_BYTES = 1 << 16
-"""Of a body: a form with a key in it. What is longer would be held in memory, or laid on disk, for anybody."""
+"""Longest body without a session: a form with a key. With longer ones anybody could fill our memory or disk."""
 MOST_BYTES = 8 << 20
-"""The longest text of rules, every character of it escaped."""
+"""Longest body with a session: the longest text of rules, with every character escaped."""
 
 
 def content_security_policy(nonce: str) -> str:
-    """No origin but our own, anywhere."""
+    """Allows no origin but our own."""
     return (
         "default-src 'self'; "
         f"script-src 'self' 'nonce-{nonce}' 'unsafe-eval'; "
@@ -41,7 +41,7 @@ def content_security_policy(nonce: str) -> str:
 
 
 class Guarded:
-    """`is_signed_in` says whether a session cookie is good; it is asked for every message of an event channel."""
+    """`is_signed_in` says whether a session cookie is valid; it is called for every message of an event channel."""
 
     def __init__(
         self, app: ASGIApp, is_signed_in: Callable[[str | None], bool], *, open_paths: Set[str] = OPEN
@@ -71,14 +71,14 @@ class Guarded:
             await self._app(scope, receive, _Hardened(send))
 
     def _is_strangers_page(self, scope: Scope, secret: str | None) -> bool:
-        """The framework keeps a page for a minute before it finds out for whom, also one that there is not."""
+        """A page without a session. The framework would keep it, even one that does not exist, for a minute."""
         path: str = scope["path"]
         is_page = scope["type"] == "http" and scope["method"] in ("GET", "HEAD") and f"{path}/".startswith("/ui/")
         is_open = path in self._open_paths or path.startswith(FILES)
         return is_page and not is_open and not self._is_signed_in(secret)
 
     def _while_signed_in(self, receive: Receive, secret: str | None) -> Receive:
-        """An open page keeps its channel, and speaks at least twice a minute: it must not outlive its session."""
+        """Closes an open page's channel once its session is over. A page sends something at least twice a minute."""
 
         async def guarded() -> Message:
             message = await receive()
@@ -90,7 +90,7 @@ class Guarded:
 
 
 class _Hardened:
-    """Adds the headers, and the nonce to the scripts of a page. Pages are small: they are held until complete."""
+    """Adds the headers, and the nonce to a page's scripts. Pages are small, so they are buffered until complete."""
 
     def __init__(self, send: Send) -> None:
         self._send = send
@@ -126,12 +126,12 @@ class _Hardened:
 
 
 def session_cookie(header: str | None) -> str | None:
-    """The value of our cookie in a Cookie header, whatever else is in it: all ports of a host share their cookies."""
+    """Our cookie's value in a Cookie header, which may hold others: all ports of a host share their cookies."""
     return cookie_parser(header or "").get(COOKIE)
 
 
 def is_same_origin(origin: str | None, host: str | None) -> bool:
-    """Browsers send Origin with every change; programs without one carry no cookie of ours either."""
+    """True without an Origin header: browsers send one with every change, and other programs have no cookie of ours."""
     try:
         return origin is None or (host is not None and urlsplit(origin).netloc == host)
     except ValueError:  # `http://[`

@@ -1,7 +1,7 @@
-"""Sessions on disk, so that a restart of the UI signs nobody out. Whoever reads the files learns nothing of them.
+"""Sessions on disk, so that a restart of the UI signs nobody out. The files alone reveal nothing.
 
-Each file is named by a digest of its cookie's secret and sealed with a key made from it: without the cookie, which only
-the browser has, there is no way to the API key inside.
+Each file is named by a digest of its cookie's secret and encrypted with a key derived from it: without the cookie,
+which only the browser has, the API key inside cannot be read.
 """
 
 import base64
@@ -17,7 +17,7 @@ from dashboards.sessions import IDLE_SECONDS, NOTE_SECONDS, Session
 
 
 class SessionFiles:
-    """See sessions.Shelf. `seen_at` is the file's own time of change."""
+    """A sessions.Shelf. `seen_at` is stored as the file's modification time."""
 
     def __init__(self, directory: Path) -> None:
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -42,7 +42,7 @@ class SessionFiles:
         part.rename(path)
 
     def load(self, secret: str) -> Session | None:
-        """None where there is none, or where it cannot be opened with this secret."""
+        """None if there is no such file, or this secret does not decrypt it."""
         path = self._path(secret)
         try:
             fields = json.loads(_seal(secret).decrypt(path.read_bytes()))

@@ -30,16 +30,16 @@ class Session:
     started_at: float
     seen_at: float
     key_id: str | None = None
-    """Of a key that was made for this session alone, and ends with it."""
+    """Id of a key that was created for this session only, and is revoked at sign-out."""
     is_over: bool = False
 
     def may(self, *permissions: str) -> bool:
-        """Whether it has any of them."""
+        """Whether the session has any of these permissions."""
         return not self.permissions.isdisjoint(permissions)
 
 
 class Shelf(Protocol):
-    """Where sessions outlive this process."""
+    """Storage in which sessions survive a restart of this process."""
 
     def save(self, secret: str, session: Session) -> None: ...
 
@@ -51,7 +51,7 @@ class Shelf(Protocol):
 
 
 class Sessions:
-    """At `most` so many. `now` is passed in: wall clock where there is a shelf, because a restart must not stop it."""
+    """At `most` this many sessions. With a shelf, `now` must be the wall clock: stored times outlive a restart."""
 
     def __init__(self, now: Callable[[], float], shelf: Shelf | None = None, *, most: int = MAX_SESSIONS) -> None:
         self._now = now
@@ -118,8 +118,8 @@ class Sessions:
 
 
 class SignInLimit:
-    """Slows guessing: after five failures an address waits, each time twice as long; beyond `most` of them
-    the oldest is forgotten."""
+    """Slows down guessing: after five failures an address has to wait, each time twice as long. It remembers at `most`
+    this many addresses, those that failed last."""
 
     def __init__(self, monotonic: Callable[[], float], *, most: int = MAX_ADDRESSES) -> None:
         self._monotonic = monotonic
@@ -137,12 +137,12 @@ class SignInLimit:
     def failed(self, address: str) -> None:
         now = self._monotonic()
         failures, last = self._failures.pop(address, (0, now))
-        self._failures[address] = (1 if now - last > FORGET_SECONDS else failures + 1, now)  # the newest stands last
+        self._failures[address] = (1 if now - last > FORGET_SECONDS else failures + 1, now)  # newest last
         if len(self._failures) > self._most:
             del self._failures[next(iter(self._failures))]
 
     def withdrawn(self, address: str) -> None:
-        """One that was none."""
+        """Takes one failure back, for an attempt that said nothing about the key."""
         failures, last = self._failures.pop(address, (0, 0.0))
         if failures > 1:
             self._failures[address] = (failures - 1, last)
@@ -152,7 +152,7 @@ class SignInLimit:
 
 
 def counted_as(address: str) -> str:
-    """For IPv6 its /64: whoever has one address there has all of them."""
+    """The address to count failures by; for IPv6 its /64 network, which usually belongs to one user as a whole."""
     try:
         parsed = ipaddress.ip_address(address)
     except ValueError:

@@ -1,5 +1,5 @@
-"""A page that takes long is shown before it is whole: its frame, a word that more is coming, then the rest. Knows
-nothing of what a page is made of."""
+"""Shows a slow page before it is complete: its frame with a note that more is coming, then the rest. Knows nothing of
+what is on a page."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -17,7 +17,7 @@ WAITING = (
 
 @asynccontextmanager
 async def shown_early(place: ui.element) -> AsyncGenerator[None]:
-    """Around what builds the page in `place`."""
+    """Wraps the code that builds the page in `place`."""
     client, words = ui.context.client, list[ui.element]()
 
     async def show() -> None:

@@ -49,8 +49,8 @@ def build_sign_in(
 ) -> APIRouter:
     """GET and POST of `/ui/sign-in`, GET of `/ui/session`, POST of `/ui/sign-out`.
 
-    `is_secure`: cookies are sent over TLS only, also where no proxy says that a request came over it.
-    `company` is the host of an identity provider; `own_key` ends the keys that were made for its people's sessions.
+    `is_secure`: cookies are sent over TLS only, even if no proxy says that a request came over TLS.
+    `company` is the identity provider's host; `own_key` revokes the keys that were created for its users' sessions.
     """
     door = Door(http, sessions, limit, SignInForm(company, is_behind_tls=is_secure), own_key)
     router = APIRouter()
@@ -63,7 +63,7 @@ def build_sign_in(
 
 @dataclass(frozen=True, slots=True)
 class Door:
-    """Who comes in, and who leaves."""
+    """The endpoints for signing in and out."""
 
     http: httpx.AsyncClient = field(repr=False)
     sessions: Sessions = field(repr=False)
@@ -88,11 +88,11 @@ class Door:
             )
         if not self.form.is_ours(request, token):
             return self.form.page(request, wanted, "This form was too old. Please try again.", 403)
-        self.limit.failed(address)  # before it is known: of many tries at once none would wait
+        self.limit.failed(address)  # before the answer: otherwise parallel attempts would not be limited
         try:
             me = await self._whose(key.strip())
         except GatewayRefused as refused:
-            if refused.status not in (401, 403):  # it said nothing of the key
+            if refused.status not in (401, 403):  # it said nothing about the key
                 self.limit.withdrawn(address)
                 return self.form.page(request, wanted, f"The gateway cannot say whose key this is: {refused}", 502)
             return self.form.page(request, wanted, _why(refused), 401)
@@ -107,13 +107,13 @@ class Door:
         return response
 
     async def _whose(self, key: str) -> Json:
-        """Raises GatewayRefused, for what no header can carry as for every other key that there is not."""
+        """The key's owner. Raises GatewayRefused; for text that no header can carry as for any other unknown key."""
         if not (key.isascii() and key.isprintable()):
             raise GatewayRefused(401, "no key of ours", None)
         return await GatewayClient(self.http, key).get("/admin/v1/me")
 
     async def tell(self, request: Request) -> dict[str, bool]:
-        """For a page that lost its connection: whether it would be let in again."""
+        """Tells a page that lost its connection whether its session is still valid."""
         return {"is_signed_in": self.sessions.find(request.cookies.get(COOKIE)) is not None}
 
     async def let_out(self, request: Request, csrf: Annotated[str, Form(max_length=200)] = "") -> Response:
@@ -131,7 +131,7 @@ class Door:
 
 
 class SignInForm:
-    """The page, and whether what comes back was sent from one of ours."""
+    """The page, and the check that a submitted form came from it."""
 
     def __init__(self, company: str | None, *, is_behind_tls: bool) -> None:
         self._company = company
@@ -139,7 +139,7 @@ class SignInForm:
         self._tokens = FormTokens()
 
     def is_secure(self, request: Request) -> bool:
-        """Whether its cookies are for TLS alone: told so at the start, or by a proxy that is believed."""
+        """Whether cookies are for TLS only: by configuration, or because a trusted proxy reported HTTPS."""
         return self._is_behind_tls or request.url.scheme == "https"
 
     def page(self, request: Request, wanted: str, problem: str = "", status: int = 200) -> Response:

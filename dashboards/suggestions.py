@@ -1,4 +1,4 @@
-"""What the fields of a filter suggest: names that there are, and of keys, which are asked for by id, the name too."""
+"""Suggestions for the fields of a filter: existing names, and ids of keys with their names as labels."""
 
 import asyncio
 from collections.abc import Iterable, Mapping
@@ -11,7 +11,7 @@ from dashboards.frame import View
 MOST = 300
 LONGEST = 120
 NEWEST_KEYS = 1000
-"""So many are looked at, as many as the gateway tells at once: of all, no field would show more than MOST names."""
+"""How many keys are read: as many as the gateway lists at once. No field shows more than MOST names anyway."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,12 +3,12 @@
 from dataclasses import dataclass
 
 ROWS = 500
-"""Of each part."""
+"""Per part."""
 
 
 @dataclass(frozen=True, slots=True)
 class TablePart:
-    """One of the parts of so many rows; `number` counts from 1. There is one where there are no rows."""
+    """One part of a table of so many rows; `number` counts from 1. A table without rows has one part."""
 
     number: int
     rows: int
@@ -27,12 +27,12 @@ class TablePart:
         return f"{self.shown.start + 1:,} to {min(self.shown.stop, self.rows):,} of {self.rows:,}"
 
     def neighbours(self) -> list[tuple[str, str | None]]:
-        """What the parts on either side are called, and how an address names each; None is the first."""
+        """Labels of the previous and the next part, and how an address names each; None is the first part."""
         before = [("Previous", None if self.number == 2 else str(self.number - 1))] if self.number > 1 else []
         return [*before, *([("Next", str(self.number + 1))] if self.number < self.last_number else [])]
 
 
 def parse_part(text: str | None, rows: int) -> TablePart:
-    """The first where nothing or no number is named; of one beyond the end, the last."""
+    """The first part if the text is no number; the last if the number is beyond it."""
     number = int(text) if text is not None and text.isascii() and text.isdecimal() and len(text) < 10 else 1
     return TablePart(min(max(number, 1), TablePart(1, rows).last_number), rows)

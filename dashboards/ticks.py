@@ -1,6 +1,6 @@
-"""Which times of an axis are named, and how: equally far apart over months of any length. Pure.
+"""Labels of a time axis: which times have one, and their format. Equally spaced, also across months. Pure.
 
-Left to itself, ECharts begins anew each month, so that 29, Nov, 2 and 5 stood side by side.
+ECharts' own labels start again in each month, so that 29, Nov, 2 and 5 would stand side by side.
 """
 
 from collections.abc import Sequence
@@ -8,10 +8,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 MOST = 16
-"""Of a wide chart; on a narrow one ECharts leaves out those that have no room."""
+"""Labels on a wide chart; on a narrow one ECharts leaves out those that have no room."""
 HOUR_MS = 3_600_000
 STEP_MS = {"hour": HOUR_MS, "day": 24 * HOUR_MS}
-"""What else a bar may be of, weeks, months and quarters, is named bar by bar."""
+"""Weeks, months and quarters differ in length or start anywhere: their labels are put at starts of bars."""
 STEPS = {"hour": (1, 2, 3, 6, 12, 24, 48, 168), "day": (1, 2, 4, 7, 14, 28, 91, 364)}
 BY_MONTH = frozenset({"month", "quarter"})
 DAY_OR_HOUR = """(value) => new Date(value).toLocaleString('en-GB', {timeZone: 'UTC',
@@ -20,7 +20,7 @@ MONTH = "(value) => new Date(value).toLocaleString('en-GB', {timeZone: 'UTC', mo
 
 
 def named_times(starts: Sequence[str], each: str) -> dict[str, Any]:
-    """What an axis says of its labels, where so long a time begins at each of `starts`, which rise."""
+    """Options of an axis on which an `each` (hour, day, week, month, quarter) begins at each of the sorted `starts`."""
     return {":formatter": MONTH if each in BY_MONTH else DAY_OR_HOUR, "customValues": _named(starts, each)}
 
 

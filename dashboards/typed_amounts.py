@@ -8,8 +8,8 @@ THOUSANDS = re.compile(r"\d{1,3}(,\d{3})+(\.\d*)?")
 
 
 def typed_usd(text: str | None, field: str) -> str:
-    """`$1,500.50` is 1500.50, nothing is nothing. Raises WrongField where a comma parts no thousands:
-    taken away, it would make 1250 of 12,50."""
+    """`$1,500.50` becomes 1500.50; empty stays empty. Raises WrongField if a comma does not separate thousands:
+    12,50 must not become 1250."""
     amount = (text or "").replace("$", "").strip()
     if "," not in amount:
         return amount

@@ -28,10 +28,10 @@ from dashboards.security import session_cookie
 from dashboards.sessions import Sessions
 
 PAGE_SECONDS = 10.0
-"""Of its own may a page take, beside what the gateway may take for one answer."""
+"""How long building a page may take, in addition to one answer of the gateway."""
 
 TEAM = "team.read"
-"""Of their own team alone, leads are told what these pages ask for."""
+"""Leads see these pages too; the gateway tells them about their own team only."""
 PAGES = (
     PageSpec("/", "Overview", "Finance", ("reports.read",), overview.build, has_period=True),
     PageSpec("/explorer", "Explorer", "Finance", ("reports.read", TEAM), explorer.build, has_period=True),

@@ -1,4 +1,4 @@
-"""Who changed what, and whether the record of it is whole."""
+"""Who changed what, and whether the audit log is intact."""
 
 from html import escape
 from typing import Any
@@ -15,7 +15,7 @@ BOOKS = (
 
 
 async def build(view: View) -> None:
-    """The chain's verdict, then its links."""
+    """Whether the chain is intact, then its records."""
     html(_verdict(await view.gateway.get("/admin/v1/audit/verify")))
     page = await view.gateway.get("/admin/v1/audit", before=view.query("before"), limit=50)
     records: list[dict[str, Any]] = page["records"]
@@ -46,7 +46,7 @@ def _verdict(checked: dict[str, Any]) -> str:
 
 
 async def key_names(view: View, subjects: list[str]) -> dict[str, str]:
-    """Of those that are keys."""
+    """Names of the subjects that are keys, by id."""
     if not view.session.may("keys.read"):
         return {}
     found = await view.gateway.get("/admin/v1/keys", id=subjects, last_requests=False)

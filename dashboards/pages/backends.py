@@ -23,7 +23,7 @@ ANOTHER = (
     ("A GPU or an endpoint of yours", "a block under `backends` in breakeven.yaml; `gpu_hour_usd` in it is its rent."),
     ("Other prices", "a file named by `price_overrides` in breakeven.yaml."),
 )
-"""What is added where; nothing of it on this page."""
+"""What is added where; none of it on this page."""
 
 
 async def build(view: View) -> None:

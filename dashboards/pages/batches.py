@@ -1,4 +1,4 @@
-"""Requests that can wait: how far each batch is, what it costs so far, and for whom it may be cancelled."""
+"""Requests that can wait: how far each batch is and what it has cost so far; some roles can cancel one."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +18,7 @@ from dashboards.periods import Period, link
 
 BATCHES = "/admin/v1/batches"
 DAYS = 30
-"""What a report is about where it is asked of no other time."""
+"""The period of a report that is asked for without one."""
 MOST_UNDER_WAY, MOST_ENDED = 200, 50
 REFRESH_SECONDS = 10.0
 """A batch takes minutes to hours."""
@@ -50,7 +50,7 @@ COLUMNS = (
 
 
 async def build(view: View) -> None:
-    """Those that somebody waits for, then those that are over, and what all of them cost; anew while one is asked."""
+    """Batches under way with what all have cost, then those that have ended; refreshed while one is under way."""
     listed = await _listed(view)
     if not listed.under_way and not listed.ended:
         html(no_batches(view))
@@ -65,7 +65,7 @@ async def build(view: View) -> None:
     async def load_again() -> None:
         try:
             found = await _listed(view)
-        except GatewayUnreachable as error:  # it is asked again
+        except GatewayUnreachable as error:  # the timer asks again
             problem.set_content(form_problem(error))
             return
         except GatewayRefused as error:
@@ -88,7 +88,7 @@ async def build(view: View) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """The newest of both kinds, and what all of them came to in the ledger when it was read."""
+    """The newest of both kinds, and the ledger's total of all batches."""
 
     under_way: Sequence[Mapping[str, Any]]
     ended: Sequence[Mapping[str, Any]]
@@ -109,12 +109,12 @@ def under_way_text(listed: Listed) -> str:
     if not listed.under_way:
         return said + markup.message("No batch is under way", "All have ended.")
     news = f"The list loads its news every {REFRESH_SECONDS:.0f} seconds while a batch is under way"
-    note = f'<p class="be-note be-hint" role="status">{news}: now {len(listed.under_way):,}.</p>'  # read out if changed
+    note = f'<p class="be-note be-hint" role="status">{news}: now {len(listed.under_way):,}.</p>'  # announced
     return said + batch_table(listed.under_way) + _hint(listed.under_way, MOST_UNDER_WAY) + note
 
 
 def ended_text(rows: Sequence[Mapping[str, Any]]) -> str:
-    """A panel of its own, once there is one."""
+    """A panel of its own; empty if none has ended."""
     if not rows:
         return ""
     note = f"Newest first, times in UTC. {COSTS} The answers are in files, which the key's team can read."
@@ -123,14 +123,14 @@ def ended_text(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _hint(rows: Sequence[Mapping[str, Any]], most: int) -> str:
-    """That there may be more."""
+    """Says that there may be more."""
     if len(rows) < most:
         return ""
     return f'<p class="be-note be-hint">The newest {most}; <code>breakeven batches list</code> shows more.</p>'
 
 
 def no_batches(view: View) -> str:
-    """How one is sent."""
+    """How to send one."""
     return markup.message(
         "No batches yet",
         "Requests that nobody waits for can be sent in a file. They are asked when the model that they should go to "
@@ -144,7 +144,7 @@ def no_batches(view: View) -> str:
 
 
 def spent(total: Mapping[str, Any]) -> str:
-    """Of all batches, as the ledger has it: with what was asked again, and what nobody got an answer to."""
+    """The ledger's total of all batches, which includes retries and failed requests."""
     said = (
         f"{markup.counted(total['requests'], 'request')} of batches in {DAYS} days, as booked: {display.spend(total)}"
     )
@@ -155,7 +155,7 @@ def spent(total: Mapping[str, Any]) -> str:
 
 
 def batch_table(rows: Sequence[Mapping[str, Any]]) -> str:
-    """All of them under way, or all ended."""
+    """`rows` are all under way, or have all ended."""
     is_ended = rows[0]["ended_at_us"] is not None
     last = Column("Ended") if is_ended else Column("Ends by", title="what is not answered until then has expired")
     cells = [
@@ -178,7 +178,7 @@ def batch_table(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def requests_of(one: Mapping[str, Any]) -> str:
-    """The list of what was asked for it, from the hour in which it was made to well behind its end."""
+    """The list of its requests, from the hour of its creation to an hour after its deadline."""
     made, end = (datetime.fromtimestamp(one[name] / 1e6, UTC) for name in ("created_at_us", "deadline_us"))
     since = made.replace(minute=0, second=0, microsecond=0)
     return link("/requests", Period("", since, end + timedelta(hours=1)), batch_id=one["id"])
@@ -190,7 +190,7 @@ def _status(one: Mapping[str, Any]) -> Cell:
 
 
 def done(one: Mapping[str, Any]) -> Cell:
-    """A bar and its numbers; before its file was looked through nobody knows of how many."""
+    """A bar and its numbers; the total is not known before the batch's file was read."""
     if not one["total"]:
         return Cell(display.UNKNOWN, tone="muted")
     count, tone = one["completed"] + one["failed"], "warn" if one["failed"] else "good"
@@ -200,7 +200,7 @@ def done(one: Mapping[str, Any]) -> Cell:
 
 
 def cost(one: Mapping[str, Any]) -> Cell:
-    """What no answer of it has a price for is not $0."""
+    """If none of its answers has a price, the cost is unknown, not $0."""
     without = one["answers_without_price"]
     if not without:
         return Cell(one["cost_usd"])
@@ -209,12 +209,12 @@ def cost(one: Mapping[str, Any]) -> Cell:
 
 
 def _moment(at_us: int) -> Cell:
-    """To the minute; the whole of it to whoever points at it."""
+    """To the minute; the tooltip has the full time."""
     return Cell(_minute(at_us), tone="be-nowrap", title=display.moment(at_us))
 
 
 def _canceller(view: View) -> Callable[[Sequence[Mapping[str, Any]]], None]:
-    """Choose one, confirm, and no more of it is asked. Hidden until it is told which there are to choose."""
+    """Controls to choose a batch and cancel it. Returns what sets the choices; without any, the controls are hidden."""
     listed: dict[str, str] = {}
     problem = html("")
     with grid("be-filters") as fields:
@@ -239,7 +239,7 @@ def _canceller(view: View) -> Callable[[Sequence[Mapping[str, Any]]], None]:
 
     def offer(under_way: Sequence[Mapping[str, Any]]) -> None:
         now = {one["id"]: _label(one) for one in under_way if one["status"] != "cancelling"}
-        if now != listed:  # else the list that somebody has open would close
+        if now != listed:  # otherwise a list that somebody has open would close
             listed.clear()
             listed.update(now)
             chosen.set_options(now)

@@ -1,4 +1,4 @@
-"""Whether owning the GPU pays: the answer, its curves beside sliders of what-ifs, what moves it, how it was found."""
+"""Whether owning the GPU pays: the answer, its curves beside what-if sliders, what moves it, and its assumptions."""
 
 import json
 from html import escape
@@ -44,7 +44,7 @@ async def build(view: View) -> None:
                 build_part(report)
 
     async def ask(changed: dict[str, str]) -> None:
-        """The same page for other values, in its place; its address keeps them. The last of quick changes counts."""
+        """Refresh the page for other values and keep them in its address. Of several quick changes the last counts."""
         nonlocal asked
         asked += 1
         mine = asked
@@ -95,7 +95,7 @@ def _picture(found: dict[str, Any]) -> None:
 
 
 def curve_table(points: list[dict[str, Any]]) -> str:
-    """What is drawn, in dollars a month."""
+    """The values of the chart, in dollars a month."""
     names = ("hosted_usd", "owned_usd", "owned_low_usd", "owned_high_usd")
     headings = ("Everything hosted", "Own GPUs, rest hosted", "at least", "at most")
     columns = [Column("Requests a day", is_number=True), *(Column(one, is_dollars=True) for one in headings)]

@@ -10,13 +10,13 @@ from dashboards.frame import grid
 from dashboards.levers import LEVERS, UTILISATION, Lever, utilisation_at, volume_at
 
 PAUSE_SECONDS = 0.3
-"""A handle that rested for so long was let go."""
+"""A handle that rests this long counts as released."""
 NAME = "import(window.path_prefix + '/static/sliders.js').then((sliders) => sliders.name())"
 Ask = Callable[[dict[str, str]], Awaitable[None]]
 
 
 class Levers:
-    """Holds what was moved; what nobody moved is not asked for, and so stays as observed."""
+    """Holds the values that were moved. Others are not sent to the gateway, and so stay as observed."""
 
     def __init__(self, found: Mapping[str, Any], given: Mapping[str, str | None], ask: Ask) -> None:
         self._ask = ask

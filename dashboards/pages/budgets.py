@@ -1,4 +1,4 @@
-"""What may be spent in a month, how much of it is gone, and where it is heading."""
+"""Monthly budgets: how much may be spent, how much is spent, and the forecast."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -36,7 +36,7 @@ KEY_COLUMNS = [
 
 
 async def build(view: View) -> None:
-    """Months first, then the days they are made of, then what stops a single key."""
+    """Monthly budgets, then daily spend with its forecast, then budgets of keys."""
     found = await view.gateway.get(BUDGETS)
     may_write, sees_all = view.session.may("budgets.write"), view.session.may("reports.read")
     month = datetime.now(UTC).strftime("%B %Y")
@@ -74,8 +74,8 @@ def _find(view: View) -> str:
 
 
 def most_used(budgets: Sequence[dict[str, Any]], find: str, page: int) -> ListPage:
-    """Those with every word of `find` in their name; of more than a page holds the ones that have used most first. The
-    last page where there are not so many."""
+    """A page of the budgets with every word of `find` in their name; if there are several pages, those that have used
+    most come first. The last page, if `page` is beyond it."""
     words = find.casefold().split()
     matching = [one for one in budgets if all(word in budget_name(one).casefold() for word in words)]
     page = min(page, pages_of(len(matching)))
@@ -85,7 +85,7 @@ def most_used(budgets: Sequence[dict[str, Any]], find: str, page: int) -> ListPa
 
 
 def search(find: str, listed: ListPage) -> str:
-    """Fewer of them, and the way through the rest."""
+    """The search form, and links to the pages before and after."""
     order = ", the ones that have used most first" if listed.pages > 1 else ""
     links = listed.links("Previous", "Next", lambda page: _address(find, page))
     said = f'<p class="be-note be-hint">{listed.range_text}{order}.{links}</p>' if listed.shown else ""
@@ -103,7 +103,7 @@ def _address(find: str, page: int, *, team: str = "") -> str:
 
 
 def failing_note(notices: dict[str, Any]) -> str:
-    """That nobody hears of a budget's end, where that is so."""
+    """Says that notices of budgets cannot be sent; empty if they can."""
     if notices["failing_since_us"] is None:
         return ""
     last, again = (display.moment(notices[f"{name}_at_us"]) for name in ("failed", "next_try"))
@@ -144,7 +144,7 @@ def _row(one: dict[str, Any], span: str) -> list[Cell | str]:
 
 
 def spent(one: dict[str, Any]) -> Cell:
-    """Of that, some may be in no report."""
+    """The tooltip names the part that was taken over from LiteLLM, which is in no report."""
     if not float(one["taken_over_usd"]):
         return Cell(one["spent_usd"])
     there = display.dollars(one["taken_over_usd"])
@@ -152,7 +152,7 @@ def spent(one: dict[str, Any]) -> Cell:
 
 
 def taken_over_note(names: Sequence[str], rows: Sequence[dict[str, Any]]) -> str:
-    """Why what is spent is more than any report shows; nothing where it is not."""
+    """Why more is spent than the reports show; empty if it is not."""
     found = [
         f"{display.dollars(one['taken_over_usd'])} of {name}"
         for name, one in zip(names, rows, strict=True)
@@ -175,7 +175,7 @@ def _end(one: dict[str, Any]) -> Cell:
 
 
 def gauge(share: float) -> Cell:
-    """A bar and its number; more than all of it is red."""
+    """A bar and its number; red once all is used."""
     tone = "bad" if share >= 1 else "warn" if share >= NEAR else "good"
     return Cell(display.share(share, places=0), tone=tone, bar=min(share, 1.0))
 
@@ -185,7 +185,7 @@ def budget_name(one: dict[str, Any]) -> str:
 
 
 def spending_link(one: dict[str, Any]) -> str:
-    """The month so far of whom the budget is for, in the explorer."""
+    """The month so far of the budget's scope, in the explorer."""
     whose = {"by": "team"} if one["scope"] == "all" else {"by": "model", one["scope"]: one["name"]}
     return f"explorer?{urlencode({**whose, 'period': 'month'})}"
 
@@ -203,7 +203,7 @@ def _day(outlook: dict[str, Any] | None) -> Cell | str:
 
 
 async def _setter(view: View, page: ListPage, stopping: set[tuple[str, str]]) -> None:
-    """Of those on the `page` one can be removed; `stopping` are all that refuse requests, shown or not."""
+    """The forms. Any budget on the `page` can be removed; `stopping` are all that refuse requests, shown or not."""
     costs = await view.gateway.get("/admin/v1/reports/costs", by="team", costs_alone=True)
     teams = sorted(row["group"]["team"] for row in costs["rows"] if row["group"]["team"])
     problem = html("")
@@ -258,7 +258,7 @@ async def _setter(view: View, page: ListPage, stopping: set[tuple[str, str]]) ->
         )
 
     def keep_stopping() -> None:
-        """Another amount for a budget that refuses requests is no wish that it only warn."""
+        """A new amount for a budget that refuses requests must not make it one that only warns."""
         whose = "" if scope.value == "all" else (name.value or "").strip()
         if (scope.value, whose) in stopping:
             stops.set_value(True)
@@ -292,7 +292,7 @@ async def _forecast(view: View, team: str | None, choice: str) -> None:
 
 
 def days_table(found: dict[str, Any]) -> str:
-    """What is drawn: the days that were, and those to come."""
+    """The values of the chart: past days, and days to come."""
     columns = [
         Column("Day, UTC"),
         Column("Spent", is_dollars=True),

@@ -17,7 +17,7 @@ from dashboards.table_part import ROWS, TablePart, parse_part
 
 COSTS = "/admin/v1/reports/costs"
 LAST_ROW = 1_000_000
-"""Further than any report goes."""
+"""More rows than any report has."""
 TIMES = ("hour", "day", "week", "month", "quarter")
 DIMENSIONS = ("model", "team", "project", "key", "backend", "provider", "rule", "status", "tag", *TIMES)
 FILTERS = ("team", "project", "key", "model", "backend", "rule", "tag")
@@ -33,12 +33,12 @@ FIGURE_COLUMNS = (
     (Column("$ / M output", is_dollars=True), "output-price"),
     (Column("$ / request", is_dollars=True), "request-price"),
 )
-"""Each with what it is called in the address where rows can be put in its order."""
+"""Each with its name in the address, if rows can be sorted by it."""
 LISTABLE = frozenset({"model", "team", "project", "key", "backend", "rule", "status", "tag", *TIMES})
 
 
 async def build(view: View) -> None:
-    """A form of plain links and fields; the table equals what it exports."""
+    """A form of plain links and fields; the exports have the same rows as the table."""
     by = view.query("by") or "model"
     then = view.query("then")
     order = view.query("order")
@@ -59,7 +59,7 @@ async def build(view: View) -> None:
         return
     earlier = earlier_of(view.period, found["books_begin"])
     against, key_names = compared(found), labels(found["key_names"])
-    if part.number == 1:  # who goes on in the table has seen it
+    if part.number == 1:  # further parts of the table come without it
         _spend_chart(view, found, _to_draw(found), found["groups"] - gone, key_names)
     if found["unallocated_share"]:
         html(
@@ -78,8 +78,8 @@ async def build(view: View) -> None:
 
 
 async def read_report(view: View, asked: dict[str, Any], chosen: Order | None) -> tuple[dict[str, Any], TablePart]:
-    """The part that the address names, or the last there is; what other groups come to is one row of it. Of groups of a
-    time all are fetched, as they are drawn over all of it, and the others of a part are in no row."""
+    """The report, and the part of its rows that the address names, or the last one. The other groups are summed up in
+    one row. Groups by time are all fetched, because the chart shows all of them, and have no such row."""
     before = view.period.before()
     query = {
         **asked,
@@ -101,21 +101,21 @@ async def read_report(view: View, asked: dict[str, Any], chosen: Order | None) -
 
 
 def _to_draw(found: dict[str, Any]) -> list[dict[str, Any]]:
-    """The dearest, whatever order the rows are in; of groups of a time all."""
+    """The most expensive groups, whatever the rows' order; all groups if they are by time."""
     if _time_of(",".join(found["by"])) is None:
         return found["dearest"]
     return [row for row in found["rows"] if row["requests"] or Decimal(row["cost_usd"])]
 
 
 def _time_of(by: str) -> str | None:
-    """Which of the dimensions is a time."""
+    """The dimension that is a time, if any."""
     return next((name for name in by.split(",") if name in TIMES), None)
 
 
 def _spend_chart(
     view: View, found: dict[str, Any], rows: list[dict[str, Any]], groups: int, key_names: dict[str, str]
 ) -> None:
-    """Of so many `groups`, the `rows` that there are of them."""
+    """A chart of `rows`, which are all or the largest of `groups` groups."""
     by = found["by"]
     time = _time_of(",".join(by))
     most = f", the {MOST_BARS} largest of {groups:,} groups" if groups > MOST_BARS and time is None else ""
@@ -136,7 +136,7 @@ def _lying_bars(rows: list[dict[str, Any]], key_names: dict[str, str], said: str
 
 
 def points_over_time(rows: list[dict[str, Any]], key_names: dict[str, str]) -> list[tuple[str, str, float]] | None:
-    """(start, what of the other dimension, dollars) where the rows are groups of a time; else None."""
+    """(start, group of the other dimension, dollars) if the rows are grouped by time; else None."""
     time = next((name for name in rows[0]["group"] if name in TIMES), None)
     if time is None:
         return None
@@ -180,7 +180,7 @@ def _may_list(view: View) -> bool:
 
 
 def _downloads(view: View, by: str, given: dict[str, str | None]) -> str:
-    """The table's rows, all of them with every digit; FOCUS is the whole period for finance's own tools."""
+    """All rows of the table with every digit; and FOCUS of the whole period, for finance's own tools."""
 
     def links(what: str, report: str) -> str:
         return markup.downloads(what, lambda form: view.link(f"/export/{report}.{form}", by=by, **given))
@@ -190,13 +190,13 @@ def _downloads(view: View, by: str, given: dict[str, str | None]) -> str:
 
 
 def labels(key_names: dict[str, str]) -> dict[str, str]:
-    """What each key is called, by id; the id stands beside a name that another key has too."""
+    """Names of keys by id; a name that several keys share is followed by the id."""
     times = Counter(key_names.values())
     return {number: name if times[name] == 1 else f"{name} ({number})" for number, name in key_names.items()}
 
 
 def named(dimension: str, value: str | None, key_names: dict[str, str]) -> str:
-    """What a group is called: a key by its name, a time as people write it."""
+    """The label of a group: a key by its name, a time as people write it."""
     if value is None:
         return "none"
     return display.group_time(dimension, value) if dimension in TIMES and value else key_names.get(value, value)
@@ -234,12 +234,12 @@ def _other_parts(view: View, part: TablePart) -> str:
 
 
 def _kept(view: View) -> dict[str, str | None]:
-    """What another order or part of the rows leaves as it is."""
+    """The query parameters that stay the same in another order or part of the rows."""
     return {name: view.query(name) for name in ("by", "then", "as_of", *FILTERS)}
 
 
 def _sortable(view: View, by: list[str], column: Column, name: str | None) -> Column:
-    """Its heading leads to the same page in its order."""
+    """The column with a heading that links to the page sorted by it."""
     if name is None:
         return column
     now = parse_order(view.query("order"), by) or Order(by[0] if set(TIMES) & set(by) else "spend")
@@ -248,8 +248,8 @@ def _sortable(view: View, by: list[str], column: Column, name: str | None) -> Co
 
 
 def requests_of(period: Period, group: dict[str, str | None], given: dict[str, str | None]) -> str | None:
-    """The list of a group's requests among those of the filters given; of a time that the period cuts, those inside it.
-    None where the list has no such filter."""
+    """The list of a group's requests under the given filters and within the period. None if the list cannot be filtered
+    by this group."""
     wanted = {"key_id" if name == "key" else name: value for name, value in given.items()}
     for name, value in group.items():
         if name not in LISTABLE or not value:

@@ -1,4 +1,4 @@
-"""API keys: one for each app or person, with a team, so that cost has an owner, and with limits that hold."""
+"""API keys: one for each app or person, with a team that its cost belongs to, and with limits."""
 
 import time
 from collections.abc import Awaitable, Mapping, Sequence
@@ -55,7 +55,7 @@ CHANGE_NOTE = (
 
 
 async def build(view: View) -> None:
-    """Create one, list all, change what one may use."""
+    """Create a key, list all, change one."""
     may_write = view.session.may("keys.write")
     models: list[str] = []
     if may_write:
@@ -86,7 +86,7 @@ def _find(view: View) -> str:
 
 
 async def _listed(view: View, find: str) -> ListPage:
-    """The page that the address names, or the nearest there is."""
+    """The page that the address names, or the last one."""
     page = page_number(view.query("page"))
     found = await view.gateway.get(KEYS, **query_of(find, page))
     if found["matching"] and not found["keys"]:
@@ -97,14 +97,14 @@ async def _listed(view: View, find: str) -> ListPage:
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """The key that the address says is to be changed; None: there is none of this id."""
+    """The key that the address asks to change; `key` is None if there is none with this id."""
 
     id: str
     key: dict[str, Any] | None
 
 
 async def _chosen(view: View, keys: ListPage) -> Chosen | None:
-    """Wherever it stands in the list."""
+    """The key to change, which need not be on this page of the list."""
     wanted = (view.query("change") or "")[:LONGEST_FIND] or None
     if wanted is None:
         return None
@@ -116,7 +116,7 @@ async def _chosen(view: View, keys: ListPage) -> Chosen | None:
 
 
 def why_not_changed(chosen: Chosen) -> str | None:
-    """None: it can be."""
+    """The reason, or None if it can be changed."""
     if chosen.key is None:
         return f"There is no key with the id {chosen.id!r}."
     if chosen.key["revoked_at_us"]:
@@ -126,7 +126,7 @@ def why_not_changed(chosen: Chosen) -> str | None:
 
 
 def _change_panel(view: View, keys: ListPage, models: Sequence[str], chosen: Chosen | None) -> None:
-    """Above the list once a key was chosen from it."""
+    """The form to change a key; `chosen` is opened in it."""
     offered = list(keys.shown)
     if chosen is not None and chosen.key is not None and chosen.key not in offered:
         offered.append(chosen.key)
@@ -162,7 +162,7 @@ def _creator(view: View, models: Sequence[str]) -> None:
 
 
 def _search(keys: ListPage, find: str) -> str:
-    """Fewer of them, and the way through the rest."""
+    """The search form, and links to the pages before and after."""
     links = keys.links("Newer keys", "Older keys", lambda page: _address(find, page))
     shown = f'<p class="be-note be-hint">{keys.range_text}, newest first.{links}</p>' if keys.shown else ""
     return (
@@ -180,7 +180,7 @@ def _address(find: str, page: int, *, change: str | None = None) -> str:
 
 
 def _short(name: str | None) -> Cell:
-    """On one line where it can: `team-49` broke at its hyphen beside columns with room."""
+    """Keeps a short name on one line: `team-49` would break at its hyphen although there is room."""
     if name is None:
         return NONE
     return Cell(name, tone="be-nowrap" if len(name) <= SHORT_NAME else "")
@@ -230,7 +230,7 @@ def _last_request(one: Mapping[str, Any]) -> Cell:
 
 
 def _state(one: Mapping[str, Any], now_us: int) -> Cell:
-    """How it stands, and what to know before an overlap is ended."""
+    """Its state, and whether old secrets are used, which matters before an overlap is ended."""
     state = _standing(one, now_us)
     if state.tone == "bad" or not one["old_secrets"]:
         return state
@@ -256,7 +256,7 @@ def _standing(one: Mapping[str, Any], now_us: int) -> Cell:
 
 
 class _Changer:
-    """Choose a key, change what it is or may use, or end it. What was shown is kept, so that only changes are sent."""
+    """Choose a key, change or revoke it. It remembers what it showed, so that only changes are sent."""
 
     def __init__(self, view: View, keys: ListPage, models: Sequence[str], wanted: str | None) -> None:
         self._view = view

@@ -35,12 +35,12 @@ async def build(view: View) -> None:
 
 
 def named_like(models: list[dict[str, Any]], wanted: str) -> list[dict[str, Any]]:
-    """Those with `wanted` in their backend or name, in capitals or not."""
+    """Models with `wanted` in their backend or name, ignoring case."""
     return [one for one in models if wanted.casefold() in f"{one['backend']}/{one['name']}".casefold()]
 
 
 def listed(shown: int, total: int, wanted: str = "") -> str:
-    """How many there are with `wanted` in their name, and where the rest is."""
+    """How many models match `wanted`, and how to find those that are not shown."""
     there_are = markup.counted(total, "model") + (f" with {wanted!r} in provider or name" if wanted else "")
     if shown == total:
         return f"{there_are}." if wanted else f"{there_are} in all."
@@ -100,7 +100,7 @@ def _kind(one: dict[str, Any]) -> str:
 
 
 def cited(source: str) -> str:
-    """A page that a source cites by its site alone: an address of it is broken anywhere in a narrow column."""
+    """A source with only the site of its addresses: a full one would wrap anywhere in a narrow column."""
     return ADDRESS.sub(r"\1", source)
 
 

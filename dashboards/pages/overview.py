@@ -23,7 +23,7 @@ SAVINGS = (
 )
 BUDGETS = "budgets"
 NOTHING = {"cost_usd": "0", "requests": 0}
-"""What was spent in a time that the books hold nothing or a part of: it is not compared with."""
+"""Stands for a period that the books do not cover: it is not compared with."""
 
 
 async def build(view: View) -> None:
@@ -34,7 +34,7 @@ async def build(view: View) -> None:
     total = found["total"]
     if not total["requests"]:
         html(no_requests(view, found["books_begin"]))
-        if found["books_begin"] is not None:  # on the first of a month its budget is asked for all the same
+        if found["books_begin"] is not None:  # e.g. on the first of a month: its budget matters all the same
             html(markup.tiles(_idle(found, view)))
             _month_under_way(found, view)
         return
@@ -75,7 +75,7 @@ def _tiles(found: dict[str, Any], before: dict[str, Any], earlier: Earlier, view
 
 
 def volume_tiles(found: dict[str, Any], before: dict[str, Any], earlier: Earlier, view: View) -> list[str]:
-    """What was spent on how much, and against the time before."""
+    """Spend and requests, each compared with the period before."""
     total, label = found["total"], view.period.label
     is_known = display.cost(total) == total["cost_usd"]
     requests = view.link("/requests") if view.session.may("entries.read") else None
@@ -98,7 +98,7 @@ def volume_tiles(found: dict[str, Any], before: dict[str, Any], earlier: Earlier
 
 
 def against(now: str | int, before: str | int, earlier: Earlier, period: Period) -> str:
-    """`; +12 % against the 30 days before`, or why not where the books hold a part of them; nothing if nothing was."""
+    """`; +12 % against the 30 days before`, or why not if the books begin within them; empty if they had none."""
     if earlier.is_cut:
         return f"; not compared with {period.before_phrase}, within which the books begin"
     changed = display.change(now, before)
@@ -140,7 +140,7 @@ def _speeds(total: dict[str, Any]) -> list[str]:
 
 
 def saved_tiles(savings: list[dict[str, Any]]) -> list[str]:
-    """Against the dearest model of the report, in the words of what it was: a saving is never negative."""
+    """Compared with the most expensive model of the report; a negative saving is called `Spent more`."""
     best = next(reversed(savings), None)
     if best is None or is_of_nothing(best):
         return []
@@ -166,7 +166,7 @@ def _month_under_way(found: dict[str, Any], view: View) -> None:
 
 
 async def _show_month(view: View, place: ui.html, *, has_rent: bool) -> None:
-    """Where the month is heading. Simulating it takes longer than the rest of the page, so it comes afterwards."""
+    """The month's forecast. Simulating it takes longer than the rest of the page, so it is added afterwards."""
     try:
         whole = (await view.gateway.get("/admin/v1/budgets", scope="all"))["budgets"]
         budget = whole[0]["month_usd"] if whole else None
@@ -178,7 +178,7 @@ async def _show_month(view: View, place: ui.html, *, has_rent: bool) -> None:
 
 
 def month_tiles(found: dict[str, Any], budget: dict[str, Any] | None, *, has_rent: bool = False) -> list[str]:
-    """The calendar month under way (UTC), whatever period the page shows: the figures of `breakeven forecast`."""
+    """The current calendar month (UTC), whatever period the page shows: the figures of `breakeven forecast`."""
     month = datetime.now(UTC).strftime("%B %Y")
     span = f"{display.dollar_range(found['low_usd'], found['high_usd'])} in 9 of 10 simulations"
     tiles = [
@@ -213,7 +213,7 @@ def _notes(found: dict[str, Any], view: View) -> None:
 
 
 def spend_table(points: list[dict[str, Any]], bucket: str) -> str:
-    """What is drawn, with every model in a column of its own."""
+    """The values of the chart, one column per model."""
     models = sorted({point["model"] for point in points})
     spent: dict[str, dict[str, str]] = {}
     for point in points:
@@ -225,7 +225,7 @@ def spend_table(points: list[dict[str, Any]], bucket: str) -> str:
 
 
 def models_table(rows: list[dict[str, Any]], total: dict[str, Any], view: View) -> str:
-    """Its last row is what stands above it: `total` is all of the time's, and no sum of what was rounded."""
+    """The last row is `total`, the whole period's as in the tiles: not a sum of rounded figures."""
     columns = [
         Column("Model"),
         Column("Requests", is_number=True),
@@ -322,12 +322,12 @@ def _saved_tone(usd: Decimal) -> str:
 
 
 def is_of_nothing(saving: dict[str, Any]) -> bool:
-    """Nothing was spent on nothing that the other model would have cost."""
+    """Whether nothing was spent, and nothing would have been with the other model."""
     return not Decimal(saving["would_have_cost_usd"]) and not Decimal(saving["saved_usd"])
 
 
 def beside(saved_share: float | None) -> str:
-    """What was spent beside what it would have been: `4 % less`, `19 % more`, `19 × as much`."""
+    """What was spent, relative to what it would have been: `4 % less`, `19 % more`, `19 × as much`."""
     if saved_share is None:
         return display.UNKNOWN
     if saved_share < -1:

@@ -9,7 +9,7 @@ from dashboards.markup import Cell, Column
 
 
 def replay_result(found: dict[str, Any]) -> str:
-    """In words, then dollars, quality, first token and who moved, before and after."""
+    """In words; then cost, quality and first token, before and after, and which requests moved."""
     if not found["requests"]:
         return markup.message(
             "No traffic to replay",
@@ -26,7 +26,7 @@ def replay_result(found: dict[str, Any]) -> str:
 
 
 def in_words(found: dict[str, Any]) -> str:
-    """The answer to whoever asked what the edit does: who goes elsewhere, and what that costs."""
+    """What the edit does: how many requests go elsewhere, and what that costs."""
     moved, refused, unpriced = (found[f"{name}_requests"] for name in ("moved", "refused", "unpriced"))
     if not moved and not refused:
         return f"Your edit sends none of these {_requests(found['requests'])} anywhere else."
@@ -74,7 +74,7 @@ def _tiles(found: dict[str, Any]) -> list[str]:
 
 
 def _cost(found: dict[str, Any]) -> str:
-    """Both sums are of the same requests: what is refused or unpriced is in neither."""
+    """Both sums are over the same requests: refused and unpriced ones are in neither."""
     before, after = Decimal(found["cost_before_usd"]), Decimal(found["cost_after_usd"])
     change = display.signed_share(float(after / before - 1)) if before else "nothing spent before"
     left_out = found["refused_requests"] + found["unpriced_requests"]

@@ -1,4 +1,4 @@
-"""One request: its price lines, attempts, latency and decision, and the way to those like it."""
+"""One request: its price lines, attempts, latency and decision, and links to similar ones."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -101,7 +101,7 @@ def why_no_lines(one: dict[str, Any]) -> str:
 
 
 def corrections_table(one: dict[str, Any]) -> str:
-    """From what was booked to what it is now, one row after the other."""
+    """From the cost at settlement, through each correction, to the cost now."""
     columns = [Column("Booked"), Column("What"), Column("For"), Column("Reason"), Column("Amount", is_number=True)]
     settled = display.NO_PRICE if one["cost_usd"] is None else one["cost_usd"]
     amounts = [settled, *(each["amount_usd"] for each in one["corrections"]), one["corrected_cost_usd"]]
@@ -210,20 +210,20 @@ def decision_facts(one: dict[str, Any], key_name: str | None) -> str:
 
 
 def _candidates(one: dict[str, Any]) -> str:
-    """Each with the quality that was predicted, in the order of the decision."""
+    """Each with its predicted quality, in the order of the decision."""
     quality: dict[str, float] = one["predicted_quality"]
     names = one["candidates"]
     return ", ".join(f"{name} ({quality[name]:.2f})" if name in quality else name for name in names) or "none"
 
 
 def _rules(version: str) -> Cell:
-    """The text of the rules leads its version, where they were stored."""
+    """Links to the text of the rules, whose version comes first in `version`, if they were stored."""
     text, _, effect = version.partition("-")
     return Cell(version, is_code=True, href=f"rules?version={text}" if effect else None)
 
 
 def _like(one: dict[str, Any], name: str, values: list[str | None], said: str | None = None) -> str | list[Cell]:
-    """Each leads to the requests of its month that share it, and to what those cost."""
+    """Values that each link to the requests of the same month that share it, with their cost."""
     month = time_of("month", f"{datetime.fromtimestamp(one['accepted_at_us'] / display.MILLION, UTC):%Y-%m}")
     return [Cell(said or value, href=link("/requests", month, **{name: value})) for value in values if value] or "none"
 

@@ -1,4 +1,4 @@
-"""The list of single requests: filtered, the newest, dearest or slowest first, with what all that match cost."""
+"""The list of single requests: filtered and sorted, with the total cost of all that match."""
 
 from collections.abc import Mapping
 from html import escape
@@ -23,7 +23,7 @@ TONES = {"completed": "", "partial": "warn", "cancelled": "muted", "failed": "ba
 
 
 async def build_list(view: View) -> None:
-    """Fifty of those that match, and the sum of all."""
+    """Fifty of the requests that match, and the total of all."""
     given = {name: view.query(name) for name in FILTERS}
     wanted = view.query("order") or "newest"
     order = wanted if wanted in ORDERS else "newest"
@@ -64,7 +64,7 @@ async def build_list(view: View) -> None:
 
 
 def _named(order: str) -> str | None:
-    """In an address; None is the newest."""
+    """The order's name in an address; None for the newest first."""
     return None if order == "newest" else order
 
 
@@ -79,8 +79,8 @@ def ways_on(order: str, *, first: str | None, further: str | None) -> str:
 
 
 async def _in_all(view: View, given: dict[str, str | None]) -> str:
-    """Of everything that matches, corrections included: reports know no status, no batch, and call a key's id `key`.
-    What all of a batch came to is told where it alone is asked for."""
+    """The total of everything that matches, corrections included. Empty for a status, which reports cannot filter by. A
+    batch has a total of its own, if it is the only filter."""
     if given["batch_id"]:
         if any(value for name, value in given.items() if name != "batch_id"):
             return ""
@@ -171,7 +171,7 @@ def _is_corrected(one: dict[str, Any]) -> bool:
 
 
 def clipped(name: str, *, note: str = "", tone: str = "") -> Cell:
-    """On one line, however long; whole to whoever points at it."""
+    """Cut off to fit on one line; the tooltip has the full name."""
     return Cell(name, tone=f"be-clip {tone}".strip(), title=f"{name}: {note}" if note else name)
 
 

@@ -1,4 +1,4 @@
-"""One open editor of the rules: text or form, mistakes at their line, the diff and a replay before saving."""
+"""The rules editor: as text or form, with mistakes marked at their line, a diff, and a replay before saving."""
 
 import asyncio
 import difflib
@@ -18,9 +18,9 @@ from dashboards.rules_text import rule_of, where
 
 RULES = "/admin/v1/rules"
 PAUSE_SECONDS = 0.7
-"""The text is checked when nobody has typed for so long."""
+"""The text is checked after a pause in typing this long."""
 MOST_PAIRS = 10**7
-"""Of lines; of more, difflib leaves out those that come often: comparing alike ones keeps everybody waiting."""
+"""Pairs of lines. Above this, difflib ignores frequent lines: comparing them all would keep everybody waiting."""
 IN_TEXT = "Ctrl-Space suggests what may be written. Tab indents; Esc, then Tab, leaves the text."
 IN_FORM = "Rules that you do not change keep their text; comments inside one that you change are lost."
 Action = Literal["check", "compare", "replay", "save", "activate"]
@@ -30,8 +30,8 @@ CHANGED_MEANWHILE = "rules_changed_meanwhile"
 
 @dataclass(slots=True)
 class Editor:
-    """`base` is the version its edit started from: saving fails if another became active. `opened` is the text that the
-    page was loaded with."""
+    """`base` is the version that the edit started from: saving fails if another became active. `opened` is the text as
+    the page was loaded."""
 
     view: View
     opened: str
@@ -50,11 +50,11 @@ class Editor:
         return self.code.value != self.opened
 
     async def check(self, *, is_asked: bool = True) -> bool:
-        """Mark the line of the first mistake; whether there is none. Scrolls to it only when asked to check."""
+        """Mark the line of the first mistake; True if there is none. Scrolls to it only if the check was asked for."""
         change = self.changes
         checked = await self.view.gateway.post(f"{RULES}/validate", {"text": self.code.value})
         if not is_asked and change != self.changes:
-            return False  # overtaken: what was asked for since has the say
+            return False  # outdated: something else was asked for since
         problems: list[dict[str, Any]] = checked["problems"]
         if not problems:
             self.code.decorations[:] = []
@@ -80,7 +80,7 @@ class Editor:
             self.form.mark(rule, said, is_shown=is_shown)
 
     async def changed(self) -> None:
-        """Check by itself once nobody types any more."""
+        """Check after a pause in typing."""
         self.changes += 1
         change = self.changes
         await asyncio.sleep(PAUSE_SECONDS)
@@ -88,7 +88,7 @@ class Editor:
             await self.attempt("check", is_asked=False)
 
     async def compare(self) -> None:
-        """The active version and the edit beside each other."""
+        """The active version and the edit side by side."""
         self.results.clear()
         old, new = self.base_text.splitlines(), self.code.value.splitlines()
         with self.results, panel("What changes", "The active version on the left, your edit on the right."):
@@ -118,7 +118,7 @@ class Editor:
         leave("/rules?done=activated" if activate else f"/rules?done=saved&version={saved['version']}")
 
     async def meet(self) -> None:
-        """Somebody else's version became active: the edit stays, beside what it would replace now."""
+        """Another version became active meanwhile: show it beside the edit, which would now replace it."""
         listed = await self.view.gateway.get(RULES)
         active = await self.view.gateway.get(f"{RULES}/{listed['active']}")
         self.base, self.base_text = active["version"], active["text"]
@@ -130,9 +130,9 @@ class Editor:
         self.verdict.set_content(f'<p class="be-problem" role="alert">{escape(said)}</p>')
 
     async def attempt(self, action: Action, *, is_asked: bool = True) -> None:
-        """Do it, and say in words why it could not be done. Buttons rest while somebody waits for one."""
+        """Run an action, or say why it failed. Buttons are disabled while a user waits for one."""
         if is_asked:
-            self.changes += 1  # no check of the text as it was may write over what comes of this
+            self.changes += 1  # a pending check of the old text must not overwrite this result
             for button in self.buttons:
                 button.disable()
         try:
@@ -162,13 +162,13 @@ class Editor:
 
 
 def leave(address: str) -> None:
-    """Without the browser's question: the edit is saved, or its loss was agreed to."""
+    """Leave without the browser's question: the edit is saved, or the user has agreed to lose it."""
     ui.run_javascript("window.onbeforeunload = null")
     ui.navigate.to(address)
 
 
 async def build_editor(view: View, base: str | None, base_text: str, text: str, *, may_write: bool) -> Editor:
-    """Text and form over the same rules, and what can be done with them."""
+    """The rules as text and as a form, and the actions on them."""
     schema, listed = await asyncio.gather(view.gateway.get(f"{RULES}/schema"), view.gateway.get("/admin/v1/models"))
     shown = ui.toggle({"text": "Text", "form": "Form"}, value="text").props(
         "no-caps unelevated dense padding='2px 14px'"
@@ -177,7 +177,7 @@ async def build_editor(view: View, base: str | None, base_text: str, text: str, 
     code = ui.codemirror(text, language="YAML", indent="  ", line_wrapping=True).classes("be-editor")
     form_box = ui.element("div")
     hint = html(_hint(IN_TEXT))
-    verdict = html("").classes("be-verdict")  # has its place before it says anything: no button moves under a pointer
+    verdict = html("").classes("be-verdict")  # takes its space while empty, so that no button moves under the pointer
     actions = grid("be-actions")
     results = ui.element("div").style("margin-top: 1rem")
     with actions:

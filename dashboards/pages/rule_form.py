@@ -1,4 +1,4 @@
-"""The rules as a form. It writes the same text that the editor shows; what is not touched keeps every character."""
+"""The rules as a form. It edits the same text as the editor; what is not touched keeps every character."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -24,7 +24,7 @@ class Known:
 
 
 class RuleForm:
-    """One form over the text that `read` gives and `write` takes."""
+    """A form over the text that `read` returns and `write` stores."""
 
     def __init__(self, known: Known, read: Callable[[], str], write: Callable[[str], None], *, may_write: bool) -> None:
         self._known = known
@@ -38,7 +38,7 @@ class RuleForm:
         self._shown: list[tuple[ui.element, ui.html]] = []
 
     def show(self) -> None:
-        """Build the form from the text as it is now."""
+        """Build the form from the current text."""
         self._box.clear()
         self._shown.clear()
         with self._box:
@@ -53,7 +53,7 @@ class RuleForm:
                 ui.button("Add a rule above the last", on_click=self._add).props("no-caps outline")
 
     def mark(self, wrong: int | None, said: str, *, is_shown: bool) -> None:
-        """The rule in which the first mistake is, if one is there, and what is `said` of it."""
+        """Mark the rule with the first mistake, if it is in one, and show what is `said` about it."""
         for index, (rule, problem) in enumerate(self._shown):
             rule.classes(**{"add" if index == wrong else "remove": "be-wrong"})
             problem.set_content(f'<p class="be-problem">{escape(said)}</p>' if index == wrong else "")
@@ -109,7 +109,7 @@ class RuleForm:
                     self._more(index, part, [field for field in fields if field not in used], change)
 
     def _more(self, index: int, part: str, fields: Sequence[Field], change: Change) -> None:
-        """What is not used yet, out of the way."""
+        """The fields that are not used yet, folded away."""
         title = "More conditions" if part == "when" else "More about the choice"
         with ui.expansion(title).props("dense").classes("be-more"), grid("be-fields"):
             for field in fields:
@@ -188,7 +188,7 @@ def _range(field: Field, given: Any, changed: Callable[[Any], None], *, is_enabl
 
 
 def _plain(field: Field, value: Any) -> Any:
-    """What stands in the YAML; None takes the field out."""
+    """The value for the YAML; None removes the field."""
     if field.kind == "number":
         return None if value is None else whole(value)
     if field.kind == "words_or_choice":

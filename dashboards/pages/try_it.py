@@ -17,7 +17,7 @@ LONGEST_PROMPT = 100_000
 
 
 async def build(view: View) -> None:
-    """A prompt in, the explained decision out."""
+    """A form for a prompt, and the explained decision."""
     note = "It is classified and decided as a real request would be. Nothing is sent to a model or stored."
     with panel("A prompt", note):
         prompt = ui.textarea(placeholder="Write a prompt…").props("outlined autogrow aria-label=Prompt")

@@ -61,7 +61,7 @@ def _tiles(found: dict[str, Any], period: str) -> str:
 
 
 def rent_note(found: dict[str, Any]) -> str:
-    """What the rent is made of: hours at the mean of the prices that they had, whatever an hour costs today."""
+    """How the rent comes about: the paid hours, at the mean of their prices, which may differ from today's."""
     hours = round(sum(point["paid_gpu_seconds"] for point in found["hours"]) / 3600)
     if not hours:
         return "no hour was paid for"

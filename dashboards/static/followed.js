@@ -1,5 +1,5 @@
-// Markup that the server sends anew every few seconds changes where it differs and nowhere else: what was scrolled,
-// marked, opened or has the focus stays. Rows of a table are the same row where their first link is. Knows no page.
+// The server sends some markup again every few seconds. This changes only what differs, so that scroll positions,
+// selections, opened details and the focus stay. Rows of a table are matched by their first link. Knows no page.
 const key = (node) => (node.nodeName === "TR" ? node.querySelector("a[href]")?.getAttribute("href") : undefined);
 
 function isSame(old, fresh) {

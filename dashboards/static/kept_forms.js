@@ -1,8 +1,8 @@
-// What was typed into a form and not sent outlives the session and a lost connection, and of some forms that the page is
-// left: it stays in this tab until somebody signs out, and is there again once the page is. Knows no form: the server says
-// which fields are kept, and none of them holds a secret.
+// Unsent input of a form survives the end of the session and a lost connection and, for some forms, leaving the page. It is
+// kept in this tab until somebody signs out, and restored when the page is back. Knows no form: the server says which
+// fields are kept, and none of them holds a secret.
 const KEPT = "breakeven.typed";
-const SETTLED_MS = 5000; // a connection that lasts so long is back: the server did not ask for the page anew
+const SETTLED_MS = 5000; // a connection that lasts this long is back: the server did not reload the page
 let isLost = false;
 
 function keep() {

@@ -1,5 +1,5 @@
-// What opens over a page closes at Escape, and gives the focus back to what opened it: the menu of a phone, and the days
-// to choose, which close too once the focus or a press is elsewhere. Knows nothing of what is in them.
+// Escape closes what is open over a page, and returns the focus to what opened it: the menu on a phone, and the choice of
+// dates, which also closes when the focus or a press goes elsewhere. Knows nothing of their content.
 const days = () => document.querySelector(".be-range[open]");
 const menu = () => document.querySelector(".be-side.be-open");
 
@@ -24,8 +24,8 @@ for (const moved of ["focusin", "pointerdown"]) {
   });
 }
 
-// Quasar puts lists and hints outside of the page's landmarks, where a screen reader that goes by them passes them over,
-// and lets the box around a list's options take the focus, so that it finds no options in the list.
+// Quasar puts lists and tooltips outside of the page's landmarks, where screen readers that navigate by landmarks miss
+// them, and makes the box around a list's options focusable, so that they find no options in the list.
 new MutationObserver((changes) => {
   const added = changes.flatMap(({ addedNodes }) => [...addedNodes]);
   const opened = added.filter(({ id }) => /^q-portal--(menu|tooltip)/.test(id));

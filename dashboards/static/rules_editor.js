@@ -1,5 +1,5 @@
-// The rules editor's completion and name; nobody loses an edit unasked, and it outlives a lost connection. Knows no
-// schema: the server says what may be written where the cursor is.
+// Completion and accessible name of the rules editor. Asks before an edit is lost, and keeps it over a lost connection.
+// Knows no schema: the server says what may be written at the cursor.
 import * as CM from "nicegui-codemirror";
 
 async function source(context) {
@@ -20,7 +20,7 @@ async function source(context) {
   };
 }
 
-const MOST_BYTES = 900_000; // of one change: the page's channel drops more, and the server would save the text without it
+const MOST_BYTES = 900_000; // per change: the page's channel drops longer ones, and the server would save the text without them
 
 function isTaken(transaction) {
   let bytes = 0;
@@ -35,7 +35,7 @@ function isTaken(transaction) {
 
 const KEPT = "breakeven.edited-rules";
 
-// A page that lost its connection is loaded anew: the gateway was started again, or the session had ended.
+// After a lost connection the page was loaded again: the gateway was restarted, or the session had ended.
 function restore(component, opened) {
   const kept = JSON.parse(sessionStorage.getItem(KEPT));
   sessionStorage.removeItem(KEPT);
@@ -47,7 +47,7 @@ function restore(component, opened) {
   Quasar.Notify.create({ message, timeout: 10000, position: "top" });
 }
 
-// As dark as the page around it, whoever made that so: the cookie, the system, or the button, which may be pressed later.
+// Follows the theme of the page, whether from the cookie, the system, or the button, which may be pressed later.
 function follow(component) {
   const match = () => component.setTheme(document.body.classList.contains("body--dark") ? "githubDark" : "githubLight");
   new MutationObserver(match).observe(document.body, { attributeFilter: ["class"] });
@@ -63,7 +63,7 @@ export async function attach(component) {
   component.editor.dispatch({ effects: CM.StateEffect.appendConfig.of([extension, named, CM.EditorState.changeFilter.of(isTaken)]) });
   const opened = component.editor.state.doc;
   window.onbeforeunload = (event) => {
-    // A browser asks nobody who never touched the page, and logs an error where it should.
+    // Browsers do not ask users who never touched the page, and log an error if told to.
     const text = component.editor.state.doc.toString();
     if (window.socket?.disconnected && text !== opened.toString()) {
       sessionStorage.setItem(KEPT, JSON.stringify({ opened: opened.toString(), edited: text }));

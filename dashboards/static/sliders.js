@@ -1,5 +1,5 @@
-// What has the focus of a slider says its name and its value in words. Quasar gives both to the frame around it, and of a
-// logarithmic slider the exponent. Knows nothing of what a slider means: the words stand above it.
+// Gives a slider's handle, which takes the focus, its name and its value in words. Quasar sets both on the frame around it,
+// and for a logarithmic slider the exponent. Knows nothing of what a slider means: the words come from the label above it.
 const SAID = ["role", "aria-label", "aria-valuemin", "aria-valuemax", "aria-valuenow", "aria-orientation"];
 
 function say(handle, frame, words) {
