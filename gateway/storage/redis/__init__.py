@@ -1,1 +1,1 @@
-"""What workers and replicas share: counters, news, warm prefixes, kept answers."""
+"""State that workers and replicas share in Redis: counters, news, warm prefixes, kept answers."""

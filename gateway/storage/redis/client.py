@@ -1,5 +1,4 @@
-"""Redis clients that wait no longer than they are told to, for the server or for one of their connections; and what
-goes wrong with Redis, in our words."""
+"""Redis clients with timeouts, both for the server and for a free connection, and the translation of their errors."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Iterable
@@ -22,8 +21,8 @@ SHOWN_CHARACTERS = 200
 
 
 class _LossTold(AbstractConnection):
-    """A connection that was lost says so in the client's words: uvloop refuses to write to it with a RuntimeError,
-    which the client takes for a mistake and passes on."""
+    """Reports a lost connection as the client's ConnectionError: uvloop refuses to write to it with a RuntimeError,
+    which the client passes on."""
 
     async def send_packed_command(self, command: bytes | str | Iterable[bytes], check_health: bool = True) -> None:
         try:
@@ -52,24 +51,25 @@ CLASSES: Final[dict[type[AbstractConnection], type[_LossTold]]] = {
 
 
 class Connections(BlockingConnectionPool):
-    """More commands than connections wait for their turn: redis' own pool would call the server unreachable."""
+    """Commands wait for a free connection; the default pool would report the server as unreachable instead."""
 
     async def close_idle(self) -> None:
-        """None is waited for: where two wait for the same connection's end and one gives up, the other is cancelled."""
+        """Closes idle connections without waiting: if two callers waited for the same connection and one gave up, the
+        other would be cancelled too."""
         for connection in self._available_connections:
             await connection.disconnect(nowait=True)
 
 
 def connect_bytes(url: str) -> "Redis":
-    """A client of that server whose values are bytes; nothing is connected yet."""
+    """A client whose values are bytes; does not connect yet."""
     return open_client(url, connect_seconds=ANSWER_SECONDS, answer_seconds=ANSWER_SECONDS, decodes=False)
 
 
 def open_client(url: str, *, connect_seconds: float, answer_seconds: float, decodes: bool) -> "Redis":
-    """Nothing is connected yet, and nothing is tried twice behind our back.
+    """A client that does not connect yet, and never retries by itself.
 
-    A pool that awaits notices of maintenance gives out connections that the server has closed, as those notices too are
-    something to read: after a restart each would fail one request.
+    The pool does not await maintenance notices: otherwise it would hand out connections that the server has closed, as
+    those notices too are something to read, and after a restart each would fail one request.
     """
     pool = Connections.from_url(
         url,
@@ -87,7 +87,7 @@ def open_client(url: str, *, connect_seconds: float, answer_seconds: float, deco
 
 @asynccontextmanager
 async def answering(seconds: float = ANSWER_SECONDS) -> AsyncGenerator[None]:
-    """Whatever is wrong with Redis becomes StoreDown; a silent one is given up on."""
+    """Turns every error of Redis, timeouts included, into StoreDown."""
     try:
         async with asyncio.timeout(seconds):
             yield
@@ -98,6 +98,6 @@ async def answering(seconds: float = ANSWER_SECONDS) -> AsyncGenerator[None]:
 
 
 def _reason(error: Exception) -> str:
-    """As the client tells it (a certificate that is refused, a wrong password); its class where it tells nothing."""
+    """The client's message (for example a rejected certificate or a wrong password) after its class."""
     said = " ".join(str(error).split())[:SHOWN_CHARACTERS]
     return f"{type(error).__name__}: {said}" if said else type(error).__name__

@@ -1,7 +1,7 @@
 """Counters shared by all workers and replicas through Redis; see gateway.limits.counters for what they mean.
 
-Redis may forget: what budgets have spent is read from the database, what workers hold they say again twice a second,
-and which requests are under way every few seconds.
+Redis may lose everything: spending is read again from the database, workers report their holdings twice a second, and
+requests in progress every few seconds.
 """
 
 import logging
@@ -33,14 +33,14 @@ from gateway.storage.redis.scripts import BEGIN_READING, CLAIM, END_READING, LEA
 
 log = logging.getLogger(__name__)
 PREFIX = "{breakeven}:"
-"""The braces keep all keys in one slot of a cluster."""
+"""The braces put all keys into one slot of a Redis cluster."""
 CONNECT_SECONDS = 1.0
 ANSWER_SECONDS = 2.0
 READ_EVERY_MS = 9000
 READ_URGENTLY_EVERY_MS = 200
 SETTLE_SECONDS = CONNECT_SECONDS + ANSWER_SECONDS + 1.0
-"""What every worker needs to say what it holds after the store was emptied or replaced: its report under way fails, it
-rests, and its next one finds the store."""
+"""Time in which every worker reports its holdings to a store that was emptied or replaced: its current report fails, it
+pauses, and its next one succeeds."""
 
 
 THEIRS = (
@@ -50,17 +50,17 @@ THEIRS = (
 
 
 def connect(url: str) -> "Redis":
-    """A client of that server; nothing is connected yet."""
+    """A client of that server; does not connect yet."""
     return open_client(url, connect_seconds=CONNECT_SECONDS, answer_seconds=ANSWER_SECONDS, decodes=True)
 
 
 class RedisCounters:
-    """Implements Counters for one `worker`, whose name must be its own in the fleet and survive its restart.
+    """Implements Counters for one `worker`, whose name must be unique in the fleet and the same after a restart.
 
-    `fleet` is what all who share a database have in common. Two that counted in one place would each take what the
-    other read in its books for its own, and teams have the same names in both.
+    `fleet` identifies the deployments that share a database. Two fleets must not share counters: each would take what
+    the other read from its database for its own spending, since both may have teams of the same name.
 
-    While Redis is down rates and places are kept here, at this worker's share of as many as were last heard of.
+    While Redis is down, rates and places are counted here, with limits divided by the last known number of workers.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class RedisCounters:
         self._scripts = {text: client.register_script(text) for text in scripts}
 
     async def take(self, rates: Sequence[Rate], left: list[float] | None = None) -> Shortage | None:
-        if self._is_down:  # `report` finds out when it is back: no request waits for a store that does not answer
+        if self._is_down:  # no request waits for a store that is down; `report` notices when it is back
             return await self._alone.take(rates, left)
         keys = [f"{PREFIX}rate:{rate.bucket}" for rate in rates]
         arguments = [number for rate in rates for number in (rate.amount, rate.per_minute)]
@@ -171,7 +171,7 @@ class RedisCounters:
         await self._client.aclose()
 
     async def _in_epoch(self, script: str, arguments: Sequence[Any]) -> list[Any]:
-        """Run a script in the present epoch, learning its name first where it changed."""
+        """Run a script in the current epoch; if that has changed, learn its name first."""
         key = f"{PREFIX}epoch"
         for _ in range(3):
             answer = await self._run(script, [key], [self._epoch, PREFIX, *arguments])
@@ -185,7 +185,8 @@ class RedisCounters:
         raise CountersDown("it is restarted or emptied again and again")
 
     async def _claim(self, epoch: str) -> bool:
-        """Whether it is this fleet's; False: it was another's, which is gone. Raises CountersDown if that is not."""
+        """Whether the epoch is this fleet's. False: it belonged to another fleet that is gone. Raises CountersDown if
+        the other fleet is still active."""
         keys = [f"{PREFIX}{epoch}:meta", f"{PREFIX}workers", f"{PREFIX}epoch"]
         [whose] = await self._run(CLAIM, keys, [self._fleet])
         if whose == "theirs":
@@ -198,7 +199,7 @@ class RedisCounters:
         try:
             try:
                 answer = await run(keys=keys, args=arguments)
-            except ConnectionLost:  # idle connections do not survive its restart; what is asked twice does no harm
+            except ConnectionLost:  # its restart closed idle connections; running a script twice does no harm
                 await cast(Connections, self._client.connection_pool).close_idle()
                 answer = await run(keys=keys, args=arguments)
         except (RedisError, OSError) as error:
@@ -213,5 +214,5 @@ def _name(account: Account) -> str:
 
 
 def _in_units(holding: Holding, unit: int) -> tuple[int, int, int, int]:
-    """As the scripts take it; only what is surely gone is rounded for the spender."""
+    """The arguments for the scripts. Rounded against the spender, except for the lower bound `unsent`."""
     return math.ceil(holding.total / unit), math.ceil(holding.spent / unit), holding.unsent // unit, holding.as_of

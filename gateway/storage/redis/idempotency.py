@@ -1,7 +1,7 @@
 """Idempotency keys shared by all workers and replicas through Redis. Implements IdempotencyStore.
 
-One key per name. Its value is `R`, the fingerprint and whose claim it is while a worker serves the request, for as long
-as that worker renews it; then `F`, the fingerprint and the answer.
+One key per name. While a worker serves the request and renews its claim, the value is `R`, the fingerprint and the
+claim's owner; afterwards `F`, the fingerprint and the answer.
 """
 
 import secrets
@@ -25,7 +25,7 @@ ABANDON = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL'
 
 
 class RedisIdempotency:
-    """Every worker has one; the client is its own and is closed by whoever made it."""
+    """One per worker, with a client of its own, which its creator closes."""
 
     lease_seconds = LEASE_SECONDS
 
@@ -39,7 +39,7 @@ class RedisIdempotency:
         self._client = client
         self._seconds = seconds
         self._answer_seconds = answer_seconds
-        # One that stood still for a lease must not give up, renew or answer a claim that another has made since.
+        # After a pause longer than the lease, a worker must not abandon, renew or answer a claim made since by another.
         self._owner = secrets.token_bytes(16)
 
     async def claim(self, name: str, fingerprint: bytes) -> Found | None:
@@ -51,14 +51,14 @@ class RedisIdempotency:
                 value = cast(bytes | None, await self._client.get(key))
             if value is not None:
                 return _found(value)
-            # It expired between the two: ask again.
+            # The claim expired between the two commands: try again.
 
     async def renew(self, name: str, fingerprint: bytes) -> None:
         async with answering(self._answer_seconds):
             await self._client.eval(RENEW, 1, PREFIX + name, self._claimed(fingerprint), round(LEASE_SECONDS * 1000))  # pyright: ignore[reportGeneralTypeIssues]
 
     async def finish(self, name: str, fingerprint: bytes, recorded: Recorded, *, owner: str = "") -> None:
-        del owner  # a Redis that is full drops what was not read for longest
+        del owner  # a full Redis drops the least recently used
         value = b"F" + fingerprint + msgspec.msgpack.encode(recorded)
         async with answering(self._answer_seconds):
             await self._client.eval(

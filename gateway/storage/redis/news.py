@@ -1,4 +1,4 @@
-"""News over Redis publish and subscribe; see gateway.process.news. Connects again for ever, hears nothing meanwhile."""
+"""News over Redis' publish and subscribe; see gateway.process.news. Reconnects forever, and misses news meanwhile."""
 
 import asyncio
 import contextlib
@@ -37,7 +37,7 @@ class RedisNews:
     async def _listen_once(self, heard: Callable[[], None]) -> None:
         async with self._client.pubsub(ignore_subscribe_messages=True) as subscription:
             await subscription.subscribe(CHANNEL)
-            heard()  # whatever was announced while nobody listened
+            heard()  # something may have been announced while nobody listened
             while True:
                 if await subscription.get_message(timeout=HEAR_SECONDS) is not None:
                     heard()

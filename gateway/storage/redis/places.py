@@ -1,7 +1,7 @@
-"""Places of requests under way, shared by all workers and replicas through Redis; see gateway.limits.counters.
+"""Places of requests in progress, shared by all workers and replicas through Redis; see gateway.limits.counters.
 
-One sorted set a bucket: request -> until when it has its place, unless its worker renews it. Redis may forget: what is
-renewed is there again.
+One sorted set per bucket: request -> when its place expires unless renewed. Redis may lose everything: renewing
+restores it.
 """
 
 import asyncio
@@ -12,10 +12,10 @@ from gateway.limits.counters import PLACE_SECONDS, CountersDown, Places
 from gateway.limits.held_places import HeldPlaces
 
 AT_ONCE: Final = 500
-"""Requests in one command: Redis does nothing else meanwhile."""
-# KEYS: one bucket each; ARGV: for how long a place is taken, the request, then how many places there are of each.
-# -> {0} or {index of the first bucket that is full}. What ends later than any place can was noted before the clock was
-# put back: whoever still needs it renews it.
+"""Requests per command: a command blocks Redis for everyone."""
+# KEYS: the buckets; ARGV: duration of a place, the request, then each bucket's limit. -> {0} or {index of the first
+# full bucket}. Places that expire later than any could were taken before the clock was put back: if still needed, they
+# are renewed.
 ENTER: Final = """
 local place = tonumber(ARGV[1])
 local time = redis.call('TIME')
@@ -32,7 +32,7 @@ end
 return {0}
 """
 
-# KEYS: one bucket each; ARGV: the requests that leave all of them. -> {}
+# KEYS: the buckets; ARGV: the requests to remove from all of them. -> {}
 LEAVE: Final = """
 for _, key in ipairs(KEYS) do
   for _, name in ipairs(ARGV) do redis.call('ZREM', key, name) end
@@ -40,7 +40,7 @@ end
 return {}
 """
 
-# KEYS: one bucket each; ARGV: for how long, then a request and the index of its bucket, again and again. -> {}
+# KEYS: the buckets; ARGV: duration of a place, then pairs of a request and the index of its bucket. -> {}
 RENEW: Final = """
 local time = redis.call('TIME')
 local ends = string.format('%.0f', time[1] * 1000 + math.floor(time[2] / 1000) + tonumber(ARGV[1]))
@@ -50,12 +50,12 @@ return {}
 """
 PLACE_SCRIPTS: Final = (ENTER, LEAVE, RENEW)
 Run = Callable[[str, Sequence[str], Sequence[Any]], Awaitable[list[Any]]]
-"""A script with its keys and arguments. Raises CountersDown."""
+"""Runs a script with keys and arguments. Raises CountersDown."""
 
 
 class RedisPlaces:
-    """`enter`, `leave` and `renew` of Counters. While Redis is down all places are divided by `share`, the workers that
-    were last heard of, and this one gives out its part."""
+    """`enter`, `leave` and `renew` of Counters. While Redis is down, this worker grants its part of each limit, divided
+    by `share`, the last known number of workers."""
 
     def __init__(
         self,
@@ -71,8 +71,8 @@ class RedisPlaces:
         self._is_down = is_down
         self._prefix = prefix
         self._held = HeldPlaces(share)
-        self._unheard: set[str] = set()  # who has places of which Redis was told nothing
-        self._left: dict[str, tuple[str, ...]] = {}  # which Redis may not have been told yet
+        self._unheard: set[str] = set()  # requests whose places Redis does not know
+        self._left: dict[str, tuple[str, ...]] = {}  # ended requests that Redis may not know of yet
         self._telling: set[asyncio.Task[None]] = set()
 
     async def enter(self, name: str, places: Sequence[Places]) -> Places | None:
@@ -84,7 +84,7 @@ class RedisPlaces:
         buckets, mosts = tuple(one.bucket for one in places), [one.most for one in places]
         try:
             answer = await self._run(ENTER, self._keys(buckets), [self._place_ms, name, *mosts])
-        except CountersDown:  # it may have heard of it nevertheless
+        except CountersDown:  # Redis may have run it nevertheless
             full = self._held.try_take(name, places)
             if full is not None:
                 self._left[name] = buckets
@@ -111,10 +111,10 @@ class RedisPlaces:
             await self._tell_all_left()
             await self._renew(self._held.all())
         except CountersDown:
-            return  # reports find that out too, and it is in the log then
+            return  # `report` notices it too, and logs it
 
     async def aclose(self) -> None:
-        """Have said what was left."""
+        """Waits until Redis has been told which requests ended."""
         await asyncio.gather(*self._telling)
 
     def _tell_left(self, name: str, buckets: tuple[str, ...]) -> "asyncio.Task[None] | None":
@@ -130,7 +130,7 @@ class RedisPlaces:
         try:
             await self._run(LEAVE, self._keys(buckets), [name])
         except CountersDown:
-            return  # told by `renew`, once it is back
+            return  # `renew` tells Redis once it is back
         self._left.pop(name, None)
 
     async def _tell_all_left(self) -> None:
@@ -149,7 +149,7 @@ class RedisPlaces:
                 await self._renew_some({name: held[name] for name in names[first : first + AT_ONCE]})
         finally:
             gone = {name: held[name] for name in names if name not in self._held}
-            self._left |= gone  # while it was renewed: whichever Redis heard last holds
+            self._left |= gone  # ended while being renewed: the renewal may have restored their places
         if gone:
             await self._tell_all_left()
 

@@ -1,8 +1,8 @@
-"""Notes of warm prefixes between workers over Redis streams; see gateway.upstreams.shared_prefixes.
+"""Exchanges notes of warm prefixes between workers over Redis streams; see gateway.upstreams.shared_prefixes.
 
-One stream for all workers and one for each replica's own engine. A batch is one record; the oldest records go when
-there are too many, and a stream nobody wrote to for an hour goes whole. Whoever begins to listen hears the last hour
-first.
+There is one stream for all workers, and one per replica for its own engine. A batch of notes is one record. The oldest
+records are dropped when there are too many, and a whole stream if nothing was written for an hour. A new listener first
+reads the last hour.
 """
 
 import asyncio
@@ -21,11 +21,11 @@ from gateway.upstreams.shared_prefixes import Heard, WarmNote
 
 log = logging.getLogger(__name__)
 PREFIX = "{breakeven}:prefixes:1"
-"""The number is the format's: workers of another version during an upgrade do not hear each other."""
+"""The number is the format's version: during an upgrade, workers with different formats ignore each other."""
 KEEP_SECONDS = 3600
 MOST_RECORDS = 5000
 NOTES_A_RECORD = 64
-"""With some 80 bytes a note, a stream has at most about 25 MB; with few requests it has the last 5,000."""
+"""At about 80 bytes per note, a stream takes at most about 25 MB; with little traffic it has the last 5,000 batches."""
 RECORDS_AT_ONCE = 16
 HEAR_MS = 1000
 AGAIN_SECONDS = 0.5
@@ -79,7 +79,7 @@ class RedisPrefixes:
 
     async def _listen_once(self, heard: Heard) -> None:
         seconds, micros = await self._client.time()
-        ahead = seconds + micros / 1e6 - time.monotonic()  # of our clock, by which its records are dated
+        ahead = seconds + micros / 1e6 - time.monotonic()  # Redis' clock, which dates the records, ahead of ours
         self._begin(seconds * 1000)
         while True:
             found = cast(
@@ -97,7 +97,7 @@ class RedisPrefixes:
                         heard(_read(fields), max(0.0, time.monotonic() + ahead - told_at))
 
     def _begin(self, now_ms: int) -> None:
-        """Where we stopped; an hour ago for the first time, and when another server's clock is behind what we heard."""
+        """Start where we stopped; an hour ago at first, or if a new server's clock is behind the last record read."""
         for stream in (self._everybodys, self._replicas):
             last = self._last.get(stream)
             if last is None or int(last.partition(b"-")[0]) > now_ms + HEAR_MS:

@@ -1,6 +1,6 @@
-"""Cached answers shared by all workers and replicas through Redis, which forgets them after their time.
+"""Cached answers, shared by all workers and replicas through Redis, where they expire.
 
-Give that Redis a `maxmemory` and the policy `volatile-lru`: then it drops the least recently used when it is full.
+Give that Redis a `maxmemory` and the policy `volatile-lru`, so that it drops the least recently used when it is full.
 """
 
 from typing import cast
@@ -13,7 +13,7 @@ from gateway.storage.redis.client import answering
 
 PREFIX = "breakeven:answers:"
 PATIENCE_SECONDS = 0.5
-"""A cache that takes longer has missed its purpose."""
+"""A cache that takes longer is useless."""
 
 
 class RedisResponses:

@@ -1,27 +1,27 @@
-"""The Lua scripts of counters.py: each runs atomically, and each finds out first whether the store was emptied.
+"""The Lua scripts of counters.py. Each runs atomically, and first checks whether the store was emptied.
 
 Keys, all below one prefix:
 
-    epoch                   the server's run id and when these counters began; another one after a flush or restart
+    epoch                   the server's run id and when these counters began; changes after a flush or restart
     EPOCH:meta              opened, begun, began_at, read, windows, heard, fleet
-    EPOCH:books             account -> spent, as the books had it at the last reading
+    EPOCH:books             account -> spent according to the last reading of the database ("books")
     EPOCH:less              account -> since when readings show less than that, which is not believed at once
-    EPOCH:account:ACCOUNT   worker -> "total:spent:unsent:as_of", a Holding; "tight" -> nothing is leased ahead until
-    workers                 worker -> when it was last heard of
+    EPOCH:account:ACCOUNT   worker -> "total:spent:unsent:as_of", a Holding; "tight" -> until when no extra is leased
+    workers                 worker -> when it was last heard from
     rate:BUCKET             level, at
     places:BUCKET           see places.py
 
-A reading in which an account shows less than before lacks what others may have shipped, too: it is not counted, so that
-what is held goes on being held; of the books it gives what is more, and new accounts.
+A reading in which an account shows less than before may also lack what other workers shipped. It does not count as a
+reading, so holdings stay held; only larger sums and new accounts are taken from it.
 
-The meta may go alone, by an eviction policy that was warned of or by somebody who cleans up: that is a flush too.
+If the meta alone disappears, by an unsuitable eviction policy or by hand, that counts as a flush, too.
 
-A new epoch leases nothing until every worker had time to say what it holds and the books have been read. Nor does an
-old one in which nobody was heard for a while: the server hung, or nobody reached it. That while counts as no silence of
-anybody's, or what they went on spending would be leased again to whoever comes back first. A server's clock that was
-put forward looks the same; one that was put back takes all that was noted with it.
+A new epoch leases nothing until every worker had time to report its holdings and the books have been read. Neither does
+an old one after a standstill, in which no worker was heard from: the server hung, or was unreachable. Workers are not
+considered silent for that time; otherwise what they went on spending would be leased again to the first to return. A
+jump of the server's clock forwards looks the same; after one backwards, the workers' times are shifted along.
 
-What a silent worker held is kept until a reading of the books has seen it; see gateway.limits.counters.
+What a silent worker held is kept until a reading of the books includes it; see gateway.limits.counters.
 """
 
 from gateway.limits.counters import SILENT_SECONDS
@@ -33,7 +33,8 @@ STANDSTILL_MS = 20_000
 
 CONSTANTS = f"local SILENT, KEEP, TIGHT, STANDSTILL = {SILENT_MS}, {KEEP_MS}, {TIGHT_MS}, {STANDSTILL_MS}"
 
-# KEYS[1] is `epoch`, ARGV[1] the epoch the caller knows, ARGV[2] the prefix. Answers {'epoch', NAME} for another.
+# KEYS[1] is `epoch`, ARGV[1] the epoch that the caller knows, ARGV[2] the prefix. Returns {'epoch', NAME} if it
+# changed.
 PRELUDE = (
     CONSTANTS
     + """
@@ -72,7 +73,7 @@ end
 """
 )
 
-# KEYS: meta, workers, epoch; ARGV: fleet. -> {'ours'}, {'theirs'}, or {'left'}: they are gone, and another epoch begins
+# KEYS: meta, workers, epoch; ARGV: fleet. -> {'ours'}, {'theirs'}, or {'left'}: the others are gone; a new epoch begins
 CLAIM = (
     CONSTANTS
     + """
@@ -85,7 +86,7 @@ return {'left'}
 )
 
 # ARGV: 3 worker, 4 account, 5 limit, 6 total, 7 spent, 8 unsent, 9 as_of, 10 need, 11 want, 12 how long a new epoch
-# leases nothing. -> {'ok', granted, spent, held, held_spent, surely_gone} or {'unread'}
+# leases nothing (ms). -> {'ok', granted, spent, held, held_spent, surely_gone} or {'unread'}
 LEASE = (
     PRELUDE
     + """
@@ -147,7 +148,7 @@ return answer
 """
 )
 
-# ARGV: 3 how long ago the last reading must have begun. -> {'ok', number} or {'busy'}
+# ARGV: 3 minimum time since the last reading began (ms). -> {'ok', number} or {'busy'}
 BEGIN_READING = (
     PRELUDE
     + """
@@ -159,7 +160,7 @@ return {'ok', number}
 """
 )
 
-# ARGV: 3 number, 4 windows, 5 for how long less than before is not believed, then account, spent of each. -> {'ok'}
+# ARGV: 3 number, 4 windows, 5 how long a lower sum is not believed (ms), then account, spent of each. -> {'ok'}
 END_READING = (
     PRELUDE
     + """
@@ -188,7 +189,7 @@ return {'ok'}
 """
 )
 
-# KEYS: one bucket each; ARGV: amount, capacity of each. -> {0, what each holds now} or {index of the first short one,
+# KEYS: the buckets; ARGV: amount, capacity of each. -> {0, new level of each} or {index of the first that falls short,
 # milliseconds to wait}
 TAKE = """
 local time = redis.call('TIME')

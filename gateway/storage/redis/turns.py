@@ -1,7 +1,6 @@
-"""Kept responses and conversations, shared by all workers and replicas through Redis, which forgets them after their
-time.
+"""Kept responses and conversations, shared by all workers and replicas through Redis, where they expire.
 
-Give that Redis a `maxmemory` and the policy `volatile-lru`: then it drops the least recently used when it is full.
+Give that Redis a `maxmemory` and the policy `volatile-lru`, so that it drops the least recently used when it is full.
 """
 
 from typing import cast
@@ -23,10 +22,11 @@ for place = 2 + puts + renewed, #KEYS do redis.call('DEL', KEYS[place]) end
 if ARGV[6] == '1' then redis.call('SET', KEYS[1], ARGV[7], 'PX', milliseconds) else redis.call('DEL', KEYS[1]) end
 return 1
 """
-"""A record, those put beside it, those renewed and those to go; what the first one was and becomes, each behind
-whether it is at all."""
+"""KEYS: the record to change, records to put with it, to renew, to delete. ARGV: milliseconds, how many to put, how
+many to renew, whether the record exists and its old value, whether it shall exist and its new value, then the values to
+put. Changes nothing, and returns 0, unless the record has its old value."""
 PATIENCE_SECONDS = 1.0
-"""How long an answer's end waits for its turn to be kept."""
+"""How long the end of an answer waits for its turn to be stored."""
 
 
 class RedisTurns:
@@ -44,7 +44,7 @@ class RedisTurns:
             return cast(bytes | None, await self._client.getex(self._prefix + name, px=round(seconds * 1000)))
 
     async def put(self, name: str, value: bytes, seconds: float, *, owner: str = "") -> None:
-        del owner  # a Redis that is full drops what was not read for longest
+        del owner  # a full Redis drops the least recently used
         async with answering(self._patience_seconds):
             await self._client.set(self._prefix + name, value, px=round(seconds * 1000))
 

@@ -1,1 +1,1 @@
-"""An entry as rows of the database, and back."""
+"""Converts ledger entries to database rows, and back."""

@@ -1,4 +1,5 @@
-"""Numbers and texts of an entry as a database takes them: one absurd figure must not stop the ledger. Pure."""
+"""Clamps and cleans an entry's numbers and texts so that a database accepts them: one absurd value must not stop the
+ledger. Pure."""
 
 import math
 from collections.abc import Sequence
@@ -11,11 +12,11 @@ MOST_US = 10**15
 
 
 def micros(seconds: float | None) -> int | None:
-    """Whole microseconds; None too for what is not a finite number: one absurd figure must not stop the ledger."""
+    """Whole microseconds within bounds; None also for NaN and infinity."""
     if seconds is None:
         return None
     us = seconds * 1e6 + 0.5
-    if 0.0 <= us < MOST_US:  # asked six times of every row
+    if 0.0 <= us < MOST_US:  # the fast path: called six times per row
         return int(us)
     return fit(round(seconds * 1e6), MOST_US) if math.isfinite(seconds) else None
 
@@ -29,14 +30,14 @@ def seconds(us: int | None) -> float | None:
 
 
 def fit(number: int, most: int) -> int:
-    """Within bounds that nothing real reaches: an absurd count must not overflow a sum, nor stop the ledger."""
-    if -most <= number <= most:  # asked of every figure of every row
+    """Clamps to bounds that nothing real reaches: an absurd count must not overflow a sum."""
+    if -most <= number <= most:  # the fast path: called for every figure of every row
         return number
     return most if number > 0 else -most
 
 
 def all_fit(numbers: Sequence[int], most: int) -> Sequence[int]:
-    """The same of several, which nearly always are as they were."""
+    """`fit` for several numbers, nearly always unchanged."""
     if -most <= min(numbers) and max(numbers) <= most:
         return numbers
     return [fit(number, most) for number in numbers]
@@ -47,7 +48,7 @@ def money(pico_usd: int | None) -> int | None:
 
 
 def clean(text: str | None) -> Any:
-    """PostgreSQL takes no NUL in text, nor lone surrogates."""
+    """Replaces NULs and lone surrogates, which PostgreSQL rejects in text."""
     if text is None or (text.isascii() and "\0" not in text):
         return text
     return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode()

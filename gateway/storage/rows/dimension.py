@@ -1,6 +1,6 @@
-"""What repeats from request to request, as the rows of `dimensions` and `circumstances`. Pure.
+"""The values of an entry that repeat from request to request, as rows of `dimensions` and `circumstances`. Pure.
 
-Both are made once for the same names and then found again: a few hundred come with millions of requests.
+Both are cached: millions of requests have a few hundred different ones.
 """
 
 import hashlib
@@ -16,7 +16,7 @@ REMEMBERED = 4096
 
 
 class Dimension(NamedTuple):
-    """What costs are summed by; the columns of `dimensions` in order."""
+    """The values by which costs are summed; the columns of `dimensions`, in order."""
 
     key_id: str
     team: str | None
@@ -33,7 +33,7 @@ class Dimension(NamedTuple):
 
 
 class Circumstance(NamedTuple):
-    """What else repeats; the columns of `circumstances` in order."""
+    """Other values that repeat; the columns of `circumstances`, in order."""
 
     requested_model: str
     is_stream: bool
@@ -57,7 +57,7 @@ def digest(values: Sequence[object]) -> bytes:
 
 
 def _stored(value: object) -> Any:
-    """A list of names as JSON, a text as every database takes it."""
+    """A list of names as JSON, and text that every database accepts."""
     if isinstance(value, tuple):
         value = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     return clean(value) if isinstance(value, str) else value
@@ -92,7 +92,7 @@ def dimension_of(entry: Entry) -> Dimension:
 
 
 def is_exact(entry: Entry) -> bool:
-    """Both bounds are the cost itself."""
+    """Whether both bounds equal the cost."""
     lower = entry.cost_lower_pico_usd
     return entry.cost is not None and lower == entry.cost_upper_pico_usd and lower == entry.cost.total_pico_usd
 

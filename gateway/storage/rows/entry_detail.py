@@ -1,6 +1,6 @@
-"""What of an entry neither repeats nor is summed up: its facts and decision, packed into one small column. Pure.
+"""Packs what of an entry neither repeats nor is summed, its facts and decision, into one small column. Pure.
 
-Everything comes back exactly: a decision is replayed from it.
+Lossless, since decisions are replayed from it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,14 +18,14 @@ from gateway.storage.rows.dimension import REMEMBERED
 SHORT_SCALE = 10_000.0
 MOST_SHORT = 2.0**31
 Short = int | float
-"""A number as `short` stores it: whole ten-thousandths, or, where it has more decimals, itself."""
+"""A number as stored by `short`: integer ten-thousandths, or the number itself if it has more decimals."""
 
 Time = int | float
-"""Microseconds; in the first versions' rows seconds, which always had a decimal point."""
+"""Integer microseconds; in rows of early versions seconds, as floats."""
 
 
 class Detail(msgspec.Struct, frozen=True, array_like=True):
-    """Fields are only ever appended. Names of models are numbers: places in the candidates, then in `more_names`."""
+    """Fields are only ever appended. Model names are stored as indices into the candidates followed by `more_names`."""
 
     input_tokens: int
     max_output_tokens: int | None
@@ -49,9 +49,9 @@ class Detail(msgspec.Struct, frozen=True, array_like=True):
     escalates_to: tuple[str, ...] = ()
     repeated_tokens: int = 0
     media: tuple[int, ...] | None = None
-    """Nothing where there was none: most rows. None: the first versions did not say."""
+    """Empty if there was none, as in most rows. None: written by an early version, which did not record it."""
     units: tuple[int, ...] = ()
-    """Of the facts; nothing where there were none."""
+    """The facts' units; empty if there were none."""
 
 
 ENCODER = msgspec.msgpack.Encoder()
@@ -59,8 +59,8 @@ DECODER = msgspec.msgpack.Decoder(Detail)
 
 
 def short(number: float) -> Short:
-    """Three bytes of a row instead of nine: what the classifier says is rounded to four decimals, and most else is."""
-    if 0.0 <= number < MOST_SHORT:  # nearly all are, and there are a dozen in a row
+    """Takes three bytes instead of nine for numbers with up to four decimals, as the classifier's and most others."""
+    if 0.0 <= number < MOST_SHORT:  # the fast path for nearly all, a dozen per row
         scaled = int(number * SHORT_SCALE + 0.5)
         return scaled if scaled / SHORT_SCALE == number else number
     if not -MOST_SHORT < number < 0.0:
@@ -70,7 +70,7 @@ def short(number: float) -> Short:
 
 
 def long(stored: Short) -> float:
-    """The very number that `short` was given."""
+    """The exact number that was passed to `short`."""
     return stored / SHORT_SCALE if isinstance(stored, int) else stored
 
 
@@ -79,7 +79,7 @@ def seconds_of(stored: Time) -> float:
 
 
 def encode_detail(entry: Entry, *, is_plain: bool) -> bytes:
-    """`is_plain`: its one attempt, if any, is described by the entry, and its times are kept here."""
+    """`is_plain`: the only attempt, if any, is described by the entry, and its times are stored here."""
     decision, facts = entry.intent.decision, entry.intent.decision.facts
     keyed = (facts.quality, facts.output_tokens, facts.warm_tokens, facts.backend_state)
     more_names, place = _places(decision.candidates, tuple(chain.from_iterable(keyed)))
@@ -123,7 +123,7 @@ def encode_detail(entry: Entry, *, is_plain: bool) -> bytes:
 
 @lru_cache(REMEMBERED)
 def _places(candidates: tuple[str, ...], mentioned: tuple[str, ...]) -> tuple[tuple[str, ...], dict[str, int]]:
-    """The names that are no candidate's, and every name's place: the same few come with every row."""
+    """The names that are not candidates, and the index of every name. Cached, since rows have the same few."""
     more = tuple(sorted(set(mentioned) - set(candidates)))
     return more, {name: number for number, name in reversed(list(enumerate((*candidates, *more))))}
 

@@ -1,4 +1,4 @@
-"""Rows of integers as the Entry that they were. Pure; see entry_rows.py, which makes them."""
+"""Converts rows made by entry_rows.py back to entries. Pure."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -16,12 +16,12 @@ Row = Mapping[str, Any]
 
 @lru_cache(REMEMBERED)
 def items_of(stored: str) -> tuple[Any, ...]:
-    """The items of a stored JSON array: the same few come with every row."""
+    """The items of a stored JSON array. Cached, since rows have the same few."""
     return tuple(json.loads(stored))
 
 
 def has_attempt_rows(row: Row) -> bool:
-    """Whether the row's attempts may be kept apart."""
+    """Whether the row may have attempts in their own table."""
     return decode_detail(row["detail"]).attempt is None
 
 

@@ -1,7 +1,7 @@
-"""An Entry as rows of integers; entry_from_row.py is the way back. Pure.
+"""Converts an entry to rows, mostly of integers; entry_from_row.py converts back. Pure.
 
-What comes back equals what was put in, but for durations, which are kept to the microsecond. Facts and decision are
-kept exactly: a decision is replayed from them.
+Lossless except for durations, which are rounded to microseconds. Facts and decision are exact, since decisions are
+replayed from them.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,7 +28,7 @@ TOKEN_FIELDS = (
 )
 TOOL_FIELDS = ("web_searches", "file_searches", "other_tool_calls")
 FIGURES = (*TOKEN_FIELDS, *TOOL_FIELDS, *COST_COLUMNS, "gpu_us", "total_us")
-"""What of an entry is summed up column by column."""
+"""The columns that are summed."""
 ROW = (
     "request_id",
     "accepted_at_us",
@@ -42,7 +42,7 @@ ROW = (
     "detail",
     "batch_id",
 )
-"""The columns of `entries` that `EntryRows.row` holds: all but the two ids."""
+"""The columns of `entries` in `EntryRows.row`: all but the two ids."""
 Figures = tuple[int | None, ...]
 _tokens: Callable[[Entry], tuple[int, ...]] = attrgetter(*TOKEN_FIELDS)
 _tools: Callable[[Entry], tuple[int, ...]] = attrgetter(*TOOL_FIELDS)
@@ -63,7 +63,7 @@ class EntryRows(msgspec.Struct, frozen=True):
 
 
 def figures_of(entry: Entry) -> Figures:
-    """In the order of FIGURES, within the bounds of a row; costs that are not known are None."""
+    """In the order of FIGURES, clamped to the bounds of a row; unknown costs are None."""
     return (
         *all_fit(_tokens(entry), MOST_TOKENS),
         *all_fit(_tools(entry), MOST_CALLS),
@@ -74,7 +74,7 @@ def figures_of(entry: Entry) -> Figures:
 
 
 def entry_rows(entry: Entry) -> EntryRows:
-    """Raises ValueError when the request id is not 32 hexadecimal digits."""
+    """Raises ValueError if the request id is not 32 hexadecimal digits."""
     number, accepted_at_us = bytes.fromhex(entry.intent.request_id), entry.intent.accepted_at_us
     if len(number) != 16:
         raise ValueError(f"request id {entry.intent.request_id!r} is not 32 hexadecimal digits")
@@ -98,7 +98,7 @@ def entry_rows(entry: Entry) -> EntryRows:
 
 
 def _is_plain(entry: Entry) -> bool:
-    """No attempt failed: the one there is, if any, is described by the entry."""
+    """Whether the entry itself describes its only attempt, or has none."""
     if len(entry.attempts) != 1:
         return not entry.attempts
     one = entry.attempts[0]

@@ -1,4 +1,4 @@
-"""Ids of dimensions and circumstances: looked up, or inserted, once, then remembered."""
+"""Looks up or inserts the ids of dimensions and circumstances, and caches them."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -14,27 +14,29 @@ CHUNK = 500
 
 
 def insert_or_ignore(connection: Connection | AsyncConnection, table: Table, *unique: str) -> Any:
-    """INSERT ... ON CONFLICT (what is `unique`, else the primary key) DO NOTHING in the connection's dialect.
+    """INSERT ... ON CONFLICT (`unique`, by default the primary key) DO NOTHING in the connection's dialect.
 
-    It says which conflict, because PostgreSQL then refuses a table without that key: one that a backup is just being
-    restored into gets its keys last, and would take everything twice.
+    The key is named so that PostgreSQL rejects a table without it: while a backup is being restored, keys come last,
+    and everything could be inserted twice.
     """
     insert = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
     return insert(table).on_conflict_do_nothing(index_elements=unique or [one.name for one in table.primary_key])
 
 
 class Interned:
-    """One of the two tables. Remembers only what `remember` was told after the commit: an id may be rolled back."""
+    """The ids of one of the two tables. Caches only what is passed to `remember` after the commit, since an insert may
+    be rolled back."""
 
     def __init__(self, table: Table) -> None:
         self._table = table
         self._names = [column.name for column in table.columns][2:]
         self._ids: dict[tuple[object, ...], int] = {}
         self._newest: tuple[object, ...] = ()
-        """Whose id is the highest of them."""
+        """The cached row with the highest id."""
 
     def ids(self, connection: Connection, wanted: Iterable[tuple[object, ...]]) -> dict[tuple[object, ...], int]:
-        """Of every given row, inserting what is new; in one order everywhere, so that no two writers deadlock."""
+        """The id of every given row. New ones are inserted, by all writers in the same order, so that they cannot
+        deadlock."""
         distinct = set(wanted)
         if self._ids and not self._are_of(connection):
             self._ids.clear()
@@ -62,8 +64,8 @@ class Interned:
             self._newest = newest
 
     def _are_of(self, connection: Connection) -> bool:
-        """Whether the database still has the newest: one that was restored from a backup lacks what came after it, and
-        gives the same ids to others."""
+        """Whether the database still has the newest cached row: one restored from a backup lacks later rows, and reuses
+        their ids."""
         ask = f"SELECT digest FROM {self._table.name} WHERE id = {self._ids[self._newest]:d}"
         known = connection.exec_driver_sql(ask).scalar()
         return known is not None and bytes(known) == digest(self._newest)

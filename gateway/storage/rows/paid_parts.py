@@ -1,6 +1,7 @@
-"""The parts of a request's cost that stand on another bill than its answer's, as the sums take them. Pure.
+"""The parts of a request's cost that are on another bill than its answer's, for the sums. Pure.
 
-The request's entry holds every dollar of it. Sums by provider, backend or model show each attempt's where it was paid.
+The request's entry has its whole cost. Sums by provider, backend or model show the cost of each attempt where it was
+billed.
 """
 
 from typing import NamedTuple
@@ -11,7 +12,7 @@ from gateway.storage.rows.dimension import Dimension, dimension_of
 
 
 class PaidPart(NamedTuple):
-    """`upper` None: not known. `upper_of_entry` is how much of it the entry's own upper bound holds."""
+    """`upper` is None if unknown; `upper_of_entry` is the part of it that the entry's own upper bound includes."""
 
     dimension: Dimension
     cost_pico_usd: int
@@ -21,7 +22,7 @@ class PaidPart(NamedTuple):
 
 
 def paid_parts(entry: Entry) -> list[PaidPart]:
-    """None of a request whose cost is not known: nothing of it is in the sums."""
+    """Empty if the request's cost is unknown: then no cost of it is in the sums."""
     if entry.cost is None or not any(one.paid_to for one in entry.attempts):
         return []
     own = dimension_of(entry)

@@ -1,4 +1,4 @@
-"""Entries read out of the database: the query to add conditions to, and what it finds."""
+"""Reads entries from the database: a query to add conditions to, and its execution."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ CHUNK = 300
 
 
 def entry_select() -> Select[Any]:
-    """Entries joined with what they refer to; every column is named as in its table."""
+    """Entries joined with their dimensions and circumstances; columns have the names in their tables."""
     mine = [column for column in entries.columns if column.name not in ("dimension_id", "circumstance_id")]
     theirs = [column for table in (dimensions, circumstances) for column in list(table.columns)[2:]]
     return (
@@ -24,14 +24,14 @@ def entry_select() -> Select[Any]:
 
 
 async def read_entries(connection: AsyncConnection, query: Select[Any]) -> list[Entry]:
-    """Run a query made from `entry_select`, and fetch the attempts that are kept apart."""
+    """Run a query made from `entry_select`, and fetch the attempts in their own table."""
     rows: list[Row] = [dict(row) for row in (await connection.execute(query)).mappings()]
     tries: dict[bytes, list[Row]] = {}
     tried = [row for row in rows if has_attempt_rows(row)]
     for start in range(0, len(tried), CHUNK):
         some = tried[start : start + CHUNK]
         times = [row["accepted_at_us"] for row in some]
-        # By pairs SQLite would walk through the whole table; the times tell PostgreSQL which months to look into.
+        # With (id, time) pairs SQLite would scan the whole table. The times tell PostgreSQL which partitions to read.
         wanted = attempts.c.request_id.in_([row["request_id"] for row in some])
         near = attempts.c.accepted_at_us.between(min(times), max(times))
         found = await connection.execute(select(attempts).where(wanted, near).order_by(attempts.c.number))

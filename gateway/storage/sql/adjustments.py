@@ -1,4 +1,4 @@
-"""Corrections of what was booked: rows are only added, and the hourly sums take them in the same transaction."""
+"""Corrections of booked costs: rows are only added, and added to the hourly sums in the same transaction."""
 
 import operator
 from collections.abc import Callable, Mapping, Sequence, Set
@@ -27,7 +27,7 @@ CHUNK = 500
 
 
 class SqlAdjustments:
-    """Books corrections. Raises StateError where the books show that the clock is behind, unless it `trusts_clock`."""
+    """Books corrections. Raises StateError if the books show that the clock is behind, unless it `trusts_clock`."""
 
     def __init__(self, engine: AsyncEngine, *, now_us: Callable[[], int] = now_us, trusts_clock: bool = False) -> None:
         self._engine = engine
@@ -35,13 +35,13 @@ class SqlAdjustments:
         self._trusts_clock = trusts_clock
 
     async def book(self, batch: Sequence[Adjustment], *, author: str) -> int:
-        """One transaction. Those booked before, of requests that are not there, or that take other corrections into
-        account than there are, change nothing; returns how many did."""
+        """Books all in one transaction; returns how many were new. Corrections that were booked before, that belong to
+        unknown requests, or that were computed from an outdated number of corrections are skipped."""
         booked = amount = 0
         async with writing(self._engine) as connection:
             at_us = await self._today_us(connection)
             if any(one.after is not None for one in batch):
-                await lock(connection, REPRICING_LOCK)  # two with other prices would both correct what was booked first
+                await lock(connection, REPRICING_LOCK)  # two with different prices would both correct the same cost
             for start in range(0, len(batch), CHUNK):
                 chunk = batch[start : start + CHUNK]
                 places = await _places(connection, {bytes.fromhex(one.request_id) for one in chunk})
@@ -62,13 +62,13 @@ class SqlAdjustments:
         return booked
 
     async def book_difference(self, difference: Difference, *, author: str) -> bool:
-        """Corrections without a request, one for each group of the period, in proportion to what they cost; False where
-        there is none, or one with this reference."""
+        """Books corrections without a request, one per group of the period, in proportion to their costs. False if
+        there is no group, or the reference was booked before."""
         known = select(adjustments.c.id).where(
             adjustments.c.kind == "reconciliation", adjustments.c.reference == difference.reference
         )
         async with writing(self._engine) as connection:
-            await lock(connection, RECONCILIATION_LOCK)  # two who book it at once would both find it unbooked
+            await lock(connection, RECONCILIATION_LOCK)  # two at the same time would both find it unbooked
             groups = await _groups_of(connection, difference)
             if not groups or (await connection.execute(known)).first() is not None:
                 return False
@@ -100,7 +100,7 @@ class SqlAdjustments:
         return True
 
     async def booked(self, request_ids: Sequence[str]) -> dict[str, Booked]:
-        """Request id -> its price corrections so far; those without are left out."""
+        """Request id -> its price corrections so far; requests without any are omitted."""
         found: dict[str, Booked] = {}
         columns = (adjustments.c.request_id, func.sum(adjustments.c.amount_pico_usd), func.count())
         async with self._engine.connect() as connection:
@@ -115,7 +115,7 @@ class SqlAdjustments:
         return found
 
     async def _today_us(self, connection: AsyncConnection) -> int:
-        """When a correction is booked: dated back, it would change what a month came to when it was closed."""
+        """The time at which to book a correction: one dated back would change months that are closed."""
         now = await shared_now_us(connection, self._now_us)
         last_hour = (await connection.execute(select(func.max(hourly.c.hour)))).scalar() or 0
         newest = select(adjustments.c.at_us).order_by(adjustments.c.id.desc()).limit(1)
@@ -130,8 +130,8 @@ class SqlAdjustments:
 
 
 class _Place(NamedTuple):
-    """Where a request stands in the sums, how often its price was corrected, what it costs by now. `is_unpriced`: it
-    has no price yet, by a correction either."""
+    """A request's hour and dimension in the sums, how often its price was corrected, and its cost by now.
+    `is_unpriced`: it has no price, and no correction has given it one."""
 
     hour: int
     dimension_id: int
@@ -141,7 +141,7 @@ class _Place(NamedTuple):
 
 
 async def _places(connection: AsyncConnection, numbers: Set[bytes]) -> dict[bytes, _Place]:
-    """Of each request that is there."""
+    """The place of each request that exists."""
     corrections = (
         select(func.count())
         .where(adjustments.c.request_id == entries.c.request_id, adjustments.c.kind == "reprice")
@@ -157,8 +157,8 @@ async def _places(connection: AsyncConnection, numbers: Set[bytes]) -> dict[byte
 
 
 def _rows(batch: Sequence[Adjustment], places: Mapping[bytes, _Place], at_us: int, author: str) -> list[dict[str, Any]]:
-    """Each correction once, of the requests that are there as it knows them, in the order in which every writer books
-    them."""
+    """Rows for the corrections whose request exists and has as many corrections as they assume, each once, in the order
+    in which every writer books them."""
     rows: dict[tuple[bytes, str, str], dict[str, Any]] = {}
     for one in batch:
         number = bytes.fromhex(one.request_id)
@@ -189,7 +189,7 @@ def _identity(row: Mapping[str, Any]) -> tuple[bytes, str, str]:
 async def _insert_new(
     connection: AsyncConnection, rows: Sequence[dict[str, Any]], places: Mapping[bytes, _Place]
 ) -> list[dict[str, Any]]:
-    """Those that were not booked before; they are in the sums then."""
+    """Inserts rows that were not booked before, adds them to the sums, and returns them."""
     if not rows:
         return []
     booked = adjustments.c.request_id, adjustments.c.kind, adjustments.c.reference
@@ -202,7 +202,7 @@ async def _insert_new(
 
 
 class _Group(NamedTuple):
-    """What one dimension came to in a period, and the hour of it that cost most."""
+    """The totals of one dimension in a period, and its most expensive hour."""
 
     hour: int
     dimension_id: int
@@ -212,7 +212,7 @@ class _Group(NamedTuple):
 
 
 async def _groups_of(connection: AsyncConnection, difference: Difference) -> list[_Group]:
-    """Of the period, provider and models, in the order of their hours."""
+    """The groups of the difference's period, provider and models, ordered by hour."""
     first, end = difference.since_us // HOUR_US, difference.until_us // HOUR_US
     paid = [hourly.c[f"{name}_pico_usd"] for name in COST_FIELDS if name != "list"]
     cost = sum(paid, hourly.c.adjustment_pico_usd)
@@ -237,7 +237,8 @@ async def _groups_of(connection: AsyncConnection, difference: Difference) -> lis
 
 
 def _shares(amount_pico_usd: int, groups: Sequence[_Group]) -> dict[tuple[int, int], int]:
-    """To the pico-dollar, by cost; where nothing has one by tokens, else by requests. Who gets nothing is left out."""
+    """Divides the amount exactly, in proportion to cost; if all costs are 0, to tokens, else to requests. Shares of 0
+    are omitted."""
     by_figure = ([max(0, value) for value in figure] for figure in list(zip(*groups, strict=True))[2:])
     weights = next((each for each in by_figure if any(each)), [1] * len(groups))
     all_of_it = sum(weights)
@@ -249,7 +250,7 @@ def _shares(amount_pico_usd: int, groups: Sequence[_Group]) -> dict[tuple[int, i
 def _sums(
     rows: Sequence[dict[str, Any]], places: Mapping[bytes, _Place] = MappingProxyType({})
 ) -> dict[tuple[int, int], dict[str, Any]]:
-    """What the rows add, where the requests among them stood in `places`."""
+    """What the rows add to the sums; `places` are those of their requests before."""
     sums: dict[tuple[int, int], dict[str, Any]] = {}
     without_price = {number for number, place in places.items() if place.is_unpriced}
     costs = {number: place.cost_pico_usd for number, place in places.items()}

@@ -1,4 +1,4 @@
-"""The audit log: a chain of digests, so that a record that was edited, removed or inserted is found."""
+"""The audit log: a chain of digests, which reveals records that were edited, removed or inserted."""
 
 import hashlib
 import json
@@ -19,14 +19,14 @@ COVERED = ("sequence", "at_us", "actor", "action", "subject", "reason", "detail"
 
 
 def link(previous: bytes, record: dict[str, Any]) -> bytes:
-    """SHA-256 over the digest before and the record as canonical JSON."""
+    """SHA-256 of the previous digest and the record as canonical JSON."""
     covered = json.dumps([record[name] for name in COVERED], separators=(",", ":"))
     return hashlib.sha256(previous + covered.encode("utf-8", "surrogatepass")).digest()
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What one record says of a change, besides who made it and when."""
+    """The content of a record, besides the actor and the time."""
 
     action: str
     subject: str
@@ -44,12 +44,12 @@ async def append_audit(
     reason: str = "",
     detail: str = "",
 ) -> int:
-    """Add a record in the transaction of the change that it is about; returns its sequence number."""
+    """Add a record in the transaction of the change that it records; returns its sequence number."""
     return await append_audits(connection, [Change(action, subject, reason, detail)], at_us=at_us, actor=actor)
 
 
 async def append_audits(connection: AsyncConnection, changes: Sequence[Change], *, at_us: int, actor: str) -> int:
-    """As `append_audit`, one or more in this order; the last one's sequence number."""
+    """Like `append_audit`, for one or more records, in order; returns the last one's sequence number."""
     await lock(connection, AUDIT_LOCK)
     newest = select(audit_log.c.sequence, audit_log.c.digest).order_by(audit_log.c.sequence.desc()).limit(1)
     last = (await connection.execute(newest)).first()
@@ -84,7 +84,7 @@ class SqlAuditLog:
         return [AuditRecord(**{name: row[name] for name in COVERED}, digest=bytes(row["digest"]).hex()) for row in rows]
 
     async def head(self) -> int:
-        """The last record's sequence number: every change moves it on. 0 before the first."""
+        """The last record's sequence number, which grows with every change; 0 if there is none."""
         newest = await self.page(before=None, limit=1)
         return newest[0].sequence if newest else 0
 

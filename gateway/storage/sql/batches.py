@@ -1,4 +1,4 @@
-"""Batches, and who works on them: a lease that whoever has it renews with every result that it stores."""
+"""Batches, and the leases of the processes that work on them; storing a result renews the lease."""
 
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
@@ -42,7 +42,7 @@ class SqlBatches:
     async def create(self, batch: Batch, *, most_under_way: int = MOST_UNDER_WAY) -> bool:
         mine = select(func.count()).where(batches.c.tenant == batch.tenant, batches.c.status.in_(UNDER_WAY))
         async with writing(self._engine) as connection:
-            await lock(connection, BATCHES_LOCK)  # two who count at once would both find room for one
+            await lock(connection, BATCHES_LOCK)  # two that count at the same time would both find room
             if (await connection.execute(mine)).scalar_one() >= most_under_way:
                 return False
             await connection.execute(batches.insert().values(_row(batch) | {"leased_until_us": 0}))
@@ -106,14 +106,15 @@ class SqlBatches:
 
     async def claim(self, runner: str, *, seconds: float, most: int, besides: Collection[str] = ()) -> Sequence[Batch]:
         is_open = batches.c.status.in_(UNDER_WAY) & batches.c.tenant.not_in(besides)
-        async with self._engine.connect() as connection:  # nearly always there is none, and nobody's writing is held up
+        async with self._engine.connect() as connection:  # usually there is none, and no write lock is needed
             now = await shared_now_us(connection, self._now_us)
             is_held = batches.c.leased_until_us.between(now, now + _us(seconds))
             if (await connection.execute(select(batches.c.id).where(is_open & ~is_held).limit(1))).first() is None:
                 return []
         async with writing(self._engine) as connection:
             now = await shared_now_us(connection, self._now_us)
-            # The clock was ahead when it was leased: whoever lives says so anew, and the dead have it no longer.
+            # Leases that end too late were taken when the clock was ahead: shortened, they still expire if their holder
+            # is dead.
             ahead = update(batches).where(is_open, batches.c.leased_until_us > now + _us(seconds))
             await connection.execute(ahead.values(leased_until_us=now + _us(seconds)))
             free = select(batches).where(is_open, batches.c.leased_until_us < now).order_by(batches.c.id).limit(most)
@@ -175,7 +176,7 @@ class SqlBatches:
         return msgspec.structs.replace(batch, status=status, times_us=times)
 
     async def _finish_files(self, connection: AsyncConnection, batch: Batch, now: int) -> None:
-        """What was written can be read from now on."""
+        """Makes the written results readable as files."""
         said = batch.progress
         rows = [
             {
@@ -211,7 +212,7 @@ def _us(seconds: float) -> int:
 
 
 def _row(batch: Batch) -> dict[str, Any]:
-    """All but who works on it."""
+    """All columns but those of the lease."""
     said = ("asked", "progress", "problems", "times_us")
     plain = {name: getattr(batch, name) for name in batch.__struct_fields__ if name not in said}
     return plain | {name: _json(getattr(batch, name)) for name in said}

@@ -1,6 +1,6 @@
 """Prompts and answers of keys that opted in: compressed, sealed with AES-256-GCM, in a table with its own retention.
 
-The request's id is authenticated with its text: a row that is moved to another request does not open.
+The request's id is authenticated with its text: a row that is moved to another request cannot be decrypted.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,13 +28,13 @@ class SqlBodies:
         self._now_us = now_us
 
     async def put(self, batch: Sequence[Bodies]) -> None:
-        """The first ones of a request stay."""
+        """Later bodies of the same request are ignored."""
         rows = [self._sealed(bodies) for bodies in batch]
         async with writing(self._engine) as connection:
             await connection.execute(insert_or_ignore(connection, request_bodies), rows)
 
     async def get(self, request_id: str) -> Bodies | None:
-        """None when nothing is stored. Raises StateError when it was sealed with another key, or altered."""
+        """None if nothing is stored. Raises StateError if it was encrypted with another key, or altered."""
         try:
             number = bytes.fromhex(request_id)
         except ValueError:
@@ -49,7 +49,7 @@ class SqlBodies:
         return Bodies(request_id, row.key_id, request, answer)
 
     async def read(self, request_id: str, *, reader: str) -> Bodies | None:
-        """As `get`, with `reader` in the audit log before the text is handed out."""
+        """Like `get`, recording `reader` in the audit log before returning the text."""
         found = await self.get(request_id)
         if found is not None:
             async with writing(self._engine) as connection:

@@ -36,7 +36,7 @@ class SqlBudgets:
 
     async def remove(self, scope: BudgetScope, name: str, *, author: str) -> bool:
         async with writing(self._engine) as connection:
-            await lock(connection, AUDIT_LOCK)  # in the order of `set`
+            await lock(connection, AUDIT_LOCK)  # first, as in `set`, so that the two cannot deadlock
             gone = await connection.execute(
                 delete(budgets).where((budgets.c.scope == scope) & (budgets.c.name == name))
             )
@@ -53,10 +53,10 @@ class SqlBudgets:
 
 
 async def set_budgets(connection: AsyncConnection, wanted: Sequence[Budget]) -> None:
-    """As `SqlBudgets.set`, in the transaction of what they belong to; all are set by one, at one time."""
+    """Like `SqlBudgets.set`, in the caller's transaction; all must have the same author and time."""
     if not wanted:
         return
-    await lock(connection, AUDIT_LOCK)  # whoever comes second waits here, and then reads what the first set
+    await lock(connection, AUDIT_LOCK)  # a concurrent writer waits here, and then reads what the first one set
     query = select(budgets).where(budgets.c.name.in_({one.name for one in wanted}))
     rows = (await connection.execute(query)).mappings().all()
     before = {(row["scope"], row["name"]): Budget(**row) for row in rows}

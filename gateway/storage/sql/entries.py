@@ -1,4 +1,4 @@
-"""Single requests, found by filters, the newest, dearest or slowest first; see gateway.stores.EntryStore."""
+"""Finds single requests by filters, the newest, most expensive or slowest first; see gateway.stores.EntryStore."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -25,15 +25,15 @@ RANKED_BY: Mapping[EntryOrder, tuple[ColumnElement[Any], str]] = {
     "total_time": (entries.c.total_us, "largest_total_us"),
     "first_token": (entries.c.time_to_first_token_us, "largest_first_token_us"),
 }
-"""The figure of a request, and what says of an hour how large it may be."""
+"""By order: the figure of a request, and the rollup column with an hour's largest figure."""
 MOST_HOURS = 100
 HOURS_A_LOOK = 5
-"""A request that an index leads to is as dear as so many that are read one after the other: a page far down looks into
-MOST_HOURS, or the share of all hours that this makes, and then reads the whole period."""
+"""Reading a request by an index costs as much as this many sequentially. So a distant page searches at most MOST_HOURS,
+or this fraction of all hours, and then reads the whole period."""
 
 
 class Place(NamedTuple):
-    """Where a request stands in an order: by its figure, 0 where it has none or the order none, then by its time."""
+    """A request's position in an order: by its figure (0 if the request or the order has none), then by its time."""
 
     figure: int
     accepted_at_us: int
@@ -100,7 +100,7 @@ class SqlEntries:
 async def _of_batch(
     connection: AsyncConnection, query: Select[Any], wanted: EntryWanted, after: Place | None
 ) -> list[Entry]:
-    """An index leads to them, and they are no more than the lines of a file, and what of them was asked again."""
+    """Requests of a batch, by an index: there are only as many as lines in a file, plus retries."""
     figure = _figure(wanted.order)
     mine = query.where(entries.c.batch_id == wanted.batch_id)
     if after is not None:
@@ -109,7 +109,7 @@ async def _of_batch(
 
 
 def _figure(order: EntryOrder) -> ColumnElement[int]:
-    """What an order ranks by, the largest first: nothing of the newest, and no less than 0."""
+    """What an order ranks by, descending and at least 0; constant for the newest."""
     if order == "newest":
         return literal(0, BigInteger)
     figure, _ = RANKED_BY[order]
@@ -117,7 +117,7 @@ def _figure(order: EntryOrder) -> ColumnElement[int]:
 
 
 def _is_after(place: Place, figure: ColumnElement[int]) -> ColumnElement[bool]:
-    """Of the requests that stand behind a place."""
+    """The condition for requests after a place."""
     return or_(
         figure < literal(place.figure, BigInteger), and_(figure == literal(place.figure, BigInteger), _is_older(place))
     )
@@ -128,7 +128,7 @@ def _is_older(place: Place) -> ColumnElement[bool]:
 
 
 async def _place_of(connection: AsyncConnection, request_id: str, order: EntryOrder) -> Place | None:
-    """None where there is no such request."""
+    """None if there is no such request."""
     try:
         number = bytes.fromhex(request_id)
     except ValueError:
@@ -146,7 +146,7 @@ async def _newest(
     limit: int,
     after: Place | None,
 ) -> list[Entry]:
-    """From one hour that has such requests to the next: else a filter that few meet reads all requests."""
+    """Goes through the hours that have such requests: otherwise a rarely met filter would read all requests."""
     query = query.order_by(*NEWEST)
     if after is not None:
         query, period = query.where(_is_older(after)), (period[0], min(period[1], after.accepted_at_us + 1))
@@ -171,7 +171,7 @@ async def _largest(
     wanted: EntryWanted,
     after: Place | None,
 ) -> list[Entry]:
-    """Those with the largest figures; then the newest of those that have none."""
+    """The requests with the largest figures, then the newest of those without."""
     figure, _ = RANKED_BY[wanted.order]
     found: list[Entry] = []
     if after is None or after.figure:
@@ -190,13 +190,14 @@ async def _with_figure(
     wanted: EntryWanted,
     after: Place | None,
 ) -> list[Place]:
-    """From the hour that may hold the largest figure to the next, until no hour can hold one that is missing."""
+    """Goes through the hours by their largest figures, until no other hour can have a larger one than those found."""
     figure, largest = RANKED_BY[wanted.order]
     if (kept := await _kept(connection, period)) is None:
         return []
 
     def query(least: int) -> Select[Any, Any, Any]:
-        """In one comparison, which the rest follows seldom: a figure is a question about its corrections each time."""
+        """Compares the figure in one condition that is rarely met, since each evaluation is a subquery on
+        corrections."""
         found = select(figure, entries.c.accepted_at_us, entries.c.request_id)
         found = found.order_by(figure.desc(), *NEWEST).limit(wanted.limit)
         if after is None:
@@ -224,7 +225,7 @@ async def _places(connection: AsyncConnection, query: Select[Any, Any, Any]) -> 
 
 
 async def _of_places(connection: AsyncConnection, places: Sequence[Place]) -> list[Entry]:
-    """In their order."""
+    """The entries at these places, in order."""
     if not places:
         return []
     times = [one.accepted_at_us for one in places]
@@ -235,7 +236,8 @@ async def _of_places(connection: AsyncConnection, places: Sequence[Place]) -> li
 
 
 async def _kept(connection: AsyncConnection, period: tuple[int, int]) -> tuple[int, int] | None:
-    """The part of a period from the first to the last request that is there; None where none is: sums stay for ever."""
+    """The part of a period from the first to the last stored request, as sums outlive requests; None if there is
+    none."""
     oldest, newest = (select(end(entries.c.accepted_at_us)).scalar_subquery() for end in (func.min, func.max))
     first, last = (await connection.execute(select(oldest, newest))).one()
     since_us, until_us = (0, 0) if first is None else (max(period[0], first), min(period[1], last + 1))
@@ -252,7 +254,7 @@ def _within(since_us: int, until_us: int) -> tuple[ColumnElement[bool], ColumnEl
 
 
 def _conditions(wanted: EntryWanted) -> list[ColumnElement[Any]]:
-    """On dimensions."""
+    """Conditions on dimensions."""
     named = {name: getattr(wanted, name) for name in PLAIN}
     found: list[ColumnElement[Any]] = [dimensions.c[name] == str(one) for name, one in named.items() if one is not None]
     return found if wanted.tag is None else [*found, has_tag(wanted.tag)]

@@ -1,4 +1,4 @@
-"""Judgements on answers and which requests were asked twice; see gateway.stores.FeedbackStore."""
+"""Feedback on answers, and shadow calls; see gateway.stores.FeedbackStore."""
 
 from collections.abc import Sequence
 from typing import cast
@@ -15,7 +15,7 @@ from gateway.stores import Feedback, FeedbackKind, FeedbackSource, ShadowCall
 
 
 class SqlFeedback:
-    """One row a judgement."""
+    """One row per judgement."""
 
     def __init__(self, engine: AsyncEngine) -> None:
         self._engine = engine

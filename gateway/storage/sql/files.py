@@ -1,4 +1,4 @@
-"""Files that callers uploaded and batches wrote: sealed, in parts, each of one tenant."""
+"""Files uploaded by callers or written by batches: encrypted, in parts, each owned by one tenant."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Sequence
@@ -16,7 +16,7 @@ from gateway.storage.sql.sealed import Seal
 from gateway.storage.tables.content import batches, file_parts, files
 
 READ_BYTES = 4 << 20
-"""Of parts that are fetched at a time, as they are stored."""
+"""Stored bytes to fetch at once."""
 
 
 class SqlFiles:
@@ -82,11 +82,11 @@ class SqlFiles:
             raise _gone(file_id)
 
     def row(self, file_id: str, place: int, text: bytes) -> dict[str, object]:
-        """A part as it is stored."""
+        """A part as a row."""
         return {"file_id": file_id, "place": place, "sealed": self._seal.close(_place(file_id, place), text)}
 
     async def _reserve(self, file: StoredFile, most_bytes: int) -> None:
-        """Its row, which says what it takes before it is whole: uploads that come at once share what is left."""
+        """Inserts the file's row with the bytes it will take, so that concurrent uploads share the remaining space."""
         taken = func.sum(func.coalesce(files.c.size_bytes, files.c.reserved_bytes, 0))
         stored = select(func.coalesce(taken, 0)).where(files.c.tenant == file.tenant)
         async with writing(self._engine) as connection:
@@ -125,8 +125,8 @@ class SqlFiles:
 
 
 def _require_unread(batch_id: str, status: str, asked: str) -> None:
-    """Raises Conflict where the batch still needs its requests. The results of one of messages name those that were not
-    asked, for as long as it is there."""
+    """Raises Conflict if the batch still needs its input. A message batch needs it as long as it exists: its results
+    name the requests that were not processed."""
     if status in UNDER_WAY:
         raise Conflict(f"The batch {batch_id} still reads this file: cancel it first, or wait.", code="file_in_use")
     if msgspec.json.decode(asked, type=Asked).endpoint == MESSAGES:
@@ -151,14 +151,14 @@ def _whole(tenant: str) -> Select[*tuple[Any, ...]]:
 
 
 def paged(query: Select[*tuple[Any, ...]], column: ColumnElement[str], page: Page) -> Select[*tuple[Any, ...]]:
-    """One row more than the page has, so that it shows whether there is more. Names sort by time."""
+    """Fetches one row more than the page has, which tells whether there are more. Ids sort by time."""
     if page.after is not None:
         query = query.where(column > page.after if page.is_oldest_first else column < page.after)
     return query.order_by(column if page.is_oldest_first else column.desc()).limit(page.limit + 1)
 
 
 def _ranges(sizes: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """First and last places of parts that together have READ_BYTES, or of one that has more."""
+    """(first, last) places of consecutive parts with up to READ_BYTES together, or of a single larger part."""
     first = last = None
     held = 0
     for place, size in sizes:
@@ -171,6 +171,6 @@ def _ranges(sizes: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
 
 
 async def drop_files(connection: AsyncConnection, ids: Sequence[str]) -> None:
-    """With their parts."""
+    """Deletes files and their parts."""
     await connection.execute(delete(file_parts).where(file_parts.c.file_id.in_(ids)))
     await connection.execute(delete(files).where(files.c.id.in_(ids)))

@@ -1,4 +1,4 @@
-"""API keys: a secret is made here, returned once, and kept only as an HMAC under the deployment's pepper."""
+"""API keys: a secret is generated here, returned once, and stored only as an HMAC with the deployment's pepper."""
 
 import asyncio
 import json
@@ -25,9 +25,9 @@ SECRET_BYTES = 32
 JSON = ("tags", "allowed_models", "limits")
 """Columns that hold JSON as text."""
 RECORD = tuple(api_keys.c[field.name] for field in fields(KeyRecord))
-"""A key without its secret and its limits."""
+"""The columns of a KeyRecord."""
 AT_ONCE = 200
-"""Keys read before requests have a turn: whenever one changes all are read again."""
+"""Keys to process before yielding to requests: whenever one key changes, all are read again."""
 
 
 def new_secret() -> str:
@@ -119,7 +119,7 @@ class SqlKeyStore:
             return {key_id: json.loads(limits) for key_id, limits in rows}
 
     async def last_days(self) -> Mapping[str, int]:
-        """From the books' daily sums, so about two seconds late."""
+        """From the daily sums, so about two seconds late."""
         since = self._now_us() // DAY_US - LAST_DAYS
         query = (
             select(dimensions.c.key_id, func.max(daily.c.day))
@@ -132,7 +132,7 @@ class SqlKeyStore:
         return {row[0]: row[1] for row in rows}
 
     async def change(self, key_id: str, change: KeyChange, *, author: str) -> bool:
-        """All of it at once; what was there before is in the audit log. Changing nothing records nothing."""
+        """Applies the whole change at once and records old and new values in the audit log, unless nothing changes."""
         async with writing(self._engine) as connection:
             stored = await connection.execute(select(api_keys).where(api_keys.c.id == key_id).with_for_update())
             row = stored.mappings().first()
@@ -166,7 +166,8 @@ async def insert_keys(
     at_us: int,
     was: str | None = None,
 ) -> Sequence[ListedKey]:
-    """Each with the hash of its secret and its limits. `was` says whose the secrets are where none was made here."""
+    """Inserts keys, each given with the hash of its secret and its limits. `was` names the origin of secrets that were
+    not generated here."""
     rows = [_row(*one, author=author, at_us=at_us) for one in made]
     public = {"pepper": pepper_mark(pepper)} | ({} if was is None else {"secret": was})
     await connection.execute(api_keys.insert(), rows)
@@ -221,7 +222,7 @@ def _record(*columns: Any) -> KeyRecord:
         project,
         () if tags == "[]" else tuple(json.loads(tags)),
         None if allowed is None else frozenset(json.loads(allowed)),
-        None if expires_at_us is None else min(expires_at_us, LAST_US),  # earlier versions took any number
+        None if expires_at_us is None else min(expires_at_us, LAST_US),  # earlier versions accepted any number
         revoked_at_us,
         bool(keeps_bodies),
     )

@@ -1,4 +1,4 @@
-"""The shipped half of the ledger: entries into the database, each once, with their hourly sums; and back as entries."""
+"""The shipped half of the ledger: writes entries to the database, each once, with their hourly sums, and reads them."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -21,7 +21,7 @@ YIELD_EVERY = 32
 
 
 class SqlLedger:
-    """An EntrySink, and the way back."""
+    """An EntrySink that can also read entries back."""
 
     def __init__(self, engine: AsyncEngine) -> None:
         self._engine = engine
@@ -29,12 +29,12 @@ class SqlLedger:
         self.partitions = Partitions(engine)
 
     async def insert(self, batch: Sequence[Entry]) -> int:
-        """One durable transaction: the entries that are new, their attempts, their sums. Returns how many."""
+        """Inserts new entries, their attempts and their sums in one durable transaction; returns how many were new."""
         rows: list[EntryRows] = []
         for entry in once_each(batch):
             rows.append(entry_rows(entry))
             if len(rows) % YIELD_EVERY == 0:
-                await asyncio.sleep(0)  # requests wait on this loop too
+                await asyncio.sleep(0)  # yield to requests on this loop
         if not rows:
             return 0
         days = {entry.intent.accepted_at_us // DAY_US for entry in batch}
@@ -43,7 +43,7 @@ class SqlLedger:
             async with writing(self._engine) as connection:
                 written = await connection.run_sync(self._writer.write, rows)
         except BaseException:
-            self.partitions.forget()  # retention may have dropped a month that was there: the next try makes it again
+            self.partitions.forget()  # retention may have dropped a known month: the next attempt creates it again
             raise
         return self._writer.committed(written)
 
@@ -52,7 +52,7 @@ class SqlLedger:
         await self._engine.dispose()
 
     async def get(self, request_id: str) -> Entry | None:
-        """One entry with its attempts; None when it is not there (yet)."""
+        """One entry with its attempts; None if it is not there (yet)."""
         try:
             number = bytes.fromhex(request_id)
         except ValueError:

@@ -1,4 +1,4 @@
-"""Takes over what was LiteLLM's, many in a transaction: each key once, whatever becomes of it here."""
+"""Imports LiteLLM's keys and budgets, many per transaction. Each key is imported only once, even if deleted since."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,7 +23,7 @@ Row = Mapping[Any, Any]
 
 @dataclass(frozen=True, slots=True)
 class LiteLLMKey:
-    """`digest` is the SHA-256 of its secret, `opening` a window and the pico-USD spent in it there."""
+    """`digest` is the SHA-256 of its secret; `opening` is (window, pico-USD spent in it at LiteLLM)."""
 
     digest: bytes = field(repr=False)
     new: NewKey
@@ -32,24 +32,24 @@ class LiteLLMKey:
 
 
 class SqlLiteLLMKeys:
-    """What is given to one call is taken over whole or not at all: a hundred keys are a good part of thousands."""
+    """Each call imports everything it is given or nothing; callers split thousands of keys into batches."""
 
     def __init__(self, engine: AsyncEngine, pepper: bytes) -> None:
         self._engine = engine
         self._pepper = pepper
 
     async def find(self, digests: Collection[bytes]) -> Mapping[bytes, ListedKey]:
-        """Those that are here, by the digests of LiteLLM's."""
+        """The keys that exist here, by LiteLLM's digests."""
         async with self._engine.connect() as connection:
             found, _ = await self._find(connection, digests)
         return {digest: listed_key(row) for digest, row in found.items()}
 
     async def take_over(self, keys: Sequence[LiteLLMKey], *, author: str) -> Mapping[bytes, tuple[ListedKey, bool]]:
-        """By digest, and whether it is made now: one that was taken over before stays as it is here, whatever became of
-        it, but for the newer `opening`."""
+        """Digest -> (key, whether it was created now). A key imported before stays as it is, except for the newer
+        `opening`."""
         at_us = now_us()
         async with writing(self._engine) as connection:
-            await lock(connection, FIRST_KEYS_LOCK)  # two at once make nothing twice
+            await lock(connection, FIRST_KEYS_LOCK)  # two concurrent imports must not create a key twice
             found, noted = await self._find(connection, [one.digest for one in keys])
             here = {digest: listed_key(row) for digest, row in found.items()}
             made = await self._make(connection, [one for one in keys if one.digest not in here], author, at_us)
@@ -69,7 +69,8 @@ class SqlLiteLLMKeys:
         return {digest: (one, digest in made) for digest, one in whole.items()}
 
     async def set_budgets(self, budgets: Sequence[Budget], openings: Sequence[Opening], *, author: str) -> None:
-        """Of teams and projects, in one step with what they had spent: no worker sees one without the other."""
+        """Sets budgets of teams and projects together with their previous spending: no worker sees one without the
+        other."""
         async with writing(self._engine) as connection:
             await set_openings(connection, openings, author=author, at_us=now_us())
             await set_budgets(connection, budgets)
@@ -89,8 +90,8 @@ class SqlLiteLLMKeys:
     async def _find(
         self, connection: AsyncConnection, digests: Collection[bytes]
     ) -> tuple[Mapping[bytes, Row], Collection[bytes]]:
-        """The keys that came with those secrets, if they have others by now too; and which digests are noted. One is
-        not where an older version was here since, and took the notes away."""
+        """The keys imported with these secrets, even if rotated since, and the digests that are recorded as imported.
+        An unrecorded one may be imported too: a downgrade removes the records."""
         hashes = {self._hash(digest): digest for digest in digests}
         noted = await _key_ids(connection, litellm_keys, hashes)
         unnoted = hashes.keys() - noted.keys()

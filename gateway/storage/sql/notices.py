@@ -1,4 +1,4 @@
-"""What was told of budgets, and who is telling: a unique row is the claim."""
+"""Budget notices that were sent or are being sent: a unique row is the claim to send one."""
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict
@@ -29,7 +29,7 @@ class SqlNotices:
             return [Mark(**row) for row in (await connection.execute(query)).mappings()]
 
     async def claim(self, mark: Mark, at_us: int) -> bool:
-        # After it too: a clock that was ahead must not keep it from being told.
+        # A claim in the future counts as abandoned too: it was made while a clock was ahead.
         is_abandoned = or_(table.c.claimed_at_us < at_us - ABANDONED_US, table.c.claimed_at_us > at_us + ABANDONED_US)
         async with writing(self._engine) as connection:
             await connection.execute(delete(table).where(_untold(mark), is_abandoned))

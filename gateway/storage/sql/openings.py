@@ -1,4 +1,4 @@
-"""What budgets had spent elsewhere: one figure for each budget and window, the newest that was heard."""
+"""What budgets had spent elsewhere before they were imported: the latest figure for each budget and window."""
 
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -32,21 +32,21 @@ class SqlOpenings:
         return [Opening(*row) for row in rows]
 
     async def recent(self) -> Sequence[Opening]:
-        """Those that a window may still need, also one that a request under way outlives."""
+        """Those of windows that may still matter, including windows that ended while a request was in progress."""
         query = select(*ITS, table.c.amount_pico_usd)
         async with self._engine.connect() as connection:
             rows = await connection.execute(query.where(table.c.at_us >= self._now_us() - RECENT_US))
         return [Opening(*row) for row in rows]
 
     async def set(self, opening: Opening, *, author: str) -> None:
-        """In the place of what was heard before."""
+        """Replaces the previous figure."""
         async with writing(self._engine) as connection:
             await set_openings(connection, [opening], author=author, at_us=self._now_us())
 
 
 async def set_openings(connection: AsyncConnection, openings: Sequence[Opening], *, author: str, at_us: int) -> None:
-    """As `SqlOpenings.set`, in the transaction of what they belong to. The same figure again records nothing."""
-    await lock(connection, AUDIT_LOCK)  # two at once take turns, so that each is audited as it was
+    """Like `SqlOpenings.set`, in the caller's transaction. Unchanged figures are not recorded."""
+    await lock(connection, AUDIT_LOCK)  # one at a time, so that each is audited with the right previous figure
     names, windows = {one.name for one in openings}, {one.window_id for one in openings}
     known = select(*ITS, table.c.amount_pico_usd).where(table.c.name.in_(names), table.c.window_id.in_(windows))
     before = by_budget([Opening(*row) for row in await connection.execute(known)])

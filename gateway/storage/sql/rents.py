@@ -1,4 +1,4 @@
-"""Since when the deployment's GPUs have cost what they cost."""
+"""The history of what the deployment's GPUs cost per hour."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -25,17 +25,17 @@ class SqlRents:
     async def keep(self, present: Sequence[GpuRent], hour: int) -> None:
         known = await self.rents()
         if not rents_begun(known, present, hour) and not dated_ahead(known, hour):
-            return  # an ordinary start writes nothing, so that it needs no database that can be written
+            return  # an ordinary start writes nothing, and so does not need a writable database
         async with writing(self._engine) as connection:
             await lock(connection, RENTS_LOCK)
             known = await _read(connection)
             if ahead := dated_ahead(known, hour):
                 if await _is_booked_between(connection, hour, min(rent.from_hour for rent in ahead)):
-                    return  # this clock is behind: hours that were paid for already keep their prices
+                    return  # this clock is behind: hours already charged keep their prices
                 await connection.execute(delete(gpu_rents).where(gpu_rents.c.from_hour > hour))
                 known = [rent for rent in known if rent not in ahead]
             for rent in rents_begun(known, present, hour):
-                # An hour has one price: the last that began in it.
+                # An hour has one price: the last one set in it.
                 same = (gpu_rents.c.backend == rent.backend) & (gpu_rents.c.from_hour == rent.from_hour)
                 await connection.execute(delete(gpu_rents).where(same))
                 await connection.execute(gpu_rents.insert().values(asdict(rent)))
@@ -47,6 +47,6 @@ async def _read(connection: AsyncConnection) -> list[GpuRent]:
 
 
 async def _is_booked_between(connection: AsyncConnection, hour: int, other_hour: int) -> bool:
-    """Whether requests came after the one hour and before the other: then time has passed through them."""
+    """Whether there are requests between the two hours: then that time really has passed."""
     between = select(hourly.c.hour).where(hourly.c.hour > hour, hourly.c.hour < other_hour).limit(1)
     return (await connection.execute(between)).first() is not None

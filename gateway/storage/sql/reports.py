@@ -1,6 +1,7 @@
-"""Sums by anything, from the hourly rollups; hours that a period or a local midnight cuts are summed from the entries.
+"""Sums by any dimensions, from the hourly rollups; partial hours, cut by a period's ends or a local midnight, are
+summed from the entries.
 
-See gateway.stores.ReportStore. Sums are exact integers on both databases, beyond 64 bits too.
+See gateway.stores.ReportStore. Sums are exact integers on both databases, even beyond 64 bits.
 """
 
 import asyncio
@@ -53,16 +54,16 @@ from gateway.sums import TIMES, Latencies, Sums, SumsQuery, TooManyGroups
 KEYS_AT_ONCE = 500
 NUMBERS = (*SUMS, *BY_STATUS)
 MOST_DIMENSIONS = 100_000
-"""Whose sums are held at once: 25 MB. Where callers' tags make more of them the database adds up."""
+"""The most dimensions whose sums are loaded at once (25 MB). If tags create more, the database does the summing."""
 RowsOf = Callable[[AsyncConnection, SumsQuery, Span], AsyncIterator[Totals]]
 _fields = [one.name for one in fields(Sums)][1:-1]
 assert sorted(_fields) == sorted(NUMBERS)
 _as_fields = itemgetter(*map(NUMBERS.index, _fields))
-"""A group's numbers in the order of the fields of Sums."""
+"""Reorders a group's numbers from NUMBERS to the fields of Sums."""
 
 
 class SqlReports:
-    """Reads what the shipper added up."""
+    """Reads the sums that the shipper wrote."""
 
     def __init__(self, engine: AsyncEngine, kept: KeptSums | None = None) -> None:
         self._engine = engine
@@ -77,13 +78,13 @@ class SqlReports:
         calendar = Calendar(whole.time_zone, whole.by)
         groups = [_Groups(query, calendar) for query in queries]
         first_us, last_us = await self.first_and_last_us() or (0, 0)
-        booked_us = (first_us, last_us + DAY_HOURS * HOUR_US)  # a day more, for what is booked meanwhile
+        booked_us = (first_us, last_us + DAY_HOURS * HOUR_US)  # one more day, for requests booked meanwhile
         async with at_one_moment(self._engine) as connection:
             await refuse_too_many(connection, queries, booked_us)
             cuts = cut_hours(whole.since_us, whole.until_us, calendar, booked_us)
             gone = await self._without_entries(connection, cuts)
             split = [cut for cut in cuts if cut.hour not in gone]
-            # An hour whose entries are gone belongs to the period in which it begins.
+            # An hour without entries belongs to the period in which it begins.
             outside = {hour for hour in gone if not whole.since_us <= hour * HOUR_US < whole.until_us}
             skipped = outside.union(cut.hour for cut in split)
             rollups = spans(whole, skipped=skipped)
@@ -107,14 +108,14 @@ class SqlReports:
                         _add_sketches(groups, cut.since_us, row)
                 for at_us, row in await moved_in(connection, whole, cut):
                     _add(groups, at_us, row)
-        # Off the event loop: there may be tens of thousands of groups, and requests wait here.
+        # Not on the event loop, which serves requests: there may be tens of thousands of groups.
         return await asyncio.to_thread(lambda: [one.ordered() for one in groups])
 
     async def _by_dimension(
         self, connection: AsyncConnection, whole: SumsQuery, rollups: Sequence[Span]
     ) -> tuple[SpanSums, Known] | None:
-        """The sums of all spans and what is known of their dimensions; None where they are better added up by the
-        database: into one or those of times, or because there are too many or too large ones."""
+        """The sums of all spans and their dimensions; None if the database should do the summing: for a single group,
+        for groups by time, and for too many dimensions or too large sums."""
         if not whole.by or any(name in TIMES for name in whole.by) or not rollups:
             return None
         if (await connection.execute(select(func.count()).select_from(dimensions))).scalar_one() > MOST_DIMENSIONS:
@@ -127,7 +128,7 @@ class SqlReports:
                 found.append(await (read() if wanted else self._kept.columns(connection, one, names, read)))
         except TooLarge:
             return None
-        # After the sums: of what is added in between there is nothing in them.
+        # After the sums: dimensions added in between do not matter, as the sums lack them.
         return joined(found), await known_dimensions(connection, whole.by, wanted)
 
     def _rows(self, read: RowsOf, connection: AsyncConnection, query: SumsQuery, span: Span) -> AsyncIterator[Totals]:
@@ -187,14 +188,14 @@ class SqlReports:
 
     async def first_and_last_us(self) -> tuple[int, int] | None:
         async with self._engine.connect() as connection:
-            # Each apart: SQLite finds the end of an index for one, and reads all of it for both.
+            # In two subqueries: for both in one query SQLite would read the whole index instead of its ends.
             first, last = (select(end(hourly.c.hour)).scalar_subquery() for end in (func.min, func.max))
             begin, end = (await connection.execute(select(first, last))).one()
         return None if begin is None else (begin * HOUR_US, (end + 1) * HOUR_US)
 
     @staticmethod
     async def _without_entries(connection: AsyncConnection, cuts: Iterable[Cut]) -> set[int]:
-        """Hours whose single requests are not kept any more, or never were any: they count where the hour begins."""
+        """Hours whose requests were deleted or never existed: they count as a whole where they begin."""
         gone: set[int] = set()
         booked_from: int | None = 0
         for cut in cuts:
@@ -222,7 +223,7 @@ TRAFFIC = (
 
 
 class _Groups:
-    """Of one query, growing."""
+    """The groups of one query, as they accumulate."""
 
     def __init__(self, query: SumsQuery, calendar: Calendar) -> None:
         self.query = query
@@ -231,7 +232,7 @@ class _Groups:
         self._sketches: dict[Group, tuple[bytearray, ...]] = {}
 
     def add(self, at_us: int | None, row: Totals, numbers: Sequence[int]) -> None:
-        """`numbers` are the row's, in the order of NUMBERS."""
+        """`numbers` are those of `row`, in the order of NUMBERS."""
         for values in self._groups_of(at_us, row):
             self._add_to(values, numbers)
         self._refuse_too_many()
@@ -256,7 +257,7 @@ class _Groups:
                 grow(whole, row[name] or b"")
 
     def _groups_of(self, at_us: int | None, row: Totals) -> list[Group]:
-        """One group, or one for each tag."""
+        """The row's group, or one per tag."""
         found: list[Group] = [()]
         for name in self.query.by:
             if name in TIMES:
@@ -271,7 +272,7 @@ class _Groups:
         return found
 
     def ordered(self) -> list[Sums]:
-        """By the groups' values."""
+        """Sorted by the groups' values."""
         has_none = any(None in values for values in self._sums)
         return [self._one(values) for values in sorted(self._sums, key=_none_first if has_none else None)]
 
@@ -295,7 +296,7 @@ def _none_first(values: Group) -> tuple[tuple[bool, str], ...]:
 
 
 def _all_of(queries: Sequence[SumsQuery]) -> SumsQuery:
-    """What all of them group by, of their one period."""
+    """One query that groups by everything that any of these does; their periods and filters are equal."""
     first, *others = queries
     shared = attrgetter("since_us", "until_us", "filters", "time_zone", "as_of_us")
     assert all(shared(one) == shared(first) for one in others)

@@ -1,4 +1,4 @@
-"""Rules versions, and which one is active; see gateway.rulebook.service.RulesStore."""
+"""Versions of the rules, and which one is active; see gateway.rulebook.service.RulesStore."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, fields
@@ -51,7 +51,7 @@ class SqlRulesStore:
 
     async def activate(self, activation: Activation, *, diff: str) -> bool:
         async with writing(self._engine) as connection:
-            await lock(connection, AUDIT_LOCK)  # whoever comes second waits here, and then reads what the first set
+            await lock(connection, AUDIT_LOCK)  # a concurrent writer waits here, and then reads what the first one set
             active = (await connection.execute(select(active_rules.c.version))).scalar()
             if active != activation.previous:
                 return False

@@ -1,4 +1,4 @@
-"""Texts that lie in the database sealed: compressed, AES-256-GCM, bound to the name of their place."""
+"""Compresses and encrypts texts for the database with AES-256-GCM, bound to the name of their place."""
 
 import os
 import zlib
@@ -12,19 +12,19 @@ NONCE_BYTES = 12
 
 
 class Seal:
-    """`key` is 32 secret bytes that are not in the database; `name` is the file that they are in."""
+    """`key` is 32 secret bytes that are not in the database; `name` is the file that has them, for error messages."""
 
     def __init__(self, key: bytes, name: str) -> None:
         self._cipher = AESGCM(key)
         self._name = name
 
     def close(self, place: bytes, text: bytes) -> bytes:
-        """What opens at this place only."""
+        """Encrypted text that can be decrypted only for this place."""
         nonce = os.urandom(NONCE_BYTES)
         return nonce + self._cipher.encrypt(nonce, zlib.compress(text), place)
 
     def open(self, place: bytes, sealed: bytes, what: str) -> bytes:
-        """Raises StateError where `what` was sealed with another key or for another place, or altered."""
+        """Raises StateError if `what` was encrypted with another key or for another place, or altered."""
         try:
             return zlib.decompress(self._cipher.decrypt(sealed[:NONCE_BYTES], sealed[NONCE_BYTES:], place))
         except InvalidTag as error:

@@ -1,6 +1,6 @@
-"""Secrets of keys that were replaced: until when each works, when it was last used, and that it never comes back.
+"""Replaced secrets of keys: until when each works, when it was last used, and whether it was withdrawn for good.
 
-Times are of the database's clock where it has one of its own, so that replicas whose clocks differ agree on every end.
+Times are from the database server's clock, if it has one, so that replicas with different clocks agree on each end.
 """
 
 import json
@@ -20,9 +20,10 @@ from gateway.storage.sql.keys import new_secret
 from gateway.storage.tables.administration import api_keys, replaced_secrets
 
 MOST_WORKING = 4
-"""Older secrets of one key at a time: whoever asks again and again without hearing the answer is told."""
+"""Limit on a key's older secrets that still work: a client that retries rotation without seeing the answers gets an
+error."""
 REMEMBERED = 8
-"""Withdrawn secrets of one key that are still known for what they are."""
+"""How many withdrawn secrets of a key are remembered, so that their users get a precise error."""
 AUTHOR, OVER = "gateway", "its time was over"
 
 
@@ -73,7 +74,7 @@ class SqlSecrets:
         return NewSecret(made, ends_at_us)
 
     async def end_overlap(self, key_id: str, *, author: str) -> bool:
-        """Ending what has ended records nothing."""
+        """Records nothing if no older secret works."""
         old = replaced_secrets.c
         async with writing(self._engine) as connection:
             if await self._withdraw(connection, old.key_id == key_id, author=author):
@@ -87,7 +88,7 @@ class SqlSecrets:
     async def _withdraw(
         self, connection: AsyncConnection, which: ColumnElement[bool], *, author: str, reason: str = ""
     ) -> bool:
-        """Whether any worked, or might have for a clock that is put back."""
+        """Returns whether any was not withdrawn yet; an expired one could work again if the clock were put back."""
         old, at_us = replaced_secrets.c, await shared_now_us(connection, self._now_us)
         ended = update(replaced_secrets).where(which, old.withdrawn_at_us.is_(None))
         ends_at_us = case((old.ends_at_us > at_us, at_us), else_=old.ends_at_us)
@@ -158,7 +159,7 @@ def _require_room(name: str, working: int) -> None:
 
 
 async def _forget(connection: AsyncConnection, key_id: str) -> None:
-    """All but the newest that are withdrawn."""
+    """Deletes withdrawn secrets, except the newest."""
     old = replaced_secrets.c
     withdrawn = (old.key_id == key_id) & old.withdrawn_at_us.is_not(None)
     newest = select(old.hash).where(withdrawn).order_by(old.replaced_at_us.desc(), old.hash).limit(REMEMBERED)

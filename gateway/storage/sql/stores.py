@@ -27,7 +27,7 @@ from gateway.storage.sql.secrets import SqlSecrets
 
 @dataclass(frozen=True, slots=True)
 class SqlStores:
-    """What each of them does is said by the protocol it fulfils."""
+    """See the protocol that each store implements."""
 
     audit: SqlAuditLog
     batches: SqlBatches
@@ -47,12 +47,12 @@ class SqlStores:
 
 
 def open_files(database: AsyncEngine, home: Home) -> SqlFiles:
-    """Sealed under a secret that every replica can make from the pepper."""
+    """The files are encrypted with a key that every replica derives from the pepper."""
     return SqlFiles(database, Seal(hmac.digest(home.pepper(), b"stored files", hashlib.sha256), "pepper"))
 
 
 def open_stores(database: AsyncEngine, home: Home) -> SqlStores:
-    """Nothing is read yet but the home's two secrets."""
+    """Reads only the home's two secrets, and does not connect yet."""
     pepper = home.pepper()
     files = open_files(database, home)
     return SqlStores(

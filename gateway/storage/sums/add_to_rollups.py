@@ -1,4 +1,4 @@
-"""Adds sums to the rows of `hourly` and `daily`, in whoever's transaction. Knows no entries."""
+"""Adds sums to the rows of `hourly` and `daily`, in the caller's transaction. Knows no entries."""
 
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -44,9 +44,9 @@ def _add(connection: Connection, table: Table, rows: Rows) -> None:
 
 
 def _sketches(connection: Connection, table: Table, keys: Sequence[tuple[int, int]]) -> CursorResult[Any]:
-    """The keys' rows: time, dimension and what SKETCHES names.
+    """The keys' rows: time, dimension and SKETCHES.
 
-    Joined from the keys' side: of `(hour, dimension_id) IN (VALUES ...)` SQLite makes a walk through the whole table.
+    Joined from the keys' side: for `(hour, dimension_id) IN (VALUES ...)` SQLite would scan the whole table.
     """
     unit = table.columns[0].name
     if connection.dialect.name == "postgresql":
@@ -62,7 +62,7 @@ def _sketches(connection: Connection, table: Table, keys: Sequence[tuple[int, in
 
 
 class _Raw(NamedTuple):
-    """A statement as the driver takes it, and what it takes of a row, in order."""
+    """A statement for the driver, and a function from a row to its parameters."""
 
     sql: str
     parameters_of: Callable[[dict[str, Any]], tuple[Any, ...]]
@@ -72,7 +72,7 @@ class _Raw(NamedTuple):
 
 
 class _Statements(NamedTuple):
-    """Of one rollup: to add sums to rows, and to write a row's sketches."""
+    """The statements of one rollup: to add sums to rows, and to write a row's sketches."""
 
     add: _Raw
     merge: _Raw
@@ -80,7 +80,7 @@ class _Statements(NamedTuple):
 
 @cache
 def _statements_of(table: Table, dialect_name: str) -> _Statements:
-    """Built once: for a small batch, building them takes longer than running them."""
+    """Cached: for a small batch, building them takes longer than running them."""
     dialect: Dialect = asyncpg.dialect() if dialect_name == "postgresql" else pysqlite.dialect()
     insert: Any = (postgresql if dialect_name == "postgresql" else sqlite).insert(table)
     unit = table.columns[0]

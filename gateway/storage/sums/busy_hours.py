@@ -1,4 +1,5 @@
-"""Hours with requests of some dimensions, newest first, as the sums know them: a way to few requests among millions."""
+"""Finds hours with requests of certain dimensions in the sums, newest first: a fast way to few requests among
+millions."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -14,7 +15,7 @@ from gateway.storage.tables.books import daily, dimensions, hourly
 async def busy_hours(
     connection: AsyncConnection, conditions: list[ColumnElement[Any]], since_us: int, until_us: int
 ) -> AsyncIterator[tuple[int, int]]:
-    """The beginning and the end of each, in microseconds; by days first, of which there are few to look through."""
+    """Beginning and end of each hour, in microseconds. Searches days first, of which there are few."""
     first, hour = since_us // HOUR_US, (until_us - 1) // HOUR_US
     while (day := await _last(connection, daily, conditions, first // DAY_HOURS, hour // DAY_HOURS)) is not None:
         begins = max(first, day * DAY_HOURS)

@@ -1,5 +1,5 @@
-"""Sums of a span by dimension, as columns of integers, and the groups that they come to: what thousands of keys spent
-is added up by numpy, and not row by row in Python. Reads; which questions are asked is sql/reports.py's.
+"""Reads sums of a span by dimension as columns of integers, and adds them up to groups with numpy: for thousands of
+keys, much faster than row by row. sql/reports.py decides when to use this.
 """
 
 import json
@@ -24,11 +24,11 @@ HALF: Final = 32
 LOW: Final = (1 << HALF) - 1
 MOST: Final = (1 << 63) - 1
 EXACT_UP_TO: Final = 1 << 30
-"""Sums of upper halves below it fit with their lower ones into 64 bits."""
+"""If the sum of the upper halves is below this, the whole sum fits into 64 bits."""
 
 
 class TooLarge(ArithmeticError):
-    """A dimension's sum is beyond 64 bits."""
+    """A dimension's sum exceeds 64 bits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class Known:
 async def sums_by_dimension(
     connection: AsyncConnection, span: Span, names: Sequence[str], conditions: Sequence[ColumnElement[Any]]
 ) -> SpanSums:
-    """Of the dimensions of which `conditions` hold. Raises TooLarge."""
+    """Sums of the dimensions that meet `conditions`. Raises TooLarge."""
     of, wanted = span.table.c.dimension_id, span.conditions()
     if conditions:
         wanted.append(of.in_(select(dimensions.c.id).where(*conditions)))
@@ -75,8 +75,8 @@ async def sums_by_dimension(
 
 
 def _sum(connection: AsyncConnection, column: ColumnElement[Any]) -> ColumnElement[Any]:
-    """SQLite's fails beyond 64 bits. PostgreSQL's goes on, and comes as text if it is not said to fit: None says that
-    it does not."""
+    """SQLite's sum fails beyond 64 bits. PostgreSQL's is a numeric, sent as text unless cast; NULL if it does not
+    fit."""
     total = func.sum(column)
     if connection.dialect.name == "sqlite":
         return total
@@ -86,7 +86,7 @@ def _sum(connection: AsyncConnection, column: ColumnElement[Any]) -> ColumnEleme
 async def known_dimensions(
     connection: AsyncConnection, by: Iterable[str], conditions: Sequence[ColumnElement[Any]]
 ) -> Known:
-    """What groups by these are made of, and whose requests count as successful."""
+    """The dimensions that meet `conditions`, with the columns for these groups and for BY_STATUS."""
     names = list(dict.fromkeys([*(COLUMNS[name] for name in by), "status", "is_simulated"]))
     query = select(dimensions.c.id, *(dimensions.c[name] for name in names)).where(*conditions)
     found: list[list[Any]] = [[] for _ in range(len(names) + 1)]
@@ -97,13 +97,13 @@ async def known_dimensions(
 
 
 def joined(parts: Sequence[SpanSums]) -> SpanSums:
-    """Of several spans; a dimension may be there once for each."""
+    """Concatenates the sums of several spans; a dimension may occur once per span."""
     ids, figures = np.concatenate([one.ids for one in parts]), np.hstack([one.figures for one in parts])
     return SpanSums(parts[0].names, ids, figures)
 
 
 def grouped(sums: SpanSums, known: Known, by: Sequence[Dimension], names: Sequence[str]) -> Iterator[Numbered]:
-    """Each group with its figures by these names, BY_STATUS among them; of what was not summed 0."""
+    """Each group with the figures of these names, including BY_STATUS; 0 for those not summed."""
     if not len(known.ids) or not len(sums.ids):
         return
     places = np.minimum(np.searchsorted(known.ids, sums.ids), len(known.ids) - 1)
@@ -124,7 +124,7 @@ def grouped(sums: SpanSums, known: Known, by: Sequence[Dimension], names: Sequen
 
 
 def _added_up(figures: Any, starts: Any) -> list[list[int]]:
-    """By group, exactly: in halves, as the sum of all may be beyond 64 bits."""
+    """Exact sums by group, computed in halves, since they may exceed 64 bits."""
     high = np.add.reduceat(figures >> HALF, starts, axis=1)
     low = np.add.reduceat(figures & LOW, starts, axis=1)
     high, low = high + (low >> HALF), low & LOW
@@ -134,7 +134,8 @@ def _added_up(figures: Any, starts: Any) -> list[list[int]]:
 
 
 def _codes(known: Known, by: Sequence[Dimension], places: Any) -> tuple[list[Group], Any, Any]:
-    """Groups, and which of `places`, each that of a dimension, is in which of them: of tags in several."""
+    """(groups, indices into `places`, group numbers): which place, that of a dimension, is in which group. With tags, a
+    place may be in several groups."""
     numbers: dict[Group, int] = {}
     values = [_values(known, name) for name in by]
     groups: Iterable[Group] = zip(*values, strict=True) if values else repeat((), len(known.ids))

@@ -1,4 +1,4 @@
-"""Corrections as rows with a rollup's columns: those of a part of an hour, those booked after a month was closed."""
+"""Corrections as rows with a rollup's columns: those of a partial hour, and those booked after a month was closed."""
 
 from typing import Any
 
@@ -26,11 +26,11 @@ IS_FIRST_PRICE: ColumnElement[bool] = and_(
         _earlier.c.id < adjustments.c.id,
     ),
 )
-"""Of a correction beside its request: it gave a price to what had none."""
+"""Whether a correction, joined with its request, is the first to give it a price."""
 _amounts = select(func.sum(_earlier.c.amount_pico_usd)).where(_earlier.c.request_id == entries.c.request_id)
 _paid = [func.coalesce(entries.c[name], 0) for name in COST_COLUMNS if name != "list_pico_usd"]
 CORRECTED_COST: ColumnElement[int] = sum(_paid, func.coalesce(_amounts.scalar_subquery(), literal(0, BigInteger)))
-"""Of a request, with all that was booked since; of one whose price is not known to this day 0."""
+"""A request's cost including all corrections; 0 if its price is still unknown."""
 FIGURES: dict[str, ColumnElement[Any]] = {
     "adjusted_requests": literal(1),
     "priced_later_requests": case((IS_FIRST_PRICE, 1), else_=0),
@@ -47,7 +47,7 @@ _beside_requests = adjustments.outerjoin(
 
 
 async def corrections(connection: AsyncConnection, query: SumsQuery, cut: Cut) -> list[tuple[int, Totals]]:
-    """Of a part of an hour, with their times: that of the request, or, without one, of the hour's beginning."""
+    """Corrections of a partial hour with their times: the request's or, without one, the hour's beginning."""
     at_us = func.coalesce(entries.c.accepted_at_us, _begins_us)
     wanted = [adjustments.c.hour == cut.hour, at_us >= cut.since_us, at_us < cut.until_us, *conditions(query)]
     if query.as_of_us is not None:
@@ -62,7 +62,7 @@ async def corrections(connection: AsyncConnection, query: SumsQuery, cut: Cut) -
 
 
 def taken_back(as_of_us: int) -> Subquery:
-    """Hourly sums that take out again what was booked from then on."""
+    """Negative hourly sums that cancel corrections booked from then on."""
     figures = [(-FIGURES[name] if name in FIGURES else literal(0)).label(name) for name in SUMS]
     return (
         select(adjustments.c.hour, adjustments.c.dimension_id, *figures)

@@ -1,5 +1,5 @@
-"""A part of an hour, for periods that cut hours: its requests as a table with a rollup's columns, and what else counts
-there. Reads; decides nothing."""
+"""Partial hours, for periods that begin or end within an hour: their requests and corrections with a rollup's
+columns."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -27,7 +27,7 @@ PAID_ELSEWHERE: ColumnElement[bool] = exists().where(
 
 
 def requests_of(cut: Cut) -> Subquery:
-    """Each as sums of one, with the two figures that sketches are made of."""
+    """Each request as a rollup row of its own, with the two figures for sketches."""
     exact, paid = circumstances.c.is_exact, [name for name in COST_COLUMNS if name != "list_pico_usd"]
     total: ColumnElement[Any] = sum((entries.c[name] for name in paid), literal(0))
     bounds = [
@@ -59,8 +59,8 @@ def requests_of(cut: Cut) -> Subquery:
 
 
 async def moved_in(connection: AsyncConnection, query: SumsQuery, cut: Cut) -> list[tuple[int, Totals]]:
-    """What `requests_of` does not know, with its time: what was paid elsewhere, away from one dimension and to another,
-    and corrections. One is at its request's time, or, without a request, at the hour's beginning."""
+    """What `requests_of` lacks, as (time, row): costs billed elsewhere, which move from one dimension to another, and
+    corrections. A correction has its request's time or, without one, the hour's beginning."""
     elsewhere = entry_select().where(*_inside(cut)).where(PAID_ELSEWHERE)
     moved = [
         (entry.intent.accepted_at_us, row)

@@ -1,4 +1,4 @@
-"""Which rows a report asks for: the same filters as SQL and of one dimension at hand."""
+"""A report's filters, as SQL conditions and as a test of a single dimension."""
 
 import json
 from typing import Any
@@ -20,7 +20,7 @@ COLUMNS = {
 
 
 def conditions(query: SumsQuery) -> list[ColumnElement[Any]]:
-    """On rows joined with their dimension."""
+    """Conditions on rows joined with their dimension."""
     found: list[ColumnElement[Any]] = []
     for name, value in query.filters.items():
         if name == "tag":
@@ -33,7 +33,7 @@ def conditions(query: SumsQuery) -> list[ColumnElement[Any]]:
 
 
 def meets(dimension: Dimension, query: SumsQuery) -> bool:
-    """The same of one dimension."""
+    """Whether a dimension meets the filters."""
     for name, value in query.filters.items():
         if name == "tag":
             tags = json.loads(dimension.tags)

@@ -1,4 +1,4 @@
-"""How many groups a question has at least, counted without adding anything up: most of the work is the adding."""
+"""A lower bound on a query's number of groups, without computing sums, which would be most of the work."""
 
 from collections.abc import Sequence
 
@@ -12,20 +12,20 @@ from gateway.storage.tables.books import daily, dimensions, hourly
 from gateway.sums import TIMES, SumsQuery, TooManyGroups
 
 UTC_DAYS_OF_A_LOCAL_ONE = 3
-"""At most: one of 25 hours can begin before a UTC midnight and end after the next."""
+"""A local day overlaps at most this many: one of 25 hours can begin before a UTC midnight and end after the next."""
 
 
 async def refuse_too_many(
     connection: AsyncConnection, queries: Sequence[SumsQuery], booked_us: tuple[int, int]
 ) -> None:
-    """Raises TooManyGroups where a question has more than its `most_groups` for sure; others may have them still."""
+    """Raises TooManyGroups if a query certainly has more than its `most_groups`; others may turn out to, later."""
     for query in queries:
         if query.most_groups is not None and await _least(connection, query, booked_us) > query.most_groups:
             raise TooManyGroups
 
 
 async def _least(connection: AsyncConnection, query: SumsQuery, booked_us: tuple[int, int]) -> int:
-    """0 where a glance at how many dimensions there are says that there are few."""
+    """The lower bound; 0 if the number of dimensions alone shows that there are few."""
     is_hourly, is_timed = "hour" in query.by, "hour" in query.by or "day" in query.by
     table, unit_us = (hourly, HOUR_US) if is_hourly else (daily, HOUR_US * DAY_HOURS)
     unit, since_us, until_us = table.columns[0], max(query.since_us, booked_us[0]), min(query.until_us, booked_us[1])
@@ -33,7 +33,7 @@ async def _least(connection: AsyncConnection, query: SumsQuery, booked_us: tuple
     kinds = (await connection.execute(select(func.count()).select_from(dimensions))).scalar_one()
     if kinds * (max(0, end - first) if is_timed else 1) <= (query.most_groups or 0):
         return 0
-    # Of a longer time no less than its days say without it, and of a tag no less than the other columns.
+    # Weeks and longer units, and tags, are left out: without them there are no more groups than with them.
     keys = [dimensions.c[COLUMNS[name]] for name in query.by if name not in (*TIMES, "tag")]
     keys += [unit] if is_timed else []
     if not keys:

@@ -1,4 +1,4 @@
-"""Sums of days and hours that were read before, for as long as these say that nothing was added to them. Bounded."""
+"""A bounded cache of sums over days and hours, valid as long as nothing has been added to these."""
 
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -13,9 +13,9 @@ from gateway.storage.sums.sum_rows import Span
 from gateway.storage.tables.books import daily, hourly
 
 MOST_BYTES: Final = 64 << 20
-"""Of a process: 15,000 dimensions, as 5,000 keys have, are 4 MB for each period that is looked at."""
+"""Per process. 15,000 dimensions, as of 5,000 keys, take 4 MB for each period."""
 LEAST: Final = 4
-"""Days or hours: of fewer the sums are read as quickly as what they are known by."""
+"""Minimum number of days or hours: for fewer, reading the sums is as fast as validating the cache."""
 MOST_ROWS: Final = 2000
 ROW_BYTES: Final = 4096
 LOW: Final = (1 << 32) - 1
@@ -30,7 +30,7 @@ class _Kept(NamedTuple):
 
 
 class KeptSums:
-    """What was used last is kept."""
+    """Evicts the least recently used."""
 
     def __init__(self, most_bytes: int = MOST_BYTES) -> None:
         self._most_bytes = most_bytes
@@ -39,7 +39,7 @@ class KeptSums:
     async def columns(
         self, connection: AsyncConnection, span: Span, asked: Key, read: Callable[[], Awaitable[SpanSums]]
     ) -> SpanSums:
-        """As kept, or as read now."""
+        """The cached sums, or those read now."""
         if not _is_worth_it(span):
             return await read()
         key, marks = _key(span, asked), await _marks(connection, span)
@@ -52,7 +52,7 @@ class KeptSums:
     async def rows(
         self, connection: AsyncConnection, span: Span, asked: Key, read: Callable[[], AsyncIterator[Totals]]
     ) -> AsyncIterator[Totals]:
-        """The same of rows; more than MOST_ROWS are not kept."""
+        """Like `columns`, for rows; more than MOST_ROWS are not cached."""
         if not _is_worth_it(span):
             async for row in read():
                 yield row
@@ -97,9 +97,9 @@ def _key(span: Span, asked: Key) -> Key:
 
 
 async def _marks(connection: AsyncConnection, span: Span) -> Marks:
-    """Of each day or hour what no writer leaves as it is: requests and corrections are only ever added. With their
-    times, should another database have come in place of this one. To be asked before the sums: what is added in between
-    then only makes them old sooner."""
+    """For each day or hour, figures that every write changes, since requests and corrections are only added. They
+    include durations, in case the database was replaced by another. Must be read before the sums: additions in between
+    then merely invalidate the entry early."""
     unit, of = span.table.columns[0], span.table.c
     figures: list[ColumnElement[Any]] = [of.requests, of.adjusted_requests, of.total_us.op("&")(literal(LOW))]
     query = select(unit, func.count(), *map(func.sum, figures)).where(unit >= span.first, unit < span.end)

@@ -12,7 +12,7 @@ from gateway.sums import TIMES
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """A part of a UTC hour (counted from the epoch) that lies in the period and in one local day."""
+    """A part of a UTC hour (counted from the epoch) that is within the period and within one local day."""
 
     hour: int
     since_us: int
@@ -20,7 +20,7 @@ class Cut:
 
 
 class Calendar:
-    """The local calendar of the dimensions asked for. Raises ValueError for an unknown time zone."""
+    """The local calendar for the requested time dimensions. Raises ValueError for an unknown time zone."""
 
     def __init__(self, time_zone: str, by: Sequence[str]) -> None:
         try:
@@ -40,7 +40,8 @@ class Calendar:
         return local.strftime({"day": "%Y-%m-%d", "week": "%G-W%V", "month": "%Y-%m"}[unit])
 
     def midnights_us(self, since_us: int, until_us: int) -> list[int]:
-        """Local midnights within the period that are not on a whole UTC hour; daylight saving time included."""
+        """Local midnights within the period that are not on a whole UTC hour, taking daylight saving time into
+        account."""
         if not self._has_days:
             return []
         day = moment_of(since_us).astimezone(self._zone).date()
@@ -56,9 +57,9 @@ class Calendar:
 
 
 def cut_hours(since_us: int, until_us: int, calendar: Calendar, booked_us: tuple[int, int] | None = None) -> list[Cut]:
-    """The hours that the period's ends or a local midnight cut, in pieces; all others count as a whole.
+    """The hours cut by the period's ends or a local midnight, in pieces; all others count as a whole.
 
-    Midnights are looked for where something is booked: a period may be as long as anybody likes.
+    Midnights are searched only within `booked_us`, since a period may be arbitrarily long.
     """
     first_us, last_us = booked_us or (since_us, until_us)
     marks = [mark for mark in (since_us, until_us) if mark % HOUR_US]

@@ -1,4 +1,4 @@
-"""Hours of single dimensions, the one that may hold the largest figure first: a way to the dearest and the slowest
+"""Hours of single dimensions in descending order of their largest figure: a fast way to the most expensive and slowest
 requests among millions."""
 
 from collections.abc import AsyncIterator, Sequence
@@ -12,9 +12,9 @@ from gateway.storage.sums.rollup import DAY_HOURS, RANKED
 from gateway.storage.tables.books import daily, dimensions, hourly
 
 UNRANKED = 2**62
-"""What may stand in a row that requests were added to which it does not rank, by a replica of an older version."""
+"""Upper bound for a row whose largest figures are incomplete: a replica of an older version added requests to it."""
 AT_ONCE = 50
-"""As many as a page has rows: more are seldom looked into."""
+"""As many as a page has rows: more are rarely needed."""
 FIRST_DAYS = 256
 
 
@@ -43,8 +43,8 @@ class _Day(NamedTuple):
 async def ranked_hours(
     connection: AsyncConnection, conditions: Sequence[ColumnElement[Any]], largest: str, period_us: tuple[int, int]
 ) -> AsyncIterator[Sequence[RankedHour]]:
-    """Up to AT_ONCE at a time, by one of LARGEST; those without such a figure are left out. Days are looked into once
-    they may hold the next."""
+    """Up to AT_ONCE at a time, ordered by one of LARGEST; hours without that figure are omitted. A day's hours are read
+    only once they may come next."""
     first, last = period_us[0] // HOUR_US, (period_us[1] - 1) // HOUR_US
     waiting: list[RankedHour] = []
     async for days, next_most in _days(connection, conditions, largest, (first // DAY_HOURS, last // DAY_HOURS)):
@@ -58,7 +58,7 @@ async def ranked_hours(
 async def _days(
     connection: AsyncConnection, conditions: Sequence[ColumnElement[Any]], largest: str, between: tuple[int, int]
 ) -> AsyncIterator[tuple[Sequence[_Day], int]]:
-    """Some at a time, and what the next of them may hold."""
+    """Some days at a time, with the largest figure of the next one."""
     query = _ranked(daily, largest).where(daily.c.day.between(*between))
     if conditions:
         query = query.where(daily.c.dimension_id.in_(select(dimensions.c.id).where(*conditions)))
@@ -77,7 +77,8 @@ async def _days(
 async def _hours(
     connection: AsyncConnection, days: Sequence[_Day], largest: str, between: tuple[int, int]
 ) -> list[RankedHour]:
-    """Of these days and dimensions. Hour by hour: of a range, the rows of all dimensions would be looked at."""
+    """The hours of these days and dimensions, listed one by one: for a range, the rows of all dimensions would be
+    read."""
     places: list[ColumnElement[bool]] = []
     for one in days:
         begins = one.day * DAY_HOURS
@@ -87,7 +88,7 @@ async def _hours(
 
 
 def _ranked(table: Table, largest: str) -> Select[Any, Any, Any]:
-    """What a row's figures may be at most, where they may be anything; its time and dimension."""
+    """An upper bound on the figures in each row, if above 0, with its time and dimension."""
     is_ranked = table.c[RANKED] == table.c.requests + table.c.adjusted_requests
     most: ColumnElement[int] = case((is_ranked, table.c[largest]), else_=UNRANKED)
     return select(most.label("most"), table.columns[0], table.c.dimension_id).where(most > 0)

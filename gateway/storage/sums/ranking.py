@@ -1,6 +1,7 @@
-"""Ranks hours and days that were booked before there was a rank (schema 0019), hour by hour from the oldest.
+"""Computes the largest figures of hours and days booked before schema 0019 introduced them, hour by hour from the
+oldest.
 
-An hour that is not ranked yet is a slower way to the same answer: see ranked_hours.py.
+Until then queries give the same results, but more slowly: see ranked_hours.py.
 """
 
 import json
@@ -13,7 +14,7 @@ from gateway.storage.database import get_out_of_the_way, writing
 from gateway.storage.sums.rollup import DAY_HOURS
 
 LEFT = "hours_to_rank"
-"""The name in `state` of the first and the last hour that are left to be ranked, as the migration wrote it there."""
+"""The name in `state` under which the migration stored the first and last hour still to be ranked."""
 PAID = ("input", "cached_input", "cache_write", "output", "other", "compute")
 COST = " + ".join(f"coalesce(entries.{name}_pico_usd, 0)" for name in PAID)
 RANK_HOUR = f"""
@@ -29,12 +30,12 @@ RANK_HOUR = f"""
         WHERE entries.accepted_at_us >= :begins_us AND entries.accepted_at_us < :ends_us GROUP BY 1
     ) AS found WHERE hourly.hour = :hour AND hourly.dimension_id = found.of_dimension
 """
-# What retention has forgotten is nowhere to be found.
+# Requests deleted by retention cannot be found, so they need no rank.
 RANK_FORGOTTEN = """
     UPDATE hourly SET ranked = requests + adjusted_requests
     WHERE hour = :hour AND ranked <> requests + adjusted_requests
 """
-# As many as its hours rank: an older replica may have added to one of them since.
+# `ranked` is the sum of the hours', which may be incomplete: an older replica may have added requests since.
 RANK_DAY = """
     UPDATE daily SET ranked = found.ranked, largest_pico_usd = found.pico_usd, largest_total_us = found.total_us,
         largest_first_token_us = found.first_token_us
@@ -47,7 +48,7 @@ RANK_DAY = """
 
 
 async def rank_older_hours(engine: AsyncEngine) -> None:
-    """What is left of them; each hour is a transaction, so whoever is killed goes on where it was."""
+    """Ranks all remaining hours, each in a transaction of its own, so that a killed process continues where it was."""
     is_left = True
 
     async def rank() -> None:
@@ -59,10 +60,10 @@ async def rank_older_hours(engine: AsyncEngine) -> None:
 
 
 async def _rank_next(engine: AsyncEngine) -> bool:
-    """Whether there are more."""
+    """Ranks the next hour; returns whether there may be more."""
     async with writing(engine) as connection:
         if engine.dialect.name == "postgresql":
-            # Whatever another process adds to a row meanwhile fails this transaction, which is then done again.
+            # If another process changes a row meanwhile, this transaction fails and is retried.
             await connection.execute(text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ"))
         value = (await connection.execute(text("SELECT value FROM state WHERE name = :name"), {"name": LEFT})).scalar()
         if value is None:
@@ -85,6 +86,6 @@ async def _rank_next(engine: AsyncEngine) -> bool:
 
 
 async def _hour_from(connection: AsyncConnection, first: int, last: int) -> int | None:
-    """The first that has a row."""
+    """The first hour in this range that has a row."""
     asked = text("SELECT min(hour) FROM hourly WHERE hour >= :first AND hour <= :last")
     return (await connection.execute(asked, {"first": first, "last": last})).scalar()

@@ -31,7 +31,8 @@ SUMS = (
     "adjustment_pico_usd",
 )
 LARGEST = ("largest_pico_usd", "largest_total_us", "largest_first_token_us")
-"""What no single request is above, corrections included; RANKED is how many requests and corrections they know of."""
+"""Upper bounds on the figures of single requests, corrections included. They cover as many requests and corrections as
+RANKED says."""
 RANKED = "ranked"
 PAID = slice(FIGURES.index(COST_COLUMNS[0]), FIGURES.index("list_pico_usd"))
 TOTAL_US = FIGURES.index("total_us")
@@ -40,7 +41,7 @@ SKETCHES = ("time_to_first_token_sketch", "decode_sketch")
 
 @dataclass(slots=True)
 class Rollup:
-    """The sums of one hour and dimension, growing."""
+    """The sums of one hour and dimension, as they accumulate."""
 
     sums: dict[str, int] = field(default_factory=lambda: dict.fromkeys((*SUMS, RANKED), 0))
     largest_pico_usd: int = 0
@@ -49,7 +50,7 @@ class Rollup:
     decode_speeds: list[float] = field(default_factory=list[float])
 
     def add(self, entries: Sequence[Entry], figures: Sequence[Figures]) -> None:
-        """Entries, and each one's figures as `figures_of` tells them."""
+        """Adds entries, given with the `figures_of` each."""
         for name, total in zip(FIGURES, map(_sum, zip(*figures, strict=True)), strict=True):
             self.sums[name] += total
         self.sums["requests"] += len(entries)
@@ -72,12 +73,12 @@ class Rollup:
         sums["upper_pico_usd"] += money(upper) or 0
 
     def give(self, part: PaidPart) -> None:
-        """A part of what was added stands elsewhere."""
+        """Moves a part of an added cost to another rollup."""
         self._move(part, -1)
         self.sums["upper_pico_usd"] -= part.upper_of_entry_pico_usd
 
     def take(self, part: PaidPart) -> None:
-        """A part of what was added elsewhere stands here: money, and no request."""
+        """Receives a part of a cost from another rollup: money only, no request."""
         self._move(part, 1)
         self.sums["upper_pico_usd"] += part.upper_pico_usd or 0
         self.sums["unbounded_requests"] += part.upper_pico_usd is None
@@ -99,7 +100,7 @@ class Rollup:
 
 
 Rows = dict[tuple[int, int], dict[str, Any]]
-"""(hour or day, dimension id) -> the row's other columns; in the order in which every writer must lock them."""
+"""(hour or day, dimension id) -> the row's other columns, in the order in which every writer must lock the rows."""
 
 
 def _sum(numbers: tuple[int | None, ...]) -> int:
@@ -107,7 +108,7 @@ def _sum(numbers: tuple[int | None, ...]) -> int:
 
 
 def roll_up(rows: Iterable[EntryRows], id_of: Callable[[Dimension], int]) -> Rows:
-    """By hour and dimension; what was paid elsewhere stands there."""
+    """Sums by hour and dimension; costs billed elsewhere are counted there."""
     own: dict[tuple[int, Dimension], list[EntryRows]] = {}
     rollups: dict[tuple[int, int], Rollup] = {}
     for one in rows:

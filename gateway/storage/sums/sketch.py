@@ -15,7 +15,7 @@ import numpy as np
 GROWTH = 1.04  # neighbouring bucket bounds; the middle of a bucket is within 2 % of everything in it
 LOG_GROWTH = math.log(GROWTH)
 LEAST = 1e-6
-# The same six bytes, one by one: a sketch that is shipped is too small for numpy to pay.
+# The same six bytes for `struct`: sketches of a batch are too small for numpy to be faster.
 ONE = struct.Struct("<hI")
 BUCKET = np.dtype([("index", "<i2"), ("count", "<u4")])
 MOST_COUNT = 2**32 - 1
@@ -23,7 +23,7 @@ LONG_BYTES = 1 << 16
 
 
 def sketch(values: Iterable[float]) -> bytes:
-    """Of some values; zero and below count as the smallest."""
+    """A sketch of these values; zero and below count as LEAST."""
     counts: dict[int, int] = {}
     for value in values:
         index = math.ceil(math.log(max(value, LEAST)) / LOG_GROWTH)
@@ -32,7 +32,7 @@ def sketch(values: Iterable[float]) -> bytes:
 
 
 def merged(whole: bytes, part: bytes) -> bytes:
-    """Both as one with each bucket once, in order. `whole` is such a one already; `part` need not be."""
+    """Merges two sketches so that each bucket occurs once, in order, as already in `whole`."""
     counts = dict(ONE.iter_unpack(whole))
     for index, times in ONE.iter_unpack(part):
         counts[index] = counts.get(index, 0) + times
@@ -40,7 +40,7 @@ def merged(whole: bytes, part: bytes) -> bytes:
 
 
 def grow(whole: bytearray, part: bytes) -> None:
-    """Join `part`, and add up equal buckets once there are many."""
+    """Appends `part`, and adds up equal buckets once there are many."""
     whole += part
     if len(whole) > LONG_BYTES:
         whole[:] = _added_up(bytes(whole))
@@ -55,7 +55,7 @@ def _added_up(joined: bytes) -> bytes:
 
 
 def _counts(joined: bytes) -> tuple[int, Any]:
-    """The lowest index, and how many there are of it and of each one above."""
+    """(lowest index, counts of it and of each index above)."""
     buckets = np.frombuffer(joined, BUCKET)
     lowest = int(buckets["index"].min())
     return lowest, np.bincount(buckets["index"].astype(np.int64) - lowest, weights=buckets["count"])
@@ -66,12 +66,12 @@ def _encode(counts: dict[int, int]) -> bytes:
 
 
 def count(joined: bytes) -> int:
-    """How many values a sketch stands for."""
+    """The number of values in a sketch."""
     return int(np.frombuffer(joined, BUCKET)["count"].sum(dtype=np.int64))
 
 
 def percentile(joined: bytes, share: float) -> float | None:
-    """The smallest value that at least `share` (0 to 1) of all are at or below; None of an empty sketch."""
+    """The smallest value that at least `share` (0 to 1) of all are at or below; None for an empty sketch."""
     if not joined:
         return None
     lowest, counts = _counts(joined)

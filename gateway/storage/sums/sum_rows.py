@@ -1,6 +1,6 @@
-"""Sums and sketches as the database adds them up: rows of the rollups, and of the requests of a part of an hour.
+"""Sums and sketches added up by the database, from rollups and from the requests of partial hours.
 
-What groups reports make of them is sql/reports.py's.
+sql/reports.py makes groups of them.
 """
 
 import asyncio
@@ -26,14 +26,14 @@ Key = tuple[Any, ...]
 V = TypeVar("V")
 ROWS_AT_ONCE = 250
 SKETCH_HOURS = 14 * DAY_HOURS
-"""Joined at once by PostgreSQL: of longer, and of many dimensions, it would be hundreds of megabytes. Of SQLite, which
-has twice the length to make and this process's memory to make it in, a day is."""
+"""How many hours of sketches PostgreSQL joins at once: for more, with many dimensions, it would be hundreds of
+megabytes. SQLite joins a day at a time, since it needs twice the length, in this process' memory."""
 MONEY = (
     *("requests", "unpriced_requests", "priced_later_requests"),
     *(name for name in COST_COLUMNS if name != "list_pico_usd"),
     "adjustment_pico_usd",
 )
-"""What a cost is made of."""
+"""The columns that make up a cost."""
 STATUSES = {"successful_requests": ("completed",), "aborted_requests": ("cancelled", "partial")}
 BY_STATUS: dict[str, ColumnElement[bool]] = {
     **{name: dimensions.c.status.in_(statuses) for name, statuses in STATUSES.items()},
@@ -43,7 +43,7 @@ BY_STATUS: dict[str, ColumnElement[bool]] = {
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Rows of one rollup table, or of what looks like one: [first, end) but for `skipped`."""
+    """Rows of a rollup table, or of a subquery like one, from `first` to before `end`, except `skipped`."""
 
     table: Table | Subquery
     unit_us: int
@@ -52,34 +52,34 @@ class Span:
     skipped: frozenset[int] = frozenset()
 
     def conditions(self) -> list[ColumnElement[bool]]:
-        """On its rows."""
+        """Conditions that select its rows."""
         unit = self.table.columns[0]
         bounds = [unit >= self.first, unit < self.end]
         return [*bounds, unit.not_in(sorted(self.skipped))] if self.skipped else bounds
 
     def within(self, first_us: int, end_us: int) -> "Span":
-        """The part that holds these times."""
+        """The part that contains these times."""
         end = min(self.end, -(-end_us // self.unit_us))
         return replace(self, first=max(self.first, first_us // self.unit_us), end=end)
 
     def part(self, first: int, hours: int) -> "Span":
-        """Of so many at most."""
+        """The part from `first` on, of at most this many hours."""
         return replace(self, first=first, end=min(first + hours * HOUR_US // self.unit_us, self.end))
 
 
 def names_of(query: SumsQuery) -> tuple[str, ...]:
-    """Of SUMS, those that the question needs."""
+    """Those of SUMS that the query needs."""
     return MONEY if query.money_alone else SUMS
 
 
 def spans(query: SumsQuery, *, skipped: Set[int]) -> list[Span]:
-    """The period's hours: whole UTC days from the daily sums, unless the answer needs the hours themselves."""
+    """The spans of the period: whole UTC days from the daily sums, unless the query needs hours."""
     first, end = query.since_us // HOUR_US, -(-query.until_us // HOUR_US)
     needs_hours = "hour" in query.by or (set(TIMES) & set(query.by) and query.time_zone != "UTC")
     first_day, end_day = -(-first // DAY_HOURS), end // DAY_HOURS
     if needs_hours or first_day >= end_day:
         return [Span(hourly, HOUR_US, first, end, frozenset(skipped))]
-    # A day with a skipped hour is taken hour by hour.
+    # A day with a skipped hour is read hour by hour.
     broken = frozenset(hour // DAY_HOURS for hour in skipped if first_day <= hour // DAY_HOURS < end_day)
     found = [Span(daily, HOUR_US * DAY_HOURS, first_day, end_day, broken)]
     edges = [(first, first_day * DAY_HOURS), (end_day * DAY_HOURS, end)]
@@ -88,7 +88,7 @@ def spans(query: SumsQuery, *, skipped: Set[int]) -> list[Span]:
 
 
 def later_corrections(query: SumsQuery, *, skipped: Set[int]) -> list[Span]:
-    """The same hours, where some corrections of them were booked too late to count."""
+    """Spans over the same hours that cancel corrections booked too late to count; empty without `as_of_us`."""
     if query.as_of_us is None:
         return []
     first, end = query.since_us // HOUR_US, -(-query.until_us // HOUR_US)
@@ -96,14 +96,15 @@ def later_corrections(query: SumsQuery, *, skipped: Set[int]) -> list[Span]:
 
 
 async def rollup_sums(connection: AsyncConnection, query: SumsQuery, span: Span) -> AsyncIterator[Totals]:
-    """By the columns of the groups, and by hour or day, as `at`, where a time is asked for."""
+    """Sums by the groups' columns and, if a time dimension is requested, by hour or day (`at`)."""
     wanted = [*span.conditions(), *conditions(query)]
     async for totals in _summed(connection, query, span.table, _keys(query, span), wanted):
         yield totals
 
 
 async def rollup_sketches(connection: AsyncConnection, query: SumsQuery, span: Span) -> AsyncIterator[Totals]:
-    """The same of the sketches, a key's joined or in several rows: there are far more rows than keys."""
+    """Like `rollup_sums`, for sketches. A group's sketches are joined by the database, since there are far more rows
+    than groups, but may come in several rows."""
     keys, wanted = _keys(query, span), conditions(query)
     source = span.table.join(dimensions, dimensions.c.id == span.table.c.dimension_id)
     sketches, is_sqlite = [span.table.c[name] for name in SKETCHES], connection.dialect.name == "sqlite"
@@ -117,7 +118,7 @@ async def rollup_sketches(connection: AsyncConnection, query: SumsQuery, span: S
             async for row in rows_of(connection, found):
                 is_empty = False
                 yield row
-            # Books that a clock without a date once wrote to begin in 1970, and have nothing for half a century.
+            # Skip gaps: if a clock was once unset, the books begin in 1970, followed by decades of nothing.
             first = await _first_booked(connection, span, step.end) if is_empty else step.end
 
     if is_sqlite:
@@ -129,7 +130,7 @@ async def rollup_sketches(connection: AsyncConnection, query: SumsQuery, span: S
 
 
 async def _first_booked(connection: AsyncConnection, span: Span, first: int) -> int | None:
-    """The first hour or day of its rows from that one on."""
+    """The first hour or day from `first` on that has a row."""
     unit = span.table.columns[0]
     return (await connection.execute(select(func.min(unit)).where(unit >= first, unit < span.end))).scalar()
 
@@ -139,12 +140,12 @@ def _joined_bytes(column: ColumnElement[Any]) -> ColumnElement[Any]:
 
 
 def _joined_hex(column: ColumnElement[Any]) -> ColumnElement[Any]:
-    """SQLite joins texts alone."""
+    """SQLite can only join texts."""
     return func.group_concat(func.hex(column), "")
 
 
 async def cut_sums(connection: AsyncConnection, query: SumsQuery, cut: Cut) -> AsyncIterator[Totals]:
-    """Of the requests of a part of an hour."""
+    """Sums of the requests of a partial hour."""
     async for totals in _summed(connection, query, requests_of(cut), _keys(query), conditions(query)):
         yield totals
 
@@ -164,11 +165,11 @@ async def cut_sketches(connection: AsyncConnection, query: SumsQuery, cut: Cut) 
 
 
 def _keys(query: SumsQuery, span: Span | None = None) -> list[ColumnElement[Any]]:
-    """The columns of the groups; of a span its hour or day, where a time is asked for."""
+    """The groups' columns; for a span also its hour or day, if a time dimension is requested."""
     columns = dict.fromkeys(COLUMNS[name] for name in query.by if name not in TIMES)
     found: list[ColumnElement[Any]] = [dimensions.c[name] for name in columns]
     if span is not None and any(name in TIMES for name in query.by):
-        # First: SQLite sorts what it groups, and the rows are in the order of their times.
+        # First, because SQLite groups by sorting, and the rows are already ordered by time.
         found.insert(0, span.table.columns[0].label("at"))
     return found
 
@@ -191,7 +192,7 @@ async def _summed(
 
 
 async def parts_of(connection: AsyncConnection, query: Select[Any]) -> AsyncIterator[list[tuple[Any, ...]]]:
-    """What it finds, fetched a little at a time: requests pass on this loop in between."""
+    """The query's rows, fetched in small parts, so that requests on this loop proceed in between."""
     async with connection.stream(query) as result:
         async for some in result.partitions(ROWS_AT_ONCE):
             yield [tuple(row) for row in some]
@@ -204,7 +205,7 @@ async def rows_of(connection: AsyncConnection, query: Select[Any]) -> AsyncItera
 
 
 async def _merged(keys: Sequence[ColumnElement[Any]], rows: AsyncIterator[tuple[Any, ...]]) -> AsyncIterator[Totals]:
-    """Rows of a key and its sketches, as hexadecimal digits, one for each key."""
+    """Merges rows of a key and its sketches in hexadecimal, so that each key occurs once."""
     parts: dict[Key, tuple[bytearray, bytearray]] = {}
     async for *key, first, decode in rows:
         firsts, decodes = parts.setdefault(tuple(key), (bytearray(), bytearray()))
@@ -229,7 +230,7 @@ def _of_key(keys: Sequence[ColumnElement[Any]], values: Sequence[Any], sketches:
 
 
 def _exact_sum(connection: AsyncConnection, column: ColumnElement[Any]) -> list[ColumnElement[Any]]:
-    """PostgreSQL adds 64-bit integers exactly. SQLite's sum fails beyond 64 bits: money is summed in two halves."""
+    """PostgreSQL adds 64-bit integers exactly. SQLite's sum fails beyond 64 bits, so money is summed in two halves."""
     name = str(column.key)
     if connection.dialect.name != "sqlite" or not name.endswith("_pico_usd"):
         return [func.sum(column).label(name)]

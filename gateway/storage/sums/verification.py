@@ -1,6 +1,6 @@
-"""Whether the sums that reports read are what single requests and corrections add up to. Reads, and changes nothing.
+"""Verifies that the sums read by reports equal what single requests and corrections add up to. Read-only.
 
-A day at a time, each in one statement, so that nothing changes between its halves while a gateway goes on booking.
+Each day is read in one statement, so that bookings by a running gateway cannot cause a mismatch.
 """
 
 import json
@@ -20,23 +20,23 @@ from gateway.storage.tables.administration import audit_log
 from gateway.storage.tables.books import adjustments, daily, entries, hourly
 
 MOVED: Final = frozenset({"other_pico_usd", "list_pico_usd"})
-"""What an attempt on another bill moves from one dimension to another, within its hour."""
+"""Figures that an attempt on another bill moves from one dimension to another, within the same hour."""
 OF_REQUESTS: Final = ("requests", "unpriced_requests", *FIGURES)
 OF_CORRECTIONS: Final = ("adjusted_requests", "adjustment_pico_usd")
 COMPARED: Final = (*OF_REQUESTS, *OF_CORRECTIONS)
-"""What is compared: all that is summed up but the bounds of costs, which do not follow from a row's columns alone."""
+"""All summed figures except the bounds of costs, which do not follow from a row's columns alone."""
 PAID: Final = tuple(name for name in COMPARED if name.endswith("_pico_usd") and name != "list_pico_usd")
 
 Compared = Literal["requests", "corrections", "hours"]
 Key = tuple[int, int | None]
-"""Hour since the epoch, and dimension; None: all of them."""
+"""(hour since the epoch, dimension id); None: all dimensions."""
 Sums = Mapping[Key, Mapping[str, int]]
 
 
 @dataclass(frozen=True, slots=True)
 class Mismatch:
-    """One figure of one day: what `compared` come to, and what the sums above them say (the day's hours, or, of
-    `hours`, the day itself). `places` are the hours and dimensions in which the two differ; all together they may not.
+    """One figure of one day: what `compared` add up to, and what the sums of them say (the hours or, for `hours`, the
+    day). `places` is the number of hours and dimensions that differ; the totals may be equal nevertheless.
     """
 
     compared: Compared
@@ -48,7 +48,7 @@ class Mismatch:
 
 @dataclass(frozen=True, slots=True)
 class VerifiedDay:
-    """A UTC day. Of one `is_forgotten`, retention has dropped the single requests, so that its sums stand alone."""
+    """A UTC day. `is_forgotten`: retention has deleted its requests, so that only its sums are left."""
 
     day: date
     requests: int
@@ -59,7 +59,7 @@ class VerifiedDay:
 
 
 async def verify_sums(engine: AsyncEngine, since_us: int, until_us: int) -> AsyncIterator[VerifiedDay]:
-    """Every day of which there is anything, from that of `since_us` until that before `until_us`."""
+    """Verifies every day with any data, from the day of `since_us` to the last one before `until_us`."""
     number, end = since_us // DAY_US, -(-until_us // DAY_US)
     async with engine.connect() as connection:
         forgotten = await _forgotten_months(connection)
@@ -69,9 +69,9 @@ async def verify_sums(engine: AsyncEngine, since_us: int, until_us: int) -> Asyn
                 return
             day = moment_of(found * DAY_US).date()
             rows = (await connection.execute(_statement(found))).all()
-            await connection.rollback()  # the next day is read as it is then
+            await connection.rollback()  # ends the snapshot: the next day is read as it is then
             verified = _verified(day, rows, is_forgotten=f"{day:%Y-%m}" in forgotten)
-            if verified.mismatches:  # retention may have begun since, and said so before anything went
+            if verified.mismatches:  # retention may have started since; it records that before deleting
                 forgotten = await _forgotten_months(connection)
                 await connection.rollback()
                 verified = _verified(day, rows, is_forgotten=f"{day:%Y-%m}" in forgotten)
@@ -80,13 +80,13 @@ async def verify_sums(engine: AsyncEngine, since_us: int, until_us: int) -> Asyn
 
 
 async def _forgotten_months(connection: AsyncConnection) -> frozenset[str]:
-    """As 2026-01, by the audit log, in which retention says so before anything goes."""
+    """Months (2026-01) whose requests were deleted, by the audit log, where retention records it beforehand."""
     said = await connection.scalars(select(audit_log.c.detail).where(audit_log.c.action == "retention"))
     return frozenset(month for detail in said for month in json.loads(detail)["months"])
 
 
 async def _first_day(connection: AsyncConnection, number: int) -> int | None:
-    """The first day since the epoch, from this one on, of which there is anything: each table's index knows its own."""
+    """The first day from `number` on, counted from the epoch, with any data; each table's index gives its own first."""
     firsts = (
         select(func.min(entries.c.accepted_at_us)).where(entries.c.accepted_at_us >= number * DAY_US),
         select(func.min(adjustments.c.hour)).where(adjustments.c.hour >= number * DAY_HOURS),
@@ -99,7 +99,7 @@ async def _first_day(connection: AsyncConnection, number: int) -> int | None:
 
 
 def _statement(number: int) -> CompoundSelect[Any]:
-    """(where from, hour, dimension, each of COMPARED) of one day."""
+    """(source, hour, dimension, each of COMPARED) of one day."""
     first, end = number * DAY_HOURS, (number + 1) * DAY_HOURS
     hour = entries.c.accepted_at_us // HOUR_US
     counted = {

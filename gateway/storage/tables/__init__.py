@@ -1,4 +1,4 @@
-"""Every table of the database, once. Imports SQLAlchemy alone; migrations/ must add up to exactly this.
+"""All tables of the database. Imports only SQLAlchemy; the migrations must result in exactly this schema.
 
 Money is integer pico-USD, times are microseconds since the Unix epoch (UTC), hours are whole hours since it.
 """

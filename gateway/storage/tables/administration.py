@@ -1,4 +1,4 @@
-"""What administrators set and did: keys, budgets and their notices, rents, rules, the audit log."""
+"""Administrators' settings and actions: keys, budgets and their notices, rents, rules, the audit log."""
 
 from sqlalchemy import (
     BigInteger,
@@ -36,8 +36,8 @@ api_keys = Table(
     CheckConstraint("role in ('app', 'lead', 'viewer', 'finance', 'editor', 'owner')", name="role"),
 )
 
-# Secrets whose place another took: each works until its end, and never again once it is withdrawn. Of a key the newest
-# few are remembered, so that who still uses one hears what happened.
+# Replaced secrets: each works until its end, and never again once it is withdrawn. A key's newest few are remembered,
+# so that clients that still use one get a precise error.
 replaced_secrets = Table(
     "replaced_secrets",
     metadata,
@@ -50,7 +50,7 @@ replaced_secrets = Table(
     Index("ix_replaced_secrets_key_id", "key_id"),
 )
 
-# Keys that were LiteLLM's, by the hash of the secret that each had there: taken over once, whatever becomes of it here.
+# Keys imported from LiteLLM, by the hash of their secret there: each is imported only once, even if deleted since.
 litellm_keys = Table(
     "litellm_keys",
     metadata,
@@ -59,7 +59,7 @@ litellm_keys = Table(
     Column("at_us", BigInteger, nullable=False),
 )
 
-# What a team, a project or everything may cost in a calendar month (UTC).
+# Limits on the cost of a team, a project or everything per calendar month (UTC).
 budgets = Table(
     "budgets",
     metadata,
@@ -68,12 +68,12 @@ budgets = Table(
     Column("month_pico_usd", BigInteger, nullable=False),
     Column("set_by", Text, nullable=False),
     Column("set_at_us", BigInteger, nullable=False),
-    Column("stops", Boolean, nullable=False, server_default=false()),  # nothing above it is spent; else it warns
+    Column("stops", Boolean, nullable=False, server_default=false()),  # refuses requests above it, else only warns
     CheckConstraint("scope in ('all', 'team', 'project')", name="scope"),
 )
 
-# What a budget had spent elsewhere in the window in which it came here: it counts until that window ends, and stands in
-# no sum. The newest figure that was heard.
+# What a budget had spent elsewhere in the window in which it was imported: the latest figure. It counts until that
+# window ends, and is in no sum.
 opening_amounts = Table(
     "opening_amounts",
     metadata,
@@ -85,8 +85,8 @@ opening_amounts = Table(
     CheckConstraint("scope in ('key', 'team', 'project')", name="scope"),
 )
 
-# Which shares of budgets an operator was told of: the row of one is the claim to tell it. An amount that is changed is
-# another budget here, and so is each window.
+# Notices to operators that a share of a budget is spent; inserting the row is the claim to send it. A changed amount
+# counts as another budget here, and so does each window.
 budget_notices = Table(
     "budget_notices",
     metadata,
@@ -96,11 +96,11 @@ budget_notices = Table(
     Column("amount_pico_usd", BigInteger, primary_key=True, autoincrement=False),
     Column("share_per_mille", Integer, primary_key=True, autoincrement=False),  # 0: its forecast
     Column("claimed_at_us", BigInteger, nullable=False),
-    Column("told_at_us", BigInteger),  # NULL: somebody is telling it
+    Column("told_at_us", BigInteger),  # NULL: being sent
 )
 
-# One row, ever: who moves `looked_at_us` on looks at all budgets for everybody. `forecast_at_us` is when forecasts were
-# last looked at; `failing_since_us` is NULL where no notice waits to be sent.
+# Always a single row. The process that advances `looked_at_us` checks all budgets on behalf of all. `forecast_at_us` is
+# when forecasts were last checked; `failing_since_us` is NULL if no notice waits to be sent.
 notice_state = Table(
     "notice_state",
     metadata,
@@ -114,7 +114,7 @@ notice_state = Table(
     CheckConstraint("id = 1", name="single"),
 )
 
-# What the GPUs of a backend cost by the hour, from a UTC hour since the epoch until its next row; NULL: not paid for.
+# The hourly cost of a backend's GPUs, from a UTC hour (since the epoch) until the next row; NULL: none.
 gpu_rents = Table(
     "gpu_rents",
     metadata,
@@ -134,7 +134,7 @@ rule_versions = Table(
     Column("created_at_us", BigInteger, nullable=False),
 )
 
-# One row, ever: changing it is the compare-and-set.
+# Always a single row; updating it is the compare-and-set.
 active_rules = Table(
     "active_rules",
     metadata,

@@ -1,7 +1,7 @@
-"""What was asked and what it cost: entries, their sums by hour and day, corrections of both.
+"""Requests and their costs: entries, sums by hour and day, and corrections.
 
-What repeats from request to request (names, versions, flags) stands once in `dimensions` and `circumstances`, so that a
-request is a few integers. NULL cost: the price is not known, which is never zero.
+Values that repeat from request to request (names, versions, flags) are stored once in `dimensions` and `circumstances`,
+so that a request is a few integers. A NULL cost means that the price is unknown, which is never zero.
 """
 
 from sqlalchemy import (
@@ -20,7 +20,8 @@ from sqlalchemy import (
 
 from gateway.storage.tables.naming import metadata
 
-# What costs are summed by. `digest` is the BLAKE2b-128 of the other columns: NULLs would escape a plain unique key.
+# Values by which costs are summed. `digest` is the BLAKE2b-128 of the other columns: a plain unique key would not cover
+# NULLs.
 dimensions = Table(
     "dimensions",
     metadata,
@@ -40,7 +41,7 @@ dimensions = Table(
     Column("is_simulated", Boolean, nullable=False),
 )
 
-# What else repeats, and is needed to read one entry back, to replay it or to price it again.
+# Other repeating values, needed to read an entry back, to replay it or to price it again.
 circumstances = Table(
     "circumstances",
     metadata,
@@ -52,17 +53,17 @@ circumstances = Table(
     Column("prices_version", Text, nullable=False),
     Column("classifier_version", Text, nullable=False),
     Column("candidates", Text, nullable=False),  # JSON array
-    Column("intended", Text),  # JSON: model, backend, provider, upstream model, is_simulated, where another answered
+    Column("intended", Text),  # JSON: model, backend, provider, upstream model, is_simulated, if others answered
     Column("service_tier", Text),
     Column("finish_reason", Text),
     Column("http_status", Integer, nullable=False),
     Column("error", Text),
     Column("is_usage_estimated", Boolean, nullable=False),
-    Column("is_exact", Boolean, nullable=False),  # both cost bounds are the cost itself and not stored
+    Column("is_exact", Boolean, nullable=False),  # both cost bounds equal the cost and are not stored
     Column("allowed_models", Text),  # JSON array: the key's own list; NULL: every model
 )
 
-# One row per accepted request. On PostgreSQL partitioned by month, one partition of each of these two tables.
+# One row per accepted request. On PostgreSQL this table and `attempts` are partitioned by month.
 entries = Table(
     "entries",
     metadata,
@@ -95,7 +96,7 @@ entries = Table(
     Column("web_searches", Integer, nullable=False, server_default="0"),
     Column("file_searches", Integer, nullable=False, server_default="0"),
     Column("other_tool_calls", Integer, nullable=False, server_default="0"),
-    Column("batch_id", Text),  # NULL: of no batch
+    Column("batch_id", Text),  # NULL: not part of a batch
     Index("ix_entries_accepted_at_us", "accepted_at_us"),
     Index(
         "ix_entries_batch_id",
@@ -108,7 +109,7 @@ entries = Table(
     sqlite_with_rowid=False,
 )
 
-# Only of requests that needed more than one attempt, or whose one failed; an ordinary one's is in `entries.detail`.
+# Only for requests with several attempts or a failed one; otherwise the single attempt is in `entries.detail`.
 attempts = Table(
     "attempts",
     metadata,
@@ -135,10 +136,10 @@ attempts = Table(
 def _rollup(name: str, unit: str) -> Table:
     """Sums by time of acceptance and dimension.
 
-    Costs leave out `unpriced_requests`; lower bounds are complete, upper bounds leave out `unbounded_requests`. Of the
-    unpriced ones `priced_later_requests` got a price by a correction. The two sketches are histograms (sums/sketch.py).
-    Of none of the row's requests is a figure above the `largest` one, corrections included, as long as they take all of
-    them into account: `ranked` is how many requests and corrections do.
+    Costs exclude `unpriced_requests`, of which `priced_later_requests` got a price by a correction. Lower bounds are
+    complete; upper bounds exclude `unbounded_requests`. The two sketches are histograms (sums/sketch.py). The `largest`
+    columns are upper bounds on the figures of single requests, corrections included, for `ranked` requests and
+    corrections: they are valid if these are all.
     """
     return Table(
         name,
@@ -182,11 +183,11 @@ def _rollup(name: str, unit: str) -> Table:
     )
 
 
-# UTC hours and UTC days since the epoch. Days only make long periods quick: they are the sums of their hours.
+# By UTC hour and UTC day since the epoch. Days are the sums of their hours, to make long periods fast.
 hourly = _rollup("hourly", "hour")
 daily = _rollup("daily", "day")
 
-# Corrections of what was booked: rows are only ever added. A null request is a correction of a whole dimension.
+# Corrections of booked costs: rows are only ever added. Without a request, a row corrects a whole dimension.
 adjustments = Table(
     "adjustments",
     metadata,
@@ -196,7 +197,7 @@ adjustments = Table(
     Column("dimension_id", Integer, nullable=False),
     Column("request_id", LargeBinary(16)),
     Column("kind", Text, nullable=False),  # reprice, refund, reconciliation
-    Column("reference", Text, nullable=False),  # prices version, invoice number, ...: the same one books once
+    Column("reference", Text, nullable=False),  # prices version, invoice number, ...: each is booked only once
     Column("amount_pico_usd", BigInteger, nullable=False),
     Column("reason", Text, nullable=False),
     Column("author", Text, nullable=False),

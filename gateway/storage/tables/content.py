@@ -1,4 +1,4 @@
-"""What callers said of answers, and prompts and answers where they are kept: feedback, bodies, files, batches."""
+"""Content from callers: feedback on answers, stored prompts and answers, files, batches."""
 
 from sqlalchemy import BigInteger, Column, Double, Index, Integer, LargeBinary, Table, Text
 
@@ -18,18 +18,18 @@ feedback = Table(
     Index("ix_feedback_request_id", "request_id"),
 )
 
-# Requests that were asked again of another model, off the path. Both have an entry; the caller saw the first.
+# Requests that were repeated in the background with another model. Both have an entry; the caller saw the first answer.
 shadow_calls = Table(
     "shadow_calls",
     metadata,
     Column("request_id", LargeBinary(16), primary_key=True),
     Column("of_request_id", LargeBinary(16), nullable=False),
     Column("at_us", BigInteger, nullable=False),
-    Column("propensity", Double, nullable=False),  # of being asked again at all, times of this model
+    Column("propensity", Double, nullable=False),  # probability of being repeated, times that of this model
     Index("ix_shadow_calls_of_request_id", "of_request_id"),
 )
 
-# Prompts and answers, only for keys that opted in, encrypted, with a retention of their own.
+# Prompts and answers of keys that opted in: encrypted, with a retention of their own.
 request_bodies = Table(
     "request_bodies",
     metadata,
@@ -40,7 +40,7 @@ request_bodies = Table(
     Index("ix_request_bodies_stored_at_us", "stored_at_us"),
 )
 
-# Files of callers and of their batches. One without a size has not come whole yet.
+# Files of callers and of their batches. One without a size is incomplete.
 files = Table(
     "files",
     metadata,
@@ -51,12 +51,12 @@ files = Table(
     Column("size_bytes", BigInteger),
     Column("created_at_us", BigInteger, nullable=False),
     Column("expires_at_us", BigInteger, nullable=False),
-    Column("reserved_bytes", BigInteger),  # of an upload; until it is whole it has no size
+    Column("reserved_bytes", BigInteger),  # by an upload in progress
     Index("ix_files_tenant", "tenant", "id"),
     Index("ix_files_expires_at_us", "expires_at_us"),
 )
 
-# Encrypted. Of an upload pieces of its bytes; of what a batch writes the results of its lines, by their places.
+# Encrypted parts of files: pieces of an upload's bytes, or the results of a batch's lines, by line number.
 file_parts = Table(
     "file_parts",
     metadata,
@@ -82,7 +82,7 @@ batches = Table(
     Column("progress", Text, nullable=False),
     Column("problems", Text, nullable=False),
     Column("times_us", Text, nullable=False),
-    Column("runner", Text),  # who works on it, until when
+    Column("runner", Text),  # the process that works on it, until `leased_until_us`
     Column("leased_until_us", BigInteger, nullable=False),
     Index("ix_batches_tenant", "tenant", "id"),
     Index("ix_batches_status", "status"),

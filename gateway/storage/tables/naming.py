@@ -1,4 +1,4 @@
-"""What all tables are registered in, and how their indexes and constraints are called."""
+"""The metadata of all tables, with the naming convention of indexes and constraints."""
 
 from sqlalchemy import MetaData
 

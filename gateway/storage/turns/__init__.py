@@ -1,1 +1,1 @@
-"""Kept responses in a SQLite file of their own, where there is no Redis."""
+"""Kept responses and conversations in SQLite files of their own, for deployments without Redis."""

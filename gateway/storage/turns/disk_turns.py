@@ -1,7 +1,7 @@
-"""Kept responses, or conversations, of one process on the disk, which outlive it: one thread asks the file, and the
-event loop goes on.
+"""Kept responses or conversations of one process, on disk so that they survive a restart. A thread accesses the file,
+without blocking the event loop.
 
-The last ones stay in memory too: a long conversation is read turn by turn, and each would wait for that thread.
+Recent ones are cached in memory, since reading a long conversation turn by turn would wait for the thread each time.
 """
 
 import asyncio
@@ -21,17 +21,17 @@ from gateway.storage.turns.turn_file import RENEWED_SHARE, TurnFile
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 PATIENCE_SECONDS: Final = 5.0
-"""How long a request waits for the turns before it, and an answer's end for its own: for the journal, on the same disk,
-it waits as well."""
+"""How long a request waits to read previous turns, and the end of an answer to store its own. Not shorter, since the
+journal on the same disk makes answers wait too."""
 CHORE_SECONDS: Final = 20.0
-"""How long nobody's answer waits for what is done beside them."""
+"""Timeout of background work, for which no answer waits."""
 
 
 @dataclass(slots=True)
 class _Recent:
     value: bytes
     renewed_at: float
-    """In the file."""
+    """When its time in the file was last extended."""
 
     @property
     def size(self) -> int:
@@ -39,7 +39,7 @@ class _Recent:
 
 
 class DiskTurns:
-    """See TurnStore and RecordStore. Nobody else may write to the file."""
+    """See TurnStore and RecordStore. No other process may write to the file."""
 
     def __init__(
         self,
@@ -60,7 +60,8 @@ class DiskTurns:
         self._is_closed = False
 
     def open(self) -> None:
-        """Blocks, and starts the thread: a full container lets none start later. Raises StoreDown, and is then over."""
+        """Blocks. Starts the thread at once: later a container at its thread limit would refuse. Unusable after
+        StoreDown was raised."""
         try:
             self._thread.submit(self._file.open).result()
         except StoreDown:
@@ -91,7 +92,7 @@ class DiskTurns:
         try:
             is_swapped = await self._ask(lambda: self._file.swap(change, seconds))
         finally:
-            self._drop(names)  # whoever read one in the file meanwhile had it put there
+            self._drop(names)  # a concurrent `get` may have cached the old values
         if is_swapped:
             own = {} if change.value is None else {change.name: change.value}
             for name, value in {**change.beside, **own}.items():
@@ -109,10 +110,10 @@ class DiskTurns:
                 await self._empty_log()
             return was_there
         finally:
-            self._recent.drop(name)  # whoever read it in the file meanwhile had it put there
+            self._recent.drop(name)  # a concurrent `get` may have cached it
 
     async def forget(self) -> None:
-        """Whatever is over, piece by piece, so that others are served in between. Raises StoreDown."""
+        """Deletes everything expired, in steps, so that others are served in between. Raises StoreDown."""
         while await self._ask(self._file.forget, CHORE_SECONDS):
             pass
         await self._ask(self._file.tidy, CHORE_SECONDS)
@@ -130,19 +131,20 @@ class DiskTurns:
             self._recent.drop(name)
 
     async def _empty_log(self) -> None:
-        """Once for all who deleted before it begins: one each let a hundred deletions a second wait for five."""
+        """Empties the log once for all deletions before it starts: once per deletion, at a hundred deletions per
+        second, made them wait five seconds."""
         emptying = self._emptying
         if emptying is None or emptying.done():
             emptying = self._emptying = asyncio.ensure_future(self._ask(self._empty_log_here))
         await asyncio.shield(emptying)
 
     def _empty_log_here(self) -> None:
-        """In the thread."""
-        self._emptying = None  # whose row goes from now on needs another one
+        """Runs in the thread."""
+        self._emptying = None  # deletions from now on need another run
         self._file.empty_log()
 
     async def _ask(self, ask: Callable[[], T], seconds: float | None = None) -> T:
-        """In the thread. While the disk does not answer, nothing more is left there to wait for it."""
+        """Runs `ask` in the thread. While the disk does not answer, nothing more is queued."""
         patience = self._patience_seconds if seconds is None else seconds
         if self._is_closed:
             raise StoreDown("the gateway is about to end")
@@ -166,7 +168,7 @@ class DiskTurns:
         return since is not None and self._monotonic() - since > patience_seconds
 
     def _renew_later(self, name: str, recent: _Recent, seconds: float) -> None:
-        """In the file, once a little of the time that it has there is gone: nobody waits for that."""
+        """Extends its time in the file, in the background, once RENEWED_SHARE of it has passed."""
         now = self._monotonic()
         if self._is_closed or self._is_silent(self._patience_seconds):
             return
@@ -182,7 +184,7 @@ class DiskTurns:
             log.warning("a kept response was read, and is not kept longer for that: %s", error)
 
     def _tidy_later(self) -> None:
-        """After whoever waits for an answer now: it waits for the disk."""
+        """Runs after the operations already queued, since it waits for the disk."""
         if self._file.is_untidy and not (self._is_tidying or self._is_closed):
             self._is_tidying = True
             self._thread.submit(self._timed, self._tidy)

@@ -1,6 +1,6 @@
-"""A SQLite file that may be lost: one that is damaged, or has other tables than ours, is replaced by an empty one.
+"""A SQLite file whose content may be lost: if it is damaged or has another schema, it is replaced by an empty one.
 
-For one thread, which may block. Knows nothing of what is stored.
+Blocking; for use from one thread. Does not know what is stored.
 """
 
 import logging
@@ -17,23 +17,23 @@ from gateway.storage.database_down import DAMAGED, GONE, PRIMARY_CODE, SQLITE_CO
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 PRAGMAS: Final = (
-    "PRAGMA auto_vacuum=INCREMENTAL",  # heard by a new file alone
+    "PRAGMA auto_vacuum=INCREMENTAL",  # takes effect only in a new file
     "PRAGMA busy_timeout=500",
     "PRAGMA journal_mode=WAL",
-    "PRAGMA synchronous=NORMAL",  # no sync but at a checkpoint: a loss of power costs the newest rows, never the file
+    "PRAGMA synchronous=NORMAL",  # syncs only at checkpoints: power loss costs the newest rows, never the file
     "PRAGMA secure_delete=ON",
-    "PRAGMA wal_autocheckpoint=0",  # whoever writes would wait for its syncs; `checkpoint` is called beside them
+    "PRAGMA wal_autocheckpoint=0",  # writers would wait for its syncs; `checkpoint` is called in the background
     "PRAGMA temp_store=MEMORY",
 )
 BESIDE: Final = ("-wal", "-shm", "")
-"""What SQLite appends to the file's name; the file itself last, without which the others are nothing."""
+"""Suffixes of SQLite's files; the main file is deleted last, since the others are useless without it."""
 MODE: Final = 0o600
 PASSING: Final = SQLITE_CODES - GONE
-"""What a connection gets over: a lock, a full disk."""
+"""Errors after which a connection still works: a lock, a full disk."""
 
 
 class DisposableFile:
-    """`schema` are the statements that make it; `prepare` is given each connection before anybody asks it."""
+    """`schema` are the statements that create it; `prepare` is called with each new connection before its use."""
 
     def __init__(self, path: Path, schema: Sequence[str], prepare: Callable[[sqlite3.Connection], None]) -> None:
         self.path = path
@@ -42,9 +42,9 @@ class DisposableFile:
         self._connection: sqlite3.Connection | None = None
 
     def ask(self, ask: Callable[[sqlite3.Connection], T]) -> T:
-        """Its answer. It may be called a second time, of an empty file.
+        """Returns the result of `ask`, which may be called a second time, with an empty file.
 
-        Raises StoreDown where the file cannot be used now; it is opened anew the next time.
+        Raises StoreDown if the file cannot be used now; the next call opens it again.
         """
         try:
             try:
@@ -61,7 +61,7 @@ class DisposableFile:
             raise StoreDown(f"cannot use {self.path}: {error}") from error
 
     def close(self) -> None:
-        """What is in the write-ahead log comes into the file. Raises StoreDown where it cannot."""
+        """Moves the write-ahead log into the file and closes it. Raises StoreDown if that fails."""
         try:
             self._close()
         except sqlite3.Error as error:
@@ -75,7 +75,7 @@ class DisposableFile:
         return self._connection
 
     def _connect(self) -> sqlite3.Connection | None:
-        """None where it had other tables than ours, and now is not there any more."""
+        """None if the file had another schema and was deleted."""
         _keep_private(self.path)
         connection = sqlite3.connect(self.path, isolation_level=None)
         try:
@@ -93,7 +93,7 @@ class DisposableFile:
         return None
 
     def _is_ours(self, connection: sqlite3.Connection) -> bool:
-        """An empty file becomes it."""
+        """Whether it has our schema, which is created in an empty file."""
         with writing(connection):
             found = {sql for (sql,) in connection.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL")}
             if not found:
@@ -106,7 +106,7 @@ class DisposableFile:
         remove_file(self.path)
 
     def _let_go(self) -> None:
-        with suppress(sqlite3.Error):  # whoever calls this has just been told what is wrong with it
+        with suppress(sqlite3.Error):  # the caller already knows what is wrong with the file
             self._close()
 
     def _close(self) -> None:
@@ -116,7 +116,7 @@ class DisposableFile:
 
 
 def remove_file(path: Path) -> None:
-    """With what SQLite has beside it. Raises OSError."""
+    """Deletes the file and SQLite's files beside it. Raises OSError."""
     for suffix in BESIDE:
         path.with_name(path.name + suffix).unlink(missing_ok=True)
 
@@ -129,20 +129,20 @@ def writing(connection: sqlite3.Connection) -> Generator[None]:
         yield
         connection.execute("COMMIT")
     except BaseException:
-        if connection.in_transaction:  # else SQLite rolled it back itself, as where a disk is full
+        if connection.in_transaction:  # otherwise SQLite has rolled back by itself, for example on a full disk
             connection.execute("ROLLBACK")
         raise
 
 
 def checkpoint(connection: sqlite3.Connection) -> None:
-    """What is in the write-ahead log comes into the file, and the log has no length any more: it holds what was
-    overwritten since. While another process reads, that waits for the next time."""
+    """Moves the write-ahead log into the file and truncates the log, which contains overwritten data. Incomplete while
+    another process reads; then the next call does it."""
     connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
 
 def give_back(connection: sqlite3.Connection, pages: int) -> None:
-    """So many pages of the file that nobody needs, if there are."""
-    connection.executescript(f"PRAGMA incremental_vacuum({pages})")  # `execute` would give back a single one
+    """Returns up to this many free pages of the file to the file system."""
+    connection.executescript(f"PRAGMA incremental_vacuum({pages})")  # `execute` would free only one page
 
 
 def number_of(connection: sqlite3.Connection, pragma: str) -> int:
@@ -155,7 +155,7 @@ def _code(error: Exception) -> int | None:
 
 
 def _keep_private(path: Path) -> None:
-    """Readable by its owner alone, before anything is in it; SQLite gives what it has beside it the same mode."""
+    """Makes the file readable only by its owner, before anything is in it; SQLite's other files get the same mode."""
     try:
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, MODE))
     except FileExistsError:

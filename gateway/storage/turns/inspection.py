@@ -1,5 +1,5 @@
-"""Looks whether a file of kept responses, or conversations, can be used, beside whoever uses it. Changes nothing, makes
-nothing."""
+"""Checks whether a file of kept responses or conversations can be used, possibly while a gateway uses it. Changes and
+creates nothing."""
 
 import os
 import sqlite3
@@ -20,7 +20,7 @@ NEXT: Final = "SELECT id, value FROM sealed WHERE id > ? ORDER BY id LIMIT 1"
 def inspect_turn_file(
     path: Path, *, max_bytes: int, free_bytes: Callable[[Path], int] = free_bytes_at, what: str = "responses"
 ) -> str:
-    """What there is, in words. Raises StateError, which says what is wrong and what to do."""
+    """A description of the content. Raises StateError with the problem and the remedy."""
     files = [one for one in (path.with_name(path.name + suffix) for suffix in BESIDE) if one.exists()]
     _require_ours(path, files)
     if free_bytes(path.parent) < LEAST_FREE_BYTES:
@@ -51,8 +51,8 @@ def _require_ours(path: Path, files: list[Path]) -> None:
 
 
 def _read_through(path: Path) -> int:
-    """Every row by itself: a reader that stays keeps the log of whoever writes from being emptied, where what was
-    deleted still is. Returns how many there are."""
+    """Reads each row in a transaction of its own, since a long-running reader would keep the write-ahead log, with
+    deleted data in it, from being emptied. Returns the number of rows."""
     try:
         with closing(sqlite3.connect(_address(path), uri=True, isolation_level=None, timeout=BUSY_SECONDS)) as looking:
             looking.execute("SELECT max(until_ms), max(name), count(*) FROM turns").fetchall()
@@ -68,7 +68,7 @@ def _read_through(path: Path) -> int:
 
 
 def _address(path: Path) -> str:
-    """With a log and its index a process uses it, or was killed; without them SQLite would make them to read, as
-    whoever runs this."""
+    """If a log and its index exist, a process uses the file or was killed. Without them SQLite would create them even
+    to read, with the wrong owner; `immutable` prevents that."""
     is_used = all(path.with_name(path.name + suffix).exists() for suffix in BESIDE)
     return f"{path.absolute().as_uri()}?{'mode=ro' if is_used else 'immutable=1'}"

@@ -1,7 +1,7 @@
-"""Kept responses, or conversations, as rows of a file, for one thread, which may block. Knows no event loop, and not
-what the bytes are.
+"""Kept responses or conversations as rows of a SQLite file. Blocking; for use from one thread. Knows no event loop, and
+not what the bytes mean.
 
-The file is theirs alone. In the books' database they would wait for its lock, and would be in its backups.
+A separate file, because in the main database they would wait for its lock, and would end up in its backups.
 """
 
 import logging
@@ -25,31 +25,31 @@ SCHEMA: Final = (
     "owner TEXT NOT NULL, size INTEGER NOT NULL)",
     "CREATE INDEX turns_by_end ON turns (until_ms)",
     "CREATE INDEX turns_by_owner ON turns (owner, until_ms) WHERE owner <> ''",
-    # Added up beside them: an owner may have a hundred thousand rows, and each of its writes would read all.
+    # Totals per owner: an owner may have a hundred thousand rows, and adding them up for every write would read all.
     "CREATE TABLE owners (owner TEXT PRIMARY KEY, bytes INTEGER NOT NULL) WITHOUT ROWID",
     "CREATE TRIGGER turn_comes AFTER INSERT ON turns WHEN new.owner <> '' BEGIN "
     "INSERT INTO owners VALUES (new.owner, new.size) ON CONFLICT (owner) DO UPDATE SET bytes = bytes + new.size; END",
     "CREATE TRIGGER turn_goes AFTER DELETE ON turns WHEN old.owner <> '' BEGIN "
     "UPDATE owners SET bytes = bytes - old.size WHERE owner = old.owner; "
     "DELETE FROM owners WHERE owner = old.owner AND bytes = 0; END",
-    # Apart, so that more time is given without writing the bytes anew.
+    # In a table of their own, so that extending the time does not rewrite the bytes.
     "CREATE TABLE sealed (id INTEGER PRIMARY KEY, value BLOB NOT NULL)",
 )
 LEAST_FREE_BYTES: Final = 256 << 20
-"""The file grows no more where its disk has less room than this: the journal may need it, and goes first."""
+"""The file stops growing if its disk has less free space than this, which is left to the journal."""
 ASKED: Final = "SELECT until_ms, value FROM turns JOIN sealed USING (id) WHERE name = ?"
 FIRST_OF_ALL: Final = "SELECT id, until_ms FROM turns ORDER BY until_ms LIMIT 1"
 FIRST_OF_OWNER: Final = FIRST_OF_ALL.replace(" ORDER", " WHERE owner = ? AND owner <> '' ORDER")
 ROW_BYTES: Final = 512
-"""About what a row has beside its bytes: thousands of small ones are not for nothing."""
+"""Approximate overhead per row, so that thousands of small ones are counted, too."""
 UNTIDY_PAGES: Final = 1024
 SPARE_PAGES: Final = 8
-"""What a turn may need beside its own pages: a new one in each index, and those above them."""
+"""Additional pages that a turn may need: a new one in each index, and their parents."""
 FORGOTTEN_AT_ONCE: Final = 50
 GIVEN_BACK_PAGES: Final = 1024
 RENEWED_SHARE: Final = 0.001
-"""How much of its time must be gone before a turn that is read gets it anew: the first turns of a conversation are read
-with each later one."""
+"""The share of its time that must have passed before reading a turn extends it: the first turns of a conversation are
+read again with each later one."""
 
 
 def free_bytes_at(folder: Path) -> int:
@@ -57,8 +57,8 @@ def free_bytes_at(folder: Path) -> int:
 
 
 class TurnFile:
-    """The file stays within `max_bytes`: what would be forgotten first makes room, among its own for an owner who has
-    much. No time that is given may be longer than `longest_seconds`. Everything may raise StoreDown."""
+    """The file stays within `max_bytes`: those that would expire first are dropped, an owner's own if it has a large
+    share. No time may be longer than `longest_seconds`. Every method may raise StoreDown."""
 
     def __init__(
         self,
@@ -73,7 +73,8 @@ class TurnFile:
         self._file = DisposableFile(path, SCHEMA, self._prepare)
         self._max_bytes = max_bytes
         self._longest_seconds = longest_seconds
-        # Somebody may set the clock while this process runs; of the time between two processes it alone can tell.
+        # The wall clock may be set while this process runs, so it is read only once: across processes there is no
+        # other.
         self._unstepped = unstepped
         self._began_at = now() - unstepped()
         self._free_bytes = free_bytes
@@ -92,11 +93,11 @@ class TurnFile:
         self._file.close()
 
     def get(self, name: str, seconds: float | None) -> bytes | None:
-        """For so many seconds more, where they are given."""
+        """The value; extends its time to `seconds` from now, if given."""
         return self._file.ask(lambda connection: self._get(connection, name, seconds))
 
     def put(self, name: str, value: bytes, seconds: float, *, owner: str = "") -> None:
-        """Or not: larger than all that there is room for."""
+        """Stores the value, unless it is larger than the whole file may be."""
         until_ms = self._ms(seconds)
 
         def put(connection: sqlite3.Connection) -> None:
@@ -106,31 +107,31 @@ class TurnFile:
         self._file.ask(put)
 
     def swap(self, change: Change, seconds: float) -> bool:
-        """See RecordStore. What it erases is in the write-ahead log until `empty_log`."""
+        """See RecordStore. Erased data is in the write-ahead log until `empty_log`."""
         return self._file.ask(lambda connection: self._swap(connection, change, seconds))
 
     def renew(self, name: str, seconds: float) -> None:
-        """As if it were read."""
+        """Extends its time to `seconds` from now."""
         self._file.ask(lambda connection: self._renew(connection, name, self._ms(seconds)))
 
     def delete(self, name: str) -> bool:
-        """Its bytes are overwritten; the write-ahead log has them until `empty_log`."""
+        """Overwrites its bytes, which are in the write-ahead log until `empty_log`."""
         return self._file.ask(lambda connection: self._delete(connection, name))
 
     def empty_log(self) -> None:
-        """What was deleted, forgotten or replaced is nowhere any more when this returns. It syncs twice."""
+        """When this returns, nothing is left of deleted, expired or replaced data. Syncs twice."""
         self._file.ask(checkpoint)
 
     def forget(self) -> bool:
-        """Some of those whose time is over. Whether there may be more of them."""
+        """Deletes some expired turns; returns whether there may be more."""
         return self._file.ask(self._forget)
 
     def tidy(self) -> None:
-        """Empties the write-ahead log, and gives back a few pages where the file has many that nobody needs."""
+        """Empties the write-ahead log, and frees some pages if many are unused."""
         self._file.ask(self._tidy)
 
     def _prepare(self, connection: sqlite3.Connection) -> None:
-        """For this configuration, and for this clock: an earlier one may have been ahead."""
+        """Adapts the file to this configuration and clock, since an earlier clock may have been ahead."""
         self._page_bytes = number_of(connection, "page_size")
         latest = self._ms(self._longest_seconds)
         with writing(connection):
@@ -150,7 +151,7 @@ class TurnFile:
         if until_ms - found[0] > seconds * 1000 * RENEWED_SHARE:
             try:
                 self._renew(connection, name, until_ms)
-            except sqlite3.OperationalError as error:  # as on a full disk: whoever asked may read it all the same
+            except sqlite3.OperationalError as error:  # for example on a full disk: reading works nevertheless
                 log.warning("a kept response was read, and is not kept longer for that: %s", error)
         return found[1]
 
@@ -168,9 +169,9 @@ class TurnFile:
         owner: str = "",
         spared_ms: float = math.inf,
     ) -> bool:
-        """Whether there was room, without those that are kept until then or longer."""
+        """Returns whether there was room; turns that expire at `spared_ms` or later are not dropped for it."""
         pages = len(value) // self._page_bytes + SPARE_PAGES
-        self._written_pages += 2 * pages  # its own, and those of others that are overwritten to make room
+        self._written_pages += 2 * pages  # its own, and those overwritten to make room
         _drop(connection, name)
         if not self._make_room(connection, pages, owner=owner, spared_ms=spared_ms):
             return False
@@ -188,7 +189,7 @@ class TurnFile:
             if (found[1] if found is not None and found[0] > self._ms() else None) != change.was:
                 return False
             self._written_pages += SPARE_PAGES
-            # Before anything is written, so that none of them makes room for another.
+            # Before anything is written, so that none of them is dropped to make room for another.
             renewed = [(until_ms, name) for name in (change.name, *change.renewed)]
             connection.executemany("UPDATE turns SET until_ms = ? WHERE name = ?", renewed)
             for name in (*change.gone, *((change.name,) if change.value is None else ())):
@@ -202,7 +203,7 @@ class TurnFile:
     def _make_room(
         self, connection: sqlite3.Connection, pages: int, *, owner: str = "", spared_ms: float = math.inf
     ) -> bool:
-        """Whether there is some."""
+        """Drops turns until `pages` are free; returns whether that succeeded."""
         if pages > self._most_pages:
             return False
         while number_of(connection, "page_count") - number_of(connection, "freelist_count") + pages > self._most_pages:
@@ -216,7 +217,7 @@ class TurnFile:
         return True
 
     def _leave_room(self, connection: sqlite3.Connection, pages: int) -> None:
-        """To others on this disk. Raises StoreDown."""
+        """Raises StoreDown if the file would have to grow while the disk is nearly full."""
         folder = self._file.path.parent
         if number_of(connection, "freelist_count") < pages and self._free_bytes(folder) < LEAST_FREE_BYTES:
             raise StoreDown(
@@ -248,7 +249,7 @@ class TurnFile:
         return self._max_bytes // self._page_bytes
 
     def _ms(self, seconds: float = 0.0) -> int:
-        """So many seconds from now."""
+        """Milliseconds since the epoch, `seconds` from now."""
         return round((self._began_at + self._unstepped() + seconds) * 1000)
 
 
@@ -260,7 +261,7 @@ def _drop(connection: sqlite3.Connection, name: str) -> bool:
 
 
 def _bytes_of(connection: sqlite3.Connection, owner: str) -> int:
-    """Of nobody's none."""
+    """The owner's total; 0 without an owner."""
     found = connection.execute("SELECT bytes FROM owners WHERE owner = ?", (owner,)).fetchone() if owner else None
     return 0 if found is None else found[0]
 
