@@ -11,7 +11,7 @@ MOST_RECORDS = 2**63 - 1
 
 
 class AuditPage(BaseModel):
-    """Newest first; `next_before` asks for the page after this one."""
+    """Newest first. `next_before` is the `before` of the next page; null on the last page."""
 
     records: list[AuditRecord]
     next_before: int | None
@@ -31,7 +31,7 @@ def build_audit_router(audit: AuditLog) -> APIRouter:
 
     @router.get("/verify", openapi_extra=needs("audit.read"))
     async def verify() -> Verified:  # pyright: ignore[reportUnusedFunction]
-        """Recompute the whole chain."""
+        """Recompute the hash chain and report the first record that does not fit."""
         return await audit.verify()
 
     return router

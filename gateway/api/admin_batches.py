@@ -21,9 +21,9 @@ TEAM = tenant_of("", "")
 
 
 class BatchRow(BaseModel):
-    """One batch now. `cost_usd` is of its answers so far, without the `answers_without_price`; `models` gave them.
-    `key` made it, and belonged to `team` then. `ended_at_us` is null while it is under way; `problem` is the first that
-    its file has, where it failed for that."""
+    """The current state of a batch. `cost_usd` covers its answers so far, except the `answers_without_price`; `models`
+    gave them. `key` created it, and belonged to `team` then. `ended_at_us` is null while it is in progress; `problem`
+    is the first error in its file, if it failed because of that."""
 
     id: str
     status: Status
@@ -44,9 +44,8 @@ class BatchRow(BaseModel):
 
 
 class BookedCost(BaseModel):
-    """What all requests of one batch came to in the ledger: corrections count, and so does what was asked again and
-    what nobody got an answer to. `cost_usd` is null where no price is known, and else without that of the
-    `unpriced_requests`."""
+    """The cost of all requests of a batch in the ledger, including corrections, retries and requests without an answer.
+    `cost_usd` is null if no price is known; otherwise it leaves out the `unpriced_requests`."""
 
     requests: int
     unpriced_requests: int
@@ -73,7 +72,7 @@ def build_all_batches_router(batches: AllBatches, key_names: KeyNames, books: Ba
         state: Annotated[State | None, Query()] = None,
         limit: Annotated[int, Query(ge=1, le=1000)] = 50,
     ) -> BatchRows:
-        """Batches, the newest first."""
+        """Batches, newest first."""
         tenant = None if only_team is None else tenant_of(only_team, "")
         return BatchRows(batches=await shown(*await batches.recent(limit, STATUSES[state], tenant=tenant)))
 
@@ -81,14 +80,14 @@ def build_all_batches_router(batches: AllBatches, key_names: KeyNames, books: Ba
     async def cost(  # pyright: ignore[reportUnusedFunction]
         batch_id: Annotated[str, Path(pattern=NAME)], only_team: OnlyTeam
     ) -> BookedCost:
-        """Of a batch's requests that the ledger keeps, also once the batch itself is forgotten."""
+        """The cost of a batch's requests in the ledger, even after the batch itself has been deleted."""
         return booked(await books.batch_cost(batch_id, team=only_team))
 
     @router.post("/{batch_id}/cancel", openapi_extra=needs("batches.write"))
     async def cancel(  # pyright: ignore[reportUnusedFunction]
         batch_id: Annotated[str, Path(pattern=NAME)], caller: Caller
     ) -> BatchRow:
-        """Ask no more of a batch's requests. What was answered stays in its output file."""
+        """Cancel a batch: its remaining requests are not sent. Finished answers stay in its output file."""
         batch = await batches.stop(batch_id, author=caller.name)
         if batch is None:
             raise NotFound(f"There is no batch {batch_id!r}.", code="batch_not_found")

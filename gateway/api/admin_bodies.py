@@ -9,7 +9,7 @@ from gateway.kept_answers.body_keeper import BodyReader
 
 
 class StoredBodies(BaseModel):
-    """What the caller sent and what it got, as on the wire; bytes that are not UTF-8 are replaced."""
+    """What the caller sent and received, as on the wire; bytes that are not UTF-8 are replaced."""
 
     request_id: str
     key_id: str
@@ -23,7 +23,7 @@ def build_bodies_router(bodies: BodyReader) -> APIRouter:
 
     @router.get("/bodies/{request_id}", openapi_extra=needs("bodies.read"))
     async def get(request_id: str, caller: Caller) -> StoredBodies:  # pyright: ignore[reportUnusedFunction]
-        """One request's prompt and answer."""
+        """The stored prompt and answer of one request."""
         return await read_bodies(bodies, request_id, reader=caller.name)
 
     return router
@@ -34,8 +34,8 @@ async def read_bodies(bodies: BodyReader, request_id: str, *, reader: str) -> St
     found = await bodies.read(request_id, reader=reader)
     if found is None:
         raise NotFound(
-            f"No text of request {request_id[:64]!r} is stored. Texts are stored only for keys made with "
-            "`--keep-bodies`, once the answer has ended, and until retention deletes them.",
+            f"No text of request {request_id[:64]!r} is stored. Texts are stored only for keys created with "
+            "`--keep-bodies`, once the answer is complete, until retention deletes them.",
             code="bodies_not_found",
         )
     return StoredBodies(

@@ -36,7 +36,7 @@ def _amount(text: str) -> str:
 
 
 class NewBudget(BaseModel):
-    """`name` is the team or the project; leave it out for everything. It warns, unless it `stops` the spending."""
+    """`name` is the team or project; leave it out with the scope `all`. A budget only warns, unless it `stops`."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -48,12 +48,13 @@ class NewBudget(BaseModel):
     @model_validator(mode="after")
     def _has_its_name(self) -> "NewBudget":
         if (self.scope == "all") != (self.name == ""):
-            raise ValueError("a team's or project's budget needs its name; the budget of everything has none")
+            raise ValueError("the budget of a team or project needs its name; the one of scope `all` has none")
         return self
 
 
 class BudgetOutlook(BaseModel):
-    """What the month will come to: 5, 50 and 95 % of simulated months. `runs_out`: the day the budget is spent."""
+    """The 5th, 50th and 95th percentile of simulated months. `runs_out`: the day by which half of them have spent the
+    budget; null if they do not within the month."""
 
     low_usd: str
     expected_usd: str
@@ -63,9 +64,10 @@ class BudgetOutlook(BaseModel):
 
 
 class BudgetRow(BaseModel):
-    """One budget now. Of `spent_usd`, `taken_over_usd` was spent at LiteLLM in this month before it was imported: it is
-    in no report. `outlook` is null before two complete days are known, or without the reports extra. `keys` are the
-    working keys whose requests it counts: 0 where no key has that team or project, or its name is misspelt."""
+    """The current state of a budget. `taken_over_usd` is the part of `spent_usd` that was spent through LiteLLM this
+    month before it was imported; no report has it. `outlook` is null until two complete days are known, or without the
+    reports extra. `keys` is the number of active keys that the budget covers; at 0, no key has that team or project, or
+    the name is misspelt."""
 
     scope: BudgetScope
     name: str
@@ -85,16 +87,16 @@ class BudgetList(BaseModel):
 
 
 class RemovedBudget(BaseModel):
-    """Whose there is no more."""
+    """The budget that was removed."""
 
     scope: BudgetScope
     name: str
 
 
 class KeyBudgetRow(BaseModel):
-    """A key's own budget and what its present window (UTC) counts of it: at the end of it the key is refused. A request
-    that a process left behind when it died counts as the most that it may have cost. Of it, `taken_over_usd` was spent
-    at LiteLLM before the key was imported, and is in no report."""
+    """A key's own budget and what is spent of it in the current window (UTC); once it is used up, the key is refused. A
+    request whose process died counts at its maximum cost. `taken_over_usd` is the part of `spent_usd` that was spent
+    through LiteLLM before the key was imported; no report has it."""
 
     id: str
     name: str
@@ -107,7 +109,7 @@ class KeyBudgetRow(BaseModel):
 
 
 class KeyBudgetList(BaseModel):
-    """Those that have used the largest share first; `with_budget` is how many there are."""
+    """Largest share spent first. `with_budget` is the number of keys that have a budget."""
 
     keys: list[KeyBudgetRow]
     with_budget: int
@@ -127,7 +129,7 @@ def build_budgets_router(
     async def list_budgets(  # pyright: ignore[reportUnusedFunction]
         only_team: OnlyTeam, scope: Annotated[BudgetScope | None, Query()] = None
     ) -> BudgetList:
-        """Every monthly budget (of one scope, if given), what is spent of it and where the month is heading (UTC)."""
+        """Every monthly budget (or those of one scope), what is spent of it and the forecast for the month (UTC)."""
         standings = await budgets.standings(only_team, scope)
         counted = _counted(ring.working(now_us()))
         return BudgetList(budgets=[_row(one, counted) for one in standings])
@@ -136,14 +138,14 @@ def build_budgets_router(
     async def list_key_budgets(  # pyright: ignore[reportUnusedFunction]
         only_team: OnlyTeam, limit: Annotated[int, Query(ge=1, le=MOST_KEYS)] = 50
     ) -> KeyBudgetList:
-        """The budgets of single keys, and how much of each is spent."""
+        """Budgets of single keys, and how much of each is spent."""
         found = [one for one in await keys_spent() if only_team in (None, one.record.team)]
         found.sort(key=lambda one: (-one.share, one.record.name))
         return KeyBudgetList(keys=[_key_row(one) for one in found[:limit]], with_budget=len(found))
 
     @router.put("", openapi_extra=needs("budgets.write"))
     async def set_budget(new: NewBudget, caller: Caller) -> BudgetRow:  # pyright: ignore[reportUnusedFunction]
-        """Make or replace a budget. It warns, or with `stops` refuses with 429 what would pass it, in every worker."""
+        """Create or replace a budget. It only warns; with `stops`, requests beyond it are refused with 429."""
         budget = Budget(new.scope, new.name, parse_usd(new.month_usd), caller.name, now_us(), stops=new.stops)
         return _row(await budgets.set(budget), _counted(ring.working(now_us())))
 
@@ -151,9 +153,9 @@ def build_budgets_router(
     async def remove_budget(  # pyright: ignore[reportUnusedFunction]
         caller: Caller, scope: Annotated[BudgetScope, Query()], name: Annotated[str, Query(max_length=64)] = ""
     ) -> RemovedBudget:
-        """Remove a budget; the audit log keeps that it was there."""
+        """Remove a budget. The audit log keeps a record of it."""
         if (scope == "all") != (name == ""):
-            raise InvalidRequest("Give the name of the team or project.", param="name")
+            raise InvalidRequest("Give the name of the team or project; scope `all` takes none.", param="name")
         if not await budgets.remove(scope, name, author=caller.name):
             raise NotFound(f"There is no budget for {scope} {name!r}.", code="budget_not_found")
         return RemovedBudget(scope=scope, name=name)

@@ -22,13 +22,13 @@ def build_entries_router(entries: EntryStore) -> APIRouter:
     async def find(  # pyright: ignore[reportUnusedFunction]
         wanted: Annotated[EntryFilter, Query()], only_team: OnlyTeam
     ) -> EntryPage:
-        """Requests that meet the filter, newest first, or the dearest or slowest of them."""
+        """Requests that match the filter: newest first, or most expensive or slowest first."""
         found = await find_summaries(entries, narrowed(wanted, only_team))
         return EntryPage(entries=found, next_before=found[-1].request_id if len(found) == wanted.limit else None)
 
     @router.get("/{request_id}", openapi_extra=needs("entries.read", or_lead=True))
     async def get(request_id: str, only_team: OnlyTeam) -> EntryDetail:  # pyright: ignore[reportUnusedFunction]
-        """One request: token classes, price lines, corrections, attempts, latency split."""
+        """One request: tokens and cost by class, corrections, attempts, latencies."""
         return await get_detail(entries, request_id, of_team=only_team)
 
     return router
@@ -40,7 +40,7 @@ def build_own_requests_router(entries: EntryStore, keys: KeyRing, now_us: Callab
 
     @router.get("/v1/requests/{request_id}")
     async def own_request(request_id: str, request: Request) -> EntryDetail:  # pyright: ignore[reportUnusedFunction]
-        """What one of this key's own requests cost and how it went."""
+        """The cost and course of one of this key's own requests."""
         key = keys.authenticate(credential_of(request.scope["headers"]), now_us())
         return await get_detail(entries, request_id, of_key=key.id)
 

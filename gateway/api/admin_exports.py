@@ -69,24 +69,24 @@ def build_exports_router(files: Files) -> APIRouter:
 
     @router.get("/focus", **declared)
     async def focus(query: Annotated[FocusFile, Query()]) -> Response:  # pyright: ignore[reportUnusedFunction]
-        """The books as a FOCUS 1.3 cost and usage dataset, by day, idle GPU capacity as rows of its own."""
+        """The ledger as a FOCUS 1.3 cost and usage dataset, by day. Idle GPU capacity has rows of its own."""
         return await paged("focus", await files.focus(query), query.format)
 
     @router.get("/costs", **for_leads)
     async def costs(  # pyright: ignore[reportUnusedFunction]
         query: Annotated[CostFile, Query()], only_team: OnlyTeam
     ) -> Response:
-        """`/reports/costs` without its total."""
+        """The rows of `/reports/costs`, without the total."""
         return await whole("costs", await files.costs(narrowed(query, only_team)), query.format)
 
     @router.get("/savings", **declared)
     async def savings(query: Annotated[CostFile, Query()]) -> Response:  # pyright: ignore[reportUnusedFunction]
-        """What the same tokens would have cost at one hosted model."""
+        """What the same tokens would have cost at other models."""
         return await whole("savings", await files.savings(query), query.format)
 
     @router.get("/utilisation", **declared)
     async def utilisation(query: Annotated[PeriodFile, Query()]) -> Response:  # pyright: ignore[reportUnusedFunction]
-        """GPU-seconds used of those paid for, hour by hour."""
+        """GPU-seconds used and paid for, hour by hour."""
         return await whole("utilisation", await files.utilisation(query), query.format)
 
     @router.get("/break-even", **declared)
@@ -96,12 +96,12 @@ def build_exports_router(files: Files) -> APIRouter:
 
     @router.get("/forecast", **declared)
     async def forecast(query: Annotated[ForecastFile, Query()]) -> Response:  # pyright: ignore[reportUnusedFunction]
-        """What the next days will cost, with intervals."""
+        """The expected cost of the next days, with intervals."""
         return await whole("forecast", await files.forecast(query), query.format)
 
     @router.get("/anomalies", **declared)
     async def anomalies(query: Annotated[AnomalyFile, Query()]) -> Response:  # pyright: ignore[reportUnusedFunction]
-        """Days that were unlike the others."""
+        """Days whose cost is far from what their weekday and the trend suggest."""
         return await whole("anomalies", await files.anomalies(query), query.format)
 
     return router

@@ -25,7 +25,7 @@ class ErrorFields(BaseModel):
 
 
 class ErrorBody(BaseModel):
-    """Every refusal, in OpenAI's shape; documented here, written by openai_errors."""
+    """An error in OpenAI's format."""
 
     error: ErrorFields
 

@@ -80,7 +80,7 @@ class KeyService:
         """Raises InvalidRequest for an expiry in the past, most often a mistake in the unit."""
         if expires_at_us is not None and expires_at_us <= self.now_us():
             raise InvalidRequest(
-                "`expires_at_us` is past; it counts microseconds since 1970 (UTC). To end a key now, revoke it.",
+                "`expires_at_us` is in the past; it counts microseconds since 1970 (UTC). To end a key now, revoke it.",
                 param="expires_at_us",
             )
 
@@ -100,7 +100,7 @@ def build_keys_router(keys: KeyService) -> APIRouter:
 
     @router.get("/me", openapi_extra=needs("self.read"))
     async def me(caller: Caller) -> Me:  # pyright: ignore[reportUnusedFunction]
-        """Who am I, and what may I do."""
+        """The key of this request, and what its role allows."""
         return Me(
             id=caller.id,
             name=caller.name,
@@ -111,13 +111,13 @@ def build_keys_router(keys: KeyService) -> APIRouter:
 
     @router.get("/keys", response_model=KeyList, openapi_extra=needs("keys.read", or_lead=True))
     async def list_keys(only_team: OnlyTeam, wanted: Wanted) -> Response:  # pyright: ignore[reportUnusedFunction]
-        """Keys without their secrets: all, those of these ids or with these words, so many at a time."""
+        """Keys without their secrets: all of them, or those with these ids or search words, in pages."""
         found = await keys.listed(wanted, only_team)
         return Response(await asyncio.to_thread(found.model_dump_json), media_type="application/json")
 
     @router.post("/keys", status_code=201, openapi_extra=needs("keys.write"))
     async def create_key(asked: CreateKey, caller: Caller) -> CreatedKey:  # pyright: ignore[reportUnusedFunction]
-        """Create a key. Its secret is in this answer and nowhere else."""
+        """Create a key. Its secret is shown only in this response."""
         require_team(asked.role, asked.team)
         keys.require_tiers(asked.limits)
         keys.require_future(asked.expires_at_us)
@@ -129,7 +129,7 @@ def build_keys_router(keys: KeyService) -> APIRouter:
     async def set_limits(  # pyright: ignore[reportUnusedFunction]
         key_id: str, new: NewLimits, caller: Caller, wanted: Wanted
     ) -> KeyList:
-        """Replace a key's limits; they hold in every process within a second."""
+        """Replace a key's limits. They take effect in every process within a second."""
         await keys.change(key_id, {"limits": new.limits}, author=caller.name)
         return await keys.listed(wanted)
 
@@ -137,21 +137,21 @@ def build_keys_router(keys: KeyService) -> APIRouter:
     async def change_key(  # pyright: ignore[reportUnusedFunction]
         key_id: str, asked: ChangeKey, caller: Caller, wanted: Wanted
     ) -> KeyList:
-        """Change what a key is called, whose cost it is, its tags, models, end and limits: in every process within a
-        second, from then on. What it spent stays booked where it was; its role stays, for that make another key."""
+        """Change a key's name, team, project, tags, models, expiry or limits. It takes effect in every process within a
+        second; past spend stays booked where it was. To change the role, create another key."""
         await keys.change(key_id, asked.change(), author=caller.name)
         return await keys.listed(wanted)
 
     @router.post("/keys/{key_id}/rotate", openapi_extra=needs("keys.write"))
     async def rotate_key(key_id: str, caller: Caller, asked: RotateKey | None = None) -> CreatedKey:  # pyright: ignore[reportUnusedFunction]
-        """Give a key a new secret, which is in this answer and nowhere else. The key stays what it is: its id, limits,
-        what it spent and what is kept for it. Older secrets work until the overlap ends, or until they were to end
-        before; asking again never lets one live longer."""
+        """Give a key a new secret, which is shown only in this response. The key keeps its id, limits, spend and stored
+        data. Older secrets work until the overlap ends, or until their own end if that is earlier: rotating again never
+        prolongs them."""
         return await keys.rotate(key_id, (asked or RotateKey()).overlap_seconds, author=caller.name)
 
     @router.post("/keys/{key_id}/end-overlap", openapi_extra=needs("keys.write"))
     async def end_overlap(key_id: str, caller: Caller, wanted: Wanted) -> KeyList:  # pyright: ignore[reportUnusedFunction]
-        """Stop every older secret of a key now, in every process within a second; its newest goes on working."""
+        """End all older secrets of a key, in every process within a second. Its newest keeps working."""
         if not await keys.secrets.end_overlap(key_id, author=caller.name):
             raise _unknown(key_id)
         await keys.refresh()
@@ -159,7 +159,7 @@ def build_keys_router(keys: KeyService) -> APIRouter:
 
     @router.post("/keys/{key_id}/revoke", openapi_extra=needs("keys.write"))
     async def revoke_key(key_id: str, caller: Caller, wanted: Wanted) -> KeyList:  # pyright: ignore[reportUnusedFunction]
-        """Revoke a key: it stops working in every process within a second. Nobody can revoke their own."""
+        """Revoke a key. It stops working in every process within a second. No key can revoke itself."""
         if key_id == caller.id:
             raise Conflict("This is the key you are using; revoke it with another owner's key.", code="own_key")
         if not await keys.store.revoke(key_id, author=caller.name):

@@ -11,8 +11,8 @@ from gateway.notices.watch import NoticeState
 
 
 class Notices(BaseModel):
-    """Times are null for what never happened. While `failing_since_us` is given a notice waits, and is tried again at
-    about `next_try_at_us`; `problem` is what the last failure met, and names no address."""
+    """Times are null for what has never happened. While `failing_since_us` is set, a notice is waiting, and is sent
+    again at about `next_try_at_us`; `problem` describes the last failure, without the webhook's address."""
 
     has_webhook: bool
     at: list[float]
@@ -41,7 +41,7 @@ def build_notices_router(notices: NoticeService) -> APIRouter:
 
     @router.get("/notices", openapi_extra=needs("reports.read"))
     async def notices_state() -> Notices:  # pyright: ignore[reportUnusedFunction]
-        """Whether a webhook is told that budgets near their end, and how the last notices went."""
+        """Whether budget notices are sent to a webhook, and how the last ones went."""
         state = await notices.state()
         if not notices.has_webhook:  # notices still queued are no longer sent
             state = replace(state, failing_since_us=None)

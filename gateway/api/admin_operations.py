@@ -20,8 +20,8 @@ TOKENS_PER_MTOK = 1_000_000
 
 
 class ModelRow(BaseModel):
-    """One catalogue model. Prices are what a short, ordinary request costs now; null where none is known. `usd_each` is
-    what some models are billed by beside tokens: `{"per image": "0.02"}`."""
+    """One catalogue model. Prices are those of a short, ordinary request now; null if unknown. `usd_each` is what some
+    models are billed by besides tokens: `{"per image": "0.02"}`."""
 
     name: str
     backend: str
@@ -51,7 +51,7 @@ class ModelRows(BaseModel):
 
 
 class PriceRecord(BaseModel):
-    """What held from a date on. `discount` is the negotiated share off."""
+    """Prices from a date on. `discount` is the negotiated discount, as a share."""
 
     from_date: str
     input_usd_per_mtok: str
@@ -82,14 +82,14 @@ class PriceList(BaseModel):
 
 class Breaker(BaseModel):
     upstream_model: str
-    key: str = Field("", description="The label of the key, where the backend has several.")
+    key: str = Field("", description="The label of the key, if the backend has several.")
     state: str
     failures: int
     cool_down_seconds: float
 
 
 class BackendRow(BaseModel):
-    """`is_healthy` null: hosted backends are not asked, their breakers tell. `is_starting`: it has not come up yet."""
+    """`is_healthy` is null for hosted backends, which are not polled: see their breakers. `is_starting`: not up yet."""
 
     name: str
     is_simulated: bool
@@ -116,7 +116,7 @@ class ThroughputPoint(BaseModel):
 
 
 class EngineView(BaseModel):
-    """The engine of our own: its measured throughput and how busy it is. `is_assumed`: not measured here yet."""
+    """Your own engine: its throughput and current load. `is_assumed`: the throughput was not measured here yet."""
 
     is_configured: bool
     model: str | None
@@ -151,7 +151,7 @@ def build_operations_router(pipeline: Pipeline, prices: PriceBook, engine: Calla
 
     @router.get("/models", openapi_extra=needs("catalogue.read"))
     async def models() -> ModelRows:  # pyright: ignore[reportUnusedFunction]
-        """The catalogue as routing sees it now."""
+        """The model catalogue as routing sees it now."""
         snapshot = pipeline.snapshot
         state = pipeline.upstreams.state(snapshot.candidates.values(), pipeline.monotonic())
         return ModelRows(
@@ -167,7 +167,7 @@ def build_operations_router(pipeline: Pipeline, prices: PriceBook, engine: Calla
         containing: str = Query("", max_length=120),
         limit: int = Query(50, ge=1, le=500),
     ) -> PriceList:
-        """Dated prices, never overwritten: newest first within a model."""
+        """Dated prices, which are never overwritten; newest first within a model."""
         found = [key for key in prices.models(provider) if containing.lower() in f"{key[0]}/{key[1]}".lower()]
         return PriceList(
             version=prices.version,
@@ -192,7 +192,7 @@ def build_operations_router(pipeline: Pipeline, prices: PriceBook, engine: Calla
 
     @router.get("/engine", openapi_extra=needs("operations.read"))
     async def own_engine() -> EngineView:  # pyright: ignore[reportUnusedFunction]
-        """Slots, queue and throughput curve of the engine of our own."""
+        """Slots, queue and throughput curve of your own engine."""
         return _engine(pipeline, engine())
 
     return router

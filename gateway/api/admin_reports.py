@@ -30,14 +30,14 @@ def build_reports_router(reports: Reports) -> APIRouter:
     async def costs(  # pyright: ignore[reportUnusedFunction]
         query: Annotated[CostTableQuery, Query()], only_team: OnlyTeam
     ) -> Response:
-        """Spend by any dimension, with its token mix: all groups, or a part of them and the others as one row."""
+        """Spend and tokens by any dimension: all groups, or one page of them with the others as one row."""
         table = await reports.costs(narrowed(query, only_team))
         # Off the event loop: the work grows with the number of rows.
         return Response(await asyncio.to_thread(table.model_dump_json), media_type="application/json")
 
     @router.get("/overview", openapi_extra=needs("reports.read"))
     async def overview(query: Annotated[OverviewQuery, Query()]) -> Overview:  # pyright: ignore[reportUnusedFunction]
-        """One period in a dozen numbers."""
+        """The key figures of one period."""
         return await reports.overview(query)
 
     @router.get("/utilisation", openapi_extra=needs("reports.read"))
@@ -47,7 +47,7 @@ def build_reports_router(reports: Reports) -> APIRouter:
 
     @router.get("/break-even", openapi_extra=needs("reports.read"))
     async def break_even(query: Annotated[BreakEvenQuery, Query()]) -> BreakEvenView:  # pyright: ignore[reportUnusedFunction]
-        """Whether owning the GPU pays at this traffic, and from what volume."""
+        """Whether owning the GPU pays off at this traffic, and from what volume."""
         return await reports.break_even(query)
 
     return router
@@ -61,7 +61,7 @@ def build_forecast_router(forecasts: Forecasts) -> APIRouter:
     async def forecast(  # pyright: ignore[reportUnusedFunction]
         query: Annotated[ForecastQuery, Query()], only_team: OnlyTeam
     ) -> ForecastView:
-        """What the next days will cost, with intervals, and how the month's budget fares."""
+        """The expected cost of the next days, with intervals, and of the month against its budget."""
         return await forecasts.forecast(narrowed(query, only_team))
 
     @router.get("/anomalies", openapi_extra=needs("reports.read", or_lead=True))
@@ -80,7 +80,7 @@ def build_what_if_router(what_ifs: WhatIfs) -> APIRouter:
 
     @router.get("/what-if", openapi_extra=needs("reports.read"))
     async def what_if(query: Annotated[WhatIfQuery, Query()]) -> WhatIfView:  # pyright: ignore[reportUnusedFunction]
-        """What if we rented GPUs that we do not have, for a model that we do not serve yet."""
+        """What it would cost to rent GPUs that you do not have, for models that you do not serve yet."""
         return await what_ifs.what_if(query)
 
     return router
@@ -92,7 +92,7 @@ def build_reconcile_router(reconciliations: Reconciliations) -> APIRouter:
 
     @router.post("/reconcile", openapi_extra=needs("reports.read"))
     async def reconcile(body: ReconcileBody) -> ReconciliationView:  # pyright: ignore[reportUnusedFunction]
-        """What a provider's export says beside the books, per day and model, with the likely reason of a difference."""
+        """Compare a provider's export with the ledger, per day and model, with the likely reason of each difference."""
         return await reconciliations.reconcile(body)
 
     return router

@@ -21,7 +21,7 @@ class Strict(BaseModel):
 
 
 class RulesVersion(BaseModel):
-    """One stored version. `text` is left out of lists."""
+    """One stored version. `text` is null in lists."""
 
     version: str
     author: str
@@ -48,8 +48,8 @@ class RulesProblem(BaseModel):
 
 
 class RulesList(BaseModel):
-    """`applied` is what this process decides by. It differs from `active` for less than a second after a change, and
-    where `problem` says that the active version is not valid here."""
+    """`applied` is the version that this process uses. It differs from `active` for less than a second after a change,
+    or if `problem` says that the active version is not valid here."""
 
     active: str | None
     applied: str | None
@@ -63,7 +63,7 @@ class RulesText(Strict):
 
 
 class NewRules(RulesText):
-    """`expected_active` is the version the editor started from: somebody else's change in between is a conflict."""
+    """`expected_active` is the version that the edit is based on. 409 if another one has become active since."""
 
     expected_active: str | None
     reason: str = Field(default="", max_length=500)
@@ -89,7 +89,7 @@ class Diff(BaseModel):
 
 
 class ReplayRequest(RulesText):
-    """A text to re-decide logged traffic with. Without a period: the last seven days."""
+    """A rules text to replay logged traffic with. Default period: the last seven days."""
 
     since: Moment | None = None
     until: Moment | None = None
@@ -119,7 +119,7 @@ def _add_listing(router: APIRouter, rules: RulesService) -> None:
 
     @router.put("", openapi_extra=needs("rules.write"))
     async def put_rules(new: NewRules, caller: Caller) -> RulesVersion:  # pyright: ignore[reportUnusedFunction]
-        """Store a text as a version, and activate it if asked to; 409 when another version became active meanwhile."""
+        """Store a text as a new version, and activate it if asked to. 409 if another became active meanwhile."""
         await _require_valid(rules, new.text)
         stored = await rules.put(new.text, author=caller.name, reason=new.reason, expected_active=new.expected_active)
         if new.activate and stored.version != new.expected_active:
@@ -132,26 +132,26 @@ def _add_listing(router: APIRouter, rules: RulesService) -> None:
 def _add_checks_of_texts(router: APIRouter, rules: RulesService, replay: Replay) -> None:
     @router.post("/validate", openapi_extra=needs("rules.read"))
     async def validate(text: RulesText) -> Checked:  # pyright: ignore[reportUnusedFunction]
-        """What is wrong with a text, with its line."""
+        """Check a rules text; the answer lists its problems with their lines."""
         problems = await rules.check(text.text)
         return Checked(is_valid=not problems, problems=[_problem(one) for one in problems])
 
     @router.post("/replay", openapi_extra=needs("rules.read"))
     async def replay_rules(asked: ReplayRequest) -> ReplayResult:  # pyright: ignore[reportUnusedFunction]
-        """What a text would have done to logged traffic; nothing is saved."""
+        """What a rules text would have done with logged traffic. Nothing is saved."""
         document = await _require_valid(rules, asked.text)
         return await replay(document, microseconds(asked.since), microseconds(asked.until))
 
     @router.post("/diff", openapi_extra=needs("rules.read"))
     async def diff_text(text: RulesText) -> Diff:  # pyright: ignore[reportUnusedFunction]
-        """A text against the active version."""
+        """Compare a text with the active version."""
         active = await rules.active()
         old = (await rules.get(active)).text if active else ""
         return Diff(old=active or "", new="(edited)", diff=text_diff(old, text.text, active or "nothing", "edited"))
 
     @router.get("/diff", openapi_extra=needs("rules.read"))
     async def diff_versions(old: str = Query(max_length=64), new: str = Query(max_length=64)) -> Diff:  # pyright: ignore[reportUnusedFunction]
-        """One version against another."""
+        """Compare two versions."""
         before, after = await rules.get(old), await rules.get(new)
         return Diff(old=old, new=new, diff=text_diff(before.text, after.text, old, new))
 
@@ -164,20 +164,20 @@ def _add_checks_of_texts(router: APIRouter, rules: RulesService, replay: Replay)
 def _add_versions(router: APIRouter, rules: RulesService) -> None:
     @router.post("/rollback", openapi_extra=needs("rules.write"))
     async def roll_back(change: Change, caller: Caller) -> RulesActivation:  # pyright: ignore[reportUnusedFunction]
-        """Activate what was active before."""
+        """Activate the version that was active before."""
         return _activation(
             await rules.roll_back(author=caller.name, reason=change.reason, expected_active=change.expected_active)
         )
 
     @router.get("/{version}", openapi_extra=needs("rules.read"))
     async def get_rules(version: str) -> RulesVersion:  # pyright: ignore[reportUnusedFunction]
-        """One version with its text; `active` is the active one."""
+        """One version with its text; the name `active` means the active one."""
         active = await rules.active()
         return _version(await rules.get(active or "" if version == ACTIVE else version), active, with_text=True)
 
     @router.post("/{version}/activate", openapi_extra=needs("rules.write"))
     async def activate(version: str, change: Change, caller: Caller) -> RulesActivation:  # pyright: ignore[reportUnusedFunction]
-        """Make a version the active one; 409 when the active one is not the expected one any more."""
+        """Activate a version. 409 if the active one is no longer `expected_active`."""
         await _require_valid(rules, (await rules.get(version)).text)
         return _activation(
             await rules.activate(

@@ -29,7 +29,7 @@ Text = Annotated[str, Field(max_length=512)]
 
 
 class NewBatch(BaseModel):
-    """What makes a batch. `completion_window` is 24h as at OpenAI, or another number of hours (1h to 168h)."""
+    """A new batch. `completion_window` is 24h, as at OpenAI, or another number of hours (1h to 168h)."""
 
     input_file_id: str
     endpoint: str
@@ -45,13 +45,13 @@ def build_batches_router(
 
     @router.post("")
     async def create(asked: NewBatch, request: Request) -> dict[str, Any]:  # pyright: ignore[reportUnusedFunction]
-        """Ask every line of an uploaded file when there is room, within the completion window."""
+        """Create a batch from an uploaded file. Its requests are sent when there is capacity, within the window."""
         key = await key_of_caller(pipeline, request)
         bounds.require_open()
         owner, now_us = tenant_of(key.team, key.id), pipeline.now_us()
         file = await files.get(owner, asked.input_file_id)
         if file is None or file.purpose != INPUT:
-            why = f"There is no such file of this key's team with the purpose {INPUT!r}: upload one to /v1/files."
+            why = f"This key's team has no such file with the purpose {INPUT!r}: upload one to /v1/files."
             raise InvalidRequest(f"input_file_id: {why}", param="input_file_id", code="file_not_found")
         if asked.endpoint not in OFFERED:
             raise InvalidRequest(f"endpoint: must be one of {', '.join(OFFERED)}.", param="endpoint")
@@ -76,7 +76,7 @@ def build_batches_router(
     async def index(  # pyright: ignore[reportUnusedFunction]
         request: Request, limit: Annotated[int, Query(ge=1, le=100)] = 20, after: After = None
     ) -> Listed:
-        """Batches, the newest first."""
+        """Batches, newest first."""
         rows, has_more = await batches.list(
             await tenant_of_caller(pipeline, request), Page(limit, after), prefix=PREFIX
         )
@@ -84,12 +84,12 @@ def build_batches_router(
 
     @router.get("/{batch_id}")
     async def retrieve(batch_id: BatchId, request: Request) -> dict[str, Any]:  # pyright: ignore[reportUnusedFunction]
-        """How far a batch is, and where its answers are."""
+        """The progress of a batch, and the ids of its result files."""
         return _found(await batches.get(await tenant_of_caller(pipeline, request), _ours(batch_id)))
 
     @router.post("/{batch_id}/cancel")
     async def cancel(batch_id: BatchId, request: Request) -> dict[str, Any]:  # pyright: ignore[reportUnusedFunction]
-        """Ask no more lines; what was answered stays in the output file."""
+        """Cancel a batch: its remaining requests are not sent. Finished answers stay in the output file."""
         return _found(await batches.cancel(await tenant_of_caller(pipeline, request), _ours(batch_id)))
 
     return router
@@ -99,7 +99,7 @@ def require_room(is_made: bool) -> None:
     """Raises RateLimitExceeded if the team has too many batches in progress."""
     if not is_made:
         raise RateLimitExceeded(
-            f"This key's team has {MOST_UNDER_WAY} batches under way: wait until one has ended, or cancel one.",
+            f"This key's team has {MOST_UNDER_WAY} batches in progress: wait until one has ended, or cancel one.",
             retry_after_seconds=RETRY_SECONDS,
         )
 
@@ -150,7 +150,7 @@ def _ours(batch_id: str) -> str:
 
 def _not_found() -> NotFound:
     return NotFound(
-        "There is no such batch of this key's team; GET /v1/batches lists them.", param="batch_id", code="not_found"
+        "This key's team has no such batch; GET /v1/batches lists them.", param="batch_id", code="not_found"
     )
 
 

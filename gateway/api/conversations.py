@@ -66,40 +66,40 @@ def build_conversations_router(pipeline: Pipeline, conversations: KeptConversati
         """The items as JSON, with references to kept responses replaced by what they refer to."""
         given = asked.items or []
         if len(given) > MOST_AT_ONCE:
-            raise InvalidRequest(f"items: at most {MOST_AT_ONCE} at a time.", param="items")
+            raise InvalidRequest(f"items: add at most {MOST_AT_ONCE} at a time.", param="items")
         items = msgspec.json.encode(given)
         kept = pipeline.kept_responses
         return items if kept is None else await kept.dereferenced(owner, items)
 
     @router.post("", openapi_extra=_body([], items=ITEMS, metadata=METADATA))
     async def create(request: Request) -> Conversation:  # pyright: ignore[reportUnusedFunction]
-        """Begin a conversation, for turns of `/v1/responses` that name it."""
+        """Create a conversation, which requests to `/v1/responses` can then name."""
         owner, asked = await tenant_of_caller(pipeline, request), await _asked(request)
         conversation_id, head = await conversations.create(owner, await items_of(owner, asked), _metadata(asked))
         return _shown(conversation_id, head)
 
     @router.get("/{conversation_id}")
     async def retrieve(conversation_id: ConversationId, request: Request) -> Conversation:  # pyright: ignore[reportUnusedFunction]
-        """When it was made, and its metadata."""
+        """A conversation's time of creation and metadata."""
         return _shown(
             conversation_id, await conversations.find(await tenant_of_caller(pipeline, request), conversation_id)
         )
 
     @router.post("/{conversation_id}", openapi_extra=_body(["metadata"], metadata=METADATA))
     async def update(conversation_id: ConversationId, request: Request) -> Conversation:  # pyright: ignore[reportUnusedFunction]
-        """Give it other metadata."""
+        """Replace a conversation's metadata."""
         owner, asked = await tenant_of_caller(pipeline, request), await _asked(request, "metadata")
         return _shown(conversation_id, await conversations.describe(owner, conversation_id, _metadata(asked)))
 
     @router.delete("/{conversation_id}")
     async def delete(conversation_id: ConversationId, request: Request) -> Deleted:  # pyright: ignore[reportUnusedFunction]
-        """Forget it, and its items. Responses that were its turns are forgotten in their own time, or by themselves."""
+        """Delete a conversation and its items. Responses that were its turns stay until they expire or are deleted."""
         await conversations.delete(await tenant_of_caller(pipeline, request), conversation_id)
         return Deleted(id=conversation_id)
 
     @router.post("/{conversation_id}/items", openapi_extra=_body(["items"], items={**ITEMS, "type": "array"}))
     async def add(conversation_id: ConversationId, request: Request) -> Listed:  # pyright: ignore[reportUnusedFunction]
-        """Append up to 20 items, all or none."""
+        """Append up to 20 items, either all or none."""
         owner, asked = await tenant_of_caller(pipeline, request), await _asked(request, "items")
         added = await conversations.add(owner, conversation_id, await items_of(owner, asked))
         return _listed(added, has_more=False)
@@ -112,7 +112,7 @@ def build_conversations_router(pipeline: Pipeline, conversations: KeptConversati
         order: Order = "desc",
         after: Annotated[str | None, Query(max_length=256)] = None,
     ) -> Listed:
-        """A page of its items, whole, the newest first unless `order` is `asc`."""
+        """A page of complete items, newest first unless `order` is `asc`."""
         owner = await tenant_of_caller(pipeline, request)
         ids = (await conversations.find(owner, conversation_id)).ids
         wanted, has_more = page_of(ids, limit=limit, order=order, after=after, of="conversation")
@@ -120,7 +120,7 @@ def build_conversations_router(pipeline: Pipeline, conversations: KeptConversati
 
     @router.get("/{conversation_id}/items/{item_id}")
     async def item(conversation_id: ConversationId, item_id: ItemId, request: Request) -> dict[str, Any]:  # pyright: ignore[reportUnusedFunction]
-        """One item, whole."""
+        """One complete item."""
         found = await conversations.items(await tenant_of_caller(pipeline, request), conversation_id, [item_id])
         if not found:
             raise no_item(item_id)
@@ -128,7 +128,7 @@ def build_conversations_router(pipeline: Pipeline, conversations: KeptConversati
 
     @router.delete("/{conversation_id}/items/{item_id}")
     async def remove(conversation_id: ConversationId, item_id: ItemId, request: Request) -> Conversation:  # pyright: ignore[reportUnusedFunction]
-        """Forget one item. The conversation goes on as if that had never been said."""
+        """Delete one item. The conversation continues as if it had never been there."""
         head = await conversations.remove(await tenant_of_caller(pipeline, request), conversation_id, item_id)
         return _shown(conversation_id, head)
 
@@ -142,7 +142,7 @@ async def _asked(request: Request, *required: str) -> _Asked:
         given = msgspec.json.decode(body)
         asked = _ASKED.decode(body)
     except msgspec.ValidationError as error:
-        raise InvalidRequest(f"The body is not what is taken here: {error}.") from error
+        raise InvalidRequest(f"The body is not valid here: {error}.") from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise unreadable(body, error) from error
     for name in required:
@@ -155,7 +155,7 @@ def _metadata(asked: _Asked) -> dict[str, str]:
     pairs = asked.metadata or {}
     if len(pairs) > MOST_PAIRS or any(len(key) > LONGEST_KEY or len(pairs[key]) > LONGEST_VALUE for key in pairs):
         raise InvalidRequest(
-            f"metadata: takes {MOST_PAIRS} pairs, with keys of {LONGEST_KEY} characters and values of {LONGEST_VALUE}.",
+            f"metadata: at most {MOST_PAIRS} pairs, keys of {LONGEST_KEY} characters and values of {LONGEST_VALUE}.",
             param="metadata",
         )
     return pairs

@@ -12,7 +12,7 @@ from gateway.stores import AdjustmentKind, Correction, EntryOrder
 
 
 class EntryFilter(BaseModel):
-    """All given fields must hold; `until` is exclusive."""
+    """All given fields must match; `until` is exclusive."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -25,19 +25,19 @@ class EntryFilter(BaseModel):
     backend: str | None = Field(default=None, max_length=120)
     rule: str | None = Field(default=None, max_length=120)
     tag: str | None = Field(default=None, max_length=64)
-    batch_id: str | None = Field(default=None, max_length=64, description="Whose lines they were")
+    batch_id: str | None = Field(default=None, max_length=64, description="Only requests of this batch")
     status: Status | None = None
     order: EntryOrder = Field(
-        default="newest", description="All but the newest: the largest first; by cost, as it is with its corrections"
+        default="newest", description="Newest first, or largest figure first; `cost` includes corrections"
     )
-    before: str | None = Field(default=None, max_length=64, description="Request id of the last row of the page before")
+    before: str | None = Field(default=None, max_length=64, description="Request id of the previous page's last row")
     limit: int = Field(default=50, ge=1, le=500)
 
 
 class EntrySummary(BaseModel):
-    """One request. Costs are decimal text; null where no price is known.
+    """One request. Costs are decimal text in dollars; null if no price is known.
 
-    `cost_usd` is what was booked at settlement, `corrected_cost_usd` what it is with the corrections booked since.
+    `cost_usd` is what was booked at settlement; `corrected_cost_usd` includes the corrections booked since.
     """
 
     request_id: str
@@ -75,7 +75,7 @@ class EntryPage(BaseModel):
 
 
 class CostLine(BaseModel):
-    """One token class: what was counted and what it cost."""
+    """One token class: its count and its cost."""
 
     name: str
     tokens: int | None
@@ -83,8 +83,8 @@ class CostLine(BaseModel):
 
 
 class EntryAttempt(BaseModel):
-    """`cost_usd` of one that did not answer is what it may have been billed all the same, which is in the request's
-    cost; the one that answered has none of its own: it is the request's, in its `lines`."""
+    """`cost_usd` of a failed attempt is what the provider may have billed for it all the same; the request's cost
+    includes it. It is null for the attempt that answered, whose cost is in the request's `lines`."""
 
     number: int
     model: str
@@ -97,7 +97,7 @@ class EntryAttempt(BaseModel):
 
 
 class EntryCorrection(BaseModel):
-    """`reference` is the prices version or the invoice that it was booked for."""
+    """`reference` is the prices version or the invoice that the correction was booked for."""
 
     at_us: int
     kind: AdjustmentKind
@@ -107,8 +107,8 @@ class EntryCorrection(BaseModel):
 
 
 class EntryDetail(EntrySummary):
-    """Everything the ledger knows of one request. Audio and images are None where the first versions booked it.
-    `batch_id` is null where it was no line of a batch."""
+    """Everything the ledger knows about one request. Counts of audio and images are null if they do not apply, or if
+    the first versions of Breakeven booked it. `batch_id` is null if it was not part of a batch."""
 
     batch_id: str | None
     is_stream: bool

@@ -16,7 +16,7 @@ LABELS: dict[str, float] = {"good": 1.0, "bad": 0.0}
 
 
 class FeedbackBody(BaseModel):
-    """One judgement: a `score` from 0 (useless) to 1 (perfect), or a `label`."""
+    """A rating: a `score` from 0 (useless) to 1 (perfect), or a `label`."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -33,7 +33,7 @@ class FeedbackBody(BaseModel):
 
 
 class Recorded(BaseModel):
-    """What was stored; `model` is whose answer it is about."""
+    """The stored rating; `model` is the one that answered."""
 
     request_id: str
     model: str
@@ -47,7 +47,7 @@ def build_feedback_router(pipeline: Pipeline, entries: EntryStore, feedback: Fee
 
     @router.post("/v1/feedback", status_code=201)
     async def give(body: FeedbackBody, request: Request) -> Recorded:  # pyright: ignore[reportUnusedFunction]
-        """Say how good an answer was; `request_id` is its `x-breakeven-request-id`. Saying so again corrects it."""
+        """Rate an answer. `request_id` is its header `x-breakeven-request-id`; a second rating replaces the first."""
         key = pipeline.keys.authenticate(credential_of(request.scope["headers"]), pipeline.now_us())
         await pipeline.admission.admit(key.id, team=key.team, tokens=0)
         entry = await get_soon(entries, body.request_id, lambda entry: _may_judge(key, entry))

@@ -60,7 +60,7 @@ def build_files_router(pipeline: Pipeline, files: FileStore, bounds: BatchBounds
 
     @router.post("", openapi_extra=UPLOAD)
     async def upload(request: Request) -> dict[str, Any]:  # pyright: ignore[reportUnusedFunction]
-        """Store a JSONL file of requests, for `/v1/batches`."""
+        """Upload a JSONL file of requests, for `/v1/batches`."""
         owner = await tenant_of_caller(pipeline, request)
         bounds.require_open()
         form = await request.form(max_files=1, max_fields=10)
@@ -81,26 +81,26 @@ def build_files_router(pipeline: Pipeline, files: FileStore, bounds: BatchBounds
         order: Literal["asc", "desc"] = "desc",
         purpose: Purpose = None,
     ) -> Listed:
-        """Files, the newest first."""
+        """Files, newest first unless `order` is `asc`."""
         page = Page(limit, after, is_oldest_first=order == "asc")
         rows, has_more = await files.list(await tenant_of_caller(pipeline, request), page, purpose=purpose)
         return listed([shown(one) for one in rows], has_more=has_more)
 
     @router.get("/{file_id}")
     async def retrieve(file_id: FileId, request: Request) -> dict[str, Any]:  # pyright: ignore[reportUnusedFunction]
-        """What is known of a file."""
+        """The metadata of a file."""
         return shown(await found(request, file_id))
 
     @router.delete("/{file_id}")
     async def delete(file_id: FileId, request: Request) -> dict[str, Any]:  # pyright: ignore[reportUnusedFunction]
-        """Forget a file. One that a batch still reads, or its results need, is kept: 409."""
+        """Delete a file. 409 if a batch still reads it, or its results need it."""
         if not await files.delete(await tenant_of_caller(pipeline, request), file_id):
             raise _not_found()
         return {"id": file_id, "object": "file", "deleted": True}
 
     @router.get("/{file_id}/content", response_class=StreamingResponse)
     async def content(file_id: FileId, request: Request) -> StreamingResponse:  # pyright: ignore[reportUnusedFunction]
-        """A file's bytes."""
+        """The content of a file."""
         file = await found(request, file_id)
         headers = {"content-length": str(file.size_bytes)}
         content = await begun(files.read(file.id))
@@ -131,7 +131,7 @@ def _asked(form: FormData, tenant: str, now_us: int, bounds: BatchBounds) -> Sto
         raise InvalidRequest("file: send the file's bytes in a part of this name.", param="file")
     if purpose != INPUT:
         raise InvalidRequest(
-            f"purpose: only {INPUT!r} is taken. Pictures and documents go into the request that asks about them.",
+            f"purpose: only {INPUT!r} is accepted. Send images and documents in the request that asks about them.",
             param="purpose",
         )
     lasts_us = bounds.keep_days * DAY_US
@@ -153,7 +153,7 @@ def _seconds(given: object) -> int:
     seconds = whole_number(text) or 0
     if not LEAST_SECONDS <= seconds <= MOST_SECONDS:
         raise InvalidRequest(
-            f"expires_after: seconds must be {LEAST_SECONDS:,} to {MOST_SECONDS:,}.", param="expires_after"
+            f"expires_after: seconds must be from {LEAST_SECONDS:,} to {MOST_SECONDS:,}.", param="expires_after"
         )
     return seconds
 
@@ -165,7 +165,7 @@ async def _parts(file: UploadFile) -> AsyncIterator[bytes]:
 
 def _not_found() -> NotFound:
     return NotFound(
-        "There is no such file of this key's team, or it is not kept any more; GET /v1/files lists those that are.",
+        "This key's team has no such file, or not any more; GET /v1/files lists them.",
         param="file_id",
         code="not_found",
     )

@@ -25,7 +25,7 @@ def _limits(given: dict[str, Any]) -> dict[str, Any]:
     limits = {name: value for name, value in given.items() if value is not None}
     parse_limits(limits)
     if small := [name for name, value in limits.items() if isinstance(value, int) and value < 1]:
-        raise ValueError(f"{small[0]} must be at least 1; revoke the key to stop it, or leave it out for no limit")
+        raise ValueError(f"{small[0]} must be at least 1; leave it out for no limit, or revoke the key to stop it")
     return limits
 
 
@@ -55,7 +55,7 @@ KeyLimits = Annotated[dict[str, Any], AfterValidator(_limits), WithJsonSchema(_l
 
 
 class CreateKey(BaseModel):
-    """Give an app its own key; a team and a project make its cost appear under them."""
+    """A new key. Reports show its cost under its team and project."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -67,7 +67,7 @@ class CreateKey(BaseModel):
     allowed_models: list[str] | None = Field(default=None, max_length=200)
     expires_at_us: int | None = Field(default=None, ge=0, le=LAST_US)
     limits: KeyLimits = Field(default_factory=dict[str, Any])
-    keeps_bodies: bool = Field(default=False, description="Store its prompts and answers, encrypted; see retention")
+    keeps_bodies: bool = Field(default=False, description="Store its prompts and answers, encrypted; see `retention`")
 
     def new_key(self) -> NewKey:
         allowed = tuple(self.allowed_models) if self.allowed_models is not None else None
@@ -84,7 +84,7 @@ class CreateKey(BaseModel):
 
 
 class ChangeKey(BaseModel):
-    """What is to be another; what is left out stays. null takes away: no team, every model, no end."""
+    """Fields to change; those left out stay. null removes a value: no team or project, all models, no expiry."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -94,13 +94,13 @@ class ChangeKey(BaseModel):
     tags: list[Label] | None = Field(default=None, max_length=16)
     allowed_models: list[str] | None = Field(default=None, max_length=200)
     expires_at_us: int | None = Field(default=None, ge=0, le=LAST_US)
-    limits: KeyLimits | None = Field(default=None, description="All of them; what is left out is not limited any more")
+    limits: KeyLimits | None = Field(default=None, description="Replaces all limits; those left out no longer apply")
 
     @field_validator("name")
     @classmethod
     def _needs_name(cls, given: str | None) -> str:
         if given is None:
-            raise ValueError("a key needs a name; leave it out to keep the one it has")
+            raise ValueError("a key needs a name; leave `name` out to keep the current one")
         return given
 
     def change(self) -> KeyChange:
@@ -111,7 +111,7 @@ class ChangeKey(BaseModel):
 
 
 class NewLimits(BaseModel):
-    """All of a key's limits; what is left out is not limited any more."""
+    """All limits of a key; those left out no longer apply."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -119,7 +119,7 @@ class NewLimits(BaseModel):
 
 
 class WorkingSecret(BaseModel):
-    """A replaced secret that still works. It was last used at about the time that is said; null: not since then."""
+    """A replaced secret that still works. `last_used_at_us` is approximate; null: not used since it was replaced."""
 
     replaced_at_us: int
     ends_at_us: int
@@ -141,20 +141,20 @@ class Key(BaseModel):
     keeps_bodies: bool
     rotated_at_us: int | None
     old_secrets: list[WorkingSecret]
-    taken_over_from: Literal["LiteLLM"] | None = Field(description="Whose it was before it was imported")
+    taken_over_from: Literal["LiteLLM"] | None = Field(description="Where it was imported from")
     last_request_on: date | None = Field(
-        description=f"The last day (UTC) on which it called a model; null: not in {LAST_DAYS} days"
+        description=f"The last day (UTC) on which it called a model; null: not in the last {LAST_DAYS} days"
     )
 
 
 class CreatedKey(Key):
-    """`key` is the secret: shown this once."""
+    """`key` is the secret, shown only this once."""
 
     key: str
 
 
 class RotateKey(BaseModel):
-    """How long secrets that the key had before go on working beside the new one; 0: they end at once."""
+    """How long the key's older secrets keep working beside the new one; at 0 they end at once."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -162,17 +162,15 @@ class RotateKey(BaseModel):
 
 
 class KeysWanted(BaseModel):
-    """Which keys to answer with, newest first; all where nothing is said."""
+    """Which keys to return, newest first; all by default."""
 
     ids: list[str] | None = Field(default=None, alias="id", max_length=500)
     find: str = Field(
-        default="", max_length=200, description="Every word is in a key's name, id, role, team, project or tags"
+        default="", max_length=200, description="Words that all occur in a key's name, id, role, team, project or tags"
     )
     limit: int | None = Field(default=None, ge=0, le=1000)
     offset: int = Field(default=0, ge=0)
-    last_requests: bool = Field(
-        default=True, description="Without `last_request_on`, which is null then, the answer is there sooner"
-    )
+    last_requests: bool = Field(default=True, description="`false` is faster: `last_request_on` is then null")
 
     def matches(self, key: KeyRecord) -> bool:
         """Whether every word of `find` occurs in one of the key's fields."""
@@ -186,7 +184,7 @@ class KeysWanted(BaseModel):
 
 
 class KeyList(BaseModel):
-    """`matching` counts those before and after the ones that are here, too."""
+    """`matching` is the number of keys that match, those on other pages included."""
 
     keys: list[Key]
     matching: int

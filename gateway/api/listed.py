@@ -10,7 +10,7 @@ NAME = r"^[A-Za-z0-9_-]{1,64}$"
 
 
 class Listed(BaseModel):
-    """A page. `first_id` and `last_id` are null where it is empty."""
+    """A page. `first_id` and `last_id` are null if it is empty."""
 
     object: Literal["list"] = "list"
     data: list[Any]
@@ -27,4 +27,4 @@ def listed(rows: Sequence[dict[str, Any]], *, has_more: bool) -> Listed:
     )
 
 
-After = Annotated[str | None, Query(pattern=NAME, description="The last id of the page before.")]
+After = Annotated[str | None, Query(pattern=NAME, description="The last id of the previous page.")]

@@ -88,7 +88,7 @@ def build_message_batches_router(
 
     @router.post("", openapi_extra=BODY)
     async def create(request: Request) -> dict[str, Any]:  # pyright: ignore[reportUnusedFunction]
-        """Ask every request when there is room, within 24 hours."""
+        """Create a batch (Anthropic's API). Its requests are sent when there is capacity, within 24 hours."""
         key = await key_of_caller(pipeline, request)
         bounds.require_open()
         asked = _parse(without_byte_order_mark(await request.body()), bounds.most_lines)
@@ -130,7 +130,7 @@ def build_message_batches_router(
         after_id: Named = None,
         before_id: Named = None,
     ) -> dict[str, Any]:
-        """Batches, the newest first. `has_more` looks the way that was asked."""
+        """Batches, newest first. `has_more` concerns the direction of paging."""
         owner = await tenant_of_caller(pipeline, request)
         page = Page(limit, after_id) if before_id is None else Page(limit, before_id, is_oldest_first=True)
         rows, has_more = await batches.list(owner, page, prefix=PREFIX)
@@ -141,25 +141,25 @@ def build_message_batches_router(
 
     @router.get("/{batch_id}")
     async def retrieve(batch_id: BatchId, request: Request) -> dict[str, Any]:  # pyright: ignore[reportUnusedFunction]
-        """How far a batch is."""
+        """The progress of a batch."""
         return shown(await found(request, batch_id), str(request.base_url))
 
     @router.post("/{batch_id}/cancel")
     async def cancel(batch_id: BatchId, request: Request) -> dict[str, Any]:  # pyright: ignore[reportUnusedFunction]
-        """Ask no more requests."""
+        """Cancel a batch: its remaining requests are not sent."""
         batch = await found(request, batch_id)
         now = await batches.cancel(batch.tenant, batch.id)
         return shown(now or batch, str(request.base_url))
 
     @router.delete("/{batch_id}")
     async def delete(batch_id: BatchId, request: Request) -> dict[str, Any]:  # pyright: ignore[reportUnusedFunction]
-        """Forget a batch that has ended, and its results. One that has not: 409."""
+        """Delete a batch that has ended, and its results. 409 if it has not ended."""
         await batches.delete(await found(request, batch_id))
         return {"id": batch_id, "type": "message_batch_deleted"}
 
     @router.get("/{batch_id}/results", response_class=StreamingResponse)
     async def results(batch_id: BatchId, request: Request) -> StreamingResponse:  # pyright: ignore[reportUnusedFunction]
-        """What came of every request, one a line, in no particular order."""
+        """The result of every request, one per line, in no particular order."""
         batch = await found(request, batch_id)
         if batch.status in UNDER_WAY:
             raise NotFound(f"{batch.id} has not ended yet, so it has no results.", code="not_found")
@@ -206,7 +206,7 @@ def _parse(body: bytes, most: int) -> Sequence[_Request]:
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise unreadable(body, error) from error
     if not 1 <= len(requests) <= most:
-        raise InvalidRequest(f"requests: a batch has 1 to {most:,} of them.", param="requests")
+        raise InvalidRequest(f"requests: a batch takes 1 to {most:,} of them.", param="requests")
     seen: set[str] = set()
     for place, one in enumerate(requests):
         _require_valid(one, f"requests.{place}")
@@ -226,7 +226,7 @@ def _require_valid(one: _Request, where: str) -> None:
     except RecursionError as error:
         raise InvalidRequest(f"{where}.params: is nested too deeply.", param="requests") from error
     if params.stream:
-        raise InvalidRequest(f"{where}.params: a batch's answers come whole; leave out stream.", param="requests")
+        raise InvalidRequest(f"{where}.params: a batch cannot stream its answers; leave out stream.", param="requests")
 
 
 async def _one_by_one(parts: Iterator[bytes]) -> AsyncIterator[bytes]:
@@ -285,4 +285,4 @@ def _moment(at_us: int | None) -> str | None:
 
 
 def _not_found() -> NotFound:
-    return NotFound("There is no such batch of this key's team; GET /v1/messages/batches lists them.", code="not_found")
+    return NotFound("This key's team has no such batch; GET /v1/messages/batches lists them.", code="not_found")

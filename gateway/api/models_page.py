@@ -16,7 +16,7 @@ EMBEDDING: Final = ["embedContent", "batchEmbedContents"]
 
 
 class PageAsked(BaseModel):
-    """What Anthropic's clients ask for, and Google's; without a limit there is one page with all of them."""
+    """The paging parameters of Anthropic's and Google's clients. Without a limit there is one page with all models."""
 
     limit: int | None = Field(default=None, ge=1, le=1000)
     after_id: str | None = None
@@ -67,5 +67,5 @@ def google_model(name: str, candidate: Candidate | None) -> dict[str, object]:
 
 def _place(names: Sequence[str], parameter: str, name: str) -> int:
     if name not in names:
-        raise InvalidRequest(f"{parameter} names none of these models: {name[:64]!r}.", param=parameter)
+        raise InvalidRequest(f"{parameter}: {name[:64]!r} is none of these models.", param=parameter)
     return names.index(name)

@@ -81,11 +81,11 @@ CONTENT_SCHEMAS: Final[Mapping[str, Schema]] = {
 }
 AT: Final = "/v1beta/models/{model}"
 CONTENT_ENDPOINTS: Final[Mapping[str, tuple[str, str, str]]] = {
-    f"{AT}:generateContent": ("Answer in Gemini's format.", "ContentRequest", "Content"),
-    f"{AT}:streamGenerateContent": ("Answer in Gemini's format, piece by piece.", "ContentRequest", ""),
-    f"{AT}:countTokens": ("Count the input tokens of contents.", "ContentCountRequest", "ContentCount"),
-    f"{AT}:embedContent": ("Embed a text, in Gemini's format.", "EmbedContentRequest", "EmbedContent"),
-    f"{AT}:batchEmbedContents": ("Embed texts, in Gemini's format.", "BatchEmbedContentsRequest", "BatchEmbedContents"),
+    f"{AT}:generateContent": ("Generate content (Gemini's API).", "ContentRequest", "Content"),
+    f"{AT}:streamGenerateContent": ("Generate content as a stream (Gemini's API).", "ContentRequest", ""),
+    f"{AT}:countTokens": ("Count input tokens (Gemini's API).", "ContentCountRequest", "ContentCount"),
+    f"{AT}:embedContent": ("Embed a text (Gemini's API).", "EmbedContentRequest", "EmbedContent"),
+    f"{AT}:batchEmbedContents": ("Embed texts (Gemini's API).", "BatchEmbedContentsRequest", "BatchEmbedContents"),
 }
 """Also served under `/v1/models/{model}`."""
 STREAMED_CONTENT: Final[Mapping[str, Schema]] = {
@@ -104,5 +104,5 @@ ALT_PARAMETER: Final[Schema] = {
     "in": "query",
     "required": False,
     "schema": {"enum": ["sse", "json"]},
-    "description": "`sse`: events as they come; else one list, piece by piece.",
+    "description": "`sse`: a stream of events; otherwise one JSON list, also sent piece by piece.",
 }

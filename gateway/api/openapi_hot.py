@@ -58,7 +58,7 @@ MESSAGE_TO_COUNT: Final[Schema] = {
     "output_config": FORMATTED,
     "output_format": FORMAT,
 }
-MAYBE_MODEL: Final[Schema] = {"type": ["string", "null"], "description": "As elsewhere; left out, it is `auto`."}
+MAYBE_MODEL: Final[Schema] = {"type": ["string", "null"], "description": "`auto` (the default), or a model's name."}
 FILE: Final[Schema] = {"type": "string", "format": "binary"}
 IMAGE: Final[Mapping[str, Schema]] = {
     "model": MAYBE_MODEL,
@@ -191,20 +191,20 @@ SCHEMAS: Final[Mapping[str, Schema]] = {
     ),
 }
 ENDPOINTS: Final[Mapping[str, tuple[str, str, str]]] = {
-    "/v1/chat/completions": ("Answer a chat.", "ChatCompletionRequest", "ChatCompletion"),
+    "/v1/chat/completions": ("Create a chat completion.", "ChatCompletionRequest", "ChatCompletion"),
     "/v1/completions": ("Complete a text.", "CompletionRequest", "Completion"),
-    "/v1/embeddings": ("Embed texts.", "EmbeddingRequest", "Embeddings"),
-    "/v1/responses": ("Answer in OpenAI's Responses format.", "ResponsesRequest", "Response"),
-    "/v1/responses/input_tokens": ("Count the input tokens of a response.", "InputTokensRequest", "InputTokens"),
-    "/v1/images/generations": ("Draw images.", "ImageRequest", "Images"),
-    "/v1/images/edits": ("Draw images after others.", "ImageRequest", "Images"),
-    "/v1/audio/speech": ("Read a text aloud.", "SpeechRequest", ""),
-    "/v1/audio/transcriptions": ("Write down what is said.", "", "Transcript"),
-    "/v1/audio/translations": ("Write down what is said in English.", "", "Transcript"),
-    "/v1/moderations": ("Say whether texts or pictures are harmful.", "ModerationRequest", "Moderation"),
-    "/v1/rerank": ("Rank documents by a query.", "RerankRequest", "Ranking"),
-    "/v1/messages": ("Answer in Anthropic's Messages format.", "MessagesRequest", "Message"),
-    "/v1/messages/count_tokens": ("Count the input tokens of a message.", "CountRequest", "Count"),
+    "/v1/embeddings": ("Create embeddings of texts.", "EmbeddingRequest", "Embeddings"),
+    "/v1/responses": ("Create a response (OpenAI's Responses API).", "ResponsesRequest", "Response"),
+    "/v1/responses/input_tokens": ("Count input tokens (Responses API).", "InputTokensRequest", "InputTokens"),
+    "/v1/images/generations": ("Generate images.", "ImageRequest", "Images"),
+    "/v1/images/edits": ("Edit images.", "ImageRequest", "Images"),
+    "/v1/audio/speech": ("Turn text into speech.", "SpeechRequest", ""),
+    "/v1/audio/transcriptions": ("Transcribe speech.", "", "Transcript"),
+    "/v1/audio/translations": ("Translate speech into English text.", "", "Transcript"),
+    "/v1/moderations": ("Check texts or images for harmful content.", "ModerationRequest", "Moderation"),
+    "/v1/rerank": ("Rank documents by relevance to a query.", "RerankRequest", "Ranking"),
+    "/v1/messages": ("Create a message (Anthropic's Messages API).", "MessagesRequest", "Message"),
+    "/v1/messages/count_tokens": ("Count input tokens (Messages API).", "CountRequest", "Count"),
 }
 RECORDING: Final[Schema] = shape(("file",), model=TEXT, file=FILE, prompt=TEXT, response_format=TEXT, stream=TEXT)
 WRITTEN: Final[Mapping[str, Schema]] = {"text/plain": TEXT, "text/event-stream": {}}
@@ -223,30 +223,33 @@ ANSWERS: Final[Mapping[str, Mapping[str, Schema]]] = {
 }
 """Response types besides JSON."""
 ERRORS: Final[Mapping[str, str]] = {
-    "400": "The body is not what the endpoint takes, or no model may serve it as it is.",
-    "401": "No key, or not one of this gateway's.",
-    "403": "A key that may not call models.",
-    "404": "No such model, or not for this key.",
-    "408": "The body did not come.",
+    "400": "The body is not valid for this endpoint, or no model can serve it as it is.",
+    "401": "The API key is missing or unknown.",
+    "403": "The key may not call models.",
+    "404": "The model does not exist, or the key may not use it.",
+    "408": "The body did not arrive in time.",
     "413": "The body is too large.",
-    "415": "The body's content-encoding is not read here.",
-    "422": "The idempotency key was used with another request.",
-    "429": "A rate or a budget is used up, or the backend is full; `x-should-retry: false` where waiting is no help.",
+    "415": "The body's content-encoding is not supported.",
+    "422": "The idempotency key was already used with a different request.",
+    "429": "A rate limit or budget is used up, or the backend is full. `x-should-retry: false`: waiting does not help.",
     "502": "Every model that was tried failed.",
-    "503": "No model may serve this now, or the gateway takes no more.",
+    "503": "No model can serve the request now, or the gateway is overloaded.",
     "504": "No model answered in time.",
 }
 FAILED: Final[Mapping[str, str]] = {"/v1/messages": "MessagesError", "/v1beta/": "GoogleError"}
 """Error formats other than OpenAI's, by path prefix."""
 HEADERS: Final[Mapping[str, tuple[Schema, str]]] = {
-    "x-breakeven-tags": ({"type": "string", "pattern": "^[a-z0-9,-]{0,64}$"}, "Comma-separated tags; rules see them."),
+    "x-breakeven-tags": (
+        {"type": "string", "pattern": "^[a-z0-9,-]{0,64}$"},
+        "Comma-separated tags, for rules and reports.",
+    ),
     "x-breakeven-cache": (
         {"type": "string", "pattern": "^(on|off|[0-9]{1,6})$"},
-        "Use the response cache: on, off or for how many seconds an answer may be used.",
+        "Use of the response cache: on, off, or for how many seconds an answer may be reused.",
     ),
     "idempotency-key": (
         {"type": "string", "pattern": "^[A-Za-z0-9-]{1,64}$"},
-        "Equal requests under one key are served once; every caller gets that answer.",
+        "Identical requests with the same key are served once; all of them get that answer.",
     ),
 }
 
@@ -258,9 +261,10 @@ def complete_document(document: dict[str, Any]) -> dict[str, Any]:
     components["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
     for path in document["paths"].values():
         for operation in path.values():
+            _summarise(operation)
             operation["responses"].pop("422", None)
             operation["responses"]["4XX"] = {
-                "description": "Refused; the message says why.",
+                "description": "The request was refused; the message says why.",
                 "content": {"application/json": _reference("Error")},
             }
     for path, (summary, request, response) in ENDPOINTS.items():
@@ -268,6 +272,14 @@ def complete_document(document: dict[str, Any]) -> dict[str, Any]:
     for path, (summary, request, response) in CONTENT_ENDPOINTS.items():
         document["paths"][path] = {"post": _content_operation(path, summary, request, response)}
     return document
+
+
+def _summarise(operation: Schema) -> None:
+    """Makes the first sentence of the handler's docstring the summary; FastAPI's would be the function's name."""
+    first, _, rest = operation.pop("description").replace("\n", " ").partition(". ")
+    operation["summary"] = first.removesuffix(".") + "."
+    if rest:
+        operation["description"] = rest
 
 
 def _content_operation(path: str, summary: str, request: str, response: str) -> Schema:
@@ -301,7 +313,7 @@ def _operation(path: str, summary: str, request: str, response: str) -> Schema:
         ],
         "requestBody": {"required": True, "content": bodies},
         "responses": {
-            "200": {"description": "The answer; a stream of events where `stream` is true.", "content": answers},
+            "200": {"description": "The answer; a stream of events if `stream` is true.", "content": answers},
             **{
                 status: {"description": text, "content": {"application/json": failed}}
                 for status, text in ERRORS.items()

@@ -26,7 +26,7 @@ ANTHROPIC = "anthropic-version"
 
 
 class Health(BaseModel):
-    """What `/healthz` and `/readyz` say."""
+    """The answer of `/healthz` and `/readyz`."""
 
     status: str
     problems: list[str] = []
@@ -35,7 +35,7 @@ class Health(BaseModel):
 
 
 class Model(BaseModel):
-    """One row of `/v1/models`, in OpenAI's shape with what routing knows added."""
+    """A model in OpenAI's format, plus what routing knows about it."""
 
     id: str
     object: str = "model"
@@ -52,7 +52,7 @@ class ModelList(BaseModel):
 
 
 class Weighed(BaseModel):
-    """One candidate of a decision. `expected_cost_usd` is decimal text; null where no price is known."""
+    """One candidate of a decision. `expected_cost_usd` is decimal text; null if no price is known."""
 
     model: str
     backend: str
@@ -63,7 +63,7 @@ class Weighed(BaseModel):
 
 
 class Route(BaseModel):
-    """What a request would be answered by, and why."""
+    """Which model would answer a request, and why."""
 
     model: str
     backend: str
@@ -96,7 +96,7 @@ def build_public_router(
 
     @router.get("/readyz", tags=["health"], responses={503: {"model": Health}})
     async def readyz(response: Response) -> Health:  # pyright: ignore[reportUnusedFunction]
-        """The process can serve: the ledger takes entries and some backend is up. With the rules it decides by."""
+        """The process can serve: the ledger accepts entries and a backend is up. Also names the rules in force."""
         found = problems()
         if found:
             response.status_code = 503
@@ -114,8 +114,8 @@ def build_public_router(
 
     @router.get("/v1/models", tags=["models"], response_model=ModelList)
     async def models(request: Request, asked: Annotated[PageAsked, Query()]) -> ModelList | Response:  # pyright: ignore[reportUnusedFunction]
-        """The models this key may use; `auto` is routed, and so are names that a rule is for. In Anthropic's shape, and
-        its pages, for its clients, and in Google's for those; others get all of them."""
+        """The models this key may use, with `auto` and other names that rules route. Anthropic's and Google's clients
+        get pages in their own format; others get the whole list."""
         allowed = _allowed(pipeline, request)
         if ANTHROPIC in request.headers:
             return JSONResponse(anthropic_page(list(allowed), asked))
@@ -125,7 +125,7 @@ def build_public_router(
 
     @router.get("/v1/models/{name:path}", tags=["models"], response_model=Model)
     async def model(name: str, request: Request) -> Model | Response:  # pyright: ignore[reportUnusedFunction]
-        """One model. In Anthropic's shape for its clients, in Google's for those."""
+        """One model. Anthropic's and Google's clients get it in their own format."""
         allowed = _allowed(pipeline, request)
         if name not in allowed:
             raise ModelNotFound(name, [one for one in allowed if one != AUTO])

@@ -30,22 +30,22 @@ def build_stored_responses_router(pipeline: Pipeline) -> APIRouter:
 
     @router.get("/v1/responses/{response_id}")
     async def retrieve(response_id: ResponseId, request: Request) -> Response:  # pyright: ignore[reportUnusedFunction]
-        """A response that its provider keeps, or, of a model asked in another format, the gateway."""
+        """A stored response. It is stored by its provider or, for models called in another format, by the gateway."""
         return await _ask(pipeline, request, response_id)
 
     @router.delete("/v1/responses/{response_id}")
     async def delete(response_id: ResponseId, request: Request) -> Response:  # pyright: ignore[reportUnusedFunction]
-        """Have whoever keeps a response forget it."""
+        """Delete a stored response."""
         return await _ask(pipeline, request, response_id)
 
     @router.post("/v1/responses/{response_id}/cancel")
     async def cancel(response_id: ResponseId, request: Request) -> Response:  # pyright: ignore[reportUnusedFunction]
-        """Cancel a response that its provider works on in the background."""
+        """Cancel a response that its provider is creating in the background."""
         return await _ask(pipeline, request, response_id, "/cancel")
 
     @router.get("/v1/responses/{response_id}/input_items")
     async def input_items(response_id: ResponseId, request: Request) -> Response:  # pyright: ignore[reportUnusedFunction]
-        """What a response was made from."""
+        """The input items of a stored response."""
         return await _ask(pipeline, request, response_id, "/input_items")
 
     return router

@@ -14,7 +14,7 @@ Discipline = Literal["overflow", "fluid"]
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """What the ledger says of the period, without any model."""
+    """What the ledger recorded in the period; nothing here is modelled."""
 
     start: str
     end: str
@@ -34,7 +34,7 @@ class Observed:
 
 @dataclass(frozen=True, slots=True)
 class UnitEconomics:
-    """One request and one replica. `break_even_utilisation` above 1 means never; None: the alternative is free."""
+    """One request and one replica. `break_even_utilisation` above 1 means never; null: the alternative is free."""
 
     gpu_seconds_per_request: float
     requests_per_second_per_replica: float
@@ -102,7 +102,7 @@ class Volume:
 
 @dataclass(frozen=True, slots=True)
 class VolumeInterval:
-    """Owning everything is cheaper between these volumes; `end` None: without upper end."""
+    """Owning everything is cheaper between these volumes; if `end` is null, there is no upper limit."""
 
     start: Volume
     end: Volume | None
@@ -110,7 +110,7 @@ class VolumeInterval:
 
 @dataclass(frozen=True, slots=True)
 class BreakEvenVolume:
-    """`hybrid` is the smallest volume at which some fleet pays alongside the hosted model; None: no volume."""
+    """`hybrid` is the smallest volume at which some fleet pays off alongside the hosted model; null: none does."""
 
     hybrid: Volume | None
     hybrid_replicas: int | None

@@ -16,7 +16,7 @@ BudgetScope = Literal["all", "team", "project"]
 
 
 class TierQuota(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How many requests of a window a key may have answered by the models of a tier. Windows are UTC."""
+    """How many requests per window (UTC) a key may have answered by the models of a tier."""
 
     requests: int
     window: WindowName = "day"
@@ -31,7 +31,7 @@ class Rates(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Of one key, as stored with it; None is unlimited. `budget_usd` is decimal text, windows are UTC."""
+    """The limits of one key; null is unlimited. `budget_usd` is decimal text, windows are UTC."""
 
     requests_per_minute: int | None = None
     tokens_per_minute: int | None = None

@@ -1,4 +1,4 @@
-"""What forecasts of spend and the search for unusual days are asked and answer."""
+"""Queries and answers of the forecasts of spend and of the search for unusual days."""
 
 from datetime import date
 from typing import Protocol
@@ -10,7 +10,7 @@ from gateway.reports.daily_history import HISTORY_DAYS
 
 
 class DailyQuery(BaseModel):
-    """Complete UTC days before today, of everything or of one team, project, model, ..."""
+    """Complete UTC days before today, of all spend or of one team, project, model and so on."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -27,7 +27,7 @@ class DailyQuery(BaseModel):
 
 
 class ForecastQuery(DailyQuery):
-    """`budget_usd` is for the calendar month under way; without it there is no `budget` in the answer."""
+    """`budget_usd` is for the current calendar month; without it the answer's `budget` is null."""
 
     days: int = Field(default=30, ge=1, le=366)
     budget_usd: float | None = Field(default=None, gt=0, le=1e9)
@@ -38,7 +38,7 @@ class ForecastQuery(DailyQuery):
 
 
 class ForecastPoint(BaseModel):
-    """5, 50 and 95 % of the simulated paths."""
+    """The 5th, 50th and 95th percentile of the simulated paths."""
 
     day: date
     low_usd: str
@@ -52,7 +52,7 @@ class DailyPoint(BaseModel):
 
 
 class MonthPoint(BaseModel):
-    """The calendar month under way (UTC): what is booked, today included, and what it will come to."""
+    """The current calendar month (UTC): what is booked so far, today included, and what it will come to."""
 
     spent_usd: str
     low_usd: str
@@ -61,8 +61,8 @@ class MonthPoint(BaseModel):
 
 
 class BudgetOutlookPoint(MonthPoint):
-    """That month beside its budget. `runs_out_*`: the day on which 95, 50 and 5 % of the paths have passed it at the
-    latest; None where they do not within the month."""
+    """The current month against its budget. `runs_out_early`, `runs_out` and `runs_out_late` are the days by which 5,
+    50 and 95 % of the simulated paths have spent it; null if they do not within the month."""
 
     budget_usd: str
     probability_of_exceeding: float
@@ -72,9 +72,9 @@ class BudgetOutlookPoint(MonthPoint):
 
 
 class ForecastView(BaseModel):
-    """`method` says what the history was long enough for; `total_*` are of all days together, whose interval is not
-    the sum of the days' intervals. `month` is the one under way, and the same with or without a `budget`. `caution`:
-    where an interval holds less often than it says, or nothing was spent."""
+    """`method` is the forecasting method that the length of the history allows. `total_*` is for all days together;
+    its interval is not the sum of the daily ones. `month` is the current one, and does not depend on a `budget`.
+    `caution` is given if the intervals hold less often than stated, or if nothing was spent."""
 
     method: str
     caution: str | None = None
@@ -88,7 +88,7 @@ class ForecastView(BaseModel):
 
 
 class Anomaly(BaseModel):
-    """`score` counts robust standard deviations from what weekday and trend suggest; negative: cheaper."""
+    """`score` is the distance from what weekday and trend suggest, in robust standard deviations; negative: cheaper."""
 
     day: date
     cost_usd: str
@@ -97,14 +97,14 @@ class Anomaly(BaseModel):
 
 
 class Anomalies(BaseModel):
-    """The strangest first."""
+    """Most unusual first."""
 
     days_seen: int
     unusual: list[Anomaly]
 
 
 class Forecasts(Protocol):
-    """Both raise InvalidRequest, in a sentence, where the days are too few or the reports extra is not installed."""
+    """Both raise InvalidRequest, with a sentence, if there are too few days or the reports extra is not installed."""
 
     async def forecast(self, query: ForecastQuery) -> ForecastView: ...
 

@@ -1,4 +1,4 @@
-"""What a comparison of the books with a provider's own export is asked and answers."""
+"""The query and the answer of a comparison of the ledger with a provider's own export."""
 
 from datetime import date
 from typing import Protocol
@@ -9,10 +9,10 @@ MOST_CHARACTERS = 30_000_000
 
 
 class ReconcileBody(BaseModel):
-    """`export` is the file's text: a usage or cost export of OpenAI, Anthropic or OpenRouter, JSON or CSV.
+    """`export` is the text of a usage or cost export of OpenAI, Anthropic or OpenRouter, JSON or CSV.
 
-    `provider` is the name that the books have for whoever sent it. The days from `since` on and before `until` are
-    compared, by default those that the export is of.
+    `provider` is the provider's name in the ledger. `since` and `until` (exclusive) default to the days that the
+    export covers.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -24,8 +24,8 @@ class ReconcileBody(BaseModel):
 
 
 class ReconciledRow(BaseModel):
-    """One UTC day and model. None: their export does not say. `difference_usd` is theirs less ours, which holds nothing
-    of the `our_unpriced_requests`."""
+    """One UTC day and model. Figures that the export does not have are null. `difference_usd` is the provider's amount
+    minus ours, which leaves out `our_unpriced_requests`."""
 
     day: date
     model: str
@@ -43,7 +43,7 @@ class ReconciledRow(BaseModel):
 
 
 class ReconciliationView(BaseModel):
-    """`agrees`: the whole is within half a per cent, or within a cent; None where their export has no dollars."""
+    """`agrees`: the totals differ by at most 0.5 % or one cent; null if the export has no amounts."""
 
     provider: str
     first_day: date
@@ -58,5 +58,5 @@ class ReconciliationView(BaseModel):
 
 class Reconciliations(Protocol):
     async def reconcile(self, body: ReconcileBody) -> ReconciliationView:
-        """Raises InvalidRequest, in a sentence, for a text that is no known export."""
+        """Raises InvalidRequest, with a sentence, for text that is not a known export."""
         ...

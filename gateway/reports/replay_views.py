@@ -1,4 +1,4 @@
-"""What a replay of logged traffic under other rules answers."""
+"""The answer of a replay of logged traffic under other rules."""
 
 from collections.abc import Awaitable, Callable
 from datetime import datetime
@@ -9,9 +9,9 @@ from gateway.routing.rules import RulesDocument
 
 
 class ReplayMove(BaseModel):
-    """Requests whose model changes from one to the other, and by how much their cost does (negative: cheaper).
+    """Requests that would move from one model to another, and the change in their cost (negative: cheaper).
 
-    `unpriced_requests` of them have no known cost, before or after, and are not in the change.
+    `unpriced_requests` of them have no known cost before or after, and are not in the change.
     """
 
     from_model: str
@@ -22,9 +22,9 @@ class ReplayMove(BaseModel):
 
 
 class ReplayResult(BaseModel):
-    """What the edit would have done. Costs after are expected by the new decision; None where nothing is known.
+    """What the edited rules would have done. Costs after the change are expected ones; unknown figures are null.
 
-    Before and after are of the same requests: refused ones are in neither, unpriced ones (before or after) in no cost.
+    Before and after cover the same requests: `refused_requests` are in neither, `unpriced_requests` in no cost.
     """
 
     since: datetime

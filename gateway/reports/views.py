@@ -1,4 +1,4 @@
-"""What the reports of costs, GPU hours and break-even are asked and answer, over HTTP and on the command line alike."""
+"""Queries and answers of the reports on costs, GPU hours and break-even, shared by HTTP and the command line."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -40,7 +40,7 @@ def _dimensions(text: str) -> str:
 
 
 class PeriodQuery(BaseModel):
-    """ISO 8601 dates or times, UTC unless they say otherwise; `until` is exclusive. Default: the last 30 days."""
+    """ISO 8601 dates or times, UTC unless they state a zone; `until` is exclusive. Default: the last 30 days."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -51,14 +51,14 @@ class PeriodQuery(BaseModel):
         return microseconds(self.since), microseconds(self.until)
 
     def compared(self) -> tuple[int | None, int | None]:
-        """Another time beside it; None: no other."""
+        """Bounds of the period to compare with; None: no comparison."""
         return None, None
 
 
 class BooksQuery(PeriodQuery):
-    """`as_of` leaves out corrections that were booked from then on: what a month came to when it was closed."""
+    """`as_of` leaves out corrections booked at or after that time: what a month came to when it was closed."""
 
-    as_of: Moment | None = Field(default=None, description="Corrections booked from this time on are left out")
+    as_of: Moment | None = Field(default=None, description="Leaves out corrections booked at or after this time")
 
     def as_of_us(self) -> int | None:
         return microseconds(self.as_of)
@@ -66,8 +66,8 @@ class BooksQuery(PeriodQuery):
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """Which groups of a report are told one by one, and in what order; None: all, or the report's own. So many of the
-    `dearest` are told besides."""
+    """Which groups a report lists one by one, and in what order; None: all, or the report's own order. `dearest` is
+    how many of the most expensive groups it lists in addition."""
 
     limit: int | None = None
     offset: int = 0
@@ -81,13 +81,13 @@ class Shown:
 
 ALL = Shown()
 COMPARED = (
-    "With the other one: a time whose spend stands beside this one's, as `earlier`, which is null where the ledger "
-    "begins within or after it: a part is no measure for a whole"
+    "Give both: the bounds of a period to compare with. Its spend is returned as `earlier`, which is null unless the "
+    "ledger covers that whole period"
 )
 
 
 class CostQuery(BooksQuery):
-    """Group by one to three dimensions, comma separated; keep only rows of the given team, model, ..."""
+    """Group by one to three dimensions, comma-separated; filter by team, model and so on."""
 
     FILTERS: ClassVar = ("model", "team", "project", "key", "backend", "provider", "rule", "tag")
 
@@ -105,12 +105,12 @@ class CostQuery(BooksQuery):
     time_zone: Annotated[str, AfterValidator(require_zone)] = Field(
         default="UTC",
         max_length=64,
-        description="Whose days and months: an IANA name such as Europe/Berlin. `since` and `until` are in it as well, "
-        "unless they say otherwise",
+        description="Time zone of days, weeks, months and quarters, an IANA name such as Europe/Berlin. Also of "
+        "`since` and `until`, unless they state one",
     )
     costs_alone: bool = Field(
         default=False,
-        description="Without percentiles, idle rent and savings, which are null or empty then, it is there sooner",
+        description="Faster: leaves out percentiles, idle rent and savings, which are then null or empty",
     )
 
     def dimensions(self) -> list[str]:
@@ -124,24 +124,24 @@ class CostQuery(BooksQuery):
 
 
 class CostTableQuery(CostQuery):
-    """So many groups, in any order, beside what they cost in another time."""
+    """One page of the groups, in any order, optionally compared with another period."""
 
     limit: int | None = Field(
-        default=None, ge=1, le=100_000, description="At most so many rows; all other groups are one, `others`"
+        default=None, ge=1, le=100_000, description="The most rows to return; all other groups are summed in `others`"
     )
-    offset: int = Field(default=0, ge=0, le=1_000_000, description="So many groups stand before the first row")
+    offset: int = Field(default=0, ge=0, le=1_000_000, description="How many groups to skip before the first row")
     order: str | None = Field(
         default=None,
         max_length=20,
-        description="Of all groups, before any are left out: spend, requests, input, cached, output, input-price, "
-        "output-price or request-price, the largest first, or one of `by`, by name; with - before it the other way "
-        "round. Without it the dearest first, or in the order of their times",
+        description="Sorts all groups, before paging: spend, requests, input, cached, output, input-price, "
+        "output-price or request-price, largest first; or a dimension of `by`, by name. A leading - reverses the "
+        "order. Default: chronological if grouped by time, otherwise most expensive first",
     )
     dearest: int = Field(
         default=0,
         ge=0,
         le=100,
-        description="So many groups that cost most, besides the rows: a chart of any page has them",
+        description="How many of the most expensive groups to return in addition, whatever the page: for charts",
     )
     compare_since: Moment | None = Field(default=None, description=COMPARED)
     compare_until: Moment | None = Field(default=None, description=COMPARED)
@@ -151,7 +151,7 @@ class CostTableQuery(CostQuery):
     def _names_a_column(cls, order: str | None, known: ValidationInfo) -> str | None:
         by = known.data.get("by")  # none where it is refused itself
         if order is not None and by is not None and not is_order(order, by.split(",")):
-            raise ValueError("takes a figure such as spend or requests, or one of `by`; with - before it turned round")
+            raise ValueError("takes a figure such as spend, or a dimension of `by`; a leading - reverses the order")
         return order
 
     def shown(self) -> Shown:
@@ -162,7 +162,7 @@ class CostTableQuery(CostQuery):
 
 
 class OverviewQuery(PeriodQuery):
-    """A period, beside another one."""
+    """A period, optionally compared with another."""
 
     compare_since: Moment | None = Field(default=None, description=COMPARED)
     compare_until: Moment | None = Field(default=None, description=COMPARED)
@@ -172,12 +172,12 @@ class OverviewQuery(PeriodQuery):
 
 
 class CostRow(BaseModel):
-    """One group. Dollars are exact decimal text; per-token prices are None where there were no tokens to divide by.
+    """One group. Amounts are exact decimal text in dollars; prices per token are null if there were no tokens.
 
-    `unpriced_requests` have no known price, by a correction either, and are in no sum of dollars but the bounds:
-    `cost_lower_usd` is the least that all requests were when they were booked, corrections left out, and
-    `cost_upper_usd` the most, None where one of them has no bound. `simulated_usd` is the part of the cost that no
-    provider will ever bill.
+    `unpriced_requests` have no known price, not even through a correction, and are in no amount except the bounds:
+    `cost_lower_usd` is the least and `cost_upper_usd` the most that all requests may have cost when they were booked,
+    without corrections. The upper bound is null if a request has none. `simulated_usd` is the part of the cost that no
+    provider will bill.
     """
 
     group: dict[str, str | None]
@@ -213,9 +213,9 @@ class CostRow(BaseModel):
 
 
 class Savings(BaseModel):
-    """What the same tokens would have cost elsewhere at today's price, less what they cost at the prices of their own
-    time, idle rent included. What no chat model makes (embeddings, images, sound, moderation, rankings) is on neither
-    side."""
+    """What the same tokens would have cost at another model at today's prices, minus what they did cost at the prices
+    of their time, idle rent included. Operations that no chat model performs (embeddings, images, audio, moderation,
+    rerank) are on neither side."""
 
     against: str
     would_have_cost_usd: str
@@ -234,7 +234,7 @@ class IdleCost(BaseModel):
 
 
 class EarlierCost(BaseModel):
-    """What a group came to in the time to compare with."""
+    """What a group came to in the period compared with."""
 
     requests: int
     unpriced_requests: int
@@ -242,9 +242,9 @@ class EarlierCost(BaseModel):
 
 
 class EarlierCosts(BaseModel):
-    """Another time: all of it, each of the report's `rows` in their order, null where such a group had no request, and
-    what `others` came to. Groups that had requests then and have none now are among the groups of the report, as rows
-    of nothing: so many `ceased`. Of groups of a time the total alone is compared: it `is_by_group` otherwise."""
+    """The period compared with: its total; one item for each of the report's `rows`, null if that group had no request
+    then; and the sum of the other groups. `ceased` groups had requests then and have none now: the report lists them
+    as rows of zeros. If the report is grouped by time, only totals are compared, and `is_by_group` is false."""
 
     since: datetime
     until: datetime
@@ -256,20 +256,20 @@ class EarlierCosts(BaseModel):
 
 
 class CostTable(BaseModel):
-    """Groups, and the whole. `rows` are those asked for of so many `groups`, and `others` is what all other groups come
-    to, without percentiles; null where there are none. Rows and others add up to the total, to the pico-dollar; of
-    tags they come to more, as a request counts in each of its tags. `key_names` are of the keys grouped by, those of
-    `others` among them; two keys may have one name. `unallocated` is what
-    has no owner among the team, project or tag grouped by, None where only one owner's was asked for; shadow calls are
-    in the sums and stand apart here. Idle rent is in no row and not in the total; it and savings, which count it, are
-    of everything and so only there without filters. `saved_by_prompt_caches_usd` is what reads from providers' caches
-    cost less than fresh input, less what writes cost more."""
+    """Groups and their total. `rows` is the requested page of all `groups` (their number); `others` sums the remaining
+    groups, without percentiles, and is null if there are none. Rows and others add up to the total exactly, except by
+    tag: a request counts under each of its tags. `key_names` maps ids to names for all keys grouped by, those in
+    `others` included; names need not be unique. `unallocated_*` is spend without an owner when grouped by team, project
+    or tag; null if not grouped by one, or filtered to one owner. `shadow_usd`, the cost of shadow calls, is part of the
+    sums. Idle rent is in neither the rows nor the total; it and the savings, which include it, are given only without
+    filters. `saved_by_prompt_caches_usd` is what cached input saved at providers, minus the extra cost of cache writes.
+    """
 
     since: datetime
     until: datetime
-    books_begin: datetime | None = Field(description="The ledger's first hour with a request; None: it has none")
+    books_begin: datetime | None = Field(description="The ledger's first hour with a request; null: it is empty")
     time_zone: str
-    as_of: datetime | None = Field(description="Corrections booked from then on are left out; None: all count")
+    as_of: datetime | None = Field(description="Corrections booked at or after this are left out; null: all count")
     by: list[str]
     key_names: dict[str, str]
     groups: int
@@ -296,7 +296,7 @@ class SpendPoint(BaseModel):
 
 
 class Overview(BaseModel):
-    """The first page: one period in a dozen numbers."""
+    """The key figures of one period."""
 
     since: datetime
     until: datetime
@@ -308,12 +308,12 @@ class Overview(BaseModel):
     unallocated_share: float | None
     unallocated_usd: str
     spend: list[SpendPoint]
-    books_begin: datetime | None = Field(description="The ledger's first hour with a request; None: it has none")
+    books_begin: datetime | None = Field(description="The ledger's first hour with a request; null: it is empty")
     earlier: EarlierCosts | None
 
 
 class UtilisationPoint(BaseModel):
-    """One hour: GPU-seconds used of those paid for."""
+    """One hour: GPU-seconds used and paid for."""
 
     start: datetime
     used_gpu_seconds: float
@@ -322,7 +322,7 @@ class UtilisationPoint(BaseModel):
 
 
 class Utilisation(BaseModel):
-    """How much of the paid GPU time requests used, hour by hour. The rest is the idle line."""
+    """How much of the paid GPU time requests used, hour by hour. The rest is idle."""
 
     since: datetime
     until: datetime
@@ -335,7 +335,7 @@ class Utilisation(BaseModel):
 
 
 class BreakEvenQuery(PeriodQuery):
-    """What if: other GPU price, replicas, hosted prices and volume. Factors multiply what was observed."""
+    """Assumptions to vary: GPU price, replicas, hosted prices and volume. Factors multiply the observed values."""
 
     gpu_hour_usd: float | None = Field(default=None, ge=0, le=1000)
     replicas: int | None = Field(default=None, ge=1, le=100)
@@ -349,7 +349,7 @@ class BreakEvenQuery(PeriodQuery):
 
 
 class CurvePoint(BaseModel):
-    """Monthly bills at a volume: everything hosted, and this many GPUs beside it."""
+    """Monthly bills at one volume: with everything hosted, and with this many replicas alongside."""
 
     requests_per_day: float
     hosted_usd: float
@@ -362,7 +362,7 @@ class CurvePoint(BaseModel):
 class PayBack(BaseModel):
     """Buying the GPUs instead of renting them: after how many months the hosted calls they save have paid for them.
 
-    `months` None: never; the most is recovered by `best_month` and then hosted prices have fallen too far.
+    `months` is null if they never do: the most is recovered by `best_month`, when hosted prices have fallen too far.
     """
 
     purchase_usd: float
@@ -372,7 +372,7 @@ class PayBack(BaseModel):
 
 
 class BreakEvenView(BaseModel):
-    """The report as the command line has it, and the curves that a page draws from the same model."""
+    """The report as the command line prints it, and curves to draw from the same model."""
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
@@ -384,7 +384,7 @@ class BreakEvenView(BaseModel):
 
 
 class Reports(Protocol):
-    """Where the figures come from. Bounds are microseconds; None means the default of PeriodQuery."""
+    """Computes the reports."""
 
     async def costs(self, query: CostQuery) -> CostTable: ...
 
@@ -393,5 +393,5 @@ class Reports(Protocol):
     async def utilisation(self, query: PeriodQuery) -> Utilisation: ...
 
     async def break_even(self, query: BreakEvenQuery) -> BreakEvenView:
-        """Raises InvalidRequest, in a sentence, when there is too little to say anything."""
+        """Raises InvalidRequest, with a sentence, if there is too little traffic to say anything."""
         ...

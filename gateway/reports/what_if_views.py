@@ -1,4 +1,4 @@
-"""What is asked and answered of GPUs and models that the deployment does not have."""
+"""Queries and answers about GPUs and models that the deployment does not have."""
 
 from typing import Protocol
 
@@ -8,8 +8,8 @@ from gateway.reports.views import PeriodQuery
 
 
 class WhatIfQuery(PeriodQuery):
-    """Left out, `gpu` and `model` mean every one of the table; `moved` names the models whose traffic would move,
-    comma separated (the mid tier, say), all traffic when left out; `hosted_model` is what it is compared with."""
+    """`gpu` and `model` default to all in the table; `moved` names the models whose traffic would move, such as the
+    mid tier, comma-separated (default: all traffic); `hosted_model` is the model to compare with."""
 
     gpu: str | None = Field(default=None, max_length=120)
     model: str | None = Field(default=None, max_length=120)
@@ -28,7 +28,7 @@ class WhatIfQuery(PeriodQuery):
 
 
 class WhatIfRow(BaseModel):
-    """One GPU and model, in a month. `basis` says how far to trust a figure: measured, published or assumed."""
+    """One GPU and model, per month. A `*_basis` says how far to trust a figure: measured, published or assumed."""
 
     gpu: str
     model: str
@@ -53,7 +53,7 @@ class WhatIfRow(BaseModel):
 
 
 class Refused(BaseModel):
-    """What cannot be: the model does not fit, or is too slow there."""
+    """An impossible combination: the model does not fit on the GPU, or is too slow there."""
 
     gpu: str
     model: str
@@ -61,7 +61,7 @@ class Refused(BaseModel):
 
 
 class WhatIfView(BaseModel):
-    """The largest saving first. `hours_per_month` is the convention that monthly figures are stated in."""
+    """Largest saving first. `hours_per_month` is the length of a month that the figures assume."""
 
     hosted: str
     requests_per_day: float
@@ -74,5 +74,5 @@ class WhatIfView(BaseModel):
 
 class WhatIfs(Protocol):
     async def what_if(self, query: WhatIfQuery) -> WhatIfView:
-        """Raises InvalidRequest, in a sentence."""
+        """Raises InvalidRequest, with a sentence."""
         ...

@@ -1,4 +1,4 @@
-"""The rules document: its schema. What is wrong with one is found by rules_text.py."""
+"""The schema of a rules file. rules_text.py parses the text and reports what is wrong with it."""
 
 import hashlib
 from collections.abc import Collection, Mapping, Sequence
@@ -63,7 +63,7 @@ class Strict(BaseModel):
 
 
 class Range(Strict):
-    """Both ends belong to the range."""
+    """A range; both ends are included."""
 
     at_least: float | None = None
     at_most: float | None = None
@@ -91,24 +91,25 @@ class Range(Strict):
 
 
 class ShareRange(Range):
-    """Of a share: what lies beyond 0 and 1, a percentage for instance, no request has."""
+    """A range of shares from 0 to 1 (not percentages); both ends are included."""
 
     at_least: float | None = Field(default=None, ge=0, le=1)
     at_most: float | None = Field(default=None, ge=0, le=1)
 
 
 class CountRange(Range):
-    """Of a count."""
+    """A range of counts; both ends are included."""
 
     at_least: float | None = Field(default=None, ge=0)
     at_most: float | None = Field(default=None, ge=0)
 
 
 class When(Strict):
-    """All given conditions must hold; "or" is two rules. Lists of names mean any of them; tags and needs mean all.
+    """Conditions, all of which must hold; for "or" write two rules. A list of names means any of them, but of `tags`
+    and `needs` all.
 
-    `model` is what the request itself names. Without it a rule takes only requests for `auto`: one that names a model
-    is routed by the rules that name it too, and answered by that model where there is none.
+    `model` is the name that the request asks for. A rule without it takes only requests for `auto`: a request that
+    names a model is routed by rules with that name in `model`, or answered by that model if no such rule matches.
     """
 
     difficulty: ShareRange | None = None
@@ -135,14 +136,14 @@ class When(Strict):
 
 
 class Choose(Strict):
-    """Which models may answer and what makes the best of them.
+    """Which models may answer, and which of them is preferred.
 
-    `from` is a list of model names or one of `any`, `hosted`, `local`. Candidates below `min_quality`, and those below
-    the share `keep_quality` of the best candidate's predicted quality, are dropped; if none is left, `if_none` says
-    whether the one of highest predicted quality answers (within `max_cost_usd`; the cheapest, if none costs so little)
-    or the request is refused. `quality_share` is kept over the rule's traffic instead of on every prompt
-    (`routing/quality_target.py`). `explore` tries another kept model in that share of requests, as long as
-    `explore_usd_per_day` allows.
+    `from` is a list of model names, or `any`, `hosted` or `local`. Candidates beyond a `min_` or `max_` limit, or below
+    the share `keep_quality` of the best candidate's predicted quality, are dropped. If none is left, `if_none` decides:
+    `best_quality` takes the one of highest predicted quality within `max_cost_usd` (the cheapest, if none is within),
+    `refuse` refuses the request. `quality_share` is kept on average over the rule's traffic, not on every prompt (see
+    docs/rules.md). `explore` is the share of requests that try another kept model, as long as `explore_usd_per_day`
+    allows.
     """
 
     from_: Names | Literal["any", "hosted", "local"] = Field(alias="from")
@@ -159,7 +160,7 @@ class Choose(Strict):
     @model_validator(mode="after")
     def _says_what_it_caps(self) -> "Choose":
         if self.explore_usd_per_day is not None and not self.explore:
-            raise ValueError("explore_usd_per_day caps nothing: say what share of requests to `explore`")
+            raise ValueError("explore_usd_per_day has no effect without `explore`, the share of requests to explore")
         return self
 
     @cached_property
@@ -172,15 +173,15 @@ class Choose(Strict):
 
     @cached_property
     def has_limits(self) -> bool:
-        """Whether it drops candidates for their own figures."""
+        """Whether it drops candidates because of their own figures."""
         return any((self.min_quality, self.max_cost_usd, self.max_time_to_first_token_seconds))
 
 
 class Verify(Strict):
-    """What an answer must stand before it is passed on; see docs/rules.md.
+    """Checks that an answer must pass before it is returned; see docs/rules.md.
 
-    `format`: it is complete, not empty, and the JSON or tool call where one was asked for. `min_mean_logprob`: its
-    tokens' mean log-probability is at least so high; an answer without log-probabilities does not stand that.
+    `format`: it is complete and not empty, and is the JSON or tool call that was asked for, if any. `min_mean_logprob`:
+    the least mean log-probability of its tokens; an answer without log-probabilities fails.
     """
 
     format: bool = True
@@ -194,14 +195,15 @@ class Verify(Strict):
 
 
 class Cascade(Strict):
-    """Ask whom `choose` says, verify the answer, and ask the first of `escalate_to` that can serve if it fails."""
+    """Ask the model that `choose` prefers and verify its answer; if it fails, ask the first of `escalate_to` that can
+    serve."""
 
     escalate_to: Names
     verify: Verify = Verify()
 
 
 class Rule(Strict):
-    """One line of the routing table. With `cache_seconds` equal requests of one tenant share an answer for so long."""
+    """One rule of the routing table. With `cache_seconds`, identical requests of a tenant share an answer that long."""
 
     name: Name
     when: When | None = None
@@ -218,7 +220,8 @@ class Rule(Strict):
 
 
 class ModelSpec(Strict):
-    """One catalogue model: where it is, what it can do, and how its quality is known (the first that is given)."""
+    """One catalogue model: where it runs, what it can do, and what its quality is predicted from (`head`, `benchmarks`
+    or `ability`: the first that is given)."""
 
     backend: Name
     upstream_model: str = Field(min_length=1, max_length=200)
@@ -246,7 +249,7 @@ def specialty_of(supports: Collection[str]) -> Specialty | None:
 
 
 class RulesDocument(Strict):
-    """A whole rules file."""
+    """A rules file."""
 
     version: Literal[1]
     models: dict[Name, ModelSpec] = Field(default_factory=dict)

@@ -149,7 +149,7 @@ async def test_one_batch_of_messages_too_many_leaves_no_file(batches: Batches) -
     async with batches.anthropic() as client, batches.client() as openais:
         for _ in range(MOST_UNDER_WAY):
             await client.messages.batches.create(requests=[message(1)])
-        with pytest.raises(anthropic.RateLimitError, match="100 batches under way"):
+        with pytest.raises(anthropic.RateLimitError, match="100 batches in progress"):
             await client.messages.batches.create(requests=[message(1)])
         assert len((await openais.files.list()).data) == MOST_UNDER_WAY
 

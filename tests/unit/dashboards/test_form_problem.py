@@ -39,7 +39,7 @@ def test_it_is_text() -> None:
         ("limits: requests_per_minute must be at least 1.", "limits", "requests"),
         ("There is no tier 'x' in breakeven.yaml; there are: none.", "limits", "quotas"),
         ("month_usd: must be above 0.", "month_usd", "amount"),
-        ("body: a team's or project's budget needs its name; the budget of everything has none.", None, "name"),
+        ("body: the budget of a team or project needs its name; the one of scope `all` has none.", None, "name"),
         ("The key 'ann' was revoked.", None, None),
         ("", None, None),
     ],

@@ -42,6 +42,7 @@ def test_every_operation_declares_a_known_permission_and_documents_its_answer() 
     assert len(found) > 20
     assert {permission for _, _, permission, _ in found} <= set(get_args(Permission))
     for method, path, _, _ in found:
+        assert document["paths"][path][method.lower()]["summary"].endswith("."), "the summary is no sentence"
         answers = document["paths"][path][method.lower()]["responses"]
         success = next(answer for status, answer in answers.items() if status.startswith("2"))
         is_file = "text/csv" in success["content"]

@@ -29,7 +29,7 @@ def snapshot_of(cascade: str, choose: str = "{from: [local, mid]}") -> Snapshot:
             "verifies nothing",
         ),
         ("when: {tags: [x]}, choose: {from: [mid]}, cascade: {}", "is missing"),
-        ("when: {tags: [x]}, choose: {from: [mid], explore_usd_per_day: 1}", "what share of requests to `explore`"),
+        ("when: {tags: [x]}, choose: {from: [mid], explore_usd_per_day: 1}", "has no effect without `explore`"),
     ],
 )
 def test_a_cascade_that_cannot_happen_is_an_error_in_a_sentence(rule: str, problem: str) -> None:
