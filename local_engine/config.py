@@ -1,7 +1,7 @@
 """The shape of a model, and how the engine runs it: plain values, no torch."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Final, Literal
 
 WeightFormat = Literal["float32", "bfloat16", "int8", "fp8", "int4"]
 KvFormat = Literal["float32", "bfloat16", "fp8"]
@@ -14,6 +14,7 @@ Activation = Literal["silu", "gelu"]
 StoredFormat = Literal["int4", "int8", "fp8"]
 CPU_WEIGHTS: tuple[WeightFormat, ...] = ("float32", "int8")
 GPU_WEIGHTS: tuple[WeightFormat, ...] = ("bfloat16", "fp8", "int4", "float32")
+MOST_LAYERS: Final = 1 << 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +43,13 @@ def extended_window(window: int, scaling: RopeScaling | None) -> int:
     if scaling is None or scaling.kind != "yarn":
         return window
     return max(window, int(scaling.original_context_window * scaling.factor))
+
+
+def layer_count(value: Any) -> int:
+    """The number of layers; ValueError above what any model has, as lists of layers would fill the memory."""
+    if (layers := int(value)) > MOST_LAYERS:
+        raise ValueError(f"{layers} layers")
+    return layers
 
 
 @dataclass(frozen=True, slots=True)

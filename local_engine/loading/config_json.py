@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
 
-from local_engine.config import Activation, ExpertShape, Family, ModelConfig, RopeScaling, extended_window
+from local_engine.config import Activation, ExpertShape, Family, ModelConfig, RopeScaling, extended_window, layer_count
 from local_engine.errors import ModelUnsupported
 from local_engine.loading.arranged_weights import Change
 
@@ -31,7 +31,7 @@ def text_part(raw: Raw) -> Raw:
     raw = DEFAULTS.get(str(raw.get("model_type")), {}) | raw
     if raw.get("model_type") == "gemma3_text" and not raw.get("layer_types"):
         every = int(raw.get("sliding_window_pattern", 6))
-        kinds = [SLIDING if (layer + 1) % every else FULL for layer in range(int(raw["num_hidden_layers"]))]
+        kinds = [SLIDING if (layer + 1) % every else FULL for layer in range(layer_count(raw["num_hidden_layers"]))]
         raw = raw | {"layer_types": kinds}
     return raw
 
@@ -61,7 +61,7 @@ def read_config(raw: Raw, name: str, *, folder: str, has: Callable[[str], bool])
     config = ModelConfig(
         name=name,
         family=family,
-        layers=int(raw["num_hidden_layers"]),
+        layers=layer_count(raw["num_hidden_layers"]),
         hidden_size=int(raw["hidden_size"]),
         intermediate_size=int(raw["intermediate_size"]),
         heads=heads,
@@ -87,7 +87,7 @@ def _plain(raw: Raw) -> Raw:
 
 
 def _smollm3(raw: Raw) -> Raw:
-    layers = range(int(raw["num_hidden_layers"]))
+    layers = range(layer_count(raw["num_hidden_layers"]))
     every = int(raw.get("no_rope_layer_interval", 4))
     rotates = raw.get("no_rope_layers") or [(layer + 1) % every for layer in layers]
     pairs = zip(layers, rotates, strict=True)
@@ -133,7 +133,7 @@ def _mixtral(raw: Raw) -> Raw:
 
 def _qwen3_moe(raw: Raw) -> Raw:
     every, dense = int(raw.get("decoder_sparse_step", 1)), raw.get("mlp_only_layers") or ()
-    layers = range(int(raw["num_hidden_layers"]))
+    layers = range(layer_count(raw["num_hidden_layers"]))
     shape = ExpertShape(
         int(raw.get("num_local_experts") or raw["num_experts"]),
         int(raw["num_experts_per_tok"]),
@@ -215,7 +215,7 @@ def _rotary_size(raw: Raw, rope: Raw, family: Family, head_size: int, folder: st
 
 def _sliding_window(raw: Raw, family: Family, folder: str) -> tuple[int, bool]:
     """The window of the layers that have one, 0 if none does, and whether all do; defaults as in transformers."""
-    layers, is_everywhere = int(raw["num_hidden_layers"]), family in ("mistral", "phi3", "mixtral")
+    layers, is_everywhere = layer_count(raw["num_hidden_layers"]), family in ("mistral", "phi3", "mixtral")
     asks = family in ("qwen2", "qwen3", "qwen3_moe", "smollm3") and bool(raw.get("use_sliding_window"))
     has_window = is_everywhere or asks or family in MIXED
     default = 0 if family in ("phi3", "mixtral") else 4096

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
-from local_engine.config import ExpertShape, Family, ModelConfig, RopeScaling, extended_window
+from local_engine.config import ExpertShape, Family, ModelConfig, RopeScaling, extended_window, layer_count
 from local_engine.errors import ModelUnsupported
 from local_engine.loading.config_json import longrope
 
@@ -72,7 +72,7 @@ def _plain(values: Values) -> dict[str, Any]:
 
 def _smollm3(values: Values) -> dict[str, Any]:
     """No field says which layers are not rotated; llama.cpp skips every fourth."""
-    return {"unrotated_layers": frozenset(range(3, int(values["block_count"]), 4))}
+    return {"unrotated_layers": frozenset(range(3, layer_count(values["block_count"]), 4))}
 
 
 def _granite(values: Values) -> dict[str, Any]:
@@ -100,7 +100,7 @@ def _gemma3(values: Values) -> dict[str, Any]:
     """Every sixth layer has full attention, which no field says; nor is 27B's query scaling given."""
     if values.get("final_logit_softcapping", 0.0):
         raise ModelUnsupported("The GGUF file's model caps its logits, which is not computed here.")
-    layers, hidden = int(values["block_count"]), int(values["embedding_length"])
+    layers, hidden = layer_count(values["block_count"]), int(values["embedding_length"])
     by = hidden // int(values["attention.head_count"]) if layers == GEMMA3_27B_LAYERS else 0
     return {
         "norm_place": "both",
@@ -182,7 +182,7 @@ def read_config(
     config = ModelConfig(
         name=_served_name(path),
         family=architecture.family,
-        layers=int(values["block_count"]),
+        layers=layer_count(values["block_count"]),
         hidden_size=hidden,
         intermediate_size=int(values["feed_forward_length"]),
         heads=heads,

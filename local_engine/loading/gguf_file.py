@@ -1,4 +1,5 @@
-"""Parses a GGUF container: metadata values and the location of each tensor. Every length is checked against the file.
+"""Parses a GGUF container: metadata values and the location of each tensor. Every length is checked against the file,
+and the header is bounded, since each of its bytes may take a hundred of memory.
 
 The format is little-endian: magic, version, counts, typed key-values, tensor descriptions, then aligned tensor bytes
 (https://github.com/ggml-org/ggml/blob/master/docs/gguf.md).
@@ -24,6 +25,10 @@ STRING: Final = 8
 ARRAY: Final = 9
 SCALARS: Final = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 MAX_DIMENSIONS: Final = 4
+# Many times what is known: 2,000 tensors, 60 fields, and Gemma 3's vocabulary of 1.3 million values in 20 MB.
+MOST_ENTRIES: Final = 1 << 16
+MOST_VALUES: Final = 1 << 22
+MOST_HEADER_BYTES: Final = 1 << 27
 SHARD: Final = re.compile(r"(.+)-\d{5}-of-(\d{5})\.gguf")
 
 
@@ -59,11 +64,15 @@ def read_gguf(path: Path) -> GgufFile:
     if version not in VERSIONS:
         raise ModelUnavailable(f"{path.name} is GGUF version {version}; versions 2 and 3 are read.")
     tensor_count, pair_count = cursor.scalar("Q"), cursor.scalar("Q")
+    if max(tensor_count, pair_count) > MOST_ENTRIES:
+        raise cursor.damaged(f"it has {tensor_count} tensors and {pair_count} fields, above {MOST_ENTRIES}")
     metadata: dict[str, Any] = {}
     for _ in range(pair_count):
         key = cursor.string()
         metadata[key] = cursor.value(cursor.scalar("I"))
     described = [_describe(cursor) for _ in range(tensor_count)]
+    if len(metadata) < pair_count or len({name for name, *_ in described}) < tensor_count:
+        raise cursor.damaged("two of its fields or tensors have one name")
     alignment = metadata.get("general.alignment", DEFAULT_ALIGNMENT) or DEFAULT_ALIGNMENT
     if not isinstance(alignment, int) or alignment < 0:
         raise cursor.damaged("its general.alignment is no number of bytes")
@@ -124,6 +133,7 @@ class _Cursor:
         self.buffer = buffer
         self.size = len(buffer)
         self.at = 0
+        self._values = 0
         self._name = name
 
     def damaged(self, what: str) -> ModelUnavailable:
@@ -133,6 +143,8 @@ class _Cursor:
         if count > self.size - self.at:
             raise self.damaged(f"it ends at byte {self.size}, inside its header")
         self.at += count
+        if self.at > MOST_HEADER_BYTES:
+            raise self.damaged(f"its header has more than {MOST_HEADER_BYTES} bytes")
         return self.buffer[self.at - count : self.at]
 
     def scalar(self, code: str) -> Any:
@@ -152,8 +164,9 @@ class _Cursor:
 
     def _array(self) -> list[Any]:
         kind, count = self.scalar("I"), self.scalar("Q")
-        if count > self.size - self.at:
-            raise self.damaged("an array is longer than the file")
+        self._values += count
+        if self._values > MOST_VALUES:
+            raise self.damaged(f"its arrays hold more than {MOST_VALUES} values")
         if kind == STRING:
             return [self.string() for _ in range(count)]
         if kind not in SCALARS:

@@ -6,7 +6,7 @@ restored here, so that the model knows only one layout.
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -43,26 +43,24 @@ STORED: Final[dict[str, StoredFormat]] = {"Q8_0": "int8"}
 WIDEST: Final = ("blk.0.ffn_gate.weight", "blk.0.ffn_up.weight", "blk.0.ffn_gate_exps.weight")
 # Tensors besides the layers; the last one is ignored by llama.cpp, too.
 OTHER_TENSORS: Final = (re.escape(ROPE_DIVISORS), r"blk\.\d+\.attn_rot_embd")
+# Dimensions of a stack: experts, rows, columns.
+STACKED: Final = 3
 
 
 class GgufWeights:
     """Tensors of one GGUF file, dequantised on demand."""
 
     def __init__(self, file: GgufFile, config: ModelConfig, architecture: Architecture) -> None:
-        self._tensors = {
-            hugging_face_name(name, architecture.names): tensor
-            for whole in file.tensors.values()
-            for name, tensor in _each_expert(whole)
-        }
+        self._tensors = {hugging_face_name(name, architecture.names): one for name, one in file.tensors.items()}
         self._config = config
         self._is_interleaved = architecture.is_interleaved
 
     def __contains__(self, name: str) -> bool:
-        return name in self._tensors
+        return self._find(name) is not None
 
     def tensor(self, name: str) -> torch.Tensor:
         """Returns one dequantised tensor; raises ModelUnsupported if it is missing or of an unknown quantisation."""
-        found = self._tensors.get(name)
+        found = self._find(name)
         if found is None:
             raise ModelUnsupported(f"The GGUF file has no tensor {name}.")
         if found.kind.name not in QUANTISATIONS:
@@ -72,7 +70,7 @@ class GgufWeights:
 
     def nibbles(self, name: str) -> NibbleBlocks | None:
         """A matrix as stored, if that is in 4 bits."""
-        found = self._tensors.get(name)
+        found = self._find(name)
         blocks = None if found is None else nibbles_of(found)
         if blocks is None:
             return None
@@ -80,9 +78,19 @@ class GgufWeights:
 
     def blocks(self, name: str) -> ScaledBlocks | None:
         """A matrix as stored, if it is quantised."""
-        found = self._tensors.get(name)
+        found = self._find(name)
         blocks = None if found is None else blocks_of(found)
         return None if blocks is None else ScaledBlocks(*self._parts_in_our_order(name, blocks), bits=blocks.bits)
+
+    def _find(self, name: str) -> GgufTensor | None:
+        """A tensor or, of a stack of experts, one's matrix."""
+        if (number := re.search(r"(?<=\.experts\.)\d+(?=\.)", name)) is None:
+            return self._tensors.get(name)
+        stack, at = self._tensors.get(name[: number.start()] + "{}" + name[number.end() :]), int(number[0])
+        if stack is None or len(stack.shape) != STACKED or at >= stack.shape[0]:
+            return None
+        rows = stack.shape[1]
+        return GgufTensor(name, stack.shape[1:], stack.kind, stack.raw[at * rows : (at + 1) * rows])
 
     def _parts_in_our_order(
         self, name: str, blocks: NibbleBlocks | ScaledBlocks
@@ -103,25 +111,11 @@ class GgufWeights:
 
 def hugging_face_name(name: str, names: Mapping[str, str]) -> str:
     """Translates llama.cpp's tensor name, with `names` for those within a layer; unknown ones are kept."""
-    if match := re.fullmatch(r"blk\.(\d+)\.(\w+)\.(weight|bias|\d+)", name):
+    if match := re.fullmatch(r"blk\.(\d+)\.(\w+)\.(weight|bias)", name):
         layer, part, kind = match.groups()
-        ours = names.get(part, part)
-        # For experts, `{}` stands for the number.
-        return f"model.layers.{layer}." + (f"{ours.format(kind)}.weight" if kind.isdecimal() else f"{ours}.{kind}")
+        return f"model.layers.{layer}.{names.get(part, part)}.{kind}"
     stem, _, kind = name.rpartition(".")
     return f"{TOP_NAMES.get(stem, stem)}.{kind}"
-
-
-def _each_expert(tensor: GgufTensor) -> Iterator[tuple[str, GgufTensor]]:
-    """A tensor under its name or, for a stack, its matrices under their numbers."""
-    if len(tensor.shape) != 3:
-        yield tensor.name, tensor
-        return
-    experts, rows, columns = tensor.shape
-    for number in range(experts):
-        raw = tensor.raw[number * rows : (number + 1) * rows]
-        name = f"{tensor.name.removesuffix('weight')}{number}"
-        yield name, GgufTensor(name, (rows, columns), tensor.kind, raw)
 
 
 def undo_interleaving(tensor: torch.Tensor, heads: int) -> torch.Tensor:

@@ -147,3 +147,41 @@ def test_an_alignment_that_is_no_number_is_a_clear_error(tmp_path: Path) -> None
     (tmp_path / "m.gguf").write_bytes(head)
     with pytest.raises(ModelUnavailable, match=r"general\.alignment"):
         load_gguf(tmp_path / "m.gguf")
+
+
+def gguf_text(text: bytes) -> bytes:
+    return struct.pack("<Q", len(text)) + text
+
+
+EMPTY_STRINGS = gguf_text(b"a") + struct.pack("<IIQ", 9, 8, 1 << 23)
+TWICE = (gguf_text(b"a") + struct.pack("<IB", 0, 1)) * 2
+
+
+@pytest.mark.parametrize(
+    ("counts", "rest", "named"),
+    [
+        ((0, 1), EMPTY_STRINGS, "arrays hold more than"),
+        ((0, 1 << 22), b"", "fields, above"),
+        ((1 << 22, 0), b"", "tensors and"),
+        ((0, 2), TWICE, "one name"),
+        ((0, 1), gguf_text(b"a") + struct.pack("<IQ", 8, 1 << 28), "header has more than"),
+    ],
+)
+def test_a_header_of_no_model_is_refused_before_it_is_read(
+    tmp_path: Path, counts: tuple[int, int], rest: bytes, named: str
+) -> None:
+    """100 MB of empty strings took ten seconds, of tensors half a minute and 1.8 GB."""
+    with (tmp_path / "m.gguf").open("wb") as file:
+        file.write(struct.pack("<4sIQQ", b"GGUF", 3, *counts) + rest)
+        file.truncate(1 << 29)  # a hole: nothing is stored
+    with pytest.raises(ModelUnavailable, match=named):
+        load_gguf(tmp_path / "m.gguf")
+
+
+@pytest.mark.parametrize("family", ["gemma3", "smollm3"])
+def test_layers_beyond_counting_are_refused_before_they_are_listed(tmp_path: Path, family: str) -> None:
+    file = write_folder(make_model(family), tmp_path) / "config.json"
+    raw = json.loads(file.read_bytes()) | {"num_hidden_layers": 1 << 40}
+    file.write_text(json.dumps({key: value for key, value in raw.items() if key != "layer_types"}))
+    with pytest.raises(ModelUnavailable, match="1099511627776 layers"):
+        load_model(tmp_path)
