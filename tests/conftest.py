@@ -1,4 +1,4 @@
-"""What tests of several rooms share."""
+"""Fixtures and hooks for the whole suite."""
 
 import gc
 import os
@@ -13,18 +13,18 @@ from tests.forked_workers import run_forked
 from tests.postgres_server import PostgresServer, run_postgres
 from tests.redis_server import RedisServer
 
-# The same examples at every run, on however slow a machine; tests.fuzzing is where new ones are looked for.
+# The same examples in every run, however slow the machine; tests.fuzzing searches for new ones.
 settings.register_profile(
     "same everywhere", deadline=None, derandomize=True, database=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("same everywhere")
 
-# The servers of tests are on this machine: whoever reaches the world through a proxy reaches these without it.
+# The tests' servers are on this machine, so they are reached without the proxy that the environment may name.
 for name in [name for name in os.environ if name.lower() in ("http_proxy", "https_proxy", "all_proxy")]:
     del os.environ[name]
 
-# Before anything imports torch, and for whom the tests start: its threads spin while they wait for each other, and here
-# for one whose core another worker has.
+# Before anything imports torch, and inherited by child processes: its threads spin while they wait for each other, here
+# possibly for one whose core another worker uses.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 TOGETHER = {
@@ -35,8 +35,8 @@ TOGETHER = {
     "tests/faults/fleet/test_keys_of_litellm": "fleet",
     "tests/unit/local_engine/": "engine",
 }
-"""Files that share a browser with its servers, a fleet of six processes, or a model and transformers, which alone takes
-as long to import as all that the other tests do: each worker that gets one of them makes all that anew."""
+"""Files that share a browser with its servers, a fleet of six processes, or a model and transformers (which takes as
+long to import as everything else together): every worker that runs one of them has to set this up again."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -45,7 +45,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtestloop(session: pytest.Session) -> bool | None:
-    """A file to a worker, and what shares more than a file to one as well."""
+    """Distributes the tests to workers by file, or by group for files that share more."""
     option = session.config.option
     if option.workers < 2 or option.collectonly or session.testsfailed:
         return None
@@ -60,14 +60,15 @@ def _what_it_shares(item: pytest.Item) -> str:
 
 @given(none())
 def _first_property(_: None) -> None:
-    """At the first one, Hypothesis searches for garbage, and through all there is for who refers to its generator."""
+    """Runs one property early: for the first one, Hypothesis collects garbage, and searches all objects for references
+    to its random generator."""
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Nobody looks for garbage meanwhile: what is collected and imported stays, and the search was a fifth of it. The
-    first property is before, while there is little to look through, and not once all is frozen: then, since Python
-    3.14, nobody refers to anything."""
+    """Disables garbage collection meanwhile, which took a fifth of the time: collected tests and imported modules stay.
+    The first property runs before, while there are few objects to search, not after all are frozen: since Python 3.14
+    no references are found then."""
     _first_property()
     gc.disable()
     try:
@@ -77,8 +78,8 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 def pytest_collection_finish() -> None:
-    """A twelfth to an eighth of the tests' CPU went on looking through collected tests and imported modules, which stay
-    to the end, for garbage. What a test leaves is looked for as before, less often."""
+    """Excludes collected tests and imported modules, which stay to the end, from garbage collection: examining them
+    took a twelfth to an eighth of the tests' CPU. Garbage of the tests is still collected, less often."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)
@@ -86,7 +87,7 @@ def pytest_collection_finish() -> None:
 
 @pytest.fixture
 def hangups_end() -> Iterator[None]:
-    """As in a terminal, for us and whom we start: who runs the tests under `nohup` has them ignored."""
+    """Restores SIGHUP's default, as in a terminal, for us and our children: under `nohup` it would be ignored."""
     before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
     yield
     signal.signal(signal.SIGHUP, before)

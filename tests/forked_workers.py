@@ -1,7 +1,7 @@
 """`pytest --workers N`: the tests run in N copies of the process that collected them, a group of files at a time.
 
-Processes that are started anew, as pytest-xdist does it, collect ten thousand tests each and import every library that
-any of them needs (docs/decisions/what-the-tests-cost.md). Knows nothing of any test.
+New processes, as pytest-xdist starts them, would each collect ten thousand tests and import every library that any of
+them needs (docs/decisions/what-the-tests-cost.md). Knows nothing of any test.
 """
 
 import os
@@ -25,14 +25,14 @@ Reports: TypeAlias = "Connection[dict[str, Any], dict[str, Any]]"
 
 @dataclass(slots=True)
 class Worker:
-    """As the process sees it that waits for its reports."""
+    """A worker as seen by the process that reads its reports."""
 
     process: ForkProcess
     runs: str = "no test yet"
 
 
 def run_forked(session: pytest.Session, workers: int, group_of: Callable[[pytest.Item], str]) -> None:
-    """All items of the session; those of one group in one process, groups in the order of their first items.
+    """Runs all items of the session; those of one group in one process, groups in the order of their first items.
 
     Raises Session.Failed when enough tests have failed (`--exitfirst`, `--maxfail`) or a worker died.
     """
@@ -52,14 +52,14 @@ def run_forked(session: pytest.Session, workers: int, group_of: Callable[[pytest
             for ready in wait(list(waiting)):
                 assert isinstance(ready, Connection)
                 _hear(session, waiting, ready)
-    except Exception:  # whatever it was, nobody hears the others any more
+    except Exception:  # whatever it was, nobody reads the other workers' reports any longer
         for worker in waiting.values():
             assert worker.process.pid is not None
-            os.kill(worker.process.pid, signal.SIGINT)  # not SIGTERM, which ends it without what its fixtures end
+            os.kill(worker.process.pid, signal.SIGINT)  # not SIGTERM, which would skip its fixtures' cleanup
         raise
     finally:
         for reports, worker in waiting.items():
-            reports.close()  # one that still tells would wait for a reader for ever, and we for it
+            reports.close()  # a worker still reporting would wait for a reader forever, and we for it
             worker.process.join()
 
 
@@ -83,7 +83,7 @@ def _hear(session: pytest.Session, waiting: dict[Reports, Worker], reports: Repo
 
 
 def _take(groups: Sequence[list[pytest.Item]], taken: "Synchronized[int]") -> Iterator[pytest.Item]:
-    """The items of one group after the other, of those that no other worker has taken."""
+    """Yields the items of one group after another, of those that no other worker has taken."""
     while True:
         with taken.get_lock():
             number = taken.value
@@ -94,13 +94,13 @@ def _take(groups: Sequence[list[pytest.Item]], taken: "Synchronized[int]") -> It
 
 
 def _work(session: pytest.Session, items: Iterator[pytest.Item], tells: Reports) -> None:
-    """In the copy."""
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # which shells have ignored by what they start behind
+    """Runs in the forked copy."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs of a shell inherit it ignored
     random.seed()
     config = session.config
     capture = config.pluginmanager.getplugin("capturemanager")
     assert isinstance(capture, CaptureManager)
-    # Copies of a process share the files that it has open: what is printed from here on goes to one of our own.
+    # Forked processes share open files, so from here on output is captured in a file of our own.
     capture.stop_global_capturing()
     capture.start_global_capturing()
     config.pluginmanager.unregister(name="terminalreporter")
@@ -112,13 +112,13 @@ def _work(session: pytest.Session, items: Iterator[pytest.Item], tells: Reports)
             config.hook.pytest_runtest_protocol(item=item, nextitem=following)
             item = following
     finally:
-        runner.pytest_sessionfinish(session)  # what an interrupted test leaves: servers, directories, browsers
+        runner.pytest_sessionfinish(session)  # cleans up after an interrupted test: servers, directories, browsers
         tells.close()
-        capture.suspend_global_capture(in_=True)  # what ends it otherwise is told
+        capture.suspend_global_capture(in_=True)  # so that an error that ends the worker is printed
 
 
 class Teller:
-    """In a copy: tells which test begins, and what became of it."""
+    """Reports, from a worker, which test starts and how it ends."""
 
     def __init__(self, config: pytest.Config, tells: Reports) -> None:
         self.config = config

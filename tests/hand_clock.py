@@ -2,7 +2,7 @@
 
 
 class HandClock:
-    """Seconds; they pass when `now` is changed."""
+    """Seconds that pass only when `now` is changed."""
 
     def __init__(self, now: float = 1000.0) -> None:
         self.now = now

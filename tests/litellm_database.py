@@ -1,5 +1,5 @@
-"""A database as LiteLLM's proxy keeps it: the columns of its schema 1.106.2 that keys are made from, and a few that
-have no place here. What LiteLLM itself says of them is asked in tests/unit/gateway/from_litellm/test_fields.py."""
+"""A database like that of LiteLLM's proxy: the columns of its schema 1.106.2 that are imported, and a few that are not.
+tests/unit/gateway/from_litellm/test_fields.py compares them with LiteLLM itself."""
 
 import hashlib
 import json
@@ -52,12 +52,12 @@ CREATE TABLE "LiteLLM_VerificationToken" (
 
 
 def hash_token(secret: str) -> str:
-    """As `litellm.proxy._types.hash_token`."""
+    """Like `litellm.proxy._types.hash_token`."""
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
 class LiteLLMDatabase:
-    """In a schema of its own beside ours, in the one database of the server whose socket directory that is."""
+    """In a schema of its own next to ours, in the single database of the server with that socket directory."""
 
     def __init__(self, directory: str) -> None:
         self._directory = directory

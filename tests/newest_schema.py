@@ -1,6 +1,6 @@
-"""The newest schema as the migrations leave it: they run once a process, and tests get copies.
+"""The newest schema as created by the migrations, which run once per process; tests get copies.
 
-Half a second of CPU less for each test on PostgreSQL and a fifth of one on SQLite, and hundreds of tests need it.
+This saves half a second of CPU per test on PostgreSQL and a fifth of a second on SQLite, for hundreds of tests.
 """
 
 import tempfile
@@ -17,7 +17,7 @@ _dumps: dict[str, str] = {}
 
 
 async def make_newest(url: str) -> None:
-    """What `migrate` makes of an empty database."""
+    """Brings an empty database to the same state as `migrate`."""
     parsed = make_url(url)
     if parsed.get_backend_name() == "sqlite":
         make_newest_file(Path(str(parsed.database)))
@@ -31,7 +31,7 @@ async def make_newest(url: str) -> None:
 
 
 def make_newest_file(path: Path) -> None:
-    """As `make_newest`, for who has no loop."""
+    """Like `make_newest`, for callers without an event loop."""
     path.write_bytes(_newest_file())
 
 

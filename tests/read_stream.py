@@ -1,4 +1,4 @@
-"""Answers read to their end: a backend's, and what a format's reader makes of an event stream in pieces."""
+"""Reads answers to their end: a backend's, or an event stream in pieces, with a format's reader."""
 
 from collections.abc import Sequence
 from contextlib import aclosing
@@ -16,7 +16,7 @@ async def collect(backend: Backend, call: Call) -> list[Chunk]:
 
 
 def read_stream(reader: StreamReader, pieces: Sequence[bytes]) -> tuple[list[Chunk], str]:
-    """Every chunk, and how it ended: `done`, or the error's name."""
+    """Every chunk, and how the stream ended: `done`, or the error's class name."""
     parser, found = SseParser(), list[Chunk]()
     try:
         for piece in pieces:

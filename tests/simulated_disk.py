@@ -1,7 +1,7 @@
-"""A disk in memory that loses power as real ones do, for tests: deterministic by its random generator.
+"""An in-memory disk that loses power like real ones, deterministic by its random generator.
 
-A sector of 512 bytes is written whole or not at all; of the versions that a sector had since its last sync, any one
-may be there after power loss, independently of its neighbours. Names are durable when `create` and `remove` return.
+A sector of 512 bytes is written completely or not at all. After power loss a sector has any one of its versions since
+the last sync, independently of its neighbours. Names are durable when `create` and `remove` return.
 """
 
 import errno
@@ -15,7 +15,7 @@ SECTOR = 512
 
 @dataclass(slots=True)
 class SimulatedFile:
-    """`cached` is what a reader sees, `durable` what the platter has, `pending` what each dirty sector was since."""
+    """`cached` is what readers see, `durable` what is on the disk, `pending` each dirty sector's versions since."""
 
     disk: "SimulatedDisk"
     cached: bytearray
@@ -40,7 +40,7 @@ class SimulatedFile:
         self.disk.check_power()
         self.disk.syncs += 1
         if self.disk.fail_sync_at == self.disk.syncs:
-            # As Linux does: some sectors got there, the rest are marked clean, and no later sync writes them.
+            # As on Linux: some sectors are written, the others marked clean, so that no later sync writes them.
             self._settle_at_random()
             raise OSError(errno.EIO, os.strerror(errno.EIO))
         for sector, versions in self.pending.items():
@@ -51,7 +51,7 @@ class SimulatedFile:
         raise OSError(errno.EBADF, "a file in memory has no descriptor")
 
     def close(self) -> None:
-        """Nothing to let go of."""
+        """Does nothing."""
 
     def lose_power(self) -> None:
         self._settle_at_random()
@@ -65,7 +65,7 @@ class SimulatedFile:
 
 
 class SimulatedDisk:
-    """`free_bytes` is what `create` may still take; `fail_sync_at` the number of the sync that fails, from 1."""
+    """`free_bytes` are left for `create`; `fail_sync_at` is the number, from 1, of the sync that fails."""
 
     def __init__(self, chance: random.Random, *, free_bytes: int = 1 << 30) -> None:
         self.chance = chance
@@ -101,7 +101,7 @@ class SimulatedDisk:
         return self._notes[-1]
 
     def lose_power(self) -> None:
-        """Nothing reaches the disk any more until `restart`."""
+        """From now on nothing reaches the disk, until `restart`."""
         self.is_powered = False
         self._notes = [self.chance.choice(self._notes)]
         for file in self._files.values():

@@ -1,7 +1,7 @@
-"""`python -m tests.stripping_proxy PORT TARGET PREFIX`: a proxy that takes a path off before it asks the target's port.
+"""`python -m tests.stripping_proxy PORT TARGET PREFIX`: a proxy that strips a path prefix.
 
-As nginx with `location PREFIX/ { proxy_pass http://127.0.0.1:TARGET/; }`, which knows nothing of what it passes on: one
-request a connection, and what comes after an upgrade as it is. All other paths of the host are somebody else's.
+Like nginx with `location PREFIX/ { proxy_pass http://127.0.0.1:TARGET/; }`. Serves one request per connection, and
+forwards everything unchanged after an upgrade. All other paths of the host belong to another site.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ async def serve(port: int, target: int, prefix: bytes) -> None:
 
 
 async def _pass(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Until the other end closes."""
+    """Forwards bytes until the other end closes."""
     with contextlib.suppress(OSError):
         while piece := await reader.read(1 << 16):
             writer.write(piece)

@@ -1,4 +1,5 @@
-"""Holds the import table of docs/architecture.md: rooms import one way, and neither modules nor rooms go round."""
+"""Enforces the import rules of docs/architecture.md: rooms import in one direction, without cycles of modules or
+rooms."""
 
 import ast
 from collections.abc import Iterator
@@ -10,10 +11,10 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 ROOMS = ("gateway", "backends", "classifier", "local_engine", "migrations", "dashboards", "native")
 
-# who (a module and everything below it) -> what it must never import, at any depth of nesting in its files
+# Importer (a module and everything below it) -> what it must never import, at any level of nesting in its files.
 EDGES = tuple(f"gateway.{room}" for room in ("api", "cli", "composition", "config", "reports", "storage"))
 DATABASES = ("fastapi", "sqlalchemy", "redis")
-# Rooms of the gateway that a request passes or that know of no edge.
+# Rooms of the gateway that are on a request's path, or do no IO.
 INNER = (
     "access",
     "kept_answers",
@@ -69,7 +70,7 @@ def modules() -> dict[str, Path]:
 
 @cache
 def imported(name: str, path: Path) -> frozenset[str]:
-    """Every module a file imports, functions' bodies and TYPE_CHECKING blocks included, as absolute names."""
+    """Every module that a file imports, also in functions and TYPE_CHECKING blocks, as absolute names."""
     return frozenset(_imported(name, path))
 
 
@@ -128,7 +129,7 @@ def import_graph() -> Graph:
 
 
 def room_of(name: str) -> str:
-    """A folder of the gateway, or the file that lies beside them; elsewhere the room itself."""
+    """In the gateway, its folder, or a file next to those; elsewhere the top-level package."""
     depth = 2 if is_within(name, "gateway") else 1
     return ".".join(name.split(".")[:depth])
 

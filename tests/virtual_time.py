@@ -1,6 +1,6 @@
-"""An event loop whose clock jumps to whatever happens next: minutes of waiting take no time, and no run differs.
+"""An event loop whose clock jumps to the next event: minutes of waiting take no time, and every run is the same.
 
-For code that touches no socket, thread or child process.
+For code without sockets, threads or child processes.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class _Jump(selectors.DefaultSelector):
-    """Instead of waiting, lets the time pass."""
+    """A selector that advances the clock instead of waiting."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -35,11 +35,11 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
 
 
 def run(make: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """Run a coroutine to its end in virtual time, beginning at second 0."""
+    """Run a coroutine to completion in virtual time, from second 0."""
     with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
         return runner.run(make())
 
 
 def now() -> float:
-    """Seconds since the beginning."""
+    """Virtual seconds since the start."""
     return asyncio.get_running_loop().time()

@@ -1,4 +1,4 @@
-"""A connection of an HTTP server in virtual time: what it writes is kept, and nothing of it is a socket."""
+"""A connection of an HTTP server in virtual time: records what is written, without a socket."""
 
 import asyncio
 from typing import Any
@@ -15,7 +15,7 @@ from tests.virtual_time import now
 
 
 class Wire(asyncio.Transport):
-    """Where the protocol writes; `ended` is the second at which it closed."""
+    """The protocol's transport; `ended` is the second at which it was closed."""
 
     def __init__(
         self,
@@ -33,7 +33,7 @@ class Wire(asyncio.Transport):
         self.protocol.connection_made(self)
 
     async def hear(self, data: bytes) -> None:
-        """Some bytes of the client's, and all that follows from them at once."""
+        """Delivers bytes from the client, and runs everything that follows immediately."""
         if self.ended is None:
             self.protocol.data_received(data)
         for _ in range(9):
@@ -57,17 +57,17 @@ class Wire(asyncio.Transport):
         return 0
 
     def pause_reading(self) -> None:
-        """Whoever drips does not notice."""
+        """Ignored: `drip` continues to send."""
 
     def resume_reading(self) -> None:
-        """As above."""
+        """Ignored, too."""
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         return default
 
 
 async def drip(wire: Wire, piece: bytes, *, every: float = 10.0, times: int = 360) -> float:
-    """A piece every so many seconds, until the connection is closed, which it must be; the second of that."""
+    """Sends a piece at fixed intervals until the connection is closed, which must happen; returns the second of it."""
     for _ in range(times):
         if wire.ended is not None:
             break
@@ -78,8 +78,8 @@ async def drip(wire: Wire, piece: bytes, *, every: float = 10.0, times: int = 36
 
 
 class Measuring:
-    """Says how long a body was: at once where nobody reads it (/unread), an hour later where the path is /slow. `left`
-    is who went before all of a body had come."""
+    """An application that answers with the length of the body: at once, without reading it, for /unread, and an hour
+    later for /slow. `left` has the clients that disconnected before the body was complete."""
 
     def __init__(self) -> None:
         self.left = 0

@@ -1,4 +1,4 @@
-"""A webhook on the loopback interface that keeps what it is sent and answers as it is told."""
+"""A webhook on the loopback interface that records what it is sent and answers as instructed."""
 
 import json
 import ssl
@@ -20,7 +20,7 @@ class Receiver:
 
 @contextmanager
 def webhook_receiver(answers: Sequence[int] = (), tls: ssl.SSLContext | None = None) -> Generator[Receiver]:
-    """Answers with these statuses, in this order, and 200 from then on. A 307 leads to itself."""
+    """Answers with these statuses, in order, and then with 200. A 307 redirects to itself."""
     left = list(answers)
 
     class Handler(BaseHTTPRequestHandler):

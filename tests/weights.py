@@ -11,7 +11,7 @@ MODELS = Path(__file__).resolve().parents[1] / ".models"
 
 
 def fetch_weights() -> Path:
-    """The file, or a skip that says how to get it."""
+    """The file; skips the test, explaining how to get it, if it is missing."""
     try:
         return fetch_model(DEFAULT_MODEL, MODELS)
     except ModelUnavailable as error:

@@ -1,4 +1,4 @@
-"""A gateway with its real routers over a real SQLite database full of the demonstration's entries, the UI, Chromium."""
+"""A gateway with real routers and a SQLite database of the demonstration's entries, the web UI, and Chromium."""
 
 import asyncio
 import contextlib
@@ -52,7 +52,7 @@ class Running:
 
 
 def ui_command(gateway: str, port: int) -> list[str]:
-    """The web UI, patient: on a busy machine a report that takes minutes is no fault of the page that waits for it."""
+    """The web UI with long timeouts: on a busy machine a report may take minutes."""
     patience = ["--answer-seconds", f"{START_SECONDS:.0f}"]
     return [sys.executable, "-m", "dashboards", "--gateway", gateway, "--port", str(port), *patience]
 
@@ -82,7 +82,7 @@ def child(command: list[str], url: str, log: Path, environment: dict[str, str]) 
             process.kill()
 
 
-# Of the package, not of the session: the tests that come after it have the core and the memory to themselves.
+# Scoped to the package, not the session, to free the core and memory for later tests.
 @pytest.fixture(scope="package")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     home = tmp_path_factory.mktemp("browser")
@@ -113,8 +113,8 @@ def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[webdriver.Chr
 
 @pytest.fixture
 def browser(chromium: webdriver.Chrome, running: Running) -> Iterator[webdriver.Chrome]:
-    """Signed in as the owner, and on no page yet. Afterwards: nothing was asked of another host, and the console is
-    clean."""
+    """A browser signed in as the owner, on no page yet. Afterwards it checks that no other host was contacted, and that
+    the console is empty."""
     chromium.get("about:blank")
     chromium.delete_all_cookies()
     cookie = {
@@ -131,7 +131,7 @@ def browser(chromium: webdriver.Chrome, running: Running) -> Iterator[webdriver.
 
 
 def begin_session(url: str, key: str) -> str:
-    """Through the form, without a browser: there the overview follows, whose charts each test would draw."""
+    """Signs in through the form without a browser, which would then draw the overview's charts in every test."""
     with httpx.Client(base_url=url, timeout=120, trust_env=False) as client:
         token = re.search(r'name="token" value="([^"]+)"', client.get("/ui/sign-in").text)
         assert token is not None
@@ -145,7 +145,7 @@ def drain(browser: webdriver.Chrome) -> None:
 
 
 def foreign_requests(browser: webdriver.Chrome, ui: str) -> list[str]:
-    """Every URL that was asked for and is not the UI's own."""
+    """All requested URLs that are not the UI's."""
     asked: list[str] = []
     for record in browser.get_log("performance"):  # pyright: ignore[reportUnknownMemberType]
         event = json.loads(record["message"])["message"]

@@ -1,3 +1,3 @@
-"""Keeps the suites of the client libraries out of `make test`: they run in a venv of their own."""
+"""Excludes the suites of the client libraries from `make test`: they run in a venv of their own."""
 
 collect_ignore = ["python"]

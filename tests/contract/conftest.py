@@ -1,4 +1,4 @@
-"""The implementations of Counters: one process alone, and workers that share a Redis."""
+"""The implementations of Counters: for a single process, and for workers that share Redis."""
 
 from collections.abc import AsyncIterator
 

@@ -1,5 +1,5 @@
-"""The real weights, loaded once and gone with the last test here, for they and their caches fill gigabytes; the
-reference is transformers on the same float32 tensors."""
+"""The real weights, loaded once and freed after the last test here, since with their caches they take gigabytes; the
+reference is transformers with the same float32 tensors."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -26,8 +26,8 @@ from local_engine.steps import DirectSteps
 from tests.weights import fetch_weights
 
 EngineBuilder = Callable[..., Engine]
-# A LlamaForCausalLM of transformers, which only its fixture imports: it takes as long as torch, and not every worker
-# that reads this file needs it.
+# A LlamaForCausalLM of transformers, which only its fixture imports: that takes as long as importing torch, and not
+# every worker that loads this file needs it.
 Reference: TypeAlias = Any
 
 
@@ -62,7 +62,7 @@ def loaded(model_path: Path) -> LoadedFile:
 
 @pytest.fixture(scope="package")
 def model(loaded: LoadedFile) -> DecoderModel:
-    """The float32 model out of torch's products, for engines that the native decoder cannot serve."""
+    """The float32 model with torch's products, for engines that the native decoder does not support."""
     return DecoderModel(
         loaded.config, loaded.weights, build_linear=DenseLinear, attention=CpuAttention(), context_window=4096
     )
@@ -70,13 +70,13 @@ def model(loaded: LoadedFile) -> DecoderModel:
 
 @pytest.fixture(scope="package")
 def native(loaded: LoadedFile) -> NativeDecoder | None:
-    """The float32 model of the native decoder, where this machine can run it."""
+    """The float32 model in the native decoder, if this machine can run it."""
     return NativeDecoder(loaded, "float32", context_window=4096) if can_run(loaded.config, 16) else None
 
 
 @pytest.fixture(scope="package")
 def build(loaded: LoadedFile, model: DecoderModel, native: NativeDecoder | None) -> EngineBuilder:
-    """Build an engine with the given configuration; equal configurations share one engine, float32 ones the model."""
+    """Builds an engine; equal configurations share an engine, and float32 ones the model."""
     built: dict[EngineConfig, Engine] = {}
 
     def float32_compute(config: EngineConfig) -> Compute:
@@ -106,20 +106,20 @@ def build(loaded: LoadedFile, model: DecoderModel, native: NativeDecoder | None)
 
 @pytest.fixture(scope="package")
 def reference(loaded: LoadedFile) -> Reference:
-    """transformers' own Llama, float32, with the dequantised tensors of the file."""
+    """transformers' Llama in float32, with the file's dequantised tensors."""
     from benchmarks.engine_cpu.transformers_rival import build
 
     return build(loaded)
 
 
 def greedy(prompt: list[int], *, tokens: int = 24, name: str = "r", **changes: object) -> Request:
-    """A greedy request that runs its whole length."""
+    """A greedy request that runs to its maximum length."""
     params: dict[str, object] = {"temperature": 0.0, "max_tokens": tokens} | changes
     return Request(name, prompt, SamplingParams(**params))  # pyright: ignore[reportArgumentType]
 
 
 def run(engine: Engine, requests: list[Request], *, stagger: int = 0) -> list[list[int]]:
-    """Run requests to their end, `stagger` steps apart; their output ids."""
+    """Runs requests to completion, started `stagger` steps apart; returns their output ids."""
     for request in requests:
         engine.core.add(request)
         for _ in range(stagger):
@@ -131,5 +131,6 @@ def run(engine: Engine, requests: list[Request], *, stagger: int = 0) -> list[li
 
 @pytest.fixture(scope="session", autouse=True)
 def _few_threads(request: pytest.FixtureRequest) -> None:
-    """Two at most, and one beside other test processes: threads that wait for a busy core spin and slow all down."""
+    """At most two threads, and one beside other test processes: threads waiting for a busy core spin and slow all
+    down."""
     torch.set_num_threads(min(1 if request.config.option.workers > 1 else 2, torch.get_num_threads()))

@@ -1,4 +1,4 @@
-"""Services that tests of several files ask."""
+"""Services used by tests in several files."""
 
 from collections.abc import AsyncGenerator
 from pathlib import Path

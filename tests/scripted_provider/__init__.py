@@ -1,4 +1,4 @@
-"""A real HTTP server that stands in for the providers: their wire formats, and every way they fail, by script."""
+"""A real HTTP server that plays the providers by script: their wire formats, and every way in which they fail."""
 
 from tests.scripted_provider.provider import Raw, Received, ScriptedProvider
 

@@ -1,7 +1,6 @@
 """Runs the provider alone: `python -m tests.scripted_provider --port 9000 --pieces 16 --delay 0.01`.
 
-At SIGUSR1 it answers so many more as `--before-hold` says, and holds the others until SIGUSR2. It says when
-it has heard the former.
+After SIGUSR1, which it confirms, it gives `--before-hold` more answers, and holds all others until SIGUSR2.
 """
 
 import argparse
@@ -17,7 +16,7 @@ from tests.scripted_provider.provider import ScriptedProvider
 
 
 class Holding(ScriptedProvider):
-    """One that can be told to let its callers wait."""
+    """A provider that can be told to make its callers wait."""
 
     def __init__(self, outcome: Outcome, *, port: int, before_hold: int) -> None:
         super().__init__(outcome, port=port, keeps_requests=False)

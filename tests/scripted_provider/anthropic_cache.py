@@ -1,4 +1,4 @@
-"""Anthropic's prompt cache as its documentation has it: what a request of Messages would read, write and pay fresh."""
+"""Anthropic's prompt cache according to its documentation: what a Messages request reads, writes and pays in full."""
 
 import hashlib
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ CHARACTERS_PER_TOKEN = 4
 
 @dataclass(slots=True)
 class AnthropicCache:
-    """One workspace's, of entries that live for five minutes from their last use. Four characters are a token."""
+    """The cache of one workspace. Entries live for five minutes from their last use; four characters are one token."""
 
     least_tokens: int = 512
     ttl_seconds: float = 300.0
@@ -25,7 +25,7 @@ class AnthropicCache:
     _until: dict[bytes, float] = field(default_factory=dict[bytes, float])
 
     def usage(self, fields: Mapping[str, object]) -> Usage:
-        """Raises ValueError for what Anthropic refuses: more marks than four, or one on an empty text."""
+        """Raises ValueError for what Anthropic rejects: more than four marks, or one on an empty text."""
         blocks = _blocks(fields)
         marked = [number for number, block in enumerate(blocks) if "cache_control" in block]
         if len(marked) > MOST_MARKS:
@@ -61,7 +61,7 @@ class AnthropicCache:
 
 
 def _blocks(fields: Mapping[str, object]) -> list[dict[str, Any]]:
-    """In the order in which a prompt is read."""
+    """The blocks, in the order in which a prompt is read."""
     system = fields.get("system") or []
     found = [*cast(list[dict[str, Any]], fields.get("tools") or [])]
     found += [{"type": "text", "text": system}] if isinstance(system, str) else cast(list[dict[str, Any]], system)

@@ -1,7 +1,7 @@
-"""Forty streams that are not quite server-sent events in OpenAI's format, each with the status it must end in.
+"""Forty streams that are not quite server-sent events in OpenAI's format, each with the status in which it must end.
 
-`completed`: every chunk came and the end is certain. `broken`: something came, the end is not. `refused`: nothing came
-that could count as an answer, so another backend may be tried.
+`completed`: all chunks arrived, and the end is certain. `broken`: some arrived, but the end is uncertain. `refused`:
+nothing arrived that counts as an answer, so another backend may be tried.
 """
 
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ End = Literal["completed", "broken", "refused"]
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """One stream. `text` is what a client reads; `has_usage` whether a usage that can be believed came."""
+    """One stream. `text` is what a client reads; `has_usage`: whether a credible usage arrived."""
 
     name: str
     pieces: tuple[bytes, ...]

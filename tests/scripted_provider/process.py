@@ -1,4 +1,4 @@
-"""The provider in a process of its own, for tests whose own has enough to do."""
+"""The provider in a process of its own, for tests whose own process is busy."""
 
 import signal
 import subprocess
@@ -16,7 +16,7 @@ class ProviderProcess:
     _process: subprocess.Popen[str]
 
     def hold(self) -> None:
-        """From now on, after so many more answers as it was started with, until `go_on`."""
+        """Holds answers until `go_on`, after as many more as it was started with."""
         self._process.send_signal(signal.SIGUSR1)
         assert self._process.stdout is not None
         assert self._process.stdout.readline().strip() == HOLDS

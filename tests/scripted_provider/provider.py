@@ -1,4 +1,4 @@
-"""The server: takes a request in any wire format, does what the script says, and remembers what it received."""
+"""The server: accepts requests in any wire format, follows the script, and records what it receives."""
 
 import asyncio
 import socket
@@ -22,13 +22,13 @@ from tests.scripted_provider.wire import Request, Wire
 
 STATUS_OF_FAULT: Final = {"rate_limited": 429, "unavailable": 500, "overloaded": 529, "rejected": 400, "auth": 401}
 WIRES: Final[Mapping[str, type[Wire]]] = {"messages": AnthropicWire, "responses": ResponsesWire}
-"""By what is asked of them; anything else is asked in OpenAI's."""
-_BREATH_SECONDS: Final = 0.02  # lets a client in the same loop read what was sent before the connection is reset
+"""By operation; all others are in OpenAI's format."""
+_BREATH_SECONDS: Final = 0.02  # lets a client in the same loop read everything before the connection is reset
 
 
 @dataclass(frozen=True, slots=True)
 class Raw:
-    """Bytes sent as they are, one write per piece; then the answer ends cleanly, or the connection is reset."""
+    """Raw bytes, one write per piece; then the answer ends cleanly, or the connection is reset."""
 
     pieces: tuple[bytes, ...] = ()
     status: int = 200
@@ -52,8 +52,8 @@ class Received:
 
 
 class ScriptedProvider:
-    """An async context manager. `plan` sets the outcomes of the next requests, the last one repeating; `pages` is what
-    every GET answers; `count` says what a request's fields come to, in place of the outcome's usage."""
+    """An async context manager. `plan` sets the outcomes of the next requests, of which the last is repeated; `pages`
+    is the answer to every GET; `count` computes the usage from a request's fields instead of the outcome's usage."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class ScriptedProvider:
         self.received: list[Received] = []
         self._connections: set[object] = set()
         self.cut_by_client = 0
-        """Answers whose client left before they were complete."""
+        """The number of answers whose client disconnected before they were complete."""
 
     def plan(self, outcomes: Iterable[Outcome | Raw]) -> None:
         self._outcomes = list(outcomes)
@@ -131,7 +131,7 @@ class ScriptedProvider:
 
 
 def understand(path: str, body: bytes) -> tuple[Wire, Request]:
-    """Which format a request is in, by its path."""
+    """Parses a request, whose path tells its format."""
     fields = cast(dict[str, object], msgspec.json.decode(body))
     if path.endswith((":generateContent", ":streamGenerateContent")):
         model, _, method = path.rpartition("/models/")[2].partition(":")
@@ -220,7 +220,7 @@ async def _send_raw(request: web.Request, raw: Raw) -> web.StreamResponse:
 
 
 async def reset(request: web.Request) -> None:
-    """Cut the connection with a TCP reset, after what was sent had a chance to be read."""
+    """Reset the TCP connection, after giving the client time to read what was sent."""
     await asyncio.sleep(_BREATH_SECONDS)
     transport = request.transport
     if transport is not None:

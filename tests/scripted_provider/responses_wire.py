@@ -1,4 +1,4 @@
-"""OpenAI's Responses API: one message, and what a model thought before it as only its provider can read it."""
+"""OpenAI's Responses API: one message, preceded by encrypted reasoning."""
 
 from typing import Final
 

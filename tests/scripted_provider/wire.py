@@ -1,4 +1,4 @@
-"""How an outcome looks in one wire format: what the server needs to know of it."""
+"""The interface of a wire format: how the server reads a request and writes an outcome."""
 
 from dataclasses import dataclass
 from typing import Protocol

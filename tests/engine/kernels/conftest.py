@@ -1,5 +1,5 @@
-"""Triton decides at import whether it interprets, so those tests run in children of test_children.py and nowhere
-else."""
+"""Triton decides at import whether to interpret kernels, so those tests run only in child processes of
+test_children.py."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""The fleet that files of tests share: real PostgreSQL, real Redis, a provider in a process of its own."""
+"""The fleet shared by the tests of this folder: real PostgreSQL, real Redis, and a provider in its own process."""
 
 import asyncio
 from collections.abc import Iterator
@@ -53,7 +53,7 @@ def running_fleet(
 
 @pytest.fixture
 def fleet(running_fleet: Fleet) -> Fleet:
-    """Both replicas are up, whichever test ended one."""
+    """The fleet with both replicas running, even if a previous test stopped one."""
     if not running_fleet.two.is_running:
         running_fleet.two.start()
         running_fleet.two.wait_until_ready()

@@ -1,4 +1,4 @@
-"""Both real databases: a SQLite file, and a PostgreSQL server started once and stopped at the end."""
+"""Both kinds of database: a SQLite file, and a real PostgreSQL server started once and stopped at the end."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -24,7 +24,7 @@ async def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 @pytest.fixture
 async def engine(database_url: str) -> AsyncIterator[AsyncEngine]:
-    """A database of each kind with the schema in it."""
+    """A database of each kind with the schema."""
     await make_newest(database_url)
     opened = open_database(database_url)
     yield opened
@@ -33,7 +33,7 @@ async def engine(database_url: str) -> AsyncIterator[AsyncEngine]:
 
 @pytest.fixture
 async def stored(engine: AsyncEngine) -> list[Entry]:
-    """Some of every kind, in a database of each kind."""
+    """Entries of every sort, in a database of each kind."""
     found = random_entries(400)
     ledger = SqlLedger(engine)
     for start in range(0, len(found), 150):

@@ -1,4 +1,4 @@
-"""The Anthropic adapter over a real connection: what is sent, and native calls that pass untouched."""
+"""The Anthropic adapter over a real connection: what is sent, and native calls that pass unchanged."""
 
 import json
 from contextlib import aclosing

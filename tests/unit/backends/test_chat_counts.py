@@ -1,4 +1,4 @@
-"""How a chat's tokens are asked for at `/tokenize`, by whom, and what becomes of every answer."""
+"""Counting a chat's tokens at `/tokenize`: which backends do, what is sent, and how every answer is treated."""
 
 import json
 from collections.abc import Mapping
@@ -47,7 +47,7 @@ async def count(backend: OpenAICompatibleBackend, **changes: Any) -> int | None:
 
 
 async def opened(backend: Backend, operation: Operation, body: dict[str, Any]) -> tuple[dict[str, Any], bool]:
-    """The answer, and whether it is an estimate."""
+    """(the answer, whether it is an estimate)."""
     reply = await backend.open(make_call(operation, body))
     [chunk] = [chunk async for chunk in reply]
     assert chunk.usage is not None
@@ -112,7 +112,7 @@ async def test_what_fails_is_told_as_of_any_call(answer: Raw, kind: type[Excepti
 
 
 class Hung:
-    """An HTTP client of a server that never answers: it says at once how long it would have been waited for."""
+    """An HTTP client of a server that never answers: it reports the timeout at once instead of waiting."""
 
     async def send(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes | None, *, timeouts: Timeouts

@@ -1,4 +1,4 @@
-"""Chats that OpenAI has over the Responses API alone, through its adapter: where they go, and what is tried again."""
+"""Chats with models that OpenAI offers only over the Responses API: where they are sent, and what is retried."""
 
 import json
 from typing import Any
@@ -36,7 +36,7 @@ def make_backend(provider: ScriptedProvider, **changes: Any) -> OpenAICompatible
 
 
 async def asked(provider: ScriptedProvider, backend: OpenAICompatibleBackend, *calls: Call) -> list[str]:
-    """The paths that were asked for them."""
+    """Sends these chats and returns the requested paths."""
     for call in calls:
         [chunk] = await collect(backend, call)
         assert chunk.has_output
@@ -96,7 +96,7 @@ async def test_a_model_that_says_that_it_answers_no_chats_is_asked_none_again() 
 
 
 async def test_a_chat_that_is_refused_for_its_endpoint_is_asked_there() -> None:
-    """By a deployment with a name of its own, whose model nobody could know."""
+    """By a deployment with a custom name, whose model is unknown."""
     async with ScriptedProvider(NO_FUNCTIONS, Outcome()) as provider:
         backend = make_backend(provider, dialect=dialect_of("azure"))
         assert await asked(provider, backend, make_call("ours", **TOOLS), make_call("ours")) == [CHAT, RESPONSE, CHAT]
@@ -166,7 +166,7 @@ async def test_it_is_not_asked_for_ever() -> None:
 
 
 async def test_a_model_may_think_longer_than_a_stream_may_be_idle() -> None:
-    """What comes at once says only that it was asked."""
+    """The first events only confirm the request."""
     said = json.dumps({"type": "response.output_text.delta", "delta": "hello"})
     done = json.dumps({"type": "response.completed", "response": {"status": "completed"}})
     pieces = (

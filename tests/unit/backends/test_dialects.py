@@ -1,4 +1,4 @@
-"""The table of providers in docs/translation.md and the dialects that are spoken say the same."""
+"""The table of providers in docs/translation.md agrees with the dialects."""
 
 from pathlib import Path
 
@@ -19,7 +19,7 @@ def listed(names: frozenset[str]) -> str:
 
 
 def told(dialect: Dialect) -> str:
-    """What stands for what: names, efforts, the role of developers."""
+    """The dialect's replacements as in the table: names, efforts, the developer role."""
     said = {f"`{theirs}`": f"`{ours}`" for theirs, ours in dialect.renames.items()}
     said |= {f"an effort of `{theirs}`": f"`{ours}`" for theirs, ours in dialect.efforts.items()}
     return ", ".join(

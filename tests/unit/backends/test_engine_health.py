@@ -1,4 +1,4 @@
-"""What engines say of their load."""
+"""The load that engines report."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Key pools: who is picked, who is full, and that slots come back."""
+"""Key pools: which key is chosen, which are full, and that slots are released."""
 
 import pytest
 from msgspec.structs import replace

@@ -1,4 +1,4 @@
-"""The litellm adapter: what reaches it, what its errors become, and one real call through it in a child process."""
+"""The litellm adapter: what it is sent, how its errors are translated, and one real call in a child process."""
 
 import asyncio
 import importlib.util

@@ -1,4 +1,4 @@
-"""Tries every row of the loss table in docs/translation.md: the documentation and the translators say the same."""
+"""Checks every row of the loss table in docs/translation.md against the translators."""
 
 import json
 import re
@@ -40,7 +40,7 @@ def answered(content: object) -> Json:
     return {"messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "tool_calls": [call]}, result]}
 
 
-# What is asked without the field, and what is added to say it.
+# A request without the field, and what is added to set it.
 SAMPLES: dict[str, tuple[Json, Json]] = {
     "max_tokens": (HI, {"max_tokens": 5}),
     "max_completion_tokens": (HI, {"max_completion_tokens": 5}),
@@ -109,7 +109,7 @@ def cells_under(head: str) -> list[list[str]]:
 
 
 def rows() -> list[tuple[str, str, str]]:
-    """(field, format, fate) of every cell."""
+    """(field, format, fate) for every cell."""
     cells = cells_under("| OpenAI field | anthropic | gemini | responses |")
     return [
         (field, kind, fate)
@@ -363,7 +363,7 @@ def test_no_sample_of_geminis_format_is_left_out_of_the_table() -> None:
 
 
 IN_HEADERS = {"betas", "user_profile_id", "workspace_id"}
-"""What Anthropic's client asks for as an argument and sends as a header."""
+"""Arguments of Anthropic's client that it sends as headers."""
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What only a real connection shows of the OpenAI-compatible adapter: what is sent, to whom, and how it ends."""
+"""The OpenAI-compatible adapter over a real connection: what is sent, where to, and how it ends."""
 
 import asyncio
 import gc
@@ -74,7 +74,7 @@ async def test_a_call_that_failed_is_freed_without_a_search_for_cycles(answer: R
         async with ScriptedProvider(answer) as provider, aclosing(make_backend(provider)) as backend:
             with suppress(BackendError):
                 await backend.open(make_call(stream=False))
-            await asyncio.sleep(0)  # the loop's own turn, which woke us, knows the error
+            await asyncio.sleep(0)  # until the loop's iteration that woke us has ended, it refers to the error
             left = sum(type(one) is Exchange for one in gc.get_objects())
     finally:
         gc.enable()
@@ -159,7 +159,7 @@ async def test_a_field_that_its_provider_does_not_know_is_asked_of_the_next(stat
 
 @pytest.mark.parametrize(("status", "body"), [(404, b"<html>"), (404, b'{"detail":"Not Found"}'), (405, b"")])
 async def test_an_address_with_nothing_there_is_no_fault_of_the_request(status: int, body: bytes) -> None:
-    """It was told to the caller as its own mistake, and no other model was tried."""
+    """It used to be reported as the caller's mistake, and no other model was tried."""
     async with ScriptedProvider(Raw((body,), status=status, headers=JSON)) as provider:
         with pytest.raises(Untranslatable, match="base_url in") as caught:
             await collect(make_backend(provider), make_call())
@@ -248,7 +248,7 @@ async def test_leaving_early_cuts_the_upstream() -> None:
 
 
 class NotingClient(Http1Client):
-    """Knows the answer it gave last."""
+    """Remembers its last response."""
 
     last: Http1Response
 
@@ -268,7 +268,7 @@ async def test_a_complete_answer_leaves_its_connection_to_the_next() -> None:
                 reply = await backend.open(make_call(stream=stream))
                 assert [chunk async for chunk in reply]
                 await reply.aclose()
-                while not client.last.is_complete:  # its last bytes may come after what they say
+                while not client.last.is_complete:  # its last bytes may arrive after the event they end
                     await asyncio.sleep(0.005)
         await backend.aclose()
         assert provider.connections == 1
@@ -315,7 +315,7 @@ async def test_a_connection_that_is_never_accepted_means_nothing_was_sent() -> N
     with socket.create_server(("127.0.0.1", 0), backlog=0) as deaf:
         address = deaf.getsockname()
         waiting = [socket.socket() for _ in range(3)]
-        for client in waiting:  # fill the queue of connections that nobody accepts
+        for client in waiting:  # fill the listen queue, from which nothing is accepted
             client.setblocking(False)
             client.connect_ex(address)
         backend = OpenAICompatibleBackend("b", f"http://127.0.0.1:{address[1]}/v1", None)
@@ -377,7 +377,7 @@ async def test_an_error_is_never_shown_with_the_key() -> None:
 async def test_a_response_in_the_background_is_refused_because_nobody_would_book_it(
     name: bytes, is_stream: bool
 ) -> None:
-    """It goes on when its stream is left, and can then be fetched for nothing."""
+    """It continues after its stream is closed, and could then be fetched without being booked."""
     async with ScriptedProvider() as provider:
         backend = make_backend(provider, paths=OPENAI_PATHS)
         with pytest.raises(UpstreamRejected, match="background"):

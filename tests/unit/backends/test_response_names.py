@@ -1,4 +1,4 @@
-"""Names under which callers know the responses that a provider keeps."""
+"""Ids that callers see for responses stored at a provider."""
 
 import pytest
 

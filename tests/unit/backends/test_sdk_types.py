@@ -1,4 +1,4 @@
-"""Whatever leaves in another API's words is valid by the types of its own SDK, which demand more than we read."""
+"""Everything sent in another API's format is valid by the types of its SDK, which require more than we read."""
 
 import pytest
 from anthropic.types import Message, RawMessageStreamEvent
@@ -34,14 +34,14 @@ MESSAGE_EVENT: TypeAdapter[RawMessageStreamEvent] = TypeAdapter(RawMessageStream
 
 
 def answer(finish_reason: str) -> Chunk:
-    """Everything that a chat answer can hold."""
+    """A chat answer with everything that one can contain."""
     whole = Answer(HEAD, text=["It is"], reasoning=["hm"], finish_reason=finish_reason, usage=USAGE)
     whole.add_tool_call("c1", "weather", '{"city":"Oslo"}')
     return whole.chunk()
 
 
 def stream(finish_reason: str) -> list[Chunk]:
-    """The same, piece by piece."""
+    """The same answer as a stream."""
     return [
         role_chunk(HEAD),
         reasoning_chunk(HEAD, "hm"),

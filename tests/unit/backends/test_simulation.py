@@ -1,4 +1,4 @@
-"""The made-up answers of a demonstration: repeatable, plausible, and within the caller's limits."""
+"""Simulated answers: repeatable, plausible, and within the caller's limits."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""A tiny random model, a client of its server in this process, and the native decoder."""
+"""A tiny random model, a client of its in-process server, and the native decoder."""
 
 import ctypes
 from collections.abc import AsyncIterator
@@ -27,8 +27,8 @@ async def client(engine: Engine) -> AsyncIterator[httpx.AsyncClient]:
         yield made
 
 
-# A fixture, as it takes half a minute where it was not compiled yet: no other test process is to wait for that until it
-# has collected its tests.
+# In a fixture, because compiling it, if necessary, takes half a minute, for which no test process should wait while it
+# collects.
 @pytest.fixture(scope="session")
 def decoder() -> ctypes.CDLL:
     found = load_decoder()
@@ -37,7 +37,7 @@ def decoder() -> ctypes.CDLL:
 
 @pytest.fixture
 def library(request: pytest.FixtureRequest, decoder: ctypes.CDLL) -> ctypes.CDLL:
-    """The decoder in the instructions that the test is parametrised with."""
+    """The decoder compiled for the instruction set of the test's parameter."""
     found = compile_decoder(request.param)
     assert found is not None
     return found

@@ -1,6 +1,6 @@
 # pyright: reportPrivateUsage=false
-"""What Triton's interpreter does anew at every launch, or for every value of a kernel, is here done once: it was more
-than half of these tests' time. Nothing is compiled in this process, and there are a few dozen types and shapes."""
+"""Caches what Triton's interpreter repeats at every launch, or for every value of a kernel, which was more than half of
+these tests' time. Safe, since nothing is compiled in this process, and there are only a few dozen types and shapes."""
 
 import math
 from collections.abc import Callable
@@ -13,8 +13,8 @@ from triton.runtime import interpreter
 
 @pytest.fixture(scope="session", autouse=True)
 def language_put_in_place_once() -> None:
-    """It is otherwise put in place at every launch and every call of a device function, and all that it has looked
-    through for that."""
+    """Patches the language once. Otherwise it is patched at every launch and every call of a device function, searching
+    all of its members each time."""
     put_in_place: Callable[[Any], Any] = interpreter._patch_lang
     known: set[tuple[int, ...]] = set()
 
@@ -30,7 +30,8 @@ def language_put_in_place_once() -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def numpys_types_known() -> None:
-    """By their names, which say all of a type: for each question the interpreter builds a table of twenty."""
+    """Caches numpy types by the names of Triton's, which identify them: for each lookup the interpreter builds a table
+    of twenty."""
     ask: Callable[[Any], Any] = interpreter._get_np_dtype
     known: dict[str, Any] = {}
 
@@ -45,7 +46,7 @@ def numpys_types_known() -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def shapes_made_once() -> None:
-    """The language's own objects for a shape. One that it refuses is refused each time."""
+    """Caches the language's objects for a shape. Invalid shapes are rejected each time."""
     core: Any = tl.core
     of_types: dict[object, Any] = {}
     of_values: dict[object, Any] = {}

@@ -1,4 +1,4 @@
-"""What a chat message says, wherever its provider puts it, and that both translations say it again."""
+"""Text and thinking of a chat message, wherever the provider puts them, and in both translations."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""Answers of other formats for callers of Gemini's: whole, and piece by piece."""
+"""Answers translated for callers of Gemini's format: whole, and piece by piece."""
 
 import json
 from time import process_time
@@ -217,7 +217,7 @@ def test_blanks_before_the_end_are_not_looked_at_again_and_again() -> None:
     assert said == f"[{' ' * 200_000}1]"
     one = Unwrapper("json")
     assert "".join(map(one.feed, ['{"answer": 1', *[" } "] * 20_000])) == "1"
-    assert process_time() - began < 1  # minutes, in which the worker answered nobody
+    assert process_time() - began < 1  # it took minutes, blocking the worker
 
 
 def test_a_whole_answer_and_a_stream_say_the_same() -> None:

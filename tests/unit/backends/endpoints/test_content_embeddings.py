@@ -1,4 +1,4 @@
-"""Gemini's calls for embeddings as OpenAI's, and the way back."""
+"""Gemini's embedding calls translated to OpenAI's, and back."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""Errors in Google's shape."""
+"""Errors in Google's format."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Requests of Gemini's generateContent, for backends of another format; test_content_answers.py has the way back."""
+"""Gemini's generateContent requests translated to chats; answers are tested in test_content_answers.py."""
 
 import base64
 import json
@@ -266,7 +266,7 @@ def test_many_results_and_pieces_are_not_compared_each_with_all() -> None:
     assert list(asks["tools"][0]["function"]["parameters"]["properties"]) == names[::-1]
     said = asks["messages"]
     assert [message["tool_call_id"] for message in said[2:]] == [one["id"] for one in said[1]["tool_calls"]]
-    assert process_time() - began < 2  # and longer for the results alone, in which the worker answered nobody
+    assert process_time() - began < 2  # the results alone took longer, blocking the worker
 
 
 def test_what_a_provider_encrypted_goes_back_to_it() -> None:
@@ -347,7 +347,7 @@ ARGUMENTS = st.dictionaries(TEXTS, st.integers(0, 9) | TEXTS, max_size=2)
 
 @st.composite
 def conversations(draw: st.DrawFn) -> list[Json]:
-    """Turns in the form in which our own adapter writes them."""
+    """Turns as written by our own adapter."""
     contents: list[Json] = [{"role": "user", "parts": [{"text": draw(TEXTS)}]}]
     for turn in range(draw(st.integers(0, 3))):
         calls = [
@@ -368,13 +368,13 @@ def conversations(draw: st.DrawFn) -> list[Json]:
 @settings(deadline=None)
 @given(conversations())
 def test_a_conversation_comes_back_as_it_was(contents: list[Json]) -> None:
-    """Through a chat, and the adapter that says a chat in Gemini's words."""
+    """Translated to a chat, and back by the Gemini adapter."""
     chat = asked({"contents": contents}, signs_calls=True).body
     assert json.loads(build_content_body(parse_chat(chat)))["contents"] == contents
 
 
 def test_one_alone_is_a_list_of_one() -> None:
-    """As Google's own parser has it, and as its documents have written it."""
+    """As in Google's own parser and in its documentation."""
     listed = {
         "contents": HI,
         "systemInstruction": {"parts": [{"text": "be brief"}]},

@@ -1,4 +1,4 @@
-"""Requests of Anthropic's Messages, for backends of another format; test_messages_answers.py has the way back."""
+"""Anthropic's Messages requests translated to chats; answers are tested in test_messages_answers.py."""
 
 import json
 from typing import Any, cast
@@ -233,7 +233,7 @@ BRIEF: Json = {"type": "text", "text": "be brief"}
     ],
 )
 def test_a_line_for_anthropics_billing_stands_in_nobody_elses_prompt(system: object, content: object) -> None:
-    """It differs in every request, at the very head: no prefix cache would find anything."""
+    """It differs in every request, at the very beginning, so no prefix cache could match anything."""
     said = cast(list[Json], translate({"system": system})["messages"])
     assert [one["content"] for one in said if one["role"] == "system"] == ([content] if content else [])
 

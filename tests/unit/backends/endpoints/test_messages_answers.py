@@ -1,4 +1,4 @@
-"""Answers and events as Anthropic's Messages, and the official client that reads them."""
+"""Answers and events in Anthropic's format, read by the official client."""
 
 import json
 from typing import Any
@@ -64,7 +64,7 @@ def written(events: list[bytes]) -> bytes:
 
 
 def client_for(body: bytes, content_type: str, status: int = 200) -> anthropic.Anthropic:
-    """The official client, unmodified, whose network is one prepared answer."""
+    """The unmodified official client, whose network returns one prepared answer."""
 
     def answer(request: httpx2.Request) -> httpx2.Response:
         del request
@@ -146,8 +146,8 @@ def test_error_types(status: int, kind: str) -> None:
     [
         ({"stop_reason": "END"}, ("stop_sequence", "END")),  # vLLM
         ({"matched_stop": "END"}, ("stop_sequence", "END")),  # SGLang
-        ({"stop_reason": 128009}, ("end_turn", None)),  # a token's number
-        ({"stop_reason": "end_turn"}, ("end_turn", None)),  # nothing that was asked for
+        ({"stop_reason": 128009}, ("end_turn", None)),  # a token id
+        ({"stop_reason": "end_turn"}, ("end_turn", None)),  # not a requested stop sequence
         ({}, ("end_turn", None)),
     ],
 )
@@ -165,7 +165,7 @@ def test_a_stop_sequence_is_named_where_a_server_names_it(said: Json, expected: 
 
 
 class Stopping(ScriptedBackend):
-    """An engine that says what stopped it."""
+    """A backend that reports which stop sequence ended the answer."""
 
     async def open(self, call: Call) -> Reply:
         choice = {"message": {"content": "a"}, "finish_reason": "stop", "stop_reason": "END"}

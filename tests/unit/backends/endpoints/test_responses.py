@@ -1,4 +1,4 @@
-"""The Responses API in front of a chat backend: the answer's way back, whole and streamed."""
+"""The Responses API in front of a chat backend: translated answers, whole and streamed."""
 
 import json
 from typing import Any
@@ -159,7 +159,7 @@ def test_reasoning_text_and_calls_are_items_in_order() -> None:
 
 
 def test_thoughts_are_a_summary_for_whoever_asks_for_one() -> None:
-    """Clients that ask look nowhere else, and two of them end the stream at a part of another kind."""
+    """Clients that request one read nothing else, and two of them end the stream at a part of another kind."""
     events = written(CHUNKS, reasoning={"effort": "low", "summary": "auto"})
     thought = {"type": "summary_text", "text": "hm"}
     output = events[-1]["response"]["output"]
@@ -186,7 +186,7 @@ def test_whole_and_streamed_say_the_same(asked: Fields) -> None:
 
 
 def test_a_response_has_what_the_open_types_of_it_demand() -> None:
-    """Numbers where nothing was asked, whole tools, and no `user` without one."""
+    """Numbers where nothing was requested, complete tools, and no null `user`."""
     document = ResponseHead(
         "resp_1", 7, {"tools": [{"type": "function", "name": "f"}, {"type": "custom", "name": "g"}]}
     ).finished("m", [], "stop", USAGE, at=9)
@@ -204,7 +204,7 @@ LOGPROBS = [{"token": "It", "logprob": -0.5, "bytes": [73, 116], "top_logprobs":
 
 
 def test_a_refusal_is_a_part_of_its_own() -> None:
-    """So that a client's `output_text` does not hold it."""
+    """So that a client's `output_text` does not contain it."""
     events = written(
         [
             role_chunk(HEAD),

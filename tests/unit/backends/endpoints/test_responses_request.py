@@ -1,4 +1,4 @@
-"""The Responses API in front of a chat backend: the request's way there."""
+"""The Responses API in front of a chat backend: translated requests."""
 
 import json
 from typing import Any
@@ -162,7 +162,7 @@ TOLD = {"role": "tool", "tool_call_id": "c", "content": "sunny"}
 TEXT = {"type": "input_text", "text": "a"}
 SHOWN = {"type": "input_image", "image_url": "https://x/i.png"}
 SEEN = {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "https://x/i.png"}}]}
-"""A picture that a tool answers with: chats of most providers take one from a user alone."""
+"""An image in a tool result: most providers accept images only in user messages."""
 
 
 @pytest.mark.parametrize(
@@ -180,7 +180,7 @@ SEEN = {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "
     ],
 )
 def test_what_a_model_says_with_its_calls_is_one_message_with_them(items: list[Any], expected: list[Any]) -> None:
-    """Many backends want a call's result right behind the message with the call."""
+    """Many backends require a call's result directly after the message with the call."""
     plain = [{name: value for name, value in message.items() if name != "type"} for message in expected]
     assert chat(input=items)["messages"] == plain
 

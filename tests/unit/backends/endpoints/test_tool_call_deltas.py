@@ -1,4 +1,4 @@
-"""Tool calls as providers stream them, well numbered or not, and what Messages and Responses make of each."""
+"""Streamed tool calls, properly numbered or not, and their translations to Messages and Responses."""
 
 import json
 from time import process_time
@@ -181,9 +181,9 @@ def test_thousands_of_calls_are_not_compared_each_with_all() -> None:
     told = json.loads(content_from_answer(json.dumps(whole).encode(), None, ContentHead("a", "m")))
     assert len(told["candidates"][0]["content"]["parts"]) == 8_000
     numbers = ToolCallNumbers()
-    for _ in range(8_000):  # one call, named in every piece
+    for _ in range(8_000):  # one call, whose every piece has the name
         numbers.number(piece(0, "", "f", '{"x'))
-    assert process_time() - began < 2  # eight times as long before, and sixteen times with four times as many
+    assert process_time() - began < 2  # it took eight times as long, in quadratic time
 
 
 def test_a_response_says_no_arguments_as_an_empty_object() -> None:

@@ -1,4 +1,4 @@
-"""Chat bodies, and what becomes of them in Anthropic's words."""
+"""Chat bodies, and their translation to Anthropic's format."""
 
 import json
 from typing import cast

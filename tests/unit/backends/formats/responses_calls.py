@@ -1,4 +1,4 @@
-"""Chats that are asked as responses, in a few words."""
+"""Builders of chats that are sent as responses."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""Anthropic's answers and events: as OpenAI's chunks, and passed on as they are."""
+"""Anthropic's answers and events: translated to OpenAI's chunks, and passed on unchanged."""
 
 import json
 from collections.abc import Callable
@@ -194,7 +194,7 @@ BREAKS: list[tuple[list[Json | bytes], type[BackendError]]] = [
     ([], UnreadableAnswer),
     ([START], StreamBroken),
     ([STOP], UnreadableAnswer),
-    # without end: more than is remembered
+    # endless: more calls than are remembered
     ([START, *(block(place, type="tool_use") for place in range(MOST_CALLS + 1))], StreamBroken),
     ([START, *[block(0, type="tool_use", input="x" * (MAX_EVENT_BYTES // 2))] * 3], StreamBroken),
 ]

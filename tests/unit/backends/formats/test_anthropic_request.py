@@ -1,4 +1,4 @@
-"""Chat bodies in Anthropic's words: what is said, what is dropped and what is refused."""
+"""Chat bodies in Anthropic's format: what is translated, dropped or rejected."""
 
 import json
 import sys
@@ -218,7 +218,7 @@ def test_newer_models_have_room_for_what_they_think() -> None:
 
 
 def test_newer_models_are_not_told_how_to_draw_tokens() -> None:
-    """They answer 400 to any of it but a temperature of 1: every chat with `temperature: 0` failed at them."""
+    """They answer 400 to any sampling parameter but a temperature of 1, so every chat with `temperature: 0` failed."""
     assert translate({"temperature": 0, "top_p": 0.5}, model=NEWER).keys() == {"model", "max_tokens", "messages"}
 
 
@@ -250,6 +250,6 @@ def test_newer_models_set_their_own_budget_for_thinking(asked: Json, told: Json)
     ],
 )
 def test_newer_models_say_what_they_thought_to_who_asks_for_an_effort(asked: Json, told: Json | None) -> None:
-    """They leave it out unless asked to, and Opus 4.7 and 4.8 do not think at all."""
+    """By default they omit it, and Opus 4.7 and 4.8 do not reason at all."""
     assert translate(asked, model=NEWER).get("thinking") == told
     assert "thinking" not in translate({"reasoning_effort": "high"})

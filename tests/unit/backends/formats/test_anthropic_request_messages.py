@@ -1,4 +1,4 @@
-"""What was said in a chat in Anthropic's words: parts, calls and their results, marks for its cache."""
+"""Chat messages in Anthropic's format: parts, calls and their results, cache marks."""
 
 from typing import cast
 
@@ -81,7 +81,7 @@ MARK: Json = {"cache_control": {"type": "ephemeral"}}
 
 
 def marks_in(messages: list[Json], tools: list[Json]) -> list[object]:
-    """Which blocks are marked: those of the system, of each message, and the tools."""
+    """Which blocks are marked: in the system prompt, in each message, and among the tools."""
     said = translate({"messages": messages, "tools": tools})
     turns = cast(list[Json], said["messages"])
     blocks = [said["system"], *(turn["content"] for turn in turns), said.get("tools", [])]

@@ -1,4 +1,4 @@
-"""Anthropic's usage in our classes, or not believed at all."""
+"""Anthropic's usage in our token classes, or rejected as malformed."""
 
 import pytest
 
@@ -21,7 +21,7 @@ USAGES: list[tuple[Json, Usage]] = [
         },
         Usage(160, 100, 20, 30, 5, 4, service_tier="priority"),
     ),
-    (  # a stream with searches: the split is of what was written before the first
+    (  # a stream with searches: the split covers only writes before the first search
         {
             "input_tokens": 1,
             "cache_creation_input_tokens": 50,

@@ -1,4 +1,4 @@
-"""Where a translated prompt is marked, and that nothing else of it changes."""
+"""Where a translated prompt gets cache marks, and that nothing else changes."""
 
 import json
 from typing import Any, Literal
@@ -25,7 +25,7 @@ def body(messages: list[Any], marks: Marks, **fields: Any) -> dict[str, Any]:
 
 
 def marked(found: Any, at: str = "") -> list[str]:
-    """Where marks are, taking them out."""
+    """Removes the marks and returns their places."""
     if isinstance(found, list):
         return [one for number, item in enumerate(found) for one in marked(item, f"{at}.{number}")]
     if not isinstance(found, dict):

@@ -1,4 +1,4 @@
-"""Ids of tool calls on their way to providers that do not take every form of them."""
+"""Tool call ids for providers that do not accept every form of them."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""What an OpenAI chat body says beside its messages, checked before it is said in another format."""
+"""The fields of an OpenAI chat body other than its messages, checked before translation."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""Errors of servers whose errors alone are not OpenAI's: the caller still reads what was wrong."""
+"""Errors of servers that follow OpenAI's format except for errors: callers still see the message."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""A form's fields are found and changed in place; what two parsers may read differently is refused."""
+"""A form's fields are found and changed in place; forms that two parsers may read differently are rejected."""
 
 import pytest
 from hypothesis import given
@@ -64,7 +64,7 @@ def test_what_is_no_form_is_compared_as_it_came(body: bytes, kind: str) -> None:
 
 
 def test_a_file_in_the_place_of_a_text_is_refused() -> None:
-    """A provider would see the text that is put first, and the file: which one counts is nobody's to guess."""
+    """A provider would get both the text, inserted first, and the file, and could use either."""
     with pytest.raises(NotAForm, match="model is a file"):
         splice_form(form(file_part("model", b"dearer")), TYPE, {"model": "m"})
 
@@ -125,7 +125,7 @@ def test_a_value_that_is_no_text_is_refused() -> None:
 
 
 def values_read_by_another(body: bytes) -> list[bytes]:
-    """As the parser of Starlette's forms reads them."""
+    """The values as parsed by Starlette's form parser."""
     found: list[bytearray] = []
     parser = MultipartParser(
         b"xyz",

@@ -1,4 +1,4 @@
-"""Chat bodies in Gemini's words, and its answers in OpenAI's."""
+"""Chat bodies in Gemini's format, and its answers in OpenAI's."""
 
 import json
 from typing import cast

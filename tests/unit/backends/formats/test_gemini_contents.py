@@ -1,4 +1,4 @@
-"""Calls and answers of Gemini's format, passed on as they are: what is changed, and what is metered."""
+"""Calls and answers passed through in Gemini's format: what is changed, and what is metered."""
 
 import json
 from typing import Any

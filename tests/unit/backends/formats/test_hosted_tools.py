@@ -1,4 +1,4 @@
-"""What a provider's tools did for an answer, as its output tells."""
+"""A provider's own tool calls for an answer, counted from its output."""
 
 import json
 

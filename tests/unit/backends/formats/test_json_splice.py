@@ -1,4 +1,4 @@
-"""Splicing: what is not edited keeps its bytes, and what is edited reads back as asked."""
+"""Splicing: unedited members keep their bytes, and edited ones have the new values."""
 
 import json
 

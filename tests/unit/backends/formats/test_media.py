@@ -1,4 +1,4 @@
-"""Images, speech, transcripts and moderations: how they are asked for, and what their answers were billed by."""
+"""Images, speech, transcripts and moderations: their requests, and the usage by which answers are billed."""
 
 import json
 from typing import Any
@@ -137,7 +137,7 @@ def test_a_text_is_handed_on_alone() -> None:
     as_text = MediaAsked(b"", "text", TEXT)
     chunk = read("audio.transcriptions", {"text": "said é", "usage": {"type": "duration", "seconds": 2}}, as_text)
     assert (chunk.payload, chunk.usage) == ("said é\n".encode(), Usage(units=Units(0, 2000)))
-    assert read("audio.transcriptions", b"said", as_text).payload == b"said"  # a server that says text anyhow
+    assert read("audio.transcriptions", b"said", as_text).payload == b"said"  # a server that always answers with text
 
 
 def test_captions_end_when_they_end() -> None:

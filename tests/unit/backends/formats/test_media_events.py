@@ -1,4 +1,4 @@
-"""Streams of images, speech and transcripts: every event passes, and the last one waits for the books."""
+"""Streams of images, speech and transcripts: all events are passed on, the last one only after the call was booked."""
 
 import base64
 import json

@@ -1,4 +1,4 @@
-"""OpenAI's wire format: what each event or answer is taken for."""
+"""OpenAI's wire format: how each event or answer is parsed."""
 
 import json
 from collections import deque
@@ -210,7 +210,7 @@ def test_what_is_no_answer_may_be_asked_of_another(body: bytes, characters: int)
 
 @pytest.mark.parametrize("choices", [[], [{"finish_reason": "error", "message": {"content": "Hi"}}]])
 def test_an_answer_that_its_provider_gave_up_may_be_asked_of_another(choices: list[object]) -> None:
-    """OpenRouter's, with 200, when whom it asked has failed; it was passed on as an answer."""
+    """OpenRouter sends it with status 200 if its provider failed; it used to be passed on as an answer."""
     with pytest.raises(UnreadableAnswer, match="gave up") as caught:
         read_answer(json.dumps({"choices": choices, "usage": USAGE}).encode(), backend="b")
     assert (caught.value.usage, caught.value.output_characters) == (Usage(3, output_tokens=2), 2 * len(choices))
@@ -272,7 +272,7 @@ def test_a_key_that_is_not_utf8_is_no_answer() -> None:
 
 
 class Outcome(NamedTuple):
-    """What a caller and the books have of a stream."""
+    """What a caller and the books get from a stream."""
 
     said: bytes
     characters: int
@@ -284,7 +284,7 @@ class Outcome(NamedTuple):
 
 
 def outcome(events: list[bytes], *, joins_events: bool, wants_usage: bool) -> Outcome:
-    """Of a stream whose events all come together."""
+    """The outcome of a stream whose events all arrive together."""
     reader = OpenAIStreamReader("b", wants_usage_chunk=wants_usage, joins_events=joins_events)
     waiting, chunks = deque(events), list[Chunk]()
     ended: bool | type[BackendError] = True

@@ -1,4 +1,4 @@
-"""What an OpenAI-compatible provider is sent of a caller's body: the same bytes, but for what must change."""
+"""What an OpenAI-compatible provider is sent: the bytes of the caller's body, except for necessary changes."""
 
 import json
 import re
@@ -301,7 +301,7 @@ CUSTOM: dict[str, object] = {"tools": [{"type": "custom", "custom": {"name": "f"
 
 
 def test_a_model_that_thinks_is_not_told_how_to_draw_tokens() -> None:
-    """OpenAI answers 400 to it: every chat with `temperature: 0` failed at these."""
+    """OpenAI answers 400 to sampling parameters, so every chat with `temperature: 0` failed."""
     assert asked_of("gpt-6-luna", DRAWN) == {"model": "gpt-6-luna"}
     assert asked_of("gpt-6-luna", DRAWN, provider="openrouter") == DRAWN | {"model": "gpt-6-luna"}
     for model, effort in [("gpt-5.4-mini", {}), ("gpt-6-luna", {"reasoning_effort": "none"}), ("gpt-4o", {})]:
@@ -309,7 +309,7 @@ def test_a_model_that_thinks_is_not_told_how_to_draw_tokens() -> None:
 
 
 def test_who_named_the_model_in_openais_words_is_passed_on_as_they_came() -> None:
-    """And hears what OpenAI says: nothing that was asked for is dropped in silence."""
+    """They get OpenAI's own error: no requested field is dropped silently."""
     named = DRAWN | FUNCTIONS | {"model": "gpt-6-luna", "reasoning_effort": "minimal"}
     assert asked_of("gpt-6-luna", named) == named
     told = asked_of("gpt-6-luna", named, is_translated=True)
@@ -317,12 +317,12 @@ def test_who_named_the_model_in_openais_words_is_passed_on_as_they_came() -> Non
 
 
 def test_a_model_that_never_thinks_is_told_no_effort() -> None:
-    """OpenAI: unrecognized request argument."""
+    """OpenAI answers: unrecognized request argument."""
     assert asked_of("gpt-4o", {"reasoning_effort": "high"}) == {"model": "gpt-4o"}
 
 
 def test_functions_in_a_chat_are_called_without_thinking() -> None:
-    """From 5.4 on OpenAI refuses them otherwise: "set reasoning_effort to 'none'"."""
+    """From 5.4 on OpenAI rejects them otherwise: "set reasoning_effort to 'none'"."""
     expected = DRAWN | FUNCTIONS | {"model": "gpt-6-luna", "reasoning_effort": "none"}
     assert asked_of("gpt-6-luna", DRAWN | FUNCTIONS) == expected
     assert asked_of("gpt-6-luna", DRAWN | FUNCTIONS | {"reasoning_effort": "high"}) == expected
@@ -340,7 +340,7 @@ def test_a_response_is_told_so_only_where_the_caller_left_the_model_to_us() -> N
 
 
 def test_xai_is_told_the_names_of_users_alone() -> None:
-    """Frameworks of several agents name each one's answers, which xAI refuses."""
+    """Multi-agent frameworks add each agent's name to its answers, which xAI rejects."""
     body = (
         b'{"messages":[{"role":"system","content":"x","name":"s"},{"role":"user","content":"\\u0061","name":"u"},'
         b'{"role":"assistant","content":"y","name":"a"}],"model":"up/model-1"}'
@@ -357,7 +357,7 @@ def test_xai_is_told_the_names_of_users_alone() -> None:
 
 
 def test_xais_models_that_think_are_told_no_penalties() -> None:
-    """Copilot's command line says both with each request, as 0."""
+    """Copilot's command line sends both as 0 in each request."""
     body = b'{"model":"a","frequency_penalty":0,"presence_penalty":0.5,"top_p":1}'
     call = make_call(body)
     assert json.loads(build_body(replace(call, reasons=True), DIALECTS["xai"])) == {"model": "up/model-1", "top_p": 1}
@@ -366,7 +366,7 @@ def test_xais_models_that_think_are_told_no_penalties() -> None:
 
 @pytest.mark.parametrize("provider", ["cerebras", "fireworks", "groq", "mistral"])
 def test_an_answer_that_openai_or_a_translation_gave_goes_on_where_unknown_members_are_refused(provider: str) -> None:
-    """Clients send back the whole message, with members that are null."""
+    """Clients send back the whole message, including null members."""
     answer = '{"role":"assistant","content":"a","refusal":null,"annotations":[],"audio":null,"reasoning_details":[]}'
     body = f'{{"model":"a","messages":[{{"role":"user","content":"hi"}},{answer}]}}'.encode()
     messages = json.loads(build_body(make_call(body), DIALECTS[provider]))["messages"]

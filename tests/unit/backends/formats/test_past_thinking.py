@@ -1,4 +1,4 @@
-"""What was thought in earlier turns comes back to those who want it, and not to those who would refuse it."""
+"""Reasoning of earlier turns is sent to providers that require it, and not to those that reject it."""
 
 import json
 from typing import Any
@@ -159,8 +159,8 @@ def signed(signature: str = UNKNOWN_SIGNATURE, **others: object) -> Json:
     ],
 )
 def test_gemini_reads_a_signature_before_every_call(calls: list[Json], told: list[Json]) -> None:
-    """It answers 400 to a call without one: every second turn with a client that keeps no `extra_content`, and every
-    conversation with tools that another model began."""
+    """It answers 400 to a call without one: to every second turn of clients that do not keep `extra_content`, and to
+    every conversation with tools begun by another model."""
     messages = [HELLO, {"role": "assistant", "content": None, "tool_calls": calls}, RESULT]
     said = json.loads(with_signed_calls(json.dumps(messages).encode()))
     assert [message.get("tool_calls") for message in said] == [None, told, None]

@@ -1,4 +1,4 @@
-"""Documents to be ranked: how each server is asked for it, and what its answer is to the caller and to the books."""
+"""Reranking: the request to each server, and what its answer becomes for the caller and the books."""
 
 import json
 from typing import Any

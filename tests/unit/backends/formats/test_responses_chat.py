@@ -76,7 +76,7 @@ TOKEN: Json = {"token": "hi", "bytes": [104, 105], "logprob": -0.1, "top_logprob
 UNKNOWN: Json = {"type": "of_a_kind_to_come", "id": "x_1"}
 CUT: Json = {"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}}
 FILTERED: Json = {"status": "incomplete", "incomplete_details": {"reason": "content_filter"}}
-# (output, what else the response says, the chat's message, its finish reason)
+# (output, other members of the response, the chat's message, its finish reason)
 ANSWERS: list[tuple[list[Json], Json, Json, str]] = [
     ([said("hello")], {}, {"content": "hello"}, "stop"),
     ([], {}, {"content": ""}, "stop"),
@@ -173,7 +173,7 @@ def test_what_is_no_answer(body: Json, kind: type[BackendError]) -> None:
 
 
 def events_of(output: list[Json], changes: Json) -> list[Json]:
-    """As OpenAI streams a response."""
+    """A response's events as OpenAI streams them."""
     response = HEAD | {"output": output} | changes
     events: list[Json] = [
         {"type": "response.created", "response": HEAD | {"status": "in_progress", "output": [], "usage": None}},
@@ -211,7 +211,7 @@ def wire(events: list[Json]) -> bytes:
 
 
 def joined(chunks: list[Chunk]) -> tuple[Json, str | None]:
-    """(the message that a client puts together, its finish reason)."""
+    """(the message assembled by a client, its finish reason)."""
     message: Json = {}
     calls: dict[int, Json] = {}
     finish: str | None = None
@@ -220,7 +220,7 @@ def joined(chunks: list[Chunk]) -> tuple[Json, str | None]:
         if data == b"[DONE]":
             continue
         document = json.loads(data)
-        if b'"custom"' not in data:  # the client's types lack it there
+        if b'"custom"' not in data:  # the client's types lack it in a stream
             assert ChatCompletionChunk.model_validate(document)
         for choice in document["choices"]:
             delta = choice["delta"]
@@ -287,13 +287,13 @@ BREAKS: list[tuple[list[Json], type[BackendError]]] = [
     ([FAILED], RateLimited),
     ([{"type": "error", "code": "server_error"}], UpstreamUnavailable),
     ([{"type": "error", "error": {"code": "server_error"}}], UpstreamUnavailable),
-    # nothing was said yet: it can be asked elsewhere, and of whom it was is known
+    # nothing was sent to the caller yet, so another backend can be tried
     ([*BEGUN[:3], FAILED], RateLimited),
     (BEGUN[:3], UnreadableAnswer),
     ([*BEGUN[:4], FAILED], StreamBroken),
     ([*BEGUN[:4], {"no": "type"}], StreamBroken),
     (BEGUN[:-1], StreamBroken),
-    # without end: more than is remembered
+    # endless: more calls than are remembered
     ([{**CALL_BEGUN, "output_index": place} for place in range(MOST_CALLS + 1)], StreamBroken),
 ]
 

@@ -1,4 +1,4 @@
-"""A chat as a request of the Responses API: which are asked so, and what is asked."""
+"""Chats translated to Responses API requests: which ones are, and how."""
 
 import json
 

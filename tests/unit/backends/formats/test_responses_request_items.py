@@ -1,4 +1,4 @@
-"""What was said in a chat as items of a response's input, thoughts and calls among them."""
+"""Chat messages as input items of a response, including reasoning and calls."""
 
 import pytest
 from openai.types.responses.response_create_params import ResponseCreateParamsNonStreaming

@@ -1,4 +1,4 @@
-"""Which models refuse how tokens are drawn, by the names that providers gave them."""
+"""Which models reject sampling parameters, by the providers' names for them."""
 
 import json
 from importlib.util import find_spec
@@ -102,7 +102,7 @@ def test_a_model_that_always_thinks_calls_no_functions_in_a_chat(model: str) -> 
         effort_for_functions(model, None)
 
 
-# OpenAI's, and xAI's, of which litellm 1.106.2's map says `supported_endpoints` without chats.
+# Models of OpenAI and xAI whose `supported_endpoints` in litellm 1.106.2's map lack chats.
 RESPONSES_ALONE = """computer-use-preview computer-use-preview-2025-03-11 gpt-5-codex gpt-5-pro gpt-5-pro-2025-10-06
 gpt-5.1-codex gpt-5.1-codex-max gpt-5.1-codex-mini gpt-5.2-codex gpt-5.2-pro gpt-5.2-pro-2025-12-11 gpt-5.3-codex
 gpt-5.4-pro gpt-5.4-pro-2026-03-05 gpt-5.5-pro gpt-5.5-pro-2026-04-23 gpt-daybreak-blue-latest gpt-daybreak-red-latest

@@ -1,4 +1,4 @@
-"""JSON schemas in the part of the language that Anthropic, and OpenAI's `strict`, take."""
+"""JSON schemas reduced to the subset that Anthropic and OpenAI's `strict` accept."""
 
 import json
 

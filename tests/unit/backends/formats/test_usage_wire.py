@@ -1,4 +1,4 @@
-"""Usage as each provider words it, and everything that is not a usage."""
+"""Usage in each provider's format, and everything that is not a valid usage."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""A server that says exactly what a test wrote, byte for byte, and a client that asks it."""
+"""A server that sends exactly the bytes that a test specifies, and a client for it."""
 
 import asyncio
 import ssl
@@ -18,7 +18,7 @@ async def server(handler: Handler, tls: ssl.SSLContext | None = None) -> AsyncGe
         try:
             await handler(reader, writer)
         except (ConnectionError, asyncio.IncompleteReadError):
-            pass  # the client left, as some tests want it to
+            pass  # the client disconnected, as intended by some tests
         finally:
             writer.close()
 
@@ -39,7 +39,7 @@ async def read_request(reader: asyncio.StreamReader) -> bytes:
 
 
 def says(*answers: bytes, keeps: bool = True) -> Handler:
-    """One answer a request; then the connection is closed, or kept and silent."""
+    """Sends one answer per request; then the connection is closed, or kept open in silence."""
 
     async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         for answer in answers:

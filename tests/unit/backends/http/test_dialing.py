@@ -1,4 +1,4 @@
-"""Names that stand for several addresses, and a resolver that fails, hangs or is asked by many at once."""
+"""Names with several addresses, and a resolver that fails, hangs or is queried by many at once."""
 
 import asyncio
 import errno
@@ -17,7 +17,7 @@ PATIENCE_SECONDS = 900.0
 
 
 class Resolver(asyncio.SelectorEventLoop):
-    """An event loop whose names stand for what the test says."""
+    """An event loop that resolves names as the test specifies."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -42,7 +42,7 @@ class Resolver(asyncio.SelectorEventLoop):
 
 
 class Line(asyncio.Protocol):
-    """What was dialed."""
+    """Notes the address that was dialed."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.reached = str(transport.get_extra_info("peername")[0])
@@ -58,7 +58,7 @@ async def listening() -> AsyncGenerator[int]:
 
 @asynccontextmanager
 async def swallowing(port: int) -> AsyncGenerator[None]:
-    """At the same port of another address: takes no connection, for its queue is full."""
+    """A listener at the same port of another address that accepts no connection, as its queue is full."""
     with socket.socket() as full:
         full.bind((NOWHERE, port))
         full.listen(0)

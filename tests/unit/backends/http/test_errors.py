@@ -72,10 +72,10 @@ FORBIDDEN: list[tuple[type[BackendError], bytes]] = [
 
 @pytest.mark.parametrize(("kind", "body"), FORBIDDEN)
 def test_a_403_about_one_prompt_is_no_fault_of_the_key(kind: type[BackendError], body: bytes) -> None:
-    """One caller's prompt closed a provider for everybody for five minutes."""
+    """A single caller's prompt used to disable a provider for everyone for five minutes."""
     error = from_status(403, body)
     assert type(error) is kind
-    if isinstance(error, UpstreamRejected):  # xAI's words name our team and key
+    if isinstance(error, UpstreamRejected):  # xAI's message names our team and key
         assert (error.status, error.body) == (400, b"")
 
 

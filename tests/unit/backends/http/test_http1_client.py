@@ -1,4 +1,4 @@
-"""The HTTP client against servers that say exactly what a test wrote, byte for byte."""
+"""The HTTP client against servers that send exactly the bytes that a test specifies."""
 
 import asyncio
 import gc
@@ -42,7 +42,7 @@ async def test_a_connection_is_used_again_and_a_closed_one_is_not() -> None:
         for _ in range(2):
             await fetch(made, url)
         assert len(connections) == 1
-        await until(lambda: made.connections == 0)  # the server hangs up
+        await until(lambda: made.connections == 0)  # the server disconnects
         await fetch(made, url)
         assert len(connections) == 2
 
@@ -202,10 +202,10 @@ async def test_a_connection_that_ended_is_freed_without_a_search_for_cycles(answ
         with suppress(UpstreamUnavailable):
             response = await client.send("POST", url, {}, b"{}", timeouts=Timeouts())
             await response.read()
-            response.close()  # as where a caller leaves
+            response.close()  # as after a caller disconnected
         while client.connections:
             await asyncio.sleep(0)
-        await asyncio.sleep(0)  # the loop's own turn, which woke us, knows the error
+        await asyncio.sleep(0)  # until the loop's iteration that woke us has ended, it refers to the error
         await client.aclose()
 
     gc.collect()

@@ -1,5 +1,5 @@
-"""How long a kept connection's answers are waited for, in virtual time: each exchange has its own time, whatever the
-ones before it on the same connection had."""
+"""Deadlines on a reused connection, in virtual time: each exchange has its own, whatever earlier ones on the connection
+had."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -15,7 +15,7 @@ OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
 
 
 class Wire(asyncio.Transport):
-    """Swallows what is sent."""
+    """Discards what is sent."""
 
     def __init__(self, connection: Http1Connection) -> None:
         super().__init__()
@@ -44,7 +44,7 @@ async def ask(connection: Http1Connection, *, patience: float, answer_after: flo
 
 
 def given_up_at(talk: Callable[[Http1Connection], Coroutine[Any, Any, None]]) -> float:
-    """The second at which the last exchange was, and with it the connection."""
+    """The second at which the last exchange, and with it the connection, was given up."""
 
     async def talked() -> float:
         connection = connected()

@@ -1,4 +1,4 @@
-"""Answers whole and broken, in any framing and any pieces: what is read of them, and when an upstream has to wait."""
+"""Complete and broken responses, in any framing and any pieces: what is read, and when the upstream has to wait."""
 
 import asyncio
 import gzip
@@ -30,7 +30,7 @@ WHOLE_ANSWERS = {
 
 
 class Wire:
-    """A connection that can do whatever an answer asks of it."""
+    """A connection that supports everything a response may call."""
 
     def close(self) -> None: ...
 
@@ -86,7 +86,8 @@ async def test_a_broken_answer_is_an_error_never_a_short_one(name: str) -> None:
     [b"HTTP/1.1 200 OK\r\nx-a: ", b"HTTP/1.1 200 OK\r\nx-", b"HTTP/1.1 200 ", CHUNKED + b"2;", CHUNKED + b"0\r\nx-a: "],
 )
 async def test_what_has_no_end_in_a_head_or_behind_a_body_is_cut_off_while_it_comes(begun: bytes) -> None:
-    """All of it was kept, and copied with every piece: 16 MB took 1.8 s of everybody's time, 64 MB 20 s."""
+    """All of it used to be buffered, and copied for every piece: 16 MB blocked the event loop for 1.8 s, 64 MB for 20
+    s."""
     sent = 0
 
     async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

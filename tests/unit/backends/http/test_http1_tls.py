@@ -1,4 +1,4 @@
-"""Whom the HTTP client trusts: a certificate that nobody vouches for hears nothing of a request."""
+"""Which certificates the HTTP client trusts: with any other, nothing of a request is sent."""
 
 import asyncio
 import datetime
@@ -49,7 +49,7 @@ async def test_tls_to_whom_we_trust(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 async def test_what_a_ca_of_old_left_out_is_told_with_what_to_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Python 3.13 and later are as strict by themselves: what was called from 3.12 is not after an upgrade."""
+    """Python 3.13 and later are this strict by default: certificates accepted by 3.12 are rejected after an upgrade."""
     tls = issued_by_an_own_ca(tmp_path)
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))
     create = ssl.create_default_context
@@ -74,7 +74,8 @@ def self_signed(folder: Path) -> ssl.SSLContext:
 
 
 def issued_by_an_own_ca(folder: Path) -> ssl.SSLContext:
-    """As short guides make them: it does not name the key that signed it, nor its CA's what that key is for."""
+    """A certificate as short guides create it: it lacks the authority key identifier, and its CA's lacks the key
+    usage."""
     key, authority_key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
     name = named("authority")
     authority = unsigned(name, name, authority_key).add_extension(CA, critical=True)

@@ -1,4 +1,4 @@
-"""Who gets which connection when calls are more than connections."""
+"""Which call gets which connection if there are more calls than connections."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -12,7 +12,7 @@ from backends.http.kept_connections import Dial, Kept
 
 
 class Wire(asyncio.Transport):
-    """Of a connection that nothing is sent on."""
+    """The transport of a connection on which nothing is sent."""
 
     def __init__(self, connection: Http1Connection) -> None:
         super().__init__()
@@ -23,7 +23,7 @@ class Wire(asyncio.Transport):
 
 
 class Provider:
-    """Whose connections are made when the test says, in any order."""
+    """Establishes connections when the test says so, in any order."""
 
     def __init__(self) -> None:
         self.kept = Kept(4.0)
@@ -48,7 +48,7 @@ class Provider:
 
 @asynccontextmanager
 async def calls(count: int) -> AsyncGenerator[tuple[Provider, list[asyncio.Task[Http1Connection]]]]:
-    """That many, each being dialed for."""
+    """Starts this many calls, each with a dial in progress."""
     provider = Provider()
     made = [provider.call() for _ in range(count)]
     await turns()
@@ -157,7 +157,7 @@ async def test_an_idle_one_is_taken_while_it_is_young(age: float) -> None:
 
 
 async def test_nobody_is_left_behind_whatever_the_order() -> None:
-    """Each of many calls uses its connection for a moment and frees it; every third dial fails at last."""
+    """Each of many calls uses its connection for a moment and releases it; every third dial eventually fails."""
     provider, served, refused = Provider(), 0, 0
 
     async def call(number: int) -> None:

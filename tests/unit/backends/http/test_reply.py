@@ -1,4 +1,4 @@
-"""Deadlines, in virtual time: how long an answer may be silent, and what does not count as silence."""
+"""Deadlines, in virtual time: how long an answer may be silent, and what counts as progress."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ BEAT = b": ping\n\n"
 
 
 class Paced:
-    """An answer whose pieces come after so many seconds each."""
+    """A response whose pieces each arrive after a given number of seconds."""
 
     status = 200
     headers: Mapping[str, str] = {}
@@ -46,7 +46,7 @@ class Paced:
 async def collect(
     pieces: Sequence[tuple[float, bytes]], *, first_byte_seconds: float, idle_seconds: float, pause: float = 0.0
 ) -> list[Chunk]:
-    """By a caller who pauses after each chunk."""
+    """Reads all chunks, pausing after each."""
     timeouts = Timeouts(first_byte_seconds=first_byte_seconds, idle_seconds=idle_seconds)
     timed = TimedResponse(Paced(pieces), "b", timeouts, now())
     reply = StreamReply(timed, OpenAIStreamReader("b", wants_usage_chunk=False), "b")
@@ -61,7 +61,7 @@ async def collect(
 
 
 def ends_at(pieces: Sequence[tuple[float, bytes]], error: type[Exception], **seconds: float) -> float:
-    """The second at which it was given up."""
+    """The second at which the answer was given up."""
 
     async def given_up() -> float:
         with pytest.raises(error):

@@ -1,4 +1,4 @@
-"""The SSE parser, against a line-by-line reference and every way a chunk boundary can fall."""
+"""The SSE parser against a line-by-line reference, with every possible chunk boundary."""
 
 import re
 
@@ -15,8 +15,8 @@ def parse(*chunks: bytes) -> list[bytes]:
 
 
 def reference(stream: bytes) -> list[bytes]:
-    """The whole stream at once, by the specification's words, plus our two rules: end of stream ends an event, and
-    an event of no data is none."""
+    """Parses the whole stream at once by the specification, plus our two rules: the end of the stream ends an event,
+    and events without data are dropped."""
     events: list[bytes] = []
     data: list[bytes] = []
     for line in [*re.split(rb"\r\n|\r|\n", stream.removeprefix(b"\xef\xbb\xbf")), b""]:

@@ -1,4 +1,4 @@
-"""One made-up month, written once for all tests of this folder."""
+"""One synthetic month, written once for all tests of this folder."""
 
 import asyncio
 from collections.abc import AsyncIterator
