@@ -232,6 +232,20 @@ async def test_a_dead_workers_claim_ends_with_its_lease(redis_server: RedisServe
     async with connect_bytes(redis_server.url) as client:
         assert await redis_store(client).claim("n", ONE) is None
         assert 0 < await client.pttl("breakeven:idempotency:n") <= 30_000
+        await client.expire("breakeven:idempotency:n", 86_400)  # the server's clock was put back by a day
+        assert await redis_store(client).claim("n", ONE) == Found(ONE, None)
+        assert 0 < await client.pttl("breakeven:idempotency:n") <= 30_000
+
+
+async def test_a_claim_that_redis_lost_is_renewed_all_the_same(redis_server: RedisServer) -> None:
+    """As an emptied one does, or one whose clock was put forward: an equal request was served, and charged, too."""
+    async with connect_bytes(redis_server.url) as client:
+        store = redis_store(client)
+        assert await store.claim("n", ONE) is None
+        redis_server.flush()
+        await store.renew("n", ONE)
+        assert await redis_store(client).claim("n", ONE) == Found(ONE, None)
+        assert 0 < await client.pttl("breakeven:idempotency:n") <= 30_000
 
 
 async def test_a_worker_that_stood_still_gives_up_no_claim_but_its_own(redis_server: RedisServer) -> None:
@@ -240,6 +254,7 @@ async def test_a_worker_that_stood_still_gives_up_no_claim_but_its_own(redis_ser
         assert await frozen.claim("n", ONE) is None
         await client.delete("breakeven:idempotency:n")  # its lease is over
         assert await other.claim("n", ONE) is None
+        await frozen.renew("n", ONE)
         await frozen.abandon("n", ONE)
         assert await frozen.claim("n", ONE) == Found(ONE, None)
         await other.abandon("n", ONE)

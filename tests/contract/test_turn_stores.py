@@ -122,6 +122,15 @@ async def test_redis_forgets_by_itself_and_a_reader_gives_more_time(redis_server
         assert 60_000 < await client.pttl(PREFIX + NAME) <= 600_000
 
 
+async def test_a_dead_workers_lock_in_redis_ends_though_its_clock_was_put_back(redis_server: RedisServer) -> None:
+    async with connect_bytes(redis_server.url) as client:
+        locks = RedisTurns(client, prefix=LOCKS, patience_seconds=PATIENCE_SECONDS)
+        assert await locks.swap(Change(NAME, None, b"dead"), 30)
+        await client.expire(LOCKS + NAME, 86_400)
+        assert not await locks.swap(Change(NAME, None, b"next"), 30)
+        assert 0 < await client.pttl(LOCKS + NAME) <= 30_000
+
+
 async def test_redis_that_is_not_there_is_told_as_that() -> None:
     async with connect_bytes(f"redis://127.0.0.1:{free_port()}/0") as client:
         store = RedisTurns(client)

@@ -16,7 +16,21 @@ from gateway.storage.redis.client import ANSWER_SECONDS, answering
 PREFIX = "breakeven:idempotency:"
 FINGERPRINT_BYTES = 32
 LEASE_SECONDS = 30.0
-RENEW = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('PEXPIRE', KEYS[1], ARGV[2]) end return 0"
+LEASE_MS = round(LEASE_SECONDS * 1000)
+CLAIM = """
+local held = redis.call('GET', KEYS[1])
+if not held then
+  redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
+elseif string.sub(held, 1, 1) == 'R' and redis.call('PTTL', KEYS[1]) > tonumber(ARGV[2]) then
+  redis.call('PEXPIRE', KEYS[1], ARGV[2])  -- the clock was put back
+end
+return held
+"""
+# A claim that Redis lost (it was emptied, or its clock put forward) is made again: else an equal request is served too.
+RENEW = (
+    "local held = redis.call('GET', KEYS[1]) if not held or held == ARGV[1] then "
+    "redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2]) end return 0"
+)
 FINISH = (
     "local held = redis.call('GET', KEYS[1]) if not held or held == ARGV[1] then "
     "redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3]) end return 0"
@@ -43,19 +57,16 @@ class RedisIdempotency:
         self._owner = secrets.token_bytes(16)
 
     async def claim(self, name: str, fingerprint: bytes) -> Found | None:
-        key, lease_ms = PREFIX + name, round(LEASE_SECONDS * 1000)
-        while True:
-            async with answering(self._answer_seconds):
-                if await self._client.set(key, self._claimed(fingerprint), nx=True, px=lease_ms):
-                    return None
-                value = cast(bytes | None, await self._client.get(key))
-            if value is not None:
-                return _found(value)
-            # The claim expired between the two commands: try again.
+        async with answering(self._answer_seconds):
+            value = cast(
+                bytes | None,
+                await self._client.eval(CLAIM, 1, PREFIX + name, self._claimed(fingerprint), LEASE_MS),
+            )  # pyright: ignore[reportGeneralTypeIssues]
+        return None if value is None else _found(value)
 
     async def renew(self, name: str, fingerprint: bytes) -> None:
         async with answering(self._answer_seconds):
-            await self._client.eval(RENEW, 1, PREFIX + name, self._claimed(fingerprint), round(LEASE_SECONDS * 1000))  # pyright: ignore[reportGeneralTypeIssues]
+            await self._client.eval(RENEW, 1, PREFIX + name, self._claimed(fingerprint), LEASE_MS)  # pyright: ignore[reportGeneralTypeIssues]
 
     async def finish(self, name: str, fingerprint: bytes, recorded: Recorded, *, owner: str = "") -> None:
         del owner  # a full Redis drops the least recently used

@@ -15,7 +15,10 @@ CONVERSATIONS = "breakeven:conversations:"
 LOCKS = "breakeven:conversation-locks:"
 SWAP = """
 local milliseconds, puts, renewed = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
-if (redis.call('GET', KEYS[1]) or false) ~= (ARGV[4] == '1' and ARGV[5] or false) then return 0 end
+if (redis.call('GET', KEYS[1]) or false) ~= (ARGV[4] == '1' and ARGV[5] or false) then
+  if redis.call('PTTL', KEYS[1]) > tonumber(milliseconds) then redis.call('PEXPIRE', KEYS[1], milliseconds) end
+  return 0
+end
 for place = 1, puts do redis.call('SET', KEYS[1 + place], ARGV[7 + place], 'PX', milliseconds) end
 for place = 1, renewed do redis.call('PEXPIRE', KEYS[1 + puts + place], milliseconds) end
 for place = 2 + puts + renewed, #KEYS do redis.call('DEL', KEYS[place]) end
@@ -24,7 +27,8 @@ return 1
 """
 """KEYS: the record to change, records to put with it, to renew, to delete. ARGV: milliseconds, how many to put, how
 many to renew, whether the record exists and its old value, whether it shall exist and its new value, then the values to
-put. Changes nothing, and returns 0, unless the record has its old value."""
+put. Changes nothing, and returns 0, unless the record has its old value. A record that would outlive any was written
+before the server's clock was set back: the lock of a process that died then would last for as long."""
 PATIENCE_SECONDS = 1.0
 """How long the end of an answer waits for its turn to be stored."""
 
