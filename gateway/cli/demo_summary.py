@@ -1,5 +1,6 @@
 """What came of a run of prompts: figures from its ledger entries alone, and how a person sees them. Sends nothing."""
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -93,8 +94,7 @@ def percentile(values: Sequence[float], share: float) -> float | None:
     """Nearest-rank percentile; None of nothing."""
     if not values:
         return None
-    ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, max(0, round(share * len(ordered) + 0.5) - 1))]
+    return sorted(values)[max(0, math.ceil(share * len(values)) - 1)]
 
 
 def baselines(entries: Sequence[dict[str, Any]]) -> list[Baseline]:

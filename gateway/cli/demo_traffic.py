@@ -54,7 +54,7 @@ def make_month(
     """Entries in time order over the 30 days before `end`, which is on a whole hour. About `requests` of them."""
     dice = random.Random(7)
     start = end - timedelta(days=DAYS)
-    weights = [_load(start + timedelta(hours=hour)) for hour in range(24 * DAYS)]
+    weights = hourly_loads(start)
     total = sum(weights)
     for hour, weight in enumerate(weights):
         opens = start + timedelta(hours=hour)
@@ -66,11 +66,14 @@ def make_month(
             yield _entry(dice, team, snapshot_at(at_us), quality, at_us, weight, is_outage=is_outage)
 
 
-def _load(at: datetime) -> float:
+def hourly_loads(start: datetime) -> list[float]:
     """Office hours over a night-time floor, weekends at a third, growing by a quarter over the month."""
+    return [_load(start + timedelta(hours=hour)) * (1 + 0.25 * hour / (24 * DAYS)) for hour in range(24 * DAYS)]
+
+
+def _load(at: datetime) -> float:
     office = math.exp(-(((at.hour - 13.5) / 4.2) ** 2))
-    weekend = 0.34 if at.weekday() >= 5 else 1.0
-    return (0.12 + office) * weekend * (1 + 0.25 * at.timetuple().tm_yday % 30 / 30)
+    return (0.12 + office) * (0.34 if at.weekday() >= 5 else 1.0)
 
 
 def _poisson(dice: random.Random, mean: float) -> int:

@@ -19,11 +19,11 @@ SHIPPED = Path(str(files("gateway.pricing"))) / "data"
 def load_prices(directory: Path = SHIPPED, *, providers: Iterable[str] | None = None) -> tuple[ProviderPrices, ...]:
     """Price files of all providers in `directory`, or of `providers` only; a provider without a file is left out.
 
-    Raises ConfigurationError with file, line and field, and OSError.
+    Raises ConfigurationError with file, line and field.
     """
     wanted = None if providers is None else set(providers)
     paths = sorted(path for path in directory.glob("*.yaml") if wanted is None or path.stem in wanted)
-    return tuple(parse_prices(path.read_text(encoding="utf-8"), os.path.relpath(path)) for path in paths)
+    return tuple(parse_prices(read_text(path), os.path.relpath(path)) for path in paths)
 
 
 def load_overrides(path: Path) -> tuple[Override, ...]:

@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from gateway.cli.demo import Sent, load_prompts, read_entries, send_all
-from gateway.cli.demo_summary import Summary, Tier, show
+from gateway.cli.demo_summary import Summary, Tier, percentile, show
 from gateway.errors import ConfigurationError
 
 TOO_LONG = "This prompt is about 9,000 tokens long. [Shorten] it."
@@ -78,3 +78,9 @@ def test_a_line_without_a_prompt_is_named(tmp_path: Path, line: str) -> None:
     assert load_prompts(file, limit=1) == [prompt("hi")]
     with pytest.raises(ConfigurationError, match=r"prompts\.jsonl:2: needs an object with `prompt`"):
         load_prompts(file, limit=2)
+
+
+def test_a_percentile_is_the_value_of_its_rank() -> None:
+    assert [percentile(range(1, count + 1), 0.5) for count in (1, 2, 6, 7)] == [1, 1, 3, 4]
+    assert percentile(range(1, 101), 0.95) == 95
+    assert percentile([], 0.5) is None

@@ -1,8 +1,10 @@
 """The month that `breakeven demo --month` makes up reads like one."""
 
+from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
 
+from gateway.cli.demo_traffic import hourly_loads
 from gateway.cli.state import open_state
 from gateway.instants import DAY_US
 from gateway.storage.sql.audit import SqlAuditLog
@@ -16,3 +18,8 @@ async def test_who_spends_was_there_before_and_the_audit_log_runs_forwards(month
         log = await SqlAuditLog(state.database).page(before=None, limit=100)
     assert len(log) > len({record.action for record in log}) > 3
     assert all(later.at_us >= earlier.at_us for later, earlier in pairwise(log)), "newest first"
+
+
+def test_traffic_grows_from_week_to_week_whenever_the_month_begins() -> None:
+    loads = hourly_loads(datetime(2026, 4, 15, tzinfo=UTC))
+    assert all(later > earlier for earlier, later in zip(loads, loads[24 * 7 :], strict=False))

@@ -57,3 +57,6 @@ def test_a_broken_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "acme.yaml").write_text("provider: acme\nmodels: {}\nextra: 1\n")
     with pytest.raises(ConfigurationError, match=r"acme\.yaml:3: extra: is not a known field"):
         load_prices(tmp_path)
+    (tmp_path / "acme.yaml").write_bytes(b"provider: caf\xe9\n")
+    with pytest.raises(ConfigurationError, match=r"acme\.yaml: is not UTF-8 text"):
+        load_prices(tmp_path)
