@@ -27,7 +27,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         "keys": ("gateway.cli.keys", "Create, list, change, rotate and revoke API keys."),
         "notices": ("gateway.cli.notices", "Test the webhook for budget notices."),
         "rules": ("gateway.cli.rules", "List, show, diff, apply, activate and roll back routing rules."),
-        "replay": ("gateway.cli.replay", "Re-decide logged traffic under other rules, prices or models."),
+        "replay": ("gateway.cli.replay", "Decide logged traffic again under other rules or models."),
     },
     "Money": {
         "costs": ("gateway.cli.costs", "What was spent, by model, team, project, tag, key, provider, rule or time."),

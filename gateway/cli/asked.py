@@ -20,7 +20,10 @@ AsOf = Annotated[
     ),
 ]
 ClockIsRight = Annotated[
-    bool, typer.Option("--clock-is-right", help="Book, though a clock that was ahead dated some of the books later.")
+    bool,
+    typer.Option(
+        "--clock-is-right", help="Book although the books hold later dates: this clock is right, another was ahead."
+    ),
 ]
 TimeZone = Annotated[
     str | None,

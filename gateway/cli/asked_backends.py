@@ -46,7 +46,7 @@ async def _ask(adapters: Sequence[Backend]) -> Sequence[Sequence[ModelList]]:
 
 def _told(name: str, lists: Sequence[ModelList], deployment: Deployment) -> Iterator[Asked]:
     if not lists:
-        yield Asked(f"backend {name}", "", "not asked: litellm has no list of models to ask for", is_certain=False)
+        yield Asked(f"backend {name}", "", "not asked: litellm offers no list of models", is_certain=False)
     wanted = sorted(
         model.upstream_model or known
         for known, model in deployment.catalogue.models(deployment.rules).items()
@@ -61,12 +61,12 @@ def _told(name: str, lists: Sequence[ModelList], deployment: Deployment) -> Iter
         if missing:
             more = f" and {len(missing) - TOLD_MODELS} more" if len(missing) > TOLD_MODELS else ""
             problem = (
-                f"answers, and its {len(found.models)} models lack {', '.join(missing[:TOLD_MODELS])}{more}: a name is "
-                "wrong, or this key may not use it, or it is another name that the list leaves out"
+                f"answers, but its list of models ({len(found.models)}) lacks {', '.join(missing[:TOLD_MODELS])}{more}"
+                ": a name is wrong, or this key may not use it, or it is an alias that the list leaves out"
             )
             yield Asked(title, "", problem, is_certain=False)
         else:
-            key = "; it tells its models to anybody, so that the key is not tried" if found.is_public else ""
+            key = "; it lists them without a key too, so the key is not tried" if found.is_public else ""
             yield Asked(title, f"answers, and has {', '.join(wanted) or 'no model that rules use'}{key}")
 
 

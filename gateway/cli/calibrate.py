@@ -27,7 +27,9 @@ def command(
     pair: Annotated[tuple[str, str], typer.Option(help="STRONG WEAK, as named in the scores.")],
     quality: Annotated[float, typer.Option(help="Share of always-strong quality to keep.")] = 0.95,
     artefact: Annotated[Path | None, typer.Option(help="Folder of a trained or adapted artefact.")] = None,
-    plots: Annotated[Path | None, typer.Option(help="Folder for the cost-quality curve and the reliability.")] = None,
+    plots: Annotated[
+        Path | None, typer.Option(help="Folder for plots of the cost-quality curve and of reliability.")
+    ] = None,
     json_output: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Choose the threshold with the fewest strong calls that keeps the quality in 95 % of resamples."""

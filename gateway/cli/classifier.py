@@ -69,7 +69,7 @@ def learn_correction(
     since: Annotated[
         str | None,
         typer.Option(
-            "--since", "--from", help="ISO 8601; only requests since then, such as when a model was replaced or spoilt."
+            "--since", "--from", help="ISO 8601; only requests since then, for instance since a model was replaced."
         ),
     ] = None,
     as_json: JsonFlag = False,
@@ -101,7 +101,8 @@ def learn_correction(
 def promote(
     version: Annotated[str, typer.Argument(help="A correction, a stored artefact, or the folder of an artefact.")],
     untested: Annotated[
-        str | None, typer.Option(help="Promote without a test; say why. Artefacts can only be promoted so.")
+        str | None,
+        typer.Option(help="Promote without a test, for this reason. Artefacts can only be promoted this way."),
     ] = None,
     as_json: JsonFlag = False,
 ) -> None:

@@ -52,6 +52,7 @@ NOT_READY = (
     "without a model, add one and start again; while the engine is loading, wait (engine.log shows how far it is); "
     "otherwise see the gateway's log"
 )
+ANOTHER_PORT = "find out what it is; if the gateway listens elsewhere, name its port with --port"
 DIRECTLY = "providers and engines are called directly, at each backend's `base_url` (docs/backends.md)"
 
 
@@ -64,11 +65,13 @@ class _Readiness(msgspec.Struct):
 
 
 def command(
-    port: int | None = typer.Option(None, help="Where the gateway should be listening; as last started when left out."),
-    asks: bool = typer.Option(False, "--ask", help="Ask every backend for its models with each key; costs nothing."),
+    port: int | None = typer.Option(None, help="The gateway's port; that of its last start when left out."),
+    asks: bool = typer.Option(
+        False, "--ask", help="Also ask every backend for its models with each key; costs nothing."
+    ),
     as_json: bool = typer.Option(False, "--json", help="Print one JSON object."),
 ) -> None:
-    """Look at Python, extras, disk, configuration, weights, provider keys and the running gateway."""
+    """Check Python, extras, disk, configuration, database, Redis, provider keys, classifier and the running gateway."""
     home = find_home()
     url = running_url(home) if port is None else local_url("127.0.0.1", port)
     findings = list(examine(home, url, asks=asks))
@@ -125,8 +128,10 @@ def examine(home: Home, url: str, *, asks: bool = False) -> Iterator[Finding]:
 
 def _reader() -> Finding:
     if load_reader() is None:
-        return Finding("native reader", False, "none: the classifier takes four times as long; install g++ for it")
-    return Finding("native reader", True, "the classifier's, compiled")
+        return Finding(
+            "native reader", False, "not compiled, so the classifier takes four times as long; install g++ for it"
+        )
+    return Finding("native reader", True, "compiled, for the classifier")
 
 
 def _settings(home: Home) -> Settings | None:
@@ -157,9 +162,9 @@ def _clock(end_us: int) -> Finding:
     return Finding(
         "clock",
         False,
-        f"{now:%Y-%m-%d %H:%M} UTC, and the books have requests of {last:%Y-%m-%d %H:%M} UTC or later. A clock that is "
-        "behind lets in keys that have expired, and spends the budgets of the day and month that it shows: set it "
-        "(`timedatectl`). If it is right, another was ahead when those were booked",
+        f"it shows {now:%Y-%m-%d %H:%M} UTC, but the books have requests of {last:%Y-%m-%d %H:%M} UTC or later. A "
+        "clock that is behind lets in keys that have expired, and spends the budgets of the wrong day or month: set "
+        "it (`timedatectl`). If it is right, a clock was ahead when those requests were booked",
     )
 
 
@@ -179,7 +184,7 @@ def _database(home: Home, booked: list[tuple[int, int] | None]) -> str:
     except NoSchema as error:
         if error.is_empty and home.journal_directory.exists():
             raise StateError(
-                "reachable, and has no tables, though a gateway has served from this home: they were lost, or its "
+                "reachable, but has no tables, though a gateway has served from this home: they were lost, or its "
                 "address, its user or a `search_path` leads elsewhere"
             ) from error
         return f"reachable, {error}"
@@ -192,7 +197,7 @@ def _redis(home: Home) -> str:
     if url is None:
         return "not configured; more than one worker or replica needs it"
     if not _is_installed("redis"):
-        raise StateError(f"configured, and its client is missing: {install_command('redis')}")
+        raise StateError(f"configured, but its client is not installed: {install_command('redis')}")
     from gateway.storage.redis.client import answering, connect_bytes
 
     async def memory() -> Mapping[str, object]:
@@ -212,7 +217,7 @@ def _redis(home: Home) -> str:
     policy = str(seen.get("maxmemory_policy", ""))
     if seen.get("maxmemory") and policy not in SAFE_POLICIES | {""}:
         raise StateError(
-            f"answers, and may drop what workers hold of budgets when it is full (`maxmemory-policy {policy}`): "
+            f"answers, but may drop what workers hold of budgets when it is full (`maxmemory-policy {policy}`): "
             "set `maxmemory-policy noeviction`, or `volatile-lru` where it caches answers too"
         )
     return "answers and takes changes"
@@ -246,8 +251,9 @@ def _prompt_caching(settings: Settings | None) -> Iterator[Finding]:
     marked = [name for name in waiting if asked.get(name) == "auto"]
     if unmarked := [name for name in waiting if name not in marked]:
         detail = (
-            f"{', '.join(unmarked)} caches what callers mark: clients of OpenAI's format mark nothing, and pay every "
-            f"turn in full. `prompt_caching: {{{unmarked[0]}: auto}}` marks prompts for them (docs/backends.md)"
+            f"{', '.join(unmarked)} caches only what callers mark. Clients of OpenAI's format mark nothing, so they "
+            f"pay every turn in full; `prompt_caching: {{{unmarked[0]}: auto}}` marks prompts for them "
+            "(docs/backends.md)"
         )
         yield Finding("prompt caching", False, detail)
     elif marked:
@@ -272,7 +278,7 @@ def _notices(settings: Settings | None) -> Finding:
     if state.failing_since_us is None:
         return Finding("notices", True, told)
     since, last = (f"{moment_of(at or 0):%Y-%m-%d %H:%M}" for at in (state.failing_since_us, state.failed_at_us))
-    problem = f"one waits since {since} UTC, last tried {last} UTC: {state.problem}"
+    problem = f"one has waited since {since} UTC, last tried {last} UTC: {state.problem}"
     return Finding("notices", False, problem, "correct `notices` in breakeven.yaml, then `breakeven notices test`")
 
 
@@ -317,4 +323,4 @@ def _gateway(url: str) -> Finding:
 
 
 def _stranger(url: str, what: str) -> Finding:
-    return Finding("gateway", False, f"what answers at {url} hangs or is not a gateway ({what})", "see what it is")
+    return Finding("gateway", False, f"what answers at {url} hangs or is not a gateway ({what})", ANOTHER_PORT)

@@ -46,7 +46,7 @@ def command(
     """Grade a live model on the bundled exam; costs one short answer per question."""
     if out and not os.access(out.parent, os.W_OK | os.X_OK):
         raise ConfigurationError(
-            f"cannot write to {out.parent}: give --out in a folder that can be, before answers cost"
+            f"cannot write to {out.parent}: give --out in a writable folder; no question has been asked yet"
         )
     questions = load_exam()
     endpoint = url.rstrip("/") + "/chat/completions"

@@ -21,7 +21,7 @@ from gateway.whole_file import whole_file
 
 app = typer.Typer(no_args_is_help=True)
 
-Form = Annotated[Format | None, typer.Option("--format", help="csv or parquet; without it the name of --out says.")]
+Form = Annotated[Format | None, typer.Option("--format", help="csv or parquet; by the name of --out when left out.")]
 Out = Annotated[Path | None, typer.Option("--out", help="The file to write; CSV goes to the terminal without it.")]
 By = Annotated[str, typer.Option(help="One to three dimensions, comma separated, as `breakeven costs --by`.")]
 
@@ -46,7 +46,7 @@ def costs(
     form: Form = None,
     out: Out = None,
 ) -> None:
-    """`breakeven costs`, its total left out."""
+    """The table of `breakeven costs`, without its total."""
     query = read(CostQuery, by=by, since=since, until=until, time_zone=time_zone, as_of=as_of, **filters(where))
     _write(lambda: ask(lambda state: _costs(state, query)), form, out)
 
@@ -60,7 +60,7 @@ def savings(since: Since = None, until: Until = None, form: Form = None, out: Ou
 
 @app.command()
 def utilisation(since: Since = None, until: Until = None, form: Form = None, out: Out = None) -> None:
-    """GPU-seconds used of those paid for, hour by hour."""
+    """GPU-seconds used and paid for, hour by hour."""
     query = read(PeriodQuery, since=since, until=until)
     write(lambda files: files.utilisation(query), form, out)
 
@@ -83,7 +83,7 @@ def forecast(
 
 @app.command()
 def anomalies(form: Form = None, out: Out = None) -> None:
-    """Days that were unlike the others."""
+    """Days whose cost was unusual."""
     write(lambda files: files.anomalies(DailyQuery()), form, out)
 
 
@@ -104,7 +104,7 @@ def _write(read_table: Callable[[], ReportTable], form: Format | None, out: Path
 def _form_of(form: Format | None, out: Path | None) -> Format:
     form = form or ("parquet" if out is not None and out.suffix == ".parquet" else "csv")
     if form == "parquet" and out is None:
-        raise typer.BadParameter("Parquet is not text: say where to with --out FILE")
+        raise typer.BadParameter("Parquet is not text: name a file with --out")
     return form
 
 

@@ -23,6 +23,6 @@ async def first_curve(
         return save_engine_curve(file, await measure())
     except (httpx.HTTPError, StateError, KeyError, TypeError, EconomicsError) as error:
         console.print(
-            f"Engine    has no curve of its own ({error}); assumed figures are used until `breakeven bench engine`"
+            f"Engine    could not be measured ({error}); figures are assumed until `breakeven bench engine` has run"
         )
         return None

@@ -30,7 +30,7 @@ def command(
     model: Annotated[str | None, typer.Option(help="Only this model.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Intervals hold 90 % of simulated paths; a total's interval is not the sum of its days'."""
+    """Forecast spend. Intervals hold 90 % of simulated paths; a total's interval is not the sum of its days'."""
     query = read(
         ForecastQuery,
         days=days,
@@ -66,7 +66,7 @@ def show(view: ForecastView, unusual: Anomalies, console: Console) -> None:
     """The weeks, the total, the budget, and unusual days."""
     table = Table(
         "from", "to", "expected $", box=None, title=f"Forecast by {view.method}",
-        caption="Days are UTC; a week adds the middles of its days' paths",
+        caption="Days are UTC; a week is the sum of its days' medians",
     )  # fmt: skip
     for start in range(0, len(view.days), WEEK):
         week = view.days[start : start + WEEK]
@@ -75,7 +75,7 @@ def show(view: ForecastView, unusual: Anomalies, console: Console) -> None:
     console.print(
         f"All {len(view.days)} days: {show_usd(view.total_expected_usd)} "
         f"(90% of the paths: {show_usd(view.total_low_usd)} to {show_usd(view.total_high_usd)}), "
-        f"from {len(view.history)} days seen. It is the middle of whole paths, not the sum of the weeks."
+        f"from {len(view.history)} days seen. It is the median of whole paths, not the sum of the weeks."
     )
     if view.caution is not None:
         console.print(view.caution)

@@ -31,7 +31,7 @@ def command(
     out: Annotated[Path, typer.Option(help="Where to write; a directory to start with as BREAKEVEN_HOME.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Write breakeven.yaml and rules.yaml that do what LiteLLM's file says, and tell what they leave out."""
+    """Write breakeven.yaml and rules.yaml that do what LiteLLM's file says, and list what they leave out."""
     book = load_price_book()
     at_us = now_us()
     merged = read_merged(config)
@@ -49,7 +49,7 @@ def command(
     try:
         _require_valid(files, made)
     except ConfigurationError as error:
-        raise ConfigurationError(f"says what has no place here: {error}", file=str(config)) from error
+        raise ConfigurationError(f"says something that cannot be translated: {error}", file=str(config)) from error
     written = _write(out, files)
     if as_json:
         print(
@@ -111,7 +111,7 @@ def _tell(out: Path, written: list[str], made: Draft) -> None:
     for title, lines in (
         ("Set before the start", [f"{name}: {why}" for name, why in made.variables.items()]),
         ("Look at", list(_doubts(made))),
-        ("Said elsewhere, or not at all", made.notes),
+        ("Set elsewhere, or without a counterpart", made.notes),
     ):
         if lines:
             print(f"\n{title}:")
@@ -124,8 +124,8 @@ def _doubts(made: Draft) -> Iterator[str]:
         yield f"the context window, assumed to be {UNKNOWN_WINDOW:,} tokens, of: {', '.join(made.unsure)}"
     if made.unpriced:
         yield (
-            f"what these cost, which nothing says: {', '.join(made.unpriced)}. They are booked without a cost until a "
-            "price is known: priced_as in rules.yaml, an override, or gpu_hour_usd and throughput of a backend"
+            f"the price of these, which is unknown: {', '.join(made.unpriced)}. They are booked without a cost until "
+            "there is one: priced_as in rules.yaml, an override, or gpu_hour_usd and throughput of a backend"
         )
     if made.needs_litellm:
         yield f"the litellm extra, which some backends need: {install_command('litellm')}"

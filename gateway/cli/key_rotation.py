@@ -12,7 +12,7 @@ from gateway.errors import NotFound
 from gateway.instants import moment_of
 
 AUTHOR = "command line"
-NAMED = "The key's id, or its name where no other key in force has it."
+NAMED = "The key's id, or its name if only one key that is not revoked has it."
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 LENGTH = re.compile(r"(\d{1,9})([smhd])")
 
@@ -21,7 +21,7 @@ def rotate(
     key: str = typer.Argument(..., help=NAMED),
     overlap: str = typer.Option(
         f"{DEFAULT_OVERLAP_SECONDS // 3600}h",
-        help="How long older secrets go on working: 90m, 24h, 7d; 0 ends them now.",
+        help="How long older secrets keep working: 90m, 24h, 7d; 0 ends them now.",
     ),
     as_json: bool = typer.Option(False, "--json", help='Print {"id", "key", "old_secrets_end"}.'),
 ) -> None:
@@ -38,7 +38,7 @@ def rotate(
 
 def end_overlap(key: str = typer.Argument(..., help=NAMED)) -> None:
     """Stop a key's older secrets now. Every worker refuses them within a second; the newest still works."""
-    print(f"Key {asyncio.run(_end_overlap(key))} works by its newest secret alone.")
+    print(f"Key {asyncio.run(_end_overlap(key))} now works only with its newest secret.")
 
 
 async def key_id_of(state: State, named: str) -> str:

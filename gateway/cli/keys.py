@@ -95,7 +95,7 @@ def change(
     model: list[str] = typer.Option([], help="Only these models; repeatable."),
     days: float | None = typer.Option(None, min=0, max=MOST_DAYS, help="Expires after so many days from now."),
     budget_usd: str | None = typer.Option(None, help="The most it may spend in a window, in dollars."),
-    budget_window: str | None = typer.Option(None, help="day, month or total (UTC); as it was when left out."),
+    budget_window: str | None = typer.Option(None, help="day, month or total (UTC); unchanged when left out."),
     requests_per_minute: int | None = typer.Option(None, min=1),
     tokens_per_minute: int | None = typer.Option(None, min=1, help="Input tokens."),
     max_parallel_requests: int | None = typer.Option(None, min=1, help="How many it may have under way at once."),
@@ -257,7 +257,7 @@ def _with_window(limits: dict[str, Any]) -> dict[str, Any]:
     if "budget_usd" in limits:
         return {"budget_window": "month", **limits}
     if "budget_window" in limits:
-        raise typer.BadParameter("there is no budget to have it: name --budget-usd too", param_hint="--budget-window")
+        raise typer.BadParameter("a window needs a budget: give --budget-usd too", param_hint="--budget-window")
     return limits
 
 

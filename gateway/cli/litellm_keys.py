@@ -63,18 +63,18 @@ def import_litellm(
         None, envvar=DATABASE_VARIABLE, help="LiteLLM's DATABASE_URL; it is only read."
     ),
     answer: list[Path] = typer.Option(
-        [], help="In its place, files of what its /key/list?return_full_object=true and /team/list answer; repeatable."
+        [], help="Instead: a file with an answer of its /key/list?return_full_object=true or /team/list; repeatable."
     ),
-    config: Path | None = typer.Option(None, help="Its config.yaml, for the access groups that models have there."),
+    config: Path | None = typer.Option(None, help="LiteLLM's config.yaml, for its access groups of models."),
     anew: bool = typer.Option(
-        False, "--budgets-anew", help="Count nothing of what was spent there in the day or month that is running."
+        False, "--budgets-anew", help="Do not count what was spent there in the current day or month."
     ),
     dry_run: bool = typer.Option(False, "--dry-run", help="Show what would be made, and make nothing."),
     as_json: bool = typer.Option(False, "--json", help="Print one JSON object."),
 ) -> None:
     """Take over LiteLLM's keys, with their limits and budgets; apps keep their secrets."""
     if not database and not answer:
-        raise typer.BadParameter("name LiteLLM's --database, or files of its answers with --answer")
+        raise typer.BadParameter("give LiteLLM's --database, or files of its answers with --answer")
     rows = parse_answers({str(one): read_text(one) for one in answer}) if answer else asyncio.run(_read(database or ""))
     groups = access_groups(read_merged(config).root) if config is not None else {}
     outcome = asyncio.run(_import(rows, groups, dry_run=dry_run, anew=anew))
@@ -220,15 +220,15 @@ def _tell(outcome: Outcome, *, dry_run: bool) -> None:
         show_table(budgets)
     for title, lines in (
         ("Not made", found.left_out),
-        ("Of single keys", [f"{key.new.name}: {note}" for key in found.keys for note in key.notes]),
-        ("Of single budgets", [f"{one.scope} {one.name}: {note}" for one in found.budgets for note in one.notes]),
-        ("Besides", found.notes),
+        ("Notes on keys", [f"{key.new.name}: {note}" for key in found.keys for note in key.notes]),
+        ("Notes on budgets", [f"{one.scope} {one.name}: {note}" for one in found.budgets for note in one.notes]),
+        ("Other notes", found.notes),
     ):
         if lines:
             print(f"\n{title}:")
             print("\n".join(f"  {line}" for line in lines))
     if outcome.rates:
-        print("\nRates of teams stand in breakeven.yaml:")
+        print("\nRates of teams, to be put into breakeven.yaml:")
         print(yaml.safe_dump({"limits": {"teams": dict(outcome.rates)}}, sort_keys=False).rstrip())
     would = "would be made" if dry_run else "were made"
     made = len(found.keys) - len(outcome.here)

@@ -18,8 +18,8 @@ from gateway.storage.later_work import LaterWork
 from gateway.storage.revisions import present_revision
 from gateway.storage.schema import Loss, Revision, losses, require_revision, revisions
 
-AFTER = "Start the older version now: this one's other commands bring the schema up again."
-ELSEWHERE = "A gateway does what is left of that already, beside the requests; its log says when it is done."
+AFTER = "Start the older version now: any other command of this version would upgrade the schema again."
+ELSEWHERE = "A running gateway is doing the rest beside the requests; its log says when it is done."
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,8 @@ def command(
     yes: Annotated[bool, typer.Option("--yes", help="Go back; without it, only say what would be lost.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Bring the schema up to date, or back to an older version's: then stop every replica first, and take a backup."""
+    """Bring the schema up to date, or back to an older version's; before going back, stop every replica and take a
+    backup."""
     known = revisions()
     target = to or known[-1].number
     require_revision(target)

@@ -14,12 +14,12 @@ from gateway.money import PICO_PER_USD
 from gateway.notices.notice import BudgetSpent, document
 from gateway.notices.webhook import Webhook
 
-app = typer.Typer(help="Notices of budgets that near or pass their end.", no_args_is_help=True)
+app = typer.Typer(help="Notices about budgets that are nearly or fully spent.", no_args_is_help=True)
 
 
 @app.callback()
 def group() -> None:
-    """Notices of budgets that near or pass their end."""
+    """Notices about budgets that are nearly or fully spent."""
 
 
 @app.command("test")
@@ -45,4 +45,4 @@ def send_test() -> None:
     )
     notice = document(example, example.mark(share), page=budgets_page(settings), is_test=True)
     asyncio.run(Webhook(settings.notices.webhook).post(notice))
-    print("The webhook took the test.")
+    print("The webhook accepted the test notice.")

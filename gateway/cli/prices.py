@@ -132,7 +132,7 @@ def reprice_past(
     until: Until = None,
     provider: OneProvider = None,
     model: Annotated[str | None, typer.Option(help="Only this model, by its provider's name for it.")] = None,
-    only_unpriced: Annotated[bool, typer.Option("--only-unpriced", help="Leave alone what had a price.")] = False,
+    only_unpriced: Annotated[bool, typer.Option("--only-unpriced", help="Only requests that had no price.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Book them; without it, only say what would be booked.")] = False,
     clock_is_right: ClockIsRight = False,
     as_json: AsJson = False,

@@ -71,7 +71,7 @@ def said_of(booked: Booked, book: str) -> str:
             f"another number, such as {book}-2."
         )
     if booked.unbookable:
-        said.append(f"{booked.unbookable} of a day and model without a request of ours cannot be booked.")
+        said.append(f"{booked.unbookable} cannot be booked: there is no request of ours of that day and model.")
     return " ".join(said)
 
 

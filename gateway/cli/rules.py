@@ -162,4 +162,4 @@ def _how_it_was_taken(version: str) -> str:
     here = how_it_was_taken(running_url(home), version)
     if load_environment_settings(home).database is None:
         return here
-    return f"{here} Of other replicas `breakeven_rules` at /metrics says by which version each decides."
+    return f"{here} For other replicas, `breakeven_rules` at /metrics says by which version each decides."

@@ -36,8 +36,9 @@ def _said(url: str, version: str, in_force: set[str], *, is_refused: bool) -> st
     others = ", ".join(sorted(in_force - {version})) or "no rules yet"
     if is_refused:
         return (
-            f"The gateway at {url} does NOT: it keeps {others}, because these name what it did not know when it was "
-            "started. Restart it, or `breakeven rules rollback`; its log and the page Routing rules say what that is."
+            f"The gateway at {url} does NOT decide by them: it keeps {others}, because the new rules name something "
+            "that it did not know when it was started. Restart it, or `breakeven rules rollback`; its log and the page "
+            "Routing rules say what that is."
         )
     return f"The gateway at {url} has not taken them over yet and decides by {others}; see `breakeven doctor`."
 

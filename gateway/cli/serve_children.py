@@ -91,6 +91,6 @@ def fetch_weights(home: Home, settings: Settings) -> None:
         done = subprocess.run(command, stdout=subprocess.DEVNULL, check=False, env=environment)
         if done.returncode != 0:
             raise StateError(
-                f"the engine's weights ({model}) could not be made ready, see above; "
+                f"the engine's weights ({model}) could be neither found nor downloaded, see above; "
                 f"set engine.is_enabled to false in {home.config_file} to run without the bundled engine"
             )

@@ -64,7 +64,7 @@ def show_examples(url: str, app_key: str | None, console: Console) -> None:
     known = app_key or os.environ.get("BREAKEVEN_API_KEY")
     if known is None:
         console.print("\n  export BREAKEVEN_API_KEY=...   # lost? breakeven keys create --name NAME")
-        console.print("                                 # to administrate and for the web UI: with --role owner")
+        console.print("                                 # for administration and the web UI: with --role owner")
     console.print(
         f"""
   curl {url}/v1/chat/completions \\

@@ -19,7 +19,7 @@ def command(
 ) -> None:
     """Train the classifier from graded prompts, or adapt it to labels; the same inputs give the same bytes."""
     if (data is None) == (adapt is None):
-        raise ConfigurationError("give either --data (train from scratch) or --adapt (bend to your labels)")
+        raise ConfigurationError("give either --data (train from scratch) or --adapt (adapt to your labels)")
     try:
         from classifier.training import build  # the train extra is not needed to serve
         from classifier.training.adapt import adapt as adapt_artefact

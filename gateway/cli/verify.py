@@ -23,8 +23,8 @@ from gateway.stores import Verified
 MOST_SHOWN = 40
 COMPARED = {"requests": "single requests", "corrections": "corrections", "hours": "sums of its hours"}
 WHAT_TO_DO = (
-    "Something else than Breakeven changed the database, or its file is damaged: find out who writes there, or restore "
-    "a backup (docs/deploy.md)."
+    "Something other than Breakeven changed the database, or its file is damaged: find out what writes there, or "
+    "restore a backup (docs/deploy.md)."
 )
 
 
@@ -63,7 +63,7 @@ def command(
     as_json: bool = typer.Option(False, "--json", help="Print one JSON object."),
 ) -> None:
     """Add up single requests and corrections, day by day, and compare them with the sums that every report is made of;
-    and follow the audit log's chain. Ends with status 1 where something does not add up. May run beside the gateway."""
+    also check the audit log's chain. Exits with status 1 if something does not add up. Can run beside the gateway."""
     since_us = 0 if since is None else instant_us(since)
     until_us = FOR_EVER_US if until is None else instant_us(until)
     report = asyncio.run(_verify(since_us, until_us))
@@ -107,7 +107,7 @@ def sentences(report: Report) -> Iterator[str]:
         )
     if report.forgotten_days:
         forgotten = _counted(report.forgotten_days, "day")
-        yield f"Retention has forgotten the single requests of {forgotten}: their sums stand alone."
+        yield f"Retention has deleted the single requests of {forgotten}: only their sums are left."
     if len(report.mismatches) > MOST_SHOWN:
         yield f"{len(report.mismatches):,} figures do not add up; the first {MOST_SHOWN} are shown, --json has all."
     audit = report.audit

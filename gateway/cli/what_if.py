@@ -22,10 +22,11 @@ def command(
     against: Annotated[str | None, typer.Option(help="The hosted model to compare with.")] = None,
     since: Since = None,
     until: Until = None,
-    fixed_usd: Annotated[float, typer.Option(min=0, help="What comes with it each month besides rent.")] = 0.0,
+    fixed_usd: Annotated[float, typer.Option(min=0, help="Fixed costs a month besides rent.")] = 0.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """On the ledger's traffic. The table is gpu_table.yaml in BREAKEVEN_HOME, or the one that is shipped."""
+    """Compare rented GPUs with a hosted model on the ledger's traffic. GPUs and models are those of gpu_table.yaml in
+    BREAKEVEN_HOME, or of the shipped table."""
     query = read(
         WhatIfQuery,
         gpu=gpu,

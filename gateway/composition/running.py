@@ -306,7 +306,8 @@ class Gateway:
                     self.exposition.write()
             except (OSError, BreakevenError):
                 log.exception(
-                    "a new throughput curve or classifier waits until its file changes again, or metrics were not left"
+                    "cannot take over a new throughput curve or classifier (the next try is when its file changes), or "
+                    "cannot write metrics for the other workers"
                 )
 
 

@@ -227,14 +227,15 @@ def _other_settings(root: Fields, router: Fields, settings: Fields) -> Iterator[
     sections = {"general_settings": _fields(root.get("general_settings")), "litellm_settings": settings}
     for section, fields in {**sections, "router_settings": router}.items():
         for name in sorted(map(str, fields.keys() - TAKEN[section])):
-            yield f"{section}.{name}: {SAID_ELSEWHERE.get(f'{section}.{name}', 'is nothing here')}"
+            yield f"{section}.{name}: {SAID_ELSEWHERE.get(f'{section}.{name}', 'has no counterpart here')}"
     if (strategy := router.get("routing_strategy", "simple-shuffle")) != "simple-shuffle":
         yield (
-            f"router_settings.routing_strategy: {strategy} is nothing here: of several models the cheapest is asked, "
-            "those at one price share the load, and a rule's max_time_to_first_token_seconds passes over slow ones"
+            f"router_settings.routing_strategy: {strategy} has no counterpart here: of several models the cheapest is "
+            "asked, those at one price share the load, and a rule's max_time_to_first_token_seconds passes over slow "
+            "ones"
         )
     if variables := _fields(root.get("environment_variables")):
         yield f"environment_variables: set them where you start Breakeven: {', '.join(sorted(map(str, variables)))}"
     known = {"model_list", "environment_variables", *TAKEN}
     for name in sorted(map(str, root.keys() - known)):
-        yield f"{name}: {SAID_ELSEWHERE.get(name, 'is nothing here')}"
+        yield f"{name}: {SAID_ELSEWHERE.get(name, 'has no counterpart here')}"

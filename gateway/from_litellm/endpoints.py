@@ -144,7 +144,7 @@ class Endpoints:
         if len(group) == 1 and first.variable in (None, provider.key_env):
             if first.params.get("timeout") is not None:
                 self.notes.append(
-                    f"{first.where}: timeout is nothing here for a provider that comes with Breakeven; a block of "
+                    f"{first.where}: timeout has no counterpart for a provider that comes with Breakeven; a block of "
                     "your own under `backends:` has `timeouts:`"
                 )
             self.variables.setdefault(provider.key_env, _why(first))
@@ -186,10 +186,11 @@ class Endpoints:
 
     def _without(self, deployment: Deployment, arguments: Mapping[str, Any], address: Address) -> None:
         if arguments:
-            self.notes.append(f"{deployment.where}: {', '.join(arguments)} of litellm_params is nothing here")
+            self.notes.append(f"{deployment.where}: {', '.join(arguments)} of litellm_params has no counterpart here")
         if address.parameters:
             self.notes.append(
-                f"{deployment.where}: {', '.join(address.parameters)} in its address is nothing here: none are added"
+                f"{deployment.where}: {', '.join(address.parameters)} in its address has no counterpart here: addresses"
+                " are called without parameters"
             )
 
     def _address(self, deployment: Deployment) -> Address | None:
@@ -208,11 +209,11 @@ class Endpoints:
                 continue
             if _is_no_argument(name):
                 why = LEFT_OUT.get(name, "prices are by the token; see docs/prices.md for others")
-                self.notes.append(f"{deployment.where}: {name} of litellm_params is nothing here: {why}")
+                self.notes.append(f"{deployment.where}: {name} of litellm_params has no counterpart here: {why}")
             elif _is_secret(name):
                 self._tell_secret(deployment, name, given)
             elif not isinstance(given, str | int | float | bool):
-                self.notes.append(f"{deployment.where}: {name} of litellm_params is nothing here")
+                self.notes.append(f"{deployment.where}: {name} of litellm_params has no counterpart here")
             elif isinstance(value := self._resolved(deployment, name, given), str):
                 self._tell_credentials(deployment, read_address(value), f"in {name}")
         if (address := self._address(deployment)) is not None:

@@ -19,11 +19,11 @@ TABLES: Final = (
 )  # fmt: skip
 
 PER_MODEL: Final = "keys and teams have no budgets and rates of single models here; `limits: {models: ...}` has rates"
-NO_PLACE: Final = "is nothing here"
+NO_PLACE: Final = "has no counterpart here"
 TOLD: Final[Mapping[str, str]] = {
     "tpd_limit": "tokens a day have no limit here; a budget by the day does for them",
     "model_max_budget": PER_MODEL,
-    "budget_limits": "one budget for each key and team: others beside max_budget are nothing here",
+    "budget_limits": "one budget for each key and team: others beside max_budget have no counterpart here",
     "budget_fallbacks": "a key whose budget is spent is refused; a rule can send its models elsewhere before",
     "soft_budget": "budgets are told of at 80, 95 and 100 %, see `notices:`",
     "aliases": "a rule can give a name another model (`when: {key: ...}`)",
@@ -32,7 +32,7 @@ TOLD: Final[Mapping[str, str]] = {
     "auto_rotate": "nothing rotates by itself: `breakeven keys rotate`",
     "rotation_interval": "nothing rotates by itself: `breakeven keys rotate`",
     "policies": "there are no policies",
-    "object_permission_id": "tools, vector stores and agents of a gateway are nothing here",
+    "object_permission_id": "tools, vector stores and agents of a gateway have no counterpart here",
     "agent_id": "a key belongs to no agent here; a tag can say it",
     "members_with_roles": "people sign in by OpenID Connect; a lead's key reads what its team spends",
     "model_rpm_limit": PER_MODEL,

@@ -1,4 +1,4 @@
-"""What was judged beside who judged it, and which requests were asked again off the path."""
+"""What kind of feedback was given, and which requests were shadow calls."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""What a key was allowed is kept with each request, so that its decision can be replayed."""
+"""Which models a request's key was allowed, so that its decision can be replayed."""
 
 import sqlalchemy as sa
 from alembic import op

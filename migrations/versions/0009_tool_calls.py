@@ -1,4 +1,4 @@
-"""How often a provider's own tools worked for an answer, which it bills beside the tokens."""
+"""How often an answer used its provider's own tools, which are billed besides tokens."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""Who bills an attempt that did not answer, so that sums by provider agree with invoices."""
+"""Which provider bills an attempt that did not answer, so that sums by provider agree with invoices."""
 
 import sqlalchemy as sa
 from alembic import op

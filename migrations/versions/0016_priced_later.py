@@ -1,4 +1,4 @@
-"""How many requests without a price when they were booked have one by now."""
+"""How many of the requests that were booked without a price have one by now."""
 
 import sqlalchemy as sa
 from alembic import op

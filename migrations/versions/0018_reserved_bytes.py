@@ -1,4 +1,4 @@
-"""What is being uploaded takes room from its first byte on."""
+"""An upload takes up storage from its first byte on."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""Which batch a request is a line of, so that what one batch cost can be found. Older requests say nothing of it."""
+"""Which batch a request is a line of, so that a batch's cost can be found. Unknown for older requests."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""What budgets had spent elsewhere in the window in which they came here."""
+"""What had been spent elsewhere of an imported budget, in the window of the import."""
 
 import sqlalchemy as sa
 from alembic import op

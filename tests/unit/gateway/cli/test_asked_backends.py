@@ -63,7 +63,7 @@ def test_each_key_is_tried_and_a_public_list_is_said_to_show_nothing(
     [
         ("{origin}", "answers 404: base_url is wrong (most end in /v1)", True),
         ("{origin}/page", "a page or another service", True),
-        ("{origin}/other", "its 1 models lack big", False),
+        ("{origin}/other", "its list of models (1) lacks big", False),
         ("http://127.0.0.1:1/v1", "http://127.0.0.1:1/v1/models: mine is unreachable", True),
     ],
 )

@@ -212,7 +212,8 @@ def test_reconcile_reads_a_file(tmp_path: Path) -> None:
     assert (view["their_usd"], view["agrees"]) == ("0.500000000000", False)
     said = run("reconcile", str(file), "--provider", "openai", "--book", "INV-1")
     assert (
-        "0 differences booked under 'INV-1'. 1 of a day and model without a request of ours cannot be booked." in said
+        "0 differences booked under 'INV-1'. 1 cannot be booked: there is no request of ours of that day and model."
+        in said
     )
     assert "before" not in said
     with pytest.raises(ConfigurationError, match=r"cannot be read: No such file or directory$"):

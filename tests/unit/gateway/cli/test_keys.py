@@ -71,8 +71,8 @@ def test_a_budget_keeps_its_window_and_a_window_its_budget(words: tuple[str, ...
 
 def test_a_first_budget_is_for_a_month_and_a_window_without_one_is_refused() -> None:
     key = make()
-    assert "name --budget-usd too" in run("change", key, "--budget-window", "day", exit_code=2)
-    assert "name --budget-usd too" in run("create", "--name", "b", "--budget-window", "day", exit_code=2)
+    assert "give --budget-usd too" in run("change", key, "--budget-window", "day", exit_code=2)
+    assert "give --budget-usd too" in run("create", "--name", "b", "--budget-window", "day", exit_code=2)
     run("change", key, "--budget-usd", "10")
     assert listed()["limits"] == {"budget_usd": "10", "budget_window": "month"}
 
@@ -146,7 +146,7 @@ def test_a_key_is_rotated_by_its_name_and_the_list_tells_of_the_overlap_until_it
     assert old["replaced"] == listed()["rotated"]
     shown = f"{key} bot: an older secret works until {old['ends'][:10]} {old['ends'][11:19]} UTC, not used since"
     assert shown in run("list")
-    assert run("end-overlap", "bot").strip() == f"Key {key} works by its newest secret alone."
+    assert run("end-overlap", "bot").strip() == f"Key {key} now works only with its newest secret."
     assert listed()["old_secrets"] == []
     assert "an older secret" not in run("list")
     assert f"Key {key} has a new secret; older ones work no more. Shown this once: bk-" in run(

@@ -158,7 +158,7 @@ def test_names_of_models_are_what_answers_to_them_here(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("home")
 def test_what_cannot_be_is_said(tmp_path: Path) -> None:
-    assert "name LiteLLM's --database" in run("import-litellm", exit_code=2)
+    assert "give LiteLLM's --database" in run("import-litellm", exit_code=2)
     said = run("import-litellm", "--database", "mysql://u:hush@h/d", exit_code=2)
     assert "must be LiteLLM's DATABASE_URL" in said
     assert "hush" not in said

@@ -34,7 +34,7 @@ def test_it_sends_one_that_says_that_it_is_a_test(home: Home) -> None:
         file.write("  public_url: 'https://ui.example/'}}\n")
         file.flush()
         said = run()
-    assert said == "The webhook took the test.\n"
+    assert said == "The webhook accepted the test notice.\n"
     (sent,) = receiver.documents
     assert sent["is_test"] is True
     assert (sent["spent_usd"], sent["reached_share"]) == ("900.000000000000", 0.9)

@@ -39,8 +39,8 @@ def shown(*workers: Worker) -> list[Sample]:
     [
         ([Worker("new")], "decides by them"),
         ([Worker("new"), Worker("new")], "decides by them"),
-        ([Worker("old", refused="new")], "does NOT: it keeps old"),
-        ([Worker("new"), Worker("old", refused="new")], "does NOT: it keeps old"),
+        ([Worker("old", refused="new")], "does NOT decide by them: it keeps old"),
+        ([Worker("new"), Worker("old", refused="new")], "does NOT decide by them: it keeps old"),
         ([Worker(None, refused="new")], "it keeps no rules yet"),
         ([Worker("old")], "not taken them over yet and decides by old"),
         ([Worker("old", refused="another")], "not taken them over yet and decides by old"),

@@ -282,7 +282,7 @@ def test_whatever_has_no_place_is_told() -> None:
         "tpd_limit: ",
         "allowed_routes (/v1/chat",
         "metadata (model_rpm_limit)",
-        "future_column: is nothing here",
+        "future_column: has no counterpart here",
     ):
         assert part in said
     assert "config" not in said
