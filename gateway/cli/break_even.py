@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from gateway.cli.asked import Since, Until, read
+from gateway.cli.show_table import show_table
 from gateway.cli.state import ask_reports
 from gateway.economics.report import BreakEvenReport
 from gateway.money import show_usd
@@ -54,7 +55,7 @@ def show(report: BreakEvenReport, console: Console) -> None:
             str(row.replicas), show_usd(row.value_usd), show_usd(row.rent_usd), "yes" if row.pays else "no",
             show_usd(total),
         )  # fmt: skip
-    console.print(steps)
+    show_table(steps)
     owned = report.owned
     console.print(
         f"At this price the hours seen ({report.observed.hours}) are {show_usd(owned.rent_usd)} of rent, "

@@ -13,6 +13,7 @@ from rich.table import Table
 
 from gateway.cli.asked import read
 from gateway.cli.cost_filters import why_nothing
+from gateway.cli.show_table import show_table
 from gateway.cli.state import open_state
 from gateway.money import show_usd
 from gateway.reports.forecast_views import Anomalies, BudgetOutlookPoint, ForecastQuery, ForecastView
@@ -71,7 +72,7 @@ def show(view: ForecastView, unusual: Anomalies, console: Console) -> None:
     for start in range(0, len(view.days), WEEK):
         week = view.days[start : start + WEEK]
         table.add_row(str(week[0].day), str(week[-1].day), f"{sum(Decimal(day.expected_usd) for day in week):.4f}")
-    console.print(table)
+    show_table(table)
     console.print(
         f"All {len(view.days)} days: {show_usd(view.total_expected_usd)} "
         f"(90% of the paths: {show_usd(view.total_low_usd)} to {show_usd(view.total_high_usd)}), "

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from gateway.cli.asked import ClockIsRight, Until
@@ -241,10 +240,12 @@ def change_row(change: Change) -> dict[str, Any]:
 
 
 def print_changes(changes: list[Change]) -> None:
+    if not changes:
+        return print("No difference.")
     table = Table("", "provider", "model", "USD per million tokens")
     for change in changes:
         table.add_row(change.kind.value, change.provider, change.model, "\n".join(shown(change)))
-    Console().print(table if changes else "No difference.")
+    return show_table(table)
 
 
 def shown(change: Change) -> Iterator[str]:
