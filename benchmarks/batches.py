@@ -1,10 +1,10 @@
-"""What a day's requests that can wait cost, asked at once and asked as a batch: simulated with the real decision.
+"""What a day's requests that can wait cost, sent at once and sent as a batch: simulated with the real decision.
 
     python -m benchmarks.batches [--json] [--save] [--hours 2.0]
 
-The engine, prices and loads are those of docs/economics.md's worked example: for a third of the day three times as many
-requests come as the engine can take, for a third twice as many, for a third half as many. In the first minute somebody
-sends 2,000 requests more for each hour that is simulated at a load, with the day as their window. Takes about a minute.
+The engine, prices and loads are those of the worked example in docs/economics.md: in the first third of the day three
+times as many requests arrive as the engine can serve, in the second twice as many, in the last half as many. At the
+start there are 2,000 further requests per simulated hour at a load, which may take the whole day. Runs about a minute.
 """
 
 import argparse
@@ -27,14 +27,14 @@ AT_ONCE, LEAVE_FREE_SHARE = SLOTS // 2, 0.25
 HOSTED_SECONDS = 6.0
 LOOK_SECONDS = 0.5
 LINES_AN_HOUR = 2000
-"""Of those that can wait, for each hour at a load: 36 % of what the engine could serve in the quiet third beside its
-callers."""
+"""Requests that can wait, for each hour at a load: 36 % of what the engine could serve in the quiet third beside
+its callers."""
 
 
 @dataclass(slots=True)
 class Day:
-    """One engine through three loads, and what went to the hosted model. Callers come at the same moments and stay as
-    long, whatever becomes of the batch."""
+    """One engine through three loads, and counts of what went where. Callers arrive at the same moments and stay as
+    long whatever happens to the batch."""
 
     comings: random.Random = field(default_factory=lambda: random.Random(SEED))
     stays: random.Random = field(default_factory=lambda: random.Random(SEED + 1))
@@ -52,7 +52,7 @@ class Day:
         return SLOTS - len(self.ends)
 
     def ask(self, now: float, dice: random.Random) -> tuple[str, float]:
-        """Where a request goes that comes now, and when it has its answer."""
+        """Where a request that arrives now goes, and when its answer is complete."""
         where = decide(request(self.free(now), 0.0), SNAPSHOT).decision.model
         lasts = dice.expovariate(1) * (RESIDENCE_SECONDS if where == OWN else HOSTED_SECONDS)
         if where == OWN:
@@ -64,7 +64,7 @@ SNAPSHOT = build_snapshot()
 
 
 def run(hours: float, *, lines: int, waits: bool) -> Day:
-    """Callers come by chance; lines of the batch one after the other, AT_ONCE at a time."""
+    """Callers arrive at random; the batch's lines are sent in order, AT_ONCE at a time."""
     day, length = Day(), len(LOADS) * hours * 3600
     under_way: list[float] = []
     pace, left = Pace(AT_ONCE), lines
@@ -103,7 +103,7 @@ def _left_free(model: str) -> int:
 
 
 def simulated(hours: float) -> dict[str, Any]:
-    """The same day three times."""
+    """The same day without the lines, with them sent at once, and with them as a batch."""
     lines = round(LINES_AN_HOUR * hours)
     without, at_once, batch = (
         run(hours, lines=0, waits=False),

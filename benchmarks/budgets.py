@@ -2,8 +2,8 @@
 
     python -m benchmarks.budgets [--json] [--requests 20000]
 
-One worker reserves and settles, one request after the other, on a budget that is far from spent, and then with so many
-at once. Beside it: what a rate costs, which is one visit to Redis for every request. Times are of this worker's CPU.
+One worker reserves and settles on a budget that is far from spent, one request at a time and then 64 at once. For
+comparison, a rate limit, which asks Redis for every request. Times are this worker's CPU.
 """
 
 import argparse
@@ -48,7 +48,7 @@ async def books() -> Booked:
 
 
 async def budget_seconds(counters: Counters, requests: int, *, at_once: int) -> float:
-    """Per request."""
+    """CPU seconds per request."""
     await counters.read_books(books, is_urgent=True)
     limits = parse_limits({"budget_usd": "1000000"})
     admission = Admission(limits={"k": limits}, treasury=Treasury(counters))

@@ -1,9 +1,9 @@
-"""What a cascade gives on graded answers, by how good its verification is: simulated, since labels hold no answers.
+"""What a cascade gains on graded answers, by the quality of its verifier: simulated, since labels hold no answers.
 
     python -m benchmarks.cascade --data DIR --json
 
-A verifier here is two rates: the share of wrong answers it refuses, and of right ones it refuses too. Weak is the model
-in the middle of a file's ranking, strong its best. Random routing with as many strong calls recovers that share.
+A verifier here is two rates: the shares of wrong and of right answers that it refuses. The weak model is the middle of
+a file's ranking, the strong one its best. Random routing recovers as much of the gap as its share of strong calls.
 """
 
 import argparse
@@ -34,7 +34,7 @@ class Pair(NamedTuple):
 
 
 class Cascaded(NamedTuple):
-    """Mean score, the share of prompts that were escalated, and the share of the quality gap that recovered."""
+    """Mean score, the share of prompts that were escalated, and the share of the quality gap that is recovered."""
 
     score: float
     strong_share: float
@@ -67,7 +67,7 @@ def measure(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def choose_pair(rows: Sequence[Mapping[str, Any]]) -> tuple[str, str, Pair]:
-    """Among the models that graded at least half of the prompts."""
+    """Names and scores, among the models that have a score for at least half of the prompts."""
     scores: dict[str, dict[int, float]] = {}
     for number, row in enumerate(rows):
         for model, score in row["scores"].items():
@@ -82,7 +82,7 @@ def choose_pair(rows: Sequence[Mapping[str, Any]]) -> tuple[str, str, Pair]:
 
 
 def cascade(pair: Pair, wrong: float, right: float) -> Cascaded:
-    """The expectation over a verifier that refuses those shares; a score between 0 and 1 is right to that share."""
+    """The expected result with a verifier that refuses these shares; a score between 0 and 1 counts as partly right."""
     refused = [wrong * (1.0 - score) + right * score for score in pair.weak]
     kept_right = [(1.0 - right) * score for score in pair.weak]
     score = statistics.fmean(k + r * s for k, r, s in zip(kept_right, refused, pair.strong, strict=True))

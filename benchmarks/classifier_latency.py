@@ -25,7 +25,7 @@ TEXT = (
     "the reactor cools while pressure rises so find how many litres of water remain after three hours if the pump "
     "moves 4.5 litres per minute and explain why your answer differs from an estimate based on volume alone"
 )
-# Prompts of as many words that are not ASCII alone: English as a word processor writes it, and other scripts.
+# Prompts that are not only ASCII: English as a word processor writes it, and other scripts.
 SCRIPTS = {
     "English with curly quotes": TEXT.replace("reactor", "“reactor”").replace("answer", "answer’s – value"),
     "German": "Der Kühler fasst größere Mengen während der Druck über 4,5 Bar steigt also erkläre warum übrig bleibt",
@@ -46,7 +46,7 @@ def main() -> None:
 
 
 def measure() -> dict[str, Any]:
-    """The whole report; CPU seconds of this thread, so that neighbours on the machine do not count."""
+    """The whole report, in CPU time of this thread, so that other programs on the machine do not count."""
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     started = time.perf_counter()
     classifier = load_artefact().bind([ModelProfile(name) for name in CATALOGUE])
@@ -81,7 +81,7 @@ def measure() -> dict[str, Any]:
 
 
 def without_compiler() -> ItemResponseClassifier:
-    """The same artefact as a machine without a compiler reads it."""
+    """The same artefact, as used on a machine without a compiler."""
     artefact = read_artefact(SHIPPED)
     traits = build_traits(artefact)
     projector = PlainProjector(build_encoder(artefact), traits)

@@ -1,7 +1,7 @@
 """How quick the web UI is over a big ledger: `python -m benchmarks.dashboards --rows 10000000 --json`.
 
-A month of rows in SQLite, the gateway and the UI as two processes over it, and a real Chromium that loads every page:
-first paint, first figures, charts drawn, kilobytes received, and what the two processes hold in memory afterwards.
+A month of rows in SQLite, the gateway and the UI as two processes, and a real Chromium that loads every page. It
+measures first paint, first figures, charts drawn, kilobytes received, and the memory of both processes afterwards.
 `--home` keeps the month for the next run. The period of every page is the whole month.
 """
 
@@ -36,7 +36,7 @@ UI_MEGABYTES = 300
 
 
 async def build(home: Home, rows: int) -> float:
-    """Lay the month down; the seconds it took, 0 where it is there already."""
+    """Write the month's rows; the seconds that took, 0 if they are there already."""
     if (home.root / KEY_FILE).exists():
         return 0.0
     create_home(home)
@@ -54,7 +54,7 @@ async def build(home: Home, rows: int) -> float:
 
 
 def run(home: Home) -> dict[str, Any]:
-    """Both processes and every page."""
+    """Starts both processes and measures every page."""
     start = datetime.fromtimestamp(START_US / 1e6, UTC)
     period = {"since": start.isoformat(), "until": (start + timedelta(days=DAYS)).isoformat()}
     gateway, ui = f"http://127.0.0.1:{(port := free_port())}", f"http://127.0.0.1:{(ui_port := free_port())}"

@@ -1,4 +1,4 @@
-"""How much of float32 the quantised modes keep: perplexity and greedy agreement on one text, beside llama.cpp's.
+"""How close quantised modes stay to float32: perplexity and greedy agreement on one text, ours and llama.cpp's.
 
 `python -m benchmarks.engine_quality --json`. The text is this repository's LICENSE, in windows; every engine reads the
 same token ids. Ours in float32 is the reference: the file's own tensors, dequantised.
@@ -35,7 +35,7 @@ WINDOW = 256
 
 @dataclass(frozen=True, slots=True)
 class Quality:
-    """Perplexity over all predicted tokens, and how often the likeliest token is float32's."""
+    """Perplexity over all predicted tokens, and how often the likeliest token is the same as in float32."""
 
     perplexity: float
     agreement: float
@@ -43,20 +43,20 @@ class Quality:
 
 @dataclass(frozen=True, slots=True)
 class Predicted:
-    """For every token of every window but the first: its negative log-probability, and what was likeliest instead."""
+    """For every token of each window but the first: its negative log-probability, and the likeliest token there."""
 
     losses: list[float]
     likeliest: list[int]
 
 
 def windows_of(loaded: LoadedFile, count: int) -> list[list[int]]:
-    """Token ids of the text, cut."""
+    """The text's token ids, cut into windows."""
     ids = loaded.tokenizer.encode((ROOT / "LICENSE").read_text(encoding="utf-8"))
     return [ids[start : start + WINDOW] for start in range(0, min(len(ids), count * WINDOW) - WINDOW + 1, WINDOW)]
 
 
 def predict(runner: Runner, windows: list[list[int]]) -> Predicted:
-    """One window after another through a runner, as a prompt whose every position draws."""
+    """Run each window as a prompt with logits at every position."""
     predicted = Predicted([], [])
     for ids in windows:
         request = Request("window", ids, SamplingParams())
@@ -76,14 +76,14 @@ def our_runner(loaded: LoadedFile, weights: WeightFormat) -> Runner:
 
 
 def quality(predicted: Predicted, reference: Predicted) -> Quality:
-    """Against the reference's choices."""
+    """Compared with the reference's choices."""
     same = sum(ours == theirs for ours, theirs in zip(predicted.likeliest, reference.likeliest, strict=True))
     mean_loss = sum(predicted.losses) / len(predicted.losses)
     return Quality(round(math.exp(mean_loss), 4), round(same / len(reference.likeliest), 4))
 
 
 def llama_predictions(python: str, loaded_from: Path, windows: list[list[int]], threads: int) -> dict[str, Predicted]:
-    """llama.cpp on the file as it is, and on its matrices rounded to Q8_0."""
+    """llama.cpp on the file itself, and on its matrices requantised to Q8_0."""
     kind = gguf.GGMLQuantizationType.Q8_0
     found: dict[str, Predicted] = {}
     with tempfile.TemporaryDirectory() as folder:

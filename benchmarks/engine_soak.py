@@ -1,7 +1,7 @@
-"""Clients that come, go and leave early, for minutes: no block leaks, memory stays flat, every token is the right one.
+"""Clients that come, go and leave early, for minutes: no block leaks, memory does not grow, every token is right.
 
 `python -m benchmarks.engine_soak --minutes 10 --json`. Runs the engine in this process, with a cache so small that
-requests push each other out; every answer is compared with what its prompt gets when it runs alone.
+requests preempt each other; every answer is compared with that of the same prompt alone.
 """
 
 import argparse
@@ -37,7 +37,7 @@ MOST_GROWTH_BYTES = 32 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """A prompt and the greedy answer it gets alone."""
+    """A prompt and its greedy answer when it runs alone."""
 
     prompt: list[int]
     answer: list[int]
@@ -62,12 +62,12 @@ class Report:
 
     @property
     def memory_growth_bytes(self) -> int:
-        """Late peak over early peak."""
+        """Late peak minus early peak."""
         return self.memory_bytes_late - self.memory_bytes_early
 
 
 def config(weights: WeightFormat, kv_blocks: int = 128) -> EngineConfig:
-    """128 blocks are 2,048 tokens: four long prompts do not fit beside each other."""
+    """128 blocks are 2,048 tokens: four long prompts do not fit at once."""
     return EngineConfig(
         weights=weights,
         context_window=2048,
@@ -80,12 +80,12 @@ def config(weights: WeightFormat, kv_blocks: int = 128) -> EngineConfig:
 
 
 def best_weights() -> WeightFormat:
-    """int8 where its answers do not depend on the batch by construction, else float32."""
+    """int8 if its answers cannot depend on the batch (with the native decoder), else float32."""
     return "int8" if load_decoder() is not None else "float32"
 
 
 def make_prompts(engine: Engine, long_tokens: int) -> list[list[int]]:
-    """Short and long ones; some share their beginning with another."""
+    """Short and long prompts, some with a common prefix."""
     encode = engine.tokenizer.encode
     story = encode("The harvest report of the year, field by field, river by river, town by town. " * 100)
     starts = [encode(f"Question {i}: what is {i} times {i + 3}?\nAnswer:") for i in range(6)]
@@ -94,7 +94,7 @@ def make_prompts(engine: Engine, long_tokens: int) -> list[list[int]]:
 
 
 def answer_alone(engine: Engine, prompt: list[int]) -> Known:
-    """Run one prompt with nobody beside it."""
+    """Run one prompt alone."""
     request = Request("alone", prompt, SamplingParams(temperature=0.0, max_tokens=ANSWER_TOKENS))
     engine.core.add(request)
     while engine.core.has_work:
@@ -103,7 +103,7 @@ def answer_alone(engine: Engine, prompt: list[int]) -> Known:
 
 
 async def soak(engine: Engine, known: list[Known], seconds: float) -> Report:
-    """Keep all clients busy for that long, let the rest finish, then count what is left."""
+    """Keep all clients busy for that long, let requests finish, then count what is left."""
     report = Report()
     serving = engine.serve()
     serving.start()
@@ -112,7 +112,7 @@ async def soak(engine: Engine, known: list[Known], seconds: float) -> Report:
     clients = [_client(serving, known, deadline, random.Random(i), report) for i in range(CLIENTS)]
     await asyncio.gather(*clients)
     await watcher
-    # The step loop carries out what its inbox holds, cancellations included, before it ends.
+    # Before it ends, the step loop handles everything in its inbox, cancellations included.
     await serving.stop()
     pool = engine.kv_cache.pool
     report.seconds = seconds
@@ -128,7 +128,7 @@ async def _client(
     while time.monotonic() < deadline:
         one = chance.choice(known)
         leave_after = chance.randrange(ANSWER_TOKENS) if chance.random() < LEAVE_SHARE else None
-        # A salt of its own keeps a prompt from the others' blocks: it needs room for all of its own.
+        # With a salt of its own, a prompt shares no cached blocks and needs room for all of its own.
         salt = str(chance.random()) if chance.random() < SALTED_SHARE else ""
         asking = asyncio.create_task(_ask(serving, one, leave_after, salt, report))
         if leave_after == 0:
@@ -163,7 +163,7 @@ async def _ask(serving: AsyncEngine, one: Known, leave_after: int | None, salt: 
 
 
 async def _watch_memory(report: Report, deadline: float, seconds: float) -> None:
-    """Peak of the second fifth of the time, when caches are warm, and of the last fifth."""
+    """Records the peak of the second fifth of the time, when caches are warm, and of the last fifth."""
     while (left := deadline - time.monotonic()) > 0:
         share, now = 1 - left / seconds, resident_bytes()
         if 0.2 <= share < 0.4:
@@ -191,7 +191,7 @@ def bars(report: Report) -> list[Bar]:
 
 
 def run(engine: Engine, seconds: float, *, long_tokens: int, progress: Callable[[str], None]) -> Report:
-    """Answer every prompt alone, then all at once."""
+    """Answer every prompt alone, then under load."""
     known = [answer_alone(engine, prompt) for prompt in make_prompts(engine, long_tokens)]
     progress(f"{len(known)} prompts answered alone; {CLIENTS} clients for {seconds:.0f} s")
     return asyncio.run(soak(engine, known, seconds))

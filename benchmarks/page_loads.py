@@ -1,6 +1,6 @@
 """`python -m benchmarks.page_loads --url ... --key ...`: first paint, first figures, charts drawn, and page weight.
 
-In a real Chromium, one cold and several warm loads of each page; prints one JSON object. Times are of this machine.
+In a real Chromium, one cold and several warm loads of each page; prints one JSON object.
 """
 
 import argparse
@@ -37,7 +37,7 @@ return window.beSeen?.charts && paint ? {...window.beSeen, paint} : null"""
 
 
 def load(browser: webdriver.Chrome, url: str) -> dict[str, float]:
-    """One load of one page; seconds since its navigation began."""
+    """One load of one page; times are seconds since its navigation began."""
     browser.get_log("performance")  # pyright: ignore[reportUnknownMemberType]
     browser.get(url)
     seen: dict[str, float] = WebDriverWait(browser, LONGEST_SECONDS).until(lambda one: one.execute_script(SEEN))

@@ -1,7 +1,7 @@
 """How long a month's replay takes: `python -m benchmarks.replay [--requests N] --json`.
 
-Synthetic requests, decided by the router's own rules and priced by the catalogue's own function. The
-time to make the requests up is measured apart and taken off.
+Synthetic requests, decided and priced by the gateway's own functions. The time to generate the requests is measured and
+subtracted.
 """
 
 import argparse
@@ -40,7 +40,7 @@ RATES = {
 
 
 class SyntheticLog:
-    """Requests made up as they are asked for; `seconds` and `cpu_seconds` are the time that took."""
+    """Generates requests as they are read; `seconds` and `cpu_seconds` are the time that took."""
 
     def __init__(self, requests: int) -> None:
         self.requests = requests
@@ -103,7 +103,7 @@ def build_snapshot() -> Snapshot:
 
 
 def measure(requests: int) -> dict[str, Any]:
-    """One replay; the bar is scaled from a million requests to those replayed."""
+    """One replay; the bar is for a million requests, to which the measured time is scaled."""
     log, scenario = SyntheticLog(requests), scenario_of(build_snapshot())
     started, cpu_started = time.perf_counter(), time.process_time()
     diff = replay(log, scenario)

@@ -1,4 +1,4 @@
-"""The JSON that every benchmark prints: where and of which commit it was measured, results, bars that hold or not."""
+"""The JSON that every benchmark prints: machine, commit, results, and bars that hold or do not."""
 
 import json
 import operator
@@ -16,7 +16,7 @@ SIGNS = {"least": (operator.ge, "at least"), "most": (operator.le, "at most"), "
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A measured value against what was promised of it."""
+    """A measured value and its target."""
 
     what: str
     value: float
@@ -29,7 +29,7 @@ class Bar:
 
 
 def build_report(name: str, results: Mapping[str, Any], bars: Sequence[Bar]) -> dict[str, Any]:
-    """Ready for `json.dumps`. A load average well above the benchmark's own says that others worked: believe ratios."""
+    """Ready for `json.dumps`. If the load average is well above the benchmark's own, trust ratios only."""
     return {
         "name": name,
         "machine": f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}",
@@ -43,7 +43,7 @@ def build_report(name: str, results: Mapping[str, Any], bars: Sequence[Bar]) -> 
 
 
 def text_of(report: Mapping[str, Any], *, save_to: Path | None = None) -> str:
-    """For people to read; also written to that file."""
+    """As indented JSON; also written to `save_to`."""
     text = json.dumps(report, indent=1)
     if save_to is not None:
         save_to.write_text(text + "\n", encoding="utf-8")
@@ -51,7 +51,7 @@ def text_of(report: Mapping[str, Any], *, save_to: Path | None = None) -> str:
 
 
 def commit() -> str:
-    """The checked-out commit, or nothing outside a repository or without git: minutes were measured by then."""
+    """The checked-out commit; empty without git or a repository, since failing would lose minutes of measurements."""
     if shutil.which("git") is None:
         return ""
     result = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)

@@ -1,4 +1,4 @@
-"""Routing quality, each source judged by a fit that never saw its family: `python -m benchmarks.router --json`."""
+"""Routing quality, with each source judged by a fit without its family: `python -m benchmarks.router --json`."""
 
 import argparse
 from collections.abc import Mapping
@@ -30,7 +30,7 @@ RESULT = Path(__file__).parent / "results" / "router.json"
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Quality of the strong and of the middling models of a prompt's collection, as means."""
+    """Mean quality, per prompt, of the strong and of the middling models of its collection."""
 
     strong: Matrix
     weak: Matrix
@@ -93,7 +93,7 @@ def measure(bench: Bench) -> dict[str, Any]:
 
 
 def judges(bench: Bench, routers: Mapping[str, Matrix]) -> dict[str, dict[str, Any]]:
-    """Every router before every judge, with the classifier's bootstrap interval."""
+    """APGR of every router by every judge, with the classifier's bootstrap interval."""
     gap, found = mendable_gap(bench.corpus), dict[str, dict[str, Any]]()
     for kind, members in JUDGES.items():
         for name, sources in members.items():
@@ -123,7 +123,7 @@ def mean_by_kind(judged: Mapping[str, dict[str, Any]]) -> dict[str, dict[str, fl
 
 
 def judged_by_author(bench: Bench, recipe: Recipe, name: str) -> dict[str, Any]:
-    """Prompts that nobody graded: APGR by their author's judgement, and the mean score of each kind."""
+    """APGR on prompts without grades, by their author's judgement, and the mean score of each kind."""
     prompts = load_judged(name)
     vectors = measure_with(bench.table)(prompts.prompts).astype(np.float64)
     scores = combined(fit_traits(bench.sheet, recipe).traits(vectors), recipe)
@@ -173,9 +173,9 @@ def judge(routers: Mapping[str, Matrix], pair: Pair, rows: NDArray[np.bool_]) ->
 
 
 def families_mean(bench: Bench, sources: Mapping[str, Any], router: str, metric: str) -> float:
-    """Mean over families of the mean over their sources: no family counts for its many categories.
+    """Mean over families of the mean over their sources, so that no family counts more for having many categories.
 
-    A source where the strong models hardly win has no gap to recover; its APGR is a quotient of noise and is left out.
+    Sources where the strong models hardly win are left out: they have no gap to recover, and their APGR is noise.
     """
     family = dict(zip(bench.corpus.units, bench.corpus.families, strict=True))
     grouped: dict[str, list[float]] = {}
@@ -187,7 +187,7 @@ def families_mean(bench: Bench, sources: Mapping[str, Any], router: str, metric:
 
 
 def mixtures(bench: Bench, routers: Mapping[str, Matrix], pair: Pair) -> dict[str, Any]:
-    """Several sources as one traffic: what a deployment sees, where the task itself tells something."""
+    """Several sources as one traffic, like a deployment's: the kind of task then tells something about difficulty."""
     names, families = np.array(bench.corpus.collections), np.array(bench.corpus.families)
     masks = {
         "all twelve sources of llmrouter_mixed": names == "llmrouter_mixed",
@@ -197,7 +197,7 @@ def mixtures(bench: Bench, routers: Mapping[str, Matrix], pair: Pair) -> dict[st
 
 
 def head_errors(bench: Bench, traits: Matrix) -> dict[str, Any]:
-    """Calibration of P(good enough) and of difficulty on left-out traits, beside each model's own mean."""
+    """Calibration of P(good enough) and of difficulty on left-out traits, compared with each model's own mean."""
     fits = fit_traits(bench.sheet, Recipe())
     tensors, model = assemble(bench, fits, traits)
     rows = traits[: len(bench.corpus.prompts)]
@@ -229,7 +229,7 @@ def head_errors(bench: Bench, traits: Matrix) -> dict[str, Any]:
 
 
 def ablations(bench: Bench, recipe: Recipe) -> dict[str, Any]:
-    """Leave-one-family-out again with one part taken away: mean tie-aware APGR of the judges of each kind."""
+    """Leave-one-family-out with one part removed at a time: mean tie-aware APGR by kind of judge."""
     bare = bench.sheet.vectors.copy()
     bare[:, HAND:] = 0.0
     variants: dict[str, tuple[Sheet, Recipe]] = {

@@ -1,8 +1,8 @@
 """What a deployment's own labels are worth, by source: `python -m benchmarks.router_adaptation --data DIR --json`.
 
-Each source (or sources of one kind) is one deployment whose family the frozen artefact never saw. So many of its
-prompts are labelled for one pair of models, the rest are routed. By this the recipe of `train --adapt` was chosen;
-no GSM8K or MBPP item is read.
+Each source (or sources of one kind) stands for a deployment whose family the frozen artefact never saw. Some of its
+prompts are labelled for one pair of models, the rest are routed. The recipe of `train --adapt` was chosen by these
+results; no GSM8K or MBPP item is read.
 """
 
 import argparse
@@ -51,14 +51,14 @@ DOMAINS: Mapping[str, tuple[str, ...]] = {
         "llmrouter-trivia_qa",
     ),
 }
-# The strong model's place in the ranking (None: any of the best three), and where in it the weak one stands.
+# The strong model's rank (None: any of the best three), and the weak model's rank as a share of the ranking.
 PAIRS: tuple[tuple[int | None, float], ...] = ((0, 0.45), (None, 0.6), (1, 0.75), (None, 0.35), (0, 0.8), (2, 0.9))
 RESULT = Path(__file__).parent / "results" / "router_adaptation.json"
 
 
 @dataclass(frozen=True, slots=True)
 class Domain:
-    """What the frozen artefact sees of the prompts, their length, and (strong, weak) scores of every pair."""
+    """The prompts as the frozen artefact sees them, their length, and (strong, weak) scores of every pair."""
 
     view: View
     length: Matrix
@@ -110,7 +110,7 @@ def measure(bench: Bench, splits: int) -> dict[str, Any]:
 
 
 def open_domain(bench: Bench, members: Sequence[str]) -> Domain:
-    """A domain seen by traits that were fitted without every family it has a prompt of."""
+    """A domain as seen by traits that were fitted without any family that it has prompts of."""
     corpus, recipe = bench.corpus, Recipe()
     rows = np.flatnonzero(np.isin(np.array(corpus.sources), members))
     families = {corpus.families[row] for row in rows.tolist()}
@@ -121,7 +121,7 @@ def open_domain(bench: Bench, members: Sequence[str]) -> Domain:
 
 
 def pairs_of(scores: Matrix, models: Sequence[str]) -> list[Matrix]:
-    """PAIRS among the models that answered most prompts and whose format was read; near equals are no pair."""
+    """PAIRS among the models that answered most prompts in a readable format, without pairs of nearly equal quality."""
     answered = np.isfinite(scores).mean(axis=0) > 0.6
     answered[[number for number, name in enumerate(models) if name in FORMAT_FAILURES]] = False
     known = np.flatnonzero(answered)
@@ -137,7 +137,7 @@ def pairs_of(scores: Matrix, models: Sequence[str]) -> list[Matrix]:
 
 
 def judge(bench: Bench, domain: Domain, labels: int, splits: int) -> dict[str, Any]:
-    """Every router's APGR after so many labels, and what the labels added."""
+    """Every router's APGR with this many labels, and the gain from them."""
     rounds = [judge_split(bench, domain, labels, seed) for seed in range(splits)]
     found: dict[str, Any] = {router: round(float(np.mean([one[router] for one in rounds])), 4) for router in ROUTERS}
     for other in ("zero-shot", "length"):
@@ -148,7 +148,7 @@ def judge(bench: Bench, domain: Domain, labels: int, splits: int) -> dict[str, A
 
 
 def judge_split(bench: Bench, domain: Domain, labels: int, seed: int) -> dict[str, float]:
-    """Means over the pairs, which share one split."""
+    """Means over the pairs, all with the same split."""
     draw = np.random.default_rng(seed)
     order = draw.permutation(len(domain.length))
     train, test = order[:labels], order[labels : labels + MOST_TEST_PROMPTS]
@@ -172,7 +172,7 @@ def judge_split(bench: Bench, domain: Domain, labels: int, seed: int) -> dict[st
 
 
 def mean_of(judged: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """Mean over domains of every router; domains with too few prompts for so many labels are not in it."""
+    """Mean of every router over the given domains, those with enough prompts for this many labels."""
     found = {router: round(float(np.mean([one[router] for one in judged])), 4) for router in ROUTERS}
     return {"domains": len(judged), **found}
 

@@ -1,4 +1,4 @@
-"""APGR of one domain against the number of its prompts that were labelled, from traits that never saw its family."""
+"""APGR of one domain by the number of labelled prompts, with traits that never saw its family."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -33,7 +33,7 @@ def combined(traits: Matrix, recipe: Recipe) -> Matrix:
 
 
 def curve(bench: Bench, recipe: Recipe, members: Sequence[str]) -> dict[str, Any]:
-    """APGR on the rest of a domain after so many of its prompts were labelled for one pair; mean over draws."""
+    """APGR on the rest of a domain, by how many of its prompts are labelled for one pair; mean over draws."""
     rows = np.flatnonzero(np.isin(np.array(bench.corpus.sources), members))
     graded = bench.corpus.scores[rows]
     seeds = len(bench.sheet.units) - len(bench.corpus.units)

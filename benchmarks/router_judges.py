@@ -1,9 +1,10 @@
-"""Who judges a router on the training files, fixed before any candidate was tried. Knows prompts and scores, no router.
+"""Judges of a router on the training files, fixed before any candidate was tried. Knows prompts and scores, no router.
 
-A held-out benchmark is one source, its strong model mostly succeeds (GPT-4 on MMLU, GSM8K, MT-Bench), and so what can
-be won lies in what the weak model fails. The files' strongest models fail far more. Each judge is therefore one traffic
-(a source, or sources of one kind), strong is *any of the three best models right*, and weak the mean of the models
-between the best 40 and 80 %. Three sets of prompts carry their author's judgement of the gap; none of them is a seed.
+In a held-out benchmark (MMLU, GSM8K, MT-Bench) there is one source and a strong model, GPT-4, that mostly succeeds, so
+the gain is in what the weak model fails. The files' strongest models fail far more often. Each judge is therefore one
+traffic (a source, or sources of one kind), strong means *any of the three best models is right*, and weak is the mean
+of the models between the best 40 and 80 %. Three further sets of prompts have their author's judgement of the gap; none
+of them is a seed.
 """
 
 from collections.abc import Mapping
@@ -54,7 +55,7 @@ JUDGES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """Prompts of several kinds with the gap that their author expects between a strong and a weak model."""
+    """Prompts of several kinds, with the gap between a strong and a weak model that their author expects."""
 
     kinds: tuple[str, ...]
     gaps: Matrix
@@ -62,7 +63,7 @@ class Judged:
 
 
 def load_judged(name: str) -> Judged:
-    """One of JUDGED_SETS, written before what is compared on it was fitted."""
+    """One of JUDGED_SETS, each written before the models compared on it were fitted."""
     lines = (JUDGED / f"judged_{name}.tsv").read_text(encoding="utf-8").splitlines()
     kinds, gaps, prompts = zip(*(line.split("\t", 2) for line in lines), strict=True)
     return Judged(
@@ -71,7 +72,7 @@ def load_judged(name: str) -> Judged:
 
 
 def mendable_gap(corpus: Corpus) -> Matrix:
-    """Per prompt: whether any of its collection's three best models was right, less the middling models' mean."""
+    """Per prompt: the highest score of its collection's three best models, less the middling models' mean."""
     gap = np.zeros(len(corpus.prompts))
     names = np.array(corpus.collections)
     for collection in sorted(set(corpus.collections)):

@@ -1,14 +1,13 @@
-"""Thousands of open streams through the gateway: errors, what is added between events, memory per stream.
+"""Thousands of open streams through the gateway: errors, latency added to events, memory per stream.
 
     python -m benchmarks.streams [--json] [--save] [--scale 1.0] [--workers 1]
 
 Two loads: 2,000 streams at 5 events a second for 5 minutes, then 10,000 at 1 event a second for two. Mock and reader
-share a clock, so the age of every event is known; the same load without the gateway says what of it is theirs. What is
-added is told of the time when all streams are open and none has ended, and of the whole: opening and booking a stream
-costs as much as some thirty events, and whoever opens or ends hundreds a second beside them makes them wait.
-Where the hard limit on open files is below two per stream there are fewer streams, as `streams` in the result says;
-each worker has a limit of its own.
-`--scale` shrinks streams and time alike, to try it out.
+share a clock, so the age of every event is known; the same load without the gateway gives the baseline. The added
+latency is reported for the time when all streams are open and none has ended, and for the whole run: opening and
+booking a stream costs about as much as thirty events, so opening or ending hundreds a second delays the events of
+others. If the hard limit on open files is below two per stream there are fewer streams, as `streams` in the result
+says; each worker has its own limit. `--scale` shrinks both streams and time, for a trial.
 """
 
 import argparse
@@ -30,12 +29,12 @@ from benchmarks.report import Bar, build_report, text_of
 RESULT = Path(__file__).parent / "results" / "streams.json"
 FILES_PER_STREAM = 2
 SPARE_FILES = 1000
-EVENNESS = 0.8  # of a worker's files, since the kernel does not spread connections quite evenly
+EVENNESS = 0.8  # usable share of a worker's files: the kernel does not spread connections evenly
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """So many streams at once, each of `events` events `gap_ms` apart, opened over `ramp_seconds`."""
+    """This many streams at once, each of `events` events `gap_ms` apart, opened over `ramp_seconds`."""
 
     name: str
     streams: int
@@ -52,7 +51,7 @@ class Load:
         return replace(self, streams=streams, events=events, ramp_seconds=self.ramp_seconds * scale)
 
     def within(self, fitting: int) -> "Load":
-        """No more streams than the gateway may have files for."""
+        """The load with at most `fitting` streams."""
         return replace(self, streams=min(self.streams, fitting))
 
 
@@ -77,7 +76,7 @@ def main() -> None:
 
 
 def allow_files(workers: int) -> int:
-    """As many open files as this user may have, for this process and its children; that many streams fit."""
+    """Raise this process's limit on open files, which children inherit; returns how many streams fit."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     of_workers = (hard - SPARE_FILES) // FILES_PER_STREAM * (workers * EVENNESS if workers > 1 else 1)
@@ -120,7 +119,7 @@ def added(through: Mapping[str, float], direct: Mapping[str, float], quantile: s
 
 
 def read(url: str, key: str, model: str, load: Load) -> dict[str, Any]:
-    """One stream a connection, to its end."""
+    """One stream per connection, read to its end."""
     command = [sys.executable, "-m", "benchmarks.gateway.client", url, "--key", key, "--model", model, "--stream"]
     command += ["--connections", str(load.streams), "--requests", str(load.streams)]
     command += ["--ramp-seconds", str(load.ramp_seconds)]
@@ -129,7 +128,7 @@ def read(url: str, key: str, model: str, load: Load) -> dict[str, Any]:
 
 
 class Peak:
-    """The most memory that a gateway had, looked at every five seconds: looking costs it time."""
+    """The peak of a gateway's memory, sampled only every five seconds because sampling costs CPU."""
 
     def __init__(self, gateway: Rival) -> None:
         self.megabytes = gateway.memory_megabytes()

@@ -1,10 +1,10 @@
-"""Time to first token as a client sees it and as the ledger has it, of the same requests; and as guidellm measures it.
+"""Time to first token as a client sees it and as the ledger records it, for the same requests; and as guidellm does.
 
     python -m benchmarks.ttft_agreement [--json] [--save] [--requests 200] [--concurrency 4] [--guidellm PATH]
 
-The provider waits 200 ms before its first word. The client is OpenAI's own, its clock runs from the call to the first
-chunk with text, and every figure is paired with the ledger's for that request. `--guidellm` is the command of a
-guidellm, which wants torch (its CPU build will do) and so a venv of its own:
+The provider waits 200 ms before its first word. The client is OpenAI's own; its time runs from the call to the first
+chunk with text, and is paired with the ledger's for that request. `--guidellm` is the command of an installed guidellm,
+which needs torch (the CPU build will do) and so a venv of its own:
 
     python -m venv .venv-guidellm
     .venv-guidellm/bin/pip install --no-deps -r benchmarks/guidellm_constraints.txt
@@ -78,7 +78,7 @@ async def ask(client: openai.AsyncOpenAI, model: str) -> tuple[str, float]:
 
 
 async def measure(gateway: Running, requests: int, concurrency: int) -> dict[str, float]:
-    """Seconds by request id, as the client has them."""
+    """Seconds by request id, as the client measured them."""
     slots = asyncio.Semaphore(concurrency)
     async with openai.AsyncOpenAI(base_url=f"{gateway.url}/v1", api_key=gateway.key) as client:
 
@@ -92,7 +92,7 @@ async def measure(gateway: Running, requests: int, concurrency: int) -> dict[str
 
 
 def ledger_seconds(gateway: Running, at_least: int) -> dict[str, float]:
-    """Seconds by request id, as the books have them, once so many have reached the database."""
+    """Seconds by request id, from the ledger, once `at_least` so many have reached the database."""
     headers = {"authorization": f"Bearer {gateway.owner_key}"}
     deadline = time.monotonic() + ENTRIES_SECONDS
     with httpx.Client(base_url=gateway.url, headers=headers, timeout=30) as client:
@@ -113,7 +113,7 @@ def ledger_seconds(gateway: Running, at_least: int) -> dict[str, float]:
 
 
 def write_tokenizer(folder: Path) -> None:
-    """One token a byte: guidellm wants a tokenizer to make its prompts with, and would fetch one from the network."""
+    """One token per byte. guidellm needs a tokenizer for its prompts, and would otherwise download one."""
     folder.mkdir()
     vocabulary = {letter: place for place, letter in enumerate(sorted(ByteLevel.alphabet()))}
     tokenizer = Tokenizer(BPE(vocab=vocabulary, merges=[]))
@@ -146,7 +146,7 @@ def measure_guidellm(command: str, gateway: Running, requests: int, concurrency:
 
 
 def compare(client: dict[str, float], ledger: dict[str, float]) -> dict[str, Any]:
-    """Of requests that both have."""
+    """Statistics of the requests that both have."""
     pairs = [(seconds, ledger[request_id]) for request_id, seconds in client.items() if request_id in ledger]
     apart = sorted(seen - booked for seen, booked in pairs)
     return {

@@ -1,10 +1,10 @@
-"""What talking to an upstream costs in CPU: HTTP clients side by side, ours among them, and our adapter on top of it.
+"""CPU cost of requests to an upstream: HTTP clients side by side, ours among them, and our adapter on top of it.
 
     python -m benchmarks.upstream_clients --json [--requests 400] [--rounds 3]
 
-Every client posts the same body to the same scripted provider, which runs in its own process, 32 at a time; CPU time is
-this process's (threads included), per request, the least of the interleaved rounds. pyreqwest and httpx take part when
-installed. The bar is a ratio within the run: our adapter, which also reads, meters and closes, against bare aiohttp.
+Every client posts the same body, 32 at a time, to a scripted provider in its own process. CPU time is this process's
+(threads included), per request, the least of the interleaved rounds. pyreqwest and httpx take part if installed. The
+bar is a ratio within the run: our adapter, which also reads, meters and closes, against bare aiohttp.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Brute force: every arrival of a load, one at a time, through slots that are free or not, and the bill at the end.
+"""Simulates every arrival of a load, one at a time, through a limited number of slots, and adds up the bill.
 
 It shares no formula with the analytic model, so that the two can disagree. Randomness is passed in.
 """
@@ -35,11 +35,11 @@ def simulate_overflow(
     residence_seconds: Callable[[int], float],
     generator: np.random.Generator,
 ) -> SimulatedBill:
-    """Poisson arrivals; whoever finds all slots taken is hosted at once.
+    """Poisson arrivals; a request that finds all slots taken goes to the hosted model at once.
 
     `residence_seconds(n)` is how long a mean request takes while n are running on one replica: a constant for the
-    textbook model, the engine's own curve for an engine that is faster when emptier. All running requests progress
-    alike, so one virtual clock, which runs at 1/residence, tells who finishes next. Lengths are exponential.
+    textbook model, or the engine's own curve if it is faster with fewer requests. All running requests progress at the
+    same rate, so one virtual clock, which runs at 1/residence, tells which finishes next. Lengths are exponential.
     """
     now, virtual, bins = 0.0, 0.0, len(load.hours)
     finishing: list[float] = []
@@ -71,7 +71,7 @@ def _arrival_times(rate: float, seconds: float, generator: np.random.Generator) 
 def _advance(
     now: float, virtual: float, until: float, finishing: list[float], pace: list[float]
 ) -> tuple[float, float]:
-    """Let requests finish, each change of their number changing the pace, until the wall clock reads `until`."""
+    """Let requests finish until the wall clock reads `until`; each one that finishes changes the pace of the others."""
     while finishing:
         speed = pace[len(finishing)]
         done_at = now + (finishing[0] - virtual) / speed

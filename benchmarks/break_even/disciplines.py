@@ -1,7 +1,7 @@
 """What one fleet saves under three disciplines: a fluid bound, a queue in front, or instant overflow to a hosted model.
 
-A queue that keeps its promise must turn traffic away long before the GPU is full; overflow only gives away what
-arrives while every slot is taken.
+A queue that keeps its latency promise must turn traffic away long before the GPU is full; overflow only gives away
+what arrives while every slot is taken.
 """
 
 import numpy as np
@@ -12,7 +12,7 @@ from gateway.economics.overflow import served_value_usd_by_bin
 
 
 def fluid_saving_usd(load: Load, usd_per_replica_hour: float, replicas: int) -> float:
-    """The bound that nothing reaches: as if requests were water."""
+    """The upper bound: traffic as a fluid, without randomness."""
     return float(served_value_usd_by_bin(load, replicas, None).sum()) - _rent_usd(load, usd_per_replica_hour, replicas)
 
 
@@ -25,7 +25,7 @@ def overflow_saving_usd(load: Load, usd_per_replica_hour: float, replicas: int, 
 def queue_saving_usd(
     load: Load, usd_per_replica_hour: float, replicas: int, *, slots_per_replica: int, wait_seconds: float
 ) -> float:
-    """Requests wait in line, and no more are admitted than keep 95 in 100 of the waits within `wait_seconds`."""
+    """Requests wait in line; only as many are admitted as keep 95 % of the waits within `wait_seconds`."""
     different, which = np.unique(load.gpu_seconds_per_request, return_inverse=True)
     limits = [
         largest_arrival_rate(replicas * slots_per_replica, gpu_seconds * slots_per_replica, wait_seconds)

@@ -1,9 +1,9 @@
 """`python -m benchmarks.engine_cpu --json [--llama-cpp-python PATH]`: rounds over all contenders, then ratios and bars.
 
 PATH is a Python with llama-cpp-python built for this machine: `python -m venv .venv-llama` and
-`CMAKE_ARGS=-DGGML_NATIVE=ON .venv-llama/bin/pip install --no-binary llama-cpp-python llama-cpp-python==0.3.36`. It is
-found by itself in .venv-llama; without one the rows of llama.cpp are left out, and said so. So is llama-server, which
-`python -m benchmarks.engine_cpu.build_llama_server` compiles; without it servers are not compared over HTTP.
+`CMAKE_ARGS=-DGGML_NATIVE=ON .venv-llama/bin/pip install --no-binary llama-cpp-python llama-cpp-python==0.3.36`. The one
+in .venv-llama is the default; without it llama.cpp is left out, with a message. llama-server, which
+`python -m benchmarks.engine_cpu.build_llama_server` compiles there, is needed to compare servers over HTTP.
 """
 
 import argparse
@@ -34,7 +34,7 @@ Rates = dict[str, dict[Measure, list[float]]]
 
 
 def measure_rounds(contenders: list[Contender], rounds: int) -> Rates:
-    """Every contender's every measure in every round, so that a slow minute of the machine falls on all of them."""
+    """Every measure of every contender in each round, so that a slow minute of the machine affects all of them."""
     rates: Rates = {one.name: {what: [] for what in one.measures} for one in contenders}
     for number in range(rounds):
         for one in contenders:
@@ -45,12 +45,12 @@ def measure_rounds(contenders: list[Contender], rounds: int) -> Rates:
 
 
 def best(rates: Rates, prefix: str, what: Measure) -> float:
-    """The best contender of that name by the median of its rounds."""
+    """The best rate of the contenders whose name has this prefix; each counts by the median of its rounds."""
     return max(median(values[what]) for name, values in rates.items() if name.startswith(prefix) and what in values)
 
 
 def bars(rates: Rates) -> list[Bar]:
-    """The rows of the target table that this run can judge; our best weight format against theirs."""
+    """The targets that this run can judge; our best weight format against theirs."""
 
     def ours(what: Measure) -> float:
         return best(rates, "ours", what)
@@ -81,7 +81,7 @@ def bars(rates: Rates) -> list[Bar]:
 
 
 def llama_files(model: Path, folder: Path) -> dict[str, Path]:
-    """The file as it is, as Q8_0 and as float32."""
+    """The file unchanged, as Q8_0, and as float32."""
     kinds = gguf.GGMLQuantizationType
     requantised = {kind.name: requantise(model, folder / f"{kind.name}.gguf", kind) for kind in (kinds.Q8_0, kinds.F32)}
     return {"Q4_1": model} | requantised

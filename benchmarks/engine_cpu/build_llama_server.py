@@ -1,7 +1,7 @@
 """`python -m benchmarks.engine_cpu.build_llama_server`: compiles llama.cpp's own server for this machine, once.
 
-llama-cpp-python's source package carries llama.cpp; pip fetches it, cmake and a C++ compiler build it with this
-processor's instructions into .venv-llama/bin/llama-server, where the benchmark looks for it. Takes some ten minutes.
+llama-cpp-python's source package contains llama.cpp. pip downloads it; cmake and a C++ compiler build it for this
+processor as .venv-llama/bin/llama-server, where the benchmark looks for it. Takes about ten minutes.
 """
 
 import os
@@ -22,7 +22,7 @@ OFF: Final = (
 
 
 def main() -> int:
-    """Build, unless it is there."""
+    """Build it, unless it exists."""
     if TARGET.exists():
         print(f"{TARGET} is there already; delete it to build it again.")
         return 0

@@ -1,11 +1,11 @@
-"""Runs under the Python that has llama-cpp-python: rates of one GGUF file through llama.cpp's own batches.
+"""Measures one GGUF file with llama.cpp's own batches. Runs under the Python that has llama-cpp-python.
 
-Knows nothing of Breakeven. Takes one JSON argument; prints its build, then one JSON line for every line of standard
-input: a measure's name, or a list of token ids to predict. Several sequences decode in one batch, as llama-server's
-slots do.
+Knows nothing of Breakeven. Takes one JSON argument. Prints its build, then one JSON line for every line of standard
+input, which is a measure's name or a list of token ids to predict. Several sequences decode in one batch, as in
+llama-server's slots.
 """
 # pyright: basic, reportMissingImports=false
-# llama-cpp-python lives in the other Python; its bindings are ctypes without types.
+# llama-cpp-python is in the other Python only, and its bindings are ctypes without types.
 
 import json
 import random
@@ -46,7 +46,7 @@ class Llama:
             raise RuntimeError(f"llama_decode gave {status}")
 
     def prefill(self, sequence: int, prompt: list[int]) -> int:
-        """Compute a prompt; its likeliest next token."""
+        """Compute a prompt; returns its likeliest next token."""
         for start in range(0, len(prompt), BATCH):
             part = prompt[start : start + BATCH]
             last = start + len(part) == len(prompt)
@@ -89,7 +89,7 @@ class Llama:
         return self.answer([self.fresh(prompt) for _ in range(sequences)], output, counts_prefill=True)
 
     def answer(self, prompts: list[list[int]], output: int, *, counts_prefill: bool) -> float:
-        """All prompts one after another, then all answers together, greedily."""
+        """Compute all prompts one after another, then all answers together, greedily; tokens per second."""
         began = time.perf_counter()
         newest = [self.prefill(sequence, ids) for sequence, ids in enumerate(prompts)]
         if not counts_prefill:

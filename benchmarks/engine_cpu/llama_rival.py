@@ -1,4 +1,4 @@
-"""llama.cpp through another Python's llama-cpp-python, one child per file, asked for one measurement at a time."""
+"""llama.cpp through another Python's llama-cpp-python: one child process per file, one measurement at a time."""
 
 import json
 import subprocess
@@ -38,7 +38,7 @@ class LlamaCpp:
         return float(self._ask(what)["rate"])
 
     def predict(self, token_ids: list[int]) -> tuple[list[float], list[int]]:
-        """Negative log-probability of every token but the first, and the likeliest token in its place."""
+        """For every token but the first, its negative log-probability and the likeliest token at its place."""
         answer = self._ask(json.dumps(token_ids))
         return answer["losses"], answer["likeliest"]
 
@@ -71,7 +71,7 @@ class LlamaCpp:
 
 
 def requantise(source: Path, target: Path, kind: gguf.GGMLQuantizationType) -> Path:
-    """The same model with its matrices in another type, so that llama.cpp runs the weights that we run."""
+    """Write the model with its matrices in another type, so that llama.cpp runs the same weights as we do."""
     reader = gguf.GGUFReader(source)
     writer = gguf.GGUFWriter(target, "llama")
     for name, field in reader.fields.items():

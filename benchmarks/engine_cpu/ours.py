@@ -21,7 +21,7 @@ BLOCK_SIZE = 16
 
 
 class Ours:
-    """A Contender over two engines that share nothing but the file: one plain, one that drafts."""
+    """A Contender with two engines from the same file: a plain one, and one with speculative decoding."""
 
     measures: tuple[Measure, ...] = (
         "prefill", "decode", "concurrent", "warm_speedup", "grounded", "grounded_drafted",
@@ -86,7 +86,7 @@ class Ours:
         return SEQUENCES * self._sizes.output / (time.perf_counter() - began)
 
     def _warm_speedup(self) -> float:
-        """Four fifths of the second prompt are the first one's, in whole blocks: 400 of 500 where a prompt is 512."""
+        """The second prompt shares four fifths with the first, in whole blocks: 400 of 500 tokens for a size of 512."""
         cached = self._sizes.prompt * 4 // 5 // BLOCK_SIZE * BLOCK_SIZE
         head, tail = self._fresh(cached), self._fresh(cached // 4)
         cold = self._first_token(head + tail)[1]

@@ -1,6 +1,7 @@
-"""Servers with the same model, each in its own process, asked over HTTP by as many clients as they have places.
+"""Servers with the same model, each in its own process, asked over HTTP by as many clients as they have slots.
 
-Ours and llama.cpp's `llama-server`: the file or its requantisation, same threads, prompts that share no beginning.
+Ours and llama.cpp's `llama-server`, with the file or a requantised copy, the same threads, and prompts without a common
+prefix.
 """
 
 import socket
@@ -18,7 +19,7 @@ from benchmarks.engine_cpu.sizes import SEQUENCES, Measure, Sizes, random_prompt
 
 START_SECONDS: Final = 120.0
 ANSWER_SECONDS: Final = 600.0
-# Greedy answers of full length; `cache_prompt` is llama-server's, and off for each request too.
+# Greedy answers of full length; `cache_prompt` is llama-server's, which needs it off per request as well.
 ASKED: Final[dict[str, Any]] = {"temperature": 0.0, "ignore_eos": True, "cache_prompt": False}
 
 
@@ -91,7 +92,7 @@ class Server:
 
 
 def our_server(model: Path, weights: str, sizes: Sizes) -> Server:
-    """`python -m local_engine serve`, with a place for every client."""
+    """`python -m local_engine serve`, with a slot for every client."""
     port = free_port()
     command = [sys.executable, "-m", "local_engine", "serve", "--model", str(model), "--weights", weights]
     command += ["--port", str(port), "--threads", str(sizes.threads), "--max-concurrency", str(SEQUENCES)]

@@ -1,4 +1,4 @@
-"""What is measured and how large: one set of sizes for every contender, and what a contender can do."""
+"""What is measured, one set of sizes for every contender, and the protocol of a contender."""
 
 from dataclasses import dataclass
 from typing import Literal, Protocol
@@ -35,5 +35,5 @@ class Contender(Protocol):
 
 
 def random_prompt(seed: int, tokens: int) -> list[int]:
-    """Token ids that no other seed's prompt begins with."""
+    """Random token ids; prompts of different seeds share no prefix."""
     return [int(i) for i in np.random.default_rng(seed).integers(FIRST_ORDINARY_TOKEN, VOCABULARY, tokens)]

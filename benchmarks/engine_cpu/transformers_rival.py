@@ -12,7 +12,7 @@ from local_engine.loading.weights import LoadedFile
 
 
 class Transformers:
-    """A Contender; concurrent requests are one padded-free batch, the best case for it."""
+    """A Contender; concurrent requests are one batch without padding, its best case."""
 
     name = "transformers float32"
     measures: tuple[Measure, ...] = ("prefill", "decode", "concurrent")
@@ -41,7 +41,7 @@ class Transformers:
 
 
 def build(loaded: LoadedFile) -> LlamaForCausalLM:
-    """transformers' Llama with the file's tensors, which it shares with whoever else keeps them."""
+    """transformers' Llama with the file's tensors, shared rather than copied."""
     config = loaded.config
     shape = LlamaConfig(
         vocab_size=config.vocabulary_size,
@@ -55,7 +55,7 @@ def build(loaded: LoadedFile) -> LlamaForCausalLM:
         rope_parameters={"rope_type": "default", "rope_theta": config.rope_theta},
         tie_word_embeddings=config.has_tied_embedding,
     )
-    # Random numbers that the file's tensors replace take as long as to read the file.
+    # Random initialisation, which the file's tensors replace, would take as long as reading the file.
     with no_init_weights():
         model = LlamaForCausalLM(shape).eval()
     names = {name: "model.embed_tokens.weight" if name == "lm_head.weight" else name for name in model.state_dict()}

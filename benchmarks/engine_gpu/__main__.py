@@ -1,4 +1,4 @@
-"""Command line: measures as much as fits the time, most important first, in a process of its own."""
+"""Command line: measures what fits into the time, most important first, in processes of their own."""
 
 import argparse
 import json
@@ -59,7 +59,7 @@ def measure_as_worker(options: argparse.Namespace, began: float) -> int:
 
 
 def measure_in_processes(given: Sequence[str], options: argparse.Namespace, began: float) -> int:
-    """Let processes measure, and show what they leave, whatever became of them."""
+    """Let processes measure, and show what they have written, however they ended."""
     output: Path = options.output
     if not options.resume:
         output.unlink(missing_ok=True)
@@ -70,10 +70,10 @@ def measure_in_processes(given: Sequence[str], options: argparse.Namespace, bega
         if status == OUT_OF_TIME:
             leave_out_of_time(output)
             return LOST
-        # Whoever ends a part that hangs gives the status of a failure, too.
+        # A process that is ended because a part hangs has the status of a failure, too.
         return LOST if status == FAILED and is_under_way(output) else status
 
-    # Importing torch takes up to a minute on a machine that never did: it is part of what the caller gives.
+    # The first import of torch on a machine takes up to a minute, and counts towards the budget.
     budget_seconds = began + options.budget_seconds - time.monotonic()
     status = supervise(spawn, budget_seconds, resumes=options.resume)
     if status == CANNOT:
@@ -87,7 +87,7 @@ def measure_in_processes(given: Sequence[str], options: argparse.Namespace, bega
 
 
 def begin(options: argparse.Namespace, began: float) -> Run:
-    """A run whose time counts from `began`; what `--output` holds already stays, if so told."""
+    """A run whose time counts from `began`; with `--resume` it keeps what `--output` holds."""
     import torch
 
     from benchmarks.engine_gpu.rivals import is_generating
@@ -100,7 +100,7 @@ def begin(options: argparse.Namespace, began: float) -> Run:
         if is_generating():
             raise DeviceLost("transformers still generates, and others would be measured beside it")
 
-    # Interpreted parts take what they take: no figure of theirs means anything.
+    # Interpreted parts have no time limit: their figures mean nothing anyway.
     deadline = float("inf") if options.smoke else began + options.budget_seconds
     limited = unlimited if options.smoke else ended_after
     run = Run(options.output, deadline, machine(is_smoke=options.smoke), commit(), check, limited)
@@ -121,7 +121,7 @@ def measure(run: Run, options: argparse.Namespace) -> int:
         print(error, file=sys.stderr)
         return LOST
     except RuntimeError:
-        # Between parts nothing fails but what an earlier part has broken; another process finds it whole.
+        # An error between parts comes from something that an earlier part broke; a new process starts clean.
         traceback.print_exc()
         return LOST
     run.write()
@@ -165,7 +165,7 @@ def missing(*, is_smoke: bool) -> str | None:
 
 
 def uninterpretable(triton_version: str, numpy_version: str) -> str | None:
-    """What to install where Triton's interpreter fails with this numpy; a GPU does not care."""
+    """What to install if Triton's interpreter fails with this numpy, else None; on a GPU any works."""
     triton, numpy = (tuple(map(int, text.split(".")[:2])) for text in (triton_version, numpy_version))
     if triton >= (3, 7) or numpy < (2, 4):
         return None
@@ -206,7 +206,7 @@ def commit() -> str:
 
 
 def measure_everything(run: Run, shapes: list[ModelConfig], sizes: Sizes, device_name: str) -> None:
-    """Correctness, the device's limits, then each model; torch and triton are imported only here, where a GPU is."""
+    """Correctness, the device's limits, then each model; torch and triton are imported only here."""
     import torch
 
     from benchmarks.engine_gpu import checks, parts

@@ -1,4 +1,4 @@
-"""A captured step of two layers against its prompt computed as a whole: graphs replay on this device, or do not."""
+"""Compares a captured step of two layers with its prompt computed as a whole: do graphs replay on this device?"""
 
 from dataclasses import replace
 
@@ -12,14 +12,14 @@ from local_engine.kernels.launch import can_overlap
 
 TWO_LAYERS = replace(LLAMA_8B, name="two layers", layers=2, vocabulary_size=4096)
 PROMPT_TOKENS = 200
-# A step that begins too early may be right now and then.
+# A step that begins too early may be right by chance.
 REPLAYS = 20
 
 
 def error_of_step(
     device: torch.device, way: OneRow, shape: ModelConfig = TWO_LAYERS, *, tokens: int = PROMPT_TOKENS
 ) -> float:
-    """The largest relative error of the logits of a prompt's last token, captured and replayed, going this way."""
+    """The largest relative error of the logits of a prompt's last token over replays of a step captured this way."""
     rival = rivals.build(shape, device)
     built = engine.build(
         shape,

@@ -1,4 +1,4 @@
-"""What a device can do at most: the larger of the time to move the bytes and the time to do the arithmetic. Pure."""
+"""A device's limits by the roofline model: the longer of the times to move the bytes and to do the arithmetic. Pure."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -19,8 +19,8 @@ class DeviceRates:
 
 
 def matrix_weights(shape: ModelConfig, experts: float | None = None) -> float:
-    """Weights that a token is multiplied by: all matrices of the layers, without the output head. Of a layer's experts
-    those that it takes, or `experts` of them."""
+    """Weights that a token is multiplied by: all matrices of the layers, without the output head. Of a layer's experts,
+    those that one token uses, or `experts` of them."""
     attention = shape.hidden_size * shape.head_size * (2 * shape.heads + 2 * shape.kv_heads)
     gated = 3 * shape.hidden_size
     if shape.experts is None:
@@ -32,8 +32,8 @@ def matrix_weights(shape: ModelConfig, experts: float | None = None) -> float:
 
 
 def expected_experts(shape: ModelConfig, batch: int) -> float | None:
-    """Experts of a layer that some of `batch` tokens take, on average, where each is as likely as any other: no router
-    makes a step read more. One that prefers some reads fewer, so that its own ceiling is higher."""
+    """Mean number of a layer's experts that `batch` tokens use, if all experts are equally likely. No router makes a
+    step read more; one that prefers some experts reads fewer, and has a higher ceiling."""
     experts = shape.experts
     return None if experts is None else experts.count * (1 - (1 - experts.used / experts.count) ** batch)
 
@@ -50,8 +50,8 @@ def attention_flops(shape: ModelConfig, keys: float) -> float:
 def decode_tokens_per_second(
     shape: ModelConfig, rates: DeviceRates, *, batch: int, context: int, weights: str = "bfloat16", kv_bytes: int = 2
 ) -> float:
-    """Ceiling of a decode step with `batch` sequences of `context` cached tokens each; weights read once for all, and
-    of experts those that the batch can be expected to take."""
+    """Ceiling of a decode step with `batch` sequences of `context` cached tokens each. Weights are read once for all of
+    them, and only of the experts that the batch is expected to use."""
     read = matrix_weights(shape, expected_experts(shape, batch)) + head_weights(shape)
     moved = read * BYTES_PER_WEIGHT[weights] + batch * context * shape.kv_bytes_per_token(kv_bytes)
     products = 2.0 * batch * (matrix_weights(shape) + head_weights(shape)) / MATRIX_SPEED[weights]
@@ -63,6 +63,6 @@ def decode_tokens_per_second(
 def prefill_tokens_per_second(
     shape: ModelConfig, rates: DeviceRates, *, prompt: int, weights: str = "bfloat16"
 ) -> float:
-    """Ceiling for prompts of `prompt` tokens: arithmetic alone; the head runs once a prompt and is left out."""
+    """Ceiling for prompts of `prompt` tokens: arithmetic only; the head runs once per prompt and is left out."""
     per_token = 2.0 * matrix_weights(shape) / MATRIX_SPEED[weights] + attention_flops(shape, prompt / 2)
     return rates.bf16_flops_per_second / per_token

@@ -1,4 +1,4 @@
-"""A captured step, and every kernel against its reference, on the device itself, before anything is timed."""
+"""Checks a captured step, and every kernel against its reference, on the device before anything is timed."""
 
 from collections.abc import Callable
 
@@ -23,8 +23,8 @@ from local_engine.kernels.silu_mul import silu_mul
 HEADS, KV_HEADS, DIM, HIDDEN, BLOCK_SIZE = 32, 8, 128, 4096, 16
 LENGTHS = (1, 700, 64, 1500)
 BF16 = torch.bfloat16
-# bfloat16 has eight bits, and Hopper sums e4m3 products with fewer than float32's: right to some thousandths, while
-# a wrong layout is wrong by about 1.
+# bfloat16 has eight significant bits, and Hopper sums e4m3 products with fewer bits than float32 has: errors of some
+# thousandths are normal. A wrong layout has an error of about 1.
 BOUND = 0.02
 PART = "kernels_against_references"
 
@@ -115,7 +115,7 @@ def check_int4(device: torch.device, rows: int) -> float:
 
 
 def check_one_row(device: torch.device, *, gates: bool) -> float:
-    """A norm before and silu after, or a residual after."""
+    """With a norm before and silu after, or with a residual after."""
     x, weight, residual = (torch.randn(rows, HIDDEN).to(BF16) for rows in (1, 1024, 1))
     if gates:
         wanted = reference.silu_mul((reference.rms_norm(x, residual[0], 1e-5).float() @ weight.float().T).to(BF16))
@@ -126,7 +126,7 @@ def check_one_row(device: torch.device, *, gates: bool) -> float:
 
 
 def check_one_row_of_e4m3(device: torch.device) -> float:
-    """Against the separate kernels: a norm, the rounding, the product, silu."""
+    """Against the separate kernels: norm, rounding, product, silu."""
     x, norm = torch.randn(1, HIDDEN).to(BF16).to(device), torch.randn(HIDDEN).to(BF16).to(device)
     weight = fp8.quantise_weight(torch.randn(1024, HIDDEN).to(device))
     got = gemv(x, weight.values, scales=weight.scales, norm=norm, eps=1e-5, gates=True)
@@ -134,7 +134,7 @@ def check_one_row_of_e4m3(device: torch.device) -> float:
 
 
 def check_overlapping(device: torch.device) -> float:
-    """A chain of products that begin early, against the same chain one after another, where the device can do both."""
+    """A chain of products that begin early, if the device can, against the same chain one after another."""
     state, norm = torch.randn(1, HIDDEN, device=device).to(BF16), torch.ones(HIDDEN, device=device).to(BF16)
     wide = (torch.randn(2 * HIDDEN, HIDDEN, device=device) / HIDDEN**0.5).to(BF16)
 
@@ -156,7 +156,7 @@ def check_fp8(device: torch.device, rows: int) -> float:
 
 
 def check_experts(device: torch.device, rows: int, *, in_four_bits: bool = False) -> float:
-    """4 of 32, every third row padded; the router's logits are given, since rounded ones may nearly tie."""
+    """4 of 32 experts, every third row padded. The router's logits are given: rounded ones could nearly tie."""
     count, used, hidden, size = 32, 4, 512, 256
     logits, x = torch.randn(rows, count), torch.randn(rows, hidden).to(BF16)
     slots = torch.arange(rows).where(torch.arange(rows) % 3 < 2, -1)
@@ -191,7 +191,7 @@ def check_sampling(device: torch.device) -> float:
         reference.sample(logits[row], 1.0, int(top_k[row]), float(top_p[row]), 0.0, row, int(top_k[row]))
         for row in range(rows)
     ]
-    # One row alone is shared by the most programs: it must draw what it draws among others.
+    # A single row is split among the most programs: it must draw the same as among other rows.
     alone = SamplingTensors(*(getattr(moved, name)[-1:] for name in how.__slots__))
     got.append(sample(logits[-1:].to(device), alone, cuts=False).item())
     wanted.append(reference.sample(logits[-1], 1.0, 0, 1.0, 0.0, rows - 1, rows - 1))
@@ -203,7 +203,7 @@ def check_sampling(device: torch.device) -> float:
 NORMED, ADDED = "one row times a matrix, norm and silu", "one row times a matrix, residual"
 EARLY = "one row times matrices, each beginning early"
 FUSED_STEP, EARLY_STEP = "a captured step of seven launches a layer", "a captured step of launches that begin early"
-# A model is measured without a way through its steps of one row where one of these fails, or hangs.
+# If one of these fails or hangs, models are measured without that way of computing a step of one row.
 NEEDED: dict[OneRow, tuple[str, ...]] = {FUSED: (NORMED, ADDED, FUSED_STEP), OVERLAPPING: (EARLY, EARLY_STEP)}
 CHECKS: dict[str, Callable[[torch.device], float]] = {
     "a captured step": lambda device: error_of_step(device, SEPARATE),

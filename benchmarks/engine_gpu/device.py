@@ -1,4 +1,4 @@
-"""The device's own limits, its memory, and timing: by a GPU's events, or by the clock where a CPU stands in for it."""
+"""The device's own limits, its memory, and timing: by events on a GPU, or by the clock on a CPU instead."""
 
 import gc
 import statistics
@@ -25,14 +25,14 @@ def elapsed_seconds(run: Callable[[], object], device: torch.device) -> float:
 
 
 def median_seconds(run: Callable[[], object], device: torch.device, *, repeats: int = 10) -> float:
-    """Median device time of `run`; warm-ups keep compilation and allocation out of it."""
+    """Median device time of `run`, after warm-ups for compilation and allocation."""
     for _ in range(min(3, repeats)):
         run()
     return statistics.median(elapsed_seconds(run, device) for _ in range(repeats))
 
 
 def give_memory_back() -> None:
-    """Free what nothing holds any more: captured graphs, models and transformers' sessions are cycles."""
+    """Free what is no longer used: captured graphs, models and transformers' sessions are reference cycles."""
     gc.collect()
     torch.cuda.empty_cache()
 

@@ -1,4 +1,4 @@
-"""The engine under test: its model, caches and graphs, driven by the device alone and by the engine's own scheduler."""
+"""The engine under test: its model, caches and graphs, driven without a host and by the engine's own scheduler."""
 
 import random
 import statistics
@@ -84,7 +84,7 @@ def build(
 
 
 class DeviceLoop:
-    """Decode steps that draw and move on by themselves: the engine without its host, the bound of any overlap."""
+    """Decode steps that sample and advance on the device: the engine without its host, the bound of any overlap."""
 
     def __init__(self, engine: Engine, *, rows: int, context: int, draws: bool = True) -> None:
         self._engine = engine
@@ -104,7 +104,7 @@ class DeviceLoop:
         return chosen
 
     def start(self, steps: int) -> None:
-        """Lay out the sequences with blocks for `steps` more tokens, in random order as a busy pool hands them out."""
+        """Give the sequences blocks for `steps` more tokens, in random order as from a busy pool."""
         per_row = -(-(self._context + steps + 1) // BLOCK_SIZE)
         order = random.Random(7).sample(range(self._engine.blocks), per_row * self._rows)
         blocks = [order[row * per_row : (row + 1) * per_row] for row in range(self._rows)]
@@ -112,7 +112,7 @@ class DeviceLoop:
         self.buffers.fill(rows, self._rows)
 
     def tokens_per_second(self, steps: int) -> float:
-        """Rate over `steps` captured steps; the context grows by as much, and is centred on what was asked for."""
+        """Rate over `steps` captured steps; the context grows by as much, around the requested one."""
         self._context -= steps // 2
         with torch.inference_mode():
             self.start(steps + 4)
@@ -131,14 +131,14 @@ class DeviceLoop:
 
 
 def plain_sampling(rows: int, device: torch.device) -> SamplingTensors:
-    """Temperature 1 and no filter, every row its own seed."""
+    """Temperature 1, no filter, and a seed per row."""
     ones, zeros = torch.ones(rows, device=device), torch.zeros(rows, dtype=torch.int32, device=device)
     return SamplingTensors(ones, zeros, ones, ones * 0, torch.arange(rows, device=device), zeros)
 
 
 @dataclass(slots=True)
 class Served:
-    """What the engine's loop did, in wall-clock seconds; `decode_steps` (rows, seconds) computed no prompt tokens."""
+    """What the engine's loop did, in wall-clock seconds. `decode_steps`, (rows, seconds), computed no prompt tokens."""
 
     output_tokens: int = 0
     seconds: float = 0.0
@@ -194,7 +194,7 @@ def serve(
 
 
 def build_core(engine: Engine, *, max_tokens_per_step: int, runs_ahead: bool) -> EngineCore:
-    """The engine as it is served, without text: its tokenizer knows one word."""
+    """The engine as it is served, but without text: its tokenizer knows one word."""
     kv_cache = KvCacheManager(BlockPool(engine.blocks), block_size=BLOCK_SIZE, has_prefix_cache=False)
     scheduler = Scheduler(kv_cache, max_running_requests=256, max_tokens_per_step=max_tokens_per_step)
     words = FastTokenizer(WordLevel({"word": 0}, unk_token="word"))
@@ -213,7 +213,7 @@ def prompt_logits(engine: Engine, prompt: Sequence[int]) -> torch.Tensor:
 
 
 def decode_logits(engine: Engine, prompt: Sequence[int]) -> torch.Tensor:
-    """The same by a captured decode step of the last token, after the others were computed."""
+    """The same logits, by a captured decode step for the last token after the others were computed."""
     _logits(engine, prompt[:-1], 0)
     return _logits(engine, prompt, len(prompt) - 1)
 

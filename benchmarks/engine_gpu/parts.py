@@ -1,4 +1,4 @@
-"""What is measured of one model, part by part; each part returns its figures as they go into the report."""
+"""The measurements of one model, part by part; each part returns its figures for the report."""
 
 import random
 import time
@@ -19,16 +19,16 @@ from local_engine.errors import DeviceLost
 from local_engine.kernels.gpu_runner import FUSED, SEPARATE, WAYS, OneRow
 from local_engine.kernels.sampling import sample
 
-# For all of transformers' configurations together: what comes after must find time too.
+# For all of transformers' configurations together, so that later parts have time, too.
 COMPARISON_SECONDS = 150.0
 MANY_ANSWERS: Final = "many_answers"
 
 
 class Attempts(Protocol):
-    """Tries parts while there is time. A part is named by its path; seconds are what it may need."""
+    """Measures parts while there is time. A part is named by its path; `needed_seconds` is what it may need."""
 
     def attempt(self, path: tuple[str, ...], needed_seconds: float, measure: Callable[[], Any]) -> Any:
-        """The figures, written down; None if there are none."""
+        """The figures, which are also written to the report; None if there are none."""
         ...
 
     def obtain(self, path: tuple[str, ...], needed_seconds: float, make: Callable[[], Any]) -> Any:
@@ -36,7 +36,7 @@ class Attempts(Protocol):
         ...
 
     def measured(self, path: tuple[str, ...]) -> Any:
-        """The figures of a part, None where there are none yet."""
+        """The figures of a part, None if there are none yet."""
         ...
 
     def is_settled(self, path: tuple[str, ...]) -> bool:
@@ -49,8 +49,8 @@ class Attempts(Protocol):
 
 
 def measure_model(run: Attempts, shape: ModelConfig, rates: DeviceRates, device: torch.device, sizes: Sizes) -> None:
-    """bfloat16 first, then transformers on the very same weights, then the quantised formats; no model is built for
-    what is measured already."""
+    """bfloat16 first, then transformers on the same weights, then the quantised formats. No model is built for what is
+    measured already."""
     if is_measured(run, shape, sizes):
         return
     rival = run.obtain((shape.name, "transformers"), 40, partial(rivals.build, shape, device))
@@ -60,7 +60,7 @@ def measure_model(run: Attempts, shape: ModelConfig, rates: DeviceRates, device:
     ground = Ground(shape, rates, device, ways_that_run(run))
     for kind in sizes.batches:
         ours = measure_format(run, rival, kind, ground, sizes)
-        # Our caches are gone by now: transformers has the memory to itself.
+        # Our caches are freed by now: transformers has the memory to itself.
         give_memory_back()
         if ours is not None:
             compare_once(run, ours, rival, ground, sizes)
@@ -69,7 +69,7 @@ def measure_model(run: Attempts, shape: ModelConfig, rates: DeviceRates, device:
 
 @dataclass(frozen=True, slots=True)
 class Ground:
-    """What a measurement stands on. `one_row`: the ways through a step of one row that were not found to fail."""
+    """What measurements share. `one_row`: the ways to compute a step of one row, without those that failed."""
 
     shape: ModelConfig
     rates: DeviceRates
@@ -78,8 +78,8 @@ class Ground:
 
 
 def compare_once(run: Attempts, ours: float, rival: Any, ground: Ground, sizes: Sizes) -> None:
-    """transformers' continuous batching. Raises DeviceLost where it broke off on a GPU, which costs what comes after it
-    memory and captures: torch's allocator stays in a capture that failed, whoever's it was."""
+    """transformers' continuous batching. Raises DeviceLost if it broke off on a GPU: later parts would lack memory and
+    could capture nothing, since torch's allocator stays in a failed capture, even one that is not ours."""
     path = (ground.shape.name, "against_transformers")
     if run.is_settled(path):
         return
@@ -90,7 +90,7 @@ def compare_once(run: Attempts, ours: float, rival: Any, ground: Ground, sizes: 
 
 
 def ways_that_run(run: Attempts) -> tuple[OneRow, ...]:
-    """Without those that a check found to fail or hang: each process that built a model with them would end."""
+    """The ways, without those that fail or hang in a check: a process that built a model with one would end."""
     fails = {way for way, names in checks.NEEDED.items() if any(has_failed(run, (checks.PART, name)) for name in names)}
     if FUSED in fails:
         return (SEPARATE,)
@@ -98,7 +98,7 @@ def ways_that_run(run: Attempts) -> tuple[OneRow, ...]:
 
 
 def measure_format(run: Attempts, rival: Any, kind: WeightFormat, ground: Ground, sizes: Sizes) -> float | None:
-    """One weight format, part by part; for bfloat16 our output tokens per second over transformers' workload."""
+    """One weight format, part by part; returns our output tokens per second in transformers' workload (bfloat16)."""
     shape, rates, batches = ground.shape, ground.rates, sizes.batches[kind]
     if is_complete(run, shape, kind, sizes):
         return run.measured((shape.name, kind, MANY_ANSWERS))
@@ -133,7 +133,7 @@ def measure_format(run: Attempts, rival: Any, kind: WeightFormat, ground: Ground
 
 
 def is_complete(run: Attempts, shape: ModelConfig, kind: WeightFormat, sizes: Sizes) -> bool:
-    """Whether every part of a weight format has its figures or has failed, or the format itself could not be loaded."""
+    """Whether every part of a weight format has figures or has failed, or the format could not be loaded."""
     parts = ["error_against_transformers", *(f"b{rows}" for rows in sizes.batches[kind]), "prefill"]
     parts += [MANY_ANSWERS] if kind == COMPARED else []
     is_unloadable = run.is_settled((shape.name, kind, "load"))
@@ -141,7 +141,7 @@ def is_complete(run: Attempts, shape: ModelConfig, kind: WeightFormat, sizes: Si
 
 
 def is_measured(run: Attempts, shape: ModelConfig, sizes: Sizes) -> bool:
-    """Whether nothing is left to measure of a model. What we have no figure for is compared with nobody."""
+    """Whether nothing is left to measure of a model. Without a figure of ours there is nothing to compare."""
     is_compared = (
         run.is_settled((shape.name, "against_transformers"))
         or run.measured((shape.name, COMPARED, MANY_ANSWERS)) is None
@@ -165,8 +165,8 @@ def decode(built: engine.Engine, rows: int, ceiling: float, sizes: Sizes) -> dic
     """Tokens per second of `rows` sequences of about `sizes.context` tokens: by the engine's loop, and by the device
     alone.
 
-    All draw at temperature 1. `waiting` is the loop that finishes each step before it schedules the next.
-    `overhead_share` is what of a served step is not the forward pass: scheduling, sampling, copies, waiting.
+    All sample at temperature 1. `waiting` is the loop that finishes each step before it schedules the next.
+    `overhead_share` is the part of a served step that is not the forward pass: scheduling, sampling, copies, waiting.
     """
     bare = engine.DeviceLoop(built, rows=rows, context=sizes.context, draws=False).tokens_per_second(sizes.decode_steps)
     alone = engine.DeviceLoop(built, rows=rows, context=sizes.context).tokens_per_second(sizes.decode_steps)
@@ -221,8 +221,8 @@ def prefill(built: engine.Engine, ceiling: float, sizes: Sizes) -> dict[str, flo
 
 
 def logit_error(built: engine.Engine, rival: Any, prompt_tokens: int) -> dict[str, Any]:
-    """Relative error of the logits after one prompt, and whether both choose the same token: the prompt computed as a
-    whole, and its last token by a step as answers are decoded."""
+    """Relative error of the logits after one prompt, and whether both choose the same token: with the prompt computed
+    as a whole, and with its last token computed by a decode step."""
     prompt = prompts(built.shape, 1, prompt_tokens)[0]
     wanted = rivals.last_logits(rival, prompt, built.device)
     figures: dict[str, Any] = {}
@@ -233,7 +233,7 @@ def logit_error(built: engine.Engine, rival: Any, prompt_tokens: int) -> dict[st
 
 
 def many_answers(built: engine.Engine, sizes: Sizes) -> float:
-    """Output tokens per second over the workload that transformers gets too, kernels compiled beforehand."""
+    """Output tokens per second in the workload that transformers also gets, with kernels compiled beforehand."""
     texts = prompts(built.shape, sizes.rival_prompts, sizes.rival_prompt_tokens)
     output_tokens = sizes.rival_output_tokens
     serve = partial(engine.serve, built, texts, output_tokens=output_tokens, max_tokens_per_step=sizes.tokens_per_step)
@@ -245,7 +245,7 @@ def many_answers(built: engine.Engine, sizes: Sizes) -> float:
 def against_transformers(
     ours: float, rival: Any, shape: ModelConfig, sizes: Sizes, seconds_left: Callable[[], float]
 ) -> dict[str, Any]:
-    """Output tokens per second over one workload, both sides warm; transformers in the best of its configurations."""
+    """Output tokens per second in one workload, both sides warm, transformers in its best configuration."""
     texts = prompts(shape, sizes.rival_prompts, sizes.rival_prompt_tokens)
     end = time.monotonic() + COMPARISON_SECONDS
 

@@ -5,7 +5,7 @@ from typing import Any, Final, TypedDict
 
 Results = Mapping[str, Any]
 
-# Shares of the ceiling that the same run's own rates give: they mean the same on an H100 and on an H200.
+# Shares of the ceiling that follows from the same run's rates: they mean the same on an H100 and on an H200.
 SHARE_BARS: Final = {"b1": 0.70, "b64": 0.60, "b256": 0.50, "prefill": 0.60}
 QWEN_B1_TOKENS_PER_SECOND: Final = 900.0
 TRANSFORMERS_RATIO: Final = 3.0
@@ -31,12 +31,12 @@ def at_most(what: str, value: float, bar: float, device: str) -> Bar:
 
 
 def share(measured: float, ceiling: float) -> float:
-    """What part of the ceiling was reached; more than 1 means the ceiling or the measurement is wrong."""
+    """The share of the ceiling that was reached; above 1, the ceiling or the measurement is wrong."""
     return measured / ceiling
 
 
 def build_bars(results: Results, device: str) -> list[Bar]:
-    """Bars for whatever was measured; what was left out for lack of time has none."""
+    """Bars for everything that was measured; parts that were left out have none."""
     bars: list[Bar] = []
     llama = results.get("llama-3.1-8b", {}).get("bfloat16", {})
     for name, bar in SHARE_BARS.items():
@@ -71,7 +71,7 @@ def build_report(machine: Mapping[str, Any], commit: str, results: Results) -> d
 
 
 def render(report: Mapping[str, Any]) -> str:
-    """The device, what it was measured to do at most, and the bars, as lines of text."""
+    """The device, its measured limits, and the bars, as lines of text."""
     results = report["results"]
     rates = {"TB/s copied": "copy_bytes_per_second", "TFLOP/s in bfloat16": "bf16_flops_per_second"}
     measured = [f"{results[name] / 1e12:.3g} {unit}" for unit, name in rates.items() if name in results]

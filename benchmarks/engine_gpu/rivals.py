@@ -1,4 +1,4 @@
-"""transformers on the same weights: the reference for logits, and its continuous batching as the one to beat."""
+"""transformers on the same weights: the reference for logits, and its continuous batching to compare with."""
 
 import dataclasses
 import inspect
@@ -15,8 +15,8 @@ from benchmarks.engine_gpu.device import give_memory_back
 from benchmarks.engine_gpu.shapes import transformers_settings
 from local_engine.config import ModelConfig
 
-# Its own defaults, and everything it has against launch and host overhead. Without the flash-attn package both attend
-# by SDPA. Prefixes are not kept from one run to the next, on either side.
+# Its defaults, and with everything it has against launch and host overhead. Without the flash-attn package both use
+# SDPA for attention. Neither side keeps prefixes from one run to the next.
 CONFIGURATIONS: Final[dict[str, dict[str, Any]]] = {
     "cuda graphs and asynchronous batching": {
         "use_cuda_graph": True,
@@ -25,9 +25,9 @@ CONFIGURATIONS: Final[dict[str, dict[str, Any]]] = {
     },
     "defaults": {"allow_block_sharing": False},
 }
-# Errors that name what it was given.
+# Errors about what it was given.
 UNWILLING: Final = ("ValueError", "TypeError", "NotImplementedError", "ImportError", "ModuleNotFoundError")
-# For what is sent at once, and for the end of the generation thread.
+# Limits for one batch of prompts, and for the end of the generation thread.
 ANSWER_SECONDS = 90.0
 STOP_SECONDS = 10
 
@@ -47,7 +47,7 @@ def build(shape: ModelConfig, device: torch.device, dtype: torch.dtype = torch.b
 
 @contextmanager
 def _default_type(dtype: torch.dtype) -> Generator[None]:
-    """Weights are drawn in this type. Converted afterwards, the rotary frequencies would be rounded with them."""
+    """Creates weights in this type. Converting them afterwards would round the rotary frequencies, too."""
     before = torch.get_default_dtype()
     torch.set_default_dtype(dtype)
     try:
@@ -69,10 +69,10 @@ def output_tokens_per_second(
     settings: Mapping[str, Any],
     limit_seconds: Callable[[], float],
 ) -> float:
-    """Greedy continuous batching over all prompts, the better of two runs after a first of a few; of one, where no
-    time is left for the other.
+    """Greedy continuous batching over all prompts: the better of two runs after a warm-up, or one run if there is no
+    time for another.
 
-    Raises RuntimeError where one takes longer than `limit_seconds` says at its beginning.
+    Raises RuntimeError if a run takes longer than `limit_seconds` returned at its beginning.
     """
     generation = transformers.GenerationConfig(
         max_new_tokens=output_tokens, do_sample=False, eos_token_id=-1, pad_token_id=0
@@ -86,7 +86,7 @@ def output_tokens_per_second(
         try:
             _answer(manager, prompts[:8], output_tokens, limit_seconds())
             best = rate()
-            # Graphs for batches of this size were captured meanwhile: the second run shows what it can do.
+            # Graphs for batches of this size are captured by now: the second run shows its full speed.
             if limit_seconds() > 2 * len(prompts) * output_tokens / best:
                 best = max(best, rate())
             return best
@@ -101,7 +101,7 @@ def best_effort(
     seconds_left: Callable[[], float],
     cache: Mapping[str, int],
 ) -> tuple[dict[str, float], dict[str, str]]:
-    """Rates of the configurations that run here in time, and why the others do not; raises RuntimeError when none
+    """Rates of the configurations that run here in time, and why the others do not. Raises RuntimeError if none
     does."""
     rates: dict[str, float] = {}
     refused: dict[str, str] = {}
@@ -116,9 +116,9 @@ def best_effort(
         except Exception as error:  # noqa: BLE001 - what it cannot run must not decide the comparison
             refused[name] = f"{type(error).__name__}: {error}"
         finally:
-            # A session that fails at its start leaves the model with attention that only such sessions can use.
+            # A session that fails at its start leaves the model with an attention that only such sessions can use.
             model.set_attn_implementation(attention)
-            # Nor does it give its cache back, and the next one would count on what is free.
+            # Nor does it free its cache, and the next session sizes its own by the free memory.
             give_memory_back()
         if is_generating():
             break
@@ -128,12 +128,12 @@ def best_effort(
 
 
 def has_broken_off(refused: Mapping[str, str]) -> bool:
-    """Whether a configuration failed at work; one that it does not know or take leaves nothing behind."""
+    """Whether a configuration failed while it ran; one that was rejected at once leaves nothing behind."""
     return any(reason.partition(":")[0] not in UNWILLING for reason in refused.values())
 
 
 def is_generating() -> bool:
-    """Whether a session that was to stop still uses the device."""
+    """Whether a session that should have stopped still uses the device."""
     return any("_run_generation_loop" in thread.name for thread in threading.enumerate())
 
 
@@ -146,7 +146,7 @@ def _session(model: Any, generation: Any, settings: Mapping[str, Any]) -> Any:
 
 
 def _stop(manager: Any) -> None:
-    """Every answer is here or given up: nothing is to be flushed. Versions without a hard stop end by their own."""
+    """Stop without flushing: every answer is here or given up. Versions without a hard stop end on their own."""
     if "hard_stop" in inspect.signature(manager.stop).parameters:
         manager.stop(block=True, timeout=STOP_SECONDS, hard_stop=True)
 

@@ -1,4 +1,4 @@
-"""What was measured so far, and how long there still is: all is written down after every part. Knows no device."""
+"""What was measured so far and the time that is left; written to the report after every part. Knows no device."""
 
 import json
 import sys
@@ -14,29 +14,29 @@ from benchmarks.engine_gpu.report import build_report
 
 UNDER_WAY = "under_way"
 GPU = "gpu"
-# A part that takes so many times what it may need hangs; compilation on a slow processor does not.
+# A part that takes this many times what it may need hangs; compilation on a slow processor takes less.
 HANGS_AFTER = 5.0
 SHORTEST_LIMIT_SECONDS = 90.0
 
 
 class AnotherDevice(Exception):
-    """Figures of two devices in one report would be compared with one device's rates."""
+    """The report has figures of another device, which would be compared with this device's rates."""
 
 
 def nothing() -> None:
-    """Where a part cannot harm those after it."""
+    """The check after each part where none can harm those after it."""
 
 
 def unlimited(_seconds: float) -> AbstractContextManager[None]:
-    """Where no part can hang."""
+    """The time limit of parts where none can hang."""
     return nullcontext()
 
 
 @dataclass
 class Run:
-    """Tries parts, each within `limited` to a time after which it hangs.
+    """Measures parts, each inside `limited`, which ends the process if the part hangs.
 
-    `check` is called after each, and raises where no other could succeed, or be told from it, in this process.
+    `check` is called after each part, and raises if later parts of this process would fail or be measured wrongly.
     """
 
     output: Path | None
@@ -48,9 +48,9 @@ class Run:
     results: dict[str, Any] = field(default_factory=dict[str, Any])
 
     def resume(self) -> None:
-        """Take over what another process wrote: what it measured stays, what it died in has failed.
+        """Take over what another process wrote: its figures stay, and the part that it died in has failed.
 
-        Raises AnotherDevice where that was on one.
+        Raises AnotherDevice if that was measured on another one.
         """
         if self.output is None or not self.output.exists():
             return
@@ -69,7 +69,7 @@ class Run:
         return self.deadline - time.monotonic()
 
     def measured(self, path: tuple[str, ...]) -> Any:
-        """The figures of a part, None where there are none yet."""
+        """The figures of a part, None if there are none yet."""
         place: Any = self.results
         for name in path:
             place = place.get(name) if isinstance(place, dict) else None
@@ -80,9 +80,9 @@ class Run:
         return self.measured(path) is not None or "/".join(path) in self.results.get("failed", {})
 
     def attempt(self, path: tuple[str, ...], needed_seconds: float, measure: Callable[[], Any]) -> Any:
-        """Measure one part, write everything down, and return the figures; None, said in the report, without any.
+        """Measure one part, write the report, and return the figures; None if there are none, and the report says why.
 
-        A part whose figures are there already is not measured again.
+        A part that has figures already is not measured again.
         """
         place = self.results
         for name in path[:-1]:
@@ -96,7 +96,7 @@ class Run:
         return place.get(path[-1])
 
     def obtain(self, path: tuple[str, ...], needed_seconds: float, make: Callable[[], Any]) -> Any:
-        """What `make` returns; None where it fails, or did before, or has no time left, and the report says which."""
+        """What `make` returns; None if it fails, has failed before, or has no time left, and the report says which."""
         name, left = "/".join(path), self.seconds_left()
         if name in self.results.get("failed", {}):
             return None
@@ -112,7 +112,7 @@ class Run:
             with self.limited(max(SHORTEST_LIMIT_SECONDS, HANGS_AFTER * needed_seconds)):
                 return make()
         except Exception as error:  # noqa: BLE001 - one part must not cost the others their figures
-            traceback.print_exc()  # whoever runs this has the device once, and needs the place
+            traceback.print_exc()  # the device may be available only once: show where it failed
             self.results.setdefault("failed", {})[name] = f"{type(error).__name__}: {error}"
         finally:
             del self.results[UNDER_WAY]
@@ -122,7 +122,7 @@ class Run:
         return None
 
     def write(self) -> None:
-        """All of it, so that a process that is killed leaves what it had: always a whole file."""
+        """Write the whole report, so that a process that is killed leaves a complete file with what it had."""
         if self.output is not None:
             self.output.parent.mkdir(parents=True, exist_ok=True)
             write_report(self.output, self.report())
@@ -133,14 +133,14 @@ class Run:
 
 
 def write_report(path: Path, report: dict[str, Any]) -> None:
-    """Put the file there in one move."""
+    """Replace the file atomically."""
     beside = path.with_name(f"{path.name}.part")
     beside.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
     beside.replace(path)
 
 
 def settle(results: dict[str, Any]) -> None:
-    """What a process died in has failed."""
+    """Mark the part that a process died in as failed."""
     died_in = results.pop(UNDER_WAY, None)
     if died_in is not None:
         results.setdefault("failed", {})[died_in] = "the measuring process ended in it"
@@ -152,7 +152,7 @@ def is_under_way(path: Path) -> bool:
 
 
 def leave_out_of_time(path: Path) -> None:
-    """The part that the budget's end cut off has not failed: `--resume` measures it."""
+    """Mark the part that the end of the budget cut off as left out, not as failed: `--resume` measures it."""
     if not is_under_way(path):
         return
     left = json.loads(path.read_text(encoding="utf-8"))
@@ -161,7 +161,7 @@ def leave_out_of_time(path: Path) -> None:
 
 
 def conclude(path: Path) -> dict[str, Any] | None:
-    """The report as all processes left it, settled and written; None where none came so far."""
+    """The report that all processes left, settled and written; None if none wrote one."""
     if not path.exists():
         return None
     left = json.loads(path.read_text(encoding="utf-8"))

@@ -1,7 +1,5 @@
-"""The two shapes that are measured, as the engine's configuration and as transformers' own, and how much of them; and
-one with experts.
-
-No weights, no device.
+"""The two model shapes that are measured and one with experts, as configurations of the engine and of transformers; and
+how much is measured. No weights, no device.
 """
 
 from collections.abc import Mapping, Sequence
@@ -40,7 +38,7 @@ LLAMA_8B: Final = ModelConfig(
     rope_theta=500_000.0,
     norm_epsilon=1e-5,
 )
-# Its ceilings are computed and its kernels checked; beside transformers' weights ours do not fit the device.
+# Only its ceilings are computed and its kernels checked: both sides' weights do not fit on the device together.
 QWEN3_30B_A3B: Final = ModelConfig(
     name="qwen3-30b-a3b",
     family="qwen3_moe",
@@ -57,7 +55,7 @@ QWEN3_30B_A3B: Final = ModelConfig(
     has_qk_norm=True,
     experts=ExpertShape(count=128, used=8, size=768),
 )
-# The format that has bars, and in which transformers answers the same workload.
+# The format that has bars, and in which transformers gets the same workload.
 COMPARED: Final[WeightFormat] = "bfloat16"
 SHAPES: Final = {shape.name: shape for shape in (QWEN3_600M, LLAMA_8B)}
 
@@ -76,7 +74,7 @@ class Sizes:
     rival_prompts: int = 256
     rival_prompt_tokens: int = 512
     rival_output_tokens: int = 128
-    # What transformers' continuous batching is told of its cache: nothing, so that it takes the memory there is.
+    # Settings for the cache of transformers' continuous batching: none, so that it takes the free memory.
     rival_cache: Mapping[str, int] = field(default_factory=dict[str, int])
     logit_prompt_tokens: int = 200
     repeats: int = 10
@@ -89,7 +87,7 @@ class Sizes:
         return max(max(rows) for rows in self.batches.values())
 
     def only(self, kind: WeightFormat) -> "Sizes":
-        """The same of one weight format."""
+        """The same sizes for one weight format only."""
         return replace(self, batches={kind: self.batches[kind]})
 
     def blocks(self, block_size: int) -> int:
@@ -98,14 +96,14 @@ class Sizes:
 
 
 def in_order(shapes: Sequence[ModelConfig], sizes: Sizes) -> list[tuple[ModelConfig, Sizes]]:
-    """All models in the format that has bars, then everything of each: a budget that is spent costs no bar.
+    """All models in the format that has bars, then the rest of each: running out of time costs no bar.
 
-    A model is built twice for that, which takes seconds; what is measured already is not measured again.
+    Models are built twice for that, which takes seconds; nothing is measured twice.
     """
     return [(shape, some) for some in (sizes.only(COMPARED), sizes) for shape in shapes]
 
 
-# Enough to go through every part once where a CPU interprets the kernels; its figures mean nothing.
+# Enough to run every part once with kernels interpreted on a CPU; the figures mean nothing.
 SMOKE: Final = Sizes(
     context=24,
     decode_steps=2,

@@ -1,4 +1,4 @@
-"""One measuring process after another: a fault on a GPU stays with its process, so the next part needs a new one."""
+"""Runs one measuring process after another: after a fault on a GPU, only a new process can go on."""
 
 import faulthandler
 import os
@@ -10,18 +10,18 @@ from contextlib import contextmanager
 from typing import Final, NoReturn
 
 DONE, FAILED, CANNOT, LOST, OUT_OF_TIME = range(5)
-# Each begins after the part that the one before it died in or was spoilt by. Launches that overlap may hang alone and
-# in a captured step, and transformers break off with each model; a machine on which eight end has another problem.
+# Each continues after the part in which the one before it ended. Overlapping launches may hang by themselves and in a
+# captured step, and transformers may break off with each model; if eight processes end, the problem is elsewhere.
 MOST_PROCESSES: Final = 8
-# What the last part may take beyond the budget, and what a process needs to begin anything.
+# What the last part may take beyond the budget, and the least time in which a process can begin anything.
 GRACE_SECONDS: Final = 20.0
 LEAST_SECONDS: Final = 20.0
 
 
 def supervise(measure: Callable[[Sequence[str], float], int], budget_seconds: float, *, resumes: bool = False) -> int:
-    """Let processes measure until one comes to the end of its list, or the time is up; returns the last one's status.
+    """Run processes until one has gone through its whole list, or the time is up; returns the last one's status.
 
-    `measure` runs one with these further arguments for at most so many seconds, and returns how it ended.
+    `measure` runs one with the given further arguments for at most the given seconds, and returns its status.
     """
     deadline = time.monotonic() + budget_seconds
     for _ in range(MOST_PROCESSES):
@@ -38,7 +38,7 @@ def supervise(measure: Callable[[Sequence[str], float], int], budget_seconds: fl
 
 
 def run_process(command: Sequence[str], limit_seconds: float) -> int:
-    """The status of a process that has so much time; OUT_OF_TIME where it does not end by itself."""
+    """The status of a process; OUT_OF_TIME if it does not end within the limit."""
     try:
         return subprocess.run(command, check=False, timeout=limit_seconds).returncode
     except subprocess.TimeoutExpired:
@@ -47,8 +47,8 @@ def run_process(command: Sequence[str], limit_seconds: float) -> int:
 
 @contextmanager
 def ended_after(seconds: float) -> Generator[None]:
-    """Ends this process where what is inside takes longer, and says where each thread stood: nothing else would end a
-    kernel that hangs."""
+    """Ends this process if the body takes longer, and prints each thread's stack: nothing else ends a kernel that
+    hangs."""
     faulthandler.dump_traceback_later(seconds, exit=True)
     try:
         yield
@@ -57,7 +57,7 @@ def ended_after(seconds: float) -> Generator[None]:
 
 
 def leave(status: int) -> NoReturn:
-    """End this process at once: a thread that hangs would keep it, and so would a GPU that computes nothing more."""
+    """End this process at once, even if a thread hangs or the GPU no longer responds."""
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(status)

@@ -1,11 +1,11 @@
-"""CPU, throughput, added latency, streams and memory of three gateways, interleaved; ours with two workers as well.
+"""CPU, throughput, added latency, streams and memory of three gateways, interleaved; ours also with two workers.
 
     python -m benchmarks.gateway [--json] [--save] [--rounds 3] [--requests 2000] [--streams 400]
 
-Each round runs every gateway once at every load, so that a noisy minute hits them alike; the best round is kept.
-The mock and the load generator take CPU of the same two cores: ratios say who is better, requests per second only how
-they compare here. CPU per request is the gateway's processes alone. The packages compared with are installed into
-.venv-litellm and .venv-tensorzero on the first run.
+Each round runs every gateway once at every load, so that a noisy minute affects them alike; the best round is kept.
+The mock and the load generator use the same CPU cores: compare ratios, since requests per second hold for this setup
+only. CPU per request is that of the gateway's processes. LiteLLM and TensorZero are installed into .venv-litellm and
+.venv-tensorzero on the first run.
 """
 
 import argparse
@@ -32,7 +32,7 @@ OURS_TWICE = "breakeven, 2 workers"
 GATEWAYS = ("breakeven", OURS_TWICE, "tensorzero", "litellm")
 SLOW = frozenset({"litellm"})
 SLOW_SHARE = 10
-"""litellm gets a tenth of the requests: it would take most of the run otherwise."""
+"""LiteLLM gets a tenth of the requests: it would take most of the run otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,14 +93,14 @@ def rival_round(one: Rival, sizes: Sizes, best: dict[str, Any]) -> None:
 
 
 def direct_round(url: str, sizes: Sizes, best: dict[str, Any]) -> None:
-    """The mock without any gateway: what latency is added to."""
+    """The mock without any gateway: the baseline for added latency."""
     for connections in CONNECTIONS:
         keep_best(best, f"at_{connections}", load(url, "none", MODEL, sizes.requests, connections, is_stream=False))
     keep_best(best, "streams_at_1", load(url, "none", MODEL, sizes.streams // 4, 1, is_stream=True))
 
 
 def drive(one: Rival, *, requests: int, connections: int, is_stream: bool = False) -> dict[str, Any]:
-    """One run of the load generator with the gateway's own CPU beside it."""
+    """One run of the load generator, with the gateway's CPU. Raises RuntimeError if a request failed."""
     before = one.cpu_seconds()
     seen = load(one.url, one.key, one.model, requests, connections, is_stream=is_stream)
     seen["cpu_ms_per_request"] = round((one.cpu_seconds() - before) / max(1, seen["requests"]) * 1000, 3)
@@ -117,7 +117,7 @@ def load(url: str, key: str, model: str, requests: int, connections: int, *, is_
 
 
 def keep_best(best: dict[str, Any], at: str, seen: dict[str, Any]) -> None:
-    """The round with the most requests per second; the least CPU of any round."""
+    """Keep the round with the most requests per second, and the least CPU of any round."""
     seen = {name: value for name, value in seen.items() if name not in {"seconds", "first_error", "errors"}}
     mine = best.get(at)
     if mine is None:
@@ -147,7 +147,7 @@ def add_overheads(found: Mapping[str, dict[str, Any]]) -> None:
 
 
 def bars(found: Mapping[str, dict[str, Any]]) -> list[Bar]:
-    """The promises of the token path."""
+    """The targets for requests and streams."""
 
     def ratio(at: str, what: str, over: str) -> float:
         return round(found["breakeven"][at][what] / found[over][at][what], 3)
@@ -176,7 +176,7 @@ def bars(found: Mapping[str, dict[str, Any]]) -> list[Bar]:
 
 
 def table(report: Mapping[str, Any]) -> str:
-    """For the terminal."""
+    """The report for the terminal."""
     head = f"{'':21}{'CPU ms':>9}{'req/s @1':>10}{'@8':>8}{'@64':>8}{'p50+':>8}{'p99+':>8}{'stream CPU':>12}{'MB':>8}"
     lines = [head]
     for name in GATEWAYS:

@@ -1,8 +1,8 @@
-"""A load generator as cheap as the mock: a closed loop of N connections over bare asyncio, its clock the only one read.
+"""A load generator as cheap as the mock: a closed loop of N connections over bare asyncio.
 
     python -m benchmarks.gateway.client URL --key K --model mock-16x0 --connections 8 --requests 2000 [--stream]
 
-Prints one JSON object. A chunk is recognised by the clock that the mock wrote into it.
+Prints one JSON object. A chunk is recognised by the monotonic time that the mock wrote into it.
 """
 
 import argparse
@@ -29,7 +29,7 @@ TEXT = "Summarise this report on the harvest in one sentence: the wheat stood we
 
 @dataclass(slots=True)
 class Tally:
-    """What one run saw; seconds."""
+    """Measurements of one run, in seconds."""
 
     left: int
     connections: int = 0
@@ -42,12 +42,12 @@ class Tally:
 
     def chunk(self, age: float) -> None:
         self.chunk_ages.append(age)
-        if len(self.first_chunks) >= self.connections and not self.latencies:  # all are open, and none has ended
+        if len(self.first_chunks) >= self.connections and not self.latencies:  # all streams are open, none has ended
             self.steady_chunk_ages.append(age)
 
 
 class Connection(asyncio.Protocol):
-    """Asks, reads the answer to its end, asks again until the tally says enough."""
+    """Sends a request, reads the answer to its end, and repeats until the tally has enough."""
 
     def __init__(self, request: bytes, tally: Tally, done: asyncio.Future[None], *, is_stream: bool) -> None:
         self._request, self._tally, self._done, self._is_stream = request, tally, done, is_stream
@@ -119,7 +119,7 @@ class Connection(asyncio.Protocol):
 
 
 def build_request(url: str, key: str, model: str, *, is_stream: bool) -> bytes:
-    """The one request, as bytes, that every connection repeats."""
+    """The request, as bytes, that every connection repeats."""
     parts = urlsplit(url)
     body = {"model": model, "messages": [{"role": "user", "content": TEXT}], "max_tokens": 64}
     if is_stream:
@@ -154,7 +154,7 @@ async def drive(
 
 
 def summary(tally: Tally, seconds: float) -> dict[str, Any]:
-    """Milliseconds where the name says so."""
+    """The JSON object; times are in milliseconds where the name says so, else in seconds."""
     return {
         "requests": len(tally.latencies),
         "seconds": round(seconds, 3),
@@ -169,7 +169,7 @@ def summary(tally: Tally, seconds: float) -> dict[str, Any]:
 
 
 def quantiles(seconds: Sequence[float]) -> dict[str, float]:
-    """p50, p99 and the greatest, in milliseconds; empty for nothing."""
+    """p50, p99 and maximum in milliseconds; empty if there are none."""
     if not seconds:
         return {}
     ordered = sorted(seconds)

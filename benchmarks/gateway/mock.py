@@ -1,8 +1,8 @@
 """An upstream that costs next to nothing: bare HTTP/1.1 over asyncio. The model's name says what it answers.
 
-`mock-16x0` streams 16 chunks without a pause, `mock-1500x200` 1,500 chunks 200 ms apart; unstreamed they answer
-at once.
-Every chunk carries the monotonic clock of its writing, so that a reader on the same machine knows how old it is.
+`mock-16x0` streams 16 chunks without a pause, `mock-1500x200` 1,500 chunks 200 ms apart; without streaming they answer
+at once. Every chunk contains the monotonic time at which it was written, so that a reader on the same machine knows its
+age.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ def event(document: bytes) -> bytes:
 
 
 class Mock(asyncio.Protocol):
-    """One connection; requests come one after another."""
+    """One connection; requests come one after another, without pipelining."""
 
     def __init__(self) -> None:
         self._buffer = b""

@@ -1,4 +1,4 @@
-"""Starts each gateway as its users do, in front of the mock: ours from this checkout, the others from own venvs."""
+"""Starts each gateway as its users do, in front of the mock: ours from this checkout, others from their own venvs."""
 
 import contextlib
 import json
@@ -73,12 +73,12 @@ signal.pause()
 
 
 class NotStarted(RuntimeError):
-    """A gateway did not come up."""
+    """A gateway did not start."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rival:
-    """A gateway that answers. `url` ends in /v1."""
+    """A running gateway. `url` ends in /v1."""
 
     name: str
     url: str
@@ -86,10 +86,10 @@ class Rival:
     model: str
     process: psutil.Process
     beside: tuple[psutil.Process, ...] = ()
-    """What it cannot run without."""
+    """Further processes that it cannot run without."""
 
     def processes(self) -> list[psutil.Process]:
-        """It, its children and what stands beside it."""
+        """Its process with all children, and those beside it."""
         return [self.process, *self.process.children(recursive=True), *self.beside]
 
     def cpu_seconds(self) -> float:
@@ -110,7 +110,7 @@ class Rival:
 
 
 def ensure_environments() -> None:
-    """Make .venv-litellm and .venv-tensorzero beside the checkout, once."""
+    """Create .venv-litellm and .venv-tensorzero in the checkout, once."""
     for name, packages in PACKAGES.items():
         home = environment_of(name)
         if (home / ".complete").exists():
@@ -135,8 +135,8 @@ def mock() -> Generator[str]:
 
 @contextlib.contextmanager
 def ours(url: str, model: str, workers: int = 1) -> Generator[Rival]:
-    """Authentication, classifier, decision and the strict journal on, as `serve` starts them; several workers with the
-    Redis that they insist on, whose CPU and memory count as ours."""
+    """As `serve` starts it: with authentication, classifier, decision and strict journal. Several workers need Redis,
+    whose CPU and memory count as ours."""
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="breakeven-bench-")))
         for name, text in (
@@ -165,7 +165,7 @@ def ours(url: str, model: str, workers: int = 1) -> Generator[Rival]:
 
 @contextlib.contextmanager
 def litellm(url: str, model: str) -> Generator[Rival]:
-    """With the master key that it insists on; without database or callbacks."""
+    """With the master key that it requires; without database or callbacks."""
     key = f"sk-{secrets.token_hex(32)}"
     with tempfile.TemporaryDirectory() as folder:
         config = Path(folder) / "config.yaml"

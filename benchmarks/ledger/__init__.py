@@ -1,1 +1,1 @@
-"""What the ledger costs a request, what it can take, and how big and how quick to ask it is: see __main__.py."""
+"""The ledger's cost per request, throughput, size and query times: see __main__.py."""

@@ -1,8 +1,8 @@
-"""What the ledger costs a request and what it can take: `python -m benchmarks.ledger --json`.
+"""The ledger's cost per request and its throughput: `python -m benchmarks.ledger --json`.
 
-Durable settlements per second on one process, what they add to a request at 2,000 requests/s beside an in-memory
-queue and one INSERT per request, how fast rows reach each database, how big they are there, and how long a month's
-report takes. `--rows 10000000` is the big month; progress goes to standard error.
+Measures durable settlements per second in one process, what they add to a request at 2,000 requests/s compared with an
+in-memory queue and one INSERT per request, how fast rows reach each database, their size there, and the duration of a
+month's reports. `--rows 10000000` is the big month; progress goes to standard error.
 """
 
 import argparse
@@ -32,7 +32,7 @@ async def measure(rows: int, requests: int, place: Path | None) -> dict[str, Any
 
 
 def judge(results: dict[str, Any]) -> list[Bar]:
-    """The promises of docs/ledger.md."""
+    """The targets in docs/ledger.md."""
     settles = max(results["durable_settlements_per_second"].values())
     added = results["added_milliseconds_at_2000_per_second"]["journal"]["p99"]
     bars = [
@@ -55,7 +55,7 @@ def main() -> None:
     parser.add_argument("--directory", type=Path, default=None, help="a disk with 1 kB of room for each row")
     parser.add_argument("--json", action="store_true", help="one JSON object and nothing else")
     asked = parser.parse_args()
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:  # the loop that serves requests
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:  # the same loop that serves requests
         results = runner.run(measure(asked.rows, asked.requests, asked.directory))
     report = build_report("ledger", results, judge(results))
     print(json.dumps(report, indent=None if asked.json else 2))

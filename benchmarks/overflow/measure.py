@@ -1,7 +1,7 @@
 """The same comparison on this machine: real engine on CPU, real request path, Poisson arrivals, two disciplines.
 
-Loads are the worked example's in shares of what the engine was just measured to bear, money is in hours of its rent
-with the example's ratio of value to rent. What is hosted is answered by a script at once: only its price matters.
+Loads are the worked example's, relative to the capacity just measured; money is in hours of rent, with the example's
+ratio of value to rent. Hosted requests are answered by a script at once: only their price matters.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ from gateway.upstreams.load import Upstreams
 KEY, PEPPER = "bk-benchmark", b"benchmark"
 RELATIVE_LOADS = tuple(load * GPU_SECONDS for load in LOADS)
 HOURS_OF_RENT_PER_FULL_HOUR = 3600 * VALUE_USD / GPU_SECONDS / USD_PER_HOUR
-"""What an hour of a full engine displaces, in hours of its rent."""
+"""What an hour of a full engine saves in hosted calls, in hours of its rent."""
 WORDS = ("tide", "moon", "water", "earth", "sun", "ship", "wind", "rope", "sail", "mast", "chart", "star", "reef")
 
 
@@ -61,7 +61,7 @@ class Reader:
 
 @dataclass(slots=True)
 class Entries:
-    """A ledger in memory, and an observer of nothing."""
+    """A ledger in memory that is also the observer; it prints failed attempts."""
 
     settled_entries: list[Entry] = field(default_factory=list[Entry])
 
@@ -98,7 +98,7 @@ class Cell:
 
 
 class Rig:
-    """The request path in this process before an engine in its own."""
+    """The request path in this process, in front of an engine in its own."""
 
     def __init__(self, url: str, *, output_tokens: int, seed: int) -> None:
         self._dice = random.Random(seed)
@@ -119,7 +119,7 @@ class Rig:
         )
 
     async def ask(self, model: str) -> None:
-        """One streamed answer to a prompt that nobody asked before."""
+        """One streamed answer to a new random prompt."""
         text = " ".join(self._dice.choice(WORDS) for _ in range(48))
         body = {
             "model": model,
@@ -130,7 +130,7 @@ class Rig:
         await self.pipeline.answer(Incoming("chat.completions", KEY, json.dumps(body).encode()), Reader())
 
     async def capacity(self, slots: int, seconds: float) -> float:
-        """Requests a second with every slot always taken, between the first round of answers and the last."""
+        """Requests per second with every slot always taken, between the first and the last round of answers."""
         ends = time.monotonic() + seconds
         answered: list[float] = []
 
@@ -144,7 +144,7 @@ class Rig:
         return (len(steady) - 1) / (steady[-1] - steady[0])
 
     async def cell(self, load: float, seconds: float, warm_up: float, own_share: float | None) -> Cell:
-        """Poisson arrivals at `load`; `own_share` of them queue at the engine, or None: the decision sends them."""
+        """Poisson arrivals at `load`; `own_share` of them queue at the engine. None: the decision chooses for each."""
         self.books.settled_entries.clear()
         running: set[asyncio.Task[None]] = set()
         begins = at = time.monotonic()
@@ -169,7 +169,7 @@ def _cell(entries: list[Entry], load: float) -> Cell:
 
 @asynccontextmanager
 async def engine(slots: int) -> AsyncGenerator[str]:
-    """The bundled engine with so many slots; its URL."""
+    """Starts the bundled engine with so many slots; its URL."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     command = [sys.executable, "-m", "local_engine", "serve", "--port", str(port), "--exit-with-parent"]
@@ -191,7 +191,7 @@ async def engine(slots: int) -> AsyncGenerator[str]:
 
 
 async def measure(*, slots: int, seconds: float, output_tokens: int, seed: int) -> dict[str, object]:
-    """Capacity first, then every load under both disciplines, one right after the other."""
+    """Capacity first, then each load under both disciplines, one right after the other."""
     async with engine(slots) as url:
         rig = Rig(url, output_tokens=output_tokens, seed=seed)
         health = asyncio.create_task(watch_health({OWN: rig.engine}, rig.upstreams))
@@ -227,7 +227,7 @@ async def measure(*, slots: int, seconds: float, output_tokens: int, seed: int) 
 
 
 def saving(served: list[float]) -> float:
-    """Of an hour at each load, in hours of rent; `served` are shares of the capacity."""
+    """The saving of an hour at each load, in hours of rent; `served` are shares of the capacity."""
     return sum(served) * HOURS_OF_RENT_PER_FULL_HOUR - len(served)
 
 

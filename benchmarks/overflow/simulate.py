@@ -1,5 +1,5 @@
-"""Every arrival of the worked example, one at a time: where the real `decide()` sends it, or a queue that keeps its
-promise by turning away all but the traffic it can bear."""
+"""Simulates every arrival of the worked example, one at a time: with the real `decide()`, or with a queue that keeps
+its promise by admitting only the traffic it can serve in time."""
 
 import heapq
 import random
@@ -22,7 +22,7 @@ from gateway.routing.decide import decide
 WARM_UP_RESIDENCES = 5.0
 
 GoesIn = Callable[[int, float, float], bool]
-"""(free slots, seconds of wait, a draw from [0, 1)) -> whether the engine takes it."""
+"""(free slots, seconds of wait, a draw from [0, 1)) -> whether the engine takes the request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Simulated:
 
 
 def simulate_overflow(hours: float, seed: int) -> Simulated:
-    """`decide()` sees the free slots at each arrival."""
+    """`decide()` is called with the free slots at each arrival."""
     snapshot = build_snapshot()
 
     def goes_in(free: int, wait_seconds: float, draw: float) -> bool:
@@ -54,7 +54,7 @@ def simulate_overflow(hours: float, seed: int) -> Simulated:
 
 
 def simulate_queue(hours: float, seed: int) -> Simulated:
-    """A share of the traffic that keeps 95 in 100 first tokens within the target; all of that share waits in line."""
+    """Admits the share of the traffic that keeps 95 % of first tokens within the target; all of it waits in line."""
     bearable = largest_arrival_rate(SLOTS, RESIDENCE_SECONDS, WAIT_SECONDS)
 
     def level(load: float) -> Level:
@@ -70,7 +70,7 @@ def _month(level: Callable[[float], Level]) -> Simulated:
 
 def _run(load: float, hours: float, dice: random.Random, goes_in: GoesIn) -> Level:
     """Poisson arrivals, exponential residence, first come first served."""
-    ends: list[float] = []  # of those in a slot or in line, as a heap
+    ends: list[float] = []  # heap of when requests in a slot or in line will end
     free_at = [0.0] * SLOTS
     now, served, hosted = 0.0, 0, 0
     waits: list[float] = []
@@ -92,5 +92,5 @@ def _run(load: float, hours: float, dice: random.Random, goes_in: GoesIn) -> Lev
                 waits.append(wait)
     waits.sort()
     p95 = waits[int(0.95 * len(waits))] if waits else 0.0
-    # Per arrival that came times the load that was meant: chance in the number of arrivals says nothing.
+    # The share served times the nominal load: randomness in the number of arrivals must not count.
     return Level(load * served / (served + hosted), hosted / (served + hosted), p95)

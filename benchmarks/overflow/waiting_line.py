@@ -1,6 +1,6 @@
-"""The discipline that overflow is compared with: a line in front of the slots that keeps its promise (Erlang C). Pure.
+"""The discipline to compare overflow with: a queue in front of the slots that keeps its promise (Erlang C). Pure.
 
-Loads are in erlangs, A = λ·S: arrivals per second times seconds of residence, which is taken to be exponential.
+Loads are in erlangs, A = λ·S: arrivals per second times seconds of residence, which is assumed exponential.
 """
 
 import math
@@ -9,7 +9,7 @@ QUANTILE = 0.95
 
 
 def erlang_b(slots: int, load_erlangs: float) -> float:
-    """Share of arrivals that find every slot taken and leave, by the recursion that does not overflow."""
+    """Share of arrivals that find every slot taken and leave, by the numerically stable recursion."""
     blocking = 1.0
     for slot in range(1, slots + 1):
         blocking = load_erlangs * blocking / (slot + load_erlangs * blocking)
@@ -17,7 +17,7 @@ def erlang_b(slots: int, load_erlangs: float) -> float:
 
 
 def erlang_c(slots: int, load_erlangs: float) -> float:
-    """Share of arrivals that must wait; 1 when the load is not below the slots (the queue then never ends)."""
+    """Share of arrivals that must wait; 1 if the load is not below the slots, since the queue then grows for ever."""
     if load_erlangs >= slots:
         return 1.0
     blocking = erlang_b(slots, load_erlangs)
@@ -37,7 +37,7 @@ def largest_arrival_rate(slots: int, residence_seconds: float, wait_seconds: flo
     if wait_seconds < 0:
         return 0.0
     low, high = 0.0, slots / residence_seconds
-    for _ in range(60):  # the tail rises with the rate, so halving finds it to the last binary digits
+    for _ in range(60):  # the probability rises with the rate, so bisection finds it
         middle = (low + high) / 2
         if wait_probability(slots, middle, residence_seconds, wait_seconds) <= 1 - QUANTILE:
             low = middle
