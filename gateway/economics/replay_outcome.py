@@ -47,8 +47,9 @@ class ModelOutcome:
         )
 
     def _written(self, logged: LoggedRequest, of: "ModelOutcome", input_tokens: int, cached: int) -> int:
-        """What the provider writes unasked, what the gateway marks, or as large a share as was by its caller's marks:
-        of a model that writes unasked nothing tells that there were any."""
+        """Tokens written to the prompt cache: all that the provider writes by itself, what the gateway would mark, or
+        the share that the caller's marks covered in the log. A logged model that writes by itself shows no such
+        share."""
         before, facts = logged.served, logged.facts
         share = 0.0
         if self.cache_writes.by == "provider":

@@ -128,7 +128,7 @@ class ShadowCalls:
             await asyncio.gather(*late, return_exceptions=True)
 
     def _run(self, run: Run, candidate: Candidate, prices_version: str, propensity: float) -> Run:
-        """A request of our own: not streamed, with rule name and operation `shadow`, of no key."""
+        """Our own request: not streamed, without a key, with `shadow` as rule and operation."""
         facts = run.choice.decision.facts
         decision = msgspec.structs.replace(
             run.choice.decision,

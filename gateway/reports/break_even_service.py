@@ -47,7 +47,7 @@ class BreakEvenService:
         self._of = deployment
 
     async def break_even(self, query: BreakEvenQuery) -> BreakEvenView:
-        """Raises InvalidRequest, in a sentence, when there is too little to say anything."""
+        """Raises InvalidRequest if there is too little traffic."""
         known = await self._books.known_hours(query, of="break-even")
         if known.since_us >= known.until_us:
             raise InvalidRequest("There is no traffic in this time; choose a longer one.")

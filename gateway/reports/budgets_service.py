@@ -1,4 +1,4 @@
-"""Monthly budgets with their spend and where the month is heading. Knows protocols; reads no clock."""
+"""Monthly budgets with their spend and the month's forecast. Knows protocols; reads no clock."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence

@@ -42,7 +42,7 @@ class ForecastService:
         self._now_us = now_us
 
     async def forecast(self, query: ForecastQuery) -> ForecastView:
-        """Raises InvalidRequest, in a sentence, where nothing can be said."""
+        """Raises InvalidRequest if there are too few days or statsmodels is not installed."""
         return await asyncio.to_thread(self._forecast, query, await self._history(query))
 
     async def anomalies(self, query: DailyQuery) -> Anomalies:

@@ -1,4 +1,4 @@
-"""A provider's export compared with this deployment's ledger, and differences booked. Knows stores' protocols only."""
+"""Compares a provider's export with this deployment's ledger, and books differences. Knows stores' protocols only."""
 
 import asyncio
 from collections.abc import Sequence
@@ -47,8 +47,8 @@ class ReconcileService:
     async def compare(
         self, provider: str, export: str, since: date | None = None, until: date | None = None
     ) -> Compared:
-        """Of the days from `since` on and before `until`, by default those that the export is of. Raises
-        InvalidRequest, in a sentence."""
+        """Compares the days from `since` to before `until`, by default those that the export covers. Raises
+        InvalidRequest."""
         try:
             theirs = await asyncio.to_thread(parse_export, export)
         except UnknownExport as error:
@@ -66,7 +66,7 @@ class ReconcileService:
 
 
 def unbookable(compared: Compared) -> int:
-    """Number of differences for days and models that our books have nothing of."""
+    """Number of differences for days and models that are not in our books."""
     different = [row.ours for row in compared.rows if row.difference_pico_usd]
     return sum(not ours.requests and not ours.cost_pico_usd for ours in different)
 
@@ -92,7 +92,7 @@ async def book_differences(compared: Compared, books: Differences, *, reference:
 
 
 def view_of(compared: Compared) -> ReconciliationView:
-    """The whole, and every day and model."""
+    """The totals, and a row for every day and model."""
     rows = compared.rows
     ours = sum(row.ours.cost_pico_usd for row in rows)
     known = [row.theirs.cost_pico_usd for row in rows if row.theirs.cost_pico_usd is not None]

@@ -25,7 +25,7 @@ SEED = 20261101
 
 @dataclass(frozen=True, slots=True)
 class WhatIfOf:
-    """What a question is asked against."""
+    """What questions are answered from."""
 
     snapshot: Callable[[], Snapshot]
     table: Callable[[], GpuTable]
@@ -40,7 +40,7 @@ class WhatIfService:
         self._of = deployment
 
     async def what_if(self, query: WhatIfQuery) -> WhatIfView:
-        """Raises InvalidRequest, in a sentence."""
+        """Raises InvalidRequest."""
         known = await self._books.known_hours(query, of="a what-if")
         since, until = known.since_us, known.until_us
         rows = await self._store.hourly_traffic(since, until) if since < until else []
