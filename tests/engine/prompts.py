@@ -22,6 +22,6 @@ CHATS = [template.format(subject) for subject in SUBJECTS for template in TEMPLA
 
 
 def long_text(words: int) -> str:
-    """Prose of about that many words that does not repeat itself soon."""
+    """Prose of about this many words that does not soon repeat itself."""
     parts = [f"Item {i}: {TEMPLATES[i % 4].format(SUBJECTS[i % 20])}" for i in range(words // 8 + 1)]
     return " ".join(" ".join(parts).split()[:words])

@@ -1,4 +1,4 @@
-"""Deterministic mode: a request alone equals the same request inside random batches, bitwise."""
+"""Deterministic mode: a request alone gives bitwise the same answer as in random batches."""
 
 import random
 
@@ -15,7 +15,7 @@ Observed = list[tuple[int, float, tuple[tuple[int, float], ...]]]
 
 
 def observe(engine: Engine, watched: Request, others: list[Request], order: random.Random) -> Observed:
-    """Every token of `watched` with exact log-probabilities, while `others` come and go."""
+    """Every token of `watched` with exact log-probabilities, while `others` start and end."""
     seen: Observed = []
     waiting = [*others]
     order.shuffle(waiting)

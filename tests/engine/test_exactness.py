@@ -1,4 +1,5 @@
-"""Against transformers in float32 on the same weights: greedy ids, logits, and the same ids in every configuration."""
+"""Compared with transformers in float32 with the same weights: greedy ids, logits, and equal ids in every
+configuration."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from tests.engine.conftest import EngineBuilder, Reference, greedy, run
 from tests.engine.prompts import CHATS, ODD, long_text
 
 pytestmark = pytest.mark.engine
-# Below this gap between the two most likely tokens, float32 sums in another order may choose the other one.
+# If the two most likely tokens are closer than this, float32 sums in another order may choose the other one.
 TIE = 2e-4
 
 
@@ -31,8 +32,8 @@ def hundred_prompts(engine: Engine) -> list[list[int]]:
 def reference_logits(reference: Reference, requests: Sequence[Request]) -> list[torch.Tensor]:
     """transformers' logits at every position from which our engine drew a token.
 
-    Shorter requests are padded behind their end, which no earlier position can see. What all begin with is computed
-    once: of a chat's 55 tokens, 24 are the template's.
+    Shorter requests are padded at the end, which no earlier position can see. The common prefix is computed once: of a
+    chat's 55 tokens, 24 are the template's.
     """
     longest = max(len(request.token_ids) for request in requests)
     ids = torch.zeros(len(requests), longest, dtype=torch.int64)
@@ -52,7 +53,7 @@ def reference_logits(reference: Reference, requests: Sequence[Request]) -> list[
 
 
 def test_greedy_ids_of_a_hundred_prompts_are_those_of_transformers(build: EngineBuilder, reference: Reference) -> None:
-    """Position by position on our own ids: if every one is the reference's choice, the whole answer is."""
+    """Compared position by position given our own ids: if each is the reference's choice, so is the whole answer."""
     engine = build(max_running_requests=25)
     requests = [greedy(ids, name=str(i), tokens=12) for i, ids in enumerate(hundred_prompts(engine))]
     assert len(requests) == 100
@@ -67,7 +68,7 @@ def test_greedy_ids_of_a_hundred_prompts_are_those_of_transformers(build: Engine
 
 
 def _splits(request: Request, logits: torch.Tensor) -> list[str]:
-    """Where the reference would have chosen another token, near-ties aside."""
+    """Positions at which the reference would have chosen another token, except for near-ties."""
     top, chosen = logits.topk(2), torch.tensor(request.output_token_ids)
     assert len(chosen) == 12
     margins = top.values[:, 0] - top.values[:, 1]
@@ -77,7 +78,7 @@ def _splits(request: Request, logits: torch.Tensor) -> list[str]:
 
 @pytest.fixture(scope="module")
 def generated(loaded: LoadedFile, reference: Reference) -> list[tuple[list[int], list[int]]]:
-    """A few prompts, and what transformers itself answers."""
+    """A few prompts, and transformers' own answers."""
     texts = (CHATS[0], CHATS[41], ODD[2])
     prompts = [loaded.tokenizer.encode_chat([{"role": "user", "content": text}]) for text in texts]
     options = {"max_new_tokens": 12, "do_sample": False, "eos_token_id": None, "pad_token_id": 0}
@@ -95,8 +96,8 @@ def test_generation_is_that_of_transformers_itself(
 
 @dataclass(frozen=True)
 class Scored:
-    """A prompt of several chunks with an answer, as our engine scored it, and transformers' log-probabilities of what
-    follows each of its tokens."""
+    """A prompt of several chunks with an answer, as scored by our engine, and transformers' log-probabilities after
+    each of its tokens."""
 
     request: Request
     drawn: list[TokenLogprobs]
@@ -119,7 +120,7 @@ def scored(build: EngineBuilder, reference: Reference) -> Scored:
 
 
 def test_logits_are_within_a_thousandth(scored: Scored) -> None:
-    """Through our log-probabilities: every alternative's gap to the best one."""
+    """Measured by our log-probabilities: every alternative's difference from the best one."""
     theirs = scored.theirs[-8:]
     assert len(scored.drawn) == 8
     for position, entry in enumerate(scored.drawn):
@@ -128,7 +129,7 @@ def test_logits_are_within_a_thousandth(scored: Scored) -> None:
 
 
 def test_a_prompts_own_logprobs_are_those_of_one_forward_pass(scored: Scored) -> None:
-    """Over two chunks, in float32: what evaluation harnesses add up."""
+    """Over two chunks, in float32: evaluation harnesses add them up."""
     request, ids, theirs = scored.request, scored.request.prompt_token_ids, scored.theirs[:-8]
     ours = torch.tensor([entry.logprob for entry in request.prompt_logprobs])
     chosen = theirs.gather(1, torch.tensor(ids[1:])[:, None])[:, 0]
@@ -141,7 +142,7 @@ def test_a_prompts_own_logprobs_are_those_of_one_forward_pass(scored: Scored) ->
 
 @pytest.fixture(scope="module")
 def alone(build: EngineBuilder) -> tuple[list[list[int]], list[list[int]]]:
-    """A few prompts, the first one twice, and what each gets when it runs alone."""
+    """A few prompts, the first one twice, and their answers when run alone."""
     plain = build()
     prompts = [chat_ids(plain, text) for text in islice(CHATS, 0, 80, 16)]
     prompts += [prompts[0], plain.tokenizer.encode("A B C D " * 12 + "A B")]

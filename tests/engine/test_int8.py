@@ -12,7 +12,7 @@ from tests.engine.prompts import CHATS
 pytestmark = pytest.mark.engine
 
 
-# No mark, which would compile it while the tests are collected.
+# Checked in a fixture: a skip mark would compile it during collection.
 @pytest.fixture(scope="module", autouse=True)
 def _decoder() -> None:
     if load_decoder() is None:
@@ -28,7 +28,7 @@ def test_the_answer_is_still_right(build: EngineBuilder, loaded: LoadedFile) -> 
 
 
 def test_it_mostly_chooses_what_float32_chooses(build: EngineBuilder) -> None:
-    """Given the float32 answer so far, how often int8 would have gone on with the same token."""
+    """How often int8, given the float32 answer so far, would continue with the same token."""
     exact, rounded = build(), build(weights="int8", kv_blocks=128)
     prompts = [exact.tokenizer.encode_chat([{"role": "user", "content": text}]) for text in CHATS[::10]]
     answers = run(exact, [greedy(ids, tokens=12, name=str(i)) for i, ids in enumerate(prompts)])
@@ -46,13 +46,13 @@ def test_perplexity_stays_near_float32(build: EngineBuilder, loaded: LoadedFile)
     )
     reference = engine_quality.quality(exact, exact)
     ours = engine_quality.quality(rounded, exact)
-    # Measured on 2,040 tokens: 1.0003 and 0.955, where llama.cpp's files lose as much.
+    # Measured on 2,040 tokens: 1.0003 and 0.955; llama.cpp's files lose as much.
     assert ours.perplexity / reference.perplexity < 1.006
     assert ours.agreement > 0.93
 
 
 def test_concurrent_answers_are_those_of_each_alone(build: EngineBuilder) -> None:
-    """Two threads or one, alone or in a batch: decode is integer arithmetic per row."""
+    """With one or two threads, alone or in a batch: decode is integer arithmetic per row."""
     engine = build(weights="int8", kv_blocks=128, has_prefix_cache=False)
     prompts = [engine.tokenizer.encode(text) for text in CHATS[:40:8]]
     alone = [run(engine, [greedy(ids, tokens=16)])[0] for ids in prompts]

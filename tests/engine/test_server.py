@@ -1,4 +1,5 @@
-"""The served engine as its clients meet it: a child process, the unmodified openai client, raw HTTP for the edges."""
+"""The engine's server as seen by clients: a child process, the unmodified openai client, and raw HTTP for edge
+cases."""
 
 import asyncio
 import contextlib
@@ -22,7 +23,7 @@ pytestmark = [pytest.mark.engine, pytest.mark.integration]
 FRANCE = [{"role": "user", "content": "What is the capital of France?"}]
 BLOCKS = 256
 SLOTS = 4
-"""As many run at once, and as many may wait."""
+"""How many requests run at once, and also how many may wait."""
 PATIENCE_SECONDS = 600.0
 
 
@@ -34,7 +35,7 @@ class Served:
 
 
 def start(model_path: Path, *options: str) -> Served:
-    """A child on a free port; returns once it says where it listens, and goes on reading what it prints."""
+    """Starts a child on a free port; returns once it has printed its address, and keeps reading its output."""
     command = [sys.executable, "-m", "local_engine", "serve", "--model", str(model_path), "--port", "0", *options]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
@@ -81,7 +82,7 @@ def health(served: Served) -> dict[str, Any]:
 
 
 async def until(client: httpx.AsyncClient, **numbers: int) -> dict[str, Any]:
-    """Health once it says so; the test's own timeout is the limit."""
+    """The health once it shows these numbers; limited only by the test's timeout."""
     while not numbers.items() <= (state := (await client.get("/health")).json()).items():
         await asyncio.sleep(0.02)
     return state
@@ -322,7 +323,7 @@ async def test_more_answers_than_the_engine_ever_takes_are_refused_by_the_field_
 async def test_sigterm_finishes_what_runs_and_refuses_the_rest(model_path: Path) -> None:
     child = start(model_path, "--kv-blocks", "64", "--context-window", "512", "--drain-seconds", str(PATIENCE_SECONDS))
     async with httpx.AsyncClient(base_url=child.url, timeout=PATIENCE_SECONDS) as client:
-        # Long enough that it still runs when a test process that stood still for a while asks how things are.
+        # Long enough to be still running when the test, possibly delayed, asks for the health.
         body = {"messages": FRANCE, "max_tokens": 200, "stream": True, "logit_bias": {"0": -100, "2": -100}}
         async with client.stream("POST", "/v1/chat/completions", json=body) as answer:
             parts = answer.aiter_text()
@@ -349,7 +350,7 @@ def test_a_taken_port_is_one_clear_sentence(served: Served, model_path: Path) ->
 
 
 def test_an_orphan_stops_by_itself(model_path: Path, tmp_path: Path) -> None:
-    """The child of a process that is killed; it must not outlive it."""
+    """It must not outlive its parent, even if that is killed."""
     script = (
         "import subprocess, sys, time\n"
         f"child = subprocess.Popen([sys.executable, '-m', 'local_engine', 'serve', '--model', {str(model_path)!r},\n"

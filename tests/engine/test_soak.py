@@ -1,4 +1,4 @@
-"""The soak of benchmarks.engine_soak, for seconds: long enough that requests push each other out of the cache."""
+"""benchmarks.engine_soak for a few seconds: long enough for requests to evict each other from the cache."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Files and batches behind HTTP over SQLite, in front of scripted backends: what their tests share."""
+"""A service with files and batches over SQLite, in front of scripted backends, for several test files."""
 
 import asyncio
 import json
@@ -61,7 +61,7 @@ async def briefly(seconds: float) -> None:
 
 
 class Stores:
-    """The two that batches need."""
+    """The two stores that batches need."""
 
     def __init__(self, database: AsyncEngine, now_us: Callable[[], int]) -> None:
         self.files = SqlFiles(database, Seal(bytes(32), "pepper"), now_us=now_us)
@@ -69,7 +69,7 @@ class Stores:
 
 
 class Batches:
-    """A service with files and batches. What works on them is begun by `working`."""
+    """A service with files and batches. `working` starts the processing of batches."""
 
     def __init__(self, rig: Rig, database: AsyncEngine, bounds: BatchBounds) -> None:
         self.rig, self.database = rig, database
@@ -96,7 +96,7 @@ class Batches:
         self._later_us += hours * HOUR_US
 
     def put_clock(self, *, hours_ahead: int) -> None:
-        """Of what it is, whatever it was put to before."""
+        """Sets the clock relative to the real time, whatever it was set to before."""
         self._ahead_us = hours_ahead * HOUR_US
 
     def client(self, key: str = KEY) -> openai.AsyncOpenAI:
@@ -107,7 +107,7 @@ class Batches:
 
     @asynccontextmanager
     async def working(self) -> AsyncGenerator["asyncio.Task[None]"]:
-        """Gives what looks for batches: without it, what was begun goes on."""
+        """Runs batches; yields the task that looks for them. If that is cancelled, batches in progress go on."""
         task = asyncio.create_task(self.runner.run())
         try:
             yield task
@@ -153,8 +153,8 @@ async def until(
 
 
 async def until_heard(batches: Batches) -> None:
-    """Until whoever works on the only batch knows what was said of it before: every time it stores, it also reads, and
-    it stores again only when it has taken in what it read."""
+    """Waits until the runner of the only batch knows of earlier changes: it reads with every save, and saves again only
+    after it has processed what it read."""
     times, seen = 0, await _leased_until(batches)
     async with asyncio.timeout(60):
         while times < 2:
@@ -175,7 +175,7 @@ async def lines(client: openai.AsyncOpenAI, file_id: str | None) -> list[dict[st
 
 
 class Held(ScriptedBackend):
-    """Answers so many calls, and keeps the others waiting until `goes_on`."""
+    """Answers a number of calls, and makes the others wait until `goes_on`."""
 
     def __init__(self, answers: int) -> None:
         super().__init__("one", follow([Outcome()]))
@@ -198,7 +198,7 @@ def hold(batches: Batches, answers: int) -> Held:
 
 
 async def lapse(batches: Batches) -> None:
-    """As if nobody had heard of whoever has them."""
+    """Makes all leases expire."""
     async with batches.database.begin() as connection:
         await connection.execute(update(table).values(runner=None, leased_until_us=0))
 
@@ -207,13 +207,13 @@ LARGE = 24 << 20
 
 
 async def large_parts() -> AsyncGenerator[bytes]:
-    """More than is read at a time and than a connection holds, and cannot be compressed."""
+    """More than is read at once and than a connection buffers, and incompressible."""
     for _ in range(LARGE >> 20):
         yield os.urandom(1 << 20)
 
 
 async def download(url: str, key: str, meanwhile: Callable[[], Awaitable[object]]) -> None:
-    """By somebody who takes a part, and lets something happen before the next."""
+    """Downloads a file, and lets something happen after the first part."""
     async with (
         httpx.AsyncClient(headers={"authorization": f"Bearer {key}"}, timeout=120) as client,
         client.stream("GET", url) as answer,
@@ -224,7 +224,7 @@ async def download(url: str, key: str, meanwhile: Callable[[], Awaitable[object]
 
 
 async def lose_parts(batches: Batches) -> None:
-    """As if files had been forgotten the moment after they were found."""
+    """Makes files disappear right after they are found."""
     async with batches.database.begin() as connection:
         await connection.execute(delete(file_parts))
 

@@ -1,4 +1,4 @@
-"""A gateway in front of one provider, with a model of every kind: what tests of images and sound share."""
+"""A gateway in front of one provider with a model of every kind, for the tests of images and sound."""
 
 import json
 from dataclasses import dataclass, replace

@@ -1,4 +1,4 @@
-"""The files of batches through the official client: kept as they came, bounded, and forgotten when told."""
+"""Files of batches through the official client: stored unchanged, limited in size, and deleted on request."""
 
 from typing import Any
 
@@ -48,7 +48,7 @@ async def test_files_are_kept_as_they_came_and_forgotten_when_told(batches: Batc
 async def test_a_file_that_is_forgotten_while_it_is_downloaded_is_not_taken_for_whole(
     batches: Batches, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Nor for an empty one, where it was found the moment before."""
+    """Nor for an empty one, if it was deleted just after it was found."""
     path = "/v1/files/file-1/content"
     file = StoredFile("file-1", "team red", "batch", "a", LARGE, 1, 2)
     await batches.stores.files.write(file, large_parts(), most_bytes=1 << 30)
@@ -67,7 +67,7 @@ async def test_a_file_that_is_forgotten_while_it_is_downloaded_is_not_taken_for_
 
 
 async def test_a_files_name_is_what_can_be_shown(batches: Batches) -> None:
-    """PostgreSQL would take no NUL, a terminal obeys an escape."""
+    """PostgreSQL rejects NULs, and terminals obey escape sequences."""
     part = b'--x\r\nContent-Disposition: form-data; name="'
     form = b'purpose"\r\n\r\nbatch\r\n%bfile"; filename="a\x00\x1b[31mb"\r\n\r\nhi\r\n--x--\r\n' % part
     async with httpx.AsyncClient(

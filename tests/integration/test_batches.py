@@ -1,4 +1,4 @@
-"""Batches through the official client: a whole gateway's parts over SQLite, in front of scripted backends."""
+"""Batches through the official client: all parts of a gateway over SQLite, in front of scripted backends."""
 
 import asyncio
 from dataclasses import replace
@@ -97,7 +97,7 @@ async def test_what_failed_is_in_a_file_of_its_own(tmp_path: Path) -> None:
 
 
 async def test_what_only_time_can_mend_is_asked_again(tmp_path: Path) -> None:
-    """An upstream that fails, and a rate of the key."""
+    """A failing upstream, and a rate limit of the key."""
     script = follow([Outcome(fault="unavailable")] * 4 + [Outcome()])
     async with opened(tmp_path, script) as batches:
         batches.rig.pipeline.retry_policy = RetryPolicy(max_attempts=1)
@@ -156,7 +156,7 @@ async def test_another_process_goes_on_where_one_stopped(batches: Batches) -> No
             batch = await begun(client, *(request(n) for n in range(1, 21)))
             await until(client, batch, lambda one: counts(one) == (20, 8, 0) and held.waiting == BOUNDS.at_once)
             stopping = asyncio.create_task(batches.runner.stop(60.0))
-            await asyncio.sleep(0)  # from now on it begins no line
+            await asyncio.sleep(0)  # from now on it starts no further line
             held.goes_on.set()
             await stopping
         stopped = await client.batches.retrieve(batch.id)
@@ -179,7 +179,7 @@ async def test_whoever_was_not_heard_of_stops_and_what_it_had_stored_stays(batch
         async with batches.working() as looking:
             await until(client, batch, lambda one: counts(one) == (20, 8, 0) and held.waiting == BOUNDS.at_once)
             unheard = batches.runner
-            looking.cancel()  # else it might find the batch sooner than the other does
+            looking.cancel()  # otherwise it might find the batch before the other one does
             await asyncio.wait([looking])
             batches.runner = open_batches(
                 batches.rig.pipeline,
@@ -217,7 +217,7 @@ async def test_what_is_not_answered_in_time_expires(batches: Batches) -> None:
 
 
 async def test_a_clock_that_is_a_day_ahead_for_a_moment_makes_no_line_late(batches: Batches) -> None:
-    """Late is for good: every line of every batch was lost by it, those under way too, though they were paid for."""
+    """Being late is final: every line of every batch used to be lost, even those in progress and paid for."""
     held = hold(batches, 6)
     async with batches.client() as client, batches.working():
         batch = await begun(client, *(request(n) for n in range(1, 16)), completion_window="1h")
@@ -304,7 +304,7 @@ async def test_where_batches_are_off_it_is_said(tmp_path: Path) -> None:
 
 
 async def test_requests_that_can_wait_leave_slots_to_others(batches: Batches) -> None:
-    """An engine of three slots is given two lines: the third would leave none. A dearer model is not asked."""
+    """An engine with three slots gets two lines, which leaves one slot free. A more expensive model is not used."""
     rig, held = batches.rig, hold(batches, 0)
     rig.pipeline.upstreams.note_health("one", BackendHealth(True, free_slots=3, running_requests=0))
     async with batches.client() as client, batches.working():

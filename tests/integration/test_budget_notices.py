@@ -1,4 +1,4 @@
-"""A gateway tells its webhook of a budget in the background, and nothing of the address gets out."""
+"""A gateway notifies its webhook of a budget in the background, and never reveals the webhook's address."""
 
 import asyncio
 import logging

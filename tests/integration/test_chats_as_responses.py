@@ -1,5 +1,5 @@
-"""Apps that speak chats, or Anthropic's Messages, to models that answer the Responses API alone: through the official
-clients, the running gateway and a provider that speaks it, from the first turn to the books."""
+"""Apps that use chats or Anthropic's Messages with models available only over the Responses API: through the official
+clients, a running gateway and a scripted provider, from the first turn to the books."""
 
 import asyncio
 import json
@@ -64,7 +64,7 @@ class Passage:
         return [received.path for received in self.provider.received]
 
     def items(self, number: int = -1) -> list[str]:
-        """Of what the provider was asked, the kinds."""
+        """The types of the input items that the provider received."""
         asked: Any = self.provider.received[number].json["input"]
         return [item["type"] for item in asked]
 

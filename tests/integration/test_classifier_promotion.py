@@ -1,4 +1,4 @@
-"""A running gateway takes over a promoted classifier and its rollback, and says so in what it decides by."""
+"""A running gateway adopts a promoted classifier and its rollback, and records the version in its decisions."""
 
 import asyncio
 from datetime import UTC, datetime
@@ -14,7 +14,7 @@ from gateway.learning.classifier_versions import SHIPPED, Active
 
 
 async def decides_by(gateway: Gateway, *, corrected: bool) -> str:
-    """The version that decisions name, once it is of that kind."""
+    """The version recorded in decisions, once it is of that kind."""
     for _ in range(600):
         version = gateway.pipeline.snapshot.classifier_version
         if ("+" in version) is corrected:

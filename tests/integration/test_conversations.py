@@ -1,4 +1,4 @@
-"""Conversations that the gateway keeps, through the official client: made, gone on in, listed, changed and deleted."""
+"""Conversations stored by the gateway, through the official client: created, continued, listed, changed and deleted."""
 
 import asyncio
 import json
@@ -32,7 +32,7 @@ OTHER, MATE = "bk-other", "bk-mate"
 
 
 class Talk:
-    """Model `a` has no Responses API; `b` may be of a provider that has."""
+    """Model `a` has no Responses API; `b` may belong to a provider that has it."""
 
     def __init__(self, outcomes: Sequence[Outcome], **settings: Any) -> None:
         self.rig = Rig()
@@ -51,7 +51,7 @@ class Talk:
 
     @property
     def said(self) -> list[str]:
-        """To the model, last."""
+        """The texts of the messages last sent to the model."""
         messages = json.loads(self.model.calls[-1].body)["messages"]
         return [one["content"] if isinstance(one["content"], str) else one["content"][0]["text"] for one in messages]
 
@@ -69,7 +69,7 @@ def says(text: str) -> Outcome:
 
 
 async def refusal_of(client: openai.AsyncOpenAI, **asked: Any) -> str | None:
-    """Its code; None where there was an answer."""
+    """The error code; None if the request succeeded."""
     try:
         await client.responses.create(model="a", **asked)
     except openai.APIStatusError as error:

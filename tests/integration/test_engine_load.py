@@ -1,4 +1,4 @@
-"""A vLLM that tells of its load in its metrics: while requests wait there for room, new ones go elsewhere at once."""
+"""A vLLM that reports its load in its metrics: while requests wait there for capacity, new ones go elsewhere."""
 
 import asyncio
 from dataclasses import dataclass

@@ -1,4 +1,5 @@
-"""Where our engine would answer a count is the prompt that its answer is charged for, in whose words it is asked."""
+"""If our engine would answer, a count equals the prompt tokens charged for the answer, whatever the request's
+format."""
 
 import json
 from collections.abc import AsyncGenerator
@@ -131,7 +132,7 @@ async def test_a_message(gateway: Gateway, name: str) -> None:
     counted = await gateway.count("/v1/messages/count_tokens", asked)
     assert not gateway.rig.ledger.entries, "counting is free"
     answer = (await gateway.post("/v1/messages", {**asked, "max_tokens": 4})).json()
-    usage = answer["usage"]  # in Anthropic's words what was cached is not of the input
+    usage = answer["usage"]  # in Anthropic's format, input excludes cached tokens
     assert counted == ("a", usage["input_tokens"] + usage["cache_read_input_tokens"])
 
 

@@ -1,4 +1,4 @@
-"""`breakeven serve` where few files may be open: who only waits makes room; want of files is nobody else's fault."""
+"""`breakeven serve` with a low limit of open files: idle connections make room, and providers are not blamed."""
 
 import re
 import resource
@@ -30,7 +30,7 @@ class Service:
     log: Path
 
     def call(self) -> httpx.Response:
-        """On a connection of its own."""
+        """Sends a request on a new connection."""
         asked = {"model": "auto", "messages": [{"role": "user", "content": "Hi"}]}
         url, headers = f"http://127.0.0.1:{self.port}/v1/chat/completions", {"authorization": f"Bearer {self.key}"}
         return httpx.post(url, json=asked, headers=headers, timeout=PATIENCE_SECONDS)
@@ -69,14 +69,14 @@ def service(provider: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 @pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="only Linux changes another process's limits")
 def test_want_of_files_is_told_and_not_held_against_the_provider(service: Service) -> None:
-    """The first test at this service: nothing was called before, so no connection to the provider is kept that could be
-    used."""
+    """Must be the first test with this service: no earlier call has left a connection to the provider that could be
+    reused."""
     asked = {"model": "auto", "messages": [{"role": "user", "content": "Hi"}]}
     headers = {"authorization": f"Bearer {service.key}"}
     with httpx.Client(base_url=f"http://127.0.0.1:{service.port}", timeout=PATIENCE_SECONDS, headers=headers) as client:
         client.get("/healthz")
         service.allow_files(3)
-        refusals = [client.post("/v1/chat/completions", json=asked) for _ in range(6)]  # one more than opens a breaker
+        refusals = [client.post("/v1/chat/completions", json=asked) for _ in range(6)]  # more than open a breaker
         service.allow_files(FILES)
         for refusal in refusals:
             assert refusal.status_code == 503
@@ -96,7 +96,7 @@ def test_connections_that_only_wait_make_room_for_calls(service: Service) -> Non
     def is_answered() -> bool:
         try:
             return service.call().status_code == 200
-        except httpx.TransportError:  # the burst was more than there are files: taken and closed by the event loop
+        except httpx.TransportError:  # the burst exceeded the limit: accepted and closed by the event loop
             return False
 
     until(lambda: all(is_answered() for _ in range(5)))

@@ -1,5 +1,5 @@
-"""Gemini's addresses over a real socket: in front of a model that speaks OpenAI's format, and of one that speaks its
-own, where not a byte is lost."""
+"""Gemini's endpoints over a real socket: with a model in OpenAI's format, and one in Gemini's own, where not a byte is
+changed."""
 
 import json
 from collections.abc import AsyncGenerator

@@ -1,4 +1,4 @@
-"""A start records what the GPUs cost from then on: an edited price, or an engine switched off, changes no past hour."""
+"""A start records the GPUs' cost from then on: editing the price or switching an engine off changes no past hour."""
 
 from pathlib import Path
 
@@ -25,7 +25,7 @@ def home(tmp_path: Path) -> Home:
 
 
 async def start_with(home: Home, old: str, new: str) -> list[tuple[int, int | None]]:
-    """Each hour from which a price holds, and the price, after one start and stop with an edited file."""
+    """(hour from which it holds, price) of each record, after one start and stop with an edited file."""
     home.config_file.write_text(home.config_file.read_text("utf-8").replace(old, new, 1), "utf-8")
     gateway = await open_gateway(load_deployment(home, environ={}))
     await gateway.start()

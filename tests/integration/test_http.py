@@ -1,4 +1,4 @@
-"""The HTTP surface over a real socket, with the official OpenAI client and with bytes no client would send."""
+"""The HTTP API over a real socket, with the official OpenAI client and with bytes that no client would send."""
 
 import asyncio
 import gc
@@ -36,7 +36,7 @@ HEADERS = {"authorization": f"Bearer {KEY}"}
 
 
 class Service:
-    """A rig behind HTTP. `problems` and `warnings` are what /readyz complains of."""
+    """A rig behind HTTP. `problems` and `warnings` are those reported by /readyz."""
 
     def __init__(self, rig: Rig) -> None:
         self.rig = rig
@@ -58,7 +58,7 @@ class Service:
         return self.metrics.registry
 
     async def entry(self) -> Entry:
-        """The one that is booked, as soon as it is."""
+        """The entry, as soon as it is booked."""
         async with asyncio.timeout(60):
             while not self.rig.ledger.entries:
                 await asyncio.sleep(0.01)
@@ -122,7 +122,7 @@ async def test_the_official_client_understands_refusals(
 async def test_with_a_key_that_cannot_be_looked_up_it_may_be_asked_again(
     service: Service, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """In each format; and strangers, who may be many then, fill no log."""
+    """In each format; and unknown keys, of which there may be many, do not flood the log."""
     headers, body = {"authorization": "Bearer bk-new"}, {"model": "auto", "messages": MESSAGES, "max_tokens": 9}
     async with httpx.AsyncClient(base_url=service.url, headers=headers, timeout=60) as client:
         with service.rig.pipeline.keys.doubting("bk-new"):
@@ -340,7 +340,7 @@ async def test_anthropic_callers_get_errors_in_their_shape(service: Service) -> 
 
 
 async def test_what_is_answered_leaves_no_cycles(service: Service) -> None:
-    """Nobody looks for them soon (native/cycles.py)."""
+    """They would be collected only rarely (native/cycles.py)."""
     asked = [
         (path, {"model": "auto", "messages": MESSAGES, "max_tokens": 9, "stream": stream})
         for path in ("/v1/chat/completions", "/v1/messages")

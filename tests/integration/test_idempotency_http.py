@@ -1,4 +1,4 @@
-"""The Idempotency-Key header over a real socket: a hundred equal calls, one upstream call, one entry."""
+"""The Idempotency-Key header over a real socket: a hundred equal calls make one upstream call and one entry."""
 
 import asyncio
 from collections.abc import AsyncGenerator

@@ -1,4 +1,4 @@
-"""How many tokens a response would be made from, through the official client: counted by the provider, or estimated."""
+"""Counting a response's input tokens through the official client: by the provider, or estimated."""
 
 import json
 from collections.abc import AsyncGenerator
@@ -38,7 +38,7 @@ def refused(message: str, status: int) -> Raw:
 
 
 class Counting:
-    """Model `a` is of a provider with the Responses API, `b` of one without; and who asks."""
+    """A client of a gateway whose model `a` has a provider with the Responses API, and `b` one without."""
 
     def __init__(self, rig: Rig, provider: ScriptedProvider, client: openai.AsyncOpenAI, url: str) -> None:
         self.rig, self.provider, self.client, self.url = rig, provider, client, url
@@ -138,7 +138,7 @@ async def test_what_a_provider_keeps_it_alone_can_count() -> None:
 
 
 async def test_auto_is_counted_by_whom_the_request_would_reach() -> None:
-    """The cheapest cannot say it, so the next one is asked, as it would be for the answer."""
+    """The cheapest model's format cannot express it, so the next one counts, as it would answer."""
     async with counting(said(COUNTED)) as asking:
         asking.rig.pipeline.backends = dict(zip(("two", "one"), asking.rig.pipeline.backends.values(), strict=True))
         assert await asking.count(model="auto", input="more", conversation="conv_1") == (2095, "b")

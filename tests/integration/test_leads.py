@@ -1,4 +1,4 @@
-"""Two teams in one gateway: a lead is told what its own team spends, and nothing of the other, whatever it asks."""
+"""Two teams in one gateway: a lead sees its own team's spending, and nothing of the other's, whatever it requests."""
 
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
@@ -24,13 +24,13 @@ SINCE = "since=2026-01-01&until=2026-01-02"
 
 
 def secret_words(team: str) -> tuple[str, ...]:
-    """What stands in everything of a team's, and in nothing of another's."""
+    """Words that occur in everything of one team, and in nothing of another."""
     return tuple(f"{team}-{what}" for what in ("team", "project", "tag", "key", "lead"))
 
 
 @dataclass(frozen=True, slots=True)
 class TwoTeams:
-    """`keys` are the secrets of each team's lead, and of an owner. Of each team there is one request."""
+    """`keys` are the secrets of each team's lead and of an owner. Each team has made one request."""
 
     client: httpx.AsyncClient
     keys: Mapping[str, str]
@@ -69,14 +69,14 @@ async def two_teams(tmp_path: Path) -> AsyncGenerator[TwoTeams]:
 
 
 async def open_paths(teams: TwoTeams) -> dict[str, list[str]]:
-    """What is open to leads by the published document, with the names of its parameters."""
+    """The paths open to leads according to the OpenAPI document, with the names of their parameters."""
     document = (await teams.client.get("/openapi.json")).json()
     asked = {path: item["get"] for path, item in document["paths"].items() if item.get("get", {}).get(OF_TEAM)}
     return {path: [one["name"] for one in get.get("parameters", ())] for path, get in asked.items()}
 
 
 def questions(path: str, teams: TwoTeams) -> list[str]:
-    """As it is, and with what could widen it."""
+    """The path as it is, and with parameters that could widen its scope."""
     if "{request_id}" in path:
         return [path.replace("{request_id}", number) for number in teams.requests.values()]
     if path.endswith("/costs"):

@@ -1,4 +1,4 @@
-"""Images and moderation through the official client, and what holds of every kind of media: booked as billed."""
+"""Images and moderation through the official client, and what applies to all media: booked as billed."""
 
 import httpx
 import openai

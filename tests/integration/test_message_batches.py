@@ -1,4 +1,4 @@
-"""Batches of messages through Anthropic's client: made, cancelled, late, refused, listed, deleted."""
+"""Message batches through Anthropic's client: created, cancelled, expired, rejected, listed, deleted."""
 
 import asyncio
 import os
@@ -99,7 +99,7 @@ async def test_what_a_cancelled_batch_of_messages_did_not_ask_is_told_too(batche
 
 
 async def test_results_that_are_forgotten_while_they_are_downloaded_are_not_taken_for_whole(tmp_path: Path) -> None:
-    """Their length is not told before."""
+    """Their length is not announced."""
     answer = Outcome(pieces=(os.urandom(1_500_000).hex(),))
     async with opened(tmp_path, follow([answer])) as batches, batches.anthropic() as client, batches.working():
         batch = await client.messages.batches.create(requests=[message(number) for number in range(8)])

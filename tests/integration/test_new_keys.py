@@ -1,4 +1,4 @@
-"""A key is good from the moment in which whoever made it is told its secret, whatever process that was."""
+"""A key works from the moment its creator gets the secret, whichever process created it."""
 
 import asyncio
 from pathlib import Path
@@ -40,7 +40,7 @@ async def opened(directory: Path) -> Gateway:
 async def test_a_key_that_is_revoked_while_a_worker_starts_is_refused_there_from_the_first_request(
     tmp_path: Path,
 ) -> None:
-    """It may ship for twenty seconds what the one before it left, after it has read the keys."""
+    """After reading the keys, it may ship its predecessor's journal for twenty seconds."""
     gateway = await made(tmp_path)
     key, secret = await gateway.stores.keys.create(NewKey("revoked"), author="test")
 
@@ -61,7 +61,7 @@ async def test_a_key_that_is_revoked_while_a_worker_starts_is_refused_there_from
 
 
 async def test_no_key_is_let_in_before_its_limits_and_what_it_had_spent_elsewhere_are_known(tmp_path: Path) -> None:
-    """Whoever asks at that very moment spent what nobody counted."""
+    """A request at that very moment used to spend uncounted money."""
     gateway = await opened(tmp_path)
     try:
         keys, admission = gateway.stores.keys, gateway.pipeline.admission
@@ -84,7 +84,7 @@ async def test_no_key_is_let_in_before_its_limits_and_what_it_had_spent_elsewher
 
 
 async def test_a_key_and_its_next_secret_work_at_once(tmp_path: Path) -> None:
-    """Made in the database alone, as the command line does, and not told to the gateway."""
+    """Created only in the database, as the command line does, without notifying the gateway."""
     gateway = await opened(tmp_path)
     try:
         transport = httpx.ASGITransport(build_app(gateway))  # pyright: ignore[reportArgumentType]

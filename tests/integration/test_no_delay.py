@@ -1,5 +1,4 @@
-"""Nothing small waits in the kernel for more: TCP_NODELAY is set towards callers and towards upstreams, on the event
-loop that production runs on and on asyncio's own."""
+"""TCP_NODELAY is set towards callers and upstreams, on production's event loop and on asyncio's own."""
 
 import asyncio
 import os
@@ -20,7 +19,7 @@ Loops = Callable[[], asyncio.AbstractEventLoop] | None
 
 
 def has_no_delay(transport: asyncio.BaseTransport) -> bool:
-    """Asked of the kernel: what a loop shows as its socket may be a stand-in."""
+    """Asks the kernel, since the socket that a loop exposes may be a stand-in."""
     with socket.socket(fileno=os.dup(transport.get_extra_info("socket").fileno())) as same:
         return same.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) != 0
 
@@ -31,7 +30,7 @@ async def greet(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 async def both_sides() -> tuple[list[bool], list[bool]]:
-    """(of every connection the gateway's server took, of every one its client opened)."""
+    """(connections accepted by the gateway's server, connections opened by its client)."""
     taken: list[bool] = []
 
     class Watched(patient_protocol(60.0)):

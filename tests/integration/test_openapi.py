@@ -1,6 +1,6 @@
-"""schemathesis over the published OpenAPI of a running gateway: no 5xx, and every answer as the document says.
+"""schemathesis with a running gateway's OpenAPI document: no 5xx, and every answer conforms to the document.
 
-`BREAKEVEN_API_EXAMPLES=200` asks more of every operation than the few that every run of the suite asks.
+`BREAKEVEN_API_EXAMPLES=200` tries more examples per operation than the few of an ordinary run.
 """
 
 import json
@@ -23,7 +23,7 @@ MODELS = ("chat/completions", "completions", "embeddings", "responses", "message
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """The document of a running gateway, in a file, with the models that exist named in it."""
+    """The document of a running gateway, in a file, with the names of existing models inserted."""
 
     file: Path
     url: str
@@ -56,7 +56,7 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Published]:
 
 
 def ask(published: Published, *options: str) -> None:
-    """Run schemathesis; what it found is the failure's text."""
+    """Runs schemathesis; its findings are the failure's text."""
     command = [sys.executable, "-m", "schemathesis.cli", "run", str(published.file), "--url", published.url]
     shared = ["-H", f"Authorization: Bearer {published.owner_key}", "--checks", ",".join(CHECKS)]
     steady = ["--generation-deterministic", "--no-color", "--request-timeout", "300"]

@@ -1,5 +1,5 @@
-"""How many requests are under way at once, over real sockets and a real Redis: whatever befalls a call, its place is
-free afterwards."""
+"""Limits on concurrent requests, over real sockets and a real Redis: whatever happens to a call, its place is free
+afterwards."""
 
 import asyncio
 import json
@@ -33,7 +33,7 @@ MESSAGES = [{"role": "user", "content": "hello"}]
 
 
 class Bounded(Service):
-    """With the layers that bound bodies and calls around it, over Redis."""
+    """A service with the layers that limit bodies and calls, over Redis."""
 
     def __init__(self, counters: RedisCounters, seed: int) -> None:
         self.random = random.Random(seed)
@@ -65,7 +65,7 @@ async def counters(redis_server: RedisServer) -> AsyncGenerator[RedisCounters]:
 
 
 async def befall(service: Bounded, port: int, number: int) -> bytes:
-    """One call and whatever comes of it: the first line it is told, if any."""
+    """Makes one call with a random mishap; returns the first line of the answer, if any."""
     luck, chance = service.random.random(), service.random
     body = json.dumps({"model": "auto", "messages": MESSAGES, "stream": chance.random() < 0.7}).encode()
     head = f"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {KEY}\r\n"
@@ -76,15 +76,15 @@ async def befall(service: Bounded, port: int, number: int) -> bytes:
     async with await anyio.connect_tcp("127.0.0.1", port) as stream:
         with anyio.move_on_after(20):
             try:
-                if luck < 0.15:  # half a body, and gone
+                if luck < 0.15:  # disconnects after half a body
                     await stream.send(whole[: -len(body) // 2])
                     await asyncio.sleep(chance.random() * 0.01)
                     return b"left"
-                if luck < 0.2:  # half a body, and nothing more
+                if luck < 0.2:  # stops after half a body
                     await stream.send(whole[: -len(body) // 2])
                 else:
                     await stream.send(whole)
-                if 0.2 < luck < 0.45:  # gone at any moment
+                if 0.2 < luck < 0.45:  # disconnects at any moment
                     await asyncio.sleep(chance.random() * 0.05)
                     return b"left"
                 while part := await stream.receive():
@@ -136,7 +136,7 @@ async def test_redis_is_asked_once_before_and_once_after_and_never_where_no_such
     async with serving(service.bounded) as url:
         headers = {"authorization": f"Bearer {KEY}"}
         async with httpx.AsyncClient(base_url=url, headers=headers, timeout=60) as http:
-            await visits_of_a_call(http)  # Redis learns the scripts
+            await visits_of_a_call(http)  # loads the scripts into Redis
             assert await visits_of_a_call(http) == 2
             admission.shared = shared
             assert await visits_of_a_call(http) == 2, "for the key and its team together"
@@ -146,7 +146,7 @@ async def test_redis_is_asked_once_before_and_once_after_and_never_where_no_such
 
 
 async def test_lines_of_a_batch_wait_where_their_key_has_as_many_under_way_as_it_may(tmp_path: Path) -> None:
-    """And count among them: no more of them are asked at a time either."""
+    """And they count as well: no more of them are processed at a time."""
     beside: list[int] = []
 
     def noted(call: object) -> Outcome:

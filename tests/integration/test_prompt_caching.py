@@ -1,7 +1,7 @@
-"""What a conversation costs at Claude through OpenAI's client, which marks nothing: as it is, and with prompts marked.
+"""The cost of a conversation with Claude through OpenAI's client, which sets no cache marks: without and with ours.
 
-The provider is scripted, with a cache that reads, writes and charges as Anthropic documents it; the costs are the
-ledger's, at the price list of Claude Sonnet 5.5. docs/economics.md shows these figures.
+The provider is scripted, with a cache that reads, writes and charges as documented by Anthropic; the costs are the
+ledger's, at Claude Sonnet 5.5's prices. docs/economics.md shows these figures.
 """
 
 from collections.abc import AsyncGenerator
@@ -47,7 +47,7 @@ TOOLS = [
 
 
 class Shop:
-    """A gateway before Claude, and a clock that both caches go by."""
+    """A gateway in front of Claude, and a clock for both caches."""
 
     def __init__(self, service: Service, provider: ScriptedProvider, cache: AnthropicCache, url: str) -> None:
         self.service, self.provider, self.cache, self.url = service, provider, cache, url
@@ -65,7 +65,7 @@ class Shop:
         return sum(entry.cost.total_pico_usd for entry in self.entries if entry.cost is not None) / 1e12
 
     def marks(self, number: int = -1) -> int:
-        """Of a request as the provider got it."""
+        """The number of marks in a request as received by the provider."""
         return self.provider.received[number].body.count(b'"cache_control":{"type":"ephemeral"}')
 
 
@@ -100,7 +100,7 @@ async def shop(*, is_auto: bool, **rig_changes: Any) -> AsyncGenerator[Shop]:
 
 
 def turn(number: int) -> list[dict[str, Any]]:
-    """What an agent adds: a call of a tool and its result, then an answer and the next question."""
+    """What an agent adds per turn: a tool call and its result, then an answer and the next question."""
     function = {"name": "invoice", "arguments": f'{{"id": "{number}"}}'}
     call = {"id": f"c{number}", "type": "function", "function": function}
     if number % 2:
@@ -116,8 +116,8 @@ def turn(number: int) -> list[dict[str, Any]]:
 
 
 async def converse(at: Shop, *, first: str = "", seconds: float = 20.0, turns_tools: bool = False) -> None:
-    """`first` stands before the system prompt, and may have a place for the number of the turn; `turns_tools`: each
-    turn has other tools."""
+    """`first` precedes the system prompt, and may contain a placeholder for the turn's number; `turns_tools`: each turn
+    has different tools."""
     said: list[dict[str, Any]] = [{"role": "user", "content": "What of number 1?"}]
     for number in range(1, TURNS + 1):
         system = {"role": "system", "content": first.format(number) + SYSTEM["content"]}
@@ -153,8 +153,8 @@ async def test_a_conversation_of_twelve_turns_with_tools_costs_a_quarter() -> No
 
 @pytest.mark.parametrize("changing", [{"first": "It is {:02}:00. "}, {"turns_tools": True}])
 async def test_a_prompt_that_begins_anew_each_time_is_marked_once(changing: dict[str, Any]) -> None:
-    """The time of day in a system prompt, tools that are others: every mark would cost a quarter of the
-    prompt, and nothing is ever read."""
+    """For example with the time of day in the system prompt, or with changing tools: every mark would cost a quarter of
+    the prompt, and nothing would ever be read."""
     async with shop(is_auto=True) as at:
         await converse(at, **changing)
         assert [at.marks(number) for number in range(TURNS)] == [3, *[0] * (TURNS - 1)]

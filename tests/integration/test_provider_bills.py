@@ -1,4 +1,4 @@
-"""What each provider counted itself is what the sums by provider say, however requests went through both."""
+"""The sums by provider equal what each provider counted itself, however requests used both."""
 
 import contextlib
 import random
@@ -28,7 +28,7 @@ FAULTS = (None, None, None, None, None, "unavailable", "overloaded")
 
 
 class Bills:
-    """Two providers that keep their own count, of whole answers alone: nobody bills a refusal."""
+    """Two providers that count by themselves, only complete answers, since nobody bills a rejection."""
 
     def __init__(self) -> None:
         self.chance = random.Random(5)

@@ -1,4 +1,4 @@
-"""What `/readyz` is told: where the journal takes nothing, no balancer may go on sending requests."""
+"""`/readyz`: if the journal accepts nothing, load balancers must stop sending requests."""
 
 import asyncio
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What the official clients read of an answer beside its body: the request's name, in answers and in refusals."""
+"""What official clients read besides the body: the request id, in answers and in errors."""
 
 import anthropic
 import openai

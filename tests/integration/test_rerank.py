@@ -1,4 +1,4 @@
-"""Documents ranked through the whole gateway: each provider in its own words, booked as it bills."""
+"""Reranking through the whole gateway: in each provider's own format, booked as it bills."""
 
 import json
 from collections.abc import AsyncGenerator
@@ -43,7 +43,7 @@ MODELS = [
 
 @dataclass(frozen=True, slots=True)
 class Library:
-    """A gateway in front of rankers of three kinds, all of which are one scripted provider."""
+    """A gateway in front of rerankers of three kinds, all played by one scripted provider."""
 
     service: Service
     provider: ScriptedProvider
@@ -98,7 +98,7 @@ async def test_documents_are_ranked_and_the_search_is_booked(library: Library) -
 
 
 async def test_whoever_names_no_model_gets_the_cheapest_and_the_documents_back(library: Library) -> None:
-    """Voyage calls `top_n` otherwise, and what it answers."""
+    """Voyage has another name for `top_n`, and another format of answers."""
     library.provider.plan([answered(VOYAGES)])
     answer = await library.ask(top_n=1, return_documents=True)
     assert answer.headers["x-breakeven-model"] == "tokens"

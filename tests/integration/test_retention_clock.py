@@ -1,4 +1,4 @@
-"""A gateway whose clock jumps forgets nothing that is not old enough."""
+"""A gateway whose clock jumps deletes nothing that is not old enough."""
 
 from collections.abc import AsyncGenerator
 from pathlib import Path
@@ -40,7 +40,7 @@ async def test_a_clock_that_is_months_ahead_for_an_hour_forgets_nothing(tmp_path
         steps_us = iter([now_us() - 90 * DAY_US, now_us()])
         gateway.retention_clock = PatientClock(
             lambda: next(steps_us)
-        )  # ours is 90 days ahead of what it was told first
+        )  # our clock is 90 days ahead of the first time it saw
         await gateway.forget()
         assert await gateway.stores.files.get("team red", "file-1") is not None
         assert await gateway.stores.ledger.get(young.request_id) is not None

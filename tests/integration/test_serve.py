@@ -30,7 +30,7 @@ LONG_PROMPT = "Here is a report about the harvest of the year, field by field. "
 
 
 class Served:
-    """One `breakeven serve`, its output read as it comes."""
+    """A running `breakeven serve`, whose output is read continuously."""
 
     def __init__(self, home: Path) -> None:
         self.home = home
@@ -195,7 +195,7 @@ def long_entries(served: Served, input_tokens: int) -> list[Any]:
 def test_killing_the_engine_mid_stream_is_an_error_event_a_partial_entry_and_a_restart(
     client: openai.OpenAI, served: Served
 ) -> None:
-    never_ends = {"0": -100, "2": -100}  # the two tokens with which this model ends an answer
+    never_ends = {"0": -100, "2": -100}  # the two tokens that end this model's answers
     stream = client.chat.completions.create(
         model="auto",
         messages=[{"role": "user", "content": "Tell me a very long story."}],
@@ -221,7 +221,7 @@ def test_killing_the_engine_mid_stream_is_an_error_event_a_partial_entry_and_a_r
                 client.chat.completions.create(model="auto", messages=[{"role": "user", "content": "Hi"}], max_tokens=2)
             )
         except openai.APIStatusError:
-            return False  # the breaker rests a moment before it probes
+            return False  # the circuit breaker waits a moment before it probes
 
     until(answers)
 
@@ -230,7 +230,7 @@ def _has_new_engine(served: Served, old_pid: int) -> bool:
     try:
         return served.engine().pid != old_pid
     except (StopIteration, psutil.Error):
-        return False  # between its death and its restart there is none
+        return False  # there is none between its death and its restart
 
 
 def _is_ready(served: Served) -> bool:
@@ -259,7 +259,7 @@ def _is_shipped(served: Served) -> bool:
 
 
 def _refused(home: Path, port: int) -> str:
-    """What a start that cannot be says."""
+    """The output of a start that fails."""
     done = subprocess.run(
         [sys.executable, "-m", "gateway", "serve", "--port", str(port)],
         env={**_clean_environment(), "BREAKEVEN_HOME": str(home)},
@@ -282,7 +282,7 @@ def test_a_taken_port_is_one_sentence(tmp_path: Path) -> None:
 
 
 def test_it_stops_in_order_and_a_second_start_makes_no_new_keys(home: Path, served: Served) -> None:
-    """The last test at this one."""
+    """The last test with this instance."""
     engine, key = served.engine(), served.app_key
     assert served.stop() == 0
     assert served.output.rstrip().endswith("Stopped.")

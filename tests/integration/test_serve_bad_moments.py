@@ -1,4 +1,4 @@
-"""`breakeven serve` when its surroundings go: its terminal, the reader of its output; and a second one in its home."""
+"""`breakeven serve` when its terminal or the reader of its output disappears, and with a second one in its home."""
 
 import contextlib
 import os
@@ -50,12 +50,13 @@ def sync(descriptor, sync=os.fdatasync, broken=Path(os.environ["BREAKEVEN_HOME"]
 os.eventfd, os.fdatasync = refused, sync
 main()
 """
-"""`breakeven` on a disk that takes no sync while the home holds a file `broken`; the kernel's own queue is refused."""
+"""`breakeven` with a disk whose syncs fail while there is a file `broken` in the home, and without the kernel's
+queue."""
 
 
 @pytest.fixture(scope="module")
 def provider() -> Iterator[str]:
-    """The address of one whose answers take a second."""
+    """The address of a provider whose answers take a second."""
     with provider_process("--pieces", "20", "--delay", "0.05") as process:
         yield process.url
 
@@ -104,7 +105,7 @@ def until_booked(home: Path, statuses: list[str]) -> None:
 
 @pytest.mark.usefixtures("hangups_end")
 def test_a_closed_terminal_ends_it_in_order_and_meanwhile_it_is_alone_in_its_home(home: Path) -> None:
-    """The output's reader goes first and the hangup comes twice, as when a terminal with a shell in it is closed."""
+    """The output's reader ends first, and SIGHUP arrives twice, as when a terminal with a shell is closed."""
     environment, port = environment_of(home), free_port()
     reading, written = os.pipe()
     serving = subprocess.Popen(command_of(port), stdout=written, stderr=written, env=environment)
@@ -129,7 +130,7 @@ def test_a_closed_terminal_ends_it_in_order_and_meanwhile_it_is_alone_in_its_hom
         asked = {"model": "auto", "stream": True, "messages": [{"role": "user", "content": "Hi"}]}
         headers, url = {"authorization": f"Bearer {key[1]}"}, f"http://127.0.0.1:{port}/v1/chat/completions"
         assert httpx.post(url, json=asked, headers=headers, timeout=PATIENCE_SECONDS).status_code == 200
-        until_booked(home, ["completed"])  # an end waits twenty seconds for the writer, but it runs already
+        until_booked(home, ["completed"])  # stopping waits twenty seconds for the writer to start, but it runs already
         with httpx.stream("POST", url, json=asked, headers=headers, timeout=PATIENCE_SECONDS) as answer:
             pieces = answer.iter_text()
             next(pieces)
@@ -144,7 +145,7 @@ def test_a_closed_terminal_ends_it_in_order_and_meanwhile_it_is_alone_in_its_hom
 
 
 def test_output_that_nobody_reads_holds_up_no_answer_and_no_end(home: Path) -> None:
-    """As of a terminal after Ctrl-S, a pager, a collector of logs that hangs: each failing call is a line there."""
+    """As with a terminal after Ctrl-S, a pager, or a hanging log collector: every failing call writes a line."""
     broken = (home / "rules.yaml").read_text("utf-8").replace("{from: [plain]", "{from: [broken]")
     (home / "rules.yaml").write_text(
         broken.replace(
@@ -179,8 +180,8 @@ def test_output_that_nobody_reads_holds_up_no_answer_and_no_end(home: Path) -> N
 
 
 def test_a_disk_that_fails_a_sync_ends_it_as_a_failure(home: Path) -> None:
-    """So that a service manager that restarts what failed starts it again, when the disk may have healed. It heard that
-    the port listens, and that it stops."""
+    """So that a service manager that restarts failed services starts it again, when the disk may work again. It is
+    notified of readiness and of stopping."""
     port = free_port()
     command = [sys.executable, "-c", FAILING_DISK, *command_of(port)[3:]]
     reading, written = os.pipe()

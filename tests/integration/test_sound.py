@@ -1,4 +1,4 @@
-"""Speech and transcripts through the official client: bytes as they came, booked as billed."""
+"""Speech and transcripts through the official client: bytes unchanged, booked as billed."""
 
 import base64
 import json
@@ -26,7 +26,7 @@ SOUND = [b"ID3\x04" + bytes(range(256)), b"\xff\xfb\x90" * 500]
 
 
 async def test_speech_comes_as_bytes_and_its_tokens_are_known(studio: Studio) -> None:
-    """The provider tells its tokens only to those who ask for events."""
+    """The provider reports tokens only if events are requested."""
     deltas = [{"type": "speech.audio.delta", "audio": base64.b64encode(piece).decode()} for piece in SOUND]
     studio.provider.plan([events(*deltas, {"type": "speech.audio.done", "usage": TOKENS})])
     async with studio.client() as client:
@@ -118,7 +118,7 @@ async def test_a_recording_whose_length_nobody_tells_is_estimated(studio: Studio
 
 
 async def test_a_server_that_tells_the_length_in_many_words_is_asked_for_them(studio: Studio) -> None:
-    """As Groq does: from the second recording on its length is known, and its caller gets what it asked for."""
+    """As Groq does: from the second recording on the length is known, and callers get the form that they requested."""
     verbose = {"text": "said", "duration": 5.25, "segments": []}
     studio.provider.plan([answered({"text": "said", "x_groq": {"id": "r"}}), answered(verbose)])
     async with studio.client() as client:
@@ -147,7 +147,7 @@ async def test_a_server_that_never_tells_the_length_is_asked_as_its_callers_ask(
 
 
 async def test_a_model_that_cannot_stream_answers_whole(studio: Studio) -> None:
-    """OpenAI says of whisper-1 that it ignores the field."""
+    """According to OpenAI, whisper-1 ignores the field."""
     studio.provider.plan([answered({"text": "said", "usage": {"type": "duration", "seconds": 1}})])
     async with studio.client() as client:
         raw = await client.audio.transcriptions.with_raw_response.create(
@@ -214,7 +214,7 @@ async def test_an_equal_form_under_one_idempotency_key_is_served_once(studio: St
 
 
 async def test_who_asks_again_with_an_idempotency_key_may_draw_another_boundary(studio: Studio) -> None:
-    """As the official clients do: each try writes the form anew."""
+    """As with the official clients, which write the form anew for each attempt."""
     studio.provider.plan([answered({"text": "said", "usage": {"type": "duration", "seconds": 2}})])
     once = {"idempotency-key": "k"}
     async with studio.client() as client:
@@ -235,7 +235,7 @@ async def test_an_equal_form_is_found_in_the_response_cache(studio: Studio) -> N
 
 
 async def test_azures_address_says_the_model_of_a_form_too(studio: Studio) -> None:
-    """Whoever asks Azure by hand names no model in the form."""
+    """Handwritten requests to Azure name no model in the form."""
     said = {"text": "said", "usage": {"type": "duration", "seconds": 2}}
     studio.provider.plan([answered(said), answered(said)])
     async with (

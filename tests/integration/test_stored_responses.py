@@ -1,4 +1,4 @@
-"""Responses that a provider or the gateway keeps, through the official client: retrieved, listed, forgotten."""
+"""Responses stored by a provider or the gateway, through the official client: retrieved, listed, deleted."""
 
 import json
 from collections.abc import AsyncGenerator
@@ -113,7 +113,7 @@ async def test_who_may_not_ask_is_told_before_the_provider_hears_of_it(path: str
 
 
 async def test_another_teams_response_is_not_there() -> None:
-    """Neither read, continued nor deleted: its name means something to its own team alone."""
+    """It cannot be read, continued or deleted: its id is valid only for its own team."""
     made = Raw((json.dumps(RESPONSE).encode(),), headers=JSON)
     async with ScriptedProvider(made, made, pages=KEPT) as provider:
         rig = Rig()
@@ -144,7 +144,7 @@ async def test_another_teams_response_is_not_there() -> None:
 
 @pytest.mark.parametrize("is_stream", [False, True])
 async def test_what_a_model_without_a_responses_api_answered_is_kept_here(is_stream: bool) -> None:
-    """Gone on from, retrieved, listed and deleted, as if a provider kept it; by its team alone."""
+    """Continued, retrieved, listed and deleted, as if a provider stored it, only by its team."""
     rig = Rig()
     rig.add_key("bk-other", KeyRecord("key-4", "other", "app", team="blue"))
     rig.pipeline.backends = {"one": TranslatingBackend(rig.one), "two": TranslatingBackend(rig.two)}

@@ -1,4 +1,4 @@
-"""A request that the cheapest model's wire format cannot say goes to a model whose format can."""
+"""A request that the cheapest model's wire format cannot express goes to a model whose format can."""
 
 import httpx
 import pytest

@@ -1,5 +1,5 @@
-"""Between equal wire formats not a byte is lost: what a provider received and what its caller received, compared with
-what was sent, through the official clients and real sockets on both sides."""
+"""Between equal wire formats no byte changes: what a provider and its caller received is compared with what was sent,
+through the official clients and with real sockets on both sides."""
 
 import json
 from collections.abc import AsyncGenerator
@@ -109,7 +109,7 @@ class Passage:
         return anthropic.AsyncAnthropic(api_key=KEY, base_url=self.url, max_retries=0)
 
     def sent_on(self) -> bytes:
-        """What the provider was asked, once."""
+        """The single request that the provider received."""
         [received] = self.provider.received
         return received.body
 
@@ -133,7 +133,7 @@ async def passage() -> AsyncGenerator[Passage]:
 
 
 def routed(body: bytes, name: bytes, upstream: bytes) -> bytes:
-    """What a provider may see changed: the one name."""
+    """The body with the only permitted change: the model's name."""
     assert body.count(b'"' + name + b'"') == 1
     return body.replace(b'"' + name + b'"', b'"' + upstream + b'"')
 
@@ -243,7 +243,7 @@ async def test_the_provider_counts_tokens_where_it_can(passage: Passage) -> None
     assert answer.headers["x-breakeven-count"] == "a"
     assert passage.sent_on() == routed(asked, b"a", b"upstream-a")
     assert passage.provider.received[0].path == "/v1/messages/count_tokens"
-    for body in (asked, asked, routed(asked, b"a", b"b")):  # no such endpoint; broken; a chat model
+    for body in (asked, asked, routed(asked, b"a", b"b")):  # unknown endpoint; broken connection; a chat model
         estimated = await passage.post("/v1/messages/count_tokens", body)
         assert (estimated.status_code, estimated.headers["x-breakeven-count"]) == (200, "estimate")
         assert estimated.json()["input_tokens"] > 0
@@ -304,7 +304,7 @@ RESPONDED = (
 async def test_openais_other_endpoints_are_untouched(
     passage: Passage, path: str, asked: bytes, answered: bytes
 ) -> None:
-    """Of a key without a team: teams have names of their own for responses (test_stored_responses)."""
+    """For a key without a team: teams have their own ids for responses (test_stored_responses)."""
     passage.service.rig.add_key("bk-alone", KeyRecord("key-9", "alone", "app"))
     passage.provider.plan([Raw((answered,), headers=JSON)])
     answer = await passage.post(path, asked, authorization="Bearer bk-alone")
@@ -325,7 +325,7 @@ async def test_a_streamed_response_is_untouched(passage: Passage) -> None:
 
 
 async def test_a_streamed_chat_shows_what_would_have_come_without_us(passage: Passage) -> None:
-    """Usage is asked for in the books' name: whoever did not ask sees neither it nor its `null`s."""
+    """We request usage for the books: callers who did not request it see neither usage nor its `null`s."""
     said = b'{"id":"x","choices":[{"index":0,"delta":{"content":"h\\u00e9"}%b}],"z":1.50%b}'
     last = b'{"id":"x","choices":[],"usage":{"prompt_tokens":3,"completion_tokens":2,"total_tokens":5}}'
     events = [said % (b"", b',"usage":null'), said % (b',"finish_reason":"stop"', b',"usage":null'), last, b"[DONE]"]

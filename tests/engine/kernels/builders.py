@@ -8,7 +8,7 @@ from torch import Tensor
 
 @dataclass(frozen=True, slots=True)
 class Paged:
-    """A cache pair, the block table that leads into it, and the sequences' lengths."""
+    """A pair of caches, the block table into them, and the sequences' lengths."""
 
     k_cache: Tensor
     v_cache: Tensor
@@ -24,7 +24,7 @@ def make_paged(
     block_size: int = 16,
     dtype: torch.dtype = torch.float32,
 ) -> Paged:
-    """Blocks are handed out in random order, and those of no sequence hold NaN: reading past an end must show."""
+    """Blocks are assigned in random order, and unused ones contain NaN, so that reading past an end is noticed."""
     columns = max(1, -(-max(lengths) // block_size)) + 1
     used = [-(-length // block_size) for length in lengths]
     total = sum(used) + 3

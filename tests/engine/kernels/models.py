@@ -11,7 +11,7 @@ from local_engine.scheduler import Batch, Row
 
 
 class RandomWeights:
-    """A WeightSource that draws each tensor when it is asked for, always the same one for the same name."""
+    """A WeightSource that draws each tensor on demand, always the same one for a name."""
 
     def __init__(self, config: ModelConfig) -> None:
         self.shapes = weight_shapes(config)
@@ -93,7 +93,7 @@ def make_request(name: str, tokens: list[int], block_ids: list[int], params: Sam
 
 
 def make_batch(*rows: tuple[Request, int]) -> Batch:
-    """Each request from `start` to its last token."""
+    """A batch with each request's tokens from `start` to its last."""
     return Batch(
         tuple(
             Row(request=request, start=start, count=len(request.token_ids) - start, drafts=0, needs_logits=True)

@@ -1,4 +1,4 @@
-"""Runs the kernels' own tests, each folder in a process with the environment that Triton must see before it is
+"""Runs the kernels' own tests, each folder in a process with the environment that Triton needs before it is
 imported."""
 
 import os
@@ -37,6 +37,6 @@ def test_every_kernel_compiles_for_hopper(tmp_path: Path) -> None:
 
 
 def test_serving_on_a_cpu_imports_no_triton() -> None:
-    """The modules that a CPU engine imports must not pull in a 700 MB package that it does not use."""
+    """A CPU engine's modules must not import a 700 MB package that it does not use."""
     code = "import sys, local_engine.cuda_graph, local_engine.kernels.reference; assert 'triton' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)

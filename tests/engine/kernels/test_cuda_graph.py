@@ -1,4 +1,4 @@
-"""Buckets, padding and the buffers behind captured decode steps; the capture itself where there is a GPU."""
+"""Buckets, padding and the buffers behind captured decode steps; capturing itself only if there is a GPU."""
 
 import gc
 

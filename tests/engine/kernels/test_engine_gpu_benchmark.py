@@ -1,4 +1,4 @@
-"""The GPU benchmark where there is no GPU: its arithmetic, its report, and what it says instead of running."""
+"""The GPU benchmark on a machine without a GPU: its arithmetic, its report, and its message instead of running."""
 
 import json
 import random
@@ -69,7 +69,7 @@ def test_what_has_a_bar_is_measured_first_of_all_models() -> None:
     [(1, "bfloat16", 284), (64, "bfloat16", 11_700), (256, "bfloat16", 22_300), (1, "fp8", 563), (256, "fp8", 26_300)],
 )
 def test_decode_ceilings_at_a_thousand_tokens_of_context(batch: int, weights: str, tokens_per_second: float) -> None:
-    """By hand for one sequence: 15.0e9 bytes of weights and 0.134e9 of cache at 4.3e12 bytes a second are 3.52 ms."""
+    """By hand for one sequence: 15.0e9 bytes of weights and 0.134e9 of cache at 4.3e12 bytes/s take 3.52 ms."""
     got = decode_tokens_per_second(LLAMA_8B, RATES, batch=batch, context=1024, weights=weights)
     assert got == pytest.approx(tokens_per_second, rel=0.01)
 
@@ -86,7 +86,7 @@ def test_prefill_ceilings() -> None:
 
 
 def test_experts_that_a_batch_takes() -> None:
-    """Drawn, and counted: 8 of 128 for each of so many tokens."""
+    """Compared with random draws: 8 of 128 for each of so many tokens."""
     draw = random.Random(5)
     for batch in (1, 4, 64):
         taken = [len({e for _ in range(batch) for e in draw.sample(range(128), 8)}) for _ in range(400)]
@@ -95,8 +95,8 @@ def test_experts_that_a_batch_takes() -> None:
 
 
 def test_ceilings_with_experts_count_those_that_a_step_reads() -> None:
-    """By hand: of 29.9e9 weights in the layers a token meets 2.73e9, and the head's 0.31e9; 64 tokens take 126 of
-    128 experts and so read nearly all, but multiply each by its own."""
+    """By hand: of 29.9e9 weights in the layers a token uses 2.73e9, plus the head's 0.31e9; 64 tokens use 126 of 128
+    experts and so read nearly all, but multiply only with their own."""
     shape = QWEN3_30B_A3B
     assert matrix_weights(shape, 128) + 2 * head_weights(shape) == shape.parameters
     assert matrix_weights(shape) + 2 * head_weights(shape) == shape.active_parameters
@@ -183,7 +183,7 @@ def test_a_part_that_takes_the_device_with_it_ends_its_process_and_the_next_goes
         except DeviceLost:
             return LOST
         except SystemExit as death:
-            # A process that is killed writes nothing more.
+            # A killed process writes nothing more.
             output.write_text(json.dumps(run.report() | {"results": run.results | {"under_way": "a/killed"}}))
             assert is_under_way(output)
             return int(str(death.code))
@@ -220,7 +220,7 @@ def test_a_part_that_succeeds_and_leaves_the_device_unfit_keeps_its_figures(tmp_
 def test_what_breaks_between_two_parts_is_gone_on_from_by_another_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """It ended with a failure's status, and nothing after it was measured."""
+    """The run used to end with a failure's status, and nothing after it was measured."""
 
     def break_off(*_: object) -> None:
         raise RuntimeError("captures_underway.empty() INTERNAL ASSERT FAILED")
@@ -268,7 +268,7 @@ def test_a_part_that_the_budgets_end_cuts_off_is_measured_by_resume(tmp_path: Pa
 
 
 def test_a_process_counts_its_time_from_its_beginning(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Torch and transformers take up to a minute to import: counted beside the budget, the last part was cut off."""
+    """Torch and transformers take up to a minute to import: when that did not count, the last part was cut off."""
 
     def machine(*, is_smoke: bool) -> dict[str, str]:
         assert not is_smoke
@@ -293,7 +293,7 @@ def test_figures_of_another_device_are_not_gone_on_with(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=lambda shape: shape.name)
 def test_everything_fits_an_h100(shape: ModelConfig) -> None:
-    """transformers' weights, ours and the caches, and a tenth left for products, graphs and the libraries."""
+    """transformers' weights, ours, the caches, and a tenth of the memory for products, graphs and libraries."""
     sizes = Sizes()
     caches = sizes.blocks(BLOCK_SIZE) * BLOCK_SIZE * shape.kv_bytes_per_token(2)
     assert 2 * weight_bytes(shape, "bfloat16") + caches < 0.9 * 78 * 2**30
@@ -347,7 +347,7 @@ def test_processes_follow_one_another_until_one_comes_to_its_end(statuses: list[
 
 @pytest.mark.parametrize(("budget_seconds", "processes"), [(540, MOST_PROCESSES), (1, 1)])
 def test_a_machine_on_which_every_process_dies_is_given_up(budget_seconds: float, processes: int) -> None:
-    """And none begins when the time is up."""
+    """And none is started when the time is up."""
     limits: list[float] = []
 
     def process(_further: Sequence[str], limit_seconds: float) -> int:
@@ -366,7 +366,7 @@ def test_without_a_gpu_it_says_so_in_one_sentence(capsys: pytest.CaptureFixture[
 
 @pytest.mark.skipif(find_spec("triton") is None, reason="triton is not installed: pip install triton (Linux only)")
 def test_it_needs_none_of_the_engines_other_packages() -> None:
-    """A GPU machine may have nothing but torch, triton and transformers with what they bring along."""
+    """A GPU machine may have only torch, triton and transformers with their dependencies."""
     code = """
 import importlib.abc, sys
 
@@ -388,5 +388,5 @@ import local_engine.scheduler
     [("3.6.0", "2.5.2", True), ("3.6.0", "2.4.0", True), ("3.6.0", "2.3.5", False), ("3.7.1", "2.5.2", False)],
 )
 def test_a_numpy_that_the_interpreter_fails_with_is_told(triton: str, numpy: str, *, is_told: bool) -> None:
-    """Every part failed with a traceback out of the interpreter."""
+    """Every part used to fail with a traceback from inside the interpreter."""
     assert ("numpy below 2.4" in (uninterpretable(triton, numpy) or "")) is is_told

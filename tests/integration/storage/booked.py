@@ -1,4 +1,4 @@
-"""Entries at random, and what a reader of the documentation would find in them."""
+"""Random entries, and their sums computed independently, by the documentation."""
 
 import random
 from dataclasses import dataclass
@@ -48,7 +48,7 @@ def random_entries(count: int) -> list[Entry]:
 
 
 def group_of(entry: Entry, by: tuple[Dimension, ...], zone: str) -> list[tuple[str | None, ...]]:
-    """As a reader of the documentation would compute it."""
+    """The group of an entry by the documentation."""
     moment = moment_of(entry.intent.accepted_at_us)
     local = moment.astimezone(ZoneInfo(zone))
     values: dict[str, list[str | None]] = {

@@ -1,4 +1,4 @@
-"""Notices of budgets on both databases: a unique row is the claim, and the books say what is spent."""
+"""Budget notices on both databases: a unique row is the claim to send one, and the spending comes from the books."""
 
 import asyncio
 from collections.abc import Mapping
@@ -207,7 +207,7 @@ async def test_keys_are_told_of_by_their_names_and_windows(engine: AsyncEngine) 
 
 
 async def test_what_a_process_left_behind_counts_alike_wherever_a_budget_is_told_of(engine: AsyncEngine) -> None:
-    """At most what it may have cost: so a budget that stops refuses, and so it is told and shown."""
+    """With its upper bound: for refusals, notices and display."""
     await SqlBudgets(engine).set(Budget("team", "search", 100 * USD, "ada", 1, stops=True))
     key, _ = await SqlKeyStore(engine, PEPPER).create(NewKey("app", team="search"), author="ada")
     limits = {key.record.id: Limits(budget_usd="100")}

@@ -1,4 +1,4 @@
-"""Ends of days, months and years on both databases: each entry on its own side of them, in budgets and in reports."""
+"""Ends of days, months and years on both databases: each entry is on the right side, in budgets and in reports."""
 
 import random
 from datetime import UTC, datetime
@@ -27,7 +27,7 @@ def us(text: str) -> int:
 
 
 async def insert(engine: AsyncEngine, moments_us: list[int], **given: Any) -> int:
-    """One entry at each; what one costs."""
+    """Inserts an entry at each time; returns the cost of one."""
     batch = [make_entry(n, intent=make_intent(n, accepted_at_us=at, **given)) for n, at in enumerate(moments_us)]
     await SqlLedger(engine).insert(batch)
     assert batch[0].cost is not None

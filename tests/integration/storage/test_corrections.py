@@ -1,4 +1,4 @@
-"""What is corrected later is added once, where its request was, on both databases."""
+"""Later corrections are added once, in their request's place, on both databases."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -58,7 +58,7 @@ async def test_corrections_are_added_once_and_appear_in_the_sums(engine: AsyncEn
 
 
 async def test_a_correction_is_on_the_day_of_its_request(engine: AsyncEngine, stored: list[Entry]) -> None:
-    """Also where a day begins within a UTC hour, and where a period ends within one."""
+    """Also if a day begins within a UTC hour, or a period ends within one."""
     amounts = {entry.intent.request_id: 1000**number for number, entry in enumerate(stored[:6])}
     amounts |= {entry.intent.request_id: 7 * number for number, entry in enumerate(stored[6:])}
     batch = [Adjustment(number, "reprice", "prices-2", amount, "known") for number, amount in amounts.items()]
@@ -76,7 +76,7 @@ async def test_a_correction_is_on_the_day_of_its_request(engine: AsyncEngine, st
 async def test_requests_that_got_their_first_price_later_are_counted_once(
     engine: AsyncEngine, stored: list[Entry]
 ) -> None:
-    """Whatever else was booked of them and of others; in whole hours and in cut ones."""
+    """Whatever else was booked for them and for others, in whole and in partial hours."""
     numbers = [entry.intent.request_id for entry in stored]
     booked: list[tuple[AdjustmentKind, str]] = [("refund", "a"), ("reprice", "v1#0"), ("reprice", "v2#1")]
     for kind, reference in booked:
@@ -92,7 +92,7 @@ async def test_requests_that_got_their_first_price_later_are_counted_once(
 async def test_a_closed_month_is_what_it_was_however_much_is_corrected_afterwards(
     engine: AsyncEngine, stored: list[Entry]
 ) -> None:
-    """In whole hours and in cut ones, by groups of each kind, filtered and not."""
+    """In whole and in partial hours, with groups of each kind, filtered or not."""
     numbers = [entry.intent.request_id for entry in stored]
     asked: list[tuple[tuple[Dimension, ...], dict[Dimension, str | None]]]
     asked = [(("day", "team"), {}), (("tag",), {"team": "search"}), ((), {})]
@@ -120,7 +120,7 @@ async def test_a_closed_month_is_what_it_was_however_much_is_corrected_afterward
 
 
 class Interrupted(KeptSums):
-    """Something is done after the first question of a report."""
+    """Lets something happen after a report's first query."""
 
     def __init__(self, act: Callable[[], Awaitable[object]]) -> None:
         super().__init__()
@@ -139,7 +139,7 @@ class Interrupted(KeptSums):
 async def test_a_closed_month_is_what_it_was_in_the_moment_of_a_correction_too(
     engine: AsyncEngine, stored: list[Entry]
 ) -> None:
-    """What is to be taken back of it, and what it came to with that, are two questions."""
+    """The sums, and the corrections to subtract from them, are two queries."""
     credit = [Adjustment(stored[0].intent.request_id, "refund", "credit-7", -5, "outage")]
     query = SumsQuery(us(START), us(START) + 8 * DAY_US, as_of_us=now_us())
     as_closed = await SqlReports(engine).sums(query)
@@ -154,7 +154,8 @@ async def newest_us(engine: AsyncEngine) -> int:
 
 
 async def test_no_correction_is_dated_back_by_a_clock_that_the_books_show_to_be_behind(engine: AsyncEngine) -> None:
-    """It would be in what a closed month was. Who says that the clock is right, and another was ahead, books it."""
+    """It would change a closed month. It is booked if the user states that this clock is right and another was
+    ahead."""
     await SqlLedger(engine).insert([make_entry(intent=make_intent(1, accepted_at_us=now_us() + 2 * HOUR_US))])
     credit = [Adjustment(request_id(1), "refund", "credit-7", -5, "outage")]
     with pytest.raises(StateError, match=r"and the books go on to .* add --clock-is-right"):
@@ -163,7 +164,7 @@ async def test_no_correction_is_dated_back_by_a_clock_that_the_books_show_to_be_
 
 
 async def test_corrections_of_one_request_in_one_batch_all_count(engine: AsyncEngine, stored: list[Entry]) -> None:
-    """The same one twice counts once, as the first of them; a request gets its first price once."""
+    """The same one twice counts once, with the first amount; a request gets its first price once."""
     numbers = [entry.intent.request_id for entry in stored[:9]]
     batch = [Adjustment(number, "reprice", "v1", 5, "known") for number in numbers]
     batch += [Adjustment(number, "reprice", "v2", 70, "corrected") for number in numbers]
@@ -181,7 +182,7 @@ async def test_corrections_of_one_request_in_one_batch_all_count(engine: AsyncEn
 
 
 async def test_two_who_correct_by_other_prices_at_once_correct_once(engine: AsyncEngine, stored: list[Entry]) -> None:
-    """Both found the books as they were: what the second was to add to them would count the difference twice."""
+    """Both read the same books, so the second one's correction would count the difference twice."""
     numbers = [entry.intent.request_id for entry in stored]
 
     def by(version: str, amount: int, after: int) -> list[Adjustment]:

@@ -1,4 +1,4 @@
-"""What is wrong with a database itself is one error of ours, whichever it is; what is wrong with a question is not."""
+"""All errors of the database itself become one error of ours; errors of a query do not."""
 
 import asyncio
 import sqlite3
@@ -26,11 +26,11 @@ pytestmark = pytest.mark.integration
 FULL = "PRAGMA max_page_count = 1"
 READ_ONLY = "SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY"
 FILL = f"CREATE TABLE filling AS SELECT '{'x' * 1_000_000}' AS word"
-"""More than the pages that a migration left free."""
+"""Needs more than the pages that the migrations left free."""
 
 
 class Said(Exception):
-    """As a driver says it."""
+    """An error as raised by a driver."""
 
     def __init__(self, said: str = "", *, state: str | None = None, code: int | None = None) -> None:
         super().__init__(said)
@@ -48,11 +48,11 @@ class Said(Exception):
         (Said(state="28P01"), True),  # wrong password
         (Said(state="25006"), True),  # a replica
         (Said(state="55P03"), True),  # a lock
-        (Said(state="42501"), True),  # tables that are another role's
-        (Said(state="23505"), False),  # a key that is there already
+        (Said(state="42501"), True),  # tables owned by another role
+        (Said(state="23505"), False),  # a key that exists already
         (Said(state="42P10"), True),  # a table whose keys are not restored yet
         (Said('relation "nowhere" does not exist', state="42P01"), False),
-        (Said("Relation »entries« existiert nicht", state="42P01"), True),  # a table of ours
+        (Said("Relation »entries« existiert nicht", state="42P01"), True),  # one of our tables
         (Said('column "entries" does not exist', state="42703"), False),
         (Said("no such table: entries", code=sqlite3.SQLITE_ERROR), True),
         (Said("no such table: my_entries", code=sqlite3.SQLITE_ERROR), False),
@@ -74,7 +74,7 @@ async def test_a_wrong_question_stays_the_drivers_error(engine: AsyncEngine) -> 
 
 
 async def test_tables_that_are_missing_are_said_with_what_to_do(engine: AsyncEngine, database_url: str) -> None:
-    """Restored in part, under a running gateway and at a start: it was a stack of calls twice a second."""
+    """After a partial restore, under a running gateway and at a start: it used to be a traceback twice a second."""
     async with writing(engine) as connection:
         await connection.execute(text("DROP TABLE shadow_calls"))
     with pytest.raises(DatabaseDown, match=r"shadow_calls.*restore the backup whole"):
@@ -85,13 +85,13 @@ async def test_tables_that_are_missing_are_said_with_what_to_do(engine: AsyncEng
 
 
 async def test_nothing_is_written_into_tables_that_have_no_keys_yet(postgres_directory: str) -> None:
-    """A backup that is restored adds them last: what the journal put there before would be there twice, for good."""
+    """Restoring a backup adds keys last: entries that the journal shipped before would be there twice for good."""
     url = await empty_postgres(postgres_directory)
     await make_newest(url)
     engine = open_database(url)
     assert await SqlLedger(engine).insert([make_entry(1)]) == 1
     for table in (attempts, circumstances, daily, dimensions, entries, hourly):
-        async with engine.connect() as connection:  # rolled back at its end
+        async with engine.connect() as connection:  # rolled back at the end
             await connection.execute(text(f"LOCK TABLE {table.name}"))
             for constraint in table.constraints:
                 if isinstance(constraint, (PrimaryKeyConstraint, UniqueConstraint)):
@@ -103,7 +103,7 @@ async def test_nothing_is_written_into_tables_that_have_no_keys_yet(postgres_dir
 
 
 async def test_a_question_that_is_given_up_is_cancelled_and_nothing_else(postgres_directory: str) -> None:
-    """SQLAlchemy counts that connection as lost, too."""
+    """SQLAlchemy treats that connection as lost, too."""
     engine = open_database(await empty_postgres(postgres_directory))
     async with engine.connect() as connection:
         asked = asyncio.create_task(connection.execute(text("SELECT pg_sleep(600)")))
@@ -116,7 +116,7 @@ async def test_a_question_that_is_given_up_is_cancelled_and_nothing_else(postgre
 
 
 async def _is_asleep(engine: AsyncEngine) -> bool:
-    """In a transaction of its own: within one, the server's view of its sessions stands still."""
+    """Checks in a new transaction, since within one the server's view of its sessions does not change."""
     async with engine.connect() as connection:
         found = await connection.execute(text("SELECT 1 FROM pg_stat_activity WHERE query LIKE 'SELECT pg_sleep%'"))
         return found.scalar() is not None
@@ -146,7 +146,7 @@ async def test_a_file_that_is_no_database_is_said_by_whoever_connects(tmp_path: 
 
 
 async def test_a_file_that_could_not_be_written_for_a_while_is_opened_again(tmp_path: Path) -> None:
-    """SQLite opens a file on a disk that is mounted read-only for reading, and so it stays while anything is open."""
+    """On a disk mounted read-only, SQLite opens a file for reading, and it stays so as long as any handle is open."""
     url = f"sqlite+aiosqlite:///{tmp_path / 'books.db'}"
     await migrate(url)
     engine = open_database(url)
@@ -186,7 +186,7 @@ async def test_a_wrong_name_or_address_is_said_without_the_password(postgres_dir
 
 
 async def test_after_a_failover_no_connection_to_a_replica_is_kept(postgres_directory: str) -> None:
-    """One that may only read answers every ping; it must not be what all later changes are tried on."""
+    """A read-only one answers every ping, but must not be used for all later changes."""
     url = await empty_postgres(postgres_directory)
     await migrate(url)
     engine = open_database(url)
@@ -215,7 +215,7 @@ async def test_connections_that_the_server_ended_are_replaced_unnoticed(postgres
 
 
 async def test_a_servers_own_time_limits_end_no_migration(postgres_directory: str) -> None:
-    """Such as an administrator sets for all statements; here while another replica migrates."""
+    """As set by an administrator for all statements; here while another replica migrates."""
     url = await empty_postgres(postgres_directory)
     other = open_database(url)
     async with writing(other) as connection:
@@ -237,7 +237,7 @@ async def test_a_servers_own_time_limits_end_no_migration(postgres_directory: st
 
 
 async def test_tables_of_another_role_are_said_with_what_to_do(postgres_directory: str) -> None:
-    """As after a backup that somebody restored under his own name: it was a stack of calls every few seconds."""
+    """As after a backup restored under another user's name: it used to be a traceback every few seconds."""
     url = await empty_postgres(postgres_directory)
     await migrate(url)
     owner = open_database(url)

@@ -1,4 +1,4 @@
-"""A PostgreSQL that takes connections and says nothing: whoever asks hears so in bounded time, and it heals."""
+"""A PostgreSQL server that accepts connections and says nothing: queries fail in bounded time, and work again later."""
 
 import asyncio
 
@@ -23,7 +23,7 @@ async def ask(engine: AsyncEngine) -> object:
 
 
 async def until_it_answers(engine: AsyncEngine) -> None:
-    """However slow this machine is for the little patience that the test gave it."""
+    """Retries, in case this machine is too slow for the short timeouts of the test."""
     async with asyncio.timeout(PATIENCE_SECONDS):
         while True:
             try:
@@ -84,13 +84,13 @@ async def test_connections_that_the_server_gave_up_and_has_not_closed_are_replac
         engine = open_database(url)
         await asyncio.gather(*(until_it_answers(engine) for _ in range(3)))
         await proxy.say_that_it_goes()
-        await asyncio.sleep(0.1)  # what was said has arrived; before, it would be an ordinary answer
+        await asyncio.sleep(0.1)  # until the announcement has arrived; earlier it would be an ordinary answer
         assert await ask(engine) == 1
         await engine.dispose()
 
 
 async def test_a_migration_may_take_as_long_as_it_needs(postgres_directory: str) -> None:
-    """It waits for one that another process makes; the other stands still here."""
+    """It waits for the migration of another process, which is stalled here."""
     url = await empty_postgres(postgres_directory)
     engine = open_database(url, Patience(statement_seconds=None))
     async with engine.connect() as connection:

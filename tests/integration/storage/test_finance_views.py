@@ -1,4 +1,4 @@
-"""Finance's views say what the ledger says, and every panel's query runs on the real database it is written for."""
+"""Finance's views agree with the ledger, and every panel's query runs on the database that it is written for."""
 
 import re
 
@@ -54,7 +54,7 @@ async def test_views_cannot_be_written(engine: AsyncEngine) -> None:
 
 @pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
 async def test_every_panel_runs_on_postgresql(engine: AsyncEngine) -> None:
-    """Grafana's own word is replaced as Grafana does."""
+    """With Grafana's macro replaced as Grafana does."""
     await fill(engine)
     assert len(QUERIES) > 4
     async with engine.connect() as connection:

@@ -1,4 +1,5 @@
-"""Replicas that start at once on an empty database: one of them makes the first keys, and its two are all there are."""
+"""Replicas that start together on an empty database: one of them creates the first two keys, and no other creates
+any."""
 
 import asyncio
 
@@ -16,7 +17,7 @@ REPLICAS = 4
 
 
 async def start(database_url: str, together: asyncio.Barrier) -> FirstKeys | None:
-    """What a replica does before it serves."""
+    """Runs what a replica does before it serves."""
     database = open_database(database_url)
     try:
         await together.wait()

@@ -1,4 +1,4 @@
-"""`breakeven migrate --to`: says what an older schema has no place for, and takes nothing away before it is told to."""
+"""`breakeven migrate --to`: reports what an older schema cannot hold, and deletes nothing until told to."""
 
 import asyncio
 import json
@@ -40,7 +40,7 @@ def home(database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 async def said(*arguments: str) -> str:
-    """What the command prints; its own errors are raised."""
+    """Runs the command and returns its output; raises its own errors."""
 
     def run() -> str:
         return CliRunner().invoke(build("migrate"), ["migrate", *arguments], catch_exceptions=False).output
@@ -61,7 +61,7 @@ async def fill(url: str) -> None:
 
 
 async def seen(url: str) -> tuple[str | None, int, int]:
-    """The revision, how many entries there are, and requests in the sums of hours."""
+    """(revision, number of entries, number of requests in the hourly sums)."""
     engine = open_database(url)
     try:
         async with engine.connect() as connection:

@@ -1,4 +1,4 @@
-"""Rents as a start records them, on both databases."""
+"""GPU rents as recorded at a start, on both databases."""
 
 import asyncio
 from dataclasses import replace
@@ -52,7 +52,7 @@ async def test_a_price_dated_by_a_clock_that_was_ahead_begins_when_it_is_right(e
     rents = SqlRents(engine)
     await book(engine, 400_000)
     await rents.keep([FIRST], 400_000)
-    await rents.keep([DEAR], 409_000)  # a year ahead; some requests came meanwhile
+    await rents.keep([DEAR], 409_000)  # a year ahead, with some requests in between
     await book(engine, 409_000, 409_001)
     await rents.keep([DEAR], 400_100)
     assert await rents.rents() == [FIRST, replace(DEAR, from_hour=400_100)]

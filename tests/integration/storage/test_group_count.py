@@ -1,4 +1,4 @@
-"""A report that is too long is refused before anything is added up, and none is that is not."""
+"""A report with too many groups is rejected before anything is summed, and no other is."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""The sums are what the journal's own records add up to, recomputed with fractions, whatever befell the shipping."""
+"""The sums equal what the journal's records add up to, recomputed with fractions, whatever happens during shipping."""
 
 import random
 from collections import defaultdict
@@ -30,7 +30,7 @@ Books = dict[tuple[Any, ...], dict[str, Fraction]]
 
 
 def random_entry(chance: random.Random, number: int) -> Entry:
-    """Any status, with and without a price, with and without attempts on other bills."""
+    """An entry of any status, with or without a price, with or without attempts on other bills."""
     intent = make_intent(
         number,
         accepted_at_us=make_intent(0).accepted_at_us + chance.randrange(40 * 24) * HOUR_US + chance.randrange(HOUR_US),
@@ -62,7 +62,7 @@ def random_attempt(chance: random.Random, place: int) -> Attempt:
 
 
 def records(directory: Path) -> Iterator[Entry]:
-    """Every settlement that was ever written, each once."""
+    """Every settlement ever written, each once."""
     found: dict[str, Entry] = {}
     for path in sorted(directory.glob("*.seg")):
         for record in Framing().scan(int(path.stem), path.read_bytes()):
@@ -72,7 +72,7 @@ def records(directory: Path) -> Iterator[Entry]:
 
 
 def recomputed(settled: list[Entry], hours: int) -> Books:
-    """By so many hours, and by what is grouped by; an attempt on another bill stands under that provider."""
+    """Sums by periods of this many hours and by group; an attempt on another bill counts for that provider."""
     books: Books = defaultdict(lambda: defaultdict(Fraction))
     for one in settled:
         at = one.intent.accepted_at_us // (hours * HOUR_US)
@@ -127,7 +127,7 @@ async def test_sums_are_what_the_journals_records_add_up_to(engine: AsyncEngine,
     for number in range(REQUESTS):
         entry = random_entry(chance, number)
         journal.intend(entry.intent)
-        if chance.random() < 0.97:  # else an orphan at the next start
+        if chance.random() < 0.97:  # otherwise it is an orphan at the next start
             await journal.settle(entry)
         if chance.random() < 0.02:
             await Shipper(journal, ledger).ship_once()

@@ -1,4 +1,4 @@
-"""Sums that are kept between questions, and those that numpy adds up, are those of the database; on both databases."""
+"""Cached sums, and those added up by numpy, equal the database's own, on both databases."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -47,7 +47,7 @@ async def test_groups_of_dimensions_are_those_that_the_database_makes(
 
 @pytest.mark.parametrize("is_one_dimensions", [False, True])
 async def test_money_beyond_64_bits_is_exact(engine: AsyncEngine, stored: list[Entry], is_one_dimensions: bool) -> None:
-    """Of one dimension's days, which no column of numpy's holds, and of the groups of several."""
+    """For a single dimension's days, which do not fit a numpy column, and for groups of several."""
     period = replace(WHOLE, since_us=us(START - timedelta(days=1)) // DAY_US * DAY_US)
     added = sum(one.output_pico_usd for one in await SqlReports(engine).sums(period))
     async with engine.begin() as connection:
@@ -88,7 +88,7 @@ async def test_money_alone_is_the_same_money(engine: AsyncEngine, stored: list[E
 
 
 async def test_days_are_read_once_while_nothing_is_added_to_them(engine: AsyncEngine, stored: list[Entry]) -> None:
-    """Their sums and their sketches: of 300,000 rows a second of CPU for each."""
+    """Both sums and sketches: for 300,000 rows each takes a second of CPU."""
     reports, queries = SqlReports(engine), [replace(WHOLE, with_latencies=True), replace(WHOLE, by=("team",))]
     first = await _statements(engine, reports, queries)
     assert sum("FROM daily" in one and "requests" in one and "output_tokens" in one for one in first) == 1

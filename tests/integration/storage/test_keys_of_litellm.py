@@ -1,4 +1,4 @@
-"""Keys that were LiteLLM's on both databases: each is taken over once, whatever becomes of it here."""
+"""Importing LiteLLM's keys, on both databases: each is imported once, whatever happens to it here."""
 
 import asyncio
 import hashlib
@@ -89,7 +89,7 @@ async def test_taken_over_again_it_is_the_same_key_and_stays_as_it_is(engine: As
     rotated = await secrets.rotate(key_id, overlap_seconds=0, author="bob")
     assert rotated is not None
     assert [await works(engine, one) for one in (SECRET, rotated.secret)] == [False, True]
-    for _ in range(10):  # until the first secret is forgotten
+    for _ in range(10):  # until the first secret is no longer remembered
         await secrets.rotate(key_id, overlap_seconds=0, author="bob")
     assert (await take_over(engine))[0].record.id == key_id
     await keys.revoke(key_id, author="bob")
@@ -103,7 +103,7 @@ MONTH, DAY = "month:2026-11-01", "day:2026-11-25"
 
 
 async def test_what_it_had_spent_is_the_newest_figure_and_never_added_to(engine: AsyncEngine) -> None:
-    """The import that is repeated takes it over anew, also of a key that was rotated, and of each window apart."""
+    """A repeated import updates it, also for a rotated key, and separately for each window."""
     openings, log = SqlOpenings(engine), SqlAuditLog(engine)
     key_id = (await take_over(engine, opening=(MONTH, 0)))[0].record.id
     assert await openings.of([MONTH]) == [], "nothing is nothing"
@@ -141,7 +141,7 @@ async def test_what_a_team_had_spent_is_kept_apart_from_a_key_of_its_name(engine
 
 
 async def test_a_budget_that_was_half_spent_there_refuses_the_other_half_alone(engine: AsyncEngine) -> None:
-    """As workers count it, whose books say nothing of it."""
+    """As counted by workers, whose books do not include it."""
     at_us = microseconds(datetime(2026, 11, 25, 12, tzinfo=UTC))
     key_id = (await take_over(engine, opening=(MONTH, 60)))[0].record.id
     admission = Admission(
@@ -167,7 +167,7 @@ async def test_several_imports_at_once_make_one_key(engine: AsyncEngine) -> None
 
 
 async def test_a_part_is_taken_over_whole_or_not_at_all_by_as_many_questions_as_one_key(engine: AsyncEngine) -> None:
-    """One transaction for each of 240 keys took 107 s on a busy machine."""
+    """A transaction for each of 240 keys took 107 s on a busy machine."""
     new, many = NewKey("app"), [hashlib.sha256(b"%d" % number).digest() for number in range(50)]
     keys, asked = SqlLiteLLMKeys(engine, PEPPER), [0]
 

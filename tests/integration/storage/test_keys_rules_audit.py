@@ -48,7 +48,7 @@ async def test_a_key_is_shown_once_and_kept_as_a_hash(engine: AsyncEngine) -> No
 
 
 async def test_an_end_that_is_no_date_as_earlier_versions_took_them_is_the_last_one(engine: AsyncEngine) -> None:
-    """Every list of keys broke at one."""
+    """Every list of keys used to fail if there was one."""
     store = SqlKeyStore(engine, PEPPER)
     await store.create(NewKey("x", expires_at_us=1 << 62), author="ada")
     [listed] = await store.list()

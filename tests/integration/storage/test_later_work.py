@@ -1,5 +1,5 @@
-"""What steps of the schema leave to be done while everybody reads and writes: it is done, once, and whoever is killed
-in the middle of it leaves nothing that the next does not mend."""
+"""Work that migrations defer while the gateway reads and writes: it is done once, and if the process is killed, the
+next one completes it."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -28,7 +28,7 @@ SOON_SECONDS = 60
 
 
 def requests(numbers: Sequence[int], every_us: int = HOUR_US) -> list[Entry]:
-    """Each costs what its number is, and they are so far apart."""
+    """Requests at equal intervals, each with its number as cost."""
     return [
         make_entry(
             n,
@@ -40,7 +40,7 @@ def requests(numbers: Sequence[int], every_us: int = HOUR_US) -> list[Entry]:
 
 
 async def rows(engine: AsyncEngine) -> list[Row[Any]]:
-    """Of both rollups, in order."""
+    """The rows of both rollups, in order."""
     async with engine.connect() as connection:
         found = [await connection.execute(select(one).order_by(*one.primary_key)) for one in (hourly, daily)]
         return [row for one in found for row in one]
@@ -56,7 +56,7 @@ async def until(is_so: AsyncIterator[bool]) -> None:
 
 @pytest.fixture
 async def older(postgres_directory: str) -> AsyncIterator[tuple[str, AsyncEngine]]:
-    """A ledger of two months, as a version before the index left it: its URL, and an engine."""
+    """A ledger of two months, as left by a version without the index: its URL, and an engine."""
     url = await empty_postgres(postgres_directory)
     await migrate(url)
     engine = open_database(url)
@@ -73,18 +73,18 @@ async def test_months_that_are_there_get_their_part_of_an_index(older: tuple[str
         (INDEX, "entries_2026_02"),
         (INDEX, "entries_2026_01"),
     ]
-    await SqlLedger(engine).insert(requests((70,), DAY_US))  # a month that comes meanwhile
+    await SqlLedger(engine).insert(requests((70,), DAY_US))  # a month that begins meanwhile
     assert len(await lacking_parts(engine)) == 2
     assert await LaterWork(url).do()
     assert await lacking_parts(engine) == []
     async with engine.connect() as connection:
         valid = "SELECT count(*) FROM pg_index JOIN pg_class ON oid = indexrelid WHERE relname ~ 'batch_id' AND {}"
         counts = [await connection.scalar(text(valid.format(one))) for one in ("indisvalid", "NOT indisvalid")]
-    assert counts == [4, 0]  # the whole, and three months
+    assert counts == [4, 0]  # the parent's, and three months'
 
 
 async def test_a_build_that_was_killed_is_begun_anew(older: tuple[str, AsyncEngine]) -> None:
-    """It waits for whoever writes, so a transaction that stays open holds it in the middle."""
+    """A build waits for writers, so an open transaction stops it halfway."""
     url, engine = older
     await migrate(url)
     part = text("SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass('entries_2026_02_batch_id')")
@@ -110,7 +110,7 @@ async def test_a_build_that_was_killed_is_begun_anew(older: tuple[str, AsyncEngi
 
 
 async def test_a_step_that_has_to_wait_lets_writers_pass(older: tuple[str, AsyncEngine]) -> None:
-    """A backup reads for an hour: whoever came after a step that waits for it would wait as long."""
+    """A backup reads for an hour: everyone behind a step that waits for it would wait as long."""
     url, engine = older
     async with engine.connect() as backup:
         await backup.execute(text("SELECT count(*) FROM entries"))
@@ -179,14 +179,14 @@ async def test_an_hour_that_somebody_adds_to_is_ranked_after_that(postgres_direc
 
 
 async def test_a_day_that_an_older_replica_added_to_is_not_taken_for_ranked(database_url: str) -> None:
-    """It may have added something larger: then the requests themselves are looked at."""
+    """It may have added a larger figure, so the requests themselves are read."""
     await migrate(database_url)
     engine = open_database(database_url)
     await SqlLedger(engine).insert(requests((1, 2)))
     await migrate(database_url, "0018")
     await migrate(database_url)
     async with writing(engine) as connection:
-        await connection.execute(text("UPDATE daily SET requests = requests + 1"))  # its hour comes after the last
+        await connection.execute(text("UPDATE daily SET requests = requests + 1"))  # its hour is after the last
     assert await LaterWork(database_url).do()
     *_, day = await rows(engine)
     assert (day.requests, day.ranked) == (3, 2)

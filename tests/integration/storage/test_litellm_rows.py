@@ -1,4 +1,4 @@
-"""LiteLLM's database is read by a user that may do nothing else, all of one moment, and nothing is left out unsaid."""
+"""LiteLLM's database is read in one snapshot by a user with read access only, and nothing is omitted silently."""
 
 import json
 from collections.abc import AsyncIterator

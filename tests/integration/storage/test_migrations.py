@@ -1,4 +1,4 @@
-"""The migrations add up to the tables, on both databases, up and down."""
+"""The migrations result in the declared tables, on both databases, up and down."""
 
 import asyncio
 from pathlib import Path
@@ -56,7 +56,7 @@ def test_the_files_are_the_steps_in_their_order() -> None:
 
 
 async def test_every_step_goes_up_and_down(database_url: str) -> None:
-    """Back to where an older version reads it, with what is in it, and up from there."""
+    """Down to where an older version can read it, with its content, and up again."""
     await migrate(database_url, "0002")
     await migrate(database_url)
     engine = open_database(database_url)
@@ -143,7 +143,7 @@ async def test_first_prices_of_an_older_database_are_counted(database_url: str) 
 
 
 async def test_the_largest_figures_of_an_older_database_are_found(database_url: str) -> None:
-    """Corrections included, as the ledger keeps them itself."""
+    """Including corrections, as the ledger itself maintains them."""
     await migrate(database_url)
     engine = open_database(database_url)
     numbers = range(0, 100_000, 10_000)

@@ -1,4 +1,4 @@
-"""What tests get in place of the migrations' work is that work."""
+"""The schema that tests copy equals the result of the migrations."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What is paid to one provider and answered by another stands under each in the sums, on both databases."""
+"""Costs of a request that several providers bill are summed under each of them, on both databases."""
 
 from collections.abc import Mapping
 
@@ -21,7 +21,7 @@ UNBOUNDED = PaidTo("slow-company", "slow-1", False, 0, None)
 
 
 def entry(number: int, minute: int, *tries: tuple[str, int, PaidTo], upper: int | None = 0) -> Entry:
-    """Answered by openai for 100, after `tries` of (model, cost, whose bill)."""
+    """An entry answered by openai for 100, after `tries` of (model, cost, who bills it)."""
     others = sum(cost for _, cost, _ in tries)
     attempts = [
         Attempt(place, model, "other", "escalated:empty", 0.0, 1.0, cost, 200, paid)
@@ -54,7 +54,7 @@ async def reports(engine: AsyncEngine) -> SqlReports:
 async def by_provider(
     reports: SqlReports, since: int, until: int, filters: Mapping[Dimension, str | None] = NO_FILTERS
 ) -> Mapping[str | None, Sums]:
-    """Minutes of the day."""
+    """Sums by provider between two minutes of the day."""
     query = SumsQuery(DAY + since * 60_000_000, DAY + until * 60_000_000, ("provider",), filters)
     return {row.group["provider"]: row for row in await reports.sums(query)}
 

@@ -1,4 +1,4 @@
-"""A home beside a database whose keys it cannot know: it was restored without its secrets, or is another machine's."""
+"""A home whose secrets do not fit the database's keys: restored without its secrets, or from another machine."""
 
 from pathlib import Path
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.integration
 async def test_a_home_without_the_keys_pepper_is_refused_and_makes_none(
     engine: AsyncEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It made another, served, and told every caller that its key is not known."""
+    """It used to create a new one, serve, and reject every caller's key."""
     monkeypatch.delenv("BREAKEVEN_PEPPER", raising=False)
     first, other = Home(tmp_path / "first"), Home(tmp_path / "other")
     for home in (first, other):
@@ -39,7 +39,8 @@ async def test_a_home_without_the_keys_pepper_is_refused_and_makes_none(
 async def test_a_home_with_another_pepper_than_the_keys_is_refused_until_a_key_is_made_with_it(
     engine: AsyncEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two homes that start at once on an empty database, or a mistyped BREAKEVEN_PEPPER: no caller was known there."""
+    """Two homes that start together on an empty database, or a mistyped BREAKEVEN_PEPPER: every key was rejected
+    there."""
     monkeypatch.delenv("BREAKEVEN_PEPPER", raising=False)
     first, other = Home(tmp_path / "first"), Home(tmp_path / "other")
     stores: list[SqlKeyStore] = []
@@ -62,7 +63,7 @@ async def test_a_home_with_another_pepper_than_the_keys_is_refused_until_a_key_i
 
 
 async def test_keys_from_before_the_log_named_peppers_may_be_this_homes(engine: AsyncEngine, tmp_path: Path) -> None:
-    """One key made elsewhere with a wrong pepper must not keep the home that made all the others from starting."""
+    """A single key created elsewhere with a wrong pepper must not keep the right home from starting."""
     async with engine.begin() as connection:
         await append_audit(
             connection, at_us=1, actor="before", action="key.create", subject="key-0", detail='{"name": "app"}'

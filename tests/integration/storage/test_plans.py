@@ -1,4 +1,4 @@
-"""No page and no batch walks through a table that grows with traffic: what SQLite means to do with each statement."""
+"""No page and no batch scans a table that grows with traffic, by SQLite's plan of each statement."""
 
 import re
 import sys
@@ -54,7 +54,7 @@ async def sqlite(tmp_path: Path) -> AsyncIterator[AsyncEngine]:
 
 
 async def asked_for(engine: AsyncEngine, question: Awaitable[object]) -> list[tuple[str, Any]]:
-    """The statements, each with its parameters; of many, the first ones."""
+    """The statements executed, each with its parameters; for many, the first ones."""
     asked: list[tuple[str, Any]] = []
 
     def note(connection: Any, cursor: Any, statement: str, parameters: Any, context: Any, executemany: bool) -> None:
@@ -69,7 +69,7 @@ async def asked_for(engine: AsyncEngine, question: Awaitable[object]) -> list[tu
 
 
 async def walks_of(engine: AsyncEngine, question: Awaitable[object]) -> list[str]:
-    """What is asked for the answer and read row by row."""
+    """The full scans in the plans of the executed statements."""
     asked = await asked_for(engine, question)
     async with engine.connect() as connection:
         plans = [await connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {sql}", given) for sql, given in asked]
@@ -117,7 +117,7 @@ async def test_the_requests_of_a_cut_hour_are_summed_by_the_database(sqlite: Asy
 
 @pytest.mark.parametrize("by", [("key",), ()])
 async def test_a_report_of_many_rows_lets_requests_in_between(sqlite: AsyncEngine, by: tuple[Dimension, ...]) -> None:
-    """However many there are, the loop does no more at once: counted in calls of functions."""
+    """However many rows there are, the loop does a bounded amount of work at once, counted in function calls."""
 
     def entry(number: int) -> Entry:
         return make_entry(number, intent=make_intent(number, key_id=f"key-{number}"))
@@ -132,7 +132,7 @@ async def test_a_report_of_many_rows_lets_requests_in_between(sqlite: AsyncEngin
 async def test_groups_are_ordered_and_made_in_another_thread(
     sqlite: AsyncEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of 22,000 groups sorting alone held the loop for a second."""
+    """Sorting 22,000 groups alone blocked the loop for a second."""
     threads: set[int] = set()
 
     def noting(*given: Any, **numbers: Any) -> Sums:
@@ -148,7 +148,7 @@ async def test_groups_are_ordered_and_made_in_another_thread(
 
 @pytest.mark.parametrize("by", ["team", "tag", "key,model,status"])
 async def test_a_cost_report_reads_the_sums_once(sqlite: AsyncEngine, by: str) -> None:
-    """And the sketches once: of 1.1 million rows each reading takes seconds."""
+    """And the sketches once: with 1.1 million rows each pass takes seconds."""
 
     async def no_rents() -> list[RentHistory]:
         return []
@@ -165,7 +165,7 @@ async def test_a_cost_report_reads_the_sums_once(sqlite: AsyncEngine, by: str) -
 
 @pytest.mark.parametrize("by", [(), ("team",)])
 async def test_postgres_joins_the_sketches_of_a_group(postgres_directory: str, by: tuple[Dimension, ...]) -> None:
-    """However many rows there are: fetched one by one, those of a quarter took two thirds of a report."""
+    """However many rows there are: fetching a quarter's one by one took two thirds of a report's time."""
     url = await empty_postgres(postgres_directory)
     await migrate(url)
     engine = open_database(url)
@@ -178,7 +178,7 @@ async def test_postgres_joins_the_sketches_of_a_group(postgres_directory: str, b
 
 
 async def calls_at_once(question: Coroutine[Any, Any, object]) -> int:
-    """How many functions the loop calls for it in the longest of its turns."""
+    """The number of function calls in the longest turn of the loop."""
     turns = [0]
 
     def count(frame: FrameType, event_name: str, of: object) -> None:

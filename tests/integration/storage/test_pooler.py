@@ -1,4 +1,4 @@
-"""PostgreSQL behind a pooler that keeps no session: every transaction may be another connection's."""
+"""PostgreSQL behind a pooler in transaction mode: every transaction may use another connection."""
 
 import asyncio
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.integration
 
 
 async def test_processes_that_share_a_connection_do_not_meet_each_others_statements(postgres_directory: str) -> None:
-    """The second one to start ended with `prepared statement "__asyncpg_stmt_1__" already exists`."""
+    """The second process used to fail with `prepared statement "__asyncpg_stmt_1__" already exists`."""
     await make_newest(await empty_postgres(postgres_directory))
     async with pooled_postgres(postgres_directory) as url:
         one, other = SqlLedger(open_database(url)), SqlLedger(open_database(url))

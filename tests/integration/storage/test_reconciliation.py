@@ -1,4 +1,4 @@
-"""A provider's export against a real ledger: compared, booked once, and then in agreement, on both databases."""
+"""A provider's export is compared with a real ledger, booked once, and then agrees, on both databases."""
 
 import asyncio
 from datetime import UTC, date, datetime
@@ -20,7 +20,7 @@ from tests.unit.gateway.ledger.builders import make_entry, make_intent
 pytestmark = pytest.mark.integration
 HEADER = "start_time,start_time_iso,amount_value,amount_currency,line_item\n"
 COST = 243_000_000
-"""Of one entry of the builder, in pico-USD."""
+"""The cost of a builder's entry, in pico-USD."""
 
 
 def line(dollars: str, model: str = "gpt-5.4-mini-2026-03-17") -> str:
@@ -62,7 +62,7 @@ async def test_a_difference_that_two_book_at_the_same_time_is_booked_once(engine
 
 
 async def test_a_difference_is_shared_by_all_whose_requests_it_is_of(engine: AsyncEngine) -> None:
-    """In proportion to what each costs, to the pico-dollar: the dearest team of the day paid all of it."""
+    """In proportion to their costs, exactly: the most expensive team of the day used to pay all of it."""
     at = int(datetime(2026, 1, 1, 12, tzinfo=UTC).timestamp()) * 1_000_000
     teams = ["ads"] * 1 + ["search"] * 2 + [None] * 4
     hours = [at + number % 3 * 3_600_000_000 for number in range(7)]
@@ -102,7 +102,7 @@ async def test_an_export_of_nothing_is_refused(engine: AsyncEngine) -> None:
 
 
 async def test_a_fee_of_searches_is_booked_with_the_model_that_searched(engine: AsyncEngine) -> None:
-    """A bill has a line of its own for it: the model's row was short of as much, and --book took it out of them."""
+    """A bill has a separate line for it, so the model's row used to lack the amount, and --book subtracted it."""
     at = int(datetime(2026, 1, 1, 12, tzinfo=UTC).timestamp()) * 1_000_000
     cost = Cost(0, 0, 0, 50_000_000_000, 30_000_000_000, 0, 80_000_000_000)
     searched = make_entry(1, intent=make_intent(1, accepted_at_us=at), cost=cost, web_searches=3)

@@ -1,4 +1,4 @@
-"""The writer process: same rows, same errors, and gone when its parent is."""
+"""The writer process: the same rows, the same errors, and it ends with its parent."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""Replaced secrets on both databases: who works until when, whatever clocks say, and what is remembered."""
+"""Replaced secrets on both databases: which works until when, whatever clocks say, and what is remembered."""
 
 import asyncio
 import json
@@ -26,7 +26,7 @@ HOUR, DAY = 3600, 86_400
 
 
 class Worker:
-    """One of several with a ring of its own, and with seconds of its own that nobody sets."""
+    """One of several workers, with its own key ring and its own monotonic clock."""
 
     def __init__(self, engine: AsyncEngine, now_us: Callable[[], int] | None = None) -> None:
         self.keys = SqlKeyStore(engine, PEPPER)
@@ -55,7 +55,7 @@ async def a_key(engine: AsyncEngine) -> tuple[str, str]:
 
 
 async def let_time_pass(engine: AsyncEngine, seconds: int) -> None:
-    """As if every replacement had been so much earlier."""
+    """Shifts every replacement into the past."""
     old = replaced_secrets.c
     async with writing(engine) as connection:
         moved = {one: one - seconds * 10**6 for one in (old.replaced_at_us, old.ends_at_us)}
@@ -121,7 +121,7 @@ async def test_a_worker_that_starts_after_the_end_refuses_at_once(engine: AsyncE
     assert not await Worker(engine).works(first)
 
 
-@pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)  # who shares SQLite's file shares a clock
+@pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)  # with SQLite all share one clock
 @pytest.mark.parametrize("ahead_us", [-(10**13), 10**13])
 async def test_replicas_agree_on_an_end_though_the_clock_of_one_is_wrong(engine: AsyncEngine, ahead_us: int) -> None:
     key_id, first = await a_key(engine)

@@ -1,4 +1,4 @@
-"""What is old enough is forgotten on both databases, sums stay, and what comes late is booked nevertheless."""
+"""Old data is deleted on both databases, sums stay, and late entries are booked nevertheless."""
 
 import asyncio
 import json
@@ -31,7 +31,7 @@ NOW_US = START_US + 100 * DAY_US
 
 
 async def counts(engine: AsyncEngine) -> tuple[int, int]:
-    """Single requests, and those that the sums know."""
+    """(number of single requests, number of requests in the sums)."""
     async with engine.connect() as connection:
         rows = (await connection.execute(select(func.count()).select_from(entries))).scalar_one()
         return rows, (await connection.execute(select(func.sum(hourly.c.requests)))).scalar_one()
@@ -47,7 +47,7 @@ async def test_old_months_and_texts_go_and_the_audit_log_says_so(engine: AsyncEn
         store = SqlBodies(engine, os.urandom(32), now_us=lambda day=day: START_US + day * DAY_US)
         await store.put([Bodies(request_id(number), "key_1", b"prompt", b"answer")])
     forgotten = await apply_retention(engine, requests_days=30, bodies_days=50, now_us=NOW_US)
-    assert forgotten == Forgotten(["2026-01", "2026-02"], 3)  # the 10th of April less 30 days is in March
+    assert forgotten == Forgotten(["2026-01", "2026-02"], 3)  # 30 days before the 10th of April is in March
     assert await counts(engine) == (3, 6)
     assert await apply_retention(engine, requests_days=30, bodies_days=50, now_us=NOW_US) == Forgotten([], 0)
     [record] = await SqlAuditLog(engine).page(before=None, limit=10)
@@ -81,7 +81,7 @@ async def test_two_at_once_are_one_in_the_audit_log(engine: AsyncEngine) -> None
     found = await asyncio.gather(*both)
     records = await SqlAuditLog(engine).page(before=None, limit=10)
     assert len(records) == sum(bool(one.months) for one in found)
-    if engine.dialect.name == "postgresql":  # SQLite has one gateway
+    if engine.dialect.name == "postgresql":  # with SQLite there is only one gateway
         assert len(records) == 1
 
 

@@ -1,4 +1,4 @@
-"""PostgreSQL's address may name several servers: the one that takes changes is found, whatever the others do."""
+"""PostgreSQL's address may name several servers: the writable one is found, whatever the others do."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -20,7 +20,7 @@ PATIENCE = Patience(connect_seconds=3.0)
 
 @pytest.fixture
 async def restored(postgres_directory: str) -> AsyncIterator[AsyncEngine]:
-    """One that sees the server takes changes again afterwards."""
+    """An engine; afterwards the server is made writable again."""
     engine = open_database(await empty_postgres(postgres_directory))
     yield engine
     async with engine.connect() as connection:
@@ -32,7 +32,7 @@ async def restored(postgres_directory: str) -> AsyncIterator[AsyncEngine]:
 
 
 async def test_one_that_is_down_and_one_that_says_nothing_are_passed_over(postgres_directory: str) -> None:
-    """The driver's patience is for all of them together: a machine that was lost swallowed it, and nobody was asked."""
+    """The driver's timeout covers all of them together: a dead machine used it up, and no other was tried."""
     await migrate(await empty_postgres(postgres_directory))
     async with silent_postgres(postgres_directory) as (silent, url):
         silent.silence()

@@ -1,4 +1,4 @@
-"""Files and batches in both databases: whole or not there, sealed, one runner's at a time, forgotten in the end."""
+"""Files and batches in both databases: complete or absent, encrypted, with one runner at a time, finally deleted."""
 
 import asyncio
 import os
@@ -111,7 +111,7 @@ async def test_what_breaks_off_leaves_nothing(engine: AsyncEngine) -> None:
     with pytest.raises(ConnectionResetError):
         await store.write(make_file(), broken(), most_bytes=10)
     assert (await count(engine, files.c.id), await count(engine, file_parts.c.file_id)) == (0, 0)
-    await store.write(make_file(size_bytes=10), parts(b"1234567890"), most_bytes=10)  # nor does it take room
+    await store.write(make_file(size_bytes=10), parts(b"1234567890"), most_bytes=10)  # nor does it take up space
 
 
 async def test_uploads_that_come_at_once_share_what_there_is_room_for(engine: AsyncEngine) -> None:
@@ -149,7 +149,7 @@ async def test_an_upload_that_was_given_up_for_broken_off_is_not_there(engine: A
 
 
 async def test_one_runner_at_a_time_has_a_batch(engine: AsyncEngine) -> None:
-    """However many ask at once, and until its lease is over."""
+    """However many try at once, until its lease has expired."""
     clock = Clock()
     _, store = stores(engine, clock)
     for number in range(6):
@@ -157,13 +157,13 @@ async def test_one_runner_at_a_time_has_a_batch(engine: AsyncEngine) -> None:
     claims = await asyncio.gather(*(store.claim(f"runner-{n}", seconds=30, most=2) for n in range(4)))
     assert sorted(one.id for claim in claims for one in claim) == [f"batch_{number}" for number in range(6)]
     assert not await store.claim("late", seconds=30, most=10)
-    if engine.dialect.name == "sqlite":  # the other one goes by its own clock
+    if engine.dialect.name == "sqlite":  # PostgreSQL has its own clock
         clock.now_us += 31_000_000
         assert len(await store.claim("late", seconds=30, most=10)) == 6
 
 
 async def test_a_lease_of_a_clock_that_was_days_ahead_ends_as_others_do(engine: AsyncEngine) -> None:
-    """Whoever lives renews it within seconds; of one that died nobody could have the batch for days."""
+    """A living runner renews it within seconds; a dead one used to block the batch for days."""
     _, store = stores(engine)
     await store.create(make_batch(), most_under_way=1)
     await store.claim("me", seconds=30, most=1)
@@ -194,7 +194,7 @@ async def test_results_are_stored_once_with_what_has_come_of_the_batch(engine: A
     told = Progress(3, 2, 1, sizes[0] + sizes[1], sizes[2], Tokens(1, 2, 3, 4), 7, 1)
     batch = msgspec.structs.replace(batch, status="in_progress", progress=told)
     kept = await store.save(batch, found, runner="me", seconds=30)
-    assert await store.save(batch, found, runner="me", seconds=30) == kept  # nobody knew that the first came through
+    assert await store.save(batch, found, runner="me", seconds=30) == kept  # a retry after a save whose answer was lost
     assert kept is not None
     assert await store.get(TENANT, batch.id) == kept
     assert (kept.status, kept.progress) == ("in_progress", told)

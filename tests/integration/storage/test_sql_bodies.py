@@ -1,4 +1,4 @@
-"""Stored prompts: only with the key, only for their own request, and gone after their retention."""
+"""Stored prompts: readable only with the key and for their own request, and deleted after their retention."""
 
 import os
 

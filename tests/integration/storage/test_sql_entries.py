@@ -1,4 +1,4 @@
-"""Single requests are found by what they are, in any order, and those of a batch by its name, on both databases."""
+"""Single requests are found by filters, in any order, and those of a batch by its id, on both databases."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -67,7 +67,7 @@ async def test_the_largest_come_first_and_those_without_the_figure_last(
 
 
 def dearest_first(entries: list[Entry], corrections: Mapping[str, int]) -> list[str]:
-    """By what each costs with its corrections; of equals, and of those that cost nothing, the newest first."""
+    """Ordered by cost including corrections; among equal ones, and those that cost nothing, the newest first."""
 
     def key(entry: Entry) -> tuple[int, int, str]:
         number = entry.intent.request_id
@@ -81,7 +81,7 @@ def dearest_first(entries: list[Entry], corrections: Mapping[str, int]) -> list[
 async def test_the_dearest_are_those_with_their_corrections(
     engine: AsyncEngine, stored: list[Entry], team: str | None
 ) -> None:
-    """One that a correction made cheaper gives way to others; one that got its first price later is among them."""
+    """A request that a correction made cheaper ranks lower; one that got its first price later is included."""
     asked = [entry for entry in stored if team in (None, entry.intent.team)]
     [first, second, *_] = dearest_first(asked, {})
     unpriced = [entry.intent.request_id for entry in asked if entry.cost is None]
@@ -101,7 +101,7 @@ async def test_the_dearest_are_those_with_their_corrections(
 
 
 async def pages_of(engine: AsyncEngine, wanted: Wanted) -> list[str]:
-    """The numbers of one page after another, to the last."""
+    """The numbers of all pages, in order."""
     found: list[str] = []
     while page := await SqlEntries(engine).find(replace(wanted, before=found[-1] if found else None)):
         found += [one.intent.request_id for one in page]
@@ -123,7 +123,7 @@ async def test_page_after_page_of_the_largest_has_each_once_down_to_those_withou
         wanted = Wanted(team=team, batch_id=batch_id, order=order, limit=500)
         numbers = [one.intent.request_id for one in await SqlEntries(engine).find(wanted)]
         assert {one.intent.request_id for one in equals} <= set(numbers)
-        few = max(len(numbers) // 9, 5)  # so that a page ends among the equals of a batch
+        few = max(len(numbers) // 9, 5)  # so that a page ends among equal ones of a batch
         assert await pages_of(engine, replace(wanted, limit=few)) == numbers, wanted
         assert await SqlEntries(engine).find(Wanted(order=order, before=request_id(10**9))) == []
         assert await SqlEntries(engine).find(Wanted(order=order, before="zz")) == []
@@ -133,7 +133,7 @@ async def test_page_after_page_of_the_largest_has_each_once_down_to_those_withou
 async def test_pages_below_the_hours_that_are_looked_into_one_by_one_go_on_where_the_one_before_ends(
     engine: AsyncEngine, team: str | None
 ) -> None:
-    """Each request has an hour of its own."""
+    """With one request per hour."""
 
     def alone(number: int) -> Entry:
         at_us = us(START) + number * HOUR_US
@@ -150,7 +150,7 @@ async def test_pages_below_the_hours_that_are_looked_into_one_by_one_go_on_where
 async def test_the_dearest_are_found_though_a_replica_of_an_older_version_wrote_them(
     engine: AsyncEngine, stored: list[Entry]
 ) -> None:
-    """Which knows nothing of the largest figures of an hour: those stay as they were, or nothing."""
+    """It does not update an hour's largest figures, which stay as they were, or 0."""
     async with engine.begin() as connection:
         for table in (hourly, daily):
             await connection.execute(update(table).values(largest_pico_usd=0, ranked=0))
@@ -172,7 +172,8 @@ async def test_hours_whose_requests_are_forgotten_are_not_looked_into(engine: As
 
 
 async def test_what_a_batch_cost_is_the_sum_of_its_requests_with_their_corrections(engine: AsyncEngine) -> None:
-    """Those without a price are counted and in no sum, until a correction says one; another team's are not a lead's."""
+    """Requests without a price are counted but not summed until a correction prices them; a lead does not see other
+    teams'."""
 
     def line(number: int, batch_id: str | None = "batch_a", team: str = "ads", **given: Any) -> Entry:
         return make_entry(number, intent=make_intent(number, team=team, batch_id=batch_id), **given)

@@ -1,4 +1,4 @@
-"""Judgements come back as they were given, in order, on both databases."""
+"""Feedback is read back as it was written, in order, on both databases."""
 
 import pytest
 from sqlalchemy.ext.asyncio import AsyncEngine

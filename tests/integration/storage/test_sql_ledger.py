@@ -1,4 +1,4 @@
-"""Entries into both databases and back; sums that never count one twice."""
+"""Entries are written to both databases and read back; sums never count one twice."""
 
 import asyncio
 import random
@@ -98,7 +98,7 @@ async def test_several_shippers_at_once_neither_deadlock_nor_miscount(engine: As
 async def test_a_period_is_read_in_pages_in_time_order(engine: AsyncEngine) -> None:
     ledger = SqlLedger(engine)
     start = make_entry(0).intent.accepted_at_us
-    # Three requests of each microsecond, over two months.
+    # Three requests per microsecond, over two months.
     stored = [make_entry(n, intent=make_intent(n, accepted_at_us=start + (n // 3) * 2 * DAY_US)) for n in range(100)]
     await ledger.insert(stored)
     until = start + 50 * DAY_US
@@ -143,7 +143,7 @@ async def test_a_replica_of_the_version_before_a_migration_goes_on_shipping(engi
 
 
 async def test_after_a_restore_nothing_is_booked_under_another_s_name(engine: AsyncEngine) -> None:
-    """A writer remembers ids; a database that was restored meanwhile lacks the newest, and gives them to others."""
+    """A writer caches ids; a database restored meanwhile lacks the newest, and assigns them to others."""
     writer, other = SqlLedger(engine), SqlLedger(engine)
     teams = [make_entry(n, intent=make_intent(n, team=f"team-{n % 3}", requested_model=f"m{n % 3}")) for n in range(9)]
     await writer.insert(teams[:1])
@@ -157,7 +157,7 @@ async def test_after_a_restore_nothing_is_booked_under_another_s_name(engine: As
         if engine.dialect.name == "postgresql":
             for table in ("dimensions", "circumstances"):
                 await connection.execute(text(f"SELECT setval('{table}_id_seq', (SELECT max(id) FROM {table}))"))
-    await other.insert(teams[5:6])  # team-2, which takes what was team-1's
+    await other.insert(teams[5:6])  # team-2, which gets team-1's former id
     await writer.insert([*teams[1:5], *teams[6:]])
     found = await SqlReports(engine).sums(SumsQuery(0, 2**62, ("team",)))
     assert {row.group["team"]: row.requests for row in found} == {"team-0": 3, "team-1": 3, "team-2": 3}

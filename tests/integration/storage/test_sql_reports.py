@@ -1,4 +1,4 @@
-"""Reports equal sums over the entries themselves, in any grouping, period and time zone, on both databases."""
+"""Reports equal sums over the entries themselves, for any grouping, period and time zone, on both databases."""
 
 from collections import Counter
 from datetime import UTC, datetime, timedelta
@@ -101,7 +101,7 @@ async def test_a_period_as_long_as_the_calendar_takes_as_long_as_what_is_booked_
     always = (us(datetime.min.replace(tzinfo=UTC)), us(datetime.max.replace(tzinfo=UTC)))
     here = (us(START - timedelta(days=2)), us(START + timedelta(days=9)))
     reports = SqlReports(engine)
-    for zone in ("America/St_Johns", "Asia/Kolkata"):  # a day before the first one there is, and one after the last
+    for zone in ("America/St_Johns", "Asia/Kolkata"):  # including a day before the first entry and one after the last
         expected = await reports.sums(SumsQuery(*here, by=("day",), time_zone=zone))
         assert await reports.sums(SumsQuery(*always, by=("day",), time_zone=zone)) == expected
         assert sum(row.requests for row in expected) == len(stored)
@@ -110,11 +110,11 @@ async def test_a_period_as_long_as_the_calendar_takes_as_long_as_what_is_booked_
 async def test_books_that_a_clock_without_a_date_wrote_to_are_read_no_day_of_the_half_century_between(
     engine: AsyncEngine, stored: list[Entry]
 ) -> None:
-    """A report of all of it asked for every day since 1970, and took minutes."""
+    """A report over the whole time used to query every day since 1970, which took minutes."""
     await SqlLedger(engine).insert([make_entry(10_001, intent=make_intent(10_001, accepted_at_us=30_000_000))])
     asked: list[str] = []
     event.listen(engine.sync_engine, "before_cursor_execute", lambda *given: asked.append(given[2]))
-    for zone in ("UTC", "Asia/Kolkata"):  # whose midnights cut an hour of every day
+    for zone in ("UTC", "Asia/Kolkata"):  # where midnight cuts an hour of every day
         query = SumsQuery(0, us(START) + 10**12, ("day",), {}, zone, with_latencies=True)
         found = await SqlReports(engine).sums(query)
         assert sum(row.requests for row in found) == len(stored) + 1

@@ -1,4 +1,4 @@
-"""A text that a database cannot keep is the mistake of whoever sent it."""
+"""Text that a database cannot store is reported as the sender's mistake."""
 
 import pytest
 from sqlalchemy import text
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.integration
 
 
 async def test_a_nul_is_refused_or_finds_nothing(engine: AsyncEngine) -> None:
-    """PostgreSQL takes none, and the caller was told of an internal error."""
+    """PostgreSQL rejects it, which used to be reported as an internal error."""
     files = SqlFiles(engine, Seal(bytes(32), "pepper"))
     if engine.dialect.name == "sqlite":
         assert await files.get("team red", "file\0") is None

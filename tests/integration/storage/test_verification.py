@@ -1,4 +1,4 @@
-"""Sums that are not what their parts come to are found, on both databases, and nothing else is."""
+"""Verification finds sums that differ from their parts, on both databases, and nothing else."""
 
 import random
 from typing import Any
@@ -29,8 +29,8 @@ async def verified(engine: AsyncEngine, since_us: int = 0, until_us: int = END_U
 
 
 async def booked(engine: AsyncEngine) -> int:
-    """Requests of forty days, some without a price and some with attempts on other bills; what they come to with two
-    corrections."""
+    """Requests over forty days, some without a price and some with attempts on other bills; returns their cost
+    including two corrections."""
     chance = random.Random(5)
     found = [random_entry(chance, number) for number in range(REQUESTS)]
     await SqlLedger(engine).insert(found)
@@ -121,7 +121,7 @@ async def test_what_stands_in_another_dimension_is_found_though_the_day_comes_to
 
 
 async def test_retention_that_begins_meanwhile_is_no_damage(engine: AsyncEngine) -> None:
-    """It runs every hour, and a verification of years for minutes: it said that somebody had changed the database."""
+    """It runs every hour, and verifying years takes minutes: that used to be reported as a changed database."""
     await booked(engine)
     found: list[VerifiedDay] = []
     async for day in verify_sums(engine, 0, END_US):

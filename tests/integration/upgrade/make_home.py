@@ -1,8 +1,8 @@
-"""Makes an older version's home for test_older_home.py, by running that version: its records are not imitated.
+"""Creates an older version's home for test_older_home.py by running that version, so that its records are genuine.
 
-`python -m tests.integration.upgrade.make_home COMMIT` writes COMMIT.tar.xz beside this file: a home with shipped
-entries, settled ones that were not shipped, and a request that its process died of; and what that version itself made
-of it at its next start. Needs git, and packages with which that version still runs.
+`python -m tests.integration.upgrade.make_home COMMIT` writes COMMIT.tar.xz next to this file: a home with shipped
+entries, settled ones not yet shipped, and a request during which the process was killed; and what that version itself
+made of it at its next start. Needs git, and packages with which that version still runs.
 """
 
 import io
@@ -116,20 +116,20 @@ def rows(home: Path, query: str) -> list[Any]:
 
 
 def live(old: Old, home: Path) -> dict[str, str]:
-    """Its keys, by what they are; killed when this returns."""
+    """Runs until everything is recorded, then kills it; returns its keys by role."""
     owner, app = old.key("owner"), old.key("app")
     blue = old.new_key(owner, name="blue", team="blue")["key"]
     for number in range(9):
         old.ask((app, blue)[number % 2], stream=number % 3 == 0)
     until(lambda: rows(home, "SELECT count(*) FROM entries") == [(9,)], "they are shipped")
     busy = sqlite3.connect(home / "breakeven.db", isolation_level=None)
-    busy.execute("BEGIN IMMEDIATE")  # from now on nothing is shipped
+    busy.execute("BEGIN IMMEDIATE")  # from here on nothing is shipped
     for _ in range(3):
         old.ask(app)
     headers, body = {"authorization": f"Bearer {app}"}, {**ASKED, "stream": True, "max_tokens": 4096}
     url = f"{old.url}/v1/chat/completions"
     with httpx.stream("POST", url, json=body, headers=headers, timeout=PATIENCE_SECONDS) as unfinished:
-        pieces = unfinished.iter_raw()  # kept: without it the caller would have left
+        pieces = unfinished.iter_raw()  # kept, since without it the client would disconnect
         next(pieces)
         old.kill()
     busy.close()
@@ -137,7 +137,7 @@ def live(old: Old, home: Path) -> dict[str, str]:
 
 
 def pack(home: Path, expected: dict[str, Any], target: Path) -> None:
-    """Segments without the zeros behind their records: whoever reads them makes them long again."""
+    """Packs segments without the zeros after their records; the reader extends them again."""
     with tarfile.open(target, "w:xz", preset=9) as packed:
         for path in sorted(home.rglob("*")):
             if path.is_file():

@@ -1,4 +1,4 @@
-"""A home that an older version left is taken over by this one: schema, journal, keys, rules, and every sum the same."""
+"""An older version's home is taken over by this one: schema, journal, keys and rules work, and all sums are equal."""
 
 import asyncio
 import json
@@ -38,7 +38,7 @@ PATIENCE_SECONDS = 300
 
 @pytest.fixture(params=VERSIONS)
 def older(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Home, Expected]:
-    """The home as its process died in it, and what that version itself made of it at its next start."""
+    """The home as left by the killed process, and what that version itself made of it at its next start."""
     with tarfile.open(Path(__file__).with_name(request.param)) as packed:
         packed.extraction_filter = getattr(tarfile, "data_filter", None)  # Debian's Python 3.11.2 has none yet
         packed.extractall(tmp_path)
@@ -50,13 +50,13 @@ def older(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Home, Expecte
 
 @asynccontextmanager
 async def lives(home: Home, *, database: str | None = None) -> AsyncGenerator[Gateway]:
-    """Started, its journal shipped, and stopped again, as `breakeven serve` does."""
+    """Starts on the home, ships its journal, and stops again, like `breakeven serve`."""
     deployment = load_deployment(home, environ={})
     settings = deployment.settings.model_copy(update={"database": database})
     gateway = await open_gateway(replace(deployment, settings=settings))
     try:
         await gateway.start()
-        async with asyncio.timeout(PATIENCE_SECONDS):  # a start waits twenty seconds for its writer, then goes on
+        async with asyncio.timeout(PATIENCE_SECONDS):  # a start waits twenty seconds for its writer, and then continues
             while gateway.shipper.gauges()["unshipped_entries"]:
                 await asyncio.sleep(0.05)
         yield gateway
@@ -111,7 +111,7 @@ async def test_its_journal_is_shipped_to_a_database_of_another_kind(
 
 
 def driver_threads() -> set[threading.Thread]:
-    """aiosqlite runs one for each open connection."""
+    """The threads of aiosqlite, one per open connection."""
     return {one for one in threading.enumerate() if "connection_worker" in one.name}
 
 

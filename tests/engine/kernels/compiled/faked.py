@@ -1,8 +1,8 @@
-"""A CUDA device that has no memory and computes nothing: whole steps of large models run on it in milliseconds, and
-fail where a captured step would.
+"""A fake CUDA device without memory or computation: whole steps of large models run on it in milliseconds, and fail
+where a captured step would.
 
-Tensors know their device, type and shape. Reading one, an answer whose size depends on one, and two devices in one
-operation are torch's own errors there; kernels are noted instead of launched.
+Tensors have only device, type and shape. Reading one, results whose size depends on one, and operations across devices
+raise torch's own errors; kernels are recorded instead of launched.
 """
 # pyright: basic
 
@@ -21,25 +21,26 @@ from triton.runtime.jit import JITFunction
 DEVICE = torch.device("cuda:0")
 # The second and third dimension of a grid.
 MOST_PROGRAMS = 65_535
-# These take what types they get, here, where a device refuses two.
+# These accept mixed types here, though a device does not.
 PRODUCTS = (torch.ops.aten.linear.default, torch.ops.aten.matmul.default)
 
 
 @dataclass(slots=True)
 class Noted:
-    """Kernels with all that Triton compiles them for, which of them begin early, and torch's operations, in order."""
+    """Kernels with everything that Triton specialises them on, which of them begin early, and torch's operations, in
+    order."""
 
     launches: list[tuple[object, ...]] = field(default_factory=list[tuple[object, ...]])
     early: list[str] = field(default_factory=list[str])
     operations: list[str] = field(default_factory=list[str])
 
     def count(self, *names: str) -> int:
-        """How often these kernels and operations were launched."""
+        """The number of launches of these kernels and operations."""
         return sum(launch[0] in names for launch in self.launches) + sum(name in names for name in self.operations)
 
 
 class _Indexing(TorchFunctionMode):
-    """Slices and copies by operations that need no CUDA build of torch."""
+    """Replaces slices and copies by operations that need no CUDA build of torch."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func is torch.Tensor.copy_:
@@ -63,7 +64,7 @@ def _cut(tensor: torch.Tensor, key: Any) -> torch.Tensor:
 
 
 class _OnDevice(TorchDispatchMode):
-    """Notes operations, and refuses those with a result on the host or operands of two types."""
+    """Records operations, and rejects those with a result on the host or with operands of two types."""
 
     def __init__(self, noted: Noted) -> None:
         super().__init__()
@@ -88,7 +89,7 @@ def _compiled_for(value: object) -> object:
 
 @contextmanager
 def noting() -> Generator[Noted]:
-    """Inside, what is launched is noted."""
+    """Records launches within the block."""
     noted = Noted()
     launch = JITFunction.__getitem__
 
@@ -115,7 +116,7 @@ def noting() -> Generator[Noted]:
 
 @contextmanager
 def faked() -> Generator[None]:
-    """Inside, tensors of DEVICE can be made, and it has a Hopper's multiprocessors."""
+    """Within the block, tensors of DEVICE can be created, and it has as many multiprocessors as a Hopper."""
     ask = torch.cuda.get_device_properties
     torch.cuda.get_device_properties = lambda _device: SimpleNamespace(multi_processor_count=132)
     try:

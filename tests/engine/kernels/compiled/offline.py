@@ -1,6 +1,6 @@
-"""Compiles kernels for NVIDIA GPUs on a machine without one, through the very wrappers that the engine calls.
+"""Compiles kernels for NVIDIA GPUs on a machine without one, through the same wrappers that the engine calls.
 
-Triton carries its own assembler, so a stand-in driver that names the target is all it needs; nothing is run.
+Triton includes its own assembler, so it only needs a stand-in driver that names the target; nothing is run.
 """
 
 import re
@@ -18,14 +18,14 @@ from triton.backends.compiler import GPUTarget
 from triton.runtime import driver
 from triton.runtime.jit import JITFunction
 
-# Compute capabilities, and what a block may have of shared memory: A100, Ada, Hopper.
+# Compute capabilities, and the shared memory available to a block: A100, Ada, Hopper.
 SHARED_BYTES_PER_BLOCK = {80: 163 * 1024, 89: 99 * 1024, 90: 227 * 1024}
 HOPPER = 90
 
 
 @dataclass(frozen=True)
 class Compiled:
-    """What the assembler reports of one kernel."""
+    """The assembler's report on one kernel."""
 
     name: str
     registers: int
@@ -35,12 +35,12 @@ class Compiled:
 
     @cached_property
     def sass(self) -> str:
-        """Its instructions, which take as long to disassemble as to compile: only who asks for them waits."""
+        """Its instructions, disassembled on demand, since that takes as long as compiling."""
         return dump(self.cubin, "-sass")
 
 
 class OfflineDriver:
-    """Only what compiling asks of a driver."""
+    """A driver with only what compilation needs."""
 
     def __init__(self, capability: int) -> None:
         self._capability = capability
@@ -49,7 +49,7 @@ class OfflineDriver:
         return GPUTarget("cuda", self._capability, 32)
 
     def get_current_device(self) -> int:
-        """A device per capability: Triton keeps what it compiled by device, and would give one what is another's."""
+        """A separate device per capability, since Triton caches compiled kernels by device."""
         return self._capability
 
     def get_current_stream(self, device: int | None = None) -> int:
@@ -58,7 +58,7 @@ class OfflineDriver:
 
 @contextmanager
 def compiling(capability: int = HOPPER) -> Generator[list[Compiled]]:
-    """Inside, a launch compiles its kernel and appends it to the list instead of running."""
+    """Within the block, a launch compiles its kernel and appends it to the list instead of running it."""
     compiled: list[Compiled] = []
     launch = JITFunction.__getitem__
 
@@ -78,7 +78,7 @@ def compiling(capability: int = HOPPER) -> Generator[list[Compiled]]:
 
 @cache
 def inspect(kernel: Any) -> Compiled:
-    """A kernel that was compiled before is the same object."""
+    """Reports are cached: a kernel compiled before is the same object."""
     usage = dump(kernel.asm["cubin"], "-res-usage")
     found = re.search(r"REG:(\d+) STACK:(\d+)", usage)
     assert found, usage
@@ -86,7 +86,7 @@ def inspect(kernel: Any) -> Compiled:
 
 
 def dump(cubin: bytes, what: str) -> str:
-    """What `cuobjdump` says."""
+    """The output of `cuobjdump`."""
     tool = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(cubin)

@@ -35,8 +35,8 @@ def check(kernels: list[Compiled], expected: int, *instructions: str) -> None:
 
 
 def at_once(kernel: Compiled, warps: int) -> int:
-    """Programs that run together on a Hopper: a thread's registers are given out by eights, a kilobyte of every
-    program's shared memory is the system's."""
+    """Programs that run concurrently on a Hopper multiprocessor: registers are allocated in units of eight per thread,
+    and the system reserves a kilobyte of shared memory per program."""
     registers = -(-kernel.registers // 8) * 8
     by_registers = 65_536 // (registers * 32 * warps)
     by_shared = 228 * 1024 // (kernel.shared_bytes + 1024)
@@ -74,7 +74,7 @@ def test_extend_uses_hoppers_matrix_unit_for_prefill_and_a_small_tile_for_verify
 
 
 def test_layers() -> None:
-    """A captured step's positions and slots are int32, the others' int64."""
+    """Positions and slots are int32 in captured steps, int64 in others."""
     x = torch.zeros(2, HIDDEN, dtype=BF16)
     qkv = torch.zeros(2, (HEADS + 2 * KV_HEADS) * DIM, dtype=BF16)
     turns, tokens = torch.zeros(9, DIM // 2), torch.zeros(2, dtype=torch.int64)
@@ -90,8 +90,8 @@ def test_layers() -> None:
 
 
 def test_one_row() -> None:
-    """The four products of a layer of an 8B model, and its head: vectors of 16 bytes, and all programs of a product
-    of 4,096 outputs at once."""
+    """The four products of an 8B model's layer, and its head: 16-byte vectors, and all programs of a product with 4,096
+    outputs run at once."""
     x, wide, norm = torch.zeros(1, HIDDEN, dtype=BF16), torch.zeros(1, 14_336, dtype=BF16), torch.zeros(HIDDEN)
     square = torch.zeros(HIDDEN, HIDDEN, dtype=BF16)
     gate_up, down = torch.zeros(2 * 14_336, HIDDEN, dtype=BF16), torch.zeros(HIDDEN, 14_336, dtype=BF16)
@@ -109,7 +109,7 @@ def test_one_row() -> None:
 
 
 def test_one_row_of_e4m3() -> None:
-    """Half the bytes; conversions are the hardware's, two values at a time; all programs at once."""
+    """Half the bytes; the hardware converts two values at a time; all programs run at once."""
     x, wide = torch.zeros(1, HIDDEN, dtype=BF16), torch.zeros(1, 14_336, dtype=BF16)
     gate_up, down = torch.zeros(2 * 14_336, HIDDEN, dtype=FP8), torch.zeros(HIDDEN, 14_336, dtype=FP8)
     scales = torch.zeros(2 * 14_336, 1)
@@ -125,7 +125,7 @@ def test_one_row_of_e4m3() -> None:
 
 
 def test_a_kernel_that_begins_early_touches_nothing_before_the_last_one_has_ended() -> None:
-    """But the weights, which it asks the cache for. Only then does it let the next one come."""
+    """Except the weights, which it prefetches. Only afterwards does it let the next kernel start."""
     x, tokens = torch.zeros(1, HIDDEN, dtype=BF16), torch.zeros(1, dtype=torch.int32)
     weight, narrow = torch.zeros(2 * HIDDEN, HIDDEN, dtype=BF16), torch.zeros(2 * HIDDEN, HIDDEN, dtype=FP8)
     qkv, turns = torch.zeros(1, (HEADS + 2 * KV_HEADS) * DIM, dtype=BF16), torch.zeros(9, DIM // 2)
@@ -158,7 +158,7 @@ def test_int4() -> None:
 
 
 def test_a_files_own_four_bits() -> None:
-    """GGUF's: a scale and an offset in float16 for every 32 weights."""
+    """GGUF's, with a scale and an offset in float16 per 32 weights."""
     groups = torch.zeros(HIDDEN, HIDDEN // 32, dtype=torch.float16)
     weight = Int4Weight(torch.zeros(HIDDEN, HIDDEN // 2, dtype=torch.uint8), groups, groups)
     with compiling() as kernels:
@@ -169,7 +169,7 @@ def test_a_files_own_four_bits() -> None:
 
 
 def test_experts() -> None:
-    """Qwen3-30B-A3B's, 8 of 128 taken: an answer's low tiles read ahead, a prompt's high ones use the matrix unit."""
+    """Qwen3-30B-A3B's, 8 of 128 in use: an answer's low tiles prefetch, a prompt's high ones use the matrix unit."""
     experts, used, hidden, size = 128, 8, 2048, 768
     gate_up = torch.empty(experts * 2 * size, hidden, dtype=BF16)
     groups = torch.empty(experts * 2 * size, hidden // 128, dtype=BF16)
@@ -192,7 +192,7 @@ def test_experts() -> None:
 
 
 def test_sampling() -> None:
-    """Programs that share a row are few enough registers that four of them share a multiprocessor, too."""
+    """Programs that share a row use few enough registers for four of them to share a multiprocessor, too."""
     floats, ints = torch.zeros(2), torch.zeros(2, dtype=torch.int32)
     how = SamplingTensors(floats, ints, floats, floats, ints.long(), ints)
     with compiling() as kernels:

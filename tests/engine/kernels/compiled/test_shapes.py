@@ -1,4 +1,4 @@
-"""Attention assembles for every GPU that the engine takes, and no batch of a running engine compiles it anew."""
+"""Attention assembles for every GPU that the engine supports, and no batch of a running engine recompiles it."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ from tests.engine.kernels.compiled.test_hopper import BF16, DIM, HEADS, KV_HEADS
 def compiled(
     capability: int, *, sequences: int = 1, blocks: int = 1, dtype: torch.dtype = BF16, first: int = 0
 ) -> list[Compiled]:
-    """Decode and a chunk of a prompt, for `sequences` sequences of `blocks` blocks after `first` others."""
+    """Compiles decode and a chunk of a prompt, for `sequences` sequences of `blocks` blocks after `first` others."""
     cache = torch.zeros(8, 16, KV_HEADS, DIM, dtype=dtype)
     table = torch.zeros(first + sequences, blocks, dtype=torch.int32)[first:]
     lengths = torch.ones(first + sequences, dtype=torch.int32)[first:]
@@ -31,7 +31,7 @@ def compiled(
 
 @pytest.mark.parametrize("capability", list(SHARED_BYTES_PER_BLOCK))
 def test_attention_fits_every_gpu(capability: int) -> None:
-    """One sequence in one block: sizes of 1 are compiled as constants."""
+    """Also with one sequence in one block, since sizes of 1 are compiled as constants."""
     for kernel in compiled(capability):
         assert kernel.shared_bytes <= SHARED_BYTES_PER_BLOCK[capability], kernel.name
         assert kernel.stack_bytes <= 32, f"{kernel.name} spills {kernel.stack_bytes} bytes"
@@ -57,7 +57,7 @@ def test_batches_of_any_size_share_one_compilation() -> None:
 
 
 def test_draws_for_any_number_of_rows_share_one_compilation() -> None:
-    """One row is shared by four programs here, four rows have one each."""
+    """Here a single row is shared by four programs, and four rows have one each."""
     kernels = [vars(sampling)[f"_{name}_kernel"] for name in ("peak", "threshold", "draw", "choose")]
     before: list[int] = []
     for rows in (2, 1, 4, 16):

@@ -1,5 +1,5 @@
-"""Whole steps of the models that the GPU benchmark measures, on a device that computes nothing: what would break a
-capture, wait for the host, or compile in the middle of an answer."""
+"""Whole steps of the GPU benchmark's models on the fake device: nothing breaks a capture, waits for the host, or
+compiles in the middle of an answer."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -24,20 +24,20 @@ from tests.engine.kernels.models import RandomWeights
 LAYERS, MAX_ROWS, MAX_BLOCKS = 2, 256, 256
 PRODUCTS = ("_gemv_kernel", "_gemm_kernel", "aten.linear.default", "aten._scaled_mm.default")
 EXPERTS = ("_choose_expert_kernel", "_lay_out_kernel", "_grouped_kernel", "_grouped_int4_kernel", "_add_up_kernel")
-# Each of them is made alone before they stand in one stack, which takes a while where there are many.
+# Each expert is created separately before they are stacked, which takes a while if there are many.
 FEW_EXPERTS = replace(QWEN3_30B_A3B, name="experts", experts=ExpertShape(count=4, used=2, size=768))
 KERNELS = ("_rms_norm_kernel", "_rope_store_kernel", "_split_kernel", "_reduce_kernel", "_silu_mul_kernel")
 
 
 class NoWeights(RandomWeights):
-    """A source of tensors that hold nothing."""
+    """A source of tensors without content."""
 
     def tensor(self, name: str) -> torch.Tensor:
         return torch.empty(self.shapes[name], dtype=torch.bfloat16, device=DEVICE)
 
 
 def build(shape: ModelConfig, weights: WeightFormat, kv_dtype: torch.dtype) -> tuple[FusedDecoder, list[KvCache]]:
-    """Two layers, and a cache for each."""
+    """A model of two layers, with their caches."""
     shape = replace(shape, layers=LAYERS)
     model = FusedDecoder(
         shape,
@@ -58,7 +58,7 @@ def ints(*sizes: int, dtype: torch.dtype = torch.int32) -> torch.Tensor:
 
 
 def buffers(rows: int) -> DecodeInputs:
-    """As DecodeBuffers lays them out."""
+    """Inputs laid out as by DecodeBuffers."""
     flat = ints((4 + MAX_BLOCKS) * MAX_ROWS)
     columns = flat[: 4 * MAX_ROWS].view(4, MAX_ROWS)[:, :rows]
     table = flat[4 * MAX_ROWS :].view(MAX_ROWS, MAX_BLOCKS)[:rows]
@@ -66,7 +66,7 @@ def buffers(rows: int) -> DecodeInputs:
 
 
 def captured_step(model: FusedDecoder, caches: list[KvCache], rows: int) -> Callable[[], None]:
-    """What the benchmark captures: the step, its draw, and moving on."""
+    """What the benchmark captures: the step, its draw, and `advance`."""
     inputs, logits = buffers(rows), torch.empty(MAX_ROWS, model.config.vocabulary_size, device=DEVICE)
     ones, zeros = torch.ones(rows, device=DEVICE), ints(rows)
     how = SamplingTensors(ones, zeros, ones, ones, ints(rows, dtype=torch.int64), inputs.seq_lens)
@@ -99,7 +99,7 @@ def noted_step(step: Callable[[], None]) -> Noted:
 def test_a_decode_step_can_be_captured(
     shape: ModelConfig, weights: WeightFormat, kv_dtype: torch.dtype, of_a_layer: int, of_the_head: int, rows: int
 ) -> None:
-    """Nothing of it is on the host, and a second one launches what the first has compiled."""
+    """None of it runs on the host, and a second step compiles nothing new."""
     with faked():
         model, caches = build(shape, weights, kv_dtype)
         step = captured_step(model, caches, rows)
@@ -124,7 +124,7 @@ def test_a_step_of_one_answer_takes_seven_launches_a_layer(weights: WeightFormat
 
 @pytest.mark.parametrize("weights", ["bfloat16", "fp8"])
 def test_all_kernels_of_one_answers_step_may_overlap_and_none_of_others(weights: WeightFormat) -> None:
-    """Each waits for all of the one before it, so a chain without a gap is as good as one after another."""
+    """Each waits for all of the previous one, so an unbroken chain is equivalent to running one after another."""
     with faked():
         model, caches = build(LLAMA_8B, weights, torch.bfloat16)
         model.fuses_one_row = model.overlaps_one_row = True

@@ -1,4 +1,4 @@
-"""Paged decode and extend against the reference, with NaN wherever a kernel must not read."""
+"""Paged decode and extend against the reference, with NaN wherever kernels must not read."""
 
 import pytest
 import torch
@@ -49,7 +49,7 @@ def test_decode(
 def test_extend(
     heads: int, kv_heads: int, dim: int, block_size: int, window: int, precision: tuple[torch.dtype, float], splits: int
 ) -> None:
-    """Together: a whole prompt, a chunk after a cached prefix, an absent sequence, a decode row, verify rows."""
+    """In one batch: a whole prompt, a chunk after a cached prefix, an absent sequence, a decode row, verify rows."""
     dtype, bound = precision
     torch.manual_seed(heads * dim + splits)
     paged = make_paged([90, 150, 0, 33, 70], kv_heads=kv_heads, dim=dim, block_size=block_size, dtype=dtype)
@@ -77,7 +77,7 @@ def test_fp8_cache_with_scales() -> None:
 
 
 def test_a_row_does_not_depend_on_its_batch() -> None:
-    """Bitwise, for a fixed number of splits: the deterministic mode fixes it."""
+    """Bitwise, for a fixed number of splits, as in deterministic mode."""
     torch.manual_seed(4)
     paged = make_paged([150, 31])
     q = torch.randn(2, 4, 64)
@@ -96,8 +96,8 @@ def test_tile_rows_hold_the_group_and_no_more_than_needed(group: int, tokens: in
 
 
 def test_blocks_beyond_two_billion_elements_are_found() -> None:
-    """As many keys as a large GPU's memory holds of a small model, whose offsets 32 bits cannot count; of the memory
-    only what is touched exists."""
+    """As many of a small model's keys as fit a large GPU, whose offsets exceed 32 bits; only the memory that is touched
+    is allocated."""
     torch.manual_seed(8)
     kv_heads, dim, block_size = 1, 128, 64
     far, near = ([262_199, 262_150], 262_200), ([1, 0], 2)

@@ -1,4 +1,5 @@
-"""The benchmark's engine, tiny and interpreted, against transformers on the same weights: what it times is right."""
+"""The benchmark's engine, tiny and interpreted, against transformers with the same weights: what it times is
+correct."""
 
 from contextlib import nullcontext
 from dataclasses import replace
@@ -79,7 +80,7 @@ def test_the_device_loop_moves_on_without_its_host(*, draws: bool) -> None:
 
 
 class Refusing:
-    """A model whose continuous batching fails at its start, having changed the model's attention."""
+    """A model whose continuous batching fails at its start, after changing the model's attention."""
 
     def __init__(self, error: Exception | None = None) -> None:
         self.config = SimpleNamespace(_attn_implementation="sdpa")
@@ -101,14 +102,14 @@ def test_a_rival_that_refuses_is_left_as_it_was() -> None:
 
 
 class Session:
-    """It holds itself, as transformers' do."""
+    """It refers to itself, as transformers' sessions do."""
 
     def __init__(self) -> None:
         self.itself = self
 
 
 class Hoarding(Refusing):
-    """One that fails after its session has taken memory, and before there is one to end."""
+    """A model that fails after its session has allocated memory, but before there is a session to end."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -122,7 +123,7 @@ class Hoarding(Refusing):
 
 
 def test_a_rivals_second_configuration_finds_the_firsts_memory_free() -> None:
-    """It failed by the memory that the first one's caches still took, where that had failed at its start."""
+    """It used to fail for lack of memory if the first one had failed at its start and kept its caches."""
     model = Hoarding()
     with uncollected(), pytest.raises(RuntimeError, match=r"did not run: .*'defaults': 'RuntimeError: no room'"):
         rivals.best_effort(model, [[1, 2]], 2, lambda: 60.0, {})
@@ -130,7 +131,7 @@ def test_a_rivals_second_configuration_finds_the_firsts_memory_free() -> None:
 
 
 def test_what_comes_after_a_rival_that_broke_off_is_measured_by_another_process() -> None:
-    """Its generation thread leaves torch in a capture; the next part had found no memory, and ended the run."""
+    """Its generation thread leaves torch in a capture; the next part used to run out of memory and end the run."""
     shape = replace(LLAMA_8B, **TINY)
     run = Run(None, deadline=float("inf"), machine={}, commit="unknown")
     broken = Refusing(RuntimeError("transformers' generation thread stopped"))
@@ -152,7 +153,7 @@ def test_a_configuration_that_is_refused_leaves_nothing_behind(reason: str, *, b
 
 
 def test_models_are_measured_without_what_failed_on_the_device() -> None:
-    """A process that hung in kernels that overlap is ended, and so would be each that builds a model with them."""
+    """A process that hung in overlapping kernels is killed, and so would be every other that uses them."""
     measured: dict[str, Any] = {checks.PART: dict.fromkeys(checks.CHECKS, 0.0)}
     cases: list[tuple[dict[str, Any], tuple[OneRow, ...]]] = [({}, WAYS), (measured, WAYS)]
     cases += [(hung(name), (SEPARATE, FUSED)) for name in checks.NEEDED[OVERLAPPING]]
@@ -164,7 +165,7 @@ def test_models_are_measured_without_what_failed_on_the_device() -> None:
 
 
 def hung(check: str) -> dict[str, Any]:
-    """What a run holds whose process was ended in a check."""
+    """The state of a run whose process was killed during a check."""
     return {"failed": {f"{checks.PART}/{check}": "the measuring process ended in it"}}
 
 
@@ -175,7 +176,7 @@ def test_a_captured_step_is_compared_with_its_prompt(way: OneRow) -> None:
 
 
 def test_no_model_is_built_again_for_what_is_measured() -> None:
-    """A run that goes on after another had built each model and each of its formats for nothing."""
+    """A continued run used to build every model and format again for nothing."""
     shape = replace(LLAMA_8B, **TINY)
     formats: dict[str, dict[str, int]] = {
         kind: dict.fromkeys(["error_against_transformers", *(f"b{count}" for count in rows), "prefill"], 1)
@@ -183,7 +184,7 @@ def test_no_model_is_built_again_for_what_is_measured() -> None:
     }
     formats["bfloat16"]["many_answers"] = 7
     model: dict[str, Any] = {"sampling_seconds": 1, "against_transformers": 1} | formats
-    # Whose time is up: what it tries to build is told as left out.
+    # Its time is up, so anything that it tries to build is reported as left out.
     run = Run(None, deadline=0.0, machine={}, commit="unknown", results={shape.name: model})
     rates = DeviceRates(1.0, 1.0)
     parts.measure_model(run, shape, rates, CPU, SMOKE)

@@ -1,4 +1,4 @@
-"""Experts: who takes whom, tiles over that, and the products of all of them at once."""
+"""Experts: the router's choice, tiles over the pairs, and the products of all experts at once."""
 
 import pytest
 import torch
@@ -30,7 +30,7 @@ def test_the_likeliest_experts_are_taken_in_their_order(experts: int, used: int,
 
 
 def test_a_padded_row_takes_no_experts_and_a_broken_one_none_that_there_is_not() -> None:
-    """Whatever the memory held: an expert beyond the last would be read from somebody else's memory."""
+    """Whatever the memory contains: an expert beyond the last would be read out of bounds."""
     nan = float("nan")
     logits = torch.tensor([[nan, nan, nan], [1.0, nan, 3.0], [float("-inf")] * 3, [nan, nan, nan]])
     chosen, _ = choose(logits, 2, shares_add_up=True, slots=torch.tensor([-1, 4, 0, 7]))
@@ -40,7 +40,7 @@ def test_a_padded_row_takes_no_experts_and_a_broken_one_none_that_there_is_not()
 @pytest.mark.parametrize("height", [16, 32])
 @pytest.mark.parametrize("kind", ["spread", "one expert", "some rows padded", "nobody", "many"])
 def test_tiles_hold_every_pair_once(kind: str, height: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Many: in several rounds of each program."""
+    """So many that each program needs several iterations."""
     monkeypatch.setattr(expert_routing, "PAIRS", 64)
     torch.manual_seed(height)
     rows = 150 if kind == "many" else 21
@@ -65,7 +65,7 @@ def test_tiles_hold_every_pair_once(kind: str, height: int, monkeypatch: pytest.
 
 
 def test_there_are_tiles_enough_however_pairs_fall() -> None:
-    """All ways of sharing up to 12 pairs among three experts; some way needs as many as there are."""
+    """For all distributions of up to 12 pairs among three experts; some distribution needs all tiles."""
     for pairs in range(1, 13):
         needed = [
             sum(-(-count // 4) for count in (first, second, pairs - first - second))
@@ -90,8 +90,8 @@ def random_experts(dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor, torc
     ("dtype", "rows", "bound"), [(torch.float32, 3, 1e-5), (torch.float32, 60, 1e-5), (torch.bfloat16, 90, 0.03)]
 )
 def test_experts_compute_what_each_would_alone(dtype: torch.dtype, rows: int, bound: float) -> None:
-    """In tiles of 16, 32 and 64; a padded row is nobody's, whatever it holds. The interpreter cuts a float32 off where
-    a device rounds it to bfloat16."""
+    """In tiles of 16, 32 and 64; a padded row is ignored, whatever it contains. Where a device rounds float32 to
+    bfloat16, the interpreter truncates it."""
     gate_up, down, router = random_experts(dtype)
     grouped = experts_of(gate_up.flatten(0, 1), down.flatten(0, 1), router)
     x, slots = torch.randn(rows, HIDDEN).to(dtype), torch.arange(rows)
@@ -104,7 +104,7 @@ def test_experts_compute_what_each_would_alone(dtype: torch.dtype, rows: int, bo
 
 
 def test_four_bits_of_every_expert_are_unpacked_on_the_way() -> None:
-    """Gates, where programs hold two strips, and rounds over more columns than fit one."""
+    """With gates, for which programs hold two strips, and with more columns than fit one iteration."""
     gate_up, down, router = random_experts(torch.float32)
     packed = [quantise(part.flatten(0, 1), 32, torch.float32) for part in (gate_up, down)]
     weights = [reference.dequantise_int4(part.packed, part.scales, part.offsets) for part in packed]
@@ -115,7 +115,7 @@ def test_four_bits_of_every_expert_are_unpacked_on_the_way() -> None:
 
 
 def test_e4m3_rows_and_weights_are_multiplied_with_their_scales() -> None:
-    """Against what was rounded: the interpreter rounds carries wrongly (see test_quantised)."""
+    """Compared with the rounded values, since the interpreter rounds carries wrongly (see test_quantised)."""
     gate_up, _, router = random_experts(torch.float32)
     weight, x = quantise_weight(gate_up.flatten(0, 1)), torch.randn(6, HIDDEN)
     chosen, _ = choose(x @ router.T, USED, shares_add_up=True)
@@ -128,7 +128,7 @@ def test_e4m3_rows_and_weights_are_multiplied_with_their_scales() -> None:
 
 
 def test_what_is_stacked_is_what_each_expert_had() -> None:
-    """Of four bits in two sizes of groups the smaller, which says the same."""
+    """For 4-bit weights with two group sizes the smaller one is used, which is equivalent."""
     torch.manual_seed(1)
     dense = [DenseLinear(torch.randn(4, 64), None) for _ in range(3)]
     part = FeedForward(dense[0], dense[1], ACTIVATIONS["silu"])
@@ -152,6 +152,6 @@ def test_what_is_stacked_is_what_each_expert_had() -> None:
     ("rows", "height"), [(1, 16), (64, 16), (256, 16), (257, 32), (1024, 64), (2048, 128), (8192, 128)]
 )
 def test_tiles_are_as_high_as_an_expert_has_rows(rows: int, height: int) -> None:
-    """Of 128 experts, 8 a row."""
+    """For 128 experts, 8 per row."""
     assert tile_height(8 * rows, 128, torch.bfloat16) == height
     assert tile_height(8 * rows, 128, torch.float32) == min(height, 32)

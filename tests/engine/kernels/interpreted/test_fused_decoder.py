@@ -91,7 +91,7 @@ def test_logits_equal_the_plain_models_step_after_step(config: ModelConfig) -> N
 
 
 def test_steps_with_experts_are_captured_with_padded_rows_beside_them() -> None:
-    """Three answers in a step of four: the fourth row is nobody's, and takes no expert's weights."""
+    """Three answers in a step of four: the fourth row is padding, and uses no expert."""
     config = replace(KINDS["experts"], layers=1, vocabulary_size=64, experts=ExpertShape(5, 2, 48))
     plan = GpuPlan(weights="float32", kv_dtype=torch.float32, blocks=16, context_window=128, max_rows=4)
     runner, plain = build_gpu_runner(config, make_weights(config), plan, CPU), plain_runner(config)
@@ -105,7 +105,7 @@ def test_steps_with_experts_are_captured_with_padded_rows_beside_them() -> None:
 
 
 def test_one_row_takes_fewer_launches_to_the_same_logits() -> None:
-    """One layer and few tokens: the interpreter takes milliseconds for each of a product's outputs."""
+    """With one layer and few tokens, since the interpreter takes milliseconds per output of a product."""
     config = replace(make_config(has_qkv_bias=True, has_qk_norm=True), layers=1, vocabulary_size=64)
     plan = GpuPlan(weights="float32", kv_dtype=torch.float32, blocks=16, context_window=128, max_rows=4)
     fused, plain = build_gpu_runner(config, make_weights(config), plan, CPU), plain_runner(config)
@@ -120,8 +120,8 @@ def test_one_row_takes_fewer_launches_to_the_same_logits() -> None:
 
 
 def test_one_row_of_e4m3_matrices_takes_fewer_launches() -> None:
-    """A last bit that differs lets the interpreter round another value wrongly (see test_quantised, which holds the
-    products themselves): the bound catches a wrong layout."""
+    """A difference in the last bit makes the interpreter round other values wrongly (test_quantised checks the products
+    themselves): the bound catches wrong layouts."""
     config = replace(make_config(has_qkv_bias=True), layers=1, heads=2, kv_heads=1, intermediate_size=80)
     config = replace(config, vocabulary_size=64)
     plan = GpuPlan(weights="fp8", kv_dtype=torch.float32, blocks=16, context_window=128, max_rows=4)
@@ -143,7 +143,7 @@ def test_one_row_of_e4m3_matrices_takes_fewer_launches() -> None:
 def test_the_quicker_way_is_kept_and_one_that_does_not_run_is_not(
     separate_seconds: float | None, fused_seconds: float | None, fuses: bool | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A library that refuses one row of a format took all other steps with it."""
+    """A library that rejects single rows in some format used to fail all other steps, too."""
     config = replace(make_config(), layers=1, vocabulary_size=64)
     plan = GpuPlan(weights="float32", kv_dtype=torch.float32, blocks=16, context_window=128, max_rows=4)
     runner = build_gpu_runner(config, make_weights(config), plan, CPU)
@@ -168,7 +168,7 @@ def test_the_quicker_way_is_kept_and_one_that_does_not_run_is_not(
     ("window", "blocks", "length", "held"), [(4096, 900, 1024, 64), (1000, 900, 1000, 63), (4096, 3, 48, 3)]
 )
 def test_ways_are_compared_within_the_window_and_the_cache(window: int, blocks: int, length: int, held: int) -> None:
-    """A position past the window has no rotation."""
+    """Positions past the window have no rotation."""
     row = tried_row(window, 16, blocks)
     assert (row.length, row.block_ids) == (length, list(range(held)))
 
@@ -185,7 +185,7 @@ def test_ways_are_compared_within_the_window_and_the_cache(window: int, blocks: 
 def test_kernels_overlap_where_that_is_quicker_and_changes_no_bit(
     seconds: tuple[float, ...], last_logit: float, wanted: OneRow
 ) -> None:
-    """The separate kernels sum in another order, and are not compared."""
+    """The separate kernels sum in another order, so they are not compared."""
     logits = (torch.tensor([4.9]), torch.tensor([5.0]), torch.tensor([last_logit]))
     ways = (SEPARATE, FUSED, OVERLAPPING)
     tried = {way: Tried(taken, got) for way, taken, got in zip(ways, seconds, logits, strict=False)}
@@ -199,7 +199,7 @@ def test_four_bits_are_not_fused() -> None:
 
 
 def test_decode_steps_that_the_device_drives_by_itself() -> None:
-    """Three greedy tokens through static buffers and `advance`, a padded row beside them, against whole prompts."""
+    """Three greedy tokens through static buffers and `advance`, beside a padded row, against whole prompts."""
     config = make_config()
     model = FusedDecoder(
         config,
@@ -235,7 +235,7 @@ def test_decode_steps_that_the_device_drives_by_itself() -> None:
 def test_quantised_models_stay_near_the_exact_one(
     weights: WeightFormat, bound: float, experts: ExpertShape | None
 ) -> None:
-    """The bounds are for random weights, harder on a quantiser than trained ones; they catch wrong layouts.
+    """The bounds are for random weights, which quantise worse than trained ones; they catch wrong layouts.
 
     The interpreter also rounds carries of e4m3 wrongly (see test_quantised).
     """
@@ -251,7 +251,7 @@ def test_quantised_models_stay_near_the_exact_one(
 
 
 class Rounded:
-    """Weights whose layers' matrices have 16 levels in each block of 32, and so can be handed over in 4 bits."""
+    """Weights whose layers' matrices have 16 levels per block of 32, so that they can be provided in 4 bits."""
 
     def __init__(self, config: ModelConfig) -> None:
         self._weights = make_weights(config)
@@ -314,7 +314,7 @@ def test_device_sampler_draws_greedily_seeded_and_with_penalties() -> None:
 
 
 def test_a_cut_beside_a_request_does_not_change_its_draw() -> None:
-    """A batch without top_k and top_p takes a launch less."""
+    """A batch without top_k and top_p needs one launch fewer."""
     torch.manual_seed(4)
     logits = torch.randn(2, 300)
     plain = make_request("plain", [1], [0], SamplingParams(seed=11))
@@ -341,7 +341,7 @@ def test_device_sampler_verifies_drafts_and_reports_logprobs() -> None:
 
 
 def test_logits_are_not_touched_for_who_asks_for_no_logprobs() -> None:
-    """A view of each of 256 rows took longer than all else that the host does between two steps."""
+    """Creating a view of each of 256 rows took longer than everything else on the host between two steps."""
     ids = torch.tensor([5, 6])
     requests = [make_request(name, [1], [0]) for name in ("a", "b")]
     nothing = cast(torch.Tensor, None)
@@ -351,7 +351,7 @@ def test_logits_are_not_touched_for_who_asks_for_no_logprobs() -> None:
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 def test_device_sampler_keeps_constraints_and_draws_the_rest_of_the_batch_as_ever(temperature: float) -> None:
-    """A seed's tokens are the same whoever is beside it."""
+    """A seed gives the same tokens whatever else is in the batch."""
     tokenizer = Tokenizer(byte_level(), chat_template=None, bos_token_id=None, eos_token_ids=[257])
     sampler = DeviceSampler(CPU, ConstraintCompiler(tokenizer, 258))
     digits = SamplingParams(temperature=temperature, seed=3, constraint=Constraint("regex", "[0-9]{3}"), logprobs=0)

@@ -1,4 +1,4 @@
-"""The engine as a GPU would run it, interpreted: plan, runner, sampler and step loop together, against the CPU's."""
+"""The engine as on a GPU, interpreted: plan, runner, sampler and step loop together, against the CPU engine."""
 
 from typing import cast
 
@@ -42,7 +42,7 @@ def core(steps: Steps, *, drafts: int, budget: int) -> EngineCore:
 
 
 def requests() -> list[Request]:
-    """Two beginnings, each twice; answers are kept to two tokens, so that they repeat themselves."""
+    """Two prefixes, each twice; answers are limited to two tokens, so that they repeat themselves."""
     again = [3, 4, 3, 3, 4, 4] * 3
     prompts = [again, [*range(40, 59)], [*again, 9], [*range(40, 59), 7]]
     params = SamplingParams(temperature=0.0, max_tokens=6, logit_bias={3: 50.0, 4: 50.0})
@@ -50,7 +50,7 @@ def requests() -> list[Request]:
 
 
 def scored() -> Request:
-    """A prompt whose own tokens are scored, several of them known to the cache from the others."""
+    """A prompt whose own tokens are scored, and partly cached from other requests."""
     params = SamplingParams(temperature=0.0, max_tokens=0, prompt_logprobs=2)
     return Request("scored", [*range(40, 59), 1, 2, 3], params)
 
@@ -67,7 +67,7 @@ def answers(engine: EngineCore, *others: Request) -> list[list[int]]:
 
 @pytest.mark.parametrize(("drafts", "budget"), [(0, 64), (3, 16)])
 def test_answers_are_those_of_the_cpu_engine(drafts: int, budget: int) -> None:
-    """Cached prefixes, prompts in pieces, mixed batches and drafts included, and a prompt that is scored."""
+    """Including cached prefixes, chunked prompts, mixed batches, drafts, and a scored prompt."""
     config = make_config()
     model = DecoderModel(
         config, make_weights(config), build_linear=DenseLinear, attention=CpuAttention(), context_window=128
@@ -87,7 +87,7 @@ def test_answers_are_those_of_the_cpu_engine(drafts: int, budget: int) -> None:
 
 
 class Uncompilable:
-    """A runner whose kernels want more of the device than it has."""
+    """A runner whose kernels need more resources than the device has."""
 
     device = CPU
 

@@ -32,7 +32,7 @@ def test_silu_mul(columns: int, dtype: torch.dtype, bound: float) -> None:
 @pytest.mark.parametrize(("rows", "columns", "per_program"), [(24, 64, 1), (7, 100, 2), (10, 1500, 4)])
 @pytest.mark.parametrize("has_bias", [False, True])
 def test_one_row_is_as_its_parts(rows: int, columns: int, per_program: int, *, has_bias: bool) -> None:
-    """One pass over the columns and two, the last program's outputs beyond the end."""
+    """With one pass over the columns and with two, and outputs of the last program beyond the end."""
     torch.manual_seed(rows)
     x, norm, weight = torch.randn(1, columns), torch.randn(columns), torch.randn(2 * rows, columns)
     bias, residual = torch.randn(2 * rows) if has_bias else None, torch.randn(1, 2 * rows)
@@ -91,7 +91,7 @@ def test_rope_store_into_fp8_saturates_and_scales() -> None:
     torch.manual_seed(5)
     qkv = torch.randn(3, 4 * 64) * 300
     unturned = (torch.ones(3, 32), torch.zeros(3, 32))
-    # The interpreter rounds a carry into the exponent wrongly, so the values are ones that e4m3 holds or that saturate.
+    # The interpreter rounds a carry into the exponent wrongly, so all values are exact in e4m3 or saturate.
     qkv[:, 128:192] = qkv[:, 128:192].sign() * 64
     qkv[:, 192:] = qkv[:, 192:].sign() * 100_000
     k_cache = torch.zeros(1, 16, 1, 64).to(torch.float8_e4m3fn)

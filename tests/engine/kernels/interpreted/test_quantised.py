@@ -46,7 +46,7 @@ def test_quantising_to_sixteen_levels_loses_at_most_half_a_level() -> None:
 
 @pytest.mark.parametrize(("together", "group"), [(1, 32), (2, 64), (4, 128), (3, 32)])
 def test_a_files_own_four_bits_are_multiplied_as_they_are(together: int, group: int) -> None:
-    """In the largest group that its scales allow."""
+    """In the largest groups that its scales allow."""
     torch.manual_seed(together)
     blocks = NibbleBlocks(
         values=torch.randint(0, 16, (20, 384), dtype=torch.uint8),
@@ -66,7 +66,7 @@ def test_quantising_refuses_groups_that_do_not_divide() -> None:
 
 
 def test_fp8_rows() -> None:
-    """Rows of values that e4m3 holds, times a power of two: the scale is that power and nothing is rounded.
+    """Rows of values exact in e4m3, times a power of two: the scale is that power, and nothing is rounded.
 
     The interpreter rounds a carry into the exponent wrongly, so rounding itself cannot be tested through it.
     """
@@ -92,9 +92,9 @@ def test_fp8_matmul_multiplies_what_was_quantised() -> None:
 
 @pytest.mark.parametrize("has_bias", [False, True])
 def test_one_row_of_e4m3_is_as_its_parts(*, has_bias: bool) -> None:
-    """Norm, rounding, product, silu and residual; two passes over the columns, the last program beyond the end.
+    """Norm, rounding, product, silu and residual; two passes over the columns, and the last program beyond the end.
 
-    A row of ones and minus ones is normed to its weights, which e4m3 holds: nothing is rounded.
+    A row of ones and minus ones is normed to its weights, which are exact in e4m3: nothing is rounded.
     """
     torch.manual_seed(5)
     x = torch.where(torch.rand(1, 1200) < 0.5, -1.0, 1.0)

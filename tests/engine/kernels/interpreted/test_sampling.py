@@ -64,7 +64,7 @@ def test_a_draw_depends_on_seed_and_position_but_not_on_the_batch() -> None:
 
 
 def test_programs_that_share_a_row_draw_what_one_alone_draws() -> None:
-    """The likeliest two tokens of the greedy row are equal, and lie in the parts of two programs."""
+    """The two most likely tokens of the greedy row are equal, and are in the parts of different programs."""
     torch.manual_seed(3)
     rows = [Row(0.0), Row(1.0, seed=5, position=2), Row(1.0, top_p=0.5, seed=6), Row(0.9, min_p=0.05, seed=7)]
     logits = torch.randn(len(rows), 13_000) * 2
@@ -82,7 +82,7 @@ def test_programs_that_share_a_row_draw_what_one_alone_draws() -> None:
 @pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")
 @pytest.mark.parametrize("value", [torch.nan, -torch.inf, torch.inf])
 def test_logits_that_mean_nothing_still_give_a_token_of_the_vocabulary(value: float) -> None:
-    """Another one would be read out of the embedding's bounds, which ends every later step of the process."""
+    """Any other would be read beyond the embedding, which makes every later step of the process fail."""
     logits = torch.full((3, 300), value)
     drawn = draw(logits, [Row(1.0), Row(0.0), Row(1.0, top_k=4, top_p=0.9, min_p=0.1)])
     assert all(0 <= token < 300 for token in drawn)
@@ -92,7 +92,7 @@ def test_logits_that_mean_nothing_still_give_a_token_of_the_vocabulary(value: fl
 def test_draws_follow_the_distribution(top_k: int, survivors: int) -> None:
     """Chi-square of 2,000 seeded draws below its 99.9 % point for four degrees, 18.5.
 
-    The reference draws: it is fast, and the test above holds the kernel to it token by token.
+    The reference draws: it is fast, and the test above compares the kernel with it token by token.
     """
     logits = torch.tensor([2.0, 1.0, 0.0, -0.5, -1.0])
     draws = [reference.sample(logits, *Row(0.8, top_k=top_k, seed=1234, position=i)) for i in range(2000)]
