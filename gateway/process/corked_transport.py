@@ -5,10 +5,15 @@ together, are sent together. Nothing is delayed beyond the callbacks that are al
 """
 
 import asyncio
+import socket
+import struct
+from contextlib import suppress
 from typing import Any, Final
 
 MOST_BYTES: Final = 64 * 1024
 """Larger amounts are sent at once: only the real transport's buffer applies back-pressure to the writer."""
+
+NOTHING_LINGERS: Final = struct.pack("ii", 1, 0)
 
 
 class CorkedTransport(asyncio.Transport):
@@ -48,10 +53,14 @@ class CorkedTransport(asyncio.Transport):
         if not self._inner.is_closing():
             self._inner.close()
             if self._inner.get_write_buffer_size():
-                self._loop.call_later(self._last_seconds, self._inner.abort)
+                self._loop.call_later(self._last_seconds, self.abort)
 
     def abort(self) -> None:
+        """Drops also what the system has not sent: it would hold megabytes for as long as a client reads slowly."""
         self._pieces.clear()
+        with suppress(OSError):  # closed already
+            if (ours := self._inner.get_extra_info("socket")) is not None:
+                ours.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, NOTHING_LINGERS)
         self._inner.abort()
 
     def is_closing(self) -> bool:

@@ -1,7 +1,10 @@
 import asyncio
 import socket
+from collections.abc import Callable
+from typing import cast
 
 import pytest
+import uvloop
 
 from gateway.process.corked_transport import MOST_BYTES, CorkedTransport
 from tests.virtual_time import run
@@ -67,6 +70,33 @@ async def test_closing_sends_what_was_held_back_and_aborting_does_not() -> None:
         await asyncio.sleep(0)
     assert (closed.written, closed.calls) == ([b"last words"], ["close"])
     assert (aborted.written, aborted.calls) == ([], ["abort"])
+
+
+@pytest.mark.parametrize("make_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_aborting_drops_what_the_system_has_not_sent_either(make_loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
+    """It held megabytes of every dropped client for as long as that read a byte now and then."""
+
+    class Much(asyncio.Protocol):
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            corked = CorkedTransport(cast(asyncio.Transport, transport), last_seconds=60.0)
+            corked.write(bytes(1 << 23))
+            corked.close()
+            asyncio.get_running_loop().call_later(0.01, corked.abort)
+
+    async def read_all() -> None:
+        loop = asyncio.get_running_loop()
+        server = await loop.create_server(Much, "127.0.0.1", 0)
+        async with server:
+            with socket.socket() as slow:
+                slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+                slow.setblocking(False)
+                await loop.sock_connect(slow, server.sockets[0].getsockname())
+                await asyncio.sleep(0.05)
+                while await loop.sock_recv(slow, 1 << 16):
+                    pass
+
+    with asyncio.Runner(loop_factory=make_loop) as runner, pytest.raises(ConnectionResetError):
+        runner.run(read_all())
 
 
 @pytest.mark.parametrize(("untaken", "calls"), [(0, ["close"]), (1, ["close", "abort"])])
