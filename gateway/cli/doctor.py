@@ -26,7 +26,7 @@ from gateway.composition.deployment import load_deployment, load_environment_set
 from gateway.config.home import Home, find_home
 from gateway.config.providers import hosted_from_environment, load_providers
 from gateway.config.settings import Settings
-from gateway.errors import BreakevenError, StateError, StoreDown
+from gateway.errors import BreakevenError, StateError
 from gateway.extras import install_command
 from gateway.instants import HOUR_US, moment_of
 from gateway.learning.classifier_versions import ClassifierVersions
@@ -34,7 +34,8 @@ from gateway.notices.watch import NoticeState
 from gateway.storage.database import require_undamaged, require_writable
 from gateway.storage.sql.notices import SqlNotices
 
-TRIED, TRIAL = "{breakeven}:doctor", "return redis.call('SET', KEYS[1], '', 'PX', 1000)"
+TRIED = "{breakeven}:doctor"
+TRIAL = "redis.call('INFO', 'server') return redis.call('SET', KEYS[1], '', 'PX', 1000)"
 SAFE_POLICIES = frozenset({"noeviction", "volatile-lru"})
 EXTRAS = {
     "engine": ("torch", "the bundled engine"),
@@ -203,13 +204,9 @@ def _redis(home: Home) -> str:
     async def memory() -> Mapping[str, object]:
         client = connect_bytes(url)
         try:
-            async with answering():  # a write, as workers do: a replica or a full Redis answers but refuses it
+            async with answering():  # as workers do: a replica or a full Redis refuses writes, some users may not INFO
                 await client.register_script(TRIAL)(keys=[TRIED])
-            try:
-                async with answering():
-                    return await client.info("memory")
-            except StoreDown:  # its user may not run INFO, which no worker needs
-                return {}
+                return await client.info("memory")
         finally:
             await client.aclose()
 

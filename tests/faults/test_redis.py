@@ -304,16 +304,18 @@ async def test_a_server_that_takes_no_changes_is_as_good_as_down_and_a_forgotten
     server: RedisServer,
 ) -> None:
     """Out of memory, a replica after a failover, still loading its data; scripts are gone after a restart."""
-    counters, client = RedisCounters(connect(server.url), worker="a"), connect(server.url)
-    rate = Rate("team:red", 1.0, 60)
+    shared, client = connect(server.url), connect(server.url)
+    counters, rate = RedisCounters(shared, worker="a"), Rate("team:red", 1.0, 60)
     await counters.report({})
     for broken, mended in (
         (("CONFIG", "SET", "maxmemory", "1"), ("CONFIG", "SET", "maxmemory", "0")),
         (("REPLICAOF", "127.0.0.1", "1"), ("REPLICAOF", "NO", "ONE")),
     ):
+        connection = await shared.client_id()
         await client.execute_command(*broken)
         with pytest.raises(CountersDown):
             await counters.report({})
+        assert await shared.client_id() != connection, "its address may lead to the new primary by now"
         with pytest.raises(CountersDown):
             await counters.lease(ACCOUNT, limit=NANO, holding=Holding(0, 0, 0, 0), need=1, want=1)
         assert await counters.take([rate]) is None, "counted here"

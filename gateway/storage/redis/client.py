@@ -68,6 +68,9 @@ def connect_bytes(url: str) -> "Redis":
 def open_client(url: str, *, connect_seconds: float, answer_seconds: float, decodes: bool) -> "Redis":
     """A client that does not connect yet, and never retries by itself.
 
+    A server that refuses a command is asked over a new connection the next time: after a failover, the address leads to
+    the new primary, and open connections to the old one, which refuses every write.
+
     The pool does not await maintenance notices: otherwise it would hand out connections that the server has closed, as
     those notices too are something to read, and after a restart each would fail one request.
     """
@@ -79,6 +82,7 @@ def open_client(url: str, *, connect_seconds: float, answer_seconds: float, deco
         socket_connect_timeout=connect_seconds,
         socket_timeout=answer_seconds,
         retry=Retry(NoBackoff(), 0),
+        retry_on_error=[ResponseError],  # with no retry, it only closes the connection
         maint_notifications_config=MaintNotificationsConfig(enabled=False),
     )
     pool.connection_class = CLASSES[pool.connection_class]
