@@ -30,12 +30,12 @@ LIMITS: Mapping[Operation, str] = {
     "responses": "max_output_tokens",
     "generate_content": "maxOutputTokens",
 }
-"""How a caller limits the answer; completions are short by default."""
+"""The field that limits the answer's length. Completions have none here: they are short by default."""
 
 
 class Acceptance(msgspec.Struct):
-    """`decide` is the pipeline's; `known_models` are the names of its present snapshot; `tags_to_book` tells what of a
-    key's tags at a time the books take."""
+    """`decide` is the pipeline's; `known_models` returns the names in its current snapshot; `tags_to_book` returns the
+    tags to book for a key, the tags sent, and a time."""
 
     decide: Callable[[RequestView, KeyRecord, tuple[str, ...], int], Choice]
     known_models: Callable[[], frozenset[str]]
@@ -45,7 +45,7 @@ class Acceptance(msgspec.Struct):
     now_us: Callable[[], int]
 
     async def open(self, incoming: Incoming, view: RequestView, key: KeyRecord, started_at: float) -> Run:
-        """Raises what `decide` raises, Forbidden, BudgetExhausted, RateLimitExceeded, Overloaded, LedgerUnavailable."""
+        """Raises Forbidden, BudgetExhausted, RateLimitExceeded, Overloaded, LedgerUnavailable, and as `decide`."""
         if view.hosted_tools.asks_other_models and key.allowed_models is not None:
             raise Forbidden(
                 f"The key {key.name!r} may use some models only, and this request names others beside its `model` "
@@ -115,7 +115,8 @@ class Acceptance(msgspec.Struct):
         return msgspec.structs.replace(choice, order=(first, *(one for one in spare if not self._is_counted(key, one))))
 
     def _with_free_escalation(self, choice: Choice, escalation: Escalation, key: KeyRecord) -> Choice:
-        """Its first may be counted instead of the model that is asked; where that one is counted already, none may."""
+        """A request is counted for one model only: for the first one to escalate to, unless the model that is asked
+        first is counted already. All other counted models are dropped."""
         first, *spare = escalation.order
         is_asked_counted = self._is_counted(key, choice.order[0])
         kept = [] if is_asked_counted and self._is_counted(key, first) else [first]

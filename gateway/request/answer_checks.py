@@ -23,7 +23,7 @@ def objection(request: bytes, answer: bytes, verify: Verify) -> str | None:
     """Why the answer fails, in one word; None if it passes.
 
     `unreadable`, `empty`, `cut`, `filtered`, `not_json`, `off_schema`, `no_tool_call`, `bad_tool_call`,
-    `no_logprobs`, `unsure`. Of several choices each must stand.
+    `no_logprobs`, `unsure`. If there are several choices, all must pass.
     """
     steps = allowance()
     try:
@@ -42,7 +42,7 @@ def objection(request: bytes, answer: bytes, verify: Verify) -> str | None:
 
 
 def is_asked_for_logprobs(request: bytes) -> bool:
-    """Whether the caller wants to see them."""
+    """Whether the caller asked for log-probabilities."""
     return json.loads(request).get("logprobs") is True
 
 
@@ -52,7 +52,7 @@ def without_logprobs(answer: bytes) -> bytes:
         fields = _TOP.decode(answer)
         choices = _CHOICES.decode(fields["choices"])
     except (msgspec.DecodeError, KeyError):
-        return answer  # it has none, whatever it is
+        return answer  # not a chat answer, so it has none
     for choice in choices:
         if "logprobs" in choice:
             choice["logprobs"] = msgspec.Raw(b"null")
@@ -72,7 +72,7 @@ def _form_objection(asked: Fields, choice: Fields, steps: list[int]) -> str | No
         tools = {tool["function"]["name"]: tool["function"] for tool in asked.get("tools") or () if "function" in tool}
         is_good = all(_is_good_call(asked, tools, call["function"], steps) for call in calls)
         return None if is_good else "bad_tool_call"
-    if message.get("function_call"):  # the form before tools
+    if message.get("function_call"):  # the predecessor of tool calls
         return None
     if _must_call(asked):
         return "no_tool_call"
@@ -87,7 +87,7 @@ def _must_call(asked: Fields) -> bool:
 
 
 def _is_good_call(asked: Fields, tools: Fields, called: Fields, steps: list[int]) -> bool:
-    """A tool that there is, the one that was demanded, with arguments that fit it."""
+    """Whether the tool exists, is the one demanded, if any, and the arguments fit its schema."""
     demanded = asked.get("tool_choice")
     if isinstance(demanded, dict) and "function" in demanded and demanded["function"]["name"] != called["name"]:
         return False

@@ -1,4 +1,4 @@
-"""What the gateway itself says in an answer: headers, and the endings that no upstream sent. Pure."""
+"""The parts of an answer that the gateway itself adds: headers, and endings that no upstream sent. Pure."""
 
 import msgspec
 
@@ -26,12 +26,12 @@ ABOVE_EVERY_EVENT = (1 << 31) - 1
 
 
 def id_header(operation: Operation) -> str:
-    """Where the official clients of an endpoint look for the request's name."""
+    """The header in which an endpoint's official clients look for the request id."""
     return "request-id" if operation.startswith("messages") else "x-request-id"
 
 
 def answer_headers(run: Run) -> dict[str, str]:
-    """The headers of an answer: `x-breakeven-*`, and the request's name where clients look for it."""
+    """The headers of an answer: `x-breakeven-*`, and the request id where clients look for it."""
     difficulty = run.intent.decision.facts.difficulty
     headers = {
         id_header(run.view.operation): run.intent.request_id,
@@ -58,7 +58,7 @@ def cost_text(pico_usd: int) -> str:
 
 
 def stream_error(run: Run, error: BackendError) -> bytes:
-    """What ends a broken stream instead of `[DONE]`."""
+    """The event that ends a broken stream instead of `[DONE]`."""
     message = (
         f"The answer of {run.candidate.name!r} broke off: {error.message}. What was sent is charged; "
         f"it was not retried because part of it had reached you (request {run.intent.request_id})."
@@ -74,14 +74,14 @@ def stream_error(run: Run, error: BackendError) -> bytes:
 
 
 def _responses_error(error: dict[str, str | None]) -> bytes:
-    """OpenAI documents the fields of an error event beside its type; its clients raise what they find in `error`."""
+    """OpenAI documents the error's fields at the top level of the event; its clients raise what is in `error`."""
     beside = {name: error[name] for name in ("code", "message", "param")}
     event = {"type": "error", "sequence_number": ABOVE_EVERY_EVENT, **beside, "error": error}
     return b"event: error\ndata: " + msgspec.json.encode(event) + b"\n\n"
 
 
 def budget_end(run: Run) -> bytes:
-    """A clean end for a stream whose budget allows no more, as if it had reached its output limit."""
+    """A clean end for a stream whose budget is used up, as if it had reached its output limit."""
     if run.view.operation == "responses":
         return _responses_end(run)
     if run.view.operation == "messages":
@@ -102,7 +102,7 @@ def budget_end(run: Run) -> bytes:
 
 
 def _responses_end(run: Run) -> bytes:
-    """The same in the Responses API. What was said is in the events before: it is not kept to be said again."""
+    """The same in the Responses API. Its output is empty: the text was in earlier events and is not buffered."""
     head = ResponseHead(f"resp_{run.intent.request_id}", run.intent.accepted_at_us // 1_000_000, {})
     event = {
         "type": "response.incomplete",
@@ -113,7 +113,7 @@ def _responses_end(run: Run) -> bytes:
 
 
 def rejection(error: UpstreamRejected) -> UpstreamFailed:
-    """A request that its own content made fail, in the provider's words where they are an error body."""
+    """The error for a request that failed because of its content; passes the provider's error body on if it has one."""
     said = text_of(part_of(decode_object(error.body) or {}, "error"), "message")
     failure = UpstreamFailed(error.message, status=error.status or 400, body=error.body if said else b"")
     failure.type = "invalid_request_error"
@@ -122,7 +122,7 @@ def rejection(error: UpstreamRejected) -> UpstreamFailed:
 
 
 def upstream_failure(run: Run, error: BackendError | None, rest_seconds: float | None) -> UpstreamFailed:
-    """What the caller hears when no attempt answered; `error` is the last one's, None when none could be made.
+    """The caller's error when no attempt answered; `error` is from the last attempt, None if none could be made.
 
     `rest_seconds` is how long the breakers hold calls back.
     """

@@ -1,7 +1,5 @@
-"""The fields of each endpoint's body that the gateway looks at; every other one passes it by unread.
-
-Only what is looked at is typed: a provider alone judges the rest.
-"""
+"""The fields of each endpoint's body that the gateway reads. All others pass through unread; only the provider
+validates them."""
 
 from typing import Final
 
@@ -30,7 +28,7 @@ class StreamOptions(msgspec.Struct):
 
 
 class Format(msgspec.Struct):
-    """A schema that stands beside the type, in words that are not OpenAI's, is `schema` or `value`."""
+    """An answer format. `schema` and `value` hold the schema in formats other than OpenAI's, next to the type."""
 
     type: str = "text"
     schema: msgspec.Raw = ABSENT
@@ -77,8 +75,8 @@ class EmbeddingBody(msgspec.Struct):
 
 
 class Item(msgspec.Struct):
-    """A message, or a call, its output, a reasoning: what those say is in other members. Arguments of some calls are an
-    object, and what a computer showed is one part alone."""
+    """An input item: a message, a call, a call's output or reasoning, whose content is in different fields. The
+    arguments of some calls are an object, and the output of a computer call is a single part."""
 
     role: str = ""
     content: str | list[Part] | None = None
@@ -108,7 +106,7 @@ class ResponsesBody(msgspec.Struct):
 
 
 class InputTokensBody(msgspec.Struct):
-    """A response whose input tokens are to be counted."""
+    """A Responses request whose input tokens are to be counted."""
 
     model: str | None = None
     input: str | list[Item] | None = None
@@ -122,7 +120,7 @@ class InputTokensBody(msgspec.Struct):
 
 
 class Block(msgspec.Struct):
-    """A content block of Anthropic's. What a tool gave or a document holds may be text, blocks or anything to come."""
+    """An Anthropic content block. The content of tool results and documents may be text, blocks or future forms."""
 
     type: str = "text"
     text: str | None = None
@@ -134,7 +132,7 @@ class Block(msgspec.Struct):
 class Turn(msgspec.Struct):
     role: str
     content: str | list[Block] | None = None
-    """None where a system's message only says how hard to think from there on."""
+    """None if a system message only sets the thinking effort from there on."""
 
 
 class OutputConfig(msgspec.Struct):
@@ -142,7 +140,7 @@ class OutputConfig(msgspec.Struct):
 
 
 class CountBody(msgspec.Struct, kw_only=True):
-    """A message whose tokens are to be counted."""
+    """A Messages request whose tokens are to be counted."""
 
     model: str
     messages: list[Turn]
@@ -154,7 +152,7 @@ class CountBody(msgspec.Struct, kw_only=True):
 
 
 class MessagesBody(CountBody, kw_only=True):
-    """The same, to be answered."""
+    """A Messages request to be answered."""
 
     max_tokens: int
     speed: object = None
@@ -175,7 +173,7 @@ DECODERS: Final[dict[Operation, msgspec.json.Decoder[AnyBody]]] = {
 
 
 def tier_of(body: AnyBody) -> str | None:
-    """The service tier that is asked for. Anthropic bills both that it can be asked for alike, so neither is noted."""
+    """The requested service tier. Anthropic's `service_tier` is ignored, as both its values are billed alike."""
     if isinstance(body, Body):
         return body.service_tier
     if isinstance(body, MessagesBody):

@@ -1,4 +1,4 @@
-"""One request's place in the books: money held, intent written, checkpoints, and exactly one settlement."""
+"""Books one request: reserves money, writes the intent and checkpoints, and settles exactly once."""
 
 import asyncio
 from collections.abc import Callable, Iterable
@@ -18,9 +18,9 @@ BROKEN_OFF = (CANCELLED, Status.partial)
 
 
 class Bookkeeper(msgspec.Struct):
-    """Holds no state of its own: what a request has come to stands in its Run.
+    """Holds no state of its own: the state of a request is in its Run.
 
-    A struct, as all that is made for each request: its constructor is C.
+    A msgspec struct, like everything created per request, because its constructor is in C.
     """
 
     ledger: Ledger
@@ -30,7 +30,7 @@ class Bookkeeper(msgspec.Struct):
     speeds: GenerationSpeeds = msgspec.field(default_factory=GenerationSpeeds)
 
     async def open(self, run: Run) -> None:
-        """Hold its money, then write its intent. Raises what `reserve` does, or LedgerUnavailable."""
+        """Reserves the money, then writes the intent. Raises as `reserve`, or LedgerUnavailable."""
         intent = run.intent
         await self.admission.reserve(
             intent.request_id,
@@ -49,29 +49,29 @@ class Bookkeeper(msgspec.Struct):
             raise
 
     def can_pay(self, run: Run, candidate: Candidate) -> bool:
-        """Hold enough for the next increment at this candidate, out of what this worker has leased."""
+        """Holds enough for the next increment at this candidate, from what this worker has leased."""
         return self.admission.extend(run.intent.request_id, self._amount(run, candidate))
 
     async def can_go_on(self, run: Run) -> bool:
-        """Hold enough for the next increment, leasing more where needed."""
+        """Holds enough for the next increment, leasing more if needed."""
         if self.can_pay(run, run.candidate):
             return True
         await self.admission.fund(run.intent.request_id, self._amount(run, run.candidate))
         return self.can_pay(run, run.candidate)
 
     async def fund(self, run: Run, candidates: Iterable[Candidate]) -> None:
-        """Lease what the dearest of these that can be afforded would need, so that `can_pay` has it at hand."""
+        """Leases what the most expensive affordable candidate needs, so that `can_pay` has it at hand."""
         if self.has_budget(run):
             for amount in sorted({self._amount(run, one) or 0 for one in candidates}, reverse=True):
                 if await self.admission.fund(run.intent.request_id, amount, wait_seconds=0.0):
                     return
 
     def checkpoint(self, run: Run) -> None:
-        """Note how far a stream has come, so that a crash can lose no more than what follows."""
+        """Records how far a stream has come, so that a crash can lose only what follows."""
         self.ledger.checkpoint(checkpoint_of(run.intent, run.candidate, run.meter))
 
     async def settle(self, run: Run, status: Status, *, http_status: int, error: str | None = None) -> Entry:
-        """Book it, once: whoever comes second finds the entry already made."""
+        """Books the request once: a second call returns the existing entry."""
         if run.entry is not None:
             return run.entry
         ended_at = self.monotonic()
@@ -89,20 +89,20 @@ class Bookkeeper(msgspec.Struct):
         return await self.book(run, settle_entry(run.intent, run.meter, outcome))
 
     async def book(self, run: Run, entry: Entry) -> Entry:
-        """Settle by an entry that is already made."""
+        """Settles with the given entry."""
         run.entry = entry
         total = entry.cost.total_pico_usd if entry.cost is not None else None
         self.admission.settle(run.intent.request_id, total, model=entry.model)
         try:
             await self.ledger.settle(entry)
-        except asyncio.CancelledError:  # the ledger has it: only the wait for the disk was given up
+        except asyncio.CancelledError:  # the ledger has the entry: only the wait for the disk was cancelled
             self.observer.settled(entry)
             raise
         self.observer.settled(entry)
         return entry
 
     def _unseen(self, run: Run, status: Status, ended_at: float) -> int:
-        """Of a stream that came to no usage; one that did tells how quick its model is."""
+        """Estimated hidden tokens of a stream without reported usage. Reported usage instead updates its speed."""
         meter, view = run.meter, run.view
         if not view.is_stream:
             return 0
@@ -116,19 +116,19 @@ class Bookkeeper(msgspec.Struct):
         return 0
 
     def has_budget(self, run: Run) -> bool:
-        """Whether money is counted for whoever asked."""
+        """Whether a budget applies to the caller."""
         intent = run.intent
         return self.admission.has_budget(intent.key_id, team=intent.team, project=intent.project)
 
     def _counted(self, run: Run) -> Candidate:
-        """Whose rate and quota a request takes its place in: its model's, or that of the one it may be escalated to."""
+        """The model whose rate and quota count the request: its own, or the one it may be escalated to."""
         if run.choice.escalation is None or self.admission.is_counted(run.intent.key_id, run.candidate.name):
             return run.candidate
         return run.choice.escalation.order[0]
 
     def _amount(self, run: Run, candidate: Candidate) -> int | None:
-        """What the budget must hold at a candidate: all of a whole answer and of what it may be escalated to, of a
-        stream of words its next increment, and what attempts that were given up may have cost."""
+        """What the budget must hold at a candidate: for a stream of text the next increment, otherwise the most that
+        the answer and its escalation can cost; plus what abandoned attempts may have cost."""
         if run.view.is_stream and run.view.most_output_tokens is None:
             amount = increment_pico_usd(candidate, run.view, run.meter.output_characters)
         else:

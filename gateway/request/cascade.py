@@ -1,7 +1,7 @@
 """Asks the cheap model, verifies its whole answer, and asks a stronger one if that fails. For one request.
 
 Both answers are attempts of one entry and both are charged; money for both was held before the first call. A failed
-answer is kept, and passed on after all if no stronger model answers.
+answer is kept, and returned after all if no stronger model answers.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from gateway.routing.snapshot import Candidate
 
 
 async def cascade(run: Run, dispatcher: Dispatcher) -> Answer | BackendError | None:
-    """As `Dispatcher.first_output`. What fails before an answer is there to verify is escalated too."""
+    """As `Dispatcher.first_output`. A failure before there is an answer to verify is escalated too."""
     escalation = run.choice.escalation
     assert escalation is not None
     asks_more, caller_body = _asks_more(run, escalation), run.body
@@ -36,7 +36,7 @@ async def cascade(run: Run, dispatcher: Dispatcher) -> Answer | BackendError | N
         # In a thread: a large schema takes a tenth of a second, and other requests are streaming.
         try:
             word = await asyncio.to_thread(objection, caller_body, found.first[-1].payload, escalation.verify)
-        except BaseException:  # the caller leaves meanwhile: whoever would have passed the answer on is not reached
+        except BaseException:  # the caller left meanwhile: nobody else will close the reply
             dispatcher.upstreams.ended(run.candidate)
             await found.reply.aclose()
             raise
@@ -65,7 +65,7 @@ class _Refused:
     cost: ExtraCost = ExtraCost()  # noqa: RUF009 (frozen)
 
     async def put_aside(self, run: Run, dispatcher: Dispatcher, word: str) -> None:
-        """Its attempt is charged beside the answer to come."""
+        """Its attempt is charged in addition to the next answer."""
         dispatcher.upstreams.ended(self.candidate)
         await self.answer.reply.aclose()
         self.cost = refused_cost(self.candidate, run.view, self.meter)
@@ -75,7 +75,7 @@ class _Refused:
     def bring_back(self, run: Run, dispatcher: Dispatcher) -> Answer:
         """It is the request's answer after all, and its cost the entry's own."""
         now = dispatcher.monotonic()
-        dispatcher.upstreams.started(self.candidate, self.key, now)  # whoever passes it on says that it ended
+        dispatcher.upstreams.started(self.candidate, self.key, now)  # delivery will report its end
         dispatcher.upstreams.called_off(self.candidate, self.key, now)
         run.candidate, run.key, run.meter = self.candidate, self.key, self.meter
         run.extra = run.extra.minus(self.cost)
@@ -99,7 +99,7 @@ def _with_logprobs(body: bytes) -> bytes:
     try:
         return splice(body, {"logprobs": b"true"})
     except NotAnObject:
-        return body  # the adapter refuses it, and says what is wrong with it
+        return body  # the adapter refuses it with a proper error
 
 
 def _plain(answer: Answer) -> Answer:

@@ -1,7 +1,7 @@
-"""A call in Gemini's format as the decision needs to see it, and its answer's length within what is held. Pure.
+"""View of a call in Gemini's format for the decision; also limits its answer's length to what is held. Pure.
 
-Its model, and whether it streams, stand in its address. Only what is looked at is read: a provider alone judges the
-rest.
+The model, and whether it streams, are in the path. Only fields that the gateway uses are read; the provider validates
+the rest.
 """
 
 from collections.abc import Iterator
@@ -27,14 +27,14 @@ COUNT: Final[Operation] = "generate_content.count_tokens"
 CONTENT_OPERATIONS: Final = frozenset[Operation]({"generate_content", COUNT})
 ROLES: Final = {"model": "assistant", "function": "tool"}
 OF_CALLERS: Final = frozenset({"functionDeclarations", "computerUse"})
-"""Tools that a caller runs."""
+"""Tools that the caller runs."""
 TOOL_KINDS: Final[dict[str, ToolKind]] = {
     "googleSearch": "web_search",
     "googleSearchRetrieval": "web_search",
     "urlContext": "free",
     "codeExecution": "free",
 }
-"""Of those that Google runs; what others cost, no answer tells."""
+"""Tools that Google runs. Answers do not report the cost of any others."""
 TIERS: Final = ("flex", "priority")
 CONFIGS: Final = ("generationConfig", "generation_config")
 LIMITS: Final = ("maxOutputTokens", "max_output_tokens")
@@ -53,7 +53,7 @@ def view_content(incoming: Incoming) -> RequestView:
 
 
 def limited_to(body: bytes, tokens: int) -> bytes:
-    """The body, for an answer of at most so many tokens, where it sets no limit. Raises NotAnObject."""
+    """The body with its answer limited to this many tokens. Only for bodies without a limit. Raises NotAnObject."""
     members = find_members(body)
     name = next((one for one in CONFIGS if one in members), CONFIGS[0])
     came = members.get(name)
@@ -137,7 +137,7 @@ def _object(asked: Fields, name: str) -> Fields:
 
 
 def _turns(role: str, parts: list[Fields]) -> Iterator[tuple[str, str]]:
-    """What functions gave comes first, as a turn of theirs."""
+    """Function results come first, as a turn of their own."""
     given = [part_of(part_of(part, "functionResponse"), "response") for part in parts if "functionResponse" in part]
     texts = _texts(parts)
     if given:
@@ -151,7 +151,7 @@ def _texts(parts: list[Fields]) -> list[str]:
 
 
 def _media(parts: list[Fields]) -> Iterator[Fields]:
-    """What is shown or played, those parts included that functions gave."""
+    """Images, audio and other media, including those in function results."""
     for part in parts:
         for name in ("inlineData", "fileData"):
             if found := member_of(part, name):
@@ -168,7 +168,7 @@ def _length(media: Fields) -> int:
 
 
 def _count(config: Fields, name: str) -> int | None:
-    """0 says as little as nothing."""
+    """0 means the same as absent."""
     given = config.get(name)
     if given is not None and whole_number(given) is None:
         raise InvalidRequest(f"{name}: must be an integer.", param=f"generationConfig.{name}")
@@ -176,7 +176,7 @@ def _count(config: Fields, name: str) -> int | None:
 
 
 def _draws(config: Fields) -> bool:
-    """Whether more than text is to come."""
+    """Whether the answer may have more than text."""
     wanted = many_of(config.get("responseModalities"))
     return isinstance(wanted, list) and any(str(one).upper() != "TEXT" for one in wanted)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
 

@@ -1,4 +1,4 @@
-"""What a request can cost at most, before it is sent: what budgets hold and intents say. Pure."""
+"""The most that a request can cost, before it is sent: budgets hold this amount, and intents record it. Pure."""
 
 from gateway.ledger.entry import Cost
 from gateway.pricing.price import UnknownServiceTier, UnknownToolPrice, price_bound, price_compute
@@ -8,12 +8,12 @@ from gateway.routing.decide import Choice
 from gateway.routing.snapshot import Candidate, EngineSpeed
 
 INCREMENT_TOKENS = 256
-"""A stream on a budgeted key holds its input and this much output, again and again."""
+"""Under a budget, a stream holds its input and this much more output at a time."""
 OUTPUT_BOUND_TOKENS = 4096
-"""Assumed limit of an answer where the caller set none, for the upper bound of a request that was never settled."""
+"""Assumed limit of an answer if the caller set none, for the upper bound of a request that was never settled."""
 REASONING = "reasoning"
 TOOL_RESULT_TOKENS = 10_000
-"""Assumed of what one search or fetched page adds to the input of the answer that it was made for."""
+"""Assumed input tokens that one search or fetched page adds."""
 
 
 def bound_pico_usd(candidate: Candidate, view: RequestView) -> int | None:
@@ -22,7 +22,7 @@ def bound_pico_usd(candidate: Candidate, view: RequestView) -> int | None:
 
 
 def cascade_bound_pico_usd(candidate: Candidate, choice: Choice, view: RequestView) -> int | None:
-    """The same, with what its answer may be escalated to, where the choice says so."""
+    """The same, plus the model that the answer may be escalated to, if any."""
     bound = bound_pico_usd(candidate, view)
     if choice.escalation is None:
         return bound
@@ -46,7 +46,7 @@ def increment_pico_usd(candidate: Candidate, view: RequestView, output_character
 
 
 def longest_output(view: RequestView) -> int:
-    """In tokens, all choices together; assumed where the caller set no limit."""
+    """In tokens, for all choices together; assumed if the caller set no limit."""
     if view.most_output_tokens is not None:
         return view.most_output_tokens
     limit = OUTPUT_BOUND_TOKENS if view.max_output_tokens is None else view.max_output_tokens
@@ -102,11 +102,11 @@ def _most(candidate: Candidate, view: RequestView, limit: int) -> int | None:
 
 
 def compute_cost(speed: EngineSpeed, input_tokens: int, output_tokens: int) -> Cost:
-    """Of our own engine, by its throughput curve."""
+    """The cost on our own engine, from its throughput curve."""
     seconds = input_tokens / speed.prefill_tokens_per_second + output_tokens * speed.step_seconds
     return price_compute(seconds, speed.gpu_hour_pico_usd)
 
 
 def sum_known(one: int | None, other: int | None) -> int | None:
-    """None where either is not known."""
+    """None if either is unknown."""
     return None if one is None or other is None else one + other

@@ -1,4 +1,4 @@
-"""From the first output to the last byte: passes chunks to the caller as they come, meters them, settles, ends."""
+"""From the first output to the last byte: passes chunks on to the caller, meters them, settles, and sends the end."""
 
 import contextlib
 from collections.abc import Callable
@@ -23,7 +23,7 @@ and the usage that follows is what the provider bills."""
 
 
 class Delivery(msgspec.Struct):
-    """Of one answer to one caller."""
+    """Delivers one answer to one caller."""
 
     run: Run
     caller: Caller
@@ -36,7 +36,7 @@ class Delivery(msgspec.Struct):
     """The caller received the whole answer."""
 
     async def whole(self, answer: Answer) -> None:
-        """A plain answer: settled, then sent."""
+        """Settles a non-streamed answer, then sends it."""
         entry = await self.books.settle(self.run, COMPLETED, http_status=200)
         headers = answer_headers(self.run)
         if entry.cost is not None:
@@ -45,10 +45,10 @@ class Delivery(msgspec.Struct):
         await self.caller.send(answer.first[-1].payload, chunk=answer.first[-1], is_last=True)
 
     async def stream(self, answer: Answer) -> None:
-        """A stream: every chunk as it comes; the last one only when the entry is settled."""
+        """Passes a stream on chunk by chunk; the last one is sent only after the entry is settled."""
         try:
             await self._stream(answer)
-        except LedgerUnavailable as error:  # said once for all in the log, by the journal
+        except LedgerUnavailable as error:  # logged once, by the journal
             with contextlib.suppress(LedgerUnavailable):
                 await self.books.settle(self.run, Status.partial, http_status=200, error=type(error).__name__)
             await self.caller.send(stream_error(self.run, StreamBroken(str(error))), is_last=True)
@@ -64,7 +64,7 @@ class Delivery(msgspec.Struct):
             await self.books.settle(run, Status.partial, http_status=200, error=type(error).__name__)
             if answer.reply.content_type == EVENT_STREAM:
                 await caller.send(stream_error(run, error), is_last=True)
-            return  # plain bytes have no room for an error: the missing end shows it
+            return  # plain bytes cannot carry an error: the missing end shows it
         if last is None:
             run.meter.finish_reason = "length"
             await self.books.settle(run, COMPLETED, http_status=200, error="budget_reached")
@@ -77,9 +77,9 @@ class Delivery(msgspec.Struct):
         await caller.send(last.payload, chunk=last, is_last=True)
 
     async def _pass_on(self, answer: Answer) -> Chunk | None:
-        """Every chunk but the last, which is returned; None where the budget allows no more."""
+        """Sends every chunk but the last, which is returned; None if the budget is used up."""
         send, meter = self.caller.send, self.run.meter
-        for chunk in answer.first:  # observed as they came
+        for chunk in answer.first:  # the meter has observed these already
             if chunk.is_done:
                 return chunk
             if chunk.finish_reason is not None:
@@ -99,7 +99,7 @@ class Delivery(msgspec.Struct):
         return Chunk(b"")
 
     def _tell_the_end(self) -> None:
-        """Marks the answer as received; its tail is still read. Not for several choices: others may cost money."""
+        """Marks the answer as received; the rest is still read. Not with several choices, as others may go on."""
         if self.run.view.choices == 1 and not self.caller.is_gone:
             self.is_told = True
             self.caller.outlive(TAIL_SECONDS)
@@ -112,7 +112,7 @@ class Delivery(msgspec.Struct):
         return grown > 0 and (meter.last_output_at or 0.0) - self.checkpointed_at >= CHECKPOINT_SECONDS
 
     async def _can_go_on(self) -> bool:
-        """Leave a checkpoint, and hold the money for the next increment."""
+        """Writes a checkpoint, and holds the money for the next increment."""
         self.books.checkpoint(self.run)
         self.checkpointed_at = self.monotonic()
         self.checkpointed_characters = self.run.meter.output_characters

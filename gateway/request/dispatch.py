@@ -1,4 +1,4 @@
-"""Drives the fallback policy: opens attempts, one after the other or racing, until one yields its first output."""
+"""Drives the fallback policy: makes attempts, one after the other or racing, until one yields its first output."""
 
 import asyncio
 import random
@@ -27,7 +27,7 @@ USUAL_TIMEOUTS = Timeouts()
 MOST_BEFORE_OUTPUT_BYTES = 64 << 20
 """Limit of what is buffered before an answer's first output: an event may repeat a long request."""
 CHUNK_BYTES = 256
-"""Approximate memory of one chunk beside its payload."""
+"""Approximate memory of one chunk besides its payload."""
 
 
 class _Attempt(msgspec.Struct, frozen=True):
@@ -46,7 +46,7 @@ Race = dict[asyncio.Task[Answer], _Attempt]
 
 
 class Dispatcher(msgspec.Struct):
-    """For one request. Whoever gets its answer closes the reply and tells `upstreams` that the call ended."""
+    """For one request. Who receives the answer must close the reply and tell `upstreams` that the call ended."""
 
     backends: Mapping[str, Backend]
     upstreams: Upstreams
@@ -59,7 +59,8 @@ class Dispatcher(msgspec.Struct):
     names: Callable[[Run], ResponseNames | None]
 
     async def first_output(self, run: Run) -> Answer | BackendError | None:
-        """Try candidates until one yields its first output. Else the last failure; None where nobody could be asked."""
+        """Tries candidates until one yields its first output. Otherwise returns the last failure, or None if no
+        candidate could be asked."""
         self.upstreams.request_came()
         steps = self._steps(run)
         race: Race = {}
@@ -75,7 +76,7 @@ class Dispatcher(msgspec.Struct):
                 if isinstance(news, BackendError):
                     error = news
                     await self.books.fund(run, run.choice.order)
-                # While another attempt is under way, one that failed is not replaced.
+                # A failed attempt is not replaced while another is still running.
                 step = None if race and news is not LATE else _next(steps, news)
         finally:
             if race:
@@ -83,18 +84,18 @@ class Dispatcher(msgspec.Struct):
         return error
 
     async def give_up(self, run: Run, error: BackendError | None) -> NoReturn:
-        """No attempt answered, and this was the last failure: settle, and raise UpstreamFailed."""
+        """Settles the request and raises UpstreamFailed; `error` is the last failure."""
         failure = upstream_failure(run, error, self.upstreams.wait_seconds(run.choice.order, self.monotonic()))
         word = "CircuitOpen" if error is None else type(error).__name__
         await self.books.settle(run, Status.failed, http_status=failure.status, error=word)
         try:
             raise failure
         finally:
-            del failure  # its traceback knows this frame, and with it the request's whole body
+            del failure  # its traceback refers to this frame, which would keep the whole body alive
 
     def _steps(self, run: Run) -> Generator[Try | None, BackendError | Silence]:
         limit = run.choice.first_token_seconds or self.policy.first_token_seconds
-        # A race may cost twice what a budget holds for one answer, so whoever has a budget runs none.
+        # A race may cost twice what a budget holds for one answer, so there is none under a budget.
         is_hedging = self.policy.is_hedging and run.view.is_stream and not self.books.has_budget(run)
         return fallback_policy(
             run.choice.order,
@@ -114,7 +115,7 @@ class Dispatcher(msgspec.Struct):
         return key if key is None or is_held or self.books.can_pay(run, candidate) else None
 
     async def _news(self, run: Run, step: Try | None, race: Race) -> News:
-        """Make that attempt, if any, and wait until something is heard of it or of those under way."""
+        """Makes that attempt, if any, and waits for news of it or of the ones in progress."""
         if step is None:
             return await self._first_of(run, race, None)
         if step.overtakes:
@@ -156,7 +157,7 @@ class Dispatcher(msgspec.Struct):
         return attempt
 
     def _ended(self, attempt: _Attempt) -> None:
-        """Nothing was learnt of the upstream."""
+        """The call ended without telling anything about the upstream."""
         self.upstreams.ended(attempt.candidate)
         self.upstreams.called_off(attempt.candidate, attempt.step.key, self.monotonic())
 
@@ -169,7 +170,7 @@ class Dispatcher(msgspec.Struct):
         return answer
 
     def _failed(self, run: Run, attempt: _Attempt, error: BackendError) -> BackendError:
-        """Note it as a child of the request; one that was given up unanswered, or cannot be read, may be billed."""
+        """Records a failed attempt. If it was abandoned, or its answer was unreadable, it may have been billed."""
         self.upstreams.ended(attempt.candidate)
         self.upstreams.failed(attempt.candidate, attempt.step.key, error, self.monotonic())
         self.observer.attempt_failed(attempt.candidate, error)
@@ -182,7 +183,7 @@ class Dispatcher(msgspec.Struct):
         return error
 
     async def _end_race(self, run: Run, race: Race, winner: Answer | None) -> None:
-        """Runs to completion even if the caller leaves meanwhile: else nobody would close the winner's reply."""
+        """Runs to completion even if the caller leaves meanwhile: otherwise nobody would close the winner's reply."""
         losing = asyncio.create_task(self._call_off(run, race))
         try:
             await asyncio.shield(losing)
@@ -194,7 +195,7 @@ class Dispatcher(msgspec.Struct):
             raise
 
     async def _call_off(self, run: Run, race: Race, late: UpstreamTimeout | None = None) -> None:
-        """Stop everything under way: the losers of a race, or silent attempts that are `late`."""
+        """Stops all attempts in progress: the losers of a race, or silent ones that are `late`."""
         for task in race:
             task.cancel()
         await asyncio.gather(*race, return_exceptions=True)
@@ -206,11 +207,11 @@ class Dispatcher(msgspec.Struct):
                 self._failed(run, attempt, late)
                 continue
             self._ended(attempt)
-            if attempt.candidate is not run.candidate:  # that one is the request's own: the entry tells of it
+            if attempt.candidate is not run.candidate:  # the entry itself covers the request's own candidate
                 self._note(run, attempt, CALLED_OFF, None, self._extra(run, attempt))
 
     async def _open(self, run: Run, attempt: _Attempt) -> Answer:
-        """Open and read up to the first output, so that everything before it can still fail over."""
+        """Opens the call and reads up to the first output, so that any earlier failure can still fall back."""
         candidate, view = attempt.candidate, run.view
         reply = await self.backends[candidate.backend].open(
             Call(
@@ -261,7 +262,7 @@ class Dispatcher(msgspec.Struct):
         return extra
 
     def _unread(self, run: Run, attempt: _Attempt, error: UnreadableAnswer) -> ExtraCost:
-        """It stands with its attempt alone: the entry's own figures are of an answer that could be passed on."""
+        """Charged to the attempt only: the entry's own figures are for answers that could be passed on."""
         extra = unread_cost(attempt.candidate, run.view, attempt.meter, error)
         run.extra = run.extra.plus(extra)
         if run.meter is attempt.meter:
@@ -277,7 +278,7 @@ class Dispatcher(msgspec.Struct):
                 model=candidate.name,
                 backend=candidate.backend,
                 outcome=outcome,
-                started_after_seconds=after if after > 0.0 else 0.0,  # a clock may be put back
+                started_after_seconds=after if after > 0.0 else 0.0,  # a clock may be set back
                 lasted_seconds=lasted if lasted > 0.0 else 0.0,
                 cost_pico_usd=extra.estimate_pico_usd,
                 http_status=status,

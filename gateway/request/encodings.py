@@ -1,4 +1,4 @@
-"""In which characters a body came, and what is said of one that cannot be read. Pure; knows no field."""
+"""Character encodings of bodies, and error messages for bodies that are not JSON. Pure; knows no fields."""
 
 import codecs
 import re
@@ -10,18 +10,18 @@ _LONE: Final = re.compile(
     rb"\\u(?:[dD][89abAB][0-9a-fA-F]{2}(?=[^\\]|\\[^u]|\\u(?![dD][c-fC-F])[0-9a-fA-F]{2})"
     rb"|(?<!\\u[dD][89abAB][0-9a-fA-F]{2}\\u)[dD][c-fC-F][0-9a-fA-F]{2})"
 )
-"""An escaped half of a character whose other half does not follow, or did not precede. Not at the end of a cut body."""
+"""A lone surrogate escape: half of a character without its other half. Not matched at the end of a cut body."""
 _LOOKED_AT_BYTES: Final = 4 << 20
-"""For such a half. A longer search would keep others waiting for the sake of a sentence."""
+"""How far lone surrogates are searched: a longer search would delay other requests for the sake of a message."""
 
 
 def without_byte_order_mark(body: bytes) -> bytes:
-    """https://www.rfc-editor.org/rfc/rfc8259#section-8.1 lets us ignore a mark and forbids us to send one on."""
+    """RFC 8259 §8.1 allows us to ignore the mark and forbids sending one."""
     return body.removeprefix(codecs.BOM_UTF8)
 
 
 def unreadable(body: bytes, error: Exception) -> InvalidRequest:
-    """What to tell whose body is no JSON, of what the parser said."""
+    """The error for a body that is not JSON; `error` is the parser's."""
     return InvalidRequest(_sentence(body, error), code="invalid_json")
 
 
@@ -42,13 +42,13 @@ def _sentence(body: bytes, error: Exception) -> str:
 def _half_character(body: bytes) -> str | None:
     for found in _LONE.finditer(body, 0, _LOOKED_AT_BYTES):
         before = body[max(found.start() - 64, 0) : found.start()]
-        if (len(before) - len(before.rstrip(b"\\"))) % 2 == 0:  # else the backslash is itself escaped
+        if (len(before) - len(before.rstrip(b"\\"))) % 2 == 0:  # otherwise the backslash is itself escaped
             return found[0].decode("ascii")
     return None
 
 
 def _wide_encoding(start: bytes) -> str | None:
-    """By its mark, or by the zeros beside its first character, which is ASCII in every JSON text."""
+    """By its byte order mark, or by the zero bytes of its first character, which is ASCII in any JSON text."""
     if start in (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE) or start.count(b"\0") == 3:
         return "UTF-32"
     if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or b"\0" in start[:2]:

@@ -1,4 +1,4 @@
-"""What a request looks like to the decision and to the ledger, put together from what was found out. Pure."""
+"""Assembles a request's facts for the decision, and its intent for the ledger. Pure."""
 
 from collections.abc import Container, Iterable, Mapping
 
@@ -26,12 +26,12 @@ def gather_facts(
     repeated_tokens: int = 0,
     expected_tokens: dict[str, float] | None = None,
 ) -> Facts:
-    """Everything `decide()` looks at that rules and prices do not hold, rounded as it is stored.
+    """Everything `decide()` uses besides rules and prices, rounded as it is stored.
 
-    `expected_tokens` are those of answers that the classifier knows nothing of.
+    `expected_tokens` is used for answers whose length the classifier does not predict.
 
     Rounds half up by inline arithmetic: `round` with decimals formats the number and parses it again, which costs ten
-    times as much, a dozen times a request.
+    times as much, a dozen times per request.
     """
     return Facts(
         input_tokens=view.input_tokens,
@@ -58,7 +58,7 @@ def gather_facts(
 
 
 def expected_tokens(view: RequestView, candidates: Iterable[Candidate]) -> dict[str, float]:
-    """Of answers that are not written: the same of every model that is made for such."""
+    """Expected output tokens of images, speech and the like: the same for every model of that specialty."""
     if not view.output_tokens:
         return {}
     wanted = SPECIALTIES.get(view.operation)
@@ -89,7 +89,7 @@ def new_intent(
     traceparent: str | None = None,
     batch_id: str | None = None,
 ) -> Intent:
-    """What the ledger is told before anything is sent upstream."""
+    """The record written to the ledger before anything is sent upstream."""
     first = choice.order[0]
     return Intent(
         request_id=new_request_id(),

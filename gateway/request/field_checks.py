@@ -1,4 +1,4 @@
-"""What is wrong with a field of a caller's, in a sentence that names it. Pure; reads no body."""
+"""Checks of request fields; errors name the field in a sentence. Pure; reads no body."""
 
 from typing import Final, Literal
 
@@ -18,7 +18,7 @@ def invalid_field(message: str) -> InvalidRequest:
 
 
 def whole_number(text: str) -> int | None:
-    """Of at most nine digits: nothing here takes more, and Python refuses to read thousands."""
+    """At most nine digits: no field needs more, and Python refuses to parse thousands."""
     return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else None
 
 

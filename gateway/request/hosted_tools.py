@@ -1,7 +1,7 @@
 """How often a provider's own tools may run for a request, so that a budget can hold their price. Pure; knows no prices.
 
-A request that does not say is taken to mean ASSUMED_CALLS; under a budget that is written into it, where its endpoint
-has a word for it.
+A request without a limit is assumed to make ASSUMED_CALLS; under a budget, that limit is written into the request if
+the endpoint has a field for it.
 """
 
 from collections.abc import Sequence
@@ -20,10 +20,10 @@ MARKS: Final = (
     *(b"search", b"code_interpreter", b"code_execution", b"image_generation", b"shell", b"web_fetch", b"advisor"),
     b"openrouter:",
 )
-"""A body with none of these names no such tool: most agents' tools need not be looked at one by one."""
+"""A body without any of these names has no such tool, so most agents' tools need not be parsed one by one."""
 OF_CALLERS: Final = ("", "function", "custom")
-"""What a caller runs, of a chat's tools. Others are run by the provider and billed by the call, whatever their name:
-`browser_search` at Groq, `openrouter:web_search`, `builtin_function` at Moonshot; a chat's usage does not tell."""
+"""Types of chat tools that the caller runs. All others are run by the provider and billed per call, whatever their
+name: `browser_search` at Groq, `openrouter:web_search`, `builtin_function` at Moonshot. A chat's usage omits them."""
 RESPONSES_KINDS: Final[dict[str, ToolKind]] = {
     "file_search": "file_search",
     "code_interpreter": "other",
@@ -60,7 +60,7 @@ class _Tool(msgspec.Struct):
 
 
 class _Kind(msgspec.Struct):
-    """All that is looked at of a chat's tools, which may be long."""
+    """The only field read of a chat's tools, which may be long."""
 
     type: msgspec.Raw = ABSENT
 
@@ -70,7 +70,7 @@ _KIND: Final = msgspec.json.Decoder(_Kind)
 
 
 def _parse_tool(raw: msgspec.Raw | bytes) -> _Tool:
-    """What is no object is the provider's to refuse."""
+    """Empty for anything that is not an object: the provider will refuse it."""
     try:
         return _TOOL.decode(raw)
     except (msgspec.DecodeError, RecursionError):
@@ -78,7 +78,7 @@ def _parse_tool(raw: msgspec.Raw | bytes) -> _Tool:
 
 
 def _value(raw: msgspec.Raw) -> object:
-    """None where it is absent, null or nothing that a decoder takes."""
+    """None if it is absent, null or undecodable."""
     try:
         return msgspec.json.decode(raw) if memoryview(raw) else None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -86,7 +86,7 @@ def _value(raw: msgspec.Raw) -> object:
 
 
 def hosted_tools(parsed: AnyBody, body: bytes) -> HostedTools:
-    """What the parsed body asks for."""
+    """The hosted tools that the body asks for."""
     if isinstance(parsed, ChatBody):
         return _of_chat(parsed)
     if isinstance(parsed, MessagesBody) and parsed.fallbacks:
@@ -105,11 +105,11 @@ def _is_given(raw: msgspec.Raw) -> bool:
 
 
 def limit_calls(body: bytes, tools: HostedTools) -> bytes:
-    """The body with ASSUMED_CALLS written into it, for an endpoint that can say so; else as it was."""
+    """The body with ASSUMED_CALLS written into it if the endpoint has a field for that; otherwise unchanged."""
     if tools.is_limited:
         return body
     members = find_members(body)
-    if "contents" in members:  # Gemini's format has no word for it
+    if "contents" in members:  # Gemini's format has no such field
         return body
     if "messages" not in members:
         return splice(body, {"max_tool_calls": b"%d" % ASSUMED_CALLS}, members)
@@ -135,7 +135,7 @@ def _is_callers(raw: msgspec.Raw) -> bool:
     try:
         kind = _KIND.decode(raw).type
     except (msgspec.DecodeError, RecursionError):
-        return True  # no object: the provider's to refuse
+        return True  # not an object: the provider will refuse it
     return kind == _FUNCTION or _text(kind) in OF_CALLERS
 
 
@@ -145,7 +145,7 @@ def _of_responses(tools: Sequence[msgspec.Raw], most: msgspec.Raw) -> HostedTool
 
 
 def _responses_kind(tool: _Tool) -> ToolKind | None:
-    """None for what the caller runs, and for what is billed by its tokens alone."""
+    """None for tools that the caller runs, and for those billed only by tokens."""
     name = _name(tool)
     if name.startswith("openrouter:"):
         return "other"
@@ -186,7 +186,7 @@ def _text(raw: msgspec.Raw) -> str:
 
 
 def _limited(most: msgspec.Raw, *kinds: ToolKind) -> HostedTools:
-    """A limit that is no whole number is the provider's to refuse."""
+    """An invalid limit is left for the provider to refuse."""
     said = _value(most)
     calls = said if isinstance(said, int) and not isinstance(said, bool) and said >= 0 else ASSUMED_CALLS
     return HostedTools(calls, frozenset(kinds), _is_given(most))

@@ -8,18 +8,18 @@ from typing import Final
 from gateway.errors import InvalidRequest
 
 MOST_CONTAINERS: Final = 100_000
-"""Objects and lists: as many messages as Anthropic takes, 50 times as many as OpenAI does."""
+"""Objects and lists: as many as Anthropic accepts messages, and 50 times as many as OpenAI does."""
 MOST_VALUES: Final = 1_000_000
-"""Of all kinds, and names of members: a widest window of tokens as numbers."""
+"""Values of all kinds, and member names: enough for the widest context window given as token ids."""
 _ALWAYS_FEW_BYTES: Final = 2 * MOST_CONTAINERS
 
 
 def require_bearable(body: bytes) -> None:
-    """Raises InvalidRequest. What stands in strings counts for nothing."""
+    """Raises InvalidRequest. The content of strings does not count."""
     if len(body) <= _ALWAYS_FEW_BYTES or _is_few(body):
         return
     if b"\\" in body:
-        body = body.replace(b"\\\\", b"").replace(b'\\"', b"")  # what is left of quotes begins and ends strings
+        body = body.replace(b"\\\\", b"").replace(b'\\"', b"")  # the remaining quotes begin and end strings
     if body.count(b'"') > 2 * MOST_VALUES or not _is_few(b"".join(body.split(b'"')[::2])):
         raise InvalidRequest(
             f"The body is made of too many values: at most {MOST_CONTAINERS:,} objects and lists, and {MOST_VALUES:,} "

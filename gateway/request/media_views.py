@@ -1,8 +1,7 @@
-"""Requests for images, speech, transcripts and moderation as the decision needs to see them; for rankings see
-rerank_view.py.
+"""Views of requests for images, speech, transcripts and moderation for the decision; for rankings see rerank_view.py.
 
-What such a request costs hangs on how many images, how long a recording and how long a text it is: each is counted
-here, about, for the decision, and at most, for budgets. What is charged is what its provider reports.
+Their cost depends on the number of images, the length of the recording or the length of the text. Each is estimated
+here for the decision, and bounded from above for budgets. What is charged is what the provider reports.
 """
 
 import math
@@ -25,24 +24,24 @@ from gateway.request.view import RequestView, estimate_tokens
 from gateway.routing.rules import AUTO
 
 IMAGE_TOKENS: Final = {"low": 400, "medium": 1_600, "high": 6_250}
-"""Of one image of OpenAI's gpt-image-1 at its largest size, by `quality`, from its guide to image generation; those of
-its successors and of other sizes are fewer, or up to as many as MOST_IMAGE_TOKENS."""
+"""Output tokens of one image of OpenAI's gpt-image-1 at its largest size, by `quality`, from its guide to image
+generation. Its successors and other sizes take fewer, or up to MOST_IMAGE_TOKENS."""
 MOST_IMAGE_TOKENS: Final = 16_384
 PARTIAL_IMAGE_TOKENS: Final = 100
-"""Of each partial image of a stream, from the same guide."""
+"""Output tokens of each partial image of a stream, from the same guide."""
 TOKENS_PER_SENT_IMAGE: Final = 1_000
 MOST_TOKENS_PER_SENT_IMAGE: Final = 10_000
 SPEECH_TOKENS_PER_CHARACTER: Final = 1.4
-"""gpt-4o-mini-tts: $0.015 a minute at $12 for a million tokens is 1,250 of them, and a minute some 900 characters."""
+"""gpt-4o-mini-tts: $0.015 per minute at $12 per million tokens is 1,250 tokens, and a minute is some 900 characters."""
 MOST_SPEECH_TOKENS_PER_CHARACTER: Final = 8
 MOST_SPEECH_TOKENS: Final = 1_000
-"""Beside those: pauses, and words for numbers."""
+"""In addition to those per character: pauses, and numbers spoken as words."""
 AUDIO_TOKENS_PER_SECOND: Final = 10
-"""Of what OpenAI's models listen to; Gemini's take 32."""
+"""Input tokens per second for OpenAI's models; Gemini's take 32."""
 MOST_AUDIO_TOKENS_PER_SECOND: Final = 40
 WRITTEN_TOKENS_PER_SECOND: Final = 4
 MOST_WRITTEN_TOKENS_PER_SECOND: Final = 15
-"""Of speech as text: 150 words a minute, and at most; timed words and speakers are billed as text too."""
+"""Upper bound of the above, which is 150 words per minute: timed words and speaker names are billed as text too."""
 
 
 class ModerationPart(msgspec.Struct):
@@ -196,7 +195,7 @@ def _view(
     units: Units = NO_UNITS,
     most_units: Units | None = None,
 ) -> RequestView:
-    """OpenAI has a model for whoever names none; here the rules choose one."""
+    """OpenAI has a default model for requests that name none; here the rules choose one."""
     return RequestView(
         operation=operation,
         model=AUTO if model is None else model,
@@ -216,7 +215,7 @@ def _view(
 
 
 def _read_form(body: bytes, content_type: str) -> tuple[dict[str, str], dict[str, list[bytes]]]:
-    """Texts and files by their names, lists' without their brackets. Raises InvalidRequest."""
+    """Texts and files by field name, without the brackets of list names. Raises InvalidRequest."""
     try:
         fields = find_fields(body, content_type)
         texts = text_fields(body, fields)

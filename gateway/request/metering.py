@@ -30,7 +30,7 @@ class Meter(msgspec.Struct):
     sent_at: float | None = None
 
     def observe(self, chunk: Chunk, now: float) -> None:
-        """Take note of one chunk that arrived at `now`."""
+        """Records one chunk that arrived at `now`."""
         if chunk.has_output:
             if self.first_output_at is None:
                 self.first_output_at = now
@@ -50,7 +50,7 @@ class Meter(msgspec.Struct):
     def decode_tokens_per_second(self, output_tokens: int) -> float | None:
         """(output_tokens - 1) / (last - first chunk); None when there is nothing to divide.
 
-        The engine's own figure wins where it gave one: several tokens may share a chunk on the wire.
+        The engine's own figure takes precedence: several tokens may share a chunk on the wire.
         """
         if self.timings is not None and self.timings.decode_tokens_per_second is not None:
             return self.timings.decode_tokens_per_second
@@ -78,7 +78,8 @@ class Meter(msgspec.Struct):
 
 
 def _is_impossible(usage: Usage, longest: int, output_characters: int) -> bool:
-    """A provider's own tools bring their results into the window again and again; a token that came is a character."""
+    """A provider's own tools add their results to the input, call after call; each character received may be a
+    token."""
     calls = usage.web_searches + usage.file_searches + usage.other_tool_calls
     most = WINDOWS * longest * (1 + calls)
     return calls > MOST_TOOL_CALLS or usage.input_tokens > most or usage.output_tokens > max(most, output_characters)

@@ -1,7 +1,7 @@
-"""A request to rank documents by a query, as the decision needs to see it.
+"""View of a request to rank documents by a query, for the decision.
 
-Every document is read together with the query. Who bills searches counts one for each hundred documents, and a long
-document as several: https://cohere.com/pricing says after how many tokens.
+The model reads every document together with the query. Providers that bill searches count one per hundred documents,
+and a long document as several: see https://cohere.com/pricing.
 """
 
 import math
@@ -18,13 +18,13 @@ from gateway.routing.rules import AUTO, RERANK
 
 DOCUMENTS_PER_SEARCH: Final = 100
 TOKENS_PER_PART: Final = 500
-"""Of a document that is counted as one, the query's included."""
+"""The most tokens that count as one document, including the query."""
 LEAST_TOKENS_PER_PART: Final = 250
-"""Assumed to be left beside a long query, for the bound."""
+"""Assumed to remain for the document next to a long query, for the bound."""
 LONGEST_DOCUMENT: Final = 4_096
-"""In tokens: what is beyond is cut off, unless `max_tokens_per_doc` says otherwise."""
+"""In tokens; the rest is cut off, unless `max_tokens_per_doc` says otherwise."""
 MARKS_PER_DOCUMENT: Final = 8
-"""Tokens that stand between the query and a document, and around them, at most."""
+"""The most separator tokens between and around the query and a document."""
 
 
 class Document(msgspec.Struct):
@@ -45,7 +45,7 @@ RERANK_BODY: Final = msgspec.json.Decoder(RerankBody)
 
 
 def view_rerank(body: bytes) -> RequestView:
-    """Raises InvalidRequest naming the field that is wrong, and what msgspec does where the body cannot be read."""
+    """Raises InvalidRequest naming the invalid field, and msgspec's errors for unreadable bodies."""
     asked = RERANK_BODY.decode(body)
     if not asked.documents:
         raise InvalidRequest("documents: needs at least one document to rank.", param="documents")
@@ -84,5 +84,5 @@ def _view(asked: RerankBody, longest: int) -> RequestView:
 
 
 def _size(text: str) -> int:
-    """In bytes: no token is shorter than one."""
+    """In bytes, an upper bound on tokens: no token is shorter than one byte."""
     return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))

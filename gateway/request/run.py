@@ -1,4 +1,4 @@
-"""A request under way: who asked, what was decided and what has come of it. Values and protocols only."""
+"""A request in progress: its caller, the decision, and what has happened so far. Values and protocols only."""
 
 from collections.abc import AsyncIterator, Mapping
 from typing import Protocol
@@ -16,25 +16,26 @@ from gateway.routing.snapshot import Candidate
 
 
 class Caller(Protocol):
-    """Whoever asked. Sends nothing after it has gone; going away cancels the task that serves it, until `outlive`."""
+    """The caller of a request. Nothing is sent after it has gone; leaving cancels the task that serves it, unless
+    `outlive` was called."""
 
     @property
     def is_gone(self) -> bool: ...
 
     def outlive(self, seconds: float | None = None) -> None:
-        """From now on the task goes on when the caller leaves: the upstream's answer is read to its end, for at most
-        so many seconds from then on."""
+        """From now on the task continues when the caller leaves: the upstream's answer is read to its end, for at most
+        this many seconds after leaving."""
         ...
 
     async def start(self, *, status: int, content_type: str, headers: Mapping[str, str]) -> None: ...
 
     async def send(self, payload: bytes, *, chunk: Chunk | None = None, is_last: bool = False) -> None:
-        """`chunk` is what `payload` came from; None for an ending of our own making (an error, a spent budget)."""
+        """`chunk` is the source of `payload`; None for an ending of our own (an error, or a used-up budget)."""
         ...
 
 
 class Observer(Protocol):
-    """Metrics: told of what happened, never asked."""
+    """Metrics: notified of what happened."""
 
     def settled(self, entry: Entry) -> None: ...
 
@@ -44,9 +45,9 @@ class Observer(Protocol):
 
 
 class Incoming(msgspec.Struct, frozen=True):
-    """One request as the HTTP layer received it. `cache_seconds` is what its caller says of the response cache: None
-    is nothing, 0 not to use it. `headers` are those that go upstream (`backends.protocol.Call`). `batch_id` is of the
-    batch that it is a line of."""
+    """One request as the HTTP layer received it. `cache_seconds` is the caller's use of the response cache: None means
+    unspecified, 0 off. `headers` are those that go upstream (`backends.protocol.Call`). `batch_id` is set for lines of
+    a batch."""
 
     operation: Operation
     credential: str | None
@@ -57,13 +58,13 @@ class Incoming(msgspec.Struct, frozen=True):
     content_type: str = JSON
     batch_id: str | None = None
     model: str = ""
-    """Where the address names it, and not the body."""
+    """The model, if the path names it and not the body."""
     is_stream: bool = False
-    """The same of whether it streams."""
+    """Whether it streams, if the path tells and not the body."""
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """A reply whose first output has come: what was read of it, and the rest."""
+    """A reply whose first output has arrived: the chunks read so far, and the rest."""
 
     reply: Reply
     first: list[Chunk]
@@ -71,10 +72,11 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 class Run(msgspec.Struct):
-    """What is known of a request; `candidate` and `key` are tried or answer, `entry` is its settlement, once.
+    """The state of a request. `candidate` and `key` are the ones being tried, or that answered; `entry` is the
+    settlement, set once.
 
-    `extra` is what attempts that did not answer may have cost nevertheless. Of a response `previous_response_id` is
-    what it goes on from, and `is_kept` whether something may go on from it, both here and not at its provider.
+    `extra` is what attempts that did not answer may have cost anyway. For responses kept by the gateway (not by a
+    provider), `previous_response_id` is the response it continues, and `is_kept` whether others may continue it.
     """
 
     view: RequestView

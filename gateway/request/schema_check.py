@@ -1,8 +1,9 @@
-"""Whether a JSON value fits the JSON schema that a caller gave: jsonschema's verdict, in bounded time. Pure.
+"""Whether a JSON value fits a caller's JSON schema, according to jsonschema, in bounded time. Pure.
 
-A schema may be made to harm. So every step is counted, nothing outside the schema is fetched, and what no count bounds
-(regular expressions) or what would turn round what is left out (`not`, `if`, `contains`, the "only" of `oneOf`) is not
-looked at: a value that does not fit here surely does not, one that does, as far as seen.
+A schema may be malicious. So every step is counted, nothing outside the schema is fetched, and keywords are ignored if
+counting cannot bound them (regular expressions), or if they negate others, so that an omission would become a failure
+(`not`, `if`, `contains`, the "exactly" of `oneOf`). A value that fails here does not fit; one that passes may not
+either.
 """
 
 from collections.abc import Callable, Iterator
@@ -12,33 +13,33 @@ from typing import Any
 
 MOST_STEPS = 20_000
 LETTERS_A_STEP = 256
-"""An error's text repeats the value: so many letters of it cost as much as a step."""
+"""Error messages repeat the value: this many letters cost as much as a step."""
 KNOWN = (
     "$ref", "allOf", "anyOf", "const", "dependentRequired", "dependentSchemas", "enum", "exclusiveMaximum",
     "exclusiveMinimum", "items", "maxItems", "maxLength", "maxProperties", "maximum", "minItems", "minLength",
     "minProperties", "minimum", "multipleOf", "prefixItems", "properties", "propertyNames", "required", "type",
 )  # fmt: skip
 COMPARING = ("const", "dependentRequired", "enum")
-"""They hold values, gone through at once; the schemas that others hold are counted as they are walked through."""
+"""Keywords whose values are compared at once; schemas nested in the others are counted as they are visited."""
 Keyword = Callable[[Any, Any, Any, Any], Iterator[Any]]
 
 
 class _FarEnough(Exception):
-    """The steps are spent."""
+    """The steps are used up."""
 
 
 _steps: ContextVar[list[int]] = ContextVar("steps")
 
 
 def allowance() -> list[int]:
-    """The steps that several values may take together."""
+    """A budget of steps, which several calls of `fits` may share."""
     return [MOST_STEPS]
 
 
 def fits(value: Any, schema: Any, steps: list[int] | None = None) -> bool:
-    """True too where the schema is none, or has no end: who gets so far has fitted so far. `steps` is an allowance that
-    this takes its part of."""
-    from jsonschema.exceptions import UnknownType  # here, and below: a tenth of a second that most processes never need
+    """Also True if the schema is invalid or endless: nothing was found wrong by then. `steps` is an allowance to draw
+    from."""
+    from jsonschema.exceptions import UnknownType  # imported here and below: 0.1 s that most processes never need
     from referencing import Registry
     from referencing.exceptions import Unresolvable
 
@@ -48,14 +49,15 @@ def fits(value: Any, schema: Any, steps: list[int] | None = None) -> bool:
     except (_FarEnough, RecursionError, UnknownType, Unresolvable):
         return True
     except (TypeError, AttributeError, KeyError, ValueError, ArithmeticError):
-        return True  # what jsonschema stumbles over is no schema
+        return True  # not a valid schema
     finally:
         _steps.reset(token)
 
 
 @cache
 def _validator() -> Any:
-    """A class of jsonschema's that counts. Its empty meta-schema has no `$id`: every reference starts at the root."""
+    """A jsonschema validator class that counts steps. Its meta-schema is empty, without `$id`, so that every reference
+    starts at the root."""
     import attrs
     from jsonschema import Draft202012Validator
     from jsonschema.validators import create
@@ -65,7 +67,7 @@ def _validator() -> Any:
     keywords["oneOf"] = _counted(theirs["anyOf"])
     keywords["additionalProperties"] = _counted(_unless_patterns(theirs["additionalProperties"]))
     made: Any = create({}, keywords, type_checker=Draft202012Validator.TYPE_CHECKER)
-    made.evolve = attrs.evolve  # its own would change to a class that does not count where a `$schema` stands inside
+    made.evolve = attrs.evolve  # its own would switch to a class without counting at a nested `$schema`
     return made
 
 
@@ -80,7 +82,7 @@ def _counted(keyword: Keyword, *, compares: bool = False) -> Keyword:
 
 
 def _unless_patterns(keyword: Keyword) -> Keyword:
-    """Which properties are additional, `patternProperties` has a word in."""
+    """`patternProperties`, which is ignored here, also determines which properties are additional."""
 
     def check(validator: Any, wanted: Any, value: Any, schema: Any) -> Iterator[Any]:
         return iter(()) if "patternProperties" in schema else keyword(validator, wanted, value, schema)
@@ -96,7 +98,7 @@ def _spend(steps: int) -> None:
 
 
 def _values_in(given: Any) -> int:
-    """To any depth."""
+    """The number of values at any depth, counted up to MOST_STEPS."""
     found, left = 0, [given]
     while left and found <= MOST_STEPS:
         found, one = found + 1, left.pop()

@@ -1,4 +1,4 @@
-"""From what was measured to the ledger entry: usage, cost with its bounds, and latencies. Pure: reads no clock."""
+"""Makes the ledger entry from the measurements: usage, cost with bounds, and latencies. Pure: reads no clock."""
 
 from dataclasses import dataclass
 
@@ -18,8 +18,8 @@ from gateway.routing.snapshot import Candidate
 
 @dataclass(frozen=True, slots=True)
 class ExtraCost:
-    """What attempts whose answer was not passed on were or may have been billed: an estimate (None: no price known),
-    the most, and the least."""
+    """What attempts whose answer was not passed on cost or may have cost: an estimate (None: no price known), the most,
+    and the least."""
 
     estimate_pico_usd: int | None = 0
     most_pico_usd: int | None = 0
@@ -33,7 +33,7 @@ class ExtraCost:
         )
 
     def minus(self, part: "ExtraCost") -> "ExtraCost":
-        """Without a part that `plus` added; what it made unknown stays so."""
+        """Subtracts a part that `plus` added; amounts that it made unknown stay unknown."""
         return ExtraCost(
             _less(self.estimate_pico_usd, part.estimate_pico_usd),
             _less(self.most_pico_usd, part.most_pico_usd),
@@ -60,14 +60,14 @@ class Outcome(msgspec.Struct, frozen=True):
     error: str | None = None
     may_have_been_billed: bool = False
     unseen_tokens: int = 0
-    """Thoughts that nobody saw or counted, by an estimate."""
+    """Estimated reasoning tokens that were neither sent nor reported."""
     extra: ExtraCost = NO_EXTRA
 
 
 def unanswered_cost(candidate: Candidate, view: RequestView, meter: Meter) -> ExtraCost:
-    """Of an attempt that was sent and given up: its prompt was read, and up to all of an answer may be billed.
+    """The cost of an attempt that was sent and abandoned: its prompt was read, and up to a whole answer may be billed.
 
-    An engine of our own bills nobody: what it computed for nothing is in the idle line of its rent.
+    Our own engine bills nobody: what it computed in vain is part of its idle rent.
     """
     if candidate.speed is not None:
         return NO_EXTRA
@@ -76,8 +76,8 @@ def unanswered_cost(candidate: Candidate, view: RequestView, meter: Meter) -> Ex
 
 
 def refused_cost(candidate: Candidate, view: RequestView, meter: Meter) -> ExtraCost:
-    """Of a whole answer that did not stand verification: exactly what was reported. An engine of our own bills nobody
-    for it, as above."""
+    """The cost of a complete answer that failed verification: exactly what was reported. Our own engine bills nobody,
+    as above."""
     if candidate.speed is not None:
         return NO_EXTRA
     usage = _used(candidate, view, meter)
@@ -93,8 +93,8 @@ def _used(candidate: Candidate, view: RequestView, meter: Meter) -> Usage:
 
 
 def unread_cost(candidate: Candidate, view: RequestView, meter: Meter, error: UnreadableAnswer) -> ExtraCost:
-    """Of an answer that came and could not be read: what it reported, where that could be; else as if it had been given
-    up, with as many tokens as its length allows."""
+    """The cost of an answer that could not be read: what it reported, if that was readable; otherwise as if abandoned,
+    with as many tokens as its length allows."""
     if error.usage is not None:
         return refused_cost(candidate, view, msgspec.structs.replace(meter, usage=error.usage))
     longest = round(longest_output(view) * CHARACTERS_PER_TOKEN)
@@ -103,7 +103,7 @@ def unread_cost(candidate: Candidate, view: RequestView, meter: Meter, error: Un
 
 
 def paid_to(candidate: Candidate, extra: ExtraCost) -> PaidTo | None:
-    """Whose bill an attempt of that cost is on; None where there is none."""
+    """Who is paid for an attempt of that cost; None if it costs nothing."""
     if extra == NO_EXTRA:
         return None
     return PaidTo(
@@ -116,7 +116,7 @@ def paid_to(candidate: Candidate, extra: ExtraCost) -> PaidTo | None:
 
 
 def checkpoint_of(intent: Intent, candidate: Candidate, meter: Meter) -> Checkpoint:
-    """What a stream still under way has cost at least."""
+    """The least that a stream in progress has cost so far."""
     output_tokens = round(meter.output_characters / CHARACTERS_PER_TOKEN)
     usage = Usage(input_tokens=intent.decision.facts.input_tokens, output_tokens=output_tokens, is_estimated=True)
     cost = _cost(candidate, usage, None)
@@ -198,8 +198,8 @@ def _usage(intent: Intent, meter: Meter, outcome: Outcome) -> Usage:
 
 
 def _expected(intent: Intent, candidate: Candidate, counted: Units) -> Usage:
-    """What may be expected of images, speech, a transcript or a ranking whose provider told nothing, but for what was
-    counted."""
+    """Expected usage of images, speech, a transcript or a ranking if the provider reported none, except for units
+    already `counted`."""
     expected = media_usage(intent.decision.facts, candidate.name)
     return replace(expected, units=expected.units if counted == NO_UNITS else counted, is_estimated=True)
 
@@ -214,9 +214,9 @@ def _contradicts_itself(usage: Usage) -> bool:
 
 
 def _gpu_seconds(candidate: Candidate, usage: Usage, meter: Meter) -> float | None:
-    """Measured by the engine; computed from its throughput curve where the engine could not report any more.
+    """Measured by the engine, or computed from its throughput curve if it could not report any more.
 
-    Whole microseconds, as they are stored, so that the cost can be recomputed from the entry to the pico-dollar.
+    In whole microseconds, as stored, so that the exact cost can be recomputed from the entry.
     """
     if candidate.speed is None:
         return None
@@ -254,8 +254,8 @@ def _bounds(intent: Intent, candidate: Candidate, usage: Usage, cost: Cost | Non
 
 
 def _halved(usage: Usage) -> Usage:
-    """The least that an estimate stands for. Images and characters were counted, a recording's length was guessed, and
-    so was into how many parts a document is cut."""
+    """The least that an estimate stands for. Images and characters were counted exactly; the length of a recording and
+    the number of parts of a document were estimated."""
     fewer = {
         name: getattr(usage, name) // 2
         for name in ("input_tokens", "audio_input_tokens", "image_input_tokens", "audio_output_tokens")
@@ -274,7 +274,7 @@ def _halved(usage: Usage) -> Usage:
 
 
 def _without_unpriced_tools(candidate: Candidate, usage: Usage) -> int | None:
-    """What is known of a cost that a provider's tools made unknown; None where nothing is."""
+    """The known part of a cost that hosted tools without a price made unknown; None if no part is known."""
     prices = candidate.prices
     if prices is None:
         return None
@@ -289,7 +289,7 @@ def _less(one: int | None, other: int | None) -> int | None:
 
 
 def _with_extra(cost: Cost | None, extra: ExtraCost) -> Cost | None:
-    """The whole request's cost: what attempts without an answer came to is its `other` line."""
+    """The whole request's cost: attempts without an answer are added to the `other` line."""
     more = extra.estimate_pico_usd
     if cost is None or more is None:
         return None
@@ -299,14 +299,14 @@ def _with_extra(cost: Cost | None, extra: ExtraCost) -> Cost | None:
 
 
 def _first_token_seconds(intent: Intent, meter: Meter) -> float | None:
-    """Measured here for streams. A plain answer arrives whole: only the engine's own figure is a first-token time."""
+    """Measured here for streams. A non-streamed answer arrives whole: only the engine knows its first-token time."""
     if intent.is_stream:
         return meter.time_to_first_token_seconds
     return meter.timings.time_to_first_token_seconds if meter.timings else None
 
 
 def _decode_speed(intent: Intent, meter: Meter, usage: Usage) -> float | None:
-    is_drawn_or_spoken = intent.decision.facts.units != NO_UNITS  # its tokens are billed, and not written one by one
+    is_drawn_or_spoken = intent.decision.facts.units != NO_UNITS  # billed in tokens, but not decoded one by one
     if is_drawn_or_spoken or (not intent.is_stream and meter.timings is None):
         return None
     return meter.decode_tokens_per_second(usage.output_tokens)

@@ -1,5 +1,5 @@
-"""How many different tags of its callers one key's books take in a day: a value of its own for every request would make
-the sums as long as the requests. Decisions see every tag. Reads no clock; knows no storage."""
+"""Limits how many different tag sets per key and day are booked: a unique tag per request would make the sums as long
+as the list of requests. Decisions see every tag. Reads no clock; knows no storage."""
 
 import logging
 from collections.abc import Callable, Collection
@@ -9,11 +9,11 @@ from gateway.instants import DAY_US
 log = logging.getLogger(__name__)
 OTHER = "(other)"
 MOST_A_DAY = 300
-"""Sets of tags, of one key in one process."""
+"""Different sets of tags per key and process."""
 
 
 class TagBound:
-    """Remembers which sets of tags came with requests of each key on one UTC day."""
+    """Remembers which sets of tags each key sent on the current UTC day."""
 
     def __init__(self, most: int = MOST_A_DAY) -> None:
         self._most = most
@@ -23,13 +23,13 @@ class TagBound:
     def booked(
         self, key_id: str, tags: tuple[str, ...], at_us: int, kept: Callable[[], Collection[str]]
     ) -> tuple[str, ...]:
-        """What of a request's tags the books take: once a key has brought too many sets, those `kept` and OTHER.
+        """The tags to book for a request: once a key has sent too many sets, only those in `kept()`, and OTHER.
 
-        `kept` are those that a decision may depend on: it must be replayed from the books.
+        `kept` returns tags that a decision may depend on, which is needed to replay it from the ledger.
         """
         if not tags:
             return tags
-        if at_us // DAY_US > self._day:  # a clock that is put back gives no second day
+        if at_us // DAY_US > self._day:  # a clock set back does not start a day again
             self._day, self._seen = at_us // DAY_US, {}
         seen, one = self._seen.setdefault(key_id, set()), tuple(sorted(set(tags)))
         if one in seen:

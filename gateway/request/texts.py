@@ -1,5 +1,4 @@
-"""What is written in a body: the texts of its messages, items and blocks, and what is there beside them. Pure; counts
-no tokens."""
+"""Extracts the texts of a body's messages, items and blocks, and finds media among them. Pure; counts no tokens."""
 
 from collections.abc import Iterable, Iterator
 from typing import Final, cast
@@ -9,10 +8,10 @@ import msgspec
 from gateway.request.bodies import Block, Item, Part, Turn
 
 DEEPEST_BLOCKS: Final = 6
-"""How far blocks lie inside each other in any form that Anthropic documents."""
+"""The deepest nesting of blocks in any form that Anthropic documents."""
 
 IMAGES: Final = frozenset({"input_image", "computer_screenshot"})
-"""Parts of an item that are one."""
+"""Types of item parts that are images."""
 
 WRITTEN_OUT: Final = frozenset(
     {
@@ -27,11 +26,11 @@ WRITTEN_OUT: Final = frozenset(
         *IMAGES,
     }
 )
-"""Parts whose length tells how many tokens they are at most. Of a file, a recording or a film it does not."""
+"""Types of parts whose length bounds their tokens, unlike files, recordings and videos."""
 
 
 def said(turn: Turn) -> Iterator[tuple[str, str]]:
-    """(role, text) of a turn; what tools gave comes first, as a turn of theirs."""
+    """(role, text) of a turn; tool results come first, as a turn of their own."""
     if isinstance(turn.content, str):
         yield turn.role, turn.content
         return
@@ -47,7 +46,7 @@ def said(turn: Turn) -> Iterator[tuple[str, str]]:
 
 
 def _inner_texts(value: object, levels: int = DEEPEST_BLOCKS) -> Iterator[str]:
-    """The text of a tool's result or of a document's source, whichever of its forms it has."""
+    """The texts of a tool result or a document's source, in any of their forms."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, list) and levels:
@@ -67,17 +66,17 @@ def is_media(block: Block) -> bool:
 
 
 def is_open_ended(parts: Iterable[Part]) -> bool:
-    """Whether what they come to at the provider cannot be told here."""
+    """Whether the number of tokens cannot be bounded here."""
     return any(part.type not in WRITTEN_OUT for part in parts)
 
 
 def image_bytes(parts: Iterable[Part]) -> int:
-    """Of what are tokens by the picture and not by the byte."""
+    """The bytes of images, whose tokens depend on the picture and not on the bytes."""
     return sum(len(memoryview(part.image_url)) for part in parts)
 
 
 def image_bytes_of_blocks(blocks: Iterable[Block]) -> int:
-    """The same of Anthropic's, those that tools gave included."""
+    """The same for Anthropic's blocks, including images in tool results."""
     return sum(_image_bytes({"type": block.type, "source": block.source, "content": block.content}) for block in blocks)
 
 
@@ -95,7 +94,7 @@ def _image_bytes(value: object, levels: int = DEEPEST_BLOCKS) -> int:
 
 
 def item_parts(item: Item) -> Iterator[Part]:
-    """Those of its content, then those of its output."""
+    """The parts of its content, then those of its output."""
     for content in (item.content, item.output):
         if isinstance(content, Part):
             yield content

@@ -1,4 +1,4 @@
-"""A body's turns, (role, text) each, as the classifier and the prompt caches see them. Pure; knows no wire format."""
+"""A body's turns, each (role, text), for the classifier and the prompt caches. Pure; knows no wire format."""
 
 from collections.abc import Sequence
 
@@ -10,12 +10,12 @@ from gateway.upstreams.prompt_prefixes import Prefix, prefixes_of
 Turns = list[tuple[str, str]]
 INSTRUCTIONS = ("system", "developer")
 FREE_CHOICE = (b"", b"null", b'"auto"')
-"""Of tools: whoever forces one wants its arguments, and seldom sends a result."""
+"""Values of `tool_choice` that force no tool: callers that force one want its arguments, and seldom send a result."""
 
 
 class Reuse(msgspec.Struct, frozen=True):
-    """Tokens of the first turn, and of that with the tools before it where it instructs (else 0); whether tools are
-    offered that nobody has called yet."""
+    """Tokens of the first turn; of that turn plus the tools before it, if it is an instruction (otherwise 0); and
+    whether tools are offered that have not been called yet."""
 
     first_turn_tokens: int
     beginning_tokens: int
@@ -23,7 +23,7 @@ class Reuse(msgspec.Struct, frozen=True):
 
 
 def conversation_of(turns: Turns, *, tools: int, images: int, wants_json: bool) -> Conversation:
-    """What was asked last, and what stands before it."""
+    """The last question and what precedes it."""
     instructions: list[str] = []
     others: list[str] = []
     last = None
@@ -46,7 +46,7 @@ def conversation_of(turns: Turns, *, tools: int, images: int, wants_json: bool) 
 
 
 def reuse_of(turns: Turns, known: Sequence[Prefix], tool_tokens: int, tool_choice: bytes) -> Reuse | None:
-    """Of a prompt whose `prefixes` are known; None where there is no turn."""
+    """`known` are the prompt's prefixes; None if there are no turns."""
     if not known:
         return None
     first = known[0][1]
@@ -60,5 +60,5 @@ def reuse_of(turns: Turns, known: Sequence[Prefix], tool_tokens: int, tool_choic
 
 
 def prefixes(turns: Turns, tools: Sequence[msgspec.Raw]) -> tuple[Prefix, ...]:
-    """By which its next turn will be recognised."""
+    """Fingerprints by which the conversation's next turn will be recognised."""
     return prefixes_of(turns, [len(text) // 4 + 4 for _, text in turns], [bytes(tool) for tool in tools])

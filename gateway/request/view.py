@@ -1,4 +1,4 @@
-"""The caller's body as the decision needs to see it: a view of some fields. The bytes themselves go on untouched."""
+"""View of a body for the decision: some of its fields. The bytes themselves are passed on unchanged."""
 
 from itertools import compress
 
@@ -44,20 +44,20 @@ from gateway.upstreams.prompt_prefixes import Prefix
 
 CHARACTERS_PER_TOKEN = 4.0
 TOKENS_PER_IMAGE = 1_000
-# What makes a token dearer than a plain one, at any depth. An escape may spell it, so it counts as each of them.
+# Names, at any depth, that make tokens cost more than plain ones. A JSON escape may spell any of them.
 ESCAPE = b"\\u00"
 CACHE_MARK = b"cache_control"
 IMAGE_MARK, AUDIO_MARK = b"image", b"audio"
 
 
 class RequestView(msgspec.Struct, frozen=True):
-    """What admission, classification and decision look at.
+    """What admission, classification and the decision use.
 
-    `service_tier` and what follows it bound the cost: `body_bytes` are those of the whole body less its images', and an
-    open-ended one leans on files, or on what its provider keeps. `prefixes` recognise the conversation's next turn;
-    `reuse` is what of the prompt may come again, of chats that may be marked for a provider's cache. Of models that do
-    not write (media_views.py), `output_tokens` and `units` are what may be expected; the three that begin with `most`
-    bound the cost, and None leaves that to all the others.
+    The fields from `service_tier` on bound the cost: `body_bytes` is the whole body without its images, and an
+    open-ended body refers to files or to what its provider stores. `prefixes` recognise the conversation's next turn;
+    `reuse` is the part of a chat's prompt that may be sent again, for marking it in a provider's cache. For models that
+    do not write text (media_views.py), `output_tokens` and `units` are expected values. The `most_*` fields bound the
+    cost; if None, the other fields do.
     """
 
     operation: Operation
@@ -86,7 +86,7 @@ class RequestView(msgspec.Struct, frozen=True):
 
 
 def parse_request(operation: Operation, body: bytes) -> RequestView:
-    """View a JSON body. Raises InvalidRequest naming the field that is wrong."""
+    """Parses a JSON body. Raises InvalidRequest naming the invalid field."""
     require_bearable(body)
     try:
         parsed = DECODERS[operation].decode(body)
@@ -95,7 +95,7 @@ def parse_request(operation: Operation, body: bytes) -> RequestView:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise unreadable(body, error) from error
     view = _view(parsed)
-    # By `find`: in Python 3.11 `in` first takes the mark for a number, and raises and clears an error inside.
+    # `find` is faster: in Python 3.11, `in` first tries the mark as a number, raising and clearing an error inside.
     is_escaped = body.find(ESCAPE) >= 0
     return msgspec.structs.replace(
         view,
@@ -142,7 +142,7 @@ def _view_chat(body: ChatBody) -> RequestView:
     tool_tokens = sum(len(bytes(tool)) for tool in tools) // 4 if tools else 0
     limit = checked_limit("max_completion_tokens", body.max_completion_tokens)
     other = checked_limit("max_tokens", body.max_tokens)
-    if limit is None or (other is not None and other > limit):  # of both, which one counts is the provider's choice
+    if limit is None or (other is not None and other > limit):  # if both are given, the provider decides which counts
         limit = other
     return RequestView(
         operation="chat.completions",
@@ -175,7 +175,7 @@ def _view_completion(body: CompletionBody) -> RequestView:
         model=body.model,
         is_stream=bool(body.stream),
         wants_usage_chunk=bool(body.stream_options and body.stream_options.include_usage),
-        max_output_tokens=checked_limit("max_tokens", body.max_tokens or None),  # 0, with echo, scores the prompt
+        max_output_tokens=checked_limit("max_tokens", body.max_tokens or None),  # 0 with echo scores the prompt
         choices=max(checked_choices("n", body.n), checked_choices("best_of", body.best_of)) * max(prompts, 1),
         needs=_needs(streaming=bool(body.stream)),
         conversation=Conversation(last_user="\n".join(texts)),
@@ -306,9 +306,9 @@ def _needs(**wanted: bool) -> tuple[str, ...]:
 
 
 def estimate_tokens(texts: list[str]) -> int:
-    """About how many tokens, without a tokenizer: four characters each, and more for scripts beyond ASCII.
+    """An estimate without a tokenizer: four characters per token, and fewer for scripts beyond ASCII.
 
-    Used for admission, windows and expected cost; what is charged is the provider's own count.
+    Used for admission, context windows and expected cost; what is charged is the provider's own count.
     """
     total = 0.0
     for text in texts:

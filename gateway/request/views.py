@@ -1,4 +1,4 @@
-"""What came, as the decision needs to see it: JSON for models that write, JSON or a form for all others."""
+"""Chooses the view of a request for the decision: JSON for models that write text, JSON or a form for others."""
 
 from backends.protocol import is_media
 from gateway.request.content_view import CONTENT_OPERATIONS, view_content
@@ -8,7 +8,7 @@ from gateway.request.view import RequestView, parse_request
 
 
 def view_of(incoming: Incoming) -> RequestView:
-    """Raises InvalidRequest naming the field that is wrong."""
+    """Raises InvalidRequest naming the invalid field."""
     operation = incoming.operation
     if is_media(operation):
         return view_media(operation, incoming.body, incoming.content_type)
