@@ -25,6 +25,12 @@ def format_usd(pico: int, *, places: int = 12) -> str:
     return f"{usd(pico).quantize(Decimal(1).scaleb(-places), rounding=ROUND_HALF_EVEN):f}"
 
 
+def plain(value: Decimal | str) -> str:
+    """Exact decimal text without exponent or trailing zeros."""
+    text = f"{Decimal(value):f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
 def show_usd(amount: Decimal | str) -> str:
     """For display, `$1,234.56`. Amounts below a dollar keep three significant digits, so that only zero is shown as
     zero."""

@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 from backends.protocol import BackendHealth
 from gateway.api.admin_guard import needs
 from gateway.config.engine_curve import MeasuredEngine
-from gateway.money import format_usd
+from gateway.money import format_usd, plain, usd
 from gateway.pipeline import Pipeline
 from gateway.pricing.catalogue import ModelPrices, PriceBook
 from gateway.pricing.price_figures import unit_figures
@@ -293,4 +293,4 @@ def _engine(pipeline: Pipeline, own: OwnEngine | None) -> EngineView:
 def _per_mtok(pico_usd_per_token: int | None) -> str | None:
     if pico_usd_per_token is None:
         return None
-    return format_usd(pico_usd_per_token * TOKENS_PER_MTOK).rstrip("0").rstrip(".")
+    return plain(usd(pico_usd_per_token * TOKENS_PER_MTOK))

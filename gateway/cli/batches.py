@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Sequence
-from decimal import Decimal
 from typing import Any
 
 import typer
@@ -14,6 +13,7 @@ from gateway.cli.show_table import show_table
 from gateway.cli.state import State, ask
 from gateway.errors import NotFound
 from gateway.instants import moment_of
+from gateway.money import plain, usd
 from gateway.storage.sql.batches import SqlBatches
 from gateway.storage.sql.entries import SqlEntries
 from gateway.storage.sql.stores import open_files
@@ -58,7 +58,7 @@ def show_cost(batch_id: str, as_json: bool = typer.Option(False, "--json", help=
     if not found.requests:
         print(f"The ledger keeps no request of {batch_id}.")
         return
-    dollars = "the price is unknown" if found.cost_usd is None else f"${Decimal(found.cost_usd).normalize():f}"
+    dollars = "the price is unknown" if found.cost_usd is None else f"${plain(found.cost_usd)}"
     without = f", without {found.unpriced_requests:,} whose price is unknown" if found.unpriced_requests else ""
     counted = f"{found.requests:,} {'request' if found.requests == 1 else 'requests'}"
     print(f"{counted}: {dollars}{without if found.cost_usd is not None else ''}")
@@ -110,4 +110,4 @@ def _cost_text(said: Progress) -> str:
     """If no answer has a known price, the cost is unknown, not $0."""
     if said.unpriced and said.unpriced == said.completed:
         return "unknown"
-    return f"{said.costs()['cost_usd']}".rstrip("0").rstrip(".") + (" and more" if said.unpriced else "")
+    return plain(usd(said.cost_pico_usd)) + (" and more" if said.unpriced else "")

@@ -19,11 +19,10 @@ from gateway.cli.litellm_keys import import_litellm
 from gateway.cli.show_table import show_table
 from gateway.cli.state import State, open_state
 from gateway.clock import now_us
-from gateway.from_litellm.windows import plain
 from gateway.instants import DAY_US, moment_of
 from gateway.limits.openings import by_budget
 from gateway.limits.values import WindowName, parse_limits, window_id
-from gateway.money import usd
+from gateway.money import plain, usd
 from gateway.storage.sql.openings import SqlOpenings
 from gateway.stores import LAST_DAYS, KeyChange, ListedKey, NewKey
 from gateway.yaml_document import problem_of

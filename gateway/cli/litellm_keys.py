@@ -31,10 +31,9 @@ from gateway.from_litellm.take_over import (
     take_over,
     without_openings,
 )
-from gateway.from_litellm.windows import plain
 from gateway.instants import moment_of
 from gateway.limits.openings import Opening
-from gateway.money import parse_usd
+from gateway.money import parse_usd, plain
 from gateway.routing.rules import RulesDocument
 from gateway.storage.litellm_rows import parse_litellm_url, read_litellm
 from gateway.storage.sql.budgets import SqlBudgets

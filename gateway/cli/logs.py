@@ -1,7 +1,5 @@
 """`breakeven logs`: lists ledger entries, or shows one in full; its prompt and answer only with `--bodies`."""
 
-from decimal import Decimal
-
 import typer
 from rich.console import Console
 from rich.table import Column, Table
@@ -13,6 +11,7 @@ from gateway.cli.asked import read
 from gateway.cli.show_table import show_table
 from gateway.cli.state import State, ask
 from gateway.instants import moment_of
+from gateway.money import plain
 from gateway.storage.sql.bodies import SqlBodies
 from gateway.storage.sql.entries import SqlEntries
 
@@ -90,7 +89,7 @@ def _table(found: list[EntrySummary]) -> Table:
 
 
 def _dollars(text: str | None) -> str:
-    return "unknown" if text is None else f"{Decimal(text).normalize():f}"
+    return "unknown" if text is None else plain(text)
 
 
 def _number(value: float | None, places: int) -> str:

@@ -3,7 +3,7 @@
 from decimal import Decimal
 
 from gateway.economics.demand import PICO
-from gateway.money import usd
+from gateway.money import plain, usd
 
 
 def to_usd(dollars: float) -> Decimal:
@@ -13,4 +13,4 @@ def to_usd(dollars: float) -> Decimal:
 
 def plain_usd(pico: int) -> Decimal:
     """Exact, without trailing zeros of the twelve decimal places."""
-    return Decimal(f"{usd(pico).normalize():f}")
+    return Decimal(plain(usd(pico)))

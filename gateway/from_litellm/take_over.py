@@ -31,9 +31,10 @@ from gateway.from_litellm.rows import (
     names_of,
     whole,
 )
-from gateway.from_litellm.windows import MOST, Window, plain, read_usd, window_of
+from gateway.from_litellm.windows import MOST, Window, read_usd, window_of
 from gateway.instants import microseconds
 from gateway.limits.values import window_end, window_id
+from gateway.money import plain
 from gateway.stores import NewKey
 
 Owned = Literal["team", "project"]

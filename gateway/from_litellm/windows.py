@@ -60,8 +60,3 @@ def read_usd(value: object) -> Decimal | None:
     if not usd.is_finite():
         return None
     return max(Decimal(0), min(usd, MOST * 1000)).quantize(PLACES, ROUND_HALF_EVEN)
-
-
-def plain(usd: Decimal) -> str:
-    """Without trailing zeros."""
-    return f"{usd.normalize():f}"

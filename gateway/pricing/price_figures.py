@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from gateway.money import usd
+from gateway.money import plain, usd
 from gateway.pricing.catalogue import Ladder, ModelPrices
-from gateway.pricing.price_yaml import UNIT_FEES, plain, rate_texts, window_text
+from gateway.pricing.price_yaml import UNIT_FEES, rate_texts, window_text
 
 
 def figures(prices: ModelPrices) -> Iterator[tuple[str, str]]:

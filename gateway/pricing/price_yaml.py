@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from fractions import Fraction
 
-from gateway.money import PICO_PER_TOKEN_AT_USD_PER_MTOK, usd
+from gateway.money import PICO_PER_TOKEN_AT_USD_PER_MTOK, plain, usd
 from gateway.pricing.catalogue import (
     STANDARD_TIERS,
     Ladder,
@@ -134,12 +134,6 @@ def window_text(window: Window) -> str:
 
 def hour(minute: int) -> str:
     return f"{minute // 60:02}:{minute % 60:02}"
-
-
-def plain(value: Decimal) -> str:
-    """Without exponent or trailing zeros."""
-    text = f"{value:f}"
-    return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def quoted(text: str) -> str:

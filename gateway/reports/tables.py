@@ -13,6 +13,7 @@ from typing import Any, Literal, Protocol
 
 from gateway.errors import StateError
 from gateway.extras import missing_here
+from gateway.money import plain
 
 Kind = Literal["text", "decimal", "price", "integer", "float", "boolean", "time"]
 """`decimal` has 12 places (a pico-dollar), `price` 24: a mean price is a quotient."""
@@ -121,12 +122,6 @@ def _unmistakable(number: str) -> str:
     keeps the whole column as text, which is safer than a sum that silently leaves some out."""
     whole, _, places = number.partition(".")
     return f"{whole}.{places:0<{LEAST_PLACES}}" if whole.lstrip("-").isdecimal() and "e" not in places else number
-
-
-def plain(value: Decimal) -> str:
-    """Without exponent and trailing zeros."""
-    text = f"{value:f}"
-    return (text.rstrip("0").rstrip(".") or "0") if "." in text else text
 
 
 class ParquetFile:

@@ -5,7 +5,8 @@ from fractions import Fraction
 
 import pytest
 
-from gateway.from_litellm.windows import MOST, Window, plain, read_usd, window_of
+from gateway.from_litellm.windows import MOST, Window, read_usd, window_of
+from gateway.money import plain
 
 
 @pytest.mark.parametrize(
