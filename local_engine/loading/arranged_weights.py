@@ -11,6 +11,7 @@ import torch
 
 from local_engine.config import ModelConfig
 from local_engine.errors import ModelUnavailable
+from local_engine.loading.weight_shapes import check_sizes
 from local_engine.loading.weights import LoadedFile, NibbleBlocks, ScaledBlocks, WeightSource
 
 PLAIN: Final = "model."
@@ -42,8 +43,17 @@ def prefix_of(weights: WeightSource) -> str:
     return next((prefix for prefix in PREFIXES if f"{prefix}embed_tokens.weight" in weights), PLAIN)
 
 
+def our_name(name: str, prefix: str) -> str:
+    """The model's name for a folder's tensor; fused matrices keep theirs."""
+    ours = name.replace(prefix, PLAIN, 1) if name.startswith(prefix) else name
+    for usual, other in OTHER_NAMES:
+        ours = ours.replace(other, usual)
+    return ours
+
+
 def arranged(loaded: LoadedFile, change: Change | None = None) -> LoadedFile:
     """The same file under the model's names, with rows in the model's order."""
+    check_sizes(loaded.config)
     weights = ArrangedWeights(loaded.weights, loaded.config, change or Change())
 
     def nibbles(name: str) -> NibbleBlocks | None:

@@ -58,6 +58,7 @@ def read_config(raw: Raw, name: str, *, folder: str, has: Callable[[str], bool])
     if sliding and not is_everywhere and family not in MIXED:
         # Within the window full attention gives the same result, so a model with mixed layers is served up to it.
         window, sliding = min(window, sliding), 0
+    ties = raw.get("tie_word_embeddings")
     config = ModelConfig(
         name=name,
         family=family,
@@ -73,7 +74,7 @@ def read_config(raw: Raw, name: str, *, folder: str, has: Callable[[str], bool])
         norm_epsilon=float(raw["rms_norm_eps"]),
         rope_scaling=scaling,
         has_qk_norm=has("model.layers.0.self_attn.q_norm.weight"),
-        has_tied_embedding=not has("lm_head.weight") or bool(raw.get("tie_word_embeddings")),
+        has_tied_embedding=not has("lm_head.weight") if ties is None else bool(ties),
         sliding_window=sliding,
         rotary_size=_rotary_size(raw, rope, family, head_size, folder),
         activation=_activation(raw, family, folder),
@@ -119,8 +120,8 @@ def _gemma3(raw: Raw) -> Raw:
         raise ModelUnsupported(f"Rotary scaling of kind {local['rope_type']} in layers with a window is not supported.")
     return {
         "norm_place": "both",
-        "embedding_scale": float(raw["hidden_size"]) ** 0.5,
-        "attention_scale": float(raw["query_pre_attn_scalar"]) ** -0.5,
+        "embedding_scale": math.sqrt(raw["hidden_size"]),
+        "attention_scale": 1.0 / math.sqrt(raw["query_pre_attn_scalar"]),
         "full_layers": frozenset(layer for layer, kind in enumerate(kinds) if kind == FULL),
         "local_rope_theta": float(local.get("rope_theta") or raw.get("rope_local_base_freq") or 10000.0),
     }

@@ -1,5 +1,6 @@
 """From a GGUF file's metadata to our configuration: the only place that knows llama.cpp's keys and tensor names."""
 
+import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -105,8 +106,8 @@ def _gemma3(values: Values) -> dict[str, Any]:
     return {
         "norm_place": "both",
         "activation": "gelu",
-        "embedding_scale": float(hidden) ** 0.5,
-        "attention_scale": float(by) ** -0.5 if by else 0.0,
+        "embedding_scale": math.sqrt(hidden),
+        "attention_scale": 1.0 / math.sqrt(by) if by else 0.0,
         "full_layers": frozenset(range(5, layers, 6)),
         "local_rope_theta": float(values.get("rope.freq_base_swa", 10000.0)),
     }

@@ -31,6 +31,7 @@ from local_engine.loading.gguf_config import (
 from local_engine.loading.gguf_file import GgufFile, GgufTensor, read_gguf_shards
 from local_engine.loading.gguf_nibbles import READERS, nibbles_of
 from local_engine.loading.vocabulary import build_gguf_tokenizer
+from local_engine.loading.weight_shapes import check_names
 from local_engine.loading.weights import LoadedFile, NibbleBlocks, ScaledBlocks
 from local_engine.text.tokenizer import Tokenizer
 
@@ -42,7 +43,7 @@ STORED: Final[dict[str, StoredFormat]] = {"Q8_0": "int8"}
 # The widest matrix of the first layer, by its names in various architectures.
 WIDEST: Final = ("blk.0.ffn_gate.weight", "blk.0.ffn_up.weight", "blk.0.ffn_gate_exps.weight")
 # Tensors besides the layers; the last one is ignored by llama.cpp, too.
-OTHER_TENSORS: Final = (re.escape(ROPE_DIVISORS), r"blk\.\d+\.attn_rot_embd")
+OTHER_TENSORS: Final = (ROPE_DIVISORS, r"blk\.\d+\.attn_rot_embd")
 # Dimensions of a stack: experts, rows, columns.
 STACKED: Final = 3
 
@@ -133,7 +134,6 @@ def load_gguf(path: Path) -> LoadedFile:
     file = read_gguf_shards(path)
     metadata = file.metadata
     prefix, architecture = architecture_of(metadata, path.name)
-    _check_tensors(file.tensors, prefix, architecture, path)
     try:
         config = read_config(
             Values(metadata, prefix, file.tensors),
@@ -147,31 +147,12 @@ def load_gguf(path: Path) -> LoadedFile:
         raise ModelUnavailable(f"{path.name} lacks the metadata field {error.args[0]}.") from error
     except (ValueError, TypeError, AttributeError, ArithmeticError) as error:
         raise ModelUnavailable(f"{path.name} has damaged metadata ({error}).") from error
+    others = re.compile("|".join(OTHER_TENSORS + (LONGROPE_DIVISORS if architecture.has_longrope else ())))
+    parts = [name for name in file.tensors if not others.fullmatch(name)]
+    check_names({hugging_face_name(name, architecture.names): name for name in parts}, config, file=path.name)
     weights = GgufWeights(file, config, architecture)
     stored, held = _stored(file.tensors), _bytes_per_weight(file.tensors)
     return arranged(LoadedFile(config, weights, tokenizer, weights.nibbles, stored, weights.blocks, held))
-
-
-def _check_tensors(tensors: Mapping[str, GgufTensor], prefix: str, architecture: Architecture, path: Path) -> None:
-    """Raises ModelUnsupported for tensors that these families do not have and that would be ignored."""
-    layer = "|".join(architecture.names)
-    matrices = "|".join(name for name in architecture.names if not name.endswith("norm"))
-    others = (*OTHER_TENSORS, *map(re.escape, LONGROPE_DIVISORS if architecture.has_longrope else ()))
-    known = re.compile(
-        "|".join(
-            (
-                rf"blk\.\d+\.(({layer})\.weight|({matrices})\.bias)",
-                rf"({'|'.join(TOP_NAMES)})\.weight",
-                *others,
-            )
-        )
-    )
-    unknown = sorted(name for name in tensors if not known.fullmatch(name))
-    if unknown:
-        raise ModelUnsupported(
-            f"{path.name} holds {', '.join(unknown[:3])}{' and more' if unknown[3:] else ''}, which a model of "
-            f"architecture {prefix} has not here; it would be computed wrongly without."
-        )
 
 
 def _stored(tensors: Mapping[str, GgufTensor]) -> StoredFormat | None:

@@ -10,9 +10,10 @@ from safetensors import SafetensorError, safe_open
 from tokenizers import Tokenizer as FastTokenizer
 
 from local_engine.errors import ModelUnavailable, ModelUnsupported
-from local_engine.loading.arranged_weights import PLAIN, arranged, prefix_of
+from local_engine.loading.arranged_weights import PLAIN, arranged, our_name, prefix_of
 from local_engine.loading.config_json import change_of, read_config, text_part
 from local_engine.loading.quantised_weights import QuantisedWeights, plain_float, read_scheme
+from local_engine.loading.weight_shapes import check_names
 from local_engine.loading.weights import LoadedFile, no_nibbles
 from local_engine.text.panics import panics_told
 from local_engine.text.tokenizer import Tokenizer
@@ -78,6 +79,8 @@ def load_safetensors(folder: Path) -> LoadedFile:
         raise ModelUnavailable(f"{folder / 'config.json'} lacks {error.args[0]!r}.") from error
     except (ValueError, TypeError, AttributeError, ArithmeticError, MemoryError) as error:
         raise ModelUnavailable(f"A JSON file of {folder} holds a value of the wrong kind ({error}).") from error
+    parts = [name for name in stored.names() if name.startswith((prefix, "lm_head."))]
+    check_names({our_name(name, prefix): name for name in parts}, config, file=folder.name)
     nibbles = weights.nibbles if isinstance(weights, QuantisedWeights) else no_nibbles
     stored_in = None if scheme is None else scheme.stored
     held = 4.0 if scheme is not None else stored.mean_bytes()

@@ -1,13 +1,15 @@
-"""Checks a file's tensors against its configuration: a product of another shape would read out of bounds."""
+"""Checks a file's tensors against its configuration: a product of another shape would read out of bounds, and without
+a tensor that nobody reads the answers would be wrong."""
 
 import math
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 
 import torch
 
 from local_engine.config import ModelConfig
-from local_engine.errors import ModelUnavailable
+from local_engine.errors import ModelUnavailable, ModelUnsupported
 from local_engine.loading.weights import LoadedFile, NibbleBlocks, ScaledBlocks, WeightSource
 
 SIZES = (
@@ -15,8 +17,17 @@ SIZES = (
     *("context_window", "vocabulary_size"),
 )
 SCALES = ("rope_theta", "norm_epsilon", "embedding_scale", "logit_scale")
+# Those for which 0 means the usual value.
+OPTIONAL_SCALES = ("attention_scale", "local_rope_theta")
+ROPE_SCALES = ("factor", "high_frequency_factor", "low_frequency_factor", "fast_rotations", "slow_rotations")
 # Far above any model's; products of larger sizes would overflow a float.
 SIZE_LIMIT = 1 << 40
+# Lists as long as a head are made before any tensor is read.
+MOST_HEAD_SIZE = 1 << 16
+EXPERT = re.compile(r"\.experts\.(\d+|{})\.")
+PRODUCTS = (("q_proj", "k_proj", "v_proj"), ("gate_proj", "up_proj"))
+# Fused matrices of layers, beside those of `_shapes`.
+FUSED = ("self_attn.qkv_proj", "mlp.gate_up_proj")
 
 
 class CheckedWeights:
@@ -38,7 +49,7 @@ class CheckedWeights:
     def check(self, name: str, shape: tuple[int, ...]) -> None:
         """Raises ModelUnavailable, with both shapes, if they differ."""
         part, _, kind = name.removeprefix("model.").rpartition(".")
-        inner = re.sub(r"\.experts\.\d+\.", ".experts.", part.split(".", 2)[-1])
+        inner = EXPERT.sub(".experts.", part.split(".", 2)[-1])
         wanted = self._shapes.get(inner if part.startswith("layers.") else part, shape)
         if shape != (wanted[:1] if kind == "bias" else wanted):
             raise ModelUnavailable(
@@ -48,8 +59,7 @@ class CheckedWeights:
 
 
 def checked(loaded: LoadedFile) -> LoadedFile:
-    """The same file with tensors and blocks checked; raises ModelUnavailable for impossible sizes."""
-    _check_sizes(loaded.config)
+    """The same file with tensors and blocks checked."""
     weights = CheckedWeights(loaded.weights, loaded.config)
 
     def nibbles(name: str) -> NibbleBlocks | None:
@@ -67,13 +77,47 @@ def checked(loaded: LoadedFile) -> LoadedFile:
     return replace(loaded, weights=weights, nibbles=nibbles, blocks=blocks)
 
 
-def _check_sizes(config: ModelConfig) -> None:
-    factor = 1.0 if config.rope_scaling is None else config.rope_scaling.factor
+def check_names(names: Mapping[str, str], config: ModelConfig, *, file: str) -> None:
+    """Raises ModelUnsupported, with the file's names, for tensors that a layer does not have here; by our names."""
+    known = {*_shapes(config), *FUSED}
+    layers = {str(layer) for layer in range(config.layers)}
+
+    def is_known(name: str) -> bool:
+        part, _, kind = EXPERT.sub(".experts.", name).removeprefix("model.").rpartition(".")
+        layer, _, inner = part[7:].partition(".") if part.startswith("layers.") else ("0", "", part)
+        # Frequencies that follow from the configuration, and scales for a cache in 8 bits.
+        is_idle = inner.endswith("rotary_emb") or kind.endswith("scale")
+        is_applied = kind != "bias" or (inner.endswith("_proj") and _has_siblings(name, names))
+        return layer in layers and (is_idle or (inner in known and is_applied))
+
+    if unknown := sorted(theirs for ours, theirs in names.items() if not is_known(ours)):
+        raise ModelUnsupported(
+            f"{file} holds {', '.join(unknown[:3])}{' and more' if unknown[3:] else ''}, which a model of its type and "
+            "configuration has not here; it would be computed wrongly without."
+        )
+
+
+def _has_siblings(bias: str, names: Mapping[str, str]) -> bool:
+    """Whether all matrices of the same product have a bias: they have one together."""
+    stem, part = bias.removesuffix(".bias").rpartition(".")[::2]
+    group = next((group for group in PRODUCTS if part in group), ())
+    return all(f"{stem}.{other}.bias" in names for other in group)
+
+
+def check_sizes(config: ModelConfig) -> None:
+    """Raises ModelUnavailable for sizes and factors of no model."""
     sizes: dict[str, int] = {name: getattr(config, name) for name in SIZES}
-    scales = {name: getattr(config, name) for name in SCALES} | {"factor": factor}
+    scales = {name: getattr(config, name) for name in SCALES}
+    scales |= {name: getattr(config, name) or 1.0 for name in OPTIONAL_SCALES}
+    if (scaling := config.rope_scaling) is not None:
+        sizes |= {"original_context_window": scaling.original_context_window}
+        scales |= {name: getattr(scaling, name) for name in ROPE_SCALES}
+        scales |= {"attention_factor": scaling.attention_factor or 1.0}
     wrong = [f"{name} {value}" for name, value in sizes.items() if not 0 < value < SIZE_LIMIT]
     wrong += [f"{name} {value}" for name, value in scales.items() if not 0 < value < math.inf]
     wrong += _wrong_divisors(config)
+    wrong += [f"rope_theta {config.rope_theta}"] if config.rope_theta <= 1 else []
+    wrong += [f"head_size {config.head_size}"] if config.head_size > MOST_HEAD_SIZE else []
     wrong += [f"sliding_window {config.sliding_window}"] if config.sliding_window < 0 else []
     if config.experts is not None and not 0 < config.experts.used <= config.experts.count < SIZE_LIMIT:
         wrong.append(f"{config.experts.used} of {config.experts.count} experts")
@@ -84,12 +128,13 @@ def _check_sizes(config: ModelConfig) -> None:
 
 
 def _wrong_divisors(config: ModelConfig) -> list[str]:
-    """Reports lists of divisors that do not have one per frequency."""
+    """Reports lists of divisors that do not have one per frequency, or hold none."""
     scaling, pairs = config.rope_scaling, (config.rotary_size or config.head_size) // 2
     if scaling is None or scaling.kind not in ("divisors", "longrope"):
         return []
     named = (scaling.divisors, scaling.long_divisors)[: 2 if scaling.kind == "longrope" else 1]
-    return [f"{len(divisors)} divisors of {pairs} frequencies" for divisors in named if len(divisors) != pairs]
+    wrong = [f"{len(divisors)} divisors of {pairs} frequencies" for divisors in named if len(divisors) != pairs]
+    return wrong + [f"divisor {by}" for divisors in named for by in divisors if not 0 < by < math.inf][:1]
 
 
 def _shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:

@@ -1,6 +1,7 @@
 """Model files that are cut, overwritten or of another shape: each is told by its name, and nothing escapes."""
 
 import json
+import math
 import struct
 from collections.abc import Callable
 from pathlib import Path
@@ -9,12 +10,14 @@ from typing import Any
 import gguf
 import numpy as np
 import pytest
+import torch
+from safetensors.torch import load_file, save_file
 
 from local_engine.assembly import load_model
-from local_engine.errors import EngineError, ModelUnavailable
+from local_engine.errors import EngineError, ModelUnavailable, ModelUnsupported
 from local_engine.loading.gguf_loader import load_gguf
 from local_engine.loading.safetensors_loader import load_safetensors
-from tests.unit.local_engine.tiny_models import make_model, write_folder, write_gguf
+from tests.unit.local_engine.tiny_models import YARN_ROPE, make_model, write_folder, write_gguf
 
 Kind = gguf.GGMLQuantizationType
 
@@ -133,12 +136,48 @@ def test_a_tokenizer_that_the_library_panics_at_is_a_clear_error(
         load_safetensors(tmp_path)
 
 
-@pytest.mark.parametrize(("field", "value"), [("vocab_size", 10**400), ("sliding_window", -1)])
-def test_a_size_of_no_model_is_a_clear_error(tmp_path: Path, field: str, value: int) -> None:
-    file = write_folder(make_model("mistral-window"), tmp_path) / "config.json"
+@pytest.mark.parametrize(
+    ("family", "field", "value"),
+    [
+        ("mistral-window", "vocab_size", 10**400),
+        ("mistral-window", "sliding_window", -1),
+        ("mistral-window", "rope_parameters", YARN_ROPE | {"rope_theta": 1.0}),
+        ("mistral-window", "rope_parameters", YARN_ROPE | {"beta_fast": math.nan}),
+        ("mistral-window", "rope_parameters", YARN_ROPE | {"attention_factor": math.inf}),
+        ("granite", "attention_multiplier", math.nan),
+        ("phi3-short", "hidden_size", 1 << 32),
+    ],
+)
+def test_a_size_of_no_model_is_a_clear_error(tmp_path: Path, family: str, field: str, value: Any) -> None:
+    file = write_folder(make_model(family), tmp_path) / "config.json"
     file.write_text(json.dumps(json.loads(file.read_bytes()) | {field: value}))
     with pytest.raises(ModelUnavailable, match="no model"):
         load_model(tmp_path)
+
+
+SINKS = {"model.layers.0.self_attn.sinks": torch.ones(4)}
+
+
+@pytest.mark.parametrize(
+    ("added", "left_out", "named"),
+    [
+        (SINKS, "", "sinks"),
+        ({"model.layers.1.input_layernorm.bias": torch.ones(64)}, "", r"1\.input_layernorm\.bias"),
+        ({"model.layers.2.mlp.up_proj.weight": torch.ones(96, 64)}, "", r"2\.mlp\.up_proj\.weight"),
+        ({}, "model.layers.0.self_attn.k_proj.bias", r"0\.self_attn\.q_proj\.bias, model.*v_proj\.bias"),
+        ({}, "lm_head.weight", "no tensor lm_head"),
+    ],
+)
+def test_tensors_that_would_be_left_out_of_a_folder_are_named(
+    tmp_path: Path, added: dict[str, torch.Tensor], left_out: str, named: str
+) -> None:
+    """They were ignored; and the native decoder read a bias beyond its end where a product had too few."""
+    file = write_folder(make_model("llama-biases"), tmp_path) / "model.safetensors"
+    tensors = load_file(file) | added
+    tensors.pop(left_out, None)
+    save_file(tensors, file)
+    with pytest.raises(ModelUnsupported, match=named):
+        load_model(tmp_path).weights.tensor("lm_head.weight")
 
 
 def test_an_alignment_that_is_no_number_is_a_clear_error(tmp_path: Path) -> None:
