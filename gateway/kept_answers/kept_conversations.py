@@ -33,11 +33,11 @@ LEASE_SECONDS: Final = 30.0
 RENEW_SECONDS: Final = 10.0
 MOST_TRIES: Final = 20
 OWNER_LETTERS: Final = 16
-"""Length of a tenant's name in the store: two with the same would share a size limit, and nothing else."""
+"""Length of a tenant's pseudonym in the store: tenants that collide would share a size limit, and nothing else."""
 
 
 class Piece(msgspec.Struct, frozen=True, array_like=True):
-    """Some items: under which name they are kept, their ids and how many bytes they are."""
+    """A run of items: the name of its record, the items' ids, and their size in bytes."""
 
     name: str
     ids: list[str]
@@ -45,7 +45,7 @@ class Piece(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Head(msgspec.Struct, frozen=True, array_like=True):
-    """`created_at` is Unix seconds."""
+    """`created_at` is in Unix seconds."""
 
     created_at: int
     metadata: dict[str, str]
@@ -69,7 +69,7 @@ class Belonging(msgspec.Struct, frozen=True):
 
 
 class _Found(msgspec.Struct, frozen=True):
-    """A head as it is kept: `sealed` tells whether it has changed since; None of one that is not kept yet."""
+    """A stored head. `sealed` are its stored bytes, to detect concurrent changes; None if it is not stored yet."""
 
     conversation_id: str
     tenant: str
@@ -83,9 +83,9 @@ class _Changed(Exception):
 
 
 class KeptConversations:
-    """Of one worker process, over stores that may be shared. `secret` tells a tenant's 32 bytes; `most_bytes` is what a
-    request may be, and so a conversation; with no `seconds` none is kept. Everything may raise RequestError, and
-    Overloaded while a store cannot be asked."""
+    """One per worker process, over stores that may be shared. `secret` returns a tenant's 32 bytes; `most_bytes` limits
+    a conversation, as it does a request; if `seconds` is 0, nothing is kept. Every method may raise RequestError, and
+    Overloaded while a store is unreachable."""
 
     def __init__(
         self,
@@ -107,7 +107,7 @@ class KeptConversations:
         self._now = now
 
     async def create(self, tenant: str, items: bytes, metadata: Mapping[str, str]) -> tuple[str, Head]:
-        """Its id, and what it is."""
+        """Creates a conversation; returns its id and head."""
         if not self._seconds:
             raise InvalidRequest(
                 "No conversations are kept here, nor responses: kept_answers.response_hours in breakeven.yaml says "
@@ -126,7 +126,7 @@ class KeptConversations:
             return (await self._found(tenant, conversation_id)).head
 
     async def describe(self, tenant: str, conversation_id: str, metadata: Mapping[str, str]) -> Head:
-        """With other metadata."""
+        """Replaces the metadata."""
 
         async def described(found: _Found) -> tuple[Head, Change]:
             head = msgspec.structs.replace(found.head, metadata=dict(metadata))
@@ -152,7 +152,7 @@ class KeptConversations:
         return added
 
     async def items(self, tenant: str, conversation_id: str, ids: Sequence[str]) -> list[Item]:
-        """Those of these ids, in their order."""
+        """The items with these ids, in this order; unknown ids are left out."""
 
         async def read() -> list[Item]:
             found = await self._found(tenant, conversation_id)
@@ -165,7 +165,7 @@ class KeptConversations:
         return await self._tried(read)
 
     async def remove(self, tenant: str, conversation_id: str, item_id: str) -> Head:
-        """Without that item, of which nothing is left."""
+        """Erases the item; nothing of it can be recovered."""
 
         async def shorter(found: _Found) -> tuple[Head, Change]:
             place = next((place for place, one in enumerate(found.head.pieces) if item_id in one.ids), None)
@@ -181,7 +181,7 @@ class KeptConversations:
         return await self._changed(tenant, conversation_id, shorter)
 
     async def read(self, tenant: str, conversation_id: str) -> Belonging:
-        """All that was said in it."""
+        """The conversation with all its items."""
 
         async def read() -> bytes:
             found = await self._found(tenant, conversation_id, self._seconds)
@@ -212,7 +212,7 @@ class KeptConversations:
                 await self._locks.swap(Change(name, holder, None), LEASE_SECONDS)
 
     async def append(self, belonging: Belonging, items: Sequence[bytes]) -> bool:
-        """What a turn has added, all of it or nothing. Whether it is kept: the answer leaves all the same."""
+        """Appends what a turn has added, all or nothing. False if it could not: the answer is sent anyway."""
         try:
             await self.add(belonging.tenant, belonging.conversation_id, join_items(items), is_bounded=False)
         except (Overloaded, NotFound, InvalidRequest) as error:
@@ -226,7 +226,7 @@ class KeptConversations:
         conversation_id: str,
         change: Callable[[_Found], Awaitable[tuple[Head, Change]]],
     ) -> Head:
-        """As `change` says of what it is."""
+        """Applies `change` to the current state; returns the new head."""
 
         async def changed() -> Head:
             head, asked = await change(await self._found(tenant, conversation_id))
@@ -262,7 +262,7 @@ class KeptConversations:
         return longer, self._change(found, longer, beside, gone=gone)
 
     def _piece(self, found: _Found, items: Sequence[Item]) -> tuple[Piece, Mapping[str, bytes]]:
-        """Under a name of its own, and the record of it."""
+        """A piece with a new name, and its sealed record by name."""
         piece = Piece(secrets.token_hex(16), [one.id for one in items], sum(len(one.given) + 1 for one in items))
         name = _piece_name(found, piece)
         return piece, {name: self._seal.close(found.tenant, name, join_items([one.given for one in items]))}
@@ -303,7 +303,7 @@ class KeptConversations:
         sealed = await self._store.get(name, seconds)
         plain = None if sealed is None else self._seal.open(found.tenant, name, sealed)
         if plain is None:
-            if await self._store.swap(_removal(found), self._seconds):  # one piece made room, and the others can
+            if await self._store.swap(_removal(found), self._seconds):  # one piece was evicted: drop the rest too
                 raise no_conversation(found.conversation_id)
             raise _Changed
         return [Item(*one) for one in zip(piece.ids, split_items(plain), strict=True)]
@@ -350,7 +350,7 @@ def _removal(found: _Found) -> Change:
 
 
 def _name(tenant: str, what: str) -> str:
-    """Nothing of one tenant can have the name of another's, nor of a kept response."""
+    """Names of different tenants never coincide, nor with those of kept responses."""
     return hashlib.sha256(f"conversation\0{tenant}\0{what}".encode()).hexdigest()
 
 

@@ -44,11 +44,11 @@ class TurnStore(Protocol):
     """Bytes by name, for a time. May raise StoreDown, and soon."""
 
     async def get(self, name: str, seconds: float) -> bytes | None:
-        """What is kept under that name, for so many seconds more; None where nothing is, or its time is over."""
+        """The value of that name, or None if there is none or it expired. Renews its expiry to `seconds` from now."""
         ...
 
     async def put(self, name: str, value: bytes, seconds: float, *, owner: str = "") -> None:
-        """`owner` as a Change has it."""
+        """`owner` is as in Change."""
         ...
 
     async def delete(self, name: str) -> bool:
@@ -57,8 +57,7 @@ class TurnStore(Protocol):
 
 
 class Turn(msgspec.Struct, frozen=True, array_like=True):
-    """A response as its caller got it, the items that it was asked with, and the response that it went on from, or the
-    conversation."""
+    """A response as its caller received it, its input items, and the response or conversation that it continued."""
 
     response: bytes
     items: bytes
@@ -67,8 +66,8 @@ class Turn(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Resumed(msgspec.Struct, frozen=True):
-    """What a request to the Responses API is to be kept as. `is_kept`: its caller did not ask otherwise. A turn of a
-    conversation belongs to that."""
+    """What to keep of a request to the Responses API. `is_kept` is False if the caller opted out. `belonging` is the
+    conversation of which it is a turn."""
 
     tenant: str
     items: bytes
@@ -92,9 +91,9 @@ _ENDED: Final = msgspec.json.Decoder(_Ended)
 
 
 class KeptResponses:
-    """Of one worker process, over a store that may be shared. `secret` tells a tenant's 32 bytes; `most_bytes` is what
-    a request may be, with all that it refers to, and `most_added_bytes` what all that are under way may have been made
-    longer by; with no `seconds` nothing is kept."""
+    """One per worker process, over a store that may be shared. `secret` returns a tenant's 32 bytes; `most_bytes`
+    limits a request with everything it refers to, `most_added_bytes` what references add to all requests in progress;
+    if `seconds` is 0, nothing is kept."""
 
     def __init__(
         self,
@@ -120,17 +119,16 @@ class KeptResponses:
     async def resume(
         self, incoming: Incoming, tenant: str, belonging: Belonging | None = None
     ) -> tuple[Incoming, Resumed | None]:
-        """The request with what it refers to in place of the references, and behind what was said in the conversation
-        that it belongs to; what is not kept here stays as it is.
+        """The request with references replaced by their content, preceded by the items of its conversation, if any.
+        References to what is not kept here stay as they are.
 
-        Raises InvalidRequest where the beginning of its conversation is gone, BodyTooLarge, and Overloaded while the
-        store cannot be asked.
+        Raises InvalidRequest if an earlier turn is gone, BodyTooLarge, and Overloaded while the store is unreachable.
         """
         require_bearable(incoming.body)
         try:
             asked = _ASKED.decode(incoming.body)
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-            return incoming, None  # whoever reads it next says what is wrong with it
+            return incoming, None  # the next reader reports what is wrong
         if not self._seconds:
             return incoming, None
         items = _items_of(bytes(asked.input))
@@ -164,7 +162,7 @@ class KeptResponses:
             )
 
     async def dereferenced(self, tenant: str, items: bytes) -> bytes:
-        """A JSON array of items, those of kept responses in place of references to them. Raises as `resume`."""
+        """A JSON array of items with references replaced by the items of kept responses. Raises as `resume`."""
         if not self._seconds or _REFERENCE.encode() not in items:
             return items
         with _told():
@@ -193,7 +191,7 @@ class KeptResponses:
         return _Keeping(caller, self, resumed, f"resp_{request_id}")
 
     async def keep(self, resumed: Resumed, response_id: str, response: bytes) -> None:
-        """One response; without it the conversation goes on only where its caller sends it whole."""
+        """Keeps one response. If that fails, the caller can continue only by sending the whole conversation."""
         if len(response) + len(resumed.items) > self._largest_turn_bytes or self._monotonic() < self._resting_until:
             return
         conversation_id = resumed.belonging.conversation_id if resumed.belonging is not None else None
@@ -207,24 +205,24 @@ class KeptResponses:
             log.warning("responses are not kept: %s", error)
 
     async def find(self, tenant: str, response_id: str) -> Turn | None:
-        """A response of this tenant's that is kept here. Raises StoreDown."""
+        """A kept response of this tenant. Raises StoreDown."""
         name = _name(tenant, response_id)
         sealed = await self._store.get(name, self._seconds) if self._seconds else None
         return None if sealed is None else self._opened(tenant, name, sealed)
 
     async def input_items(self, tenant: str, turn: Turn) -> list[Fields]:
-        """All that a response was made from, the turns before it included, each with an id. Raises as `resume`."""
+        """All input items of a response, including those of earlier turns, each with an id. Raises as `resume`."""
         turns = await self._turns(tenant, turn.previous)
         whole = _joined([part for one in turns for part in (one.items, output_of(one.response))] + [turn.items])
         items = objects_of(msgspec.json.decode(whole))
         return [{"type": "message", "id": f"item_{place}", **item} for place, item in enumerate(items)]
 
     async def forget(self, tenant: str, response_id: str) -> bool:
-        """Whether there was anything to forget. Raises StoreDown."""
+        """Deletes a response; False if there was none. Raises StoreDown."""
         return await self._store.delete(_name(tenant, response_id))
 
     async def _turns(self, tenant: str, response_id: object) -> Sequence[Turn]:
-        """From the first to the one of that id; none where that one is not kept here."""
+        """The turns up to the response of that id, oldest first; none if it is not kept here."""
         found: list[Turn] = []
         size = 0
         while isinstance(response_id, str):
@@ -247,8 +245,8 @@ class KeptResponses:
         return found[::-1]
 
     async def _with_references(self, tenant: str, items: bytes) -> bytes:
-        """Those items of kept responses that are referred to, in place of the references. A reference is short and what
-        it stands for long, and it may stand many times: the sum is bounded before it is made."""
+        """The items with references replaced by items of kept responses. A short reference may stand for a long item
+        and be repeated often, so the sum is checked before anything is assembled."""
         found: list[msgspec.Raw] = []
         size = 0
         outputs: dict[str, dict[object, msgspec.Raw]] = {}
@@ -288,7 +286,7 @@ class KeptResponses:
 
 @dataclass(slots=True)
 class _Keeping(PassingCaller):
-    """A Caller that keeps the response that passes, if it is one of ours and whole."""
+    """A Caller that keeps the response passing through, if it is one of ours and complete."""
 
     kept: KeptResponses
     resumed: Resumed
@@ -302,7 +300,7 @@ class _Keeping(PassingCaller):
         await self.caller.send(payload, chunk=chunk, is_last=is_last)
 
     def _response(self, payload: bytes, *, is_last: bool) -> bytes | None:
-        """The whole response, where this is its end."""
+        """The whole response, if this payload is its end."""
         if self.content_type == "application/json":
             return payload if is_last else None
         for mark in _ENDS:
@@ -314,7 +312,7 @@ class _Keeping(PassingCaller):
 
 @contextmanager
 def _told() -> Generator[None]:
-    """A store that is down is told to the caller."""
+    """Turns StoreDown into an error for the caller."""
     try:
         yield
     except StoreDown as error:
@@ -326,7 +324,7 @@ def _told() -> Generator[None]:
 
 
 def _items_of(given: bytes) -> bytes | None:
-    """A request's `input` as a JSON array, empty for null; None where it is neither a text nor a list."""
+    """A request's `input` as a JSON array, empty for null; None if it is neither a string nor a list."""
     if given == b"null":
         return _NO_ITEMS
     if given.startswith(b'"'):
@@ -335,20 +333,20 @@ def _items_of(given: bytes) -> bytes | None:
 
 
 def _joined(lists: Sequence[bytes]) -> bytes:
-    """One JSON array of several."""
+    """Concatenates JSON arrays."""
     inner = [one[1:-1].strip() for one in lists]
     return b"[" + b",".join(one for one in inner if one) + b"]"
 
 
 def _response_of(item_id: str) -> str | None:
-    """Whose output an item of ours is (`ResponseHead` and `Item` name them); None of any other's."""
+    """The id of our response that an item belongs to (see `ResponseHead` and `Item`); None for items not ours."""
     _, _, behind = item_id.partition("_")
     response_id, _, place = behind.rpartition("_")
     return response_id if response_id.startswith("resp_") and place.isdigit() else None
 
 
 def _name(tenant: str, response_id: str) -> str:
-    """Nothing of one tenant can have the name of another's."""
+    """Names of different tenants never coincide."""
     return hashlib.sha256(f"{tenant}\0{response_id}".encode()).hexdigest()
 
 

@@ -1,5 +1,4 @@
-"""Idempotency keys of one process, in memory: forgotten after their time, the least recently asked for first when they
-grow too large."""
+"""Idempotency keys of one process, in memory, with expiry. When full, the least recently used are evicted."""
 
 import time
 from collections.abc import Callable
@@ -10,11 +9,11 @@ from gateway.kept_answers.idempotency import Found, Recorded
 
 DAY_SECONDS = 86_400.0
 OVERHEAD_BYTES = 512
-"""About what one name costs beside its answer."""
+"""Approximate size of one entry besides its answer."""
 
 
 class MemoryIdempotency:
-    """See IdempotencyStore. A claim under way is never forgotten: its process will finish or abandon it."""
+    """See IdempotencyStore. A claim in progress is never evicted: its process will finish or abandon it."""
 
     lease_seconds = None
 

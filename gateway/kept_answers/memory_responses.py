@@ -7,7 +7,7 @@ from gateway.kept_answers.expiring import Expiring
 from gateway.kept_answers.response_cache import CachedAnswer
 
 OVERHEAD_BYTES = 256
-"""About what one chunk or one answer costs beside its payload."""
+"""Approximate size of one chunk or answer besides its payload."""
 
 
 class MemoryResponses:

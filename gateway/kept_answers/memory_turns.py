@@ -1,4 +1,4 @@
-"""Kept responses, or conversations, of one process, in memory."""
+"""Kept responses or conversations of one process, in memory."""
 
 import time
 from collections.abc import Callable
@@ -7,7 +7,7 @@ from gateway.kept_answers.expiring import Expiring
 from gateway.kept_answers.record_store import Change
 
 OVERHEAD_BYTES = 256
-"""About what a turn's name and place cost."""
+"""Approximate size of one record besides its value."""
 
 
 class MemoryTurns:
@@ -28,7 +28,7 @@ class MemoryTurns:
     async def swap(self, change: Change, seconds: float) -> bool:
         if self._turns.get(change.name) != change.was:
             return False
-        for name in change.renewed:  # before anything is put, so that none of them makes room for another
+        for name in change.renewed:  # before anything is put, so that none of them is evicted for another
             self._turns.get(name, renewed_seconds=seconds)
         for name in (*change.gone, *((change.name,) if change.value is None else ())):
             self._turns.drop(name)

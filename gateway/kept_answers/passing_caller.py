@@ -1,4 +1,4 @@
-"""A caller in front of the caller: what it is sent passes on, and who keeps something of it looks at it on its way."""
+"""Base of callers that wrap another caller: they pass everything on, and look at it on the way."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ from gateway.request.run import Caller
 
 @dataclass(slots=True)
 class PassingCaller:
-    """A Caller but for `send`, which is what each kind does in its own way."""
+    """A Caller without `send`, which each subclass defines."""
 
     caller: Caller
     content_type: str = field(default="", init=False)

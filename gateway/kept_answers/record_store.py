@@ -1,4 +1,4 @@
-"""What is asked of a store of records that belong together: several change in one step, or none does."""
+"""Protocol of a store whose records change together, atomically."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -26,10 +26,10 @@ class RecordStore(Protocol):
     """Bytes by name, for a time. May raise StoreDown, and soon."""
 
     async def get(self, name: str, seconds: float | None) -> bytes | None:
-        """What is kept under that name, for so many seconds more where they are given; None where nothing is, or its
-        time is over."""
+        """The value of that name; None if there is none or it expired. If `seconds` is given, its expiry is renewed to
+        that long from now."""
         ...
 
     async def swap(self, change: Change, seconds: float) -> bool:
-        """Whether the record was as expected; otherwise nothing has changed."""
+        """False, changing nothing, if the record was not as expected."""
         ...

@@ -1,10 +1,10 @@
 """The exact response cache: a tenant's request that equals an earlier one byte for byte gets the earlier answer
-(but for the boundary of a form, which its sender draws anew).
+(apart from the boundary of a form, which is random).
 
-Only for those who asked for it: by the header (`Incoming.cache_seconds`), by the tag of a key, or by the rule that
-decided; the header wins. A hit is decided like any other request, so an answer is used only where the present rules
-would let its model serve, and it is an entry like any other: backend `response_cache`, no tokens bought, cost 0, and in
-the list cost what the answer cost when it was bought. Only whole answers are kept. Knows no store and no HTTP.
+Opt-in: by the header (`Incoming.cache_seconds`), a tag, or the rule that decided; the header takes precedence. A hit is
+decided like any other request, so an answer is used only if the current rules let its model serve. It is booked as an
+entry with backend `response_cache`, no tokens and cost 0; its list cost is what the answer originally cost. Only
+complete answers are kept. Knows no store and no HTTP.
 """
 
 import hashlib
@@ -29,15 +29,15 @@ from gateway.routing.snapshot import Candidate
 
 log = logging.getLogger(__name__)
 BACKEND = "response_cache"
-"""Backend and provider of an entry that was a hit."""
+"""Backend and provider in the entry of a hit."""
 TAG = "cache-answers"
-"""Puts a key, or one request, under the cache with the default time."""
+"""A tag of a key or request that turns the cache on with the default time."""
 DEFAULT_SECONDS = 3600
 LARGEST_KEPT_BYTES = 1 << 20
 
 
 class CachedAnswer(msgspec.Struct, frozen=True, array_like=True):
-    """A whole answer as its chunks; `cost_pico_usd` is what it cost when it was bought, None where that is unknown."""
+    """A complete answer in chunks; `cost_pico_usd` is what it originally cost, None if unknown."""
 
     model: str
     upstream_model: str
@@ -48,7 +48,7 @@ class CachedAnswer(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ResponseStore(Protocol):
-    """Answers by name, for their time. May raise StoreDown, and soon: the cache then does without."""
+    """Answers by name, with expiry. Methods may raise StoreDown, but soon: the request then goes on uncached."""
 
     async def get(self, name: str) -> CachedAnswer | None: ...
 
@@ -56,13 +56,13 @@ class ResponseStore(Protocol):
 
 
 class ResponseCache:
-    """Of one worker process, over a store that may be shared."""
+    """One per worker process, over a store that may be shared."""
 
     def __init__(self, store: ResponseStore) -> None:
         self._store = store
 
     def ticket(self, run: Run, asked_seconds: int | None, rules: Sequence[Rule]) -> "Ticket | None":
-        """What the cache does for a request; None for one that did not ask for it."""
+        """A request's use of the cache; None if it does not use it."""
         if asked_seconds is None:
             asked_seconds = DEFAULT_SECONDS if TAG in run.intent.tags else _of_rule(run.intent.decision.rule, rules)
         if not asked_seconds or (run.view.operation == "responses" and needs_its_provider(run.body)):
@@ -72,7 +72,7 @@ class ResponseCache:
 
 @dataclass(slots=True)
 class Recording(PassingCaller):
-    """A Caller that notes what passes, as much of it as may be kept."""
+    """A Caller that records what passes, up to LARGEST_KEPT_BYTES."""
 
     chunks: list[Chunk] = field(default_factory=list[Chunk])
     size: int = 0
@@ -100,7 +100,7 @@ class Ticket:
     seconds: int
 
     async def replay(self, run: Run, books: Bookkeeper, caller: Caller) -> bool:
-        """Answer from the cache, booked; False where there is no answer that may be used."""
+        """Answers from the cache and books it; False if there is no usable answer."""
         answer = await self._get()
         candidate = next((one for one in run.choice.order if answer is not None and one.name == answer.model), None)
         if answer is None or candidate is None:
@@ -119,7 +119,7 @@ class Ticket:
         return True
 
     async def keep(self, run: Run, sent: Recording) -> None:
-        """Keep the answer, if all of it was sent."""
+        """Keeps the answer, if all of it was sent."""
         entry = run.entry
         if not sent.is_whole or sent.size > LARGEST_KEPT_BYTES or entry is None or entry.status is not Status.completed:
             return
@@ -140,7 +140,7 @@ class Ticket:
 
 
 def hit_entry(run: Run, candidate: Candidate, answer: CachedAnswer, *, ended_at: float) -> Entry:
-    """A hit in the books: nothing bought, and in the list cost what it saved."""
+    """The ledger entry of a hit: nothing bought; the list cost is what it saved."""
     return Entry(
         intent=run.intent,
         status=Status.completed,
@@ -174,7 +174,7 @@ def hit_entry(run: Run, candidate: Candidate, answer: CachedAnswer, *, ended_at:
 
 
 def vendor_text(headers: Mapping[str, str]) -> bytes:
-    """What headers add to a body that makes two requests different."""
+    """Headers that distinguish requests with equal bodies."""
     return "".join(f"{name}: {headers[name]}\0" for name in sorted(headers) if name in VENDOR_HEADERS).encode()
 
 
@@ -186,8 +186,8 @@ def _of_rule(name: str, rules: Sequence[Rule]) -> int | None:
 
 
 def _name(run: Run) -> str:
-    """Nothing of one tenant can have the name of another's."""
+    """Names of different tenants never coincide."""
     head = f"{run.intent.tenant}\0{run.view.operation}\0".encode() + vendor_text(run.headers)
-    if run.view.operation == "generate_content":  # its body does not say these
+    if run.view.operation == "generate_content":  # these are not in its body
         head += f"{run.view.model}\0{run.view.is_stream}\0".encode()
     return hashlib.sha256(head + without_boundary(run.body, run.content_type)).hexdigest()

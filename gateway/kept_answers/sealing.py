@@ -1,4 +1,4 @@
-"""Records that a store keeps for a tenant: a store that others can read tells them nothing. Knows no store."""
+"""Encrypts a tenant's records, so that reading the store reveals nothing. Knows no store."""
 
 import logging
 import os
@@ -13,7 +13,7 @@ NONCE_BYTES: Final = 12
 
 
 class Seal:
-    """`secret` tells a tenant's 32 bytes. What is sealed opens under its own name alone."""
+    """`secret` returns a tenant's 32 bytes. A sealed record can be opened only under its own name."""
 
     def __init__(self, secret: Callable[[str], bytes]) -> None:
         self._secret = secret
@@ -23,7 +23,7 @@ class Seal:
         return nonce + AESGCM(self._secret(tenant)).encrypt(nonce, plain, name.encode())
 
     def open(self, tenant: str, name: str, sealed: bytes) -> bytes | None:
-        """None where it was sealed with another pepper, or altered."""
+        """None if it was sealed with another pepper, or altered."""
         cipher = AESGCM(self._secret(tenant))
         try:
             return cipher.decrypt(sealed[:NONCE_BYTES], sealed[NONCE_BYTES:], name.encode())
