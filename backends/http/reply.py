@@ -21,9 +21,12 @@ from backends.http.sse import EventTooLarge, SseParser
 from backends.http.stream_reader import StreamReader
 from backends.protocol import EVENT_STREAM, JSON, Chunk, Timeouts
 from backends.usage import Usage
+from backends.value_counts import MostValues
 
 MAX_ANSWER_BYTES = 64 * 1024 * 1024
 MAX_ERROR_BYTES = 1024 * 1024
+MOST = MostValues(containers=1_000_000, names=4_000_000, values=8_000_000)
+"""Of one answer, or one event: 8,000 tokens with twenty logprobs each, 64 MB of embeddings."""
 
 
 class TimedResponse:
@@ -78,7 +81,10 @@ class TimedResponse:
         except UpstreamUnavailable as error:
             begun = pieces[0] if pieces else b""  # joining all would double the memory
             raise no_answer(error.message, begun, length=size) from error
-        return b"".join(pieces)
+        body = b"".join(pieces)
+        if not MOST.surely_allow(body):
+            raise no_answer(f"{self._backend} answered with too many values", body)
+        return body
 
     def close(self, *, is_complete: bool) -> None:
         """Cancel the timer, and release the connection or drop it."""
@@ -174,6 +180,8 @@ class StreamReply:
             events = self._parser.receive(piece) if piece else self._parser.finish()
         except (UpstreamTimeout, UpstreamUnavailable, EventTooLarge) as error:
             raise self._translated(error) from error
+        if not all(map(MOST.surely_allow, events)):
+            raise broken(self._backend, "sent an event of too many values", is_started=self._reader.is_started)
         self._has_events, self._has_ended = bool(events), not piece
         self._events.extend(events)
 

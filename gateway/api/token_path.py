@@ -23,6 +23,7 @@ from gateway.pipeline import Caller, Incoming
 from gateway.request.answer_parts import id_header
 from gateway.request.encodings import without_byte_order_mark
 from gateway.request.field_checks import whole_number
+from gateway.request.many_values import require_bearable
 
 log = logging.getLogger(__name__)
 TAGS_HEADER = b"x-breakeven-tags"
@@ -87,6 +88,7 @@ class TokenPath:
             if encoding is not None:
                 held = self._unpacker.hold(body, encoding, credential)
                 body = await self._unpacker.unpack(body)
+            body = without_byte_order_mark(body)
             operation = self._operation(scope["path"])
             content_type = given.get(b"content-type", b"").decode("latin-1") if operation in MEDIA else JSON
             if DEPLOYMENT in scope:
@@ -94,7 +96,7 @@ class TokenPath:
             asked = Incoming(
                 operation,
                 credential,
-                without_byte_order_mark(body),
+                body,
                 tags,
                 parse_cache_seconds(headers) if CACHE_HEADER in given else None,
                 {} if PASSED_ON.isdisjoint(given) else parse_passed_on(headers),
@@ -170,15 +172,16 @@ def credential_of(headers: list[tuple[bytes, bytes]]) -> str | None:
 
 def of_deployment(body: bytes, content_type: str, name: str) -> bytes:
     """The JSON object or form with `name` as its model. Anything else is returned unchanged; the parser refuses it
-    later."""
+    later. Raises InvalidRequest where there are too many values."""
     if is_form(content_type):
         try:
             return splice_form(body, content_type, {"model": name})
         except NotAForm:
             return body
+    require_bearable(body)
     try:
         fields = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         return body
     return msgspec.json.encode(fields | {"model": name})
 

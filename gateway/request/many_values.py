@@ -5,28 +5,19 @@ Millions of empty objects fit into the megabytes allowed for a long prompt: they
 
 from typing import Final
 
+from backends.value_counts import MostValues
 from gateway.errors import InvalidRequest
 
-MOST_CONTAINERS: Final = 100_000
-"""Objects and lists: as many as Anthropic accepts messages, and 50 times as many as OpenAI does."""
-MOST_VALUES: Final = 1_000_000
-"""Values of all kinds, and member names: enough for the widest context window given as token ids."""
-_ALWAYS_FEW_BYTES: Final = 2 * MOST_CONTAINERS
+MOST: Final = MostValues(containers=100_000, names=300_000, values=1_000_000)
+"""As many objects as Anthropic accepts messages, and 50 times as many as OpenAI does; enough values for the widest
+context window given as token ids."""
 
 
 def require_bearable(body: bytes) -> None:
     """Raises InvalidRequest. The content of strings does not count."""
-    if len(body) <= _ALWAYS_FEW_BYTES or _is_few(body):
-        return
-    if b"\\" in body:
-        body = body.replace(b"\\\\", b"").replace(b'\\"', b"")  # the remaining quotes begin and end strings
-    if body.count(b'"') > 2 * MOST_VALUES or not _is_few(b"".join(body.split(b'"')[::2])):
+    if not MOST.allow(body):
         raise InvalidRequest(
-            f"The body is made of too many values: at most {MOST_CONTAINERS:,} objects and lists, and {MOST_VALUES:,} "
-            "values in all. Send them in several requests.",
+            f"The body is made of too many values: at most {MOST.containers:,} objects and lists, {MOST.names:,} names "
+            f"of members, and {MOST.values:,} values in all. Send them in several requests.",
             code="too_many_values",
         )
-
-
-def _is_few(text: bytes) -> bool:
-    return text.count(b"{") + text.count(b"[") <= MOST_CONTAINERS and text.count(b",") <= MOST_VALUES

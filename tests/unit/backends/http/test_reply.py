@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from backends.errors import StreamStalled, UpstreamTimeout, UpstreamUnavailable
+from backends.errors import StreamBroken, StreamStalled, UnreadableAnswer, UpstreamTimeout, UpstreamUnavailable
 from backends.formats.openai import OpenAIStreamReader
-from backends.http.reply import StreamReply, TimedResponse
+from backends.http.reply import MOST, StreamReply, TimedResponse
 from backends.protocol import Chunk, Timeouts
 from tests.virtual_time import now, run
 
@@ -98,3 +98,18 @@ def test_heartbeats_do_not_put_off_the_first_bytes_deadline() -> None:
 def test_a_slow_caller_is_not_a_stalled_upstream() -> None:
     pieces = [(0.5, EVENT), (0.0, EVENT), (1.5, EVENT), (0.0, END)]
     assert run(lambda: collect(pieces, first_byte_seconds=2, idle_seconds=2, pause=9))[-1].is_done
+
+
+MANY = b'{"a":[' + b"[]," * MOST.containers + b"0]}"
+
+
+def test_what_is_made_of_millions_of_values_is_no_event_and_no_answer() -> None:
+    """16 MB of empty lists took 400 MB and held up everybody for 1.4 seconds."""
+
+    async def whole() -> bytes:
+        return await TimedResponse(Paced([(0.0, MANY)]), "b", Timeouts(), now()).read_all(1 << 26)
+
+    with pytest.raises(StreamBroken, match="b sent an event of too many values"):
+        run(lambda: collect([(0.0, EVENT), (0.0, b"data: %b\n\n" % MANY)], first_byte_seconds=9, idle_seconds=9))
+    with pytest.raises(UnreadableAnswer, match="b answered with too many values"):
+        run(whole)

@@ -14,6 +14,8 @@ from gateway.api.gemini import call_of
 from gateway.api.other_addresses import OtherAddresses, split_azures, split_googles
 from gateway.api.shedding import API
 from gateway.api.token_path import DEPLOYMENT, credential_of, of_deployment
+from gateway.errors import InvalidRequest
+from gateway.request.many_values import MOST
 
 
 @pytest.mark.parametrize(
@@ -166,7 +168,9 @@ def test_the_address_says_which_model(body: str, expected: str) -> None:
     assert json.loads(made)["model"] == "auto"
 
 
-@pytest.mark.parametrize("body", [b"", b"[]", b"{", b'{"a": }', b"--part\r\n"])
+@pytest.mark.parametrize(
+    "body", [b"", b"[]", b"{", b'{"a": }', b"--part\r\n", b'{"\xff": 1}', b'{"x": ' + b"[" * 90_000]
+)
 def test_what_is_no_object_is_left_to_who_refuses_it(body: bytes) -> None:
     assert of_deployment(body, JSON, "auto") == body
 
@@ -185,3 +189,8 @@ def test_the_address_says_it_of_a_form_too(given: str) -> None:
 
 def test_what_is_no_form_is_left_to_who_refuses_it() -> None:
     assert of_deployment(b'{"model": "a"}', FORM, "listens") == b'{"model": "a"}'
+
+
+def test_a_body_of_too_many_values_is_refused_before_it_is_read() -> None:
+    with pytest.raises(InvalidRequest, match="too many values"):
+        of_deployment(b'{"x": [%b0]}' % (b"[]," * MOST.containers), JSON, "a")

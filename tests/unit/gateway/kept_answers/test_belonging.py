@@ -10,7 +10,7 @@ from gateway.errors import InvalidRequest
 from gateway.kept_answers.belonging import BelongingCaller, named_conversation
 from gateway.kept_answers.kept_conversations import Belonging, KeptConversations
 from gateway.kept_answers.memory_turns import MemoryTurns
-from gateway.request.many_values import MOST_CONTAINERS
+from gateway.request.many_values import MOST
 from tests.rig import RecordingCaller
 
 TENANT = "team red"
@@ -42,7 +42,7 @@ def test_what_cannot_be_is_refused() -> None:
     with pytest.raises(InvalidRequest, match="cannot be used together"):
         named_conversation(b'{"conversation": "conv_bk_1", "previous_response_id": "resp_1"}')
     with pytest.raises(InvalidRequest, match="too many values"):
-        named_conversation(b'{"conversation": "conv_bk_1", "input": [%b{}]}' % (b"{}," * MOST_CONTAINERS))
+        named_conversation(b'{"conversation": "conv_bk_1", "input": [%b{}]}' % (b"{}," * MOST.containers))
 
 
 class Turn:

@@ -15,7 +15,7 @@ from gateway.errors import BodyTooLarge, InvalidRequest, Overloaded, StoreDown, 
 from gateway.kept_answers.kept_responses import REST_SECONDS, KeptResponses, TurnStore
 from gateway.kept_answers.memory_turns import MemoryTurns
 from gateway.ledger.entry import tenant_of
-from gateway.request.many_values import MOST_CONTAINERS
+from gateway.request.many_values import MOST
 from gateway.request.run import Incoming
 from tests.hand_clock import HandClock
 from tests.rig import KEY, RecordingCaller, Rig
@@ -246,7 +246,7 @@ async def test_what_requests_under_way_go_on_from_has_a_bound_in_all() -> None:
 async def test_a_body_of_too_many_values_is_refused_before_its_references_are_looked_for() -> None:
     talk = Talk()
     with pytest.raises(InvalidRequest, match="too many values"):
-        await talk.say([{"type": "item_reference"}, *([{}] * MOST_CONTAINERS)])
+        await talk.say([{"type": "item_reference"}, *([{}] * MOST.containers)])
 
 
 async def test_a_conversation_that_is_too_long_is_refused() -> None:
