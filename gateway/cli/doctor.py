@@ -215,7 +215,7 @@ def _redis(home: Home) -> str:
     if seen.get("maxmemory") and policy not in SAFE_POLICIES | {""}:
         raise StateError(
             f"answers, but may drop what workers hold of budgets when it is full (`maxmemory-policy {policy}`): "
-            "set `maxmemory-policy noeviction`, or `volatile-lru` where it caches answers too"
+            "set `maxmemory-policy volatile-lru`, or `noeviction` if it shall refuse everything then, budgeted keys too"
         )
     return "answers and takes changes"
 

@@ -131,6 +131,33 @@ async def test_a_dead_workers_lock_in_redis_ends_though_its_clock_was_put_back(r
         assert 0 < await client.pttl(LOCKS + NAME) <= 30_000
 
 
+async def test_in_a_full_redis_who_keeps_much_makes_room_with_its_own(redis_server: RedisServer) -> None:
+    """And with what it has not used for longest: a few large answers of one key pushed out those of all others."""
+    async with connect_bytes(redis_server.url) as client:
+        store = RedisTurns(client, patience_seconds=PATIENCE_SECONDS)
+        used = int((await client.info("memory"))["used_memory"])
+        await client.config_set("maxmemory-policy", "volatile-lru")
+        await client.config_set("maxmemory", used + 40 * LARGE)
+        try:
+            await store.put("hers", b"x", 600, owner="ann")
+            for number in range(100):
+                await store.put(f"{number}", bytes(LARGE), 600, owner="bob")
+            assert await store.get("hers", None) == b"x"
+            kept = [number for number in range(100) if await store.get(f"{number}", None)]
+            assert 20 < len(kept) < 40
+            assert kept == list(range(100 - len(kept), 100)), "the oldest went"
+            await store.get(f"{kept[0]}", 3600)
+            assert await store.swap(Change("head", None, b"1", beside={"a": bytes(LARGE)}, owner="bob"), 600)
+            assert await store.get(f"{kept[0]}", None), "used since"
+            assert not await store.get(f"{kept[1]}", None)
+            shared = await client.zcard(f"breakeven:shares:{PREFIX}bob")
+            assert await store.swap(Change("head", b"1", b"2", gone=["a"], owner="bob"), 600)
+            assert await client.zcard(f"breakeven:shares:{PREFIX}bob") == shared - 1
+        finally:
+            await client.config_set("maxmemory", 0)
+            await client.config_set("maxmemory-policy", "noeviction")
+
+
 async def test_redis_that_is_not_there_is_told_as_that() -> None:
     async with connect_bytes(f"redis://127.0.0.1:{free_port()}/0") as client:
         store = RedisTurns(client)

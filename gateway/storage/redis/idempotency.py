@@ -12,6 +12,7 @@ from redis.asyncio import Redis
 
 from gateway.kept_answers.idempotency import Found, Recorded
 from gateway.storage.redis.client import ANSWER_SECONDS, answering
+from gateway.storage.redis.shares import KEEP, share_of
 
 PREFIX = "breakeven:idempotency:"
 FINGERPRINT_BYTES = 32
@@ -32,8 +33,8 @@ RENEW = (
     "redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2]) end return 0"
 )
 FINISH = (
-    "local held = redis.call('GET', KEYS[1]) if not held or held == ARGV[1] then "
-    "redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3]) end return 0"
+    KEEP + "local held = redis.call('GET', KEYS[1]) if not held or held == ARGV[1] then "
+    "keep(KEYS[1], ARGV[2], ARGV[3], ARGV[4]) end return 0"
 )
 ABANDON = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0"
 
@@ -69,12 +70,10 @@ class RedisIdempotency:
             await self._client.eval(RENEW, 1, PREFIX + name, self._claimed(fingerprint), LEASE_MS)  # pyright: ignore[reportGeneralTypeIssues]
 
     async def finish(self, name: str, fingerprint: bytes, recorded: Recorded, *, owner: str = "") -> None:
-        del owner  # a full Redis drops the least recently used
         value = b"F" + fingerprint + msgspec.msgpack.encode(recorded)
+        claimed, share = self._claimed(fingerprint), share_of(owner, PREFIX)
         async with answering(self._answer_seconds):
-            await self._client.eval(
-                FINISH, 1, PREFIX + name, self._claimed(fingerprint), value, round(self._seconds * 1000)
-            )  # pyright: ignore[reportGeneralTypeIssues]
+            await self._client.eval(FINISH, 1, PREFIX + name, claimed, value, round(self._seconds * 1000), share)  # pyright: ignore[reportGeneralTypeIssues]
 
     async def abandon(self, name: str, fingerprint: bytes) -> None:
         async with answering(self._answer_seconds):

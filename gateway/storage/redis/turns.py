@@ -9,26 +9,31 @@ from redis.asyncio import Redis
 
 from gateway.kept_answers.record_store import Change
 from gateway.storage.redis.client import answering
+from gateway.storage.redis.shares import KEEP, share_of
 
 PREFIX = "breakeven:turns:"
 CONVERSATIONS = "breakeven:conversations:"
 LOCKS = "breakeven:conversation-locks:"
-SWAP = """
+PUT = KEEP + "keep(KEYS[1], ARGV[1], ARGV[2], ARGV[3]) return 0"
+SWAP = (
+    KEEP
+    + """
 local milliseconds, puts, renewed = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 if (redis.call('GET', KEYS[1]) or false) ~= (ARGV[4] == '1' and ARGV[5] or false) then
   if redis.call('PTTL', KEYS[1]) > tonumber(milliseconds) then redis.call('PEXPIRE', KEYS[1], milliseconds) end
   return 0
 end
-for place = 1, puts do redis.call('SET', KEYS[1 + place], ARGV[7 + place], 'PX', milliseconds) end
+for place = 1, puts do keep(KEYS[1 + place], ARGV[8 + place], milliseconds, ARGV[8]) end
 for place = 1, renewed do redis.call('PEXPIRE', KEYS[1 + puts + place], milliseconds) end
-for place = 2 + puts + renewed, #KEYS do redis.call('DEL', KEYS[place]) end
+for place = 2 + puts + renewed, #KEYS do drop(KEYS[place], ARGV[8]) end
 if ARGV[6] == '1' then redis.call('SET', KEYS[1], ARGV[7], 'PX', milliseconds) else redis.call('DEL', KEYS[1]) end
 return 1
 """
+)
 """KEYS: the record to change, records to put with it, to renew, to delete. ARGV: milliseconds, how many to put, how
-many to renew, whether the record exists and its old value, whether it shall exist and its new value, then the values to
-put. Changes nothing, and returns 0, unless the record has its old value. A record that would outlive any was written
-before the server's clock was set back: the lock of a process that died then would last for as long."""
+many to renew, whether the record exists and its old value, whether it shall exist and its new value, the owner's share,
+then the values to put. Changes nothing, and returns 0, unless the record has its old value. A record that would outlive
+any was written before the server's clock was set back: the lock of a process that died then would last for as long."""
 PATIENCE_SECONDS = 1.0
 """How long the end of an answer waits for its turn to be stored."""
 
@@ -48,9 +53,9 @@ class RedisTurns:
             return cast(bytes | None, await self._client.getex(self._prefix + name, px=round(seconds * 1000)))
 
     async def put(self, name: str, value: bytes, seconds: float, *, owner: str = "") -> None:
-        del owner  # a full Redis drops the least recently used
+        share = share_of(owner, self._prefix)
         async with answering(self._patience_seconds):
-            await self._client.set(self._prefix + name, value, px=round(seconds * 1000))
+            await self._client.eval(PUT, 1, self._prefix + name, value, round(seconds * 1000), share)  # pyright: ignore[reportGeneralTypeIssues]
 
     async def delete(self, name: str) -> bool:
         async with answering(self._patience_seconds):
@@ -64,6 +69,7 @@ class RedisTurns:
             len(change.renewed),
             *_said(change.was),
             *_said(change.value),
+            share_of(change.owner, self._prefix),
         )
         async with answering(self._patience_seconds):
             swapped = await self._client.eval(

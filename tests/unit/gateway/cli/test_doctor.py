@@ -214,7 +214,7 @@ def test_a_redis_that_may_drop_what_budgets_need_is_a_finding(home: Home, tmp_pa
             asyncio.run(_told(server.url, limit, ("CONFIG", "SET", "maxmemory-policy", policy)))
             check = found(home)["redis"]
             assert check.is_ok is is_fine, policy
-            assert is_fine or f"(`maxmemory-policy {policy}`): set `maxmemory-policy noeviction`" in check.detail
+            assert is_fine or f"(`maxmemory-policy {policy}`): set `maxmemory-policy volatile-lru`" in check.detail
         asyncio.run(_told(server.url, full, ("ACL", "SETUSER", "default", "-info")))
         assert "can't run this command" in found(home)["redis"].detail, "every worker would be refused"
 
