@@ -2,6 +2,7 @@
 
 import json
 import math
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,6 +21,8 @@ from local_engine.text.tokenizer import Tokenizer
 
 INDEX: Final = "model.safetensors.index.json"
 SHORT: Final = ("BF16", "F16")
+# Of a header or a JSON file, twice what 100,000 tensors take; reading it takes thirty times as much memory.
+MOST_JSON_BYTES: Final = 1 << 25
 
 
 class SafetensorsWeights:
@@ -28,6 +31,7 @@ class SafetensorsWeights:
     def __init__(self, folder: Path) -> None:
         self._files: dict[str, Any] = {}
         for path in _shards(folder):
+            _check_header(path)
             try:
                 opened = safe_open(path, framework="pt")
                 self._files |= dict.fromkeys(opened.keys(), opened)
@@ -103,9 +107,18 @@ def _shards(folder: Path) -> list[Path]:
     return files
 
 
+def _check_header(path: Path) -> None:
+    """Raises ModelUnavailable for a header larger than any model's. Other damage is reported when it is read."""
+    with suppress(OSError, ValueError), path.open("rb") as file:
+        if (size := int.from_bytes(file.read(8), "little")) > MOST_JSON_BYTES:
+            raise ModelUnavailable(f"{path.name} is damaged: its header of {size} bytes is above {MOST_JSON_BYTES}.")
+
+
 def read_json(path: Path) -> dict[str, Any]:
     """Parses a JSON object; raises ModelUnavailable."""
     try:
+        if path.stat().st_size > MOST_JSON_BYTES:
+            raise ValueError(f"it has more than {MOST_JSON_BYTES} bytes")
         raw = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise ModelUnavailable(f"Cannot read {path} ({error}).") from error

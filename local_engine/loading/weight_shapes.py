@@ -113,6 +113,7 @@ def check_sizes(config: ModelConfig) -> None:
         sizes |= {"original_context_window": scaling.original_context_window}
         scales |= {name: getattr(scaling, name) for name in ROPE_SCALES}
         scales |= {"attention_factor": scaling.attention_factor or 1.0}
+    sizes |= {} if config.experts is None else {"expert_size": config.experts.size}
     wrong = [f"{name} {value}" for name, value in sizes.items() if not 0 < value < SIZE_LIMIT]
     wrong += [f"{name} {value}" for name, value in scales.items() if not 0 < value < math.inf]
     wrong += _wrong_divisors(config)

@@ -146,6 +146,8 @@ def test_a_tokenizer_that_the_library_panics_at_is_a_clear_error(
         ("mistral-window", "rope_parameters", YARN_ROPE | {"attention_factor": math.inf}),
         ("granite", "attention_multiplier", math.nan),
         ("phi3-short", "hidden_size", 1 << 32),
+        ("qwen3-moe-mixed", "moe_intermediate_size", 10**400),
+        ("gemma3", "rope_parameters", {"sliding_attention": {"rope_theta": math.nan}}),
     ],
 )
 def test_a_size_of_no_model_is_a_clear_error(tmp_path: Path, family: str, field: str, value: Any) -> None:
@@ -224,3 +226,13 @@ def test_layers_beyond_counting_are_refused_before_they_are_listed(tmp_path: Pat
     file.write_text(json.dumps({key: value for key, value in raw.items() if key != "layer_types"}))
     with pytest.raises(ModelUnavailable, match="1099511627776 layers"):
         load_model(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "config.json"])
+def test_a_folder_file_of_no_model_is_refused_before_it_is_read(tmp_path: Path, name: str) -> None:
+    """100 MB of tensors' names took seven seconds and a gigabyte."""
+    with (write_folder(make_model("llama"), tmp_path) / name).open("wb") as file:
+        file.write(struct.pack("<Q", 99_000_000))
+        file.truncate(100_000_000)  # a hole: nothing is stored
+    with pytest.raises(ModelUnavailable, match=f"{name}.* 33554432"):
+        load_safetensors(tmp_path)
