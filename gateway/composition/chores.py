@@ -17,7 +17,10 @@ async def lasting(name: str, work: Callable[[], Awaitable[object]]) -> None:
     while True:
         try:
             await work()
-        except Exception:
+        except (Exception, asyncio.CancelledError) as error:
+            task = asyncio.current_task()
+            if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
+                raise  # otherwise nobody asked for it: a future that it shared with others was cancelled by one of them
             log.exception("%s broke off; begun anew in %.0f s", name, ANEW_SECONDS)
         else:
             log.error("%s ended; begun anew in %.0f s", name, ANEW_SECONDS)

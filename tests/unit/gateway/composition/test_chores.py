@@ -8,6 +8,14 @@ from gateway.composition.chores import Chore, lasting
 from tests.virtual_time import run
 
 
+async def test_work_for_ever_ends_when_it_is_cancelled() -> None:
+    running = asyncio.create_task(lasting("watching", asyncio.Event().wait))
+    await asyncio.sleep(0)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+
+
 async def test_a_chore_is_done_again_and_again_also_after_it_failed(caplog: pytest.LogCaptureFixture) -> None:
     done: list[int] = []
     enough = asyncio.Event()
@@ -26,9 +34,9 @@ async def test_a_chore_is_done_again_and_again_also_after_it_failed(caplog: pyte
     assert "sweeping failed" in caplog.text
 
 
-@pytest.mark.parametrize("error", [RuntimeError("can't start new thread"), None])
+@pytest.mark.parametrize("error", [RuntimeError("can't start new thread"), asyncio.CancelledError(), None])
 def test_work_for_ever_that_breaks_off_or_ends_is_begun_anew_and_told(
-    error: Exception | None, caplog: pytest.LogCaptureFixture
+    error: BaseException | None, caplog: pytest.LogCaptureFixture
 ) -> None:
     begun: list[float] = []
 
