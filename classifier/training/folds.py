@@ -11,6 +11,7 @@ from classifier.training.corpus import (
     NEVER_FITTED,
     SEED_SOURCE,
     Corpus,
+    CorpusError,
     Matrix,
     difficulty_targets,
     failure_shares,
@@ -137,8 +138,11 @@ def _fit_level(sheet: Sheet, recipe: Recipe, frame: Frame, mask: NDArray[np.bool
 
 
 def left_out_traits(sheet: Sheet, recipe: Recipe) -> Matrix:
-    """Each row's traits from the fit without its family; seeds are always trained on, and scored by the full fit."""
+    """Each row's traits from the fit without its family; seeds are always trained on, and scored by the full fit.
+    Raises CorpusError if there is only one family."""
     families = np.array(sheet.families)
+    if len(set(sheet.families) - {SEED_SOURCE}) < 2:
+        raise CorpusError("training needs prompts of two sources (`source`): each is scored by a fit without it")
     traits = np.zeros((len(families), 2))
     for family in sorted(set(sheet.families)):
         held = families == family

@@ -5,10 +5,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from classifier.training.corpus import Matrix
+from classifier.training.corpus import CorpusError, Matrix
 
 SHRINKAGE = 200.0
 MIN_PROMPTS = 200
+CLUSTERS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +42,16 @@ def fit_logistic(traits: Matrix, outcomes: Matrix, weights: Matrix, *, centre: M
 def fit_heads(
     traits: Matrix, scores: Matrix, weights: Matrix, reference: Matrix
 ) -> tuple[dict[int, FittedHead], list[list[float]]]:
-    """A head for every model with enough prompts, and the (ability, slope, slope) knots of the three clusters."""
+    """A head for every model with enough prompts, and the (ability, slope, slope) knots of the three clusters. Raises
+    CorpusError for too few models."""
     models = [model for model in range(scores.shape[1]) if np.isfinite(scores[:, model]).sum() >= MIN_PROMPTS]
+    if len(models) < CLUSTERS:
+        raise CorpusError(
+            f"training needs {CLUSTERS} models with {MIN_PROMPTS} graded prompts each, and there are {len(models)}"
+        )
     rough = {model: _fit(traits, scores[:, model], weights, np.array([0.5, 0.5]), SHRINKAGE) for model in models}
     ability = {model: mean_quality(rough[model], reference) for model in models}
-    clusters = np.array_split(sorted(models, key=lambda model: ability[model]), 3)
+    clusters = np.array_split(sorted(models, key=lambda model: ability[model]), CLUSTERS)
     knots: list[list[float]] = []
     heads: dict[int, FittedHead] = {}
     for cluster in clusters:

@@ -14,7 +14,8 @@ from classifier.protocol import Conversation
 from classifier.training.build import open_bench, train
 from classifier.training.corpus import CorpusError, difficulty_targets, load_corpus, quality_gap
 from classifier.training.distil import EncoderError, distil
-from classifier.training.folds import fit_traits
+from classifier.training.folds import fit_traits, left_out_traits
+from classifier.training.heads import fit_heads
 from classifier.training.ridge import Recipe, Sample, centre_within, fit_ridge, penalties, unit_weights
 
 
@@ -122,6 +123,14 @@ def test_the_judged_opinion_orders_prompts_that_no_grader_has_seen(trained: Path
     judged = fit_traits(bench.sheet, replace(Recipe(), graded_share=0.0, prior_share=0.0))
     scores = judged.traits(bench.sheet.judgement.seeds)[:, 0]
     assert np.corrcoef(scores, bench.sheet.judgement.seed_levels)[0, 1] > 0.6
+    with pytest.raises(CorpusError, match="two sources"):
+        left_out_traits(replace(bench.sheet, families=["alpha"] * len(bench.sheet.families)), Recipe())
+
+
+def test_too_few_graded_models_are_told() -> None:
+    scores = np.r_[np.ones((200, 2)), np.full((1, 2), np.nan)]
+    with pytest.raises(CorpusError, match="3 models with 200 graded prompts each, and there are 2"):
+        fit_heads(np.zeros((201, 2)), scores, np.ones(201), np.zeros((1, 2)))
 
 
 def test_damaged_inputs_are_told(tmp_path: Path) -> None:
