@@ -64,7 +64,7 @@ def test_a_failed_call_is_no_wrong_answer(url: str) -> None:
 
 
 def test_where_a_profile_cannot_go_is_told_before_answers_cost(url: str, tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="before answers cost"):
+    with pytest.raises(ConfigurationError, match="no question has been asked yet"):
         evaluate.command("broken", url, out=tmp_path / "missing" / "profile.json", json_output=True)
 
 
