@@ -112,7 +112,7 @@ async def _run(
     prompts: Sequence[list[dict[str, Any]]], url: str, key: str, concurrency: int, max_tokens: int, console: Console
 ) -> Summary:
     async with _usable_key(key) as usable:
-        headers = {"authorization": f"Bearer {usable}", "x-breakeven-tags": TAGS}
+        headers = {b"authorization": f"Bearer {usable}".encode(), b"x-breakeven-tags": TAGS.encode()}
         limits = httpx.Limits(max_connections=concurrency)
         async with httpx.AsyncClient(
             base_url=url, headers=headers, timeout=600, limits=limits, trust_env=False

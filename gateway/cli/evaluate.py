@@ -50,7 +50,8 @@ def command(
         )
     questions = load_exam()
     endpoint = url.rstrip("/") + "/chat/completions"
-    headers = {"authorization": f"Bearer {key}"} if key else {}
+    # As bytes: a key with a letter beyond ASCII is for the endpoint to refuse.
+    headers = {b"authorization": f"Bearer {key}".encode()} if key else {}
     with httpx.Client(timeout=TIMEOUT_SECONDS, headers=headers, mounts=OWN_MACHINE) as client:
         asked = _ask_all(client, endpoint, model, questions, max_tokens=max_tokens, concurrency=concurrency)
         marks = list(asked if json_output else track(asked, "Asking", total=len(questions)))

@@ -174,7 +174,7 @@ def _quota(text: str) -> tuple[str, dict[str, object]]:
     """`premium=100/day` as it is stored."""
     tier, _, amount = text.partition("=")
     requests, _, window = amount.partition("/")
-    if not (tier and requests.isdigit() and window):
+    if not (tier and requests.isdecimal() and window):
         raise typer.BadParameter(f"{text!r} is not TIER=REQUESTS/WINDOW, as in premium=100/day")
     return tier, {"requests": int(requests), "window": window}
 

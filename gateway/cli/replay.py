@@ -11,7 +11,7 @@ from rich.table import Column, Table
 from gateway.cli.show_table import show_table
 from gateway.cli.state import open_state
 from gateway.clock import now_us
-from gateway.config.settings import read_text
+from gateway.config.settings import MOST_DAYS, read_text
 from gateway.instants import DAY_US
 from gateway.reports.replay_service import ReplayService
 from gateway.reports.replay_views import ReplayMove, ReplayResult
@@ -23,7 +23,7 @@ COLUMNS = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), 
 
 def command(
     rules: Path = typer.Option(..., help="The rules file to try."),
-    days: float = typer.Option(7.0, min=0.001, help="How many days of logged traffic, up to now."),
+    days: float = typer.Option(7.0, min=0.001, max=MOST_DAYS, help="How many days of logged traffic, up to now."),
     as_json: bool = typer.Option(False, "--json", help="Print one JSON object."),
 ) -> None:
     """What an edit would have done: dollars, quality, time to first token, and which requests would have moved."""

@@ -4,7 +4,6 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 from gateway.config.providers import HostedProvider
 from gateway.from_litellm.addresses import KEY_PARAMETERS, Address, read_address
@@ -271,7 +270,7 @@ class Endpoints:
 
     def _wanted_name(self, block: Mapping[str, Any], first: Deployment) -> str:
         address = block.get("base_url") or block.get("litellm", {}).get("api_base") or ""
-        host = urlsplit(str(address)).netloc.rpartition("@")[2]
+        host = re.split("[/?#]", str(address).partition("://")[2])[0].rpartition("@")[2]
         region = next((str(first.params[one]) for one in first.params if one.endswith(("region_name", "location"))), "")
         whose = ENGINES.get(first.provider, first.provider)
         return "-".join(part for part in (whose, host or region) if part)

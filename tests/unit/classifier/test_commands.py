@@ -60,7 +60,7 @@ def test_evaluate_tells_the_clever_from_the_clueless(url: str, tmp_path: Path) -
 
 def test_a_failed_call_is_no_wrong_answer(url: str) -> None:
     with pytest.raises(ConfigurationError, match="answered 503"):
-        evaluate.command("broken", url, json_output=True)
+        evaluate.command("broken", url, key="sk-…", json_output=True)
 
 
 def test_where_a_profile_cannot_go_is_told_before_answers_cost(url: str, tmp_path: Path) -> None:

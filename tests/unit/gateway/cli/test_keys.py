@@ -106,7 +106,7 @@ def test_what_is_cleared_is_gone() -> None:
         (("--clear", "budget", "--budget-usd", "5"), "budget is both cleared and given a value"),
         (("--budget-usd", "much"), "is not an amount of dollars such as 25"),
         (("--tier-quota", "premium=3/day"), "there is no tier 'premium'"),
-        (("--tier-quota", "premium"), "is not TIER=REQUESTS/WINDOW"),
+        (("--tier-quota", "premium=²/day"), "is not TIER=REQUESTS/WINDOW"),
         (("--name", "\N{ROCKET}"), "for --name: '\N{ROCKET}' must be of letters, digits, blanks and"),
         (("--tag", "a", "--tag", "b,c"), "for --tag: 'b,c' must be of letters"),
     ],

@@ -61,6 +61,8 @@ def test_unknown_versions_and_files_are_told_apart() -> None:
         run("rules", "show", "nothing")
     with pytest.raises(ConfigurationError, match=r"missing\.yaml: does not exist"):
         run("rules", "diff", "missing.yaml")
+    refused = CliRunner().invoke(build("replay"), ["replay", "--rules", "missing.yaml", "--days", "inf"])
+    assert refused.exit_code == 2
 
 
 def test_check_names_the_rules_as_the_list_of_versions_does() -> None:

@@ -140,6 +140,11 @@ def test_no_credential_of_an_address_is_copied_and_what_to_do_is_said(base: str,
     assert any("proxy in front of it add" in note for note in made.notes)
 
 
+def test_an_address_that_is_none_is_left_to_the_check_of_the_result() -> None:
+    [block] = drafted(entry("a", "openai/x", api_base="http://[")).settings["backends"].values()
+    assert block == {"base_url": "http://["}
+
+
 def test_a_key_in_an_address_becomes_the_backends_key() -> None:
     made = drafted(
         entry("a", "hosted_vllm/x", api_base="https://h.example/v1?api-key=hush"),
