@@ -29,22 +29,21 @@ from gateway.storage.sums.by_dimension import (
     sums_by_dimension,
 )
 from gateway.storage.sums.cut_hours import Totals, moved_in
+from gateway.storage.sums.filtered_rows import RowsOf, filtered_rows
 from gateway.storage.sums.filters import COLUMNS, conditions
 from gateway.storage.sums.group_count import refuse_too_many
 from gateway.storage.sums.kept_sums import KeptSums
 from gateway.storage.sums.periods import Calendar, Cut, cut_hours
 from gateway.storage.sums.rollup import DAY_HOURS, SKETCHES, SUMS
 from gateway.storage.sums.sketch import grow, percentile
+from gateway.storage.sums.spans import Span, later_corrections, spans
 from gateway.storage.sums.sum_rows import (
     BY_STATUS,
-    Span,
     cut_sketches,
     cut_sums,
-    later_corrections,
     names_of,
     rollup_sketches,
     rollup_sums,
-    spans,
 )
 from gateway.storage.tables.administration import api_keys
 from gateway.storage.tables.books import dimensions, entries, hourly
@@ -53,9 +52,9 @@ from gateway.sums import TIMES, Latencies, Sums, SumsQuery, TooManyGroups
 
 KEYS_AT_ONCE = 500
 NUMBERS = (*SUMS, *BY_STATUS)
-MOST_DIMENSIONS = 100_000
-"""The most dimensions whose sums are loaded at once (25 MB). If tags create more, the database does the summing."""
-RowsOf = Callable[[AsyncConnection, SumsQuery, Span], AsyncIterator[Totals]]
+MOST_DIMENSIONS = 250_000
+"""The most dimensions whose sums are loaded at once (66 MB). If tags create more, the database does the summing."""
+Reading = Callable[[AsyncConnection, SumsQuery, Span, RowsOf], AsyncIterator[Totals]]
 _fields = [one.name for one in fields(Sums)][1:-1]
 assert sorted(_fields) == sorted(NUMBERS)
 _as_fields = itemgetter(*map(NUMBERS.index, _fields))
@@ -124,16 +123,20 @@ class SqlReports:
         found: list[SpanSums] = []
         try:
             for one in rollups:
-                read = partial(sums_by_dimension, connection, one, names, wanted)
+                read = partial(sums_by_dimension, connection, whole, one, names)
                 found.append(await (read() if wanted else self._kept.columns(connection, one, names, read)))
         except TooLarge:
             return None
         # After the sums: dimensions added in between do not matter, as the sums lack them.
         return joined(found), await known_dimensions(connection, whole.by, wanted)
 
-    def _rows(self, read: RowsOf, connection: AsyncConnection, query: SumsQuery, span: Span) -> AsyncIterator[Totals]:
+    async def _rows(
+        self, read: Reading, connection: AsyncConnection, query: SumsQuery, span: Span
+    ) -> AsyncIterator[Totals]:
+        rows = await filtered_rows(connection, query, span)
         asked = (read, query.by, tuple(sorted(query.filters.items())), query.money_alone)
-        return self._kept.rows(connection, span, asked, partial(read, connection, query, span))
+        async for row in self._kept.rows(connection, span, asked, partial(read, connection, query, span, rows), rows):
+            yield row
 
     async def hourly_traffic(
         self, since_us: int, until_us: int, *, of_all_kinds: bool = False

@@ -13,10 +13,12 @@ from sqlalchemy import BigInteger, ColumnElement, case, cast, func, select
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from gateway.storage.sums.filtered_rows import filtered_rows
 from gateway.storage.sums.filters import COLUMNS
-from gateway.storage.sums.sum_rows import BY_STATUS, STATUSES, Span, parts_of
+from gateway.storage.sums.spans import Span
+from gateway.storage.sums.sum_rows import BY_STATUS, STATUSES, parts_of
 from gateway.storage.tables.books import dimensions
-from gateway.sums import Dimension
+from gateway.sums import Dimension, SumsQuery
 
 Group = tuple[str | None, ...]
 Numbered = tuple[Group, list[int]]
@@ -54,16 +56,14 @@ class Known:
 
 
 async def sums_by_dimension(
-    connection: AsyncConnection, span: Span, names: Sequence[str], conditions: Sequence[ColumnElement[Any]]
+    connection: AsyncConnection, query: SumsQuery, span: Span, names: Sequence[str]
 ) -> SpanSums:
-    """Sums of the dimensions that meet `conditions`. Raises TooLarge."""
-    of, wanted = span.table.c.dimension_id, span.conditions()
-    if conditions:
-        wanted.append(of.in_(select(dimensions.c.id).where(*conditions)))
+    """Sums of the dimensions that meet the filters. Raises TooLarge."""
+    of, rows = span.table.c.dimension_id, await filtered_rows(connection, query, span)
     sums = [_sum(connection, span.table.c[name]).label(name) for name in names]
-    query = select(of, *sums).where(*wanted).group_by(of)
+    found = select(of, *sums).where(*rows(span)).group_by(of)
     try:
-        parts: list[Any] = [np.array(some, np.int64) async for some in parts_of(connection, query)]
+        parts: list[Any] = [np.array(some, np.int64) async for some in parts_of(connection, found)]
     except TypeError as error:  # NULL: see _sum
         raise TooLarge from error
     except DBAPIError as error:
@@ -115,22 +115,30 @@ def grouped(sums: SpanSums, known: Known, by: Sequence[Dimension], names: Sequen
     order = np.argsort(codes, kind="stable")
     columns, codes = columns[order], codes[order]
     [starts] = np.nonzero(np.diff(codes, prepend=-1))
-    figures = dict(zip(sums.names, sums.figures[:, columns], strict=True))
-    for name in BY_STATUS:
-        figures[name] = np.where(_counts(known, name)[places[columns]], figures["requests"], 0)
-    nothing = np.zeros(len(columns), np.int64)
-    totals = _added_up(np.vstack([figures.get(name, nothing) for name in names]), starts)
-    yield from zip([numbers[code] for code in codes[starts].tolist()], totals, strict=True)
+    totals = [_added_up(figure, starts).tolist() for figure in _figures(sums, known, columns, places[columns], names)]
+    groups = (numbers[code] for code in codes[starts].tolist())
+    yield from zip(groups, map(list, zip(*totals, strict=True)), strict=True)
 
 
-def _added_up(figures: Any, starts: Any) -> list[list[int]]:
+def _figures(sums: SpanSums, known: Known, columns: Any, places: Any, names: Sequence[str]) -> Iterator[Any]:
+    """The figures by `names`, one at a time: a copy of all of them would be as large as `sums`."""
+    summed = dict(zip(sums.names, sums.figures, strict=True))
+    for name in names:
+        if name in summed:
+            yield summed[name][columns]
+        elif name in BY_STATUS:
+            yield np.where(_counts(known, name)[places], summed["requests"][columns], 0)
+        else:
+            yield np.zeros(len(columns), np.int64)
+
+
+def _added_up(figure: Any, starts: Any) -> Any:
     """Exact sums by group, computed in halves, since they may exceed 64 bits."""
-    high = np.add.reduceat(figures >> HALF, starts, axis=1)
-    low = np.add.reduceat(figures & LOW, starts, axis=1)
+    high, low = np.add.reduceat(figure >> HALF, starts), np.add.reduceat(figure & LOW, starts)
     high, low = high + (low >> HALF), low & LOW
     if np.abs(high).max() < EXACT_UP_TO:
-        return ((high << HALF) + low).T.tolist()
-    return ((high.astype(object) << HALF) + low.astype(object)).T.tolist()
+        return (high << HALF) + low
+    return (high.astype(object) << HALF) + low.astype(object)
 
 
 def _codes(known: Known, by: Sequence[Dimension], places: Any) -> tuple[list[Group], Any, Any]:

@@ -1,13 +1,16 @@
 """A lower bound on a query's number of groups, without computing sums, which would be most of the work."""
 
 from collections.abc import Sequence
+from typing import Any
 
-from sqlalchemy import func, select
+from sqlalchemy import ColumnElement, Select, func, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway.instants import HOUR_US
+from gateway.storage.sums.filtered_rows import filtered_rows
 from gateway.storage.sums.filters import COLUMNS, conditions
 from gateway.storage.sums.rollup import DAY_HOURS
+from gateway.storage.sums.spans import Span
 from gateway.storage.tables.books import daily, dimensions, hourly
 from gateway.sums import TIMES, SumsQuery, TooManyGroups
 
@@ -25,21 +28,24 @@ async def refuse_too_many(
 
 
 async def _least(connection: AsyncConnection, query: SumsQuery, booked_us: tuple[int, int]) -> int:
-    """The lower bound; 0 if the number of dimensions alone shows that there are few."""
+    """The lower bound; 0 if the dimensions alone show that there are few."""
     is_hourly, is_timed = "hour" in query.by, "hour" in query.by or "day" in query.by
     table, unit_us = (hourly, HOUR_US) if is_hourly else (daily, HOUR_US * DAY_HOURS)
     unit, since_us, until_us = table.columns[0], max(query.since_us, booked_us[0]), min(query.until_us, booked_us[1])
     first, end = -(-since_us // unit_us), until_us // unit_us
-    kinds = (await connection.execute(select(func.count()).select_from(dimensions))).scalar_one()
+    # Weeks and longer units, and tags, are left out: without them there are no more groups than with them.
+    keys: list[ColumnElement[Any]] = [dimensions.c[COLUMNS[name]] for name in query.by if name not in (*TIMES, "tag")]
+    kinds = await _count(connection, select(*keys).where(*conditions(query))) if keys else int(is_timed)
     if kinds * (max(0, end - first) if is_timed else 1) <= (query.most_groups or 0):
         return 0
-    # Weeks and longer units, and tags, are left out: without them there are no more groups than with them.
-    keys = [dimensions.c[COLUMNS[name]] for name in query.by if name not in (*TIMES, "tag")]
     keys += [unit] if is_timed else []
-    if not keys:
-        return 0
-    wanted = (unit >= first, unit < end, *conditions(query))
     source = table.join(dimensions, dimensions.c.id == table.c.dimension_id)
-    groups = select(*keys).select_from(source).where(*wanted).distinct().subquery()
-    found = (await connection.execute(select(func.count()).select_from(groups))).scalar_one()
+    span = Span(table, unit_us, first, end)
+    rows = await filtered_rows(connection, query, span)
+    found = await _count(connection, select(*keys).select_from(source).where(*rows(span)))
     return found if is_hourly or query.time_zone == "UTC" else found // UTC_DAYS_OF_A_LOCAL_ONE
+
+
+async def _count(connection: AsyncConnection, groups: Select[Any]) -> int:
+    """The number of distinct rows."""
+    return (await connection.execute(select(func.count()).select_from(groups.distinct().subquery()))).scalar_one()

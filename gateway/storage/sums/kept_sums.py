@@ -9,7 +9,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway.storage.sums.by_dimension import SpanSums
 from gateway.storage.sums.corrections import Totals
-from gateway.storage.sums.sum_rows import Span
+from gateway.storage.sums.filtered_rows import RowsOf
+from gateway.storage.sums.spans import Span
 from gateway.storage.tables.books import daily, hourly
 
 MOST_BYTES: Final = 64 << 20
@@ -42,7 +43,7 @@ class KeptSums:
         """The cached sums, or those read now."""
         if not _is_worth_it(span):
             return await read()
-        key, marks = _key(span, asked), await _marks(connection, span)
+        key, marks = _key(span, asked), await _marks(connection, span, Span.conditions)
         if (kept := self._find(key, marks)) is not None:
             return kept
         found = await read()
@@ -50,14 +51,19 @@ class KeptSums:
         return found
 
     async def rows(
-        self, connection: AsyncConnection, span: Span, asked: Key, read: Callable[[], AsyncIterator[Totals]]
+        self,
+        connection: AsyncConnection,
+        span: Span,
+        asked: Key,
+        read: Callable[[], AsyncIterator[Totals]],
+        of: RowsOf = Span.conditions,
     ) -> AsyncIterator[Totals]:
-        """Like `columns`, for rows; more than MOST_ROWS are not cached."""
+        """Like `columns`, for rows computed from the rollup's rows `of`; more than MOST_ROWS are not cached."""
         if not _is_worth_it(span):
             async for row in read():
                 yield row
             return
-        key, marks = _key(span, asked), await _marks(connection, span)
+        key, marks = _key(span, asked), await _marks(connection, span, of)
         kept: Sequence[Totals] | None = self._find(key, marks)
         if kept is not None:
             for row in kept:
@@ -96,11 +102,11 @@ def _key(span: Span, asked: Key) -> Key:
     return (span.table.name, span.first, span.end, span.skipped, *asked)
 
 
-async def _marks(connection: AsyncConnection, span: Span) -> Marks:
+async def _marks(connection: AsyncConnection, span: Span, rows: RowsOf) -> Marks:
     """For each day or hour, figures that every write changes, since requests and corrections are only added. They
     include durations, in case the database was replaced by another. Must be read before the sums: additions in between
     then merely invalidate the entry early."""
     unit, of = span.table.columns[0], span.table.c
     figures: list[ColumnElement[Any]] = [of.requests, of.adjusted_requests, of.total_us.op("&")(literal(LOW))]
-    query = select(unit, func.count(), *map(func.sum, figures)).where(unit >= span.first, unit < span.end)
+    query = select(unit, func.count(), *map(func.sum, figures)).where(*rows(span))
     return tuple(tuple(row) for row in await connection.execute(query.group_by(unit).order_by(unit)))

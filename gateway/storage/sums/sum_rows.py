@@ -4,22 +4,22 @@ sql/reports.py makes groups of them.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from sqlalchemy import ColumnElement, LargeBinary, Select, Subquery, Table, case, func, literal, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from gateway.instants import HOUR_US
 from gateway.storage.rows.entry_rows import COST_COLUMNS
-from gateway.storage.sums.corrections import Totals, taken_back
+from gateway.storage.sums.corrections import Totals
 from gateway.storage.sums.cut_hours import requests_of
+from gateway.storage.sums.filtered_rows import RowsOf
 from gateway.storage.sums.filters import COLUMNS, conditions
 from gateway.storage.sums.periods import Cut
 from gateway.storage.sums.rollup import DAY_HOURS, SKETCHES, SUMS
 from gateway.storage.sums.sketch import grow, sketch
-from gateway.storage.tables.books import daily, dimensions, hourly
+from gateway.storage.sums.spans import Span
+from gateway.storage.tables.books import dimensions
 from gateway.sums import TIMES, SumsQuery
 
 Key = tuple[Any, ...]
@@ -41,71 +41,23 @@ BY_STATUS: dict[str, ColumnElement[bool]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
-    """Rows of a rollup table, or of a subquery like one, from `first` to before `end`, except `skipped`."""
-
-    table: Table | Subquery
-    unit_us: int
-    first: int
-    end: int
-    skipped: frozenset[int] = frozenset()
-
-    def conditions(self) -> list[ColumnElement[bool]]:
-        """Conditions that select its rows."""
-        unit = self.table.columns[0]
-        bounds = [unit >= self.first, unit < self.end]
-        return [*bounds, unit.not_in(sorted(self.skipped))] if self.skipped else bounds
-
-    def within(self, first_us: int, end_us: int) -> "Span":
-        """The part that contains these times."""
-        end = min(self.end, -(-end_us // self.unit_us))
-        return replace(self, first=max(self.first, first_us // self.unit_us), end=end)
-
-    def part(self, first: int, hours: int) -> "Span":
-        """The part from `first` on, of at most this many hours."""
-        return replace(self, first=first, end=min(first + hours * HOUR_US // self.unit_us, self.end))
-
-
 def names_of(query: SumsQuery) -> tuple[str, ...]:
     """Those of SUMS that the query needs."""
     return MONEY if query.money_alone else SUMS
 
 
-def spans(query: SumsQuery, *, skipped: Set[int]) -> list[Span]:
-    """The spans of the period: whole UTC days from the daily sums, unless the query needs hours."""
-    first, end = query.since_us // HOUR_US, -(-query.until_us // HOUR_US)
-    needs_hours = "hour" in query.by or (set(TIMES) & set(query.by) and query.time_zone != "UTC")
-    first_day, end_day = -(-first // DAY_HOURS), end // DAY_HOURS
-    if needs_hours or first_day >= end_day:
-        return [Span(hourly, HOUR_US, first, end, frozenset(skipped))]
-    # A day with a skipped hour is read hour by hour.
-    broken = frozenset(hour // DAY_HOURS for hour in skipped if first_day <= hour // DAY_HOURS < end_day)
-    found = [Span(daily, HOUR_US * DAY_HOURS, first_day, end_day, broken)]
-    edges = [(first, first_day * DAY_HOURS), (end_day * DAY_HOURS, end)]
-    edges += [(day * DAY_HOURS, (day + 1) * DAY_HOURS) for day in sorted(broken)]
-    return found + [Span(hourly, HOUR_US, start, stop, frozenset(skipped)) for start, stop in edges if start < stop]
-
-
-def later_corrections(query: SumsQuery, *, skipped: Set[int]) -> list[Span]:
-    """Spans over the same hours that cancel corrections booked too late to count; empty without `as_of_us`."""
-    if query.as_of_us is None:
-        return []
-    first, end = query.since_us // HOUR_US, -(-query.until_us // HOUR_US)
-    return [Span(taken_back(query.as_of_us), HOUR_US, first, end, frozenset(skipped))]
-
-
-async def rollup_sums(connection: AsyncConnection, query: SumsQuery, span: Span) -> AsyncIterator[Totals]:
+async def rollup_sums(connection: AsyncConnection, query: SumsQuery, span: Span, rows: RowsOf) -> AsyncIterator[Totals]:
     """Sums by the groups' columns and, if a time dimension is requested, by hour or day (`at`)."""
-    wanted = [*span.conditions(), *conditions(query)]
-    async for totals in _summed(connection, query, span.table, _keys(query, span), wanted):
+    async for totals in _summed(connection, query, span.table, _keys(query, span), rows(span)):
         yield totals
 
 
-async def rollup_sketches(connection: AsyncConnection, query: SumsQuery, span: Span) -> AsyncIterator[Totals]:
+async def rollup_sketches(
+    connection: AsyncConnection, query: SumsQuery, span: Span, rows: RowsOf
+) -> AsyncIterator[Totals]:
     """Like `rollup_sums`, for sketches. A group's sketches are joined by the database, since there are far more rows
     than groups, but may come in several rows."""
-    keys, wanted = _keys(query, span), conditions(query)
+    keys = _keys(query, span)
     source = span.table.join(dimensions, dimensions.c.id == span.table.c.dimension_id)
     sketches, is_sqlite = [span.table.c[name] for name in SKETCHES], connection.dialect.name == "sqlite"
     joined = [(_joined_hex if is_sqlite else _joined_bytes)(one).label(one.name) for one in sketches]
@@ -114,7 +66,7 @@ async def rollup_sketches(connection: AsyncConnection, query: SumsQuery, span: S
         first: int | None = span.first
         while first is not None and first < span.end:
             step, is_empty = span.part(first, DAY_HOURS if is_sqlite else SKETCH_HOURS), True
-            found = select(*keys, *joined).select_from(source).where(*step.conditions(), *wanted).group_by(*keys)
+            found = select(*keys, *joined).select_from(source).where(*rows(step)).group_by(*keys)
             async for row in rows_of(connection, found):
                 is_empty = False
                 yield row

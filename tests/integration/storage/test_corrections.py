@@ -21,8 +21,9 @@ from gateway.storage.sql.entries import SqlEntries
 from gateway.storage.sql.ledger import SqlLedger
 from gateway.storage.sql.reports import SqlReports
 from gateway.storage.sums.corrections import Totals
+from gateway.storage.sums.filtered_rows import RowsOf
 from gateway.storage.sums.kept_sums import KeptSums, Key
-from gateway.storage.sums.sum_rows import Span
+from gateway.storage.sums.spans import Span
 from gateway.storage.tables.books import adjustments
 from gateway.stores import Adjustment, AdjustmentKind
 from gateway.sums import Dimension, SumsQuery
@@ -127,9 +128,14 @@ class Interrupted(KeptSums):
         self._act: Callable[[], Awaitable[object]] | None = act
 
     async def rows(
-        self, connection: AsyncConnection, span: Span, asked: Key, read: Callable[[], AsyncIterator[Totals]]
+        self,
+        connection: AsyncConnection,
+        span: Span,
+        asked: Key,
+        read: Callable[[], AsyncIterator[Totals]],
+        of: RowsOf = Span.conditions,
     ) -> AsyncIterator[Totals]:
-        async for row in super().rows(connection, span, asked, read):
+        async for row in super().rows(connection, span, asked, read, of):
             yield row
         if self._act is not None:
             act, self._act = self._act, None

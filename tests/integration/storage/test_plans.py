@@ -4,7 +4,7 @@ import re
 import sys
 import threading
 from asyncio import Handle
-from collections.abc import AsyncIterator, Awaitable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Coroutine, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
@@ -15,7 +15,7 @@ from sqlalchemy import event
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from gateway.economics.rent import RentHistory
-from gateway.instants import HOUR_US
+from gateway.instants import DAY_US, HOUR_US
 from gateway.ledger.entry import Entry
 from gateway.reports.books import Books, BooksOf
 from gateway.reports.views import CostQuery
@@ -70,11 +70,13 @@ async def asked_for(engine: AsyncEngine, question: Awaitable[object]) -> list[tu
 
 async def walks_of(engine: AsyncEngine, question: Awaitable[object]) -> list[str]:
     """The full scans in the plans of the executed statements."""
-    asked = await asked_for(engine, question)
+    return [step for step in await steps_of(engine, await asked_for(engine, question)) if WALK.match(step)]
+
+
+async def steps_of(engine: AsyncEngine, asked: Sequence[tuple[str, Any]]) -> list[str]:
     async with engine.connect() as connection:
         plans = [await connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {sql}", given) for sql, given in asked]
-        steps: list[str] = [step for plan in plans for step in plan.scalars("detail")]
-    return [step for step in steps if WALK.match(step)]
+        return [step for plan in plans for step in plan.scalars("detail")]
 
 
 async def test_a_batch_is_written_without_a_walk(sqlite: AsyncEngine) -> None:
@@ -105,6 +107,21 @@ async def test_few_requests_among_many_are_read_from_their_hours_alone(
     asked = await asked_for(sqlite, SqlEntries(sqlite).find(wanted))
     read = [given for sql, given in asked if "FROM entries JOIN" in sql]
     assert len(read) == pages
+
+
+@pytest.mark.parametrize("by", [("model",), ("day", "model"), ("hour",)])
+async def test_the_sums_of_one_key_are_looked_up_among_those_of_all(
+    sqlite: AsyncEngine, by: tuple[Dimension, ...]
+) -> None:
+    """A year of 5,000 keys was read for one of them."""
+    await SqlLedger(sqlite).insert(MANY)
+    day = MANY[0].intent.accepted_at_us // DAY_US
+    query = SumsQuery((day - 9) * DAY_US, (day + 9) * DAY_US, by, {"key": MANY[0].intent.key_id}, with_latencies=True)
+    asked = await asked_for(sqlite, SqlReports(sqlite).sums(query))
+    steps = await steps_of(sqlite, [one for one in asked if "sum(" in one[0] or "group_concat(" in one[0]])
+    unit = "hour" if by == ("hour",) else "day"
+    assert any(f"PRIMARY KEY ({unit}=? AND dimension_id=?)" in step for step in steps)
+    assert not any(f"({unit}>?" in step for step in steps)
 
 
 async def test_the_requests_of_a_cut_hour_are_summed_by_the_database(sqlite: AsyncEngine) -> None:
