@@ -7,6 +7,9 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 SOCKET = ".s.PGSQL.5432"
+READY = b"Z\0\0\0\5I"
+FIELDS = b"SFATAL\0C57P01\0Mterminating connection due to administrator command\0\0"
+GOES = b"E" + (4 + len(FIELDS)).to_bytes(4, "big") + FIELDS
 
 
 class SilentPostgres:
@@ -16,6 +19,8 @@ class SilentPostgres:
         self._behind = Path(directory, SOCKET)
         self._speaks = asyncio.Event()
         self._speaks.set()
+        self.is_going = False
+        """Whether it announces a shutdown to whoever comes."""
         self._writers: list[asyncio.StreamWriter] = []
         self._callers: list[asyncio.StreamWriter] = []
 
@@ -28,9 +33,8 @@ class SilentPostgres:
 
     async def say_that_it_goes(self) -> None:
         """Announces a shutdown to all connected clients, without disconnecting them."""
-        fields = b"SFATAL\0C57P01\0Mterminating connection due to administrator command\0\0"
         for writer in self._callers:
-            writer.write(b"E" + (4 + len(fields)).to_bytes(4, "big") + fields)
+            writer.write(GOES)
             await writer.drain()
 
     async def take(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -44,7 +48,7 @@ class SilentPostgres:
         try:
             while part := await reader.read(65_536):
                 await self._speaks.wait()
-                writer.write(part)
+                writer.write(part + GOES if self.is_going and part.endswith(READY) else part)
         except ConnectionError:
             return
         finally:

@@ -6,10 +6,10 @@ from typing import Any
 
 from sqlalchemy import event
 from sqlalchemy.engine import ExceptionContext
-from sqlalchemy.exc import InvalidatePoolError
+from sqlalchemy.exc import InvalidatePoolError, InvalidRequestError
 from sqlalchemy.exc import TimeoutError as PoolExhausted
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
-from sqlalchemy.pool import AsyncAdaptedQueuePool, ConnectionPoolEntry
+from sqlalchemy.pool import AsyncAdaptedQueuePool, ConnectionPoolEntry, PoolProxiedConnection
 
 from gateway.errors import DatabaseDown, InvalidRequest
 from gateway.storage.database_down import tell_when_down
@@ -38,6 +38,12 @@ class Patience:
 
 
 class _Pool(AsyncAdaptedQueuePool):
+    def connect(self) -> PoolProxiedConnection:
+        try:
+            return super().connect()
+        except InvalidRequestError as error:
+            raise DatabaseDown("the database ends every connection at once; see that it stays up") from error
+
     def _do_get(self) -> ConnectionPoolEntry:
         try:
             return super()._do_get()
@@ -111,6 +117,12 @@ class _Dialler:
         raise OSError("; ".join(failures))
 
     def _dial(self, dialect: Any, arguments: Any, options: Any) -> Any:
+        try:
+            return self._opened(dialect, arguments, options)
+        except dialect.loaded_dbapi.asyncpg.InternalClientError as error:  # the server announced its end as we came
+            raise OSError(str(error)) from error
+
+    def _opened(self, dialect: Any, arguments: Any, options: Any) -> Any:
         if not self._is_behind_pooler:
             connection = dialect.connect(*arguments, **options)
             self._is_behind_pooler = connection.run_async(_is_pooler)

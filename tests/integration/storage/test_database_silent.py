@@ -3,7 +3,8 @@
 import asyncio
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import event, text
+from sqlalchemy.exc import InvalidatePoolError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from gateway.errors import DatabaseDown
@@ -87,6 +88,31 @@ async def test_connections_that_the_server_gave_up_and_has_not_closed_are_replac
         await asyncio.sleep(0.1)  # until the announcement has arrived; earlier it would be an ordinary answer
         assert await ask(engine) == 1
         await engine.dispose()
+
+
+async def test_a_server_that_goes_as_we_come_is_down(postgres_directory: str) -> None:
+    """The driver's words for it were taken for a mistake of ours: a traceback, and 500 instead of 503."""
+    await empty_postgres(postgres_directory)
+    async with silent_postgres(postgres_directory) as (proxy, url), asyncio.timeout(PATIENCE_SECONDS):
+        engine = open_database(url)
+        proxy.is_going = True
+        with pytest.raises(DatabaseDown, match="see that it runs"):
+            await ask(engine)
+        proxy.is_going = False
+        await until_it_answers(engine)
+        await engine.dispose()
+
+
+async def test_a_server_that_ends_each_new_connection_is_down(postgres_directory: str) -> None:
+    engine = open_database(await empty_postgres(postgres_directory))
+
+    @event.listens_for(engine.sync_engine, "checkout")
+    def end(*_: object) -> None:
+        raise InvalidatePoolError
+
+    with pytest.raises(DatabaseDown, match="ends every connection"):
+        await ask(engine)
+    await engine.dispose()
 
 
 async def test_a_migration_may_take_as_long_as_it_needs(postgres_directory: str) -> None:
