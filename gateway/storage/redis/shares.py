@@ -53,7 +53,8 @@ local function drop(name, share)
   local size = redis.call('STRLEN', name) + OVERHEAD
   redis.call('DEL', name)
   if share ~= '' and redis.call('ZREM', share, size .. ':' .. name) == 1 then
-    redis.call('DECRBY', share .. ':bytes', size)
+    local sum = redis.call('GET', share .. ':bytes')  -- which may have been dropped alone
+    if sum then redis.call('DECRBY', share .. ':bytes', size) end
   end
 end
 """
