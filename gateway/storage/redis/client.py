@@ -96,12 +96,12 @@ async def answering(seconds: float = ANSWER_SECONDS) -> AsyncGenerator[None]:
         async with asyncio.timeout(seconds):
             yield
     except ResponseError as error:
-        raise StoreDown(f"Redis refuses what it is asked: {str(error)[:SHOWN_CHARACTERS]}") from error
+        raise StoreDown(f"Redis refuses what it is asked: {reason(error)}") from error
     except (RedisError, OSError, TimeoutError) as error:
-        raise StoreDown(f"Redis does not answer ({_reason(error)})") from error
+        raise StoreDown(f"Redis does not answer ({reason(error)})") from error
 
 
-def _reason(error: Exception) -> str:
+def reason(error: Exception) -> str:
     """The client's message (for example a rejected certificate or a wrong password) after its class."""
     said = " ".join(str(error).split())[:SHOWN_CHARACTERS]
     return f"{type(error).__name__}: {said}" if said else type(error).__name__

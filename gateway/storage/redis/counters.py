@@ -27,7 +27,7 @@ from gateway.limits.counters import (
     Standing,
 )
 from gateway.limits.local_counters import LocalCounters
-from gateway.storage.redis.client import Connections, open_client
+from gateway.storage.redis.client import Connections, open_client, reason
 from gateway.storage.redis.places import PLACE_SCRIPTS, RedisPlaces
 from gateway.storage.redis.scripts import BEGIN_READING, CLAIM, END_READING, LEASE, REPORT, TAKE
 
@@ -204,7 +204,7 @@ class RedisCounters:
                 answer = await run(keys=keys, args=arguments)
         except (RedisError, OSError) as error:
             self._is_down = True
-            raise CountersDown(str(error) or type(error).__name__) from error
+            raise CountersDown(reason(error)) from error
         self._is_down = False
         return answer
 
