@@ -84,9 +84,9 @@ def build(chosen: str | None) -> typer.Typer:
                 continue
             loaded = import_module(module)
             if isinstance(sub := getattr(loaded, "app", None), typer.Typer):
-                app.add_typer(sub, name=name, help=summary)
+                app.add_typer(sub, name=name, help=sub.info.help or summary)
             else:
-                app.command(name, help=summary)(cast("Callable[..., None]", loaded.command))
+                app.command(name)(cast("Callable[..., None]", loaded.command))
     return app
 
 

@@ -33,8 +33,8 @@ def command(
     as_json: bool = typer.Option(False, "--json", help="Print one JSON object."),
     as_csv: bool = typer.Option(False, "--csv", help="Print CSV, the total left out."),
 ) -> None:  # fmt: skip
-    """What was spent. Dollars are exact; prices a million tokens are empty where there were no tokens. Requests without
-    a known price are in no sum."""
+    """Show what was spent. Dollars are exact; prices per million tokens are empty where there were no tokens. Requests
+    without a known price are in no sum."""
     query = read(CostQuery, by=by, since=since, until=until, time_zone=time_zone, as_of=as_of, **filters(where))
     table, nothing = asyncio.run(_ask(query))
     if as_json:

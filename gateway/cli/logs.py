@@ -34,7 +34,7 @@ def command(
     bodies: bool = typer.Option(False, "--bodies", help="With a request id: its stored prompt and answer."),
     as_json: bool = typer.Option(False, "--json", help="One JSON object a line."),
 ) -> None:
-    """What was asked of which model, what it cost and how fast it was."""
+    """List requests, or show one: what was asked of which model, what it cost and how fast it was."""
     if bodies and not request_id:
         raise typer.BadParameter("name one request: breakeven logs REQUEST_ID --bodies", param_hint="--bodies")
     if request_id and bodies:

@@ -38,7 +38,8 @@ def command(
     clock_is_right: ClockIsRight = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Ours, theirs, the difference and its likely reason. A month should agree within half a per cent."""
+    """Compare the books with a provider's export: ours, theirs, the difference and its likely reason. A month should
+    agree within half a per cent."""
     try:
         export = file.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:

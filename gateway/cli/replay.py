@@ -26,7 +26,8 @@ def command(
     days: float = typer.Option(7.0, min=0.001, max=MOST_DAYS, help="How many days of logged traffic, up to now."),
     as_json: bool = typer.Option(False, "--json", help="Print one JSON object."),
 ) -> None:
-    """What an edit would have done: dollars, quality, time to first token, and which requests would have moved."""
+    """Decide logged traffic again under other rules: dollars, quality, time to first token, and which requests would
+    have moved."""
     result = asyncio.run(_replay(rules, days))
     if as_json:
         print(result.model_dump_json(indent=2))

@@ -12,7 +12,7 @@ from gateway.storage.retention import Forgotten, apply_retention
 
 
 def command(as_json: bool = typer.Option(False, "--json", help="Print one JSON object.")) -> None:
-    """Drop single requests and stored texts that are older than `retention` allows; every sum stays."""
+    """Delete single requests and stored texts that are older than `retention` allows; every sum stays."""
     forgotten = asyncio.run(_apply())
     if as_json:
         print(json.dumps(asdict(forgotten)))

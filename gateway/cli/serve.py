@@ -31,7 +31,7 @@ def command(
     with_ui: bool = typer.Option(True, "--ui/--no-ui", help="Start the web UI."),
     workers: int = typer.Option(0, min=0, max=256, help="Worker processes; the configuration's when left out."),
 ) -> None:
-    """Start everything. Safe to run again: what is there already is kept."""
+    """Start the engine, the gateway and the web UI. Safe to run again: what is there already is kept."""
     with unawaited_output():
         set_up_log()
         _start(host, port, workers, with_ui=with_ui)

@@ -2,8 +2,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
-from gateway.cli import main
+from gateway.cli import build, main
 
 
 @pytest.mark.parametrize("command", ["costs", "doctor", "check", "keys list"])
@@ -18,3 +19,10 @@ def test_a_home_that_is_not_ours_to_read_is_a_sentence(
         main()
     assert ended.value.code == 1
     assert str(home) in "".join(capsys.readouterr())
+
+
+def test_the_help_of_a_command_says_more_than_the_list_of_commands() -> None:
+    result = CliRunner().invoke(build("verify"), ["verify", "--help"], env={"COLUMNS": "200"})
+    assert "Exits with status 1" in result.stdout
+    result = CliRunner().invoke(build("keys"), ["keys", "--help"])
+    assert "A secret is shown once" in result.stdout
