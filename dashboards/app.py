@@ -34,7 +34,7 @@ NO_SUCH_PAGE = """<!doctype html><html lang="en"><head><meta charset="utf-8">
 <title>No such page · Breakeven</title><link rel="icon" href="{root}/static/mark.svg" type="image/svg+xml">
 <link rel="stylesheet" href="{root}/static/style.css"></head>
 <body class="be-sign-in"><main><form method="get" action="{root}/"><h1>No such page</h1>
-<p>The address is mistyped, or a page moved.</p><button type="submit">To the overview</button></form></main></body>
+<p>The address is mistyped or the page moved.</p><button type="submit">To the overview</button></form></main></body>
 </html>"""
 
 

@@ -55,9 +55,9 @@ def _from(report: dict[str, Any]) -> str:
 
 def _how_sure(odds: dict[str, Any] | None) -> str:
     if odds is None:
-        return "not known: one day does not say how days differ"
+        return "not known: one day does not show how much days differ"
     chance = display.share(odds["probability_owning_is_cheaper"], places=0)
-    weak = f" {odds['days']} days say little of that." if odds["days"] < WEAK_DAYS else ""
+    weak = f" {odds['days']} days are too few to be sure." if odds["days"] < WEAK_DAYS else ""
     within = _between(Decimal(odds["saving_low_usd"]), Decimal(odds["saving_high_usd"]))
     return f"{chance} chance that owning is cheaper; nine times in ten it {within}.{weak}"
 

@@ -34,13 +34,13 @@ class Earlier:
     def why_not(self) -> str:
         """The sentence that is shown instead of a change."""
         if self.books_begin is None:
-            return "There is no time before to compare with."
+            return "There is no earlier period to compare with."
         begin = f"The books begin on {display.group_time('hour', self.books_begin.isoformat())} UTC"
         if not self.is_cut:
-            return f"{begin}: there is no time before to compare with."
+            return f"{begin}: there is no earlier period to compare with."
         missing = _length(self.books_begin - self.period.since)
         before = display.period(**self.period.bounds())
-        return f"{begin}, {missing} into the time before ({before}), so no change against it is shown."
+        return f"{begin}, {missing} into the period before ({before}), so changes against it are not shown."
 
 
 def earlier_of(period: Period, books_begin: str | None) -> Earlier:

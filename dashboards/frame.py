@@ -143,7 +143,7 @@ async def guarded(build: Callable[[View], Awaitable[None]], view: View) -> None:
         html(
             markup.message(
                 "The gateway is not answering",
-                f"{error} Requests of your apps do not pass through this page; check `breakeven serve`. "
+                f"{error} Your apps' requests do not depend on this page. Check that `breakeven serve` is running. "
                 "If the gateway is down, this page reloads once it is back; if it was only slow, reload it yourself.",
                 tone="bad",
             )
@@ -154,8 +154,8 @@ async def guarded(build: Callable[[View], Awaitable[None]], view: View) -> None:
         html(
             markup.message(
                 "This page could not be built",
-                "What the gateway answered is not what this page needs; it may be of another version than the web UI. "
-                "The log of the web UI says more. Other pages may work.",
+                "The gateway's answer is not what this page expects; it may be another version than the web UI. "
+                "The web UI's log has the details. Other pages may work.",
                 tone="bad",
             )
         )

@@ -69,7 +69,7 @@ class BoundedProtocol(H11Protocol):
     def handle_websocket_upgrade(self, event: h11.Request) -> None:
         """Refuses an upgrade with a body (RFC 6455, 4.1): if that never came, the connection would stay for ever."""
         if any(name in (b"content-length", b"transfer-encoding") for name, _ in event.headers):
-            self.send_400_response("A WebSocket begins without a body.")
+            self.send_400_response("A WebSocket handshake has no body.")
             return
         self._stop_watching()
         super().handle_websocket_upgrade(event)

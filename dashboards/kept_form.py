@@ -16,12 +16,12 @@ BRING_BACK = (
     "import(window.path_prefix + '/static/kept_forms.js').then((forms) => forms.bringBack(getHtmlElement({id})))"
 )
 HERE_AGAIN = (
-    "You were signed out, or the connection was lost. What you had typed is here again; it is sent once you press the "
-    "button."
+    "You were signed out, or the connection was lost. What you had typed has been restored; it is sent once you press "
+    "the button."
 )
-BACK_AGAIN = "What you had typed is here again; it is sent once you press the button."
-NOT_ALL = " Some of it cannot be chosen any more."
-GONE = "What you had typed was of something that is not here any more."
+BACK_AGAIN = "What you had typed has been restored; it is sent once you press the button."
+NOT_ALL = " Some of the choices no longer exist."
+GONE = "What you had typed was for something that no longer exists."
 LONGEST = 100_000
 """Characters: as many as the longest field takes."""
 

@@ -12,9 +12,9 @@ from dashboards.limit_words import WINDOWS
 from dashboards.typed_amounts import typed_usd
 
 TEXT = "dense outlined maxlength=64"
-QUOTA = "How many requests of a day, month or in total the models of a tier may answer; breakeven.yaml names the tiers."
+QUOTA = "How many requests a day, a month or in total the models of a tier may answer; breakeven.yaml names the tiers."
 
-AT_ONCE = "How many it may have under way at the same time, streams included for as long as they are open."
+AT_ONCE = "How many requests may be in progress at the same time; streams count as long as they are open."
 
 
 @dataclass(frozen=True, slots=True)

@@ -182,11 +182,11 @@ class OidcProvider:
             return Person(name, self.settings.default_role)
         if given is None and (self.settings.roles or self.settings.leads):
             raise SignInFailed(
-                f"{name} is known to the identity provider, which says nothing of {self.settings.roles_claim!r}. "
-                "Have it add this claim, or name the scope that it gives it for under extra_scopes in breakeven.yaml."
+                f"{name} is known to the identity provider, but its answer has no claim {self.settings.roles_claim!r}. "
+                "Have it add this claim, or list the scope that provides it under extra_scopes in breakeven.yaml."
             )
         raise SignInFailed(
-            f"{name} is known to the identity provider and has no role here. "
+            f"{name} is known to the identity provider, but has no role here. "
             f"An owner can give one of your {self.settings.roles_claim} a role in breakeven.yaml."
         )
 

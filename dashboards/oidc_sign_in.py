@@ -110,7 +110,7 @@ def build_oidc(
         except SignInFailed as failed:
             return _refusal(str(failed), 403)
         except (GatewayRefused, GatewayUnreachable) as failed:
-            return _refusal(f"You are known, but no session could be made: {failed}", 502)
+            return _refusal(f"You were identified, but no session could be created: {failed}", 502)
         response = RedirectResponse(wanted, status_code=303)
         response.set_cookie(COOKIE, secret, path="/ui", httponly=True, samesite="lax", secure=is_secure)
         response.delete_cookie(ATTEMPT_COOKIE, path="/ui/oidc")

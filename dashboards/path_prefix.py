@@ -21,9 +21,9 @@ def parse_prefix(text: str) -> str:
     """`/breakeven`, or "" for a host of its own. Raises ValueError."""
     prefix = text.rstrip("/")
     if prefix and not PREFIX.fullmatch(prefix):
-        raise ValueError(f"{text!r} is no path as in /breakeven: letters, digits, - . _ ~ and /")
+        raise ValueError(f"{text!r} is not a path such as /breakeven, of letters, digits, - . _ ~ and /")
     if f"{prefix}/".startswith("/ui/"):
-        raise ValueError("/ui cannot begin it: the pages themselves are there")
+        raise ValueError("it cannot begin with /ui, where the pages themselves are")
     return prefix
 
 

@@ -62,7 +62,7 @@ def split_rules(text: str) -> RulesText:
         _require_plain(root)
         content = yaml.safe_load(text)
     except (yaml.YAMLError, RecursionError, ValueError) as error:  # ValueError: a date that does not exist
-        raise NotEditable("This text is not YAML yet: correct it in the text view, Check names the line.") from error
+        raise NotEditable("This is not valid YAML: correct it in the text view; Check names the line.") from error
     rules = _rules_node(root)
     listed = content["rules"]
     if any(not isinstance(one, dict) for one in listed):

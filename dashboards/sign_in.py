@@ -32,8 +32,8 @@ gateway started for the first time; <code>breakeven keys create --role viewer --
 <button type="submit">Sign in</button></form></main></body></html>"""
 NO_GATEWAY = "The gateway does not answer. Is it running? `breakeven serve` starts both."
 ON_THE_WAY = (
-    '<p role="status">You are not signed in, or not any more: a session ends after 8 idle hours. The page that you '
-    "wanted comes next.</p>"
+    '<p role="status">You are not signed in, or no longer: a session ends after 8 idle hours. Sign in to get to the '
+    "page that you wanted.</p>"
 )
 COMPANY = '<a class="be-company" href="{start}">Sign in with {name}</a><p>Or with a key:</p>'
 
@@ -87,7 +87,7 @@ class Door:
                 request, wanted, f"Too many wrong keys from here. Try again in {wait:.0f} seconds.", 429
             )
         if not self.form.is_ours(request, token):
-            return self.form.page(request, wanted, "This form was too old. Please try again.", 403)
+            return self.form.page(request, wanted, "This form has expired. Please try again.", 403)
         self.limit.failed(address)  # before the answer: otherwise parallel attempts would not be limited
         try:
             me = await self._whose(key.strip())
@@ -179,5 +179,5 @@ class SignInForm:
 
 def _why(refused: GatewayRefused) -> str:
     if refused.status == 403:
-        return "This key may call models but not look into the books. Ask an owner for a key of another role."
+        return "This key may call models but not read reports. Ask an owner for a key with another role."
     return "This key is not known here, or it was revoked or has expired."

@@ -14,6 +14,6 @@ def typed_usd(text: str | None, field: str) -> str:
     if "," not in amount:
         return amount
     if THOUSANDS.fullmatch(amount) is None:
-        said = f"{amount!r} is no amount of dollars: write cents after a point (12.50), thousands as 1,250."
+        said = f"{amount!r} is not an amount of dollars: write cents after a point (12.50), thousands as 1,250."
         raise WrongField(field, said)
     return amount.replace(",", "")

@@ -9,8 +9,8 @@ from dashboards.frame import View, html, panel
 from dashboards.markup import Cell, Column
 
 BOOKS = (
-    "Whether single requests and corrections add up to the sums of the reports, <code>breakeven verify</code> says: it "
-    "reads all of them, so no page does."
+    "<code>breakeven verify</code> checks whether single requests and corrections add up to the sums of the reports; "
+    "no page does, because it has to read them all."
 )
 
 

@@ -16,11 +16,11 @@ STATES = {
 ANOTHER = (
     (
         "A provider",
-        "its key in the environment of the gateway, as `OPENAI_API_KEY`; `breakeven doctor` lists the names. "
-        "Keys of providers are stored nowhere, so no page takes one.",
+        "its key in the gateway's environment, such as `OPENAI_API_KEY`; `breakeven doctor` lists the names. "
+        "Provider keys are not stored anywhere, so they cannot be entered here.",
     ),
-    ("Another key of it", "`OPENAI_API_KEY_2` and so on."),
-    ("A GPU or an endpoint of yours", "a block under `backends` in breakeven.yaml; `gpu_hour_usd` in it is its rent."),
+    ("Another key of a provider", "`OPENAI_API_KEY_2` and so on."),
+    ("Your own GPU or endpoint", "a block under `backends` in breakeven.yaml; `gpu_hour_usd` in it is its rent."),
     ("Other prices", "a file named by `price_overrides` in breakeven.yaml."),
 )
 """What is added where; none of it on this page."""
@@ -30,10 +30,10 @@ async def build(view: View) -> None:
     """Backends, breakers, engine."""
     found = await view.gateway.get("/admin/v1/backends")
     with panel(
-        "Backends", "Engines are asked twice a second how they are; hosted providers are judged by their answers."
+        "Backends", "The state of engines is polled twice a second; hosted providers are judged by their answers."
     ):
         html(_backends(found["backends"]))
-    with panel("Adding another", "Each holds from the gateway's next start."):
+    with panel("Adding another", "Each takes effect at the gateway's next start."):
         html(markup.facts(ANOTHER))
     breakers = [(one["name"], breaker) for one in found["backends"] for breaker in one["breakers"]]
     saved, burst = found["retry_budget_saved"], found["retry_budget_burst"]
@@ -138,7 +138,7 @@ def _breakers(breakers: list[tuple[str, dict[str, Any]]]) -> str:
 def _engine(engine: dict[str, Any]) -> list[str]:
     health = "healthy" if engine["is_healthy"] else "loading" if engine["is_starting"] else "down"
     tone = {"healthy": "good", "down": "bad"}.get(health, "warn")
-    said = "requests wait for it" if health == "loading" else engine["detail"] or "as it says of itself"
+    said = "requests wait for it" if health == "loading" else engine["detail"] or "as reported by the engine"
     busy = f"{_number(engine['running_requests'])} running, {_number(engine['waiting_requests'])} waiting · now"
     decode = f"{engine['working_tokens_per_second'] or 0:,.1f} tok/s"
     return [

@@ -23,8 +23,8 @@ MOST_UNDER_WAY, MOST_ENDED = 200, 50
 REFRESH_SECONDS = 10.0
 """A batch takes minutes to hours."""
 COSTS = (
-    "Costs are of the answers alone; a name leads to what all of a batch came to in the books, with what failed, what "
-    "was asked again and what was corrected since."
+    "Costs are of the answers only; click a batch for its total in the books, which includes failures, retries and "
+    "corrections."
 )
 FOLLOW = "import(window.path_prefix + '/static/followed.js').then((followed) => followed.follow(getHtmlElement({id})))"
 TONES = {"completed": "good", "failed": "bad", "expired": "bad", "cancelled": "muted", "cancelling": "warn"}
@@ -44,7 +44,7 @@ COLUMNS = (
     Column("Models", title="that gave its answers so far"),
     Column("Team"),
     Column("Key", title="that made it, and whose budget and rates apply"),
-    Column("Answers cost", is_dollars=True, title="so far; the books have what was asked again or failed too"),
+    Column("Answers cost", is_dollars=True, title="so far; the books also have retries and failures"),
     Column("Started"),
 )
 
@@ -108,7 +108,7 @@ def under_way_text(listed: Listed) -> str:
     said = spent(listed.total) if listed.total["requests"] else ""
     if not listed.under_way:
         return said + markup.message("No batch is under way", "All have ended.")
-    news = f"The list loads its news every {REFRESH_SECONDS:.0f} seconds while a batch is under way"
+    news = f"The list is refreshed every {REFRESH_SECONDS:.0f} seconds while a batch is under way"
     note = f'<p class="be-note be-hint" role="status">{news}: now {len(listed.under_way):,}.</p>'  # announced
     return said + batch_table(listed.under_way) + _hint(listed.under_way, MOST_UNDER_WAY) + note
 
@@ -133,12 +133,12 @@ def no_batches(view: View) -> str:
     """How to send one."""
     return markup.message(
         "No batches yet",
-        "Requests that nobody waits for can be sent in a file. They are asked when the model that they should go to "
-        "has room, and cost less where that is your own engine.",
+        "Requests that nobody waits for can be sent in a file. They are sent to their model when it has room, and cost "
+        "less if that is your own engine.",
     ) + (
-        '<section class="be-panel"><h2>A first batch</h2><p class="be-note">Put an app\'s key in place of '
-        "<code>$KEY</code>, and the <code>id</code> that the first command answers in place of <code>FILE</code>. The "
-        "clients of OpenAI and Anthropic have batches too, and work as they are.</p>"
+        '<section class="be-panel"><h2>A first batch</h2><p class="be-note">Replace <code>$KEY</code> with an app\'s '
+        "key, and <code>FILE</code> with the <code>id</code> that the first command returns. The batches of OpenAI's "
+        "and Anthropic's clients work, too.</p>"
         f'<pre class="be-secret">{escape(FIRST_BATCH.format(gateway=view.gateway.url))}</pre></section>'
     )
 
@@ -157,7 +157,7 @@ def spent(total: Mapping[str, Any]) -> str:
 def batch_table(rows: Sequence[Mapping[str, Any]]) -> str:
     """`rows` are all under way, or have all ended."""
     is_ended = rows[0]["ended_at_us"] is not None
-    last = Column("Ended") if is_ended else Column("Ends by", title="what is not answered until then has expired")
+    last = Column("Ended") if is_ended else Column("Ends by", title="requests not answered by then expire")
     cells = [
         [
             Cell(one["id"], href=requests_of(one), tone="be-clip", title=f"{one['id']}: {one['endpoint']}"),
@@ -234,7 +234,7 @@ def _canceller(view: View) -> Callable[[Sequence[Mapping[str, Any]]], None]:
         if chosen.value is None:
             problem.set_content(form_problem(ValueError("Choose the batch to cancel.")))
             return
-        asked = f"Cancel {listed[str(chosen.value)]}? No more of its requests are asked; its answers so far are kept."
+        asked = f"Cancel {listed[str(chosen.value)]}? Its remaining requests are not sent; its answers so far are kept."
         confirm(asked, "Cancel the batch", cancel)
 
     def offer(under_way: Sequence[Mapping[str, Any]]) -> None:

@@ -33,7 +33,7 @@ async def build(view: View) -> None:
     answer = ui.element("div").props('aria-live="polite"')
     with grid("be-wide"):
         beside = ui.element("div")
-        levers = panel("What if", "Move a handle: this page is computed again. Growth and purchase are for payback.")
+        levers = panel("What if", "Move a slider to recompute this page. Growth and purchase only affect payback.")
     rest = ui.element("div")
     places = {answer: _answer, beside: _picture, rest: _rest}
     asked = 0
@@ -129,7 +129,7 @@ def tornado_table(report: dict[str, Any]) -> str:
 def _rest(found: dict[str, Any]) -> None:
     report = found["report"]
     with grid("be-two"):
-        with panel("The staircase", "Each further GPU must save more hosted calls than its rent."):
+        with panel("The staircase", "Each further GPU must save more in hosted calls than its rent."):
             html(_staircase(report["staircase"]))
         with panel("What moves the saving", "Each input a quarter lower and a quarter higher, all else as it is."):
             swings = [
@@ -166,7 +166,7 @@ def _tiles(report: dict[str, Any]) -> list[str]:
             ("measured" if owned["is_measured"] else "expected") + f"; idle rent {display.dollars(owned['idle_usd'])}",
         ),
         markup.tile(
-            "Pays above", display.share(unit["break_even_utilisation"]), "of its capacity; over 100 % is never"
+            "Pays above", display.share(unit["break_even_utilisation"]), "of its capacity; over 100 % means never"
         ),
     ]
 

@@ -109,7 +109,7 @@ def failing_note(notices: dict[str, Any]) -> str:
     last, again = (display.moment(notices[f"{name}_at_us"]) for name in ("failed", "next_try"))
     began = display.moment(notices["failing_since_us"])
     said = f"Since {began}: {notices['problem']}. Last tried {last}, again about {again}."
-    return markup.message("A notice of a budget waits to be sent", said, tone="bad")
+    return markup.message("A budget notice is waiting to be sent", said, tone="bad")
 
 
 def budgets_table(rows: Sequence[dict[str, Any]]) -> str:
@@ -196,7 +196,7 @@ def _chance(share: float) -> Cell:
 
 def _day(outlook: dict[str, Any] | None) -> Cell | str:
     if outlook is None:
-        return Cell("too little is known", tone="muted")
+        return Cell("not enough data", tone="muted")
     if outlook["runs_out"] is None:
         return Cell("not this month", tone="good be-nowrap")
     return Cell(display.day(outlook["runs_out"]), tone="bad be-nowrap")
@@ -250,7 +250,7 @@ async def _setter(view: View, page: ListPage, stopping: set[tuple[str, str]]) ->
             marked.say(form_problem(wrong), wrong)
             return
         ends = next(one["stops"] for one in page.shown if f"{one['scope']} {one['name']}" == gone.value)
-        then = "Requests are no longer refused for it" if ends else "Nothing warns of it any more"
+        then = "Requests are no longer refused because of it" if ends else "There are no more warnings about it"
         confirm(
             f"Remove the budget {listed[str(gone.value)]!r}? {then}; what was spent stays in the books.",
             "Remove it",

@@ -159,11 +159,11 @@ def _closed(as_of: str) -> str:
 def table_note(view: View, by: list[str], earlier: Earlier, gone: int) -> str:
     """How the table's figures add up, and what they are compared with."""
     adds_up = (
-        "A request with several tags is in the row of each, so that the rows come to more than the total."
+        "A request with several tags is in the row of each, so the rows add up to more than the total."
         if "tag" in by
         else certainty.ADDS_UP
     )
-    ceased = f" {markup.counted(gone, 'group')} of then had no request since, and cost nothing." if gone else ""
+    ceased = f" {markup.counted(gone, 'group')} of that period had no requests in this one." if gone else ""
     whose = "change of the total" if set(TIMES) & set(by) else "change"
     before = display.period(**earlier.period.bounds())
     against = (

@@ -49,8 +49,8 @@ OVERLAPS = {
 }
 
 CHANGE_NOTE = (
-    "A change reaches every worker within a second, and so does revoking. What a key has spent stays with the team, "
-    "project and tags that it had then. A new secret leaves the key the same: old and new count towards its limits."
+    "Changes and revocations reach every worker within a second. What a key has spent stays with the team, project and "
+    "tags that it had then. With a new secret it is still the same key: both secrets count towards its limits."
 )
 
 
@@ -61,7 +61,7 @@ async def build(view: View) -> None:
     if may_write:
         models = [one["name"] for one in (await view.gateway.get("/admin/v1/models"))["models"]]
         with panel(
-            "New key", "The key is shown only once, here: just its hash is stored. An empty limit means no limit."
+            "New key", "The key is shown only once, here: only its hash is stored. An empty limit means no limit."
         ):
             _creator(view, models)
     find = _find(view)
@@ -154,8 +154,8 @@ def _creator(view: View, models: Sequence[str]) -> None:
             return
         kept.opened()
         marked.say(
-            f'<p class="be-fine" role="status">{escape(made["name"])} may start now. Copy the key: it is not shown '
-            f'again.</p><code class="be-secret">{escape(made["key"])}</code>'
+            f'<p class="be-fine" role="status">{escape(made["name"])} can be used now. Copy the key: it is not '
+            f'shown again.</p><code class="be-secret">{escape(made["key"])}</code>'
         )
 
     on_press(button, create)
@@ -328,7 +328,7 @@ class _Changer:
     def _ask_to_end(self) -> None:
         one = self._working[self._chosen.value]
         said = old_secrets_text(one["old_secrets"])
-        asked = f"End it for {one['name']!r}? Now {said}. Whoever uses it then is refused within a second."
+        asked = f"End it for {one['name']!r}? At present {said}. Whoever still uses it is refused within a second."
         confirm(asked, "End it now", self._end_overlap)
 
     async def _end_overlap(self) -> None:

@@ -144,7 +144,7 @@ def saved_tiles(savings: list[dict[str, Any]]) -> list[str]:
     best = next(reversed(savings), None)
     if best is None or is_of_nothing(best):
         return []
-    saved, against_it = Decimal(best["saved_usd"]), f"always {best['against']} at its price of today"
+    saved, against_it = Decimal(best["saved_usd"]), f"always {best['against']} at today's price"
     if saved < 0:
         return [markup.tile("Spent more", display.dollars(-saved), f"than {against_it}", tone="bad")]
     return [markup.tile("Saved", display.dollars(saved), f"against {against_it}", tone="good" if saved else "")]
@@ -296,7 +296,7 @@ def _savings(savings: list[dict[str, Any]]) -> str:
     if not savings:
         return markup.message("Nothing to compare with", "No hosted model with a known price is configured.")
     if all(is_of_nothing(one) for one in savings):
-        return markup.message("Nothing to compare yet", "No answer of this time has both tokens and a known price.")
+        return markup.message("Nothing to compare yet", "No answer in this time has both tokens and a known price.")
     return markup.table(
         [
             Column("Always this model"),

@@ -29,7 +29,7 @@ def in_words(found: dict[str, Any]) -> str:
     """What the edit does: how many requests go elsewhere, and what that costs."""
     moved, refused, unpriced = (found[f"{name}_requests"] for name in ("moved", "refused", "unpriced"))
     if not moved and not refused:
-        return f"Your edit sends none of these {_requests(found['requests'])} anywhere else."
+        return f"Your edit would send none of these {_requests(found['requests'])} elsewhere."
     said = [f"{moved:,} of {_requests(found['requests'])} would have gone to another model."]
     if refused:
         said.append(f"{_requests(refused)} would have been refused.")

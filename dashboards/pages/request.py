@@ -46,7 +46,7 @@ async def build_one(view: View) -> None:
             html(_latency(one))
     if one["corrections"]:
         with panel(
-            "Corrections", "What was booked is never changed: a correction stands beside it, and is in all sums."
+            "Corrections", "What was booked is never changed: corrections are added to it, and are in all sums."
         ):
             html(corrections_table(one))
     with panel("Attempts"):
@@ -92,7 +92,7 @@ def why_no_lines(one: dict[str, Any]) -> str:
     if one["cost_usd"] is not None:
         return "Nothing was charged."
     if one["other_tool_calls"]:
-        return "The provider ran tools for it whose bill no answer tells."
+        return "The provider ran tools for it, and no answer says what they cost."
     if one["corrections"]:
         return "Its price was not known when it was settled; see its corrections."
     if one["status"] == "orphaned":
@@ -127,7 +127,7 @@ def _latency(one: dict[str, Any]) -> str:
         return markup.facts(
             [
                 ("Total", display.seconds(one["total_seconds"])),
-                ("First token", "not seen: a plain answer arrives whole"),
+                ("First token", "not measured: the answer was not streamed"),
             ]
         )
     queue = one["queue_seconds"] or 0.0

@@ -14,7 +14,7 @@ FILTERS = ("model", "team", "project", "backend", "rule", "tag", "key_id", "batc
 STATUSES = ("completed", "partial", "cancelled", "failed", "orphaned")
 ORDERS = {
     "newest": "newest",
-    "cost": "dearest",
+    "cost": "most expensive",
     "total_time": "longest",
     "first_token": "slowest to a first token",
 }
@@ -47,8 +47,8 @@ async def build_list(view: View) -> None:
     with panel(
         "Requests",
         f"Times in UTC, {ORDERS[order]} first. Prompts and answers are not stored. Grey models are simulated. "
-        "Costs are as booked at settlement; one that was corrected since stands beside it"
-        + (", and decides which is dearest." if order == "cost" else "."),
+        "Costs are as booked at settlement; corrected costs are shown beside them"
+        + (", and decide which is most expensive." if order == "cost" else "."),
     ):
         if said:
             html(f'<p class="be-sum">{escape(markup.unbroken(said))}</p>')

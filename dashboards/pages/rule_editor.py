@@ -125,7 +125,7 @@ class Editor:
         await self.compare()
         said = (
             f"Version {active['version']} by {active['author']} became active while you edited, so nothing was saved. "
-            "Below it stands beside your edit: take over what you want of it; saving again puts yours in its place."
+            "It is shown beside your edit below: copy what you want to keep of it; saving again replaces it with yours."
         )
         self.verdict.set_content(f'<p class="be-problem" role="alert">{escape(said)}</p>')
 

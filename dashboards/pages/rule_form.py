@@ -110,7 +110,7 @@ class RuleForm:
 
     def _more(self, index: int, part: str, fields: Sequence[Field], change: Change) -> None:
         """The fields that are not used yet, folded away."""
-        title = "More conditions" if part == "when" else "More about the choice"
+        title = "More conditions" if part == "when" else "More options"
         with ui.expansion(title).props("dense").classes("be-more"), grid("be-fields"):
             for field in fields:
                 self._field(index, part, field, change)

@@ -39,7 +39,7 @@ def _editor_note(shown: dict[str, Any], *, may_write: bool) -> str:
 def _banners(view: View, listed: dict[str, Any]) -> None:
     if (done := view.query("done")) is not None:
         said = (
-            f"Version {view.query('version')} is saved, and not active."
+            f"Version {view.query('version')} is saved, but not active."
             if done == "saved"
             else f"Version {listed['active']} is active now."
         )

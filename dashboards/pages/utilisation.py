@@ -17,7 +17,7 @@ async def build(view: View) -> None:
         html(_nothing_paid(view, is_configured=found["is_configured"]))
         return
     html(_tiles(found, view.period.label))
-    with panel("Used and idle by the hour", "Everything above the line's area is idle and was paid for. Hours in UTC."):
+    with panel("Used and idle by the hour", "Everything above the area was paid for but idle. Hours in UTC."):
         points = [(p["start"], p["used_gpu_seconds"], p["paid_gpu_seconds"]) for p in found["hours"]]
         what = "GPU utilisation by the hour in per cent of paid time; its numbers can be opened below it"
         drawn = charts.used_and_paid(points, found["break_even_utilisation"])
@@ -32,7 +32,7 @@ def _nothing_paid(view: View, *, is_configured: bool) -> str:
     if is_configured:
         return markup.message(
             "No hours yet",
-            "Your own engine counts as paid from the ledger's first request on. Ask it something, or choose a longer "
+            "Your own engine counts as paid from the ledger's first request on. Send it a request, or choose a longer "
             "time range above.",
         ) + first_request(view)
     return markup.message(

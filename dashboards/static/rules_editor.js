@@ -42,8 +42,8 @@ function restore(component, opened) {
   const isText = component.$el.offsetParent !== null; // the form has its own copy of the rules
   if (!kept || !isText || kept.edited === opened) return;
   component.editor.dispatch({ changes: { from: 0, to: opened.length, insert: kept.edited } });
-  const overtaken = kept.opened === opened ? "" : " Meanwhile other rules became active: compare before you save.";
-  const message = `The connection was lost; your edit is here again.${overtaken}`;
+  const overtaken = kept.opened === opened ? "" : " Other rules became active meanwhile: compare before you save.";
+  const message = `The connection was lost; your edit has been restored.${overtaken}`;
   Quasar.Notify.create({ message, timeout: 10000, position: "top" });
 }
 

@@ -158,7 +158,7 @@ def sentences(table: CostTable) -> list[str]:
 def how_rows_add_up(table: CostTable) -> str | None:
     """If the rows as shown do not add up to the total as shown: why, and what they add up to."""
     if "tag" in table.by:
-        return "A request with several tags is in the row of each: the rows come to more than the total."
+        return "A request with several tags is in the row of each: the rows add up to more than the total."
     shown = sum(Decimal(rounded(row.cost_usd, COST_PLACES)) for row in table.rows)
     if shown == Decimal(rounded(table.total.cost_usd, COST_PLACES)):
         return None

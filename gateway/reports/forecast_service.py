@@ -28,10 +28,11 @@ from gateway.reports.forecast_views import (
 from gateway.sums import Dimension, ReportStore
 
 FEW_DAYS = (
-    "So few days show no weekdays and no growth: of ten such intervals two to five miss what comes, where one should."
+    "So few days show no weekly pattern and no growth: two to five of ten such intervals miss the actual cost, where "
+    "one should."
 )
 NOTHING_SPENT = "Nothing was spent in the days seen, so nothing is expected."
-MISSPELT = " If that is unlikely, look how the names asked for are spelt."
+MISSPELT = " If that is unlikely, check the spelling of the names asked for."
 
 
 class ForecastService:

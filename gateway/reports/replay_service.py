@@ -28,8 +28,8 @@ MOST_REQUESTS = 200_000
 """Limit for someone waiting at an editor; the rest is cut off, and the answer says so. The CLI has no limit."""
 PAGES_AHEAD = 8
 BY_THRESHOLD = (
-    "A quality_share is replayed with the threshold that was logged for the very same rule; where there is none, it "
-    "is kept on every prompt, which costs more than over traffic."
+    "A quality_share is replayed with the threshold that was logged for the very same rule. Without one, it is kept "
+    "for each prompt on its own, which costs more than over all traffic."
 )
 LOOK_EVERY_SECONDS = 0.2
 Progress = Callable[[int], None]
@@ -138,11 +138,11 @@ def scenario_of(snapshot: Snapshot, lengths: Lengths | None = None) -> Scenario:
 def _about(lengths: Lengths | None) -> str:
     """States what is assumed for the lengths of answers that were never given."""
     if lengths is None:
-        return "Answers are taken to be as long from another model as they were; shadow_calls would measure it."
+        return "Another model's answers are assumed to be as long as the logged ones; shadow_calls would measure it."
     said = ", ".join(f"{model} {output:.2f}" for model, (_, output) in sorted(lengths.ratios.items()))
     return (
-        f"Lengths of answers, {lengths.reference}'s being 1: {said}, by {lengths.requests:,} requests that were asked "
-        "of two models. Any other model's are taken to be as they were."
+        f"Lengths of answers relative to {lengths.reference}: {said}, from {lengths.requests:,} requests that two "
+        "models answered. Any other model's answers are assumed to be as long as the logged ones."
     )
 
 
@@ -150,7 +150,7 @@ def _result(diff: ReplayDiff, since_us: int, until_us: int, *, is_cut: bool) -> 
     before, after = diff.logged, diff.replayed
     notes = ["Costs of GPU time are shares of the hour; its rent does not change with the rules."]
     if diff.refused:
-        notes.append(f"No figure counts the refused requests ({diff.refused:,}), on either side.")
+        notes.append(f"The refused requests ({diff.refused:,}) are in no figure, on either side.")
     if diff.refused_down:
         notes.append(
             f"{diff.refused_down:,} of the refused are refused only because their models were down, or not answering, "
@@ -165,16 +165,16 @@ def _result(diff: ReplayDiff, since_us: int, until_us: int, *, is_cut: bool) -> 
             f"{show_usd(usd(diff.cached_pico_usd))} less."
         )
     if after.unpriced:
-        notes.append(f"No cost counts requests without a known price, before or after ({after.unpriced:,}).")
+        notes.append(f"Requests without a known price, before or after, are in no cost ({after.unpriced:,}).")
     if diff.unverified:
         notes.append(
-            f"{diff.unverified} requests would be under a cascade, and no such answer to them was ever verified: they "
-            "count as if it stood. Each one that would not costs the stronger model's answer more."
+            f"{diff.unverified:,} requests would go through a cascade, but their answers were never verified: they "
+            "count as if they passed. Each one that failed would also cost the stronger model's answer."
         )
     if is_cut:
         notes.append(f"Only the first {diff.requests:,} requests of the period; choose a shorter one to see the rest.")
     if after.time_to_first_token_p50_seconds == 0:
-        notes.append("No time to first token is known for the models that requests would move to.")
+        notes.append("The time to first token is not known for the models that requests would move to.")
     return ReplayResult(
         since=moment_of(since_us),
         until=moment_of(until_us),

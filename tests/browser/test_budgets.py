@@ -57,7 +57,7 @@ def test_a_budget_is_removed_only_once_that_was_confirmed(browser: webdriver.Chr
     browser.find_element(By.CSS_SELECTOR, "input[aria-label='Budget to remove']").send_keys("be rem")
     patient(browser).until(lambda one: option(one, "Team to be removed")).click()
     button(browser, "Remove").send_keys(Keys.ENTER)
-    see(browser, "Requests are no longer refused for it")
+    see(browser, "Requests are no longer refused because of it")
     assert "to be removed" in names(), "asked, not done"
     dialog = browser.find_element(By.CSS_SELECTOR, "[role=alertdialog]")
     assert dialog.accessible_name.startswith("Remove the budget 'Team to be removed'?")
@@ -65,7 +65,7 @@ def test_a_budget_is_removed_only_once_that_was_confirmed(browser: webdriver.Chr
     patient(browser).until(lambda one: not one.find_elements(By.CSS_SELECTOR, "[role=alertdialog]"))
     patient(browser).until(lambda one: one.switch_to.active_element.text == "Remove", "asked from there")
     ActionChains(browser).send_keys(Keys.ENTER).perform()
-    see(browser, "Requests are no longer refused for it")
+    see(browser, "Requests are no longer refused because of it")
     button(browser, "Remove it").click()
     patient(browser).until(lambda _: "to be removed" not in names())
 

@@ -40,7 +40,7 @@ def test_a_person_comes_in_with_their_role_and_leaves_and_others_do_not(
     see(chromium, "Or with a key")
     assert _key_of(running, "ann@corp.example")["revoked_at_us"], "the key outlived the session"
     _choose(chromium, company, "Bob")
-    see(chromium, "bob@corp.example is known to the identity provider and has no role here")
+    see(chromium, "bob@corp.example is known to the identity provider, but has no role here")
     assert chromium.get_cookie(COOKIE) is None
     _choose(chromium, company, "Cancel")
     see(chromium, "The identity provider refused: access_denied")
@@ -65,7 +65,7 @@ def test_what_was_typed_is_there_again_after_the_provider_was_asked_once_more(
     button(chromium, "Set budget").click()
     patient(chromium).until(lambda one: one.find_element(By.PARTIAL_LINK_TEXT, "Sign in with")).click()
     patient(chromium).until(lambda one: one.find_element(By.LINK_TEXT, "Ann")).click()
-    see(chromium, "What you had typed is here again")
+    see(chromium, "What you had typed has been restored")
     assert chromium.current_url == f"{company}/ui/budgets?find=a"
     shown = [
         chromium.find_element(By.CSS_SELECTOR, f"input[aria-label='{label}']").get_attribute("value")

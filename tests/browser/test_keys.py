@@ -23,7 +23,7 @@ def test_a_key_is_made_once_and_works(browser: webdriver.Chrome, running: Runnin
     go(browser, running, "/keys")
     browser.find_element(By.CSS_SELECTOR, "input[aria-label=Name]").send_keys("from the browser" + Keys.TAB)
     button(browser, "Create").click()
-    see(browser, "from the browser may start now")
+    see(browser, "from the browser can be used now")
     secret = browser.find_element(By.CLASS_NAME, "be-secret").text
     assert running.ask("/v1/models", secret)["data"]
     go(browser, running, "/keys")
@@ -103,7 +103,7 @@ def test_a_key_gets_a_new_secret_beside_the_old_one_and_the_old_one_is_ended(
     see(browser, "active, old secret works")
     assert new not in browser.page_source
     button(browser, "End the old secret now").click()
-    see(browser, "Whoever uses it then is refused within a second")
+    see(browser, "Whoever still uses it is refused within a second")
     button(browser, "End it now").click()
     patient(browser).until(lambda _: _is_refused(running, old))
     assert running.ask("/v1/models", new)["data"]

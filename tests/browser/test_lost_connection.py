@@ -52,13 +52,13 @@ def test_a_form_outlives_the_session_and_is_sent_only_by_who_presses_again(
     end_session(browser, running.ui)
     button(browser, "Create").click()
     sign_in_again(browser, running.ui, "/ui/keys", running)
-    see(browser, "What you had typed is here again")
+    see(browser, "What you had typed has been restored")
     shown = [field(browser, name).get_attribute("value") for name in ("Name", "Budget, $", "Requests a minute")]
     assert shown == ["typed before", "12.50", "77"]
     assert not running.ask("/admin/v1/keys?find=typed+before")["keys"], "sent without anybody pressing"
     field(browser, "Team").send_keys("search" + Keys.TAB)
     button(browser, "Create").click()
-    see(browser, "typed before may start now")
+    see(browser, "typed before can be used now")
     [key] = running.ask("/admin/v1/keys?find=typed+before")["keys"]
     assert (key["role"], key["limits"]["requests_per_minute"], key["limits"]["max_parallel_requests"]) == (
         "lead",
@@ -103,7 +103,7 @@ def test_an_edit_of_a_key_comes_back_over_what_others_changed(browser: webdriver
     try:
         end_session(browser, running.ui)
         sign_in_again(browser, running.ui, "/ui/keys", running)
-        see(browser, "What you had typed is here again")
+        see(browser, "What you had typed has been restored")
         shown = [field(browser, name, of=1).get_attribute("value") for name in ("Name", "Team", "Budget, $")]
         assert shown == ["support-bot", f"{key['team']}-emea", "41"]
     finally:
@@ -121,7 +121,7 @@ def test_a_budget_that_was_typed_outlives_the_session(browser: webdriver.Chrome,
     patient(browser).until(lambda _: '"stops": true' in (kept.get_attribute("data-chosen") or ""), "never heard of it")
     end_session(browser, running.ui)
     sign_in_again(browser, running.ui, "/ui/budgets", running)
-    see(browser, "What you had typed is here again")
+    see(browser, "What you had typed has been restored")
     assert [field(browser, name).get_attribute("value") for name in ("Name", "Dollars a month")] == ["atlas", "1,250"]
     assert field(browser, "Budget of").get_attribute("value") == "A project"
     assert browser.find_element(By.CSS_SELECTOR, "[role=checkbox]").get_attribute("aria-checked") == "true"
@@ -139,7 +139,7 @@ def test_a_prompt_outlives_the_session_and_another_page_and_not_who_typed_it(
     field(browser, "Tags, comma-separated").send_keys("legal")
     go(browser, running, "/models")
     go(browser, running, "/try")
-    see(browser, "What you had typed is here again")
+    see(browser, "What you had typed has been restored")
     assert [one.get_attribute("value") for one in (prompt(browser), field(browser, "Tags, comma-separated"))] == [
         long,
         "legal",
@@ -147,7 +147,7 @@ def test_a_prompt_outlives_the_session_and_another_page_and_not_who_typed_it(
     end_session(browser, running.ui)
     button(browser, "Explain the decision").click()
     sign_in_again(browser, running.ui, "/ui/try", running)
-    see(browser, "What you had typed is here again")
+    see(browser, "What you had typed has been restored")
     assert prompt(browser).get_attribute("value") == long
     button(browser, "Sign out").click()
     patient(browser).until(lambda one: one.current_url.endswith(SIGN_IN), "never signed out")

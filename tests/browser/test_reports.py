@@ -165,7 +165,7 @@ def test_a_time_that_the_books_hold_a_part_of_is_not_compared_with(browser: webd
         text = browser.find_element(By.CLASS_NAME, "be-main").text
         assert ("The change is against " in text) is is_whole
         assert ("The books begin on " in text) is not is_whole
-        assert ("into the time before" in text) is not is_whole
+        assert ("into the period before" in text) is not is_whole
         go(browser, running, f"/?{urlencode(asked)}")
         note = tile(browser, "Spend").find_element(By.CLASS_NAME, "be-tile-note").text
         assert ("within which the books begin" in note) is not is_whole

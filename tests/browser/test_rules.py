@@ -78,7 +78,7 @@ def test_who_was_overtaken_keeps_the_edit_and_sees_what_it_would_replace(
     assert "theirs" in " ".join(one.text for one in browser.find_elements(By.CSS_SELECTOR, ".be-sides .del"))
     assert "at_most: 0.25" in " ".join(one.text for one in browser.find_elements(By.CSS_SELECTOR, ".be-sides .add"))
     button(browser, "Save").click()
-    see(browser, "is saved, and not active")
+    see(browser, "is saved, but not active")
     assert running.ask("/admin/v1/rules")["active"] == theirs
     running.put("/admin/v1/rules", text=text, expected_active=theirs, activate=True)
     patient(browser).until(lambda _: running.ask("/admin/v1/rules")["applied"] == before)

@@ -63,7 +63,7 @@ def test_without_a_session_there_is_only_the_form(chromium: webdriver.Chrome, ru
     chromium.get(f"{running.ui}/ui/sign-in")
     chromium.find_element(By.ID, "key").send_keys(running.month.app_key)
     chromium.find_element(By.CSS_SELECTOR, "button").click()
-    see(chromium, "may call models but not look into the books")
+    see(chromium, "may call models but not read reports")
     drain(chromium)
 
 

@@ -78,7 +78,7 @@ def test_what_one_asks_next() -> None:
         ({"observed": {"requests_per_day": 2000.0}}, "Owning pays from", "fewer than the 2,000 here"),
         ({"volume": {"hybrid": None}}, "Owning pays from", "no volume, at this mix"),
         ({"confidence": None}, "How sure", "not known"),
-        ({"confidence": {"days": 3}}, "How sure", "3 days say little"),
+        ({"confidence": {"days": 3}}, "How sure", "3 days are too few"),
         ({"confidence": {"saving_high_usd": "-20"}}, "How sure", "it costs $20.00 to $1,400.00 a month more."),
         ({"confidence": {"saving_low_usd": "5"}}, "How sure", "it saves $5.00 to $20.00 a month."),
         ({"hosted_quality": 0.91}, "Quality of answers", "0.70 owned, 0.91 hosted"),

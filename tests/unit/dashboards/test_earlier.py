@@ -47,17 +47,17 @@ def test_pointing_at_a_change_shows_what_was_spent_before() -> None:
     [
         ("2026-01-01T00:00:00Z", True, False, None),
         ("2026-01-30T00:00:00Z", True, False, None),
-        ("2026-01-30T01:00:00Z", False, True, "on 30 Jan 2026 01:00 UTC, 1 hour into the time before"),
-        ("2026-01-31T09:00:00Z", False, True, "33 hours into the time before"),
+        ("2026-01-30T01:00:00Z", False, True, "on 30 Jan 2026 01:00 UTC, 1 hour into the period before"),
+        ("2026-01-31T09:00:00Z", False, True, "33 hours into the period before"),
         (
             "2026-02-11T08:00:00Z",
             False,
             True,
-            "12 days into the time before (30 Jan 2026 00:00 – 1 Mar",
+            "12 days into the period before (30 Jan 2026 00:00 – 1 Mar",
         ),
-        ("2026-03-01T00:00:00Z", False, False, "on 1 Mar 2026 00:00 UTC: there is no time before to compare with."),
-        ("2026-03-20T07:00:00Z", False, False, "there is no time before to compare with."),
-        (None, False, False, "There is no time before to compare with."),
+        ("2026-03-01T00:00:00Z", False, False, "on 1 Mar 2026 00:00 UTC: there is no earlier period to compare with."),
+        ("2026-03-20T07:00:00Z", False, False, "there is no earlier period to compare with."),
+        (None, False, False, "There is no earlier period to compare with."),
     ],
 )
 def test_only_a_time_that_the_books_hold_all_of_is_compared_with(

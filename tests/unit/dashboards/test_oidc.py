@@ -169,7 +169,7 @@ def test_who_says_nothing_of_groups_is_no_stranger_and_the_refusal_says_what_to_
     rig.provider.claims = {"groups": None}
     refused = rig.come_back(rig.start())
     assert (refused.status_code, rig.gateway.made) == (403, [])
-    assert "says nothing of &#x27;groups&#x27;" in refused.text
+    assert "has no claim &#x27;groups&#x27;" in refused.text
     assert "extra_scopes" in refused.text
 
 
@@ -260,7 +260,7 @@ def test_refusals_are_for_people_and_inert() -> None:
     assert refused.status_code == 403
     assert "<script>" not in refused.text
     rig.gateway.is_down = True
-    assert "no session could be made" in rig.come_back(rig.start()).text
+    assert "no session could be created" in rig.come_back(rig.start()).text
     down = Rig()
     down.provider.is_down = True
     assert down.browser.get("/ui/oidc/start").status_code == 502

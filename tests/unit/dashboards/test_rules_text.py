@@ -54,7 +54,7 @@ def test_a_rule_moves_with_its_comments() -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("rules: [", "not YAML"),
+        ("rules: [", "not valid YAML"),
         ("", "no rules"),
         ("rules: []", "no rules"),
         ("rules: {a: 1}", "no rules"),
@@ -62,8 +62,8 @@ def test_a_rule_moves_with_its_comments() -> None:
         ("rules:\n  - just text", "not a map"),
         ("rules:\n" + "  - {}\n" * 201, "at most 200 rules, and there are 201"),
         ("#" * 100_001, "at most 100,000 characters"),
-        ("rules: " + "[" * 2_000, "not YAML yet"),
-        ("rules:\n- name: 2026-02-30\n", "is not YAML yet"),
+        ("rules: " + "[" * 2_000, "not valid YAML"),
+        ("rules:\n- name: 2026-02-30\n", "is not valid YAML"),
         ("a: &a {k: v}\nrules:\n- name: a\n  choose: {<<: [*a, *a]}\n", "Write out what is merged"),
     ],
 )

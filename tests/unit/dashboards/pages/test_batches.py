@@ -93,7 +93,7 @@ def test_what_the_ledger_has_of_batches_leads_to_their_models() -> None:
 def test_it_is_said_that_a_cost_is_of_the_answers_and_where_what_is_booked_stands() -> None:
     shown = ended_text([make_row(ended_at_us=3 * MINUTE)])
     assert ">Answers cost</th>" in shown
-    assert "a name leads to what all of a batch came to in the books" in shown
+    assert "click a batch for its total in the books" in shown
 
 
 def test_where_there_are_none_it_is_said_how_one_is_sent() -> None:

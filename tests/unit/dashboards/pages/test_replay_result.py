@@ -38,7 +38,7 @@ MOVED = "300 of 1,200 requests would have gone to another model."
         ({}, f"{MOVED} That costs $1.00 more: $3.00 instead of $2.00."),
         ({"cost_after_usd": "1.5"}, f"{MOVED} That costs $0.500 less: $1.50 instead of $2.00."),
         ({"cost_after_usd": "2"}, f"{MOVED} That costs $2.00 as before."),
-        ({"moved_requests": 0}, "Your edit sends none of these 1,200 requests anywhere else."),
+        ({"moved_requests": 0}, "Your edit would send none of these 1,200 requests elsewhere."),
         (
             {"refused_requests": 1, "cost_after_usd": "0"},
             f"{MOVED} 1 request would have been refused. All others cost $2.00 less: $0.00 instead of $2.00.",

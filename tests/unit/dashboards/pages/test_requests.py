@@ -74,7 +74,7 @@ def test_the_list_has_the_corrected_cost_of_those_that_were_corrected() -> None:
     ("order", "labels"),
     [
         ("newest", ["Newest requests", "Older requests"]),
-        ("cost", ["Dearest requests", "The next 50"]),
+        ("cost", ["Most expensive requests", "The next 50"]),
         ("total_time", ["Longest requests", "The next 50"]),
         ("first_token", ["Slowest to a first token requests", "The next 50"]),
     ],

@@ -92,7 +92,7 @@ async def test_what_a_replay_cannot_know_is_said() -> None:
         lambda: 1 << 60,
     )
     result = await replaying(document, 0, 1)
-    assert any("3 requests would be under a cascade" in note for note in result.notes)
+    assert any("3 requests would go through a cascade" in note for note in result.notes)
     assert any("quality_share" in note for note in result.notes)
 
 
@@ -118,7 +118,7 @@ async def test_what_was_paid_for_who_would_be_refused_is_no_saving() -> None:
     result = await ReplayService(Log([1, 2]), Shadows(), lambda _: snapshot, lambda: 1 << 60)(document, 0, 1)
     assert (result.requests, result.refused_requests) == (2, 2)
     assert Decimal(result.cost_before_usd) == Decimal(result.cost_after_usd) == 0
-    assert any("No figure counts the refused requests (2)" in note for note in result.notes)
+    assert any("The refused requests (2) are in no figure" in note for note in result.notes)
 
 
 async def test_who_moves_answers_as_long_as_shadow_calls_have_shown() -> None:
@@ -133,8 +133,8 @@ async def test_who_moves_answers_as_long_as_shadow_calls_have_shown() -> None:
     alike = await ask()
     shorter = await ask(ShadowPair("large", "mid-hosted", 25, 100, 100, 100, 50))
     assert Decimal(alike.cost_after_usd) == Decimal(shorter.cost_after_usd) * 2 > 0
-    assert any("as long from another model" in note for note in alike.notes)
-    assert any("large's being 1: mid-hosted 2.00, by 25 requests" in note for note in shorter.notes)
+    assert any("Another model's answers" in note for note in alike.notes)
+    assert any("relative to large: mid-hosted 2.00, from 25 requests" in note for note in shorter.notes)
 
 
 async def to_large(log: Log, **given: Any) -> ReplayResult:
