@@ -35,13 +35,16 @@ class RawTensors(Protocol):
 
 
 def plain_float(tensor: torch.Tensor, name: str) -> torch.Tensor:
-    """A tensor that needs no scale, in float32; raises ModelUnsupported for a type that needs one."""
+    """A tensor that needs no scale, copied to float32; raises ModelUnsupported for a type that needs one.
+
+    A copy, since the stored one is the mapped file itself: whoever rewrote that changed the running model's answers.
+    """
     if tensor.dtype not in PLAIN:
         raise ModelUnsupported(
             f"Tensor {name} is stored as {tensor.dtype}, and config.json has no quantization_config that says how it "
             f"is meant; take a checkpoint that says so ({', '.join(METHODS)}), or one that is not quantised."
         )
-    return tensor.float()
+    return tensor.to(torch.float32, copy=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ from local_engine.server.openai_server import build_app
 from native import cycles
 
 PARENT_CHECK_SECONDS = 1.0
+BACKLOG = 2048
 # Time to report errors for answers that the drain limit cuts off.
 TELLING_SECONDS = 2.0
 
@@ -52,10 +53,12 @@ def serve(
 
     It is 1 if the step loop died: whoever started the process may start another.
     """
-    bound = _bind(host, port)
+    bound = bind(host, port)
     engine = build_engine(path, config, wishes=wishes, progress=print_progress)
-    template = engine.tokenizer.bound_template()
     encoder = SentenceEncoder(embedding_folder, name=embedding_name) if embedding_folder is not None else None
+    # Before it says that it serves: who waits for that may connect at once.
+    listen(bound)
+    template = engine.tokenizer.bound_template()
     name = served_name or engine.model.name
     cycles.search_seldom()
 
@@ -82,17 +85,29 @@ def serve(
     return status
 
 
-def _bind(host: str, port: int) -> socket.socket:
+def bind(host: str, port: int) -> socket.socket:
     """Binds the port before the weights are loaded, so that a conflict is reported at once."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     bound = socket.socket(family, socket.SOCK_STREAM)
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
+    with _listening_told(bound, host, port):
         bound.bind((host, port))
+    return bound
+
+
+def listen(bound: socket.socket) -> None:
+    """Accepts connections. Raises EngineError if another process listens on the port, which it may have bound too."""
+    with _listening_told(bound, *bound.getsockname()[:2]):
+        bound.listen(BACKLOG)
+
+
+@contextlib.contextmanager
+def _listening_told(bound: socket.socket, host: str, port: int) -> Generator[None]:
+    try:
+        yield
     except OSError as error:
         bound.close()
         raise EngineError(f"Cannot listen on {host}:{port} ({error.strerror}).") from error
-    return bound
 
 
 async def stop_when_told(server: uvicorn.Server, engine: AsyncEngine, drain_seconds: float, parent: int | None) -> None:

@@ -15,12 +15,19 @@ from starlette.types import Receive, Scope, Send
 
 from local_engine.async_engine import AsyncEngine
 from local_engine.engine_core import Delta
-from local_engine.errors import ContextLengthExceeded, DeviceLost, EngineDraining, InvalidRequest, QueueFull
+from local_engine.errors import (
+    ContextLengthExceeded,
+    DeviceLost,
+    EngineDraining,
+    EngineError,
+    InvalidRequest,
+    QueueFull,
+)
 from local_engine.metrics import EngineMetrics, answer_timings
 from local_engine.request import Request
 from local_engine.sampling.sampling_params import SamplingParams
 from local_engine.scheduler import Batch
-from local_engine.server.serving import QuietServer, stop_when_told
+from local_engine.server.serving import QuietServer, bind, listen, stop_when_told
 from tests.hand_clock import HandClock
 from tests.unit.local_engine.scripted import AheadStep, AheadSteps, SlotRunner, expected_answer
 from tests.unit.local_engine.test_scheduler import make_core
@@ -375,3 +382,14 @@ async def test_who_cannot_be_told_keeps_no_server(monkeypatch: pytest.MonkeyPatc
         await asyncio.wait_for(serving, 300)
         await watcher
         writer.close()
+
+
+def test_of_two_servers_that_bound_one_port_the_second_is_told() -> None:
+    """While both load, both have it; the second said that it served, and ended with a traceback."""
+    first = bind("127.0.0.1", 0)
+    port = first.getsockname()[1]
+    second = bind("127.0.0.1", port)
+    listen(first)
+    with pytest.raises(EngineError, match=rf"Cannot listen on 127\.0\.0\.1:{port}"):
+        listen(second)
+    first.close()
