@@ -67,11 +67,11 @@ class _Candidate:
     numbers: ToolCallNumbers = field(default_factory=ToolCallNumbers)
     calls: dict[int, _Call] = field(default_factory=dict[int, _Call])
     details: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])
-    finish_reason: object = None
+    finish_reason: str | None = None
 
     def note(self, choice: Mapping[str, object], said: Mapping[str, object]) -> None:
         """`said` is a message, or a piece of one."""
-        self.finish_reason = choice.get("finish_reason") or self.finish_reason
+        self.finish_reason = text_of(choice, "finish_reason") or self.finish_reason
         self.details += details_of(said)
         for piece in objects_of(said.get("tool_calls")):
             self.calls.setdefault(self.numbers.number(piece), _Call()).note(piece)

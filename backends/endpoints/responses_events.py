@@ -30,7 +30,7 @@ def response_from_answer(body: bytes, usage: Usage | None, head: ResponseHead, *
     document = decode_object(body) or {}
     choice = first_of(document.get("choices"))
     items = _items(choice, head, parse_tools(head.asked))
-    reason = choice.get("finish_reason")
+    reason = text_of(choice, "finish_reason")
     output = [item.wire() for item in items[:-1]] + [item.wire(status_of(reason)) for item in items[-1:]]
     model = text_of(document, "model") or ""
     return msgspec.json.encode(head.finished(model, output, reason, usage, at=int(now)))

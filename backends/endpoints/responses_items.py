@@ -94,7 +94,7 @@ class ResponseHead:
         }
 
     def finished(
-        self, model: str, output: list[Fields], finish_reason: object, usage: Usage | None, *, at: int | None = None
+        self, model: str, output: list[Fields], finish_reason: str | None, usage: Usage | None, *, at: int | None = None
     ) -> Fields:
         """The finished response; its status follows from the chat's finish reason. `at` is Unix seconds."""
         reason, status = INCOMPLETE.get(finish_reason), status_of(finish_reason)
@@ -102,7 +102,7 @@ class ResponseHead:
         return document | {"completed_at": at if status == "completed" else None}
 
 
-def status_of(finish_reason: object) -> Literal["completed", "incomplete"]:
+def status_of(finish_reason: str | None) -> Literal["completed", "incomplete"]:
     """The status by the chat's finish reason."""
     return "incomplete" if finish_reason in INCOMPLETE else "completed"
 

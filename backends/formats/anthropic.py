@@ -183,7 +183,7 @@ class AnthropicStreamReader(StreamReader):
         self._created = created
         self._head = Head("", "", created)
         self._usage: Fields = {}
-        self._has_usage = False
+        self._has_usage = self._has_finished = False
         self._tools: dict[int, int] = {}  # content block index -> tool call index
         self._inputs: dict[int, str] = {}  # of tool calls whose arguments have not started
         self._input_characters = 0  # total, including inputs already sent
@@ -212,12 +212,13 @@ class AnthropicStreamReader(StreamReader):
         if kind == "message_delta":
             self._note_usage(event.get("usage"))
             reason = part_of(event, "delta").get("stop_reason")
-            return [finish_chunk(self._head, FINISH_REASONS.get(str(reason), "stop"))] if reason else []
+            return self._finish(str(reason)) if reason else []
         if kind == "content_block_stop" and _block_index(event) in self._inputs:
             return [self._arguments(_block_index(event))]
         if kind == "message_stop" and self.is_started:
             self.is_done = True
-            return [*self._final_usage(), done_chunk()]
+            last = self._finish("tool_use" if self._tools else "end_turn")
+            return [*last, *self._final_usage(), done_chunk()]
         return []  # ping, the end of other blocks, and future kinds
 
     def _block_start(self, event: Fields, block: Mapping[str, object]) -> list[Chunk]:
@@ -246,6 +247,13 @@ class AnthropicStreamReader(StreamReader):
     def _arguments(self, block: int) -> Chunk:
         """For a call that streamed no arguments: those it started with, or {} if it has none."""
         return tool_arguments_chunk(self._head, self._tools[block], self._inputs.pop(block))
+
+    def _finish(self, stop_reason: str) -> list[Chunk]:
+        """The finish chunk, exactly one however often the stream says why it stopped."""
+        if self._has_finished:
+            return []
+        self._has_finished = True
+        return [finish_chunk(self._head, FINISH_REASONS.get(stop_reason, "stop"))]
 
     def _note_usage(self, wire: object) -> None:
         if isinstance(wire, Mapping):

@@ -30,12 +30,12 @@ METADATA = {
 }
 
 
-def whole(message: Json, reason: str = "stop", head: ContentHead = CONTENT, **choice: Any) -> Json:
+def whole(message: Json, reason: Any = "stop", head: ContentHead = CONTENT, **choice: Any) -> Json:
     choices = [{"index": 0, "message": message, "finish_reason": reason, **choice}]
     return cast(Json, json.loads(content_from_answer(json.dumps({"choices": choices}).encode(), USAGE, head)))
 
 
-def streamed(deltas: list[Json], reason: str = "stop", head: ContentHead = CONTENT) -> list[Json]:
+def streamed(deltas: list[Json], reason: Any = "stop", head: ContentHead = CONTENT) -> list[Json]:
     writer = ContentEventWriter(head)
     chunks = [delta_chunk(HEAD, delta) for delta in deltas]
     chunks += [finish_chunk(HEAD, reason), usage_chunk(HEAD, USAGE, is_shown=False, is_malformed=False), done_chunk()]
@@ -73,9 +73,16 @@ def test_a_text() -> None:
 
 @pytest.mark.parametrize(
     ("reason", "said"),
-    [("stop", "STOP"), ("length", "MAX_TOKENS"), ("tool_calls", "STOP"), ("content_filter", "SAFETY"), ("new", "STOP")],
+    [
+        ("stop", "STOP"),
+        ("length", "MAX_TOKENS"),
+        ("tool_calls", "STOP"),
+        ("content_filter", "SAFETY"),
+        ("new", "STOP"),
+        ([], "STOP"),
+    ],
 )
-def test_why_an_answer_ended(reason: str, said: str) -> None:
+def test_why_an_answer_ended(reason: object, said: str) -> None:
     assert whole({"content": "x"}, reason)["candidates"][0]["finishReason"] == said
     assert streamed([{"content": "x"}], reason)[-1]["candidates"][0]["finishReason"] == said
 

@@ -250,6 +250,10 @@ def test_an_answer_that_was_cut_says_why(reason: str, because: str) -> None:
         assert document["output"][0]["status"] == "incomplete"
 
 
+def test_a_reason_that_is_no_text_is_none() -> None:
+    assert whole({"role": "assistant", "content": "x"}, finish_reason=["length"])["status"] == "completed"
+
+
 def test_logprobs_come_back() -> None:
     answered = whole({"role": "assistant", "content": "It"}, logprobs={"content": LOGPROBS})
     assert answered["output"][0]["content"][0]["logprobs"] == LOGPROBS
@@ -269,7 +273,7 @@ def test_a_response_repeats_what_was_asked_and_defaults_for_what_was_null() -> N
     assert document["text"] == {"format": {"type": "text"}, "verbosity": "low"}
 
 
-def whole(message: dict[str, Any], *, finish_reason: str = "stop", logprobs: Any = None) -> dict[str, Any]:
+def whole(message: dict[str, Any], *, finish_reason: object = "stop", logprobs: Any = None) -> dict[str, Any]:
     choice = {"index": 0, "message": message, "finish_reason": finish_reason, "logprobs": logprobs}
     body = json.dumps({"model": "m", "choices": [choice]}).encode()
     return json.loads(response_from_answer(body, USAGE, ResponseHead("resp_1", 7, {}), now=9))

@@ -165,6 +165,15 @@ def test_a_stream_as_chat_chunks() -> None:
     assert chunks[-1].payload == b"data: [DONE]\n\n"
 
 
+@pytest.mark.parametrize("times", [0, 2])
+def test_a_chat_is_told_once_why_it_ended_however_often_the_stream_says_so(times: int) -> None:
+    ends = [event for event in EVENTS if event["type"] == "message_delta"]
+    events = [event for event in EVENTS if event not in (*ends, STOP)]
+    chunks = read([*events, *ends * times, STOP])
+    assert [chunk.finish_reason for chunk in chunks if chunk.finish_reason] == ["tool_calls"]
+    assert chunks[-1].is_done
+
+
 @pytest.mark.parametrize(("begun_with", "arguments"), [({}, "{}"), ({"a": 1}, '{"a":1}'), (None, "{}")])
 def test_a_call_that_streams_no_arguments_has_those_it_began_with(begun_with: object, arguments: str) -> None:
     events: list[Json] = [
