@@ -123,7 +123,7 @@ class KeyInDoubt(Unauthenticated):
 
     def __init__(self, *, retry_after_seconds: float) -> None:
         super().__init__(
-            "This API key is not known here, and the database, which may have it by now, cannot be reached. Try again."
+            "This API key is not known here, and the database, which might know it, cannot be reached. Try again."
         )
         self.code = "database_unavailable"
         self.retry_after_seconds = retry_after_seconds

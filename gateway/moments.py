@@ -25,7 +25,7 @@ def parse_moment(value: object) -> datetime:
     try:
         return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
     except OverflowError as error:
-        raise ValueError("is in UTC before the year 1 or after 9999") from error
+        raise ValueError("is outside the years 1 to 9999 in UTC") from error
 
 
 def require_zone(name: str) -> str:
@@ -33,7 +33,7 @@ def require_zone(name: str) -> str:
     try:
         ZoneInfo(name)
     except (KeyError, OSError, ValueError) as error:
-        raise ValueError(f"{name[:64]!r} is no time zone; use a name such as Europe/Berlin") from error
+        raise ValueError(f"{name[:64]!r} is not a time zone; use a name such as Europe/Berlin") from error
     return name
 
 

@@ -76,8 +76,8 @@ class TokenCounter:
             raise refusal
         if leans:
             raise UpstreamFailed(
-                "Nobody counts these tokens: this request goes on from what only its provider keeps, and no estimate "
-                "can be made of that. Send it whole.",
+                "The tokens cannot be counted: this request continues from something that only its provider stores, "
+                "so no estimate is possible. Send the whole conversation.",
                 status=400,
             )
         kind = {"object": "response.input_tokens"} if is_response else {}

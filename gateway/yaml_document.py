@@ -23,11 +23,11 @@ DEEPEST = 1000
 MERGE = "tag:yaml.org,2002:merge"
 MOST_MERGED = 10_000
 """Limit on the fields of all mappings that merge others, added up."""
-TOO_DEEP = "fields stand within each other too deeply; is a bracket or an indentation wrong?"
+TOO_DEEP = "fields are nested too deeply; is a bracket or an indentation wrong?"
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._:/@-]{0,119}$"
-NO_NAME = "must begin with a letter or a digit and have no blanks: letters, digits and . _ : / @ - only, 120 at most"
+NO_NAME = "must begin with a letter or a digit and have only letters, digits and . _ : / @ - (no blanks, 120 at most)"
 LABEL_PATTERN = r"^[\w .:/@-]+$"
-PATTERNS = {NAME_PATTERN: NO_NAME, LABEL_PATTERN: "must be of letters, digits, blanks and . _ : / @ - only"}
+PATTERNS = {NAME_PATTERN: NO_NAME, LABEL_PATTERN: "may have only letters, digits, blanks and . _ : / @ -"}
 PLAIN_NUMBER = "must be a number, without a unit or a currency"
 PROBLEMS = {
     "extra_forbidden": "is not a known field",
@@ -43,11 +43,11 @@ PROBLEMS = {
     "list_type": "must be a list, as in [one, two]",
     "tuple_type": "must be a list, as in [one, two]",
     "string_type": "must be text",
-    "string_too_short": "is too short: its least length is {min_length}",
-    "string_too_long": "is too long: its greatest length is {max_length}",
+    "string_too_short": "is too short: the minimum length is {min_length}",
+    "string_too_long": "is too long: the maximum length is {max_length}",
     "literal_error": "must be {expected}",
     "enum": "must be {expected}",
-    "too_short": "names too few: at least {min_length}",
+    "too_short": "has too few items: at least {min_length}",
     "greater_than": "must be above {gt}",
     "greater_than_equal": "must be at least {ge}",
     "less_than": "must be below {lt}",
@@ -59,8 +59,8 @@ OTHER_KIND = frozenset({"list_type", "literal_error"})
 YAML_PROBLEMS = {
     "mapping values are not allowed": "; is the line, or the one above it, indented as it should be?",
     "cannot start any token": "; indent with spaces, not tabs, and put text that begins with a sign into quotes",
-    "expected <block end>": "; is the line indented as those that it belongs to?",
-    "did not find expected key": "; is the line indented as those that it belongs to?",
+    "expected <block end>": "; is the line indented like the ones it belongs to?",
+    "did not find expected key": "; is the line indented like the ones it belongs to?",
     "could not find expected ':'": "; is a colon missing in the line above?",
     "unexpected end of stream": "; is the quote that begins here closed?",
 }
@@ -95,13 +95,14 @@ def parse_yaml(text: str, *, file: str, scalars: Literal["typed", "text"] = "typ
         if mark and began and "quoted" in inside and "end of stream" in said:
             mark = began  # otherwise it would be the text's last line
         elif mark and began and "flow" in inside and began.line < mark.line:
-            hint = f"; is the bracket closed that opens in line {began.line + 1}?"
+            hint = f"; is the bracket that opens in line {began.line + 1} closed?"
         raise ConfigurationError(
             f"not valid YAML: {said}{hint}", file=file, line=mark.line + 1 if mark else None
         ) from error
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, max(0, text.find(chr(error.character)))) + 1
-        raise ConfigurationError(f"has the character {chr(error.character)!r}", file=file, line=line) from error
+        problem = f"has the invalid character {chr(error.character)!r}"
+        raise ConfigurationError(problem, file=file, line=line) from error
     except RecursionError as error:
         raise ConfigurationError(TOO_DEEP, file=file) from error
     except (yaml.YAMLError, ValueError, TypeError, KeyError) as error:
@@ -111,7 +112,7 @@ def parse_yaml(text: str, *, file: str, scalars: Literal["typed", "text"] = "typ
         raise ConfigurationError("is empty", file=file, line=1)
     if twice:
         first, second = (key.start_mark.line + 1 for key in twice)
-        problem = f"is given twice, first in line {first}: make one of the two"
+        problem = f"is given twice, first in line {first}: keep one of the two"
         raise ConfigurationError(problem, file=file, line=second, field=str(twice[1].value))
     return Document(value, node)
 
@@ -153,9 +154,9 @@ def meant(found: ErrorDetails, schema: type[BaseModel]) -> str:
     whole = schema.model_json_schema()
     here = _fields_at(whole, whole, place)
     if close := get_close_matches(str(name), here, n=1):
-        return f"; do you mean `{close[0]}`?"
+        return f"; did you mean `{close[0]}`?"
     homes = [field for field, part in whole["properties"].items() if str(name) in _fields_at(whole, part, ())]
-    return f"; it belongs into `{homes[0]}`" if homes and list(place) != homes[:1] else ""
+    return f"; it belongs in `{homes[0]}`" if homes and list(place) != homes[:1] else ""
 
 
 def _fields_at(whole: dict[str, Any], part: dict[str, Any], place: Path) -> set[str]:
@@ -249,7 +250,7 @@ def _require_few_merged(root: yaml.Node) -> None:
     sizes: dict[int, int] = {}
     mappings = [node for node in _nodes(root) if isinstance(node, yaml.MappingNode) and _merges(node)]
     if sum(_merged(node, sizes) for node in mappings) > MOST_MERGED:
-        raise ValueError(f"what is merged (<<) comes to more than {MOST_MERGED:,} fields")
+        raise ValueError(f"merged mappings (<<) add up to more than {MOST_MERGED:,} fields")
 
 
 def _merges(node: yaml.MappingNode) -> bool:

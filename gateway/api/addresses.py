@@ -4,8 +4,8 @@ import re
 from collections.abc import Container
 
 GEMINI = (
-    "of Gemini's API there are models, generateContent, streamGenerateContent, countTokens, embedContent and "
-    "batchEmbedContents; files, caches and what else is kept at Google, ask Google for, or send it in the request"
+    "of Gemini's API, models, generateContent, streamGenerateContent, countTokens, embedContent and batchEmbedContents "
+    "are offered; for files, caches and other things stored at Google ask Google, or send them in the request"
 )
 OLLAMA = "/api/"
 BARE = ("/", "/v1", "/v1/")
@@ -23,19 +23,19 @@ OTHERS = (
 )
 ELSEWHERE = {
     "/v1/responses/compact": "conversations are not compacted here: other providers' models could not read the result",
-    "/v1/audio": "of sound there are /v1/audio/speech, /v1/audio/transcriptions and /v1/audio/translations",
+    "/v1/audio": "for audio there are /v1/audio/speech, /v1/audio/transcriptions and /v1/audio/translations",
     "/v1/images": "for images there are /v1/images/generations and /v1/images/edits",
     "/v1/realtime": "live sessions are not offered here; ask the provider for them",
     "/v1/live": "live sessions are not offered here; ask the provider for them",
-    "/v1/videos": "films are not made here; ask the provider for them",
-    "/v1/fine_tuning": "models are not trained here; ask the provider for it",
+    "/v1/videos": "videos are not offered here; ask the provider for them",
+    "/v1/fine_tuning": "fine-tuning is not offered here; ask the provider for it",
     "/v1/uploads": "upload a batch's requests in one piece to /v1/files; other files go into the request itself",
-    "/v1/vector_stores": "files are kept at a provider; send what was found in them inside the request",
-    "/v1/containers": "no code runs here; ask the provider for it",
-    "/v1/evals": "models are judged by `breakeven evaluate`; for the provider's own evals, ask the provider",
-    "/v1/skills": "skills are kept at a provider; say in the request what they say",
+    "/v1/vector_stores": "vector stores are not offered here; search elsewhere, and send the results in the request",
+    "/v1/containers": "containers are not offered here; ask the provider for them",
+    "/v1/evals": "models are evaluated by `breakeven evaluate`; for the provider's own evals, ask the provider",
+    "/v1/skills": "skills are not offered here; put their instructions into the request",
     "/v1/assistants": "there are no assistants here; /v1/responses takes instructions and tools",
-    "/v1/threads": "there are no threads here; /v1/conversations keeps what is said in /v1/responses",
+    "/v1/threads": "there are no threads here; /v1/conversations keeps the turns of /v1/responses",
     "/health": "did you mean /healthz (it is alive) or /readyz (it can serve)?",
 }
 """Paths of the official clients that we do not pass on."""
@@ -54,25 +54,25 @@ def is_ollamas(path: str) -> bool:
 def advice(path: str, known: Container[str]) -> str:
     """A hint for a path that does not exist; `known` are the paths that do."""
     if path in BARE:
-        return "see /docs; of what Hugging Face's client asks there is chat_completion alone"
+        return "see /docs; of Hugging Face's client, only chat_completion works here"
     if (meant := SLASHES.sub("/", path)) != path and meant in known:
-        return f"did you mean {meant}? The base_url ends without a slash"
+        return f"did you mean {meant}? The base_url must not end with a slash"
     for prefix, why in ELSEWHERE.items():
         if path == prefix or path.startswith(f"{prefix}/"):
             return why
     if (meant := _behind_another(path, known)) is not None:
-        return f"did you mean {meant}? An OpenAI client's base_url ends in /v1, and Anthropic's before it"
+        return f"did you mean {meant}? An OpenAI client's base_url must end in /v1, an Anthropic client's before it"
     if path.startswith((*GEMINIS, *GEMINIS_AT_V1)):
         return GEMINI
     before, _, rest = path.rpartition("/v1/")
     if before and (meant := f"/v1/{rest}") in known:
         if before == "/v1":
-            return f"did you mean {meant}? This client adds /v1 itself: its base_url ends before it"
-        return f"did you mean {meant}? Nothing stands before /v1 in the base_url"
+            return f"did you mean {meant}? This client adds /v1 itself: leave it out of the base_url"
+        return f"did you mean {meant}? The base_url must have no path before /v1"
     others = next((why for at, why in OTHERS if path.startswith(at)), None)
     if others is None:
         return "see /docs"
-    return f"{others}: use an OpenAI client with a base_url that ends in /v1, or Anthropic's"
+    return f"{others}: use an OpenAI client with a base_url that ends in /v1, or an Anthropic client"
 
 
 def _behind_another(path: str, known: Container[str]) -> str | None:

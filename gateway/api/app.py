@@ -43,7 +43,7 @@ LISTED = {"/v1/models", "/v1/files", "/v1/batches", "/v1/messages/batches", "/v1
 KNOWN = ENDPOINTS.keys() | MESSAGES.keys() | LISTED
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 SEND_A_POST = "Send a POST; see /docs."
-NO_SOCKETS = "WebSockets are not answered here: send a POST, with `stream: true` for events as they come."
+NO_SOCKETS = "WebSockets are not supported here: send a POST, with `stream: true` for a stream of events."
 
 
 class Root:

@@ -64,12 +64,12 @@ def build_app(gateway: Gateway, *, ui_url: str | None = None) -> ASGIApp:
         idempotency=gateway.idempotency,
         load=load,
     )
-    gateway.metrics.watch("requests_in_flight", "Calls of models under way.", lambda: load.requests)
-    gateway.metrics.watch("buffered_bytes", "Of bodies of calls under way.", lambda: load.buffered_bytes)
+    gateway.metrics.watch("requests_in_flight", "Model calls in progress.", lambda: load.requests)
+    gateway.metrics.watch("buffered_bytes", "Bytes of the bodies of calls in progress.", lambda: load.buffered_bytes)
     if batches is not None:
-        gateway.metrics.watch("batches_in_flight", "Batches that are worked on.", lambda: batches.batches_under_way)
-        gateway.metrics.watch("batch_lines_in_flight", "Lines of them under way.", lambda: batches.lines_under_way)
-    gateway.metrics.watch("shed_requests", "Refused because too much was under way.", lambda: load.shed)
+        gateway.metrics.watch("batches_in_flight", "Batches in progress.", lambda: batches.batches_under_way)
+        gateway.metrics.watch("batch_lines_in_flight", "Batch lines in progress.", lambda: batches.lines_under_way)
+    gateway.metrics.watch("shed_requests", "Requests refused because too many were in progress.", lambda: load.shed)
 
     def key_of(scope: Scope) -> KeyRecord:
         return keys.authenticate(credential_of(scope["headers"]), now_us())

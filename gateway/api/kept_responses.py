@@ -33,7 +33,7 @@ async def ask_kept_response(
                 await kept.forget(tenant, response_id)
                 return msgspec.json.encode({"id": response_id, "object": "response", "deleted": True})
             case _:
-                raise InvalidRequest("Only a response that is made in the background can be cancelled.")
+                raise InvalidRequest("Only a background response can be cancelled.")
     except StoreDown as error:
         log.warning("kept responses cannot be read: %s", error)
         raise Overloaded("The response cannot be read right now; try again.", retry_after_seconds=1.0) from error

@@ -31,7 +31,8 @@ async def get_soon(
         seconds = next(waits, None)
         if seconds is None:
             raise NotFound(
-                f"There is no request {request_id[:64]!r}; it appears here about two seconds after its last byte.",
+                f"There is no request {request_id[:64]!r}. A new one appears here about two seconds after its last "
+                "byte.",
                 code="request_not_found",
             )
         await asyncio.sleep(seconds)

@@ -21,8 +21,8 @@ FILES = "/v1/files"
 UNASKED_BYTES = 1 << 16
 """Bodies up to this size are read before the sender is authenticated: they usually arrive in one piece."""
 GIVEN_UP = (
-    "more than half of the requests that fit are bodies of this key that have not come yet, and others need the room. "
-    "Send bodies faster, or fewer at once"
+    "more than half of its places are taken by requests of this key whose bodies have not arrived, and others need "
+    "them. Send bodies faster, or fewer at once"
 )
 Bound = Callable[[Scope, int], int]
 """Given the bytes of a body received so far, the most that it may have. Raises RequestError."""
@@ -122,7 +122,7 @@ class Shedding:
     def _require_place(self, scope: Scope) -> None:
         """Raises Overloaded, and whatever `whose` raises."""
         if self._load.requests > self._max_requests and not self._unread.make_room_for(self._whose(scope)):
-            raise self._refusal(f"{self._max_requests:,} requests are under way here")
+            raise self._refusal(f"{self._max_requests:,} requests are under way")
 
     def _bounded(self, scope: Scope, receive: Receive) -> Receive:
         """For requests that are never refused because of load: limits only their own body."""
@@ -158,7 +158,7 @@ class Shedding:
             if unread is not None and unread.is_given_up:
                 raise self._refusal(GIVEN_UP) from error
             raise BodyTooSlow(
-                f"The body stopped arriving for {seconds:g} seconds, or came with less than {LEAST_BYTES_PER_SECOND} "
+                f"The body stopped arriving for {seconds:g} seconds, or came at less than {LEAST_BYTES_PER_SECOND} "
                 "bytes a second; send the request again.",
             ) from error
         finally:
@@ -168,7 +168,7 @@ class Shedding:
     def _refusal(self, why: str) -> Overloaded:
         self._load.shed += 1
         return Overloaded(
-            f"This gateway takes no more requests for now: {why}. Try again in a moment.",
+            f"This gateway accepts no more requests for now: {why}. Try again in a moment.",
             retry_after_seconds=RETRY_SECONDS,
         )
 

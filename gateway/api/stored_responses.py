@@ -98,8 +98,8 @@ def _shown(body: bytes, names: ResponseNames, backend: str) -> bytes:
 
 def _not_found() -> NotFound:
     return NotFound(
-        "No provider whose models this key may use holds this response of its team, nor does this gateway (any more). "
-        "With store: false nobody does.",
+        "This key's team has no such response: neither this gateway nor a provider whose models the key may use stores "
+        "it, or not any more. With store: false, nobody does.",
         param="response_id",
         code="not_found",
     )

@@ -29,8 +29,8 @@ class Unpacker:
         """Reserves the memory that unpacking may take, in bytes, until `release`. Raises RequestError."""
         if encoding.strip().lower() not in KNOWN:
             raise UnsupportedEncoding(
-                f"The body comes in the content-encoding {encoding.decode('latin-1')[:40]!r}. Send it with gzip, with "
-                "deflate or uncompressed."
+                f"The content-encoding {encoding.decode('latin-1')[:40]!r} is not supported. Send the body with gzip, "
+                "with deflate or uncompressed."
             )
         self._authenticate(credential)
         size = min(self._max_bytes, LARGEST_RATIO * len(body))
@@ -64,7 +64,7 @@ def unpack(body: bytes, limit: int) -> bytes:
         size += len(part)
         if size > limit:
             raise BodyTooLarge(
-                f"The body is larger than {limit:,} bytes when it is unpacked. Send less, or raise "
+                f"The body is larger than {limit:,} bytes when decompressed. Send less, or raise "
                 "server.max_body_megabytes in breakeven.yaml.",
                 code="body_too_large",
             )
@@ -77,7 +77,7 @@ def unpack(body: bytes, limit: int) -> bytes:
 
 def _broken() -> InvalidRequest:
     return InvalidRequest(
-        "The body is not what its content-encoding says, or not all of it came. Send it again, or uncompressed.",
+        "The body does not match its content-encoding, or is incomplete. Send it again, or uncompressed.",
         param="content-encoding",
         code="invalid_encoding",
     )

@@ -7,8 +7,8 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import PlainTextResponse, RedirectResponse
 
 FROM_ELSEWHERE = (
-    "The web UI listens at {ui_url} of its own machine, to that machine alone. To reach it from here, run "
-    "`ssh -L {port}:127.0.0.1:{port} MACHINE` and open that address, or let a proxy send the path /ui there "
+    "The web UI listens at {ui_url}, for its own machine only. To reach it from here, run "
+    "`ssh -L {port}:127.0.0.1:{port} MACHINE` and open that address, or let a proxy route the path /ui there "
     "(docs/dashboards.md)."
 )
 

@@ -9,7 +9,7 @@ from backends.formats.json_objects import Fields, decode_object, part_of
 from gateway.batches.values import LineProblem, LineResult, Tokens
 
 EXPIRED_CODE: Final = "batch_expired"
-EXPIRED: Final = "The batch's completion window was over before this request was asked or answered."
+EXPIRED: Final = "The batch's completion window ended before this request was answered."
 NO_TOKENS: Final = Tokens()
 MOST_PROBLEMS: Final = 20
 """Reported per file."""
@@ -74,7 +74,7 @@ class Lines:
 
     def _require_length(self, line: bytes, number: int) -> None:
         if len(line) > self._most_bytes:
-            why = f"A line has at most {self._most_bytes:,} bytes; server.max_body_megabytes in breakeven.yaml says so."
+            why = f"A line may have at most {self._most_bytes:,} bytes (server.max_body_megabytes in breakeven.yaml)."
             raise LineTooLong(LineProblem("line_too_long", why, number))
 
 
@@ -84,7 +84,7 @@ def parse_line(number: int, text: bytes, endpoint: str) -> Line | LineProblem:
         written = msgspec.json.decode(text, type=_Written)
         body = msgspec.json.decode(written.body, type=_Body)
     except msgspec.ValidationError as error:
-        why = f"{error}: a line has custom_id, method, url and body, and a body names its model"
+        why = f"{error}: a line needs custom_id, method, url and body, and the body needs a model"
         return LineProblem("invalid_line", why, number)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         return LineProblem("invalid_json_line", f"This line is not valid JSON: {error}.", number)
@@ -96,7 +96,8 @@ def parse_line(number: int, text: bytes, endpoint: str) -> Line | LineProblem:
         why = f"url must be the batch's endpoint {endpoint}, not {written.url[:100]!r}."
         return LineProblem("invalid_url", why, number, "url")
     if body.stream:
-        return LineProblem("stream_not_supported", "A batch's answers come whole: leave out stream.", number, "stream")
+        why = "A batch cannot stream its answers: leave out stream."
+        return LineProblem("stream_not_supported", why, number, "stream")
     return Line(number, written.custom_id, bytes(written.body))
 
 
@@ -114,7 +115,7 @@ class Check:
         """Checks the next line."""
         self.total += 1
         if self.total == self._most_lines + 1:
-            why = f"A batch has at most {self._most_lines:,} requests; batches.max_requests in breakeven.yaml says so."
+            why = f"A batch may have at most {self._most_lines:,} requests (batches.max_requests in breakeven.yaml)."
             self._note(LineProblem("too_many_requests", why, number))
         if self.total > self._most_lines:
             return  # nor kept in memory
@@ -122,7 +123,7 @@ class Check:
         if isinstance(found, LineProblem):
             self._note(found)
         elif found.custom_id in self._seen:
-            why = f"The custom_id {found.custom_id[:100]!r} stands in a line before."
+            why = f"The custom_id {found.custom_id[:100]!r} is already used in an earlier line."
             self._note(LineProblem("duplicate_custom_id", why, number, "custom_id"))
         else:
             self._seen.add(found.custom_id)

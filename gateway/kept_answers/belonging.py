@@ -48,7 +48,7 @@ def named_conversation(body: bytes) -> str | None:
         return None
     if asked.previous_response_id is not None:
         raise InvalidRequest(
-            "previous_response_id: cannot be used together with conversation, which has what was said before.",
+            "previous_response_id: cannot be used together with conversation, which already has the earlier turns.",
             param="previous_response_id",
         )
     return conversation_id

@@ -65,7 +65,7 @@ def parse_items(items: bytes, known: Collection[str], *, param: str = "items") -
         if fields is None:
             raise _invalid(f"{param}[{place}]", "must be an object")
         if given.count(b"[") + given.count(b"{") > MOST_LEVELS and _is_deep(fields):
-            raise _invalid(f"{param}[{place}]", f"has more than {MOST_LEVELS} lists and objects in each other")
+            raise _invalid(f"{param}[{place}]", f"has more than {MOST_LEVELS} levels of lists and objects")
         kind = _kind_of(fields, f"{param}[{place}]")
         own = text_of(fields, "id")
         is_new = own is not None and _ID.fullmatch(own) is not None and own not in ids
@@ -89,14 +89,14 @@ def _within(outer: object) -> Iterable[object]:
 def _kind_of(fields: Fields, where: str) -> str:
     kind = fields.get("type", "message" if "role" in fields else None)
     if not isinstance(kind, str):
-        raise _invalid(f"{where}.type", "must be a text")
+        raise _invalid(f"{where}.type", "must be a string")
     if kind == "item_reference":
-        raise _invalid(where, "no item of that id is kept here")
+        raise _invalid(where, "no item with that id is kept here")
     if kind == "message":
         if not isinstance(fields.get("role"), str):
-            raise _invalid(f"{where}.role", "must be a text")
+            raise _invalid(f"{where}.role", "must be a string")
         if not isinstance(fields.get("content"), str | list):
-            raise _invalid(f"{where}.content", "must be a text, or parts of it")
+            raise _invalid(f"{where}.content", "must be a string or a list of parts")
     return kind
 
 

@@ -110,7 +110,7 @@ class SharedAnswer:
         self.size += len(body)
         if self.size > LARGEST_SHARED_BYTES and not is_last:
             raise StreamBroken(
-                f"it is longer than {LARGEST_SHARED_BYTES >> 20} MB, which is as much as is held for an idempotency key"
+                f"it is longer than {LARGEST_SHARED_BYTES >> 20} MB, the most that is held for an idempotency key"
             )
         self.pieces.append(body)
         self.holds_last = is_last
@@ -271,5 +271,5 @@ class Idempotency:
 def _require_equal(known: bytes, asked: bytes) -> None:
     if known != asked:
         raise IdempotencyMismatch(
-            "This idempotency key was used with another request; use a new key for a new request."
+            "This idempotency key was already used with a different request; use a new key for a new request."
         )

@@ -110,8 +110,8 @@ class KeptConversations:
         """Creates a conversation; returns its id and head."""
         if not self._seconds:
             raise InvalidRequest(
-                "No conversations are kept here, nor responses: kept_answers.response_hours in breakeven.yaml says "
-                "so. Send the conversation with each request, or make it at its provider."
+                "This gateway keeps no conversations or responses: kept_answers.response_hours is 0 in breakeven.yaml. "
+                "Send the conversation with each request, or create it at its provider."
             )
         conversation_id = f"{PREFIX}{secrets.token_hex(24)}"
         name, head = _name(tenant, conversation_id), Head(int(self._now()), dict(metadata), [])
@@ -199,7 +199,7 @@ class KeptConversations:
         with _told():
             if not await self._locks.swap(Change(name, None, holder), LEASE_SECONDS):
                 raise InvalidRequest(
-                    "Another request is at work in this conversation: wait until it has ended, and try again.",
+                    "Another request is using this conversation: wait until it has ended, then try again.",
                     param="conversation",
                     code="conversation_locked",
                 )
@@ -242,7 +242,7 @@ class KeptConversations:
             for _ in range(MOST_TRIES):
                 with suppress(_Changed):
                     return await attempt()
-        raise Overloaded("This conversation is changed by too many at once; try again.", retry_after_seconds=1.0)
+        raise Overloaded("Too many requests change this conversation at once; try again.", retry_after_seconds=1.0)
 
     async def _longer(self, found: _Found, added: Sequence[Item], *, is_bounded: bool) -> tuple[Head, Change]:
         head = found.head
@@ -331,8 +331,8 @@ class KeptConversations:
 
 def no_conversation(conversation_id: str) -> NotFound:
     return NotFound(
-        f"Conversation with id {conversation_id[:100]!r} not found: it is not kept here for this key (any more). What "
-        "is deleted, was long unused, or had to make room, is gone; a provider's own is asked for at that provider.",
+        f"Conversation with id {conversation_id[:100]!r} not found: it is not kept here for this key, or not any more "
+        "(it was deleted, unused for too long, or had to make room). Ask a provider for its own conversations.",
         param="conversation_id",
         code="not_found",
     )

@@ -156,8 +156,8 @@ class KeptResponses:
         parse_items(items, (), param="input")
         if len(items) > self._largest_turn_bytes:
             raise BodyTooLarge(
-                f"A turn of a conversation may have {self._largest_turn_bytes:,} bytes of input: what is larger is not "
-                "kept. Send less at a time, or the conversation whole and without `conversation`.",
+                f"A turn of a conversation may have at most {self._largest_turn_bytes:,} bytes of input. Send less at "
+                "a time, or the whole conversation without `conversation`.",
                 code="body_too_large",
             )
 
@@ -174,7 +174,7 @@ class KeptResponses:
         expand to megabytes, and only their received bytes were counted. Raises Overloaded."""
         if self._added_bytes + added_bytes > self._most_added_bytes:
             raise Overloaded(
-                "This gateway takes no more requests for now: the earlier turns of those under way already take "
+                "This gateway accepts no more requests for now: the earlier turns of those under way already take "
                 f"{self._most_added_bytes >> 20:,} MB. Try again in a moment.",
                 retry_after_seconds=1.0,
             )
@@ -233,7 +233,7 @@ class KeptResponses:
                 return ()
             if turn.conversation_id is not None:
                 raise InvalidRequest(
-                    f"The response {response_id!r} belongs to a conversation: go on in that, with `conversation: "
+                    f"The response {response_id!r} belongs to a conversation: continue that one, with `conversation: "
                     f"{turn.conversation_id}`.",
                     param=_PREVIOUS,
                 )
@@ -318,7 +318,7 @@ def _told() -> Generator[None]:
     except StoreDown as error:
         log.warning("kept responses cannot be read: %s", error)
         raise Overloaded(
-            "The response that this request goes on from cannot be read right now; try again.",
+            "The response that this request continues cannot be read right now; try again.",
             retry_after_seconds=1.0,
         ) from error
 
@@ -352,8 +352,8 @@ def _name(tenant: str, response_id: str) -> str:
 
 def _beginning_is_gone() -> InvalidRequest:
     return InvalidRequest(
-        "The beginning of the conversation that this request goes on from is no longer kept: send the conversation "
-        "whole, in `input`.",
+        "The beginning of the conversation that this request continues is no longer kept: send the whole conversation "
+        "in `input`.",
         param=_PREVIOUS,
         code="previous_response_not_found",
     )
@@ -361,7 +361,7 @@ def _beginning_is_gone() -> InvalidRequest:
 
 def _too_long(most_bytes: int) -> BodyTooLarge:
     return BodyTooLarge(
-        f"With the turns before it this request is larger than {most_bytes:,} bytes: begin a new conversation, or "
-        "raise server.max_body_megabytes in breakeven.yaml.",
+        f"With its earlier turns this request is larger than {most_bytes:,} bytes: begin a new conversation, or raise "
+        "server.max_body_megabytes in breakeven.yaml.",
         code="body_too_large",
     )

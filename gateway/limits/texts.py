@@ -55,8 +55,8 @@ def price_unknown(budget: StrictBudget) -> str:
     """A budget cannot be enforced for a model whose price is unknown."""
     whose = "This key has a budget" if budget.scope == "key" else f"There is a strict budget of {_whose(budget)}"
     return (
-        f"{whose} and the model's price is not known, or that of a tool that its provider would run, so it cannot be "
-        "used. Name another model, leave the tool out or add the price."
+        f"{whose}, so the model cannot be used: its price, or that of a tool that its provider would run, is not "
+        "known. Name another model, leave the tool out or add the price."
     )
 
 

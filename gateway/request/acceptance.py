@@ -48,7 +48,7 @@ class Acceptance(msgspec.Struct):
         """Raises Forbidden, BudgetExhausted, RateLimitExceeded, Overloaded, LedgerUnavailable, and as `decide`."""
         if view.hosted_tools.asks_other_models and key.allowed_models is not None:
             raise Forbidden(
-                f"The key {key.name!r} may use some models only, and this request names others beside its `model` "
+                f"The key {key.name!r} may use only some models, and this request names others besides its `model` "
                 "(`fallbacks`, or an advisor among its tools). Send it without them.",
                 code="model_not_allowed",
             )

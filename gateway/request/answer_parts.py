@@ -136,10 +136,10 @@ def _upstream_failure(run: Run, error: BackendError | None, rest_seconds: float 
         return rejection(error)
     if error is None:
         names = ", ".join(candidate.name for candidate in run.choice.order)
-        message = f"Every model for this request is resting after failures: {names}. Try again later."
+        message = f"Every model for this request is paused after failures: {names}. Try again later."
         return UpstreamFailed(message, status=503, retry_after_seconds=rest_seconds)
     if isinstance(error, NoFilesLeft):
-        message = f"This gateway takes no more requests for now: {error.message}. Try again in a moment."
+        message = f"This gateway accepts no more requests for now: {error.message}. Try again in a moment."
         return UpstreamFailed(message, status=503, retry_after_seconds=NO_FILES_SECONDS)
     tried = "; ".join(f"{attempt.model} ({attempt.outcome})" for attempt in run.attempts)
     wait = error.retry_after_seconds if isinstance(error, (RateLimited, UpstreamUnavailable)) else None

@@ -123,7 +123,7 @@ def _view_speech(operation: MediaOperation, body: bytes) -> RequestView:
 def _view_edit(operation: MediaOperation, body: bytes, content_type: str) -> RequestView:
     fields, files = _read_form(body, content_type)
     if not any(name.startswith("image") for name in files):
-        raise InvalidRequest("image: send the picture to be edited in a part of this name.", param="image")
+        raise InvalidRequest("image: send the image to edit in a form part of this name.", param="image")
     return _view_drawing(
         operation,
         fields.get("model"),
@@ -140,7 +140,7 @@ def _view_recording(operation: MediaOperation, body: bytes, content_type: str) -
     fields, files = _read_form(body, content_type)
     recordings = files.get("file", [])
     if len(recordings) != 1:
-        raise InvalidRequest("file: send one recording in a part of this name.", param="file")
+        raise InvalidRequest("file: send one recording in a form part of this name.", param="file")
     length = length_of(recordings[0])
     prompt = estimate_tokens([fields["prompt"]]) if fields.get("prompt") else 0
     seconds, most_seconds = length.usual / 1000, length.most / 1000

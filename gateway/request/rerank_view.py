@@ -51,7 +51,7 @@ def view_rerank(body: bytes) -> RequestView:
         raise InvalidRequest("documents: needs at least one document to rank.", param="documents")
     if any(name != "text" for name in asked.rank_fields or ()):
         raise InvalidRequest(
-            "rank_fields: the `text` of a document alone is ranked; put into it what is to be read.",
+            "rank_fields: only the `text` of a document is ranked; put everything that counts into it.",
             param="rank_fields",
         )
     checked_limit("top_n", asked.top_n)

@@ -23,7 +23,7 @@ DOWN_BECAUSE: Final = {
 }
 """Why a backend accepts no calls, by the number in place of its free slots; otherwise it is down."""
 NONE_THERE: Final = (
-    "none of its models is there; their backends are switched off or lack a key, and `breakeven doctor` says which"
+    "none of its models is available: their backends are switched off or lack a key, and `breakeven doctor` says which"
 )
 ABLE: Final = "Set a provider's key to add models that can, or correct the `supports` of your own models in rules.yaml."
 PROMPTS: Final = {
@@ -42,7 +42,7 @@ PROMPTS: Final = {
 """The request field of the prompt, where it is not `messages`."""
 LIMITS: Final = {"responses": "max_output_tokens", "generate_content": "maxOutputTokens"}
 """The request field that limits the answer, where it is not `max_tokens`."""
-AGAIN: Final = "Ask again in a few seconds; an engine that does not come up says why in engine.log."
+AGAIN: Final = "Try again in a few seconds; if the engine does not come up, engine.log says why."
 MOST_LISTED: Final = 20
 
 

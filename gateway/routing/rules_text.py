@@ -129,7 +129,7 @@ def _unknown_models(rule: Rule, names: Collection[str], here: tuple[str | int, .
 
 def _unknown(model: str, names: Collection[str]) -> str:
     known = ", ".join(sorted(names)) or "none"
-    return f"unknown model {model!r}; known: {known}. A provider's are known while its key is in the environment"
+    return f"unknown model {model!r}; known: {known}. A provider's are known only while its key is set"
 
 
 def _cascade_objection(rule: Rule) -> str | None:

@@ -52,7 +52,7 @@ class Catalogue:
                 known = ", ".join(sorted(self.backends))
                 raise ConfigurationError(
                     f"the model {name!r} names the backend {spec.backend!r}; known: {known}. A new one in "
-                    "breakeven.yaml is known from the next start on",
+                    "breakeven.yaml is known after a restart",
                     file=file,
                     line=parse_yaml(text, file=file).line(("models", name, "backend")),
                     field="models",

@@ -157,7 +157,7 @@ class RulesService:
         found = await self._store.get(version)
         if found is None:
             raise NotFound(
-                f"There is no rules version {version[:64]!r}; `breakeven rules list` shows those there are.",
+                f"There is no rules version {version[:64]!r}; `breakeven rules list` shows the existing ones.",
                 code="rules_version_not_found",
             )
         return found
@@ -349,7 +349,6 @@ def _told(problem: Problem, consequence: str, *, before: Problem | None) -> Prob
 
 def _lost(expected: str | None, active: str | None) -> Conflict:
     return Conflict(
-        f"The active rules are {active or 'none'} by now, not {expected or 'none'}: "
-        "look at what changed, then try again.",
+        f"The active rules are now {active or 'none'}, not {expected or 'none'}: look at what changed, then try again.",
         code="rules_changed_meanwhile",
     )

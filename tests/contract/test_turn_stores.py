@@ -235,7 +235,7 @@ async def test_through_redis_every_worker_has_the_same_conversations_one_turn_at
         name, _ = await here.create("red", b'[{"role":"user","content":"hi"}]', {})
         async with there.turn("red", name) as belonging:
             assert belonging.items == b'[{"role":"user","content":"hi"}]'
-            with pytest.raises(InvalidRequest, match="Another request is at work"):
+            with pytest.raises(InvalidRequest, match="Another request is using"):
                 await here.turn("red", name).__aenter__()
             assert await there.append(belonging, [b'{"role":"assistant","content":"hello"}'])
         async with here.turn("red", name) as belonging:

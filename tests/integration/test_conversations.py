@@ -166,7 +166,7 @@ async def test_a_conversation_that_a_provider_made_is_its_own_affair() -> None:
         assert (sent["conversation"], sent["input"]) == ("conv_123", "hi")
         with pytest.raises(openai.BadRequestError, match="ask a model of the provider that made it"):
             await client.responses.create(model="a", input="hi", conversation="conv_123")
-        with pytest.raises(openai.NotFoundError, match="a provider's own is asked for at that provider"):
+        with pytest.raises(openai.NotFoundError, match="Ask a provider for its own conversations"):
             await client.conversations.retrieve("conv_123")
         await backend.aclose()
 
@@ -291,9 +291,9 @@ async def test_items_of_kept_responses_may_be_referred_to() -> None:
         await client.responses.create(model="a", input="second", conversation=made.id)
         assert talk.said == ["one", "second"]
         unknown: Any = {"type": "item_reference", "id": "msg_resp_1_0"}
-        with pytest.raises(openai.BadRequestError, match=r"items\[0\]: no item of that id is kept here"):
+        with pytest.raises(openai.BadRequestError, match=r"items\[0\]: no item with that id is kept here"):
             await client.conversations.items.create(made.id, items=[unknown])
-        with pytest.raises(openai.BadRequestError, match=r"input\[0\]: no item of that id is kept here"):
+        with pytest.raises(openai.BadRequestError, match=r"input\[0\]: no item with that id is kept here"):
             await client.responses.create(model="a", input=[unknown], conversation=made.id)
 
 
@@ -303,10 +303,10 @@ async def test_items_of_kept_responses_may_be_referred_to() -> None:
         ("POST", "", {"items": [{"role": "user", "content": "x"}] * 21}, "at most 20 at a time"),
         ("POST", "", {"items": 1}, "items"),
         ("POST", "", {"items": [1]}, "items[0]: must be an object"),
-        ("POST", "", {"items": [{"id": "x"}]}, "items[0].type: must be a text"),
+        ("POST", "", {"items": [{"id": "x"}]}, "items[0].type: must be a string"),
         ("POST", "", {"items": [{"role": 1, "content": "x"}]}, "items[0].role"),
         ("POST", "", {"items": [{"role": "user"}]}, "items[0].content"),
-        ("POST", "/ID/items", {"items": [{"type": "x", "v": nested(300)}]}, "more than 100 lists and objects"),
+        ("POST", "/ID/items", {"items": [{"type": "x", "v": nested(300)}]}, "more than 100 levels of lists"),
         ("POST", "", {"metadata": {"a": 1}}, "metadata"),
         ("POST", "", {"metadata": {str(one): "x" for one in range(17)}}, "16 pairs"),
         ("POST", "", {"metadata": {"a": "x" * 513}}, "512"),
@@ -358,7 +358,7 @@ async def test_bounds_are_told_before_anything_is_asked() -> None:
 
 async def test_where_nothing_is_kept_there_are_none() -> None:
     async with talking(seconds=0) as (_, client):
-        with pytest.raises(openai.BadRequestError, match=r"kept_answers\.response_hours in breakeven\.yaml says so"):
+        with pytest.raises(openai.BadRequestError, match=r"kept_answers\.response_hours is 0 in breakeven\.yaml"):
             await client.conversations.create()
         with pytest.raises(openai.NotFoundError):
             await client.responses.create(model="a", input="x", conversation="conv_bk_1")

@@ -284,11 +284,11 @@ async def test_models_are_listed_as_googles_clients_read_them(passage: Passage) 
     ("method", "path", "status", "says"),
     [
         ("GET", "/v1beta/models/a:generateContent", 405, "Send a POST"),
-        ("POST", "/v1beta/cachedContents", 404, "kept at Google"),
-        ("POST", "/upload/v1beta/files", 404, "kept at Google"),
-        ("POST", "/v1beta/models/a:predict", 404, "kept at Google"),
-        ("POST", "/v1/models/a:predict", 404, "kept at Google"),
-        ("POST", "/v1/interactions", 404, "kept at Google"),
+        ("POST", "/v1beta/cachedContents", 404, "stored at Google"),
+        ("POST", "/upload/v1beta/files", 404, "stored at Google"),
+        ("POST", "/v1beta/models/a:predict", 404, "stored at Google"),
+        ("POST", "/v1/models/a:predict", 404, "stored at Google"),
+        ("POST", "/v1/interactions", 404, "stored at Google"),
     ],
 )
 async def test_what_is_not_there_says_so_in_googles_shape(

@@ -184,8 +184,8 @@ async def test_models_route_and_health(service: Service) -> None:
         (b'{"model": "auto", "messages": "hi"}', {}, 400, "messages"),
         (b'{"messages": []}', {}, 400, "model"),
         (b"x" * 1_000_001, {}, 413, "larger than 1,000,000 bytes"),
-        (b"{}", {"content-encoding": "gzip"}, 400, "not what its content-encoding says"),
-        (b"{}", {"content-encoding": "br"}, 415, "Send it with gzip"),
+        (b"{}", {"content-encoding": "gzip"}, 400, "does not match its content-encoding"),
+        (b"{}", {"content-encoding": "br"}, 415, "Send the body with gzip"),
         (
             gzip.compress(b"x" * 1_000_001, mtime=0),
             {"content-encoding": "gzip"},

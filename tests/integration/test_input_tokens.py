@@ -130,7 +130,7 @@ async def test_what_a_provider_keeps_it_alone_can_count() -> None:
         assert (await asking.count(model="a", conversation="conv_1", input="more"))[1] == "a"
         with pytest.raises(openai.InternalServerError, match="cannot be counted"):
             await asking.count(model="a", **leaning)
-        with pytest.raises(openai.BadRequestError, match="only its provider keeps"):
+        with pytest.raises(openai.BadRequestError, match="only its provider stores"):
             await asking.count(model="a", **leaning)
         for refusal in (leaning, {"input": "more", "conversation": "conv_1"}, {"input": [{"id": "msg_1"}]}):
             with pytest.raises(openai.BadRequestError, match=r"kept here|offers the Responses API"):

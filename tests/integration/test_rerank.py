@@ -172,7 +172,7 @@ async def test_who_told_nothing_is_booked_as_expected(library: Library) -> None:
         ({"documents": []}, "documents: needs at least one document to rank."),
         ({"documents": [1]}, "documents[0]: Expected"),
         ({"model": "writes"}, "it writes text"),
-        ({"rank_fields": ["title"]}, "put into it what is to be read"),
+        ({"rank_fields": ["title"]}, "put everything that counts into it"),
     ],
 )
 async def test_what_cannot_be_ranked_says_why(library: Library, body: dict[str, Any], says: str) -> None:

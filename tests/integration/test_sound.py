@@ -220,7 +220,7 @@ async def test_who_asks_again_with_an_idempotency_key_may_draw_another_boundary(
     async with studio.client() as client:
         for _ in range(2):
             await client.audio.transcriptions.create(model="listens", file=("a.wav", wav(2.0)), extra_headers=once)
-        with pytest.raises(openai.APIStatusError, match="idempotency key was used with another request"):
+        with pytest.raises(openai.APIStatusError, match="idempotency key was already used with a different request"):
             await client.audio.transcriptions.create(model="listens", file=("a.wav", wav(2.5)), extra_headers=once)
     assert len(studio.provider.received) == 1
 

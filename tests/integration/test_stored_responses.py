@@ -85,7 +85,7 @@ async def test_what_nobody_keeps_is_not_found(is_kept_somewhere: bool) -> None:
     async with ScriptedProvider(pages=UNKNOWN) as provider:
         backends = [keeping(provider)] if is_kept_somewhere else []
         async with served(*backends) as url, client_of(url) as client:
-            with pytest.raises(openai.NotFoundError, match="holds this response"):
+            with pytest.raises(openai.NotFoundError, match="has no such response"):
                 await client.responses.retrieve("resp_1")
 
 
@@ -133,7 +133,7 @@ async def test_another_teams_response_is_not_there() -> None:
                 assert (await mate.responses.retrieve(first.id)).id == first.id
             asked = len(provider.received)
             for refused in (other.responses.retrieve, other.responses.delete, other.responses.cancel):
-                with pytest.raises(openai.NotFoundError, match="holds this response of its team"):
+                with pytest.raises(openai.NotFoundError, match="This key's team has no such response"):
                     await refused(first.id)
             with pytest.raises(openai.BadRequestError, match="not found") as caught:
                 await other.responses.create(model="a", input="more", previous_response_id=first.id)
@@ -168,7 +168,7 @@ async def test_what_a_model_without_a_responses_api_answered_is_kept_here(is_str
                 await own.responses.input_items.list(second.id, extra_query=wrong)
 
         for refused in (other.responses.retrieve, other.responses.delete, other.responses.cancel):
-            with pytest.raises(openai.NotFoundError, match="holds this response of its team"):
+            with pytest.raises(openai.NotFoundError, match="This key's team has no such response"):
                 await refused(second.id)
         with pytest.raises(openai.BadRequestError, match="background"):
             await own.responses.cancel(second.id)

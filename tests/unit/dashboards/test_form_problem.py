@@ -9,7 +9,7 @@ from dashboards.form_problem import field_of, form_problem, in_form_words
     ("said", "shown"),
     [
         ("month_usd: must be above 0.", "Dollars a month: must be above 0."),
-        ("tags.0: is too long: its greatest length is 64.", "Tags: is too long: its greatest length is 64."),
+        ("tags.0: is too long: the maximum length is 64.", "Tags: is too long: the maximum length is 64."),
         ("limits: a budget cannot be negative.", "Limits: a budget cannot be negative."),
         ("limits: budget_usd is not an amount.", "Budget, $: is not an amount."),
         ("limits: requests_per_minute must be at least 1.", "Requests a minute: must be at least 1."),
@@ -31,8 +31,8 @@ def test_it_is_text() -> None:
 @pytest.mark.parametrize(
     ("said", "asked", "field"),
     [
-        ("name: is too short: its least length is 1.", "name", "name"),
-        ("tags.1: is too long: its greatest length is 64.", "tags.1", "tags"),
+        ("name: is too short: the minimum length is 1.", "name", "name"),
+        ("tags.1: is too long: the maximum length is 64.", "tags.1", "tags"),
         ("A key of the role 'lead' reads what its team spends: name the team.", "team", "team"),
         ("limits: budget_usd is not an amount of dollars such as 25 or 25.50.", "limits", "budget"),
         ("limits: a budget cannot be negative.", "limits", "budget"),

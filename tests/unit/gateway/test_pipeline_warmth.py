@@ -43,7 +43,7 @@ async def test_whoever_can_answer_now_does_so_while_the_engine_loads() -> None:
 async def test_an_engine_that_loads_for_too_long_is_told_apart_from_one_that_is_down() -> None:
     rig = Rig(loading_seconds=0.0)
     rig.pipeline.upstreams.starting = Starting(["one"])
-    with pytest.raises(NoEligibleModel, match=r"a: its engine is still loading\. Ask again in a few seconds") as caught:
+    with pytest.raises(NoEligibleModel, match=r"a: its engine is still loading\. Try again in a few seconds") as caught:
         await rig.ask(model="a")
     assert caught.value.retry_after_seconds == 5.0
     rig.pipeline.upstreams.note_health("one", BackendHealth(is_healthy=True))

@@ -29,7 +29,7 @@ async def test_a_mistake_is_named_with_its_line_and_nothing_is_stored() -> None:
     checked = rig.ask("viewer", "POST", f"{RULES}/validate", text=wrong).json()
     assert checked == {
         "is_valid": False,
-        "problems": [{"message": "is not a known field; do you mean `choose`?", "line": 4, "field": "rules.0.chose"}],
+        "problems": [{"message": "is not a known field; did you mean `choose`?", "line": 4, "field": "rules.0.chose"}],
     }
     refused = rig.ask("editor", "PUT", RULES, text=wrong, expected_active=FIRST)
     assert refused.status_code == 400

@@ -21,7 +21,7 @@ def test_who_wants_a_websocket_is_told_that_there_is_none() -> None:
     """OpenAI's clients open one for `responses.connect`."""
     answer = TestClient(build_fastapi()).get("/v1/responses", headers={"upgrade": "WebSocket"})
     assert (answer.status_code, answer.headers["allow"]) == (405, "POST")
-    assert answer.json()["error"]["message"].startswith("WebSockets are not answered here: send a POST")
+    assert answer.json()["error"]["message"].startswith("WebSockets are not supported here: send a POST")
 
 
 def test_a_wrong_method_is_told_of_all_that_are_served_at_its_address() -> None:
@@ -48,34 +48,34 @@ def test_elsewhere_there_is_nothing() -> None:
 @pytest.mark.parametrize(
     ("path", "says"),
     [
-        ("/v1//chat/completions", "did you mean /v1/chat/completions? The base_url ends without a slash"),
+        ("/v1//chat/completions", "did you mean /v1/chat/completions? The base_url must not end with a slash"),
         (
             "/v1/chat/completions/chat/completions",
-            "did you mean /v1/chat/completions? An OpenAI client's base_url ends",
+            "did you mean /v1/chat/completions? An OpenAI client's base_url must end",
         ),
-        ("/v1/chat/completions/models", "did you mean /v1/models? An OpenAI client's base_url ends in /v1"),
+        ("/v1/chat/completions/models", "did you mean /v1/models? An OpenAI client's base_url must end in /v1"),
         (
             "/v1/messages/v1/messages",
-            "did you mean /v1/messages? An OpenAI client's base_url ends in /v1, and Anthropic's",
+            "did you mean /v1/messages? An OpenAI client's base_url must end in /v1, an Anthropic client's",
         ),
         ("/v1/v1/messages", "did you mean /v1/messages? This client adds /v1 itself"),
         (
             "/v1/chat/completions/conversations",
-            "did you mean /v1/conversations? An OpenAI client's base_url ends in /v1",
+            "did you mean /v1/conversations? An OpenAI client's base_url must end in /v1",
         ),
         ("/v1/filesystem", "see /docs"),
-        ("/v1beta/cachedContents", "of Gemini's API there are models, generateContent, streamGenerateContent"),
-        ("/upload/v1beta/files", "files, caches and what else is kept at Google, ask Google for"),
-        ("/v1/interactions", "of Gemini's API there are models"),
-        ("/openai/v1/responses", "did you mean /v1/responses? Nothing stands before /v1"),
-        ("/openai/v1/files", "did you mean /v1/files? Nothing stands before /v1"),
-        ("/api/v1/chat/completions", "did you mean /v1/chat/completions? Nothing stands before /v1"),
-        ("/v1/threads/thread_1/runs", "there are no threads here; /v1/conversations keeps what is said"),
-        ("/v1/evals", "models are judged by `breakeven evaluate`"),
-        ("/v1/containers/c/files", "no code runs here"),
-        ("/v1/skills", "say in the request what they say"),
-        ("/", "see /docs; of what Hugging Face's client asks there is chat_completion alone"),
-        ("/v1", "see /docs; of what Hugging Face's client asks there is chat_completion alone"),
+        ("/v1beta/cachedContents", "of Gemini's API, models, generateContent, streamGenerateContent"),
+        ("/upload/v1beta/files", "for files, caches and other things stored at Google ask Google"),
+        ("/v1/interactions", "of Gemini's API, models"),
+        ("/openai/v1/responses", "did you mean /v1/responses? The base_url must have no path before /v1"),
+        ("/openai/v1/files", "did you mean /v1/files? The base_url must have no path before /v1"),
+        ("/api/v1/chat/completions", "did you mean /v1/chat/completions? The base_url must have no path before /v1"),
+        ("/v1/threads/thread_1/runs", "there are no threads here; /v1/conversations keeps the turns"),
+        ("/v1/evals", "models are evaluated by `breakeven evaluate`"),
+        ("/v1/containers/c/files", "containers are not offered here"),
+        ("/v1/skills", "put their instructions into the request"),
+        ("/", "see /docs; of Hugging Face's client, only chat_completion works here"),
+        ("/v1", "see /docs; of Hugging Face's client, only chat_completion works here"),
         ("/generate_stream", "text-generation-inference's API is not offered here: use an OpenAI client"),
         ("/health", "did you mean /healthz (it is alive) or /readyz"),
         ("/v1/v1/nothing", "see /docs"),
@@ -106,7 +106,7 @@ def test_what_a_provider_alone_does_is_no_wrong_method_where_a_response_could_ha
 
     gemini = TestClient(OtherAddresses(app)).post("/v1/models/m:predict", json={}, headers={"x-goog-api-key": "k"})
     assert gemini.status_code == 404
-    assert "of Gemini's API there are models, generateContent" in gemini.json()["error"]["message"]
+    assert "of Gemini's API, models, generateContent" in gemini.json()["error"]["message"]
     answer = TestClient(app).post("/v1/responses/compact", json={})
     assert answer.status_code == 404
     assert "conversations are not compacted here" in answer.json()["error"]["message"]

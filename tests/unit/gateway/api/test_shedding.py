@@ -97,7 +97,7 @@ async def test_more_requests_than_allowed_are_refused_and_room_is_made_again() -
     await running[2]
     assert load.requests == 2
     assert [str(error) for error in endpoint.refused] == [
-        "This gateway takes no more requests for now: 2 requests are under way here. Try again in a moment."
+        "This gateway accepts no more requests for now: 2 requests are under way. Try again in a moment."
     ]
     assert load.shed == 1
     endpoint.go.set()
@@ -160,12 +160,13 @@ async def test_a_key_that_takes_all_places_with_bodies_that_do_not_come_makes_ro
         "the oldest went, and half of the places are left"
     )
     assert [str(error) for error in endpoint.refused] == [
-        "This gateway takes no more requests for now: more than half of the requests that fit are bodies of this key "
-        "that have not come yet, and others need the room. Send bodies faster, or fewer at once. Try again in a moment."
+        "This gateway accepts no more requests for now: more than half of its places are taken by requests of this key "
+        "whose bodies have not arrived, and others need them. Send bodies faster, or fewer at once. Try again in a "
+        "moment."
     ] * 2
     refused = called(shedding, "other", parts(5))
     await refused
-    assert "4 requests are under way here" in str(endpoint.refused[-1])
+    assert "4 requests are under way" in str(endpoint.refused[-1])
     assert not slow[2].done()
     endpoint.go.set()
     await asyncio.gather(*others)
@@ -189,7 +190,7 @@ async def test_a_key_makes_no_room_for_itself_and_nobody_is_given_up_whose_body_
     whole = [called(shedding, "greedy", parts(1, 1)) for _ in range(2)]
     await all_started(load, 2)
     await called(shedding, "other", parts(5))
-    assert "2 requests are under way here" in str(endpoint.refused[-1])
+    assert "2 requests are under way" in str(endpoint.refused[-1])
     endpoint.go.set()
     await asyncio.gather(*whole)
     assert endpoint.bodies == [2, 2]
@@ -213,7 +214,7 @@ async def test_a_body_that_is_given_up_while_its_last_part_is_looked_at_is_told_
     await called(shedding, "other", parts(5))
     looks_on.set()
     await greedy
-    assert "bodies of this key that have not come yet" in str(refused)
+    assert "requests of this key whose bodies have not arrived" in str(refused)
 
 
 async def test_who_has_a_place_keeps_it_while_others_are_refused() -> None:

@@ -24,7 +24,7 @@ def test_what_comes_out(packed: bytes) -> None:
 
 @pytest.mark.parametrize("packed", [zipped(BODY), zipped(BODY[:50]) + zipped(BODY[50:])])
 def test_one_byte_too_many(packed: bytes) -> None:
-    with pytest.raises(BodyTooLarge, match="169 bytes when it is unpacked"):
+    with pytest.raises(BodyTooLarge, match="169 bytes when decompressed"):
         unpack(packed, len(BODY) - 1)
 
 

@@ -214,7 +214,7 @@ def test_bounds_without_a_zone_are_of_the_time_zone_asked_for() -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--time-zone", "Mars/Base"), "is no time zone; use a name such as Europe/Berlin"),
+        (("--time-zone", "Mars/Base"), "is not a time zone; use a name such as Europe/Berlin"),
         (("--since", "yesterday"), "since is not an ISO 8601 date"),
         (("--by", "colour"), "by takes one to three different names"),
     ],

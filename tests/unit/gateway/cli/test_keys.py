@@ -107,8 +107,8 @@ def test_what_is_cleared_is_gone() -> None:
         (("--budget-usd", "much"), "is not an amount of dollars such as 25"),
         (("--tier-quota", "premium=3/day"), "there is no tier 'premium'"),
         (("--tier-quota", "premium=²/day"), "is not TIER=REQUESTS/WINDOW"),
-        (("--name", "\N{ROCKET}"), "for --name: '\N{ROCKET}' must be of letters, digits, blanks and"),
-        (("--tag", "a", "--tag", "b,c"), "for --tag: 'b,c' must be of letters"),
+        (("--name", "\N{ROCKET}"), "for --name: '\N{ROCKET}' may have only letters, digits, blanks and"),
+        (("--tag", "a", "--tag", "b,c"), "for --tag: 'b,c' may have only letters"),
     ],
 )
 def test_what_means_nothing_is_said(words: tuple[str, ...], said: str) -> None:
@@ -119,7 +119,7 @@ def test_what_means_nothing_is_said(words: tuple[str, ...], said: str) -> None:
 
 
 def test_a_key_is_called_as_it_may_be_called_over_http() -> None:
-    assert "for --name: 'bot!' must be of letters" in run("create", "--name", "bot!", exit_code=2)
+    assert "for --name: 'bot!' may have only letters" in run("create", "--name", "bot!", exit_code=2)
     assert "for --team: " in run("create", "--name", "bot", "--team", "", exit_code=2)
     assert "for '--days'" in run("create", "--name", "bot", "--days", "inf", exit_code=2)
     assert json.loads(run("list", "--json")) == []

@@ -60,7 +60,7 @@ def test_the_webhook_of_notices_may_come_from_the_environment(home: Home) -> Non
         ("webhook: 'https://chat.example:99999/T0SECRET'", "notices.webhook: names no host"),
         ("at: [80]", "notices.at.0: must be below 10"),
         ("at: [0]", "notices.at.0: must be above 0"),
-        ("at: []", "notices.at: names too few"),
+        ("at: []", "notices.at: has too few items"),
     ],
 )
 def test_notices_that_could_never_be_sent_are_refused_without_the_secret(home: Home, text: str, says: str) -> None:

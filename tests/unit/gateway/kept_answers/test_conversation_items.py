@@ -69,8 +69,8 @@ def test_an_item_keeps_its_own_name_unless_another_has_it() -> None:
         ({"type": 1}, r"items\[0\]\.type"),
         ({"type": "message", "content": "x"}, r"items\[0\]\.role"),
         ({"role": "user", "content": 1}, r"items\[0\]\.content"),
-        ({"type": "x", "v": nested(MOST_LEVELS)}, r"items\[0\]: has more than 100 lists and objects in each other"),
-        ({"type": "item_reference", "id": "x"}, r"items\[0\]: no item of that id"),
+        ({"type": "x", "v": nested(MOST_LEVELS)}, r"items\[0\]: has more than 100 levels of lists and objects"),
+        ({"type": "item_reference", "id": "x"}, r"items\[0\]: no item with that id"),
     ],
 )
 def test_what_is_no_item_is_named(item: object, says: str) -> None:

@@ -130,7 +130,7 @@ async def test_it_is_kept_since_it_was_last_gone_on_in_and_all_of_it_together() 
     assert len((await kept.conversations.find(TENANT, name)).ids) == 2
     assert [one[0] for one in await kept.texts(name)] == ["x", "y"]
     kept.clock.now += 101
-    with pytest.raises(NotFound, match="long unused"):
+    with pytest.raises(NotFound, match="unused for too long"):
         await kept.conversations.find(TENANT, name)
 
 
@@ -157,7 +157,7 @@ async def test_a_turn_is_alone_until_it_has_ended_however_that_is() -> None:
     async def turn() -> None:
         async with kept.conversations.turn(TENANT, name) as belonging:
             assert json.loads(belonging.items)[0]["content"] == "x"
-            with pytest.raises(InvalidRequest, match="Another request is at work") as refused:
+            with pytest.raises(InvalidRequest, match="Another request is using") as refused:
                 async with other.turn(TENANT, name):
                     pass
             assert refused.value.code == "conversation_locked"

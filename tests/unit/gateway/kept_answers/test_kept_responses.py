@@ -179,7 +179,7 @@ async def test_who_goes_on_from_what_has_lost_its_beginning_is_told() -> None:
     first = await talk.say("first")
     second = await talk.say("second", previous_response_id=first["id"])
     assert await talk.kept_responses.forget(MINE, first["id"])
-    with pytest.raises(InvalidRequest, match="send the conversation whole") as caught:
+    with pytest.raises(InvalidRequest, match="send the whole conversation") as caught:
         await talk.say("third", previous_response_id=second["id"])
     assert caught.value.code == "previous_response_not_found"
 

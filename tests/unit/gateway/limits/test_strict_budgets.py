@@ -83,7 +83,7 @@ async def test_a_stream_goes_on_only_while_every_budget_has_money() -> None:
 
 
 async def test_unknown_prices_are_refused_under_a_strict_budget() -> None:
-    with pytest.raises(BudgetExhausted, match="a strict budget of the team 'red' and the model's price is not known"):
+    with pytest.raises(BudgetExhausted, match="a strict budget of the team 'red', so the model cannot be used"):
         await reserve(admission({("team", "red"): 100}), "a", None)
 
 

@@ -214,7 +214,7 @@ async def test_models_that_a_request_names_beside_its_own_are_for_keys_that_may_
     await send(rig, body, "messages")
     restricted = KeyRecord("key-1", "test", "app", allowed_models=frozenset({"a"}))
     rig.pipeline.keys.replace({hash_key(PEPPER, KEY): restricted})
-    with pytest.raises(Forbidden, match=r"names others beside its `model`.*Send it without them"):
+    with pytest.raises(Forbidden, match=r"names others besides its `model`.*Send it without them"):
         await send(rig, body, "messages")
     await send(rig, body_of("messages"), "messages")
     assert len(rig.ledger.entries) == 2

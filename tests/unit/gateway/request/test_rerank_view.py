@@ -69,7 +69,7 @@ def test_a_long_query_leaves_less_room_in_every_part() -> None:
         ({"query": "q", "documents": [{"title": "a"}]}, "documents[0].text", "missing"),
         ({"query": "q", "documents": ["a"], "top_n": 0}, "top_n", "from 1"),
         ({"query": "q", "documents": ["a"], "max_tokens_per_doc": 0}, "max_tokens_per_doc", "from 1"),
-        ({"query": "q", "documents": ["a"], "rank_fields": ["title"]}, "rank_fields", "`text` of a document alone"),
+        ({"query": "q", "documents": ["a"], "rank_fields": ["title"]}, "rank_fields", "only the `text` of a document"),
     ],
 )
 def test_what_is_wrong_is_named(body: dict[str, Any], param: str, says: str) -> None:

@@ -243,7 +243,7 @@ def test_a_rule_whose_models_are_switched_off_says_so(allowed: frozenset[str] | 
     snapshot = make_snapshot(
         "version: 1\nrules:\n  - {name: default, choose: {from: hosted}}\n", candidates=[make_local()]
     )
-    with pytest.raises(NoEligibleModel, match="none of its models is there") as refused:
+    with pytest.raises(NoEligibleModel, match="none of its models is available") as refused:
         decide(make_request(allowed_models=allowed), snapshot)
     assert not isinstance(refused.value, NoCapableModel)
 

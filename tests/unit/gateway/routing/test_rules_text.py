@@ -48,8 +48,8 @@ def test_the_documented_example_is_valid() -> None:
         ("difficulty: {at_most: 0.35}", "uncertainty: {at_least: -0.1}", 14, "must be at least 0"),
         ("difficulty: {at_most: 0.35}", "input_tokens: {at_most: -1}", 14, "must be at least 0"),
         ("tags: [private]", "operation: [chat]", 11, "must be 'chat.completions', 'completions', 'embeddings'"),
-        ("tags: [private]", "tags: []", 11, "names too few: at least 1"),
-        ("name: easy", "name: easy ones", 13, "have no blanks"),
+        ("tags: [private]", "tags: []", 11, "has too few items: at least 1"),
+        ("name: easy", "name: easy ones", 13, "no blanks"),
         ("choose: {from: any}", "when: {tags: [x]}\n    choose: {from: any}", 17, "last rule must have no `when`"),
         ("    when: {tags: [private]}\n", "", 10, "can never match"),
         ("name: easy", "name: default", 16, "used twice"),
@@ -76,7 +76,7 @@ def test_an_error_names_the_line(old: str, new: str, line: int, says: str) -> No
 @pytest.mark.parametrize(
     ("given", "problem"),
     [
-        ("[]", "names too few: at least 1"),
+        ("[]", "has too few items: at least 1"),
         ("[small-local, small-local]", "an item is listed twice"),
         ("everything", "must be a list, as in [one, two], or must be 'any', 'hosted' or 'local'"),
     ],

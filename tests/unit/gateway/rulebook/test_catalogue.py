@@ -28,7 +28,7 @@ def test_a_backend_that_is_not_there_is_named_with_its_line_and_what_to_do() -> 
     assert str(caught.value).startswith(
         "rules.yaml:5: models: the model 'large' names the backend 'acme'; known: local. "
     )
-    assert "known from the next start on" in str(caught.value)
+    assert "known after a restart" in str(caught.value)
     assert (
         Catalogue({"acme": BackendFacts("acme")}, {}).parse(RULES, file="rules.yaml").models["large"].backend == "acme"
     )
