@@ -8,6 +8,8 @@ import httpx
 ANSWER_SECONDS = 30.0
 QUESTIONS = ("/validate", "/replay", "/route")
 """Ends of paths that are called with POST and change nothing."""
+BAD_GATEWAY = 502
+ANOTHER_SERVICE = "Something other than the gateway answers at its address: it sent no JSON."
 Json = Any
 
 
@@ -80,7 +82,11 @@ class GatewayClient:
         body: Mapping[str, object] | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> Json:
-        return (await self._request(method, path, query=query, body=body, headers=headers)).json()
+        answer = await self._request(method, path, query=query, body=body, headers=headers)
+        try:
+            return answer.json()
+        except ValueError as error:
+            raise GatewayRefused(BAD_GATEWAY, ANOTHER_SERVICE, None) from error
 
     async def _request(
         self,
@@ -99,7 +105,7 @@ class GatewayClient:
             is_change = method != "GET" and not path.endswith(QUESTIONS)
             is_away = not isinstance(error, httpx.TimeoutException) or isinstance(error, httpx.ConnectTimeout)
             raise GatewayUnreachable(_unanswered(error, is_change=is_change), is_away=is_away) from error
-        if answer.status_code < 400:
+        if answer.is_success:
             return answer
         raise _refusal(answer)
 

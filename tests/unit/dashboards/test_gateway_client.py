@@ -6,7 +6,7 @@ import httpx
 import pytest
 
 from dashboards.frame import View
-from dashboards.gateway_client import GatewayClient, GatewayUnreachable
+from dashboards.gateway_client import GatewayClient, GatewayRefused, GatewayUnreachable
 from dashboards.pages import audit, request
 from dashboards.suggestions import NEWEST_KEYS, load_suggestions
 
@@ -69,6 +69,20 @@ async def test_a_form_does_not_ask_for_every_key_to_suggest_some() -> None:
         "/admin/v1/models": "",
         "/admin/v1/keys": f"limit={NEWEST_KEYS}&last_requests=False",
     }
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (httpx.Response(200, html="<h1>Sign in to the proxy</h1>"), "Something other than the gateway"),
+        (httpx.Response(301, headers={"location": "https://gateway/"}), "The gateway answered 301"),
+    ],
+)
+async def test_a_service_in_the_gateways_place_is_a_refusal_with_a_sentence(answer: httpx.Response, said: str) -> None:
+    """The sign-in ended in an internal error, and counted towards its limit."""
+    http = httpx.AsyncClient(base_url="http://gateway", transport=httpx.MockTransport(lambda _: answer))
+    with pytest.raises(GatewayRefused, match=said):
+        await GatewayClient(http, "bk-ui").get("/admin/v1/me")
 
 
 @pytest.mark.parametrize(
