@@ -199,18 +199,18 @@ def day_of(at_us: int) -> str:
 
 def day(iso: str) -> str:
     """`21 Nov 2026`."""
-    return _utc(iso).strftime("%-d %b %Y")
+    return parse_utc(iso).strftime("%-d %b %Y")
 
 
 def period(since: str, until: str) -> str:
     """`1 Nov 2026 00:00 – 21 Nov 2026 04:00 UTC`."""
-    start, end = (_utc(text) for text in (since, until))
+    start, end = (parse_utc(text) for text in (since, until))
     return f"{start.strftime('%-d %b %Y %H:%M')} – {end.strftime('%-d %b %Y %H:%M')} UTC"
 
 
 def hour(iso: str) -> str:
     """`21 Nov 04:00`."""
-    return _utc(iso).strftime("%-d %b %H:%M")
+    return parse_utc(iso).strftime("%-d %b %H:%M")
 
 
 def group_time(dimension: str, start: str) -> str:
@@ -219,15 +219,15 @@ def group_time(dimension: str, start: str) -> str:
         year, _, number = start.partition("-")
         return f"Week {int(number[1:])} of {year}" if dimension == "week" else f"{number} {year}"
     if dimension == "month":
-        return _utc(f"{start}-01").strftime("%B %Y")
-    return _utc(start).strftime("%-d %b %Y %H:%M") if dimension == "hour" else day(start)
+        return parse_utc(f"{start}-01").strftime("%B %Y")
+    return parse_utc(start).strftime("%-d %b %Y %H:%M") if dimension == "hour" else day(start)
 
 
 def _at(at_us: int) -> datetime:
     return datetime.fromtimestamp(at_us / MILLION, UTC)
 
 
-def _utc(iso: str) -> datetime:
+def parse_utc(iso: str) -> datetime:
     """A time without a zone is in UTC, not in this machine's zone."""
     moment = datetime.fromisoformat(iso)
     return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, time, timedelta
 from urllib.parse import urlencode
 
+from dashboards.display import parse_utc
+
 PRESETS: dict[str, str] = {
     "24h": "24 hours",
     "7d": "7 days",
@@ -84,7 +86,7 @@ def parse_period(query: Mapping[str, str], now: datetime) -> Period:
     `until` is exclusive, as in the API; `last` is the last day of the period, as people choose it, in either order.
     """
     try:
-        since, end = _moment(query["since"]), _moment(query["last"] if "last" in query else query["until"])
+        since, end = parse_utc(query["since"]), parse_utc(query["last"] if "last" in query else query["until"])
         if "last" in query:
             since, end = min(since, end), min(max(since, end), LATEST) + timedelta(days=1)
         since, until = max(since, EARLIEST), min(end, LATEST)
@@ -115,13 +117,13 @@ def _end_of_hour(now: datetime) -> datetime:
 def time_of(dimension: str, start: str) -> Period:
     """The hour, day, ISO week, month or quarter that a cost report calls `start`."""
     if dimension == "week":
-        monday = _moment(f"{start}-1")
+        monday = parse_utc(f"{start}-1")
         return Period("", monday, monday + timedelta(days=7))
     if dimension == "quarter":
         year, _, number = start.partition("-Q")
         first = datetime(int(year), 3 * int(number) - 2, 1, tzinfo=UTC)
         return Period("", first, (first + timedelta(days=93)).replace(day=1))
-    since = _moment(f"{start}-01" if dimension == "month" else start)
+    since = parse_utc(f"{start}-01" if dimension == "month" else start)
     if dimension == "month":
         return Period("", since, (since + timedelta(days=31)).replace(day=1))
     return Period("", since, since + (timedelta(hours=1) if dimension == "hour" else timedelta(days=1)))
@@ -136,8 +138,3 @@ def link(path: str, period: Period, **query: str | None) -> str:
 def below_ui(path: str) -> str:
     """`/keys` as a relative link. All pages are on one level, so it works under any path of a proxy."""
     return path.removeprefix("/") or "./"
-
-
-def _moment(text: str) -> datetime:
-    moment = datetime.fromisoformat(text)
-    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)

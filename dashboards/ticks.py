@@ -4,8 +4,9 @@ ECharts' own labels start again in each month, so that 29, Nov, 2 and 5 would st
 """
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import Any
+
+from dashboards.display import parse_utc
 
 MOST = 16
 """Labels on a wide chart; on a narrow one ECharts leaves out those that have no room."""
@@ -25,7 +26,7 @@ def named_times(starts: Sequence[str], each: str) -> dict[str, Any]:
 
 
 def _named(starts: Sequence[str], each: str) -> list[int]:
-    times = [_ms(start) for start in starts]
+    times = [round(parse_utc(start).timestamp() * 1000) for start in starts]
     if each not in STEP_MS or not times:
         return times[:: -(-len(times) // MOST) or 1]
     shortest = STEP_MS[each]
@@ -33,8 +34,3 @@ def _named(starts: Sequence[str], each: str) -> list[int]:
     step = shortest * next((n for n in STEPS[each] if count <= n * MOST), STEPS[each][-1])
     first = -(-times[0] // step) * step if each == "hour" else times[0]
     return list(range(first, times[-1] + 1, step))
-
-
-def _ms(start: str) -> int:
-    moment = datetime.fromisoformat(start)
-    return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)

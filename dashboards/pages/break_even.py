@@ -11,7 +11,7 @@ from dashboards.frame import View, chart, first_request, grid, html, panel
 from dashboards.gateway_client import GatewayRefused, GatewayUnreachable
 from dashboards.levers import LEVERS
 from dashboards.markup import Cell, Column
-from dashboards.pages.break_even_levers import build_levers
+from dashboards.pages.break_even_levers import Levers
 
 PATH = "/admin/v1/reports/break-even"
 OTHERS = ("hosted_model", "purchase_usd")
@@ -69,7 +69,7 @@ async def build(view: View) -> None:
         ui.run_javascript(f"history.replaceState(null, '', {json.dumps(view.link('/break-even', **changed))})")
 
     with levers:
-        build_levers(found, given, ask)
+        Levers(found, given, ask)
     show(found)
 
 
@@ -159,7 +159,11 @@ def _tiles(report: dict[str, Any]) -> list[str]:
     return [
         markup.tile("Everything hosted", display.dollars(month["all_hosted_usd"]), f"{per} · {report['hosted']}"),
         markup.tile("With this plan", display.dollars(month["plan_usd"]), f"{per} · {report['plan']}"),
-        markup.tile("Cheapest fleet", _gpus(month["best_replicas"]), f"{display.dollars(month['best_usd'])} {per}"),
+        markup.tile(
+            "Cheapest fleet",
+            markup.counted(month["best_replicas"], "GPU"),
+            f"{display.dollars(month['best_usd'])} {per}",
+        ),
         markup.tile(
             "Capacity used",
             display.share(owned["utilisation"]),
@@ -169,10 +173,6 @@ def _tiles(report: dict[str, Any]) -> list[str]:
             "Pays above", display.share(unit["break_even_utilisation"]), "of its capacity; over 100 % means never"
         ),
     ]
-
-
-def _gpus(count: int) -> str:
-    return "1 GPU" if count == 1 else f"{count:,} GPUs"
 
 
 def _payback(found: dict[str, Any] | None) -> list[str]:

@@ -107,9 +107,5 @@ class Levers:
         await self._ask(dict(self._moved))
 
 
-def build_levers(found: Mapping[str, Any], given: Mapping[str, str | None], ask: Ask) -> None:
-    Levers(found, given, ask)
-
-
 def _number(text: str | None) -> float | None:
     return None if text is None else float(text)

@@ -113,7 +113,7 @@ def _change(move: dict[str, Any]) -> Cell:
 
 
 def _requests(count: int) -> str:
-    return "1 request" if count == 1 else f"{count:,} requests"
+    return markup.counted(count, "request")
 
 
 def _plain(value: float | None) -> str:
