@@ -9,6 +9,7 @@ from rich.table import Column, Table
 
 from gateway.api.admin_batches import booked
 from gateway.batches.values import UNDER_WAY, Batch, Progress
+from gateway.cli.counted import counted
 from gateway.cli.show_table import show_table
 from gateway.cli.state import State, ask
 from gateway.errors import NotFound
@@ -60,8 +61,7 @@ def show_cost(batch_id: str, as_json: bool = typer.Option(False, "--json", help=
         return
     dollars = "the price is unknown" if found.cost_usd is None else f"${plain(found.cost_usd)}"
     without = f", without {found.unpriced_requests:,} whose price is unknown" if found.unpriced_requests else ""
-    counted = f"{found.requests:,} {'request' if found.requests == 1 else 'requests'}"
-    print(f"{counted}: {dollars}{without if found.cost_usd is not None else ''}")
+    print(f"{counted(found.requests, 'request')}: {dollars}{without if found.cost_usd is not None else ''}")
 
 
 def _store(state: State) -> SqlBatches:

@@ -11,6 +11,7 @@ import typer
 
 from gateway.cli.asked import AsOf, Since, TimeZone, Until, Where, read
 from gateway.cli.cost_filters import filters, why_nothing, with_key_id
+from gateway.cli.counted import counted
 from gateway.cli.state import State, ask, ask_reports
 from gateway.errors import StateError
 from gateway.reports.files import ReportFiles, costs_file
@@ -110,7 +111,7 @@ def _form_of(form: Format | None, out: Path | None) -> Format:
 
 def _tell(rows: int, out: Path | None, notes: Iterable[str]) -> None:
     if out is not None:
-        print(f"{rows} rows in {out}", file=sys.stderr)
+        print(f"{counted(rows, 'row')} in {out}", file=sys.stderr)
     for note in notes:
         print(f"note: {note}", file=sys.stderr)
 

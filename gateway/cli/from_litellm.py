@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from gateway.cli.counted import counted
 from gateway.clock import now_us
 from gateway.composition.deployment import load_deployment
 from gateway.config.home import Home
@@ -107,7 +108,7 @@ def _says(path: Path, text: str) -> bool:
 
 def _tell(out: Path, written: list[str], made: Draft) -> None:
     models: Mapping[str, Any] = made.rules["models"]
-    print(f"Wrote {', '.join(written)}: {len(models)} models, {len(made.rules['rules'])} rules.")
+    print(f"Wrote {', '.join(written)}: {counted(len(models), 'model')}, {counted(len(made.rules['rules']), 'rule')}.")
     for title, lines in (
         ("Set before the start", [f"{name}: {why}" for name, why in made.variables.items()]),
         ("Look at", list(_doubts(made))),

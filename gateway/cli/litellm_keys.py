@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Column, Table
 
+from gateway.cli.counted import counted
 from gateway.cli.from_litellm import read_merged
 from gateway.cli.key_rotation import AUTHOR
 from gateway.cli.show_table import show_table
@@ -229,9 +230,9 @@ def _tell(outcome: Outcome, *, dry_run: bool) -> None:
     if outcome.rates:
         print("\nRates of teams, to be put into breakeven.yaml:")
         print(yaml.safe_dump({"limits": {"teams": dict(outcome.rates)}}, sort_keys=False).rstrip())
-    would = "would be made" if dry_run else "were made"
-    made = len(found.keys) - len(outcome.here)
-    print(f"\n{made} keys {would}, {len(outcome.here)} were here before, {len(found.left_out)} are left out.")
+    made = counted(len(found.keys) - len(outcome.here), "key")
+    would = "would be made" if dry_run else "made"
+    print(f"\n{made} {would}, {len(outcome.here)} here before, {len(found.left_out)} left out.")
 
 
 def _counted(opening: TakenOpening | None) -> str:

@@ -10,6 +10,7 @@ import typer
 from rich.table import Table
 
 from gateway.cli.asked import ClockIsRight, Until
+from gateway.cli.counted import counted
 from gateway.cli.show_table import show_table
 from gateway.cli.state import ask
 from gateway.clock import now_us
@@ -111,7 +112,7 @@ def import_prices(
     if written and not yes:
         if as_json:
             raise ConfigurationError("--json cannot ask first: add --yes, or look at `breakeven prices diff`")
-        typer.confirm(f"Append {len(written)} prices?", abort=True)
+        typer.confirm(f"Append {counted(len(written), 'price')}?", abort=True)
     today = datetime.now(UTC).date()
     try:
         updated = append(files, written, as_of_us=start_of_day_us(today), undated_us=undated_us(today))
@@ -158,8 +159,9 @@ def reprice_past(
         table.add_row(*repriced_row(row).values())
     if rows:
         show_table(table)
-    more = "" if yes else " Add --yes to book."
-    return print(f"{found.requests} requests, {show_exact_usd(total)}; {found.booked} corrections booked.{more}")
+    more = " Add --yes to book." if rows and not yes else ""
+    repriced, booked = counted(found.requests, "request"), counted(found.booked, "correction")
+    return print(f"{repriced}, {show_exact_usd(total)}; {booked} booked.{more}")
 
 
 def repriced_row(row: RepricedModel) -> dict[str, str]:

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from gateway.cli.asked import ClockIsRight
+from gateway.cli.counted import counted
 from gateway.cli.show_table import show_table
 from gateway.cli.state import open_state
 from gateway.errors import ConfigurationError
@@ -65,7 +66,7 @@ class Booked(NamedTuple):
 
 def said_of(booked: Booked, book: str) -> str:
     """What became of the differences."""
-    said = [f"{booked.new} differences booked under {book!r}."]
+    said = [f"{counted(booked.new, 'difference')} booked under {book!r}."]
     if booked.before:
         said.append(
             f"{booked.before} were booked under it before and the books have changed since: book what remains under "

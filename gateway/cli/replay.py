@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Column, Table
 
+from gateway.cli.counted import counted
 from gateway.cli.show_table import show_table
 from gateway.cli.state import open_state
 from gateway.clock import now_us
@@ -35,8 +36,8 @@ def command(
     console = Console(highlight=False)
     cost = "Cost of the others" if result.refused_requests or result.unpriced_requests else "Cost"
     console.print(
-        f"{result.requests} requests, {result.moved_requests} would move, {result.refused_requests} would be refused"
-        f"{_unpriced(result)}. {cost} ${result.cost_before_usd} -> ${result.cost_after_usd}."
+        f"{counted(result.requests, 'request')}, {result.moved_requests} would move, {result.refused_requests} would "
+        f"be refused{_unpriced(result)}. {cost} ${result.cost_before_usd} -> ${result.cost_after_usd}."
     )
     console.print(
         f"Predicted quality {_known(result.quality_before)} -> {_known(result.quality_after)}. First token, median: "

@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from gateway.cli.counted import counted
 from gateway.cli.prices import instant_us
 from gateway.cli.show_table import show_table
 from gateway.cli.state import open_state
@@ -90,10 +91,6 @@ async def _verify(since_us: int, until_us: int) -> Report:
     return report
 
 
-def _counted(number: int, what: str) -> str:
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
-
-
 def sentences(report: Report) -> Iterator[str]:
     """What a person is told."""
     if report.first is None:
@@ -101,12 +98,12 @@ def sentences(report: Report) -> Iterator[str]:
     else:
         are = "do not add up to the sums of the reports" if report.mismatches else "add up to the sums of the reports"
         yield (
-            f"{_counted(report.days, 'day')} with requests, {report.first} to {report.last}: "
-            f"{_counted(report.requests, 'request')} and {_counted(report.corrections, 'correction')} {are}, "
+            f"{counted(report.days, 'day')} with requests, {report.first} to {report.last}: "
+            f"{counted(report.requests, 'request')} and {counted(report.corrections, 'correction')} {are}, "
             f"{show_exact_usd(format_usd(report.cost_pico_usd))}."
         )
     if report.forgotten_days:
-        forgotten = _counted(report.forgotten_days, "day")
+        forgotten = counted(report.forgotten_days, "day")
         yield f"Retention has deleted the single requests of {forgotten}: only their sums are left."
     if len(report.mismatches) > MOST_SHOWN:
         yield f"{len(report.mismatches):,} figures do not add up; the first {MOST_SHOWN} are shown, --json has all."

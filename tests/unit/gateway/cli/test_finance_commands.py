@@ -178,7 +178,7 @@ def test_dollars_of_a_bill_are_rounded_as_decimals() -> None:
 
 def test_what_remains_of_an_invoice_is_booked_under_another_number() -> None:
     said = said_of(Booked(1, 2, 0), "INV-1")
-    assert said.startswith("1 differences booked under 'INV-1'. 2 were booked under it before")
+    assert said.startswith("1 difference booked under 'INV-1'. 2 were booked under it before")
     assert said.endswith("such as INV-1-2.")
 
 

@@ -86,10 +86,10 @@ def test_keys_are_made_and_listed_with_whose_their_secrets_are(home: Home, tmp_p
     tried = run("import-litellm", *given, "--dry-run")
     assert " shop Red all $5 / day $0.1 would be made" in tried
     assert "old: it has expired" in tried
-    assert "1 keys would be made, 0 were here before, 1 are left out." in tried
+    assert "1 key would be made, 0 here before, 1 left out." in tried
     assert json.loads(run("list", "--json")) == []
     said = run("import-litellm", *given)
-    assert "1 keys were made" in said
+    assert "1 key made" in said
     assert "limits: teams: Red: requests_per_minute: 9" in said
     assert "known: requests_per_minute" not in said
     assert "team Red $7 $0 set" in said
