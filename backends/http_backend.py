@@ -198,12 +198,12 @@ def _where_another_may_do(error: UpstreamRejected, body: bytes, model: str) -> U
     if _is_unknown_model(error.status or 0, body, model):
         message = f"{error.message}: it does not know the model"
     elif error.status in (400, 422) and _NOT_BY_THIS_MODEL.search(body):
-        message = f"{error.message}: the model does not take what was asked"
+        message = f"{error.message}: the model does not support what was requested"
     elif error.status in (400, 422) and _UNKNOWN_FIELD.search(body):
-        message = f"{error.message}: it does not know a field of what was asked"
+        message = f"{error.message}: it does not know a field of the request"
     elif has_nothing_there(error.status or 0, body):
         message = (
-            f"{error.message}: it has nothing at the address that was called. Either it does not offer this endpoint, "
+            f"{error.message}: there is nothing at the requested address. Either it does not offer this endpoint, "
             "or its base_url in breakeven.yaml is wrong (most end in /v1)"
         )
         body = b""

@@ -35,7 +35,7 @@ class ListsModels(Protocol):
 def parse_model_list(status: int, body: bytes, *, url: str) -> ModelList:
     """OpenAI's and Anthropic's `data`, Google's `models`, or a bare array."""
     if status in (401, 402, 403):
-        problem = f"{url} answers {status}: it refuses the key, or forbids it to list models"
+        problem = f"{url} answers {status}: it rejects the key, or does not let it list models"
         return ModelList(problem=problem, is_key_refused=True)
     if status in (404, 405, 410):
         wrong = "base_url is wrong (most end in /v1), or this endpoint lists no models"
@@ -44,7 +44,7 @@ def parse_model_list(status: int, body: bytes, *, url: str) -> ModelList:
         return ModelList(problem=f"{url} answers {status}")
     names = _names(body)
     if names is None:
-        wrong = "what answers there is a page or another service: base_url is wrong (most end in /v1)"
+        wrong = "a web page or another service answers there: base_url is wrong (most end in /v1)"
         return ModelList(problem=f"{url} answers {status} without a list of models; {wrong}")
     return ModelList(names)
 

@@ -23,11 +23,9 @@ def check_answers(
         synchronize(device)
         is_broken = (is_within_capture or _is_on_another_stream)(device)
     except RuntimeError as error:
-        raise DeviceLost(
-            f"{device} computes nothing more ({_first_line(error)}); the engine must be started again."
-        ) from error
+        raise DeviceLost(f"{device} no longer works ({_first_line(error)}); restart the engine.") from error
     if is_broken:
-        raise DeviceLost(f"A capture broke off on {device}; the engine must be started again.")
+        raise DeviceLost(f"A capture broke off on {device}; restart the engine.")
 
 
 def _is_on_another_stream(device: torch.device) -> bool:

@@ -26,7 +26,9 @@ def embedding_body(body: bytes, *, model: str, is_batch: bool) -> bytes:
     except NamedTwice as error:
         raise invalid("body", str(error)) from error
     if len(lengths) > 1:
-        raise invalid("requests.outputDimensionality", "must be the same in all of them; ask for each apart")
+        raise invalid(
+            "requests.outputDimensionality", "must be the same in all requests; send different ones separately"
+        )
     chat: Fields = {"model": model, "input": texts if is_batch else texts[0]}
     [dimensions] = lengths
     return msgspec.json.encode(chat | ({} if dimensions is None else {"dimensions": dimensions}))

@@ -36,14 +36,14 @@ becomes the lowest effort, since some models cannot turn thinking off."""
 _TIERS: Final = ("flex", "priority")
 
 _BOUND: Final = {
-    "cachedContent": "what is cached is kept at Google; send it whole, or ask a model of its own API",
-    "continuationToken": "an answer can only be gone on with where it began; ask a model of Google's own API",
+    "cachedContent": "cached content is stored at Google; send it in full, or use a model with Google's own API",
+    "continuationToken": "an answer can only be continued where it began; use a model with Google's own API",
 }
 """Fields that depend on state stored at Google."""
 _SPOKEN: Final = {
     "speechConfig": "this model cannot answer with speech",
-    "imageConfig": "this model cannot draw for its answer",
-    "audioTranscriptionConfig": "only Google's models write down what they hear so",
+    "imageConfig": "this model cannot answer with images",
+    "audioTranscriptionConfig": "only Google's models transcribe audio this way",
 }
 _PLAIN, _JSON, _ENUM = "text/plain", "application/json", "text/x.enum"
 _ANY_JSON: Final[Fields] = {"type": "json_object"}
@@ -88,7 +88,7 @@ def chat_from_content(
                 raise untranslatable(name, why)
         messages = [name_thoughts(message, thoughts) for message in _messages(asked, signs_calls=signs_calls)]
         if not messages:
-            raise invalid("contents", "none says anything; send at least one text")
+            raise invalid("contents", "all of them are empty; send at least one text")
         chat |= _tools(asked)
         if chat.get("response_format") == _ANY_JSON:
             messages = _told_of_json(messages)
@@ -205,7 +205,7 @@ def _tools(asked: Fields) -> Fields:
         where = f"tools[{place}]"
         tool = members_of(object_of(item, where))
         for name in tool.keys() - {"functionDeclarations"}:
-            raise untranslatable(f"{where}.{name}", "this tool runs at Google, and cannot be asked of this model")
+            raise untranslatable(f"{where}.{name}", "this tool runs at Google, and is not available to this model")
         where += ".functionDeclarations"
         given = list_of(many_of(tool.get("functionDeclarations")), where)
         declared += [members_of(object_of(one, where)) for one in given]
@@ -228,7 +228,7 @@ def _tools(asked: Fields) -> Fields:
 def _function(declared: Fields) -> Fields:
     name = text_of(declared, "name")
     if not name:
-        raise invalid("tools.functionDeclarations.name", "must be a text that is not empty")
+        raise invalid("tools.functionDeclarations.name", "must be a non-empty string")
     function: Fields = {"name": name}
     if description := text_of(declared, "description"):
         function["description"] = description

@@ -54,7 +54,7 @@ class Calls:
         )
         found = next((first for line in lines if line and (first := self._first(line)) is not None), None)
         if found is None:
-            raise invalid(f"{where}.functionResponse", "answers no function call that was sent before it")
+            raise invalid(f"{where}.functionResponse", "does not answer any earlier function call")
         return self._waiting.pop(found)
 
     def _first(self, line: deque[int]) -> int | None:
@@ -79,7 +79,7 @@ def model_message(parts: list[Fields], calls: Calls, where: str, *, signs_calls:
             if signs_calls and signature and not is_sealed(signature):
                 called[-1]["extra_content"] = {"google": {"thought_signature": signature}}
         elif what := part.keys() - {"thought", "thoughtSignature", "partMetadata"}:
-            raise untranslatable(f"{where}.parts", f"{min(what)} of a model cannot be told to this one")
+            raise untranslatable(f"{where}.parts", f"{min(what)} from a model cannot be sent to this one")
     thinking = "\n\n".join(filter(None, thought))
     message: Fields = {"role": "assistant", "content": "".join(text) or None, THOUGHT: thinking}
     message |= {DETAILS: details} if details else {}
@@ -108,7 +108,7 @@ def user_messages(parts: list[Fields], calls: Calls, where: str) -> Iterator[Fie
 def _call(call: Fields, calls: Calls, where: str) -> Fields:
     name = text_of(call, "name")
     if not name:
-        raise invalid(f"{where}.functionCall.name", "must be a text that is not empty")
+        raise invalid(f"{where}.functionCall.name", "must be a non-empty string")
     arguments = msgspec.json.encode(part_of(call, "args")).decode()
     return {"id": calls.called(call), "type": "function", "function": {"name": name, "arguments": arguments}}
 
@@ -151,8 +151,8 @@ def _by_address(file: Fields, where: str) -> Fields:
     address = text_of(file, "fileUri") or ""
     kind = text_of(file, "mimeType") or mimetypes.guess_type(address.partition("?")[0])[0] or ""
     if not address.startswith(_WEB) or address.startswith(_OF_GOOGLE):
-        why = "what is kept at Google can only be shown to its models; send what is in it as inlineData"
+        why = "files stored at Google are available only to its models; send the content as inlineData"
         raise untranslatable(f"{where}.fileData", why)
     if not kind.startswith("image/"):
-        raise untranslatable(f"{where}.fileData", "only pictures can be sent to this model by their address")
+        raise untranslatable(f"{where}.fileData", "only images can be sent to this model by their URL")
     return {"type": "image_url", "image_url": {"url": address}}

@@ -24,8 +24,8 @@ _BILLING_LINE: Final = re.compile(r"\Ax-anthropic-billing-header:[^\n]*\n?")
 
 _BOUND: Final = {
     "mcp_servers": "an MCP server's tools run at the provider; this model cannot call them",
-    "compaction": "only Anthropic's models summarise a conversation so",
-    "inference_geo": "where an answer is computed can only be chosen at Anthropic",
+    "compaction": "only Anthropic's models summarise conversations this way",
+    "inference_geo": "the region of computation can only be chosen at Anthropic",
     "billing_policy": "who is billed can only be chosen at Anthropic",
 }
 """Fields that cannot be dropped without changing the answer, or breaking a restriction."""
@@ -59,18 +59,18 @@ def chat_body_from_messages(
         if fields.get(name):
             raise _unsayable(name, why)
     if part_of(fields, "thread").get("type", "create") != "create":
-        why = "what was said before is kept at Anthropic; send the whole conversation, or ask one of its models"
+        why = "earlier messages are stored at Anthropic; send the whole conversation, or use one of its models"
         raise _unsayable("thread", why, {"error_code": "thread_not_found"})
     limit = fields.get("max_tokens")
     if isinstance(limit, bool) or not isinstance(limit, int) or limit < 0:
         raise _invalid("max_tokens", "must be a positive integer")
     if not limit:
-        raise _unsayable("max_tokens", "0, to fill a prompt cache, can only be asked of Anthropic's models")
+        raise _unsayable("max_tokens", "0, which only fills a prompt cache, needs one of Anthropic's models")
     if not isinstance(fields.get("model"), str):
         raise _invalid("model", "must be a string")
     messages = [name_thoughts(message, thoughts) for message in _messages(fields)]
     if not messages:
-        raise _invalid("messages", "none says anything; send at least one text")
+        raise _invalid("messages", "all of them are empty; send at least one text")
     chat: Fields = {"model": fields["model"], "messages": messages, "max_tokens": limit}
     last = messages[-1]
     if continues_last and last["role"] == "assistant" and last["content"] and "tool_calls" not in last:
@@ -209,7 +209,7 @@ def _part(block: Fields, where: str) -> Fields:
         raise _unsayable(f"{where}.content", f"a block of type {kind!r} cannot be sent to this model")
     source = part_of(block, "source")
     if source.get("type") == "file":
-        raise _unsayable(f"{where}.content", "a file's id means nothing to this model; send what is in it")
+        raise _unsayable(f"{where}.content", "a file id is not valid for this model; send the content")
     if source.get("type") in ("text", "content"):
         is_text = source.get("type") == "text"
         text = (text_of(source, "data") or "") if is_text else _plain(dict(source), f"{where}.content")
@@ -221,7 +221,7 @@ def _part(block: Fields, where: str) -> Fields:
     if kind == "image":
         return {"type": "image_url", "image_url": {"url": url}}
     if source.get("type") == "url":
-        raise _unsayable(f"{where}.content", "a document by address cannot be sent to this model")
+        raise _unsayable(f"{where}.content", "a document given by its URL cannot be sent to this model")
     return {"type": "file", "file": {"filename": text_of(block, "title") or "document.pdf", "file_data": url}}
 
 
@@ -245,7 +245,7 @@ def _plain(fields: Fields, where: str) -> str:
         return content
     blocks = [_object(block, where) for block in _list(fields, "content", where)]
     if any(block.get("type") != "text" for block in blocks):
-        raise _unsayable(where, "only text in it can be sent to this model")
+        raise _unsayable(where, "only text can be sent to this model here")
     return "".join(text_of(block, "text") or "" for block in blocks)
 
 
@@ -253,7 +253,7 @@ def _text_part(block: object, where: str) -> Fields:
     fields = _object(block, where)
     text = text_of(fields, "text")
     if text is None:
-        raise _invalid(where, "a text block needs a text")
+        raise _invalid(where, "a text block must have a text")
     cache = fields.get("cache_control")
     part: Fields = {"type": "text", "text": text}
     return part | ({"cache_control": cache} if isinstance(cache, dict) else {})
@@ -317,7 +317,7 @@ def _is_strict(schema: object) -> bool:
 
 def _named(fields: Fields, name: str, where: str) -> str:
     if not (value := text_of(fields, name)):
-        raise _invalid(f"{where}.{name}", "must be a text that is not empty")
+        raise _invalid(f"{where}.{name}", "must be a non-empty string")
     return value
 
 

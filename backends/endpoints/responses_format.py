@@ -30,13 +30,13 @@ SAME: Final = (
 LOGPROBS: Final = "message.output_text.logprobs"
 """The value of `include` that requests them."""
 NOT_KEPT: Final = (
-    "is not kept here (kept_answers.response_hours in breakeven.yaml says for how long any is); have your client send "
-    "it whole (store: false), or ask a model whose provider offers the Responses API"
+    "is not kept here (kept_answers.response_hours in breakeven.yaml sets for how long any is); have your client send "
+    "it in full (store: false), or use a model whose provider offers the Responses API"
 )
 KEPT_ELSEWHERE: Final = {
     "previous_response_id": f"the response {NOT_KEPT}",
-    "conversation": "that one is not kept here; ask a model of the provider that made it",
-    "prompt": "only a model whose provider offers the Responses API has any",
+    "conversation": "it is not kept here; use a model of the provider that created it",
+    "prompt": "prompts are stored only at providers that offer the Responses API",
 }
 """Fields that refer to what one provider stores, and the remedy for each."""
 CALLS: Final = ("function_call", "custom_tool_call")
@@ -56,7 +56,7 @@ def chat_body_from_responses(body: bytes, *, thoughts: tuple[str, ...] = (), tak
         if fields.get(name):
             raise untranslatable(name, why)
     if fields.get("moderation"):
-        raise untranslatable("moderation", "only OpenAI moderates an answer on the way; ask one of its models")
+        raise untranslatable("moderation", "only OpenAI moderates answers as they are generated; use one of its models")
     chat: Fields = {name: fields[name] for name in SAME if fields.get(name) is not None}
     tools = parse_tools(fields)
     chat["messages"] = [name_thoughts(message, thoughts) for message in _shown_apart(_messages(fields, tools))]
@@ -160,7 +160,7 @@ def _call(fields: Fields, tools: Tools, where: str) -> Fields:
 
 def _require_name(fields: Fields, name: str, where: str) -> None:
     if not text_of(fields, name):
-        raise invalid(f"{where}.{name}", "must be a text that is not empty")
+        raise invalid(f"{where}.{name}", "must be a non-empty string")
 
 
 def _message(fields: Fields, kind: str, where: str) -> Fields:
@@ -204,7 +204,7 @@ def _parts(content: object, where: str) -> Iterator[Fields]:
         elif kind == "input_audio":
             yield {"type": "input_audio", "input_audio": part.get("input_audio")}
         else:
-            raise untranslatable(here, f"a part of type {kind!r} that is not sent along cannot reach this model")
+            raise untranslatable(here, f"a part of type {kind!r} without its content cannot be sent to this model")
 
 
 def _tool_choice(choice: object, tools: Tools) -> object:
@@ -216,7 +216,7 @@ def _tool_choice(choice: object, tools: Tools) -> object:
         raise invalid("tool_choice", "must be auto, none, required or an object")
     fields = cast(Fields, choice)
     if fields.get("type") not in ("function", "custom"):
-        raise untranslatable("tool_choice", "only auto, none, required or a function can be asked of this model")
+        raise untranslatable("tool_choice", "this model supports only auto, none, required or a function")
     if not text_of(fields, "name"):
         raise invalid("tool_choice.name", "must be a function's name")
     return {"type": "function", "function": {"name": tools.function_of(fields)}}

@@ -83,7 +83,7 @@ def _tools(tools: list[object], where: str, namespace: str | None) -> Iterator[T
         elif not _is_search_of_nothing_live(fields):
             raise untranslatable(
                 f"{here}.type",
-                f"a tool of type {kind!r} works at its provider alone; leave it out, or ask a model whose provider "
+                f"a tool of type {kind!r} runs only at its provider; leave it out, or use a model whose provider "
                 "offers the Responses API",
             )
 

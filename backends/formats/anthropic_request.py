@@ -46,7 +46,7 @@ def build_messages_body(view: ChatView, call: Call) -> bytes:
     messages = _messages(view)
     is_older = is_older_claude(call.upstream_model)
     if not all(sequence.strip() for sequence in view.stop):
-        raise untranslatable("stop", "this model cannot end at white space alone; leave that sequence out")
+        raise untranslatable("stop", "this model does not support stop sequences of white space only; leave them out")
     body: Fields = {
         "model": call.upstream_model,
         "max_tokens": view.max_output_tokens or (DEFAULT_MAX_TOKENS if is_older else DEFAULT_WITH_THOUGHTS),
@@ -168,7 +168,7 @@ def _block(part: Part) -> Fields:
         result: Fields = {"type": "tool_result", "tool_use_id": call_id, "content": content}
         return _cached(result, part.cache_control)
     if part.kind == "audio":
-        raise untranslatable("messages", "this model cannot hear audio")
+        raise untranslatable("messages", "this model does not accept audio")
     block: Fields = {"type": part.kind, "source": _source(part)}
     if part.kind == "document" and part.name:
         block["title"] = part.name

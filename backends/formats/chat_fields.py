@@ -102,13 +102,13 @@ def check_fields(fields: Fields) -> None:
 def refuse_unsayable(fields: Fields) -> None:
     """Raises Untranslatable for fields that cannot be translated and would change the answer if dropped."""
     if fields.get("n") not in (None, 1):
-        raise untranslatable("n", "only one choice can be asked of this model")
+        raise untranslatable("n", "this model gives only one choice")
     if "audio" in list_of(fields.get("modalities"), "modalities"):
         raise untranslatable("modalities", "this model cannot answer with audio")
     if fields.get("audio") is not None:
         raise untranslatable("audio", "this model cannot answer with audio")
     if fields.get("moderation") is not None:
-        raise untranslatable("moderation", "only OpenAI moderates a chat on the way; ask one of its models")
+        raise untranslatable("moderation", "only OpenAI moderates chats as they are answered; use one of its models")
     if fields.get("web_search_options") is not None:
         raise untranslatable("web_search_options", "this model cannot search the web here")
 

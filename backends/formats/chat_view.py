@@ -144,7 +144,7 @@ def _turns(messages: object) -> Iterator[Turn]:
         elif role == "assistant":
             if message.get("audio") and not parts:
                 raise untranslatable(
-                    f"{where}.audio", "what was said aloud is kept at its provider; send its transcript"
+                    f"{where}.audio", "spoken answers are stored at their provider; send the transcript"
                 )
             refusal = text_of(message, "refusal")
             calls = tuple(_tool_calls(message, where))
@@ -200,7 +200,7 @@ def _part(part: Fields, where: str) -> Part:
         file = object_of(part.get("file"), f"{where}.file")
         data = text_of(file, "file_data")
         if data is None:
-            raise untranslatable(f"{where}.file", "must carry file_data: a file id means nothing to this model")
+            raise untranslatable(f"{where}.file", "must have file_data: a file id is not valid for this model")
         return _file(data, f"{where}.file", cache_control, text_of(file, "filename"))
     if kind == "input_audio":
         audio = object_of(part.get("input_audio"), f"{where}.input_audio")
@@ -237,7 +237,7 @@ def _tool_calls(message: Fields, where: str) -> Iterator[ToolCall]:
         here = f"{where}.tool_calls[{position}]"
         call = object_of(item, here)
         if call.get("type") == "custom":
-            raise untranslatable(f"{here}.type", "a custom tool's call cannot be told to this model")
+            raise untranslatable(f"{here}.type", "calls of custom tools cannot be sent to this model")
         function = object_of(call.get("function"), f"{here}.function")
         name = text_of(function, "name") or ""
         text = text_of(function, "arguments") or "{}"

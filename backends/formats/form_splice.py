@@ -55,14 +55,14 @@ def find_fields(body: bytes, content_type: str) -> list[Field]:
         start = head_end + len(_HEAD_END)
         end = body.find(b"\r\n" + mark, start)
         if head_end < 0 or end < 0 or body.startswith(mark, start):
-            raise NotAForm("a part of the form does not end")
+            raise NotAForm("a part of the form is incomplete")
         if len(fields) == _MOST_PARTS:
             raise NotAForm(f"the form has more than {_MOST_PARTS} parts")
         field = _field(body[at:head_end], start, end)
         if names.setdefault(field.name, field.is_file) is not field.is_file or (
             not field.is_file and not field.name.endswith("[]") and any(one.name == field.name for one in fields)
         ):
-            raise NotAForm(f"the field {field.name} stands twice in the form")
+            raise NotAForm(f"the field {field.name} occurs twice in the form")
         fields.append(field)
         at = end + 2 + len(mark)
         if body.startswith(b"--", at):

@@ -130,7 +130,7 @@ def read_answer(body: bytes, asked: MediaAsked, call: Call, *, backend: str) -> 
         if answer.text is None:
             raise UnreadableAnswer(f"{backend} answered without a text", usage=usage)
     elif (answer.results if call.operation == "moderations" else answer.data) is None:
-        raise UnreadableAnswer(f"{backend} answered with nothing that was asked for", usage=usage)
+        raise UnreadableAnswer(f"{backend} answered with nothing that was requested", usage=usage)
     return _whole(body, usage, is_malformed=is_malformed)
 
 

@@ -192,7 +192,7 @@ class OpenAIStreamReader(StreamReader):
                     self._seen_choices.add(choice.index)
                 has_usage = has_usage or choice.usage is not None
             if finish_reason == "error":
-                raise self._broken("gave up in the middle of its answer")
+                raise self._broken("gave up in the middle of the answer")
             if has_usage:
                 found_usage, is_no_usage = _usage(event)
                 usage, is_malformed = found_usage or usage, is_malformed or is_no_usage

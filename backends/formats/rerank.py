@@ -142,7 +142,7 @@ def read_answer(body: bytes, asked: RerankAsked, call: Call, *, backend: str) ->
     try:
         said = _ANSWER.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise no_answer(f"{backend} answered with something that is no ranking", body) from error
+        raise no_answer(f"{backend} answered with something other than a ranking", body) from error
     answer = _Answer(data=said) if isinstance(said, list) else said
     if answer.error is not None:
         raise error_from_event(answer.error, backend=backend, is_started=False)

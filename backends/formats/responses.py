@@ -79,7 +79,7 @@ def as_asked(body: bytes, names: ResponseNames, *, backend: str) -> bytes:
         refusal = error_body(message, kind="invalid_request_error", code="previous_response_not_found", param=_PREVIOUS)
         raise UpstreamRejected(message, body=refusal)
     if found.backend != backend:
-        message = f"{_PREVIOUS}: {found.backend} keeps that response; ask for a model of that backend"
+        message = f"{_PREVIOUS}: {found.backend} stores that response; use a model of that backend"
         refusal = error_body(message, kind="invalid_request_error", code="kept_elsewhere", param=_PREVIOUS)
         raise Untranslatable(message, body=refusal)
     return body.replace(written, f'"{found.own}"'.encode())

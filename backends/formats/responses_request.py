@@ -110,7 +110,7 @@ def _fields_of(call: Call) -> Fields:
     fields = decode_object(call.body) or {}
     refuse_unsayable(fields)
     if fields.get("stop"):
-        raise untranslatable("stop", "this model cannot end at a text; leave it out, or ask another model")
+        raise untranslatable("stop", "this model does not support stop sequences; leave them out, or use another model")
     return fields
 
 
@@ -242,7 +242,7 @@ def _said(message: Fields, where: str) -> Iterator[Fields]:
     if text := text or text_of(message, "refusal") or "":
         yield {"type": "message", "role": "assistant", "content": text}
     elif message.get("audio"):
-        raise untranslatable(f"{where}.audio", "what was said aloud cannot be told to this model; send its transcript")
+        raise untranslatable(f"{where}.audio", "spoken answers cannot be sent to this model; send the transcript")
 
 
 def _calls(message: Fields, where: str, customs: set[str]) -> Iterator[Fields]:
@@ -304,5 +304,5 @@ def _part(part: Fields, where: str) -> Fields:
         said = {name: file[name] for name in ("file_data", "file_id", "filename") if file.get(name) is not None}
         return {"type": "input_file", **said, **mark}
     if kind == "input_audio":
-        raise untranslatable(f"{where}.type", "this model cannot hear audio")
+        raise untranslatable(f"{where}.type", "this model does not accept audio")
     raise untranslatable(f"{where}.type", "unknown part")

@@ -65,7 +65,7 @@ def error_from_status(
     """The error for an answer that is not 2xx."""
     message = f"{backend} answered {status}{describe_error(body)}"
     if status == 403 and _FILTERED.search(body):
-        return UpstreamRejected(f"{message}: its filter refuses what was asked")
+        return UpstreamRejected(f"{message}: its content filter rejects the request")
     if status == 403 and body.lstrip()[:1] == b"<":  # a firewall in between; it may object to the prompt
         return UpstreamUnavailable(message, status=status)
     if status in _AUTH:

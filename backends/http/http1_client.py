@@ -92,7 +92,7 @@ class Http1Client:
             head = f"{path} HTTP/1.1\r\nhost: {host_header}\r\nuser-agent: breakeven\r\naccept-encoding: identity\r\n"
             target = _Target(parts.scheme, name, port, head.encode("ascii"), (parts.scheme, name, port))
         except (ValueError, KeyError) as error:
-            raise ConnectFailed(f"{self._backend} has an address that cannot be used") from error
+            raise ConnectFailed(f"{self._backend} has an invalid address") from error
         self._targets[url] = target
         return target
 
@@ -128,7 +128,9 @@ class Http1Client:
                 connection = await self._dialer.dial(make, target.host, target.port, tls)
         except (OSError, TimeoutError, UnicodeError) as error:
             if is_for_want_of_files(error):
-                message = "this process may open no more files; raise the limit (ulimit -Hn, systemd's LimitNOFILE)"
+                message = (
+                    "this process has reached its limit of open files; raise it (ulimit -Hn, systemd's LimitNOFILE)"
+                )
                 raise NoFilesLeft(message) from error
             raise self._unreachable(error) from error
         if self._sweep is None:
@@ -151,15 +153,15 @@ def _why(error: BaseException) -> str:
         reason = error.verify_message.partition(",")[0]  # the expected host name follows
         return f"its certificate is refused: {reason}{_remedy(error.verify_code)}"
     if isinstance(error, socket.gaierror):
-        return f"its host name is not resolved: {error.strerror}"
+        return f"its host name cannot be resolved: {error.strerror}"
     return type(error).__name__
 
 
 def _remedy(verify_code: int) -> str:
     if verify_code in UNKNOWN_ISSUER:
-        return "; SSL_CERT_FILE can name your own CA's file"
+        return "; if it is from your own CA, name the CA's file in SSL_CERT_FILE"
     if verify_code in AGAINST_RFC_5280:
-        return "; from Python 3.13 on it has to keep to RFC 5280, as has its CA's: make them anew"
+        return "; since Python 3.13 it and its CA's must comply with RFC 5280: create them anew"
     return ""
 
 

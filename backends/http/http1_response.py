@@ -147,7 +147,7 @@ class Http1Response:
         if encoding in ("gzip", "deflate"):
             self._decoder = zlib.decompressobj(wbits=47)  # detects a zlib or gzip header
         elif encoding != "identity":
-            self.fail(f"encoded its answer as {encoding[:20]!r}, which was not asked for")
+            self.fail(f"encoded its answer as {encoding[:20]!r}, which was not requested")
 
     def add(self, piece: bytes) -> None:
         """A piece of the body has been received."""
@@ -192,7 +192,7 @@ class Http1Response:
 
     def _check_decoder(self) -> None:
         if self._decoder is not None and not self._decoder.eof:
-            raise UpstreamUnavailable(f"{self._backend} cut its compressed answer")
+            raise UpstreamUnavailable(f"{self._backend} cut off its compressed answer")
 
     def _stop_finishing(self) -> None:
         if self._finishing is not None:

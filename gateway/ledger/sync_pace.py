@@ -41,4 +41,4 @@ class SyncPace:
             )
         elif self._is_told and not self.is_slow:
             self._is_told = False
-            log.warning("the journal's disk is as fast as it should be again")
+            log.warning("the journal's disk is fast enough again")

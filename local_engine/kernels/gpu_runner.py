@@ -138,7 +138,7 @@ def quickest(tried: Mapping[OneRow, Tried]) -> OneRow:
     """The fastest variant. Overlapping kernels must compute exactly what they compute one after another."""
     ways = [way for way in tried if not way.overlaps or torch.equal(tried[way].logits, tried[FUSED].logits)]
     if len(ways) < len(tried):
-        log.warning("one row at a time has no launches that overlap: on this device they change what is computed")
+        log.warning("launches of steps of one row do not overlap: on this device that would change the results")
     return min(ways, key=lambda way: tried[way].seconds)
 
 

@@ -47,7 +47,7 @@ def read_config(raw: Raw, name: str, *, folder: str, has: Callable[[str], bool])
     if kind not in FAMILIES:
         raise ModelUnsupported(f"{folder} is of type {kind}; this engine runs {', '.join(FAMILIES)}.")
     if uncomputed := [words for key, words in UNCOMPUTED.items() if raw.get(key)]:
-        raise ModelUnsupported(f"{folder} {' and '.join(uncomputed)}, which is not computed here.")
+        raise ModelUnsupported(f"{folder} {' and '.join(uncomputed)}, which is not supported.")
     family, vary = FAMILIES[kind]
     rope = _rope_of(raw)
     heads = int(raw["num_attention_heads"])
@@ -210,7 +210,7 @@ def _rotary_size(raw: Raw, rope: Raw, family: Family, head_size: int, folder: st
         return 0
     size = int(head_size * share)
     if family not in PARTLY_ROTATED or not 0 < size < head_size or size % 2:
-        raise ModelUnsupported(f"{folder} rotates a part of each head only, which is not computed here.")
+        raise ModelUnsupported(f"{folder} rotates a part of each head only, which is not supported.")
     return size
 
 
@@ -225,7 +225,7 @@ def _sliding_window(raw: Raw, family: Family, folder: str) -> tuple[int, bool]:
     full = 0 if is_everywhere else min(layers, int(raw.get("max_window_layers", 28)))
     kinds = raw.get("layer_types") or [FULL] * full + [SLIDING] * (layers - full)
     if unknown := set(kinds) - {FULL, SLIDING}:
-        raise ModelUnsupported(f"{folder} has layers of {', '.join(sorted(unknown))}, which are not computed here.")
+        raise ModelUnsupported(f"{folder} has layers of {', '.join(sorted(unknown))}, which are not supported.")
     return (window, FULL not in kinds) if SLIDING in kinds else (0, True)
 
 

@@ -79,7 +79,7 @@ def _smollm3(values: Values) -> dict[str, Any]:
 def _granite(values: Values) -> dict[str, Any]:
     """As in `config_json`; a missing multiplier, or one of 0, counts as 1."""
     if values.get("rope.scaling.finetuned", True) is False:
-        raise ModelUnsupported("The GGUF file says that its Granite rotates nothing, which is not computed here.")
+        raise ModelUnsupported("The GGUF file says that its Granite rotates nothing, which is not supported.")
     residual = float(values.get("residual_scale", 0.0)) or 1.0
     return {
         "embedding_scale": (float(values.get("embedding_scale", 0.0)) or 1.0) / residual,
@@ -92,7 +92,7 @@ def _granite(values: Values) -> dict[str, Any]:
 def _olmo2(values: Values) -> dict[str, Any]:
     if values.get("attention.sliding_window", 0):
         raise ModelUnsupported(
-            "The GGUF file is of OLMo 3, whose layers rotate by different rules; OLMo 2 is run here."
+            "The GGUF file is of OLMo 3, whose layers rotate by different rules; OLMo 2 is supported."
         )
     return {"norm_place": "behind", "has_wide_qk_norm": True}
 
@@ -100,7 +100,7 @@ def _olmo2(values: Values) -> dict[str, Any]:
 def _gemma3(values: Values) -> dict[str, Any]:
     """Every sixth layer has full attention, which no field says; nor is 27B's query scaling given."""
     if values.get("final_logit_softcapping", 0.0):
-        raise ModelUnsupported("The GGUF file's model caps its logits, which is not computed here.")
+        raise ModelUnsupported("The GGUF file's model caps its logits, which is not supported.")
     layers, hidden = layer_count(values["block_count"]), int(values["embedding_length"])
     by = hidden // int(values["attention.head_count"]) if layers == GEMMA3_27B_LAYERS else 0
     return {

@@ -133,7 +133,7 @@ def _compressed(raw: dict[str, Any], folder: str) -> Scheme:
     if raw.get("format") not in ("float-quantized", "int-quantized", "naive-quantized", "pack-quantized"):
         raise ModelUnsupported(f"{folder} is compressed-tensors of format {raw.get('format')}, which is not read.")
     if raw.get("transform_config"):
-        raise ModelUnsupported(f"{folder} rotates its activations (transform_config), which is not computed here.")
+        raise ModelUnsupported(f"{folder} rotates its activations (transform_config), which is not supported.")
     found = {_weights_scheme(group, folder) for group in (raw.get("config_groups") or {}).values()}
     if len(found) != 1:
         raise ModelUnsupported(f"{folder} mixes {len(found)} quantisations; this engine reads one.")

@@ -82,7 +82,7 @@ def load_safetensors(folder: Path) -> LoadedFile:
     except KeyError as error:
         raise ModelUnavailable(f"{folder / 'config.json'} lacks {error.args[0]!r}.") from error
     except (ValueError, TypeError, AttributeError, ArithmeticError, MemoryError) as error:
-        raise ModelUnavailable(f"A JSON file of {folder} holds a value of the wrong kind ({error}).") from error
+        raise ModelUnavailable(f"A JSON file of {folder} has a value of the wrong type ({error}).") from error
     parts = [name for name in stored.names() if name.startswith((prefix, "lm_head."))]
     check_names({our_name(name, prefix): name for name in parts}, config, file=folder.name)
     nibbles = weights.nibbles if isinstance(weights, QuantisedWeights) else no_nibbles

@@ -94,7 +94,7 @@ class ConstraintCompiler:
                 return GuidanceVocabulary(self._tokenizer, self._vocabulary_size)
         # The library does not support every kind of vocabulary: such a model answers without constraints.
         except ValueError as error:
-            message = f"No answer of this model can be kept to a constraint: its vocabulary cannot be read ({error})."
+            message = f"This model's answers cannot be constrained: its vocabulary cannot be read ({error})."
             raise InvalidRequest(message, parameter=FORMAT) from error
 
 
@@ -107,7 +107,9 @@ def requested_constraint(
     kind = form.get("type", "text")
     if structured_outputs:
         if kind != "text":
-            raise InvalidRequest("An answer takes one constraint, not response_format and another.", parameter=FORMAT)
+            raise InvalidRequest(
+                "An answer can have only one constraint: response_format or another.", parameter=FORMAT
+            )
         return _structured(structured_outputs)
     if kind == "text":
         return None
@@ -137,7 +139,7 @@ def _schema_constraint(schema: Any, parameter: str) -> Constraint:
     except (ValueError, RecursionError) as error:
         raise InvalidRequest(f"The JSON schema cannot be read: {error}", parameter=parameter) from error
     if source is None:
-        raise InvalidRequest("A JSON schema to keep an answer to is an object.", parameter=parameter)
+        raise InvalidRequest("A JSON schema for an answer must be an object.", parameter=parameter)
     return Constraint("json_schema", source, parameter)
 
 

@@ -86,7 +86,7 @@ class SamplingParams:
         if not allowed:
             raise InvalidRequest("allowed_token_ids names no token.", parameter="allowed_token_ids")
         if self.banned:
-            raise InvalidRequest("allowed_token_ids stands alone, without bad_words.", parameter="allowed_token_ids")
+            raise InvalidRequest("allowed_token_ids cannot be combined with bad_words.", parameter="allowed_token_ids")
         if self.min_tokens and allowed <= self.stop_token_ids:
             raise InvalidRequest("min_tokens forbids all of allowed_token_ids.", parameter="allowed_token_ids")
 

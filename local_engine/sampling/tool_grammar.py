@@ -126,7 +126,7 @@ def function_of(tool: Mapping[str, Any]) -> dict[str, Any]:
     if not isinstance(function, dict) or not isinstance(function.get("name"), str):
         raise InvalidRequest("Every tool needs a function with a name.", parameter="tools")
     if not isinstance(function.get("parameters") or {}, dict):
-        raise InvalidRequest("A function's parameters are a JSON schema, an object.", parameter="tools")
+        raise InvalidRequest("A function's parameters must be a JSON schema, an object.", parameter="tools")
     return function
 
 

@@ -36,12 +36,12 @@ def answer_embeddings(encoder: SentenceEncoder, body: bytes, chat_model: str = "
     """JSON; any model name but the chat model's is accepted. Raises InvalidRequest naming the parameter."""
     request = parse_body(_DECODER, body)
     if request.model and request.model == chat_model != encoder.name:
-        raise InvalidRequest(f"{chat_model} writes text; ask for embeddings with {encoder.name}.", parameter="model")
+        raise InvalidRequest(f"{chat_model} generates text; request embeddings from {encoder.name}.", parameter="model")
     inputs = [request.input] if isinstance(request.input, str) else request.input
     texts = [text for text in inputs if isinstance(text, str)]
     if len(texts) < len(inputs):
         raise InvalidRequest(
-            "input is text, not token ids, which are another model's (LangChain: check_embedding_ctx_length=False).",
+            "input must be text: token ids would be another model's (LangChain: check_embedding_ctx_length=False).",
             parameter="input",
         )
     if not texts or len(texts) > MAX_INPUTS or not all(texts):
@@ -68,7 +68,7 @@ def answer_embeddings(encoder: SentenceEncoder, body: bytes, chat_model: str = "
 def _first(asked: int | None, encoder: SentenceEncoder) -> int | None:
     if asked is not None and 0 <= asked <= MARKS:
         raise InvalidRequest(
-            f"truncate_prompt_tokens counts {MARKS} marks around a text; send -1, or a number above them.",
+            f"truncate_prompt_tokens includes {MARKS} special tokens; send -1, or a larger number.",
             parameter="truncate_prompt_tokens",
         )
     return encoder.context_window if asked == -1 else asked

@@ -170,7 +170,7 @@ def parse_chat(body: bytes) -> ChatRequest:
     request = parse_body(_CHAT, body)
     refuse_fields(body, REFUSED_IN_CHAT)
     if request.functions:
-        raise InvalidRequest("functions is not read any more; send tools.", parameter="functions")
+        raise InvalidRequest("functions is no longer supported; send tools.", parameter="functions")
     if request.top_logprobs and not request.logprobs:
         raise InvalidRequest("top_logprobs needs logprobs: true.", parameter="top_logprobs")
     _refuse(request)
@@ -183,9 +183,7 @@ def parse_completion(body: bytes) -> CompletionRequest:
     request = parse_body(_COMPLETION, body)
     refuse_fields(body, REFUSED)
     if request.suffix:
-        raise InvalidRequest(
-            "suffix is not supported: this model continues a text, it fills no gap.", parameter="suffix"
-        )
+        raise InvalidRequest("suffix is not supported: this model can only continue a text.", parameter="suffix")
     _refuse(request)
     _refuse_nothing(request.longest, has_use=bool(request.echo) or request.prompt_logprobs is not None)
     return request
@@ -195,7 +193,7 @@ def _refuse_nothing(longest: int | None, *, has_use: bool) -> None:
     """Raises InvalidRequest for an answer of no tokens that does not show its prompt either."""
     if longest == 0 and not has_use:
         raise InvalidRequest(
-            "max_tokens is at least 1; 0 is for who wants the prompt alone, by echo or prompt_logprobs.",
+            "max_tokens must be at least 1; 0 is only for the prompt itself, with echo or prompt_logprobs.",
             parameter="max_tokens",
         )
 
@@ -205,9 +203,11 @@ def _refuse(request: Sampled) -> None:
     if request.stream_options is not None and not request.stream:
         raise InvalidRequest("stream_options needs stream: true.", parameter="stream_options")
     if request.best_of not in (None, request.choices):
-        raise InvalidRequest("best_of is not supported; ask for n answers and choose.", parameter="best_of")
+        raise InvalidRequest("best_of is not supported; request n answers and choose one.", parameter="best_of")
     if request.use_beam_search:
-        raise InvalidRequest("Beam search is not supported; ask for n answers and choose.", parameter="use_beam_search")
+        raise InvalidRequest(
+            "Beam search is not supported; request n answers and choose one.", parameter="use_beam_search"
+        )
     if request.prompt_logprobs is not None and request.stream:
         raise InvalidRequest(
             "prompt_logprobs is not sent in a stream; leave stream out, or send echo and logprobs to /v1/completions.",

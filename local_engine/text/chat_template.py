@@ -118,7 +118,7 @@ class ChatTemplate:
             return self._rendered(names)
         if (extra or {}).get(GENERATION):
             raise InvalidRequest(
-                "An answer continues the last message or begins a turn of its own; leave out "
+                "An answer either continues the last message or begins a new turn; leave out "
                 "add_generation_prompt or continue_final_message.",
                 parameter=CONTINUES,
             )
@@ -129,7 +129,7 @@ class ChatTemplate:
         before, found, after = text.rpartition(mark)
         if not found:
             raise InvalidRequest(
-                "The model's chat template leaves the last message out, so that nothing can continue it.",
+                "The model's chat template omits the last message, so an answer cannot continue it.",
                 parameter=CONTINUES,
             )
         return before if after.startswith(" ") else before.rstrip()
@@ -216,7 +216,9 @@ def _compile(environment: ImmutableSandboxedEnvironment, source: str) -> jinja2.
         return environment.from_string(source)
     # Python's own errors concern the code that a template compiles to: twenty nested loops are too many for it.
     except (jinja2.TemplateError, RecursionError, SyntaxError, ValueError, MemoryError) as error:
-        raise ModelUnavailable(f"The model's chat template cannot be read ({error}); mend it in its file.") from error
+        raise ModelUnavailable(
+            f"The model's chat template cannot be read ({error}); correct it in its file."
+        ) from error
 
 
 def _raise_exception(message: str) -> None:

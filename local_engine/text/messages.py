@@ -50,7 +50,9 @@ def _text(content: Any, where: str) -> str:
     if isinstance(content, list):
         return "".join(_part_text(part, where) for part in content)
     if not isinstance(content, str):
-        raise InvalidRequest("A message's content is a string or a list of text parts.", parameter=f"{where}.content")
+        raise InvalidRequest(
+            "A message's content must be a string or a list of text parts.", parameter=f"{where}.content"
+        )
     return content
 
 

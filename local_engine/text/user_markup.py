@@ -32,7 +32,7 @@ def cut_into_tokens() -> Generator[None]:
         with panics_told():
             yield
     except ValueError as error:
-        raise InvalidRequest(f"The text cannot be cut into tokens ({error}).") from error
+        raise InvalidRequest(f"The text cannot be tokenized ({error}).") from error
 
 
 class UserMarkup:

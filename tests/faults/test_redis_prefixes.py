@@ -103,11 +103,11 @@ async def test_a_worker_says_once_that_it_hears_nothing_and_once_that_it_hears_a
             note(two, "before")
             await until(lambda: known(one) == {"before"})
             server.stop()
-            await until(lambda: said("is not heard of") == 2)
+            await until(lambda: said("are not received") == 2)
             await asyncio.sleep(3 * AGAIN_SECONDS)  # it fails some more times, in silence
             await asyncio.to_thread(server.start)
-            await until(lambda: said("is heard of again") == 2)
-            assert said("is not heard of") == 2
+            await until(lambda: said("are received again") == 2)
+            assert said("are not received") == 2
 
 
 async def test_a_stream_is_bounded_and_forgets_itself(redis_server: RedisServer) -> None:

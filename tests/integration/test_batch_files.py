@@ -58,12 +58,12 @@ async def test_a_file_that_is_forgotten_while_it_is_downloaded_is_not_taken_for_
         with pytest.raises(httpx.RemoteProtocolError, match="without sending complete message body"):
             await download(batches.url + path, KEY, lambda: batches.stores.batches.forget(3, DAY_US))
         assert (await client.get("/v1/files")).json()["data"] == []
-        assert "an answer that had begun was cut off: The file file-1 is not kept any more" in caplog.text
+        assert "an answer that had begun was cut off: The file file-1 is no longer stored" in caplog.text
         assert "Traceback" not in caplog.text
         await batches.stores.files.write(file, large_parts(), most_bytes=1 << 30)
         await lose_parts(batches)
         answer = await client.get(path)
-        assert (answer.status_code, "is not kept any more" in answer.text) == (404, True)
+        assert (answer.status_code, "is no longer stored" in answer.text) == (404, True)
 
 
 async def test_a_files_name_is_what_can_be_shown(batches: Batches) -> None:

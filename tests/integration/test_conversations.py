@@ -164,7 +164,7 @@ async def test_a_conversation_that_a_provider_made_is_its_own_affair() -> None:
         await client.responses.create(model="b", input="hi", conversation="conv_123")
         sent = json.loads(provider.received[0].body)
         assert (sent["conversation"], sent["input"]) == ("conv_123", "hi")
-        with pytest.raises(openai.BadRequestError, match="ask a model of the provider that made it"):
+        with pytest.raises(openai.BadRequestError, match="use a model of the provider that created it"):
             await client.responses.create(model="a", input="hi", conversation="conv_123")
         with pytest.raises(openai.NotFoundError, match="Ask a provider for its own conversations"):
             await client.conversations.retrieve("conv_123")

@@ -81,7 +81,7 @@ def test_want_of_files_is_told_and_not_held_against_the_provider(service: Servic
         for refusal in refusals:
             assert refusal.status_code == 503
             assert refusal.headers["retry-after"] == "1"
-            assert "this process may open no more files; raise the limit" in refusal.json()["error"]["message"]
+            assert "this process has reached its limit of open files; raise it" in refusal.json()["error"]["message"]
         assert client.post("/v1/chat/completions", json=asked).status_code == 200
 
 

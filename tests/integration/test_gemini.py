@@ -191,7 +191,7 @@ ERRORS: list[tuple[str, str, bytes | Json, str, int, str]] = [
     (KEY, "none", HI, '"auto" or one of', 404, "NOT_FOUND"),
     (KEY, "a", b"{", "not valid JSON", 400, "INVALID_ARGUMENT"),
     (KEY, "a", {}, "contents", 400, "INVALID_ARGUMENT"),
-    (KEY, "b", HI | {"cachedContent": "cachedContents/1"}, "kept at Google", 400, "INVALID_ARGUMENT"),
+    (KEY, "b", HI | {"cachedContent": "cachedContents/1"}, "stored at Google", 400, "INVALID_ARGUMENT"),
     (KEY, "a", HI | {"generationConfig": {}, "generation_config": {}}, "two spellings", 400, "INVALID_ARGUMENT"),
 ]
 

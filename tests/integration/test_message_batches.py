@@ -107,7 +107,7 @@ async def test_results_that_are_forgotten_while_they_are_downloaded_are_not_take
         assert done.results_url is not None
         with pytest.raises(httpx.RemoteProtocolError, match="incomplete chunked read"):
             await download(done.results_url, KEY, lambda: batches.stores.batches.forget(1 << 62, 1 << 62))
-        with pytest.raises(anthropic.NotFoundError, match="is not kept any more"):
+        with pytest.raises(anthropic.NotFoundError, match="is no longer stored"):
             await results(client, batch.id)
 
 

@@ -220,7 +220,7 @@ async def test_a_prompt_cache_is_filled_at_anthropic_and_nowhere_else(passage: P
         "/v1/messages", b'{"model":"b","max_tokens":0,"messages":[{"role":"user","content":"hi"}]}'
     )
     assert refused.status_code == 400
-    assert "only be asked of Anthropic's models" in refused.json()["error"]["message"]
+    assert "needs one of Anthropic's models" in refused.json()["error"]["message"]
     assert len(passage.provider.received) == 1
 
 

@@ -96,7 +96,7 @@ async def answering(seconds: float = ANSWER_SECONDS) -> AsyncGenerator[None]:
         async with asyncio.timeout(seconds):
             yield
     except ResponseError as error:
-        raise StoreDown(f"Redis refuses what it is asked: {reason(error)}") from error
+        raise StoreDown(f"Redis rejects the command: {reason(error)}") from error
     except (RedisError, OSError, TimeoutError) as error:
         raise StoreDown(f"Redis does not answer ({reason(error)})") from error
 

@@ -180,7 +180,9 @@ class RedisCounters:
             if not await self._claim(answer[1]):
                 continue
             if self._epoch:
-                log.warning("Redis was emptied or restarted; budgets are rebuilt from the books and what workers hold")
+                log.warning(
+                    "Redis was emptied or restarted; budgets are rebuilt from the books and from what workers hold"
+                )
             self._epoch = answer[1]
         raise CountersDown("it is restarted or emptied again and again")
 

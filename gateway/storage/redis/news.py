@@ -26,7 +26,7 @@ class RedisNews:
         try:
             await self._client.publish(CHANNEL, "changed")
         except (RedisError, OSError) as error:
-            log.warning("cannot announce a change over Redis (%s); the others find it in the database", error)
+            log.warning("cannot announce a change over Redis (%s); other workers will find it in the database", error)
 
     async def listen(self, heard: Callable[[], None]) -> None:
         while True:

@@ -70,7 +70,7 @@ class RedisPrefixes:
                 await self._listen_once(heard)
             except (RedisError, OSError) as error:
                 if not self._is_deaf:
-                    log.warning("what is warm at other workers is not heard of: Redis failed (%s)", error)
+                    log.warning("other workers' warm prefixes are not received: Redis failed (%s)", error)
                 self._is_deaf = True
             await asyncio.sleep(AGAIN_SECONDS)
 
@@ -87,7 +87,7 @@ class RedisPrefixes:
                 await self._client.xread(dict(self._last), count=RECORDS_AT_ONCE, block=HEAR_MS),  # pyright: ignore[reportArgumentType]
             )
             if self._is_deaf:
-                log.warning("what is warm at other workers is heard of again")
+                log.warning("other workers' warm prefixes are received again")
                 self._is_deaf = False
             for stream, records in found or ():
                 for name, fields in records:
@@ -108,5 +108,5 @@ def _read(fields: Mapping[bytes, bytes]) -> Sequence[WarmNote]:
     try:
         return decode(fields[b"notes"])
     except (KeyError, msgspec.DecodeError) as error:
-        log.warning("a record of warm prefixes in Redis cannot be read and is passed over: %s", error)
+        log.warning("a record of warm prefixes in Redis cannot be read and is skipped: %s", error)
         return ()

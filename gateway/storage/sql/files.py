@@ -95,7 +95,7 @@ class SqlFiles:
             if file.size_bytes > left:
                 raise BodyTooLarge(
                     f"This file has {file.size_bytes:,} bytes, and this key's team has room for {left:,}: delete files "
-                    "of it that are not needed any more, or raise batches.max_stored_megabytes in breakeven.yaml.",
+                    "that are no longer needed, or raise batches.max_stored_megabytes in breakeven.yaml.",
                     code="files_full",
                 )
             row = msgspec.structs.asdict(file) | {"size_bytes": None, "reserved_bytes": file.size_bytes}
@@ -131,14 +131,14 @@ def _require_unread(batch_id: str, status: str, asked: str) -> None:
         raise Conflict(f"The batch {batch_id} still reads this file: cancel it first, or wait.", code="file_in_use")
     if msgspec.json.decode(asked, type=Asked).endpoint == MESSAGES:
         raise Conflict(
-            f"The results of the batch {batch_id} need this file, and it goes with them: DELETE {MESSAGES}/batches/"
-            f"{batch_id} forgets all of it.",
+            f"The results of the batch {batch_id} need this file, which is deleted with them: "
+            f"DELETE {MESSAGES}/batches/{batch_id} deletes all of it.",
             code="file_in_use",
         )
 
 
 def _gone(file_id: str) -> NotFound:
-    return NotFound(f"The file {file_id} is not kept any more; GET /v1/files lists those that are.", code="not_found")
+    return NotFound(f"The file {file_id} is no longer stored; GET /v1/files lists those that are.", code="not_found")
 
 
 def _place(file_id: str, place: int) -> bytes:

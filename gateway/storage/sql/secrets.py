@@ -144,9 +144,9 @@ class SqlSecrets:
 
 def _require_alive(name: str, revoked_at_us: int | None, expires_at_us: int | None, at_us: int) -> None:
     if revoked_at_us is not None:
-        raise Conflict(f"The key {name!r} was revoked; make another key.", code="key_revoked")
+        raise Conflict(f"The key {name!r} was revoked; create another key.", code="key_revoked")
     if expires_at_us is not None and expires_at_us <= at_us:
-        raise Conflict(f"The key {name!r} has expired; give it a later end first.", code="key_expired")
+        raise Conflict(f"The key {name!r} has expired; extend its end first.", code="key_expired")
 
 
 def _require_room(name: str, working: int) -> None:

@@ -122,7 +122,7 @@ class DiskTurns:
         try:
             await self._ask(self._file.close, CHORE_SECONDS)
         except StoreDown as error:
-            log.warning("the newest kept responses may be lost: %s", error)
+            log.warning("the newest stored responses may be lost: %s", error)
         self._is_closed = True
         self._thread.shutdown(wait=False)
 
@@ -147,14 +147,14 @@ class DiskTurns:
         """Runs `ask` in the thread. While the disk does not answer, nothing more is queued."""
         patience = self._patience_seconds if seconds is None else seconds
         if self._is_closed:
-            raise StoreDown("the gateway is about to end")
+            raise StoreDown("the gateway is stopping")
         if self._is_silent(patience):
-            raise StoreDown("the disk of the kept responses does not answer")
+            raise StoreDown("the disk of the stored responses does not respond")
         try:
             async with asyncio.timeout(patience):
                 return await asyncio.get_running_loop().run_in_executor(self._thread, self._timed, ask)
         except TimeoutError as error:
-            raise StoreDown(f"the disk of the kept responses took longer than {patience} s") from error
+            raise StoreDown(f"the disk of the stored responses took longer than {patience} s") from error
 
     def _timed(self, ask: Callable[[], T]) -> T:
         self._busy_since = self._monotonic()
@@ -181,7 +181,7 @@ class DiskTurns:
         try:
             self._file.renew(name, seconds)
         except StoreDown as error:
-            log.warning("a kept response was read, and is not kept longer for that: %s", error)
+            log.warning("a stored response was read, but its time could not be extended: %s", error)
 
     def _tidy_later(self) -> None:
         """Runs after the operations already queued, since it waits for the disk."""
@@ -193,6 +193,6 @@ class DiskTurns:
         try:
             self._file.tidy()
         except StoreDown as error:
-            log.warning("the log of the kept responses stays long: %s", error)
+            log.warning("the write-ahead log of the stored responses could not be emptied: %s", error)
         finally:
             self._is_tidying = False

@@ -52,7 +52,7 @@ class DisposableFile:
             except sqlite3.DatabaseError as error:
                 if _code(error) not in DAMAGED:
                     raise
-                log.error("%s is damaged (%s): what was kept there is lost, and it is begun anew", self.path, error)
+                log.error("%s is damaged (%s): its content is lost, and a new file is created", self.path, error)
                 self._remove()
                 return ask(self._opened())
         except (sqlite3.Error, OSError) as error:
@@ -88,7 +88,7 @@ class DisposableFile:
             connection.close()
             raise
         connection.close()
-        log.warning("%s was written by another version: what was kept there is lost", self.path)
+        log.warning("%s was written by another version: its content is lost", self.path)
         remove_file(self.path)
         return None
 

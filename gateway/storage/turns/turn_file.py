@@ -152,7 +152,7 @@ class TurnFile:
             try:
                 self._renew(connection, name, until_ms)
             except sqlite3.OperationalError as error:  # for example on a full disk: reading works nevertheless
-                log.warning("a kept response was read, and is not kept longer for that: %s", error)
+                log.warning("a stored response was read, but its time could not be extended: %s", error)
         return found[1]
 
     def _renew(self, connection: sqlite3.Connection, name: str, until_ms: int) -> None:
@@ -197,7 +197,7 @@ class TurnFile:
             own = {} if change.value is None else {change.name: change.value}
             for name, value in {**change.beside, **own}.items():
                 if not self._write(connection, name, value, until_ms, owner=change.owner, spared_ms=until_ms):
-                    raise StoreDown(f"{self._file.path} has no room for all that belongs together there")
+                    raise StoreDown(f"{self._file.path} has no room for all parts of the change")
         return True
 
     def _make_room(

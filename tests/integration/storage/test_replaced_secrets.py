@@ -203,7 +203,10 @@ async def test_a_key_that_is_over_has_no_new_secret(engine: AsyncEngine) -> None
     second = (await worker.rotate(key_id, HOUR)).secret
     await keys.revoke(key_id, author="ada")
     assert [await worker.works(one) for one in (first, second)] == [False, False]
-    for dead, said in ((key_id, "was revoked; make another"), (expired.record.id, "has expired; give it a later end")):
+    for dead, said in (
+        (key_id, "was revoked; create another"),
+        (expired.record.id, "has expired; extend its end"),
+    ):
         with pytest.raises(Conflict, match=said):
             await worker.rotate(dead, 0)
 

@@ -85,7 +85,7 @@ async def test_a_file_that_is_forgotten_while_it_is_read_does_not_end_as_if_it_w
     reading = store.read("file-1")
     assert len(await anext(reading)) == READ_BYTES
     assert await made.forget(2, DAY_US) == 1
-    with pytest.raises(NotFound, match="file-1 is not kept any more"):
+    with pytest.raises(NotFound, match="file-1 is no longer stored"):
         await anext(reading)
     with pytest.raises(NotFound):
         await whole(store, "file-1")
@@ -143,7 +143,7 @@ async def test_an_upload_that_was_given_up_for_broken_off_is_not_there(engine: A
         yield b"one"
         assert await made.forget(2 * HOUR_US, DAY_US) == 1
 
-    with pytest.raises(NotFound, match="file-1 is not kept"):
+    with pytest.raises(NotFound, match="file-1 is no longer stored"):
         await store.write(make_file(), for_hours(), most_bytes=10)
     assert await count(engine, file_parts.c.file_id) == 0
 

@@ -134,7 +134,7 @@ REFUSALS = [
 async def test_what_this_model_alone_does_not_take_is_asked_of_the_next(message: str) -> None:
     body = b'{"error":{"message":"%b","type":"invalid_request_error"}}' % message.encode()
     async with ScriptedProvider(Raw((body,), status=400, headers=JSON)) as provider:
-        with pytest.raises(Untranslatable, match="does not take what was asked") as caught:
+        with pytest.raises(Untranslatable, match="does not support what was requested") as caught:
             await collect(make_backend(provider), make_call())
     assert (caught.value.status, caught.value.body) == (400, body)
 

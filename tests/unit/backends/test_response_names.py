@@ -43,7 +43,7 @@ def test_another_teams_response_is_not_found_and_anothers_backend_is_named() -> 
     with pytest.raises(UpstreamRejected, match="not found") as caught:
         as_asked(body, BLUE, backend="openai")
     assert b"previous_response_not_found" in caught.value.body
-    with pytest.raises(Untranslatable, match="openai keeps that response"):
+    with pytest.raises(Untranslatable, match="openai stores that response"):
         as_asked(body, RED, backend="another")
 
 

@@ -300,7 +300,7 @@ class LostSteps(AheadSteps):
         raise RuntimeError("an illegal memory access was encountered")
 
     def check(self) -> None:
-        raise DeviceLost("cuda computes nothing more; the engine must be started again.")
+        raise DeviceLost("cuda no longer works; restart the engine.")
 
 
 async def test_a_lost_device_ends_the_loop_and_tells_everybody() -> None:

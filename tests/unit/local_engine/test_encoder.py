@@ -114,5 +114,5 @@ def test_the_chat_model_makes_no_embeddings(folder: Path) -> None:
     for name in ("vectors", "whatever", ""):
         body = json.dumps({"input": "the", "model": name}).encode()
         assert json.loads(answer_embeddings(encoder, body, "writer"))["model"] == "vectors"
-    with pytest.raises(InvalidRequest, match="ask for embeddings with vectors"):
+    with pytest.raises(InvalidRequest, match="request embeddings from vectors"):
         answer_embeddings(encoder, b'{"input": "the", "model": "writer"}', "writer")

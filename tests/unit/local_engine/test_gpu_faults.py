@@ -27,15 +27,15 @@ def test_a_device_that_answers_is_not_lost() -> None:
 def test_a_device_that_refuses_is_lost_and_says_what_to_do() -> None:
     with pytest.raises(
         DeviceLost,
-        match=r"cuda:1 computes nothing more \(CUDA error: an illegal memory access was encountered\); "
-        "the engine must be started again",
+        match=r"cuda:1 no longer works \(CUDA error: an illegal memory access was encountered\); "
+        "restart the engine",
     ):
         check_answers(CUDA, refuse)
 
 
 def test_a_capture_that_broke_off_leaves_a_device_that_is_lost() -> None:
     """Torch ends a capture that failed by an error of its own, before it leaves the capture's stream."""
-    with pytest.raises(DeviceLost, match=r"A capture broke off on cuda:1; the engine must be started again"):
+    with pytest.raises(DeviceLost, match=r"A capture broke off on cuda:1; restart the engine"):
         check_answers(CUDA, answer, is_within_capture=lambda _device: True)
 
 

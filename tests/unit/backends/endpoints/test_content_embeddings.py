@@ -32,7 +32,7 @@ def test_one_text_and_many() -> None:
     ("body", "says"),
     [
         ({"requests": []}, "at least one"),
-        ({"requests": [content("a", outputDimensionality=3), content("b")]}, "the same in all of them"),
+        ({"requests": [content("a", outputDimensionality=3), content("b")]}, "the same in all requests"),
         ({"requests": [{"content": {"parts": [{"inlineData": {}}]}}]}, "only text"),
         ({"requests": ["a"]}, "must be an object"),
     ],

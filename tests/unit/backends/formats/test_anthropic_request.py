@@ -205,7 +205,7 @@ def test_a_schema_nested_too_deeply_is_refused() -> None:
 
 
 def test_an_end_at_white_space_is_for_another_model() -> None:
-    with pytest.raises(Untranslatable, match="stop: this model cannot end at white space alone"):
+    with pytest.raises(Untranslatable, match="stop: this model does not support stop sequences of white space only"):
         translate({"stop": ["END", "\n"]})
 
 

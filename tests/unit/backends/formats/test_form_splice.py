@@ -80,12 +80,12 @@ def test_a_quoted_boundary_and_lists_are_read() -> None:
     [
         (b"", "begin"),
         (b"preamble\r\n" + PLAIN, "begin"),
-        (PLAIN[:-20], "does not end"),
+        (PLAIN[:-20], "is incomplete"),
         (form(part("model", b"a"), part("model", b"b")), "twice"),
         (form(part("model", b"a"), file_part("model", b"b")), "twice"),
         (form(file_part("model", b"a"), part("model", b"b")), "twice"),
         (PLAIN + b"more", "follows"),
-        (form(b'--xyz\r\nContent-Disposition: form-data; name="model"\r\n\r\n'), "does not end"),
+        (form(b'--xyz\r\nContent-Disposition: form-data; name="model"\r\n\r\n'), "is incomplete"),
         (
             PLAIN.replace(b'--xyz\r\nContent-Disposition: form-data; name="prompt"', b"--xyzz\r\nprompt"),
             "something else",

@@ -105,7 +105,7 @@ def test_a_reference_to_what_was_thought_is_passed_over(kind: Json) -> None:
 
 
 def test_a_reference_to_what_was_said_is_refused_with_a_way_out() -> None:
-    with pytest.raises(Untranslatable, match=r"input\[1\].*whole \(store: false\)"):
+    with pytest.raises(Untranslatable, match=r"input\[1\].*in full \(store: false\)"):
         of_responses([{"type": "item_reference", "id": answered()[1]["id"]}], ())
 
 

@@ -143,7 +143,7 @@ class MemorySecrets:
         if key is None:
             return None
         if key.revoked_at_us is not None:
-            raise Conflict(f"The key {key.name!r} was revoked; make another key.", code="key_revoked")
+            raise Conflict(f"The key {key.name!r} was revoked; create another key.", code="key_revoked")
         ends_at_us = NOW_US + overlap_seconds * 10**6
         old = hash_key(PEPPER, self._keys.secrets[key_id])
         self.old[old] = ReplacedSecret(key_id, NOW_US, ends_at_us, float(overlap_seconds), not overlap_seconds)

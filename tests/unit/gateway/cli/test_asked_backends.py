@@ -53,7 +53,7 @@ def test_each_key_is_tried_and_a_public_list_is_said_to_show_nothing(
         found = told_of_backends(home, f"{origin}/v1", "keys: [{env: GOOD}, {env: BAD}]")
     assert found["backend mine (GOOD)"].is_ok
     assert "the key is not tried" in found["backend mine (GOOD)"].detail
-    assert "401: it refuses the key" in found["backend mine (BAD)"].detail
+    assert "401: it rejects the key" in found["backend mine (BAD)"].detail
     assert "the key is in BAD" in found["backend mine (BAD)"].detail
     assert found["backend mine (BAD)"].fix is not None
 
@@ -62,7 +62,7 @@ def test_each_key_is_tried_and_a_public_list_is_said_to_show_nothing(
     ("base", "says", "has_fix"),
     [
         ("{origin}", "answers 404: base_url is wrong (most end in /v1)", True),
-        ("{origin}/page", "a page or another service", True),
+        ("{origin}/page", "a web page or another service", True),
         ("{origin}/other", "its list of models (1) lacks big", False),
         ("http://127.0.0.1:1/v1", "http://127.0.0.1:1/v1/models: mine is unreachable", True),
     ],

@@ -193,7 +193,7 @@ def test_a_redis_that_answers_and_takes_no_changes_is_a_finding(home: Home, tmp_
         asyncio.run(_told(server.url, ("REPLICAOF", "127.0.0.1", "1")))
         check = found(home)["redis"]
     assert not check.is_ok
-    assert "Redis refuses what it is asked: " in check.detail
+    assert "Redis rejects the command: " in check.detail
     assert "read only replica" in check.detail
 
 

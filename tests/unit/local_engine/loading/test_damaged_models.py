@@ -104,7 +104,7 @@ def test_a_missing_file_is_a_clear_error(tmp_path: Path, missing: str) -> None:
         ("model.safetensors.index.json", '{"weight_map": {"a": "../model.safetensors"}}', "no file of its folder"),
         ("model.safetensors.index.json", '{"weight_map": {"a": "/dev/stdin"}}', "no file of its folder"),
         ("model.safetensors.index.json", '{"weight_map": {"a": "\\ud800"}}', "not a whole safetensors file"),
-        ("generation_config.json", '{"eos_token_id": "end"}', "wrong kind"),
+        ("generation_config.json", '{"eos_token_id": "end"}', "wrong type"),
     ],
 )
 def test_a_json_file_of_another_shape_is_a_clear_error(tmp_path: Path, file: str, text: str, named: str) -> None:

@@ -199,7 +199,7 @@ async def test_a_fault_of_ours_is_told_in_the_shape_of_the_others(engine: Engine
         assert answer.json()["error"]["code"] == "engine_error"
         ids = await client.post("/v1/embeddings", json={"input": [[1, 2]]})
         assert ids.status_code == 400
-        assert "not token ids" in ids.json()["error"]["message"]
+        assert "token ids would be" in ids.json()["error"]["message"]
 
 
 async def test_who_is_displaced_before_its_answer_began_is_told_so_by_status(engine: Engine) -> None:

@@ -164,5 +164,5 @@ def test_an_answer_may_continue_the_last_message() -> None:
     assert plain.render_chat(trailing, extra={"continue_final_message": True}) == "[user]1 2[end][assistant]1 2 "
     with pytest.raises(InvalidRequest, match="leave out"):
         tokenizer.render_chat(talk, extra={"continue_final_message": True, "add_generation_prompt": True})
-    with pytest.raises(InvalidRequest, match="leaves the last message out"):
+    with pytest.raises(InvalidRequest, match="omits the last message"):
         make_tokenizer("nothing").render_chat(talk, extra={"continue_final_message": True})

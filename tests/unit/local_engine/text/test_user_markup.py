@@ -89,7 +89,7 @@ def test_a_text_that_the_library_panics_at_is_the_callers_error() -> None:
     fast = byte_level()
     fast.pre_tokenizer = pre_tokenizers.Split(Regex("(((a+)+)+)+c"), "isolated")
     assert encoded_ids(fast, "a") == [97]
-    with pytest.raises(InvalidRequest, match="cannot be cut into tokens"):
+    with pytest.raises(InvalidRequest, match="cannot be tokenized"):
         encoded_ids(fast, "a" * 30)
 
 

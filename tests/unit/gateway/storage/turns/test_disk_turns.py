@@ -48,7 +48,7 @@ async def test_a_disk_that_does_not_answer_is_given_up_and_asked_again_when_it_d
         with pytest.raises(StoreDown):
             await turns.get("a", 60)
     clock.now += 0.3
-    with pytest.raises(StoreDown, match="does not answer"):
+    with pytest.raises(StoreDown, match="does not respond"):
         await turns.put("d", b"turn", 60)
     file.goes_on.set()
     async with asyncio.timeout(60):
@@ -180,6 +180,6 @@ async def test_after_its_end_it_is_down_and_all_is_in_one_file(tmp_path: Path) -
     turns = DiskTurns(TurnFile(tmp_path / "turns.db", max_bytes=1 << 20, longest_seconds=60), patience_seconds=60)
     await turns.put("a", b"turn", 60)
     await turns.aclose()
-    with pytest.raises(StoreDown, match="about to end"):
+    with pytest.raises(StoreDown, match="is stopping"):
         await turns.put("b", b"turn", 60)
     assert os.listdir(tmp_path) == ["turns.db"]

@@ -71,7 +71,7 @@ def test_what_is_no_database_is_replaced(
     path.write_bytes(found)
     file.ask(keep("a"))
     assert file.ask(kept) == ["a"]
-    assert "kept.db is damaged (file is not a database): what was kept there is lost" in caplog.text
+    assert "kept.db is damaged (file is not a database): its content is lost" in caplog.text
 
 
 def test_pages_that_are_torn_are_noticed_by_whoever_needs_them(

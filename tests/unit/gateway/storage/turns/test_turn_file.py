@@ -173,7 +173,7 @@ def test_whoever_cannot_be_given_more_time_reads_all_the_same(disk: Disk, caplog
     with closing(sqlite3.connect(disk.path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         assert file.get("a", 60) == b"turn"
-    assert "is not kept longer for that: database is locked" in caplog.text
+    assert "its time could not be extended: database is locked" in caplog.text
     assert disk.ends()["a"] == pytest.approx(30, abs=1)
 
 
@@ -218,7 +218,7 @@ def test_of_what_belongs_together_nothing_makes_room_for_the_rest(disk: Disk) ->
         held.append(name)
     assert file.get("other", None) is None
     disk.wait(1)
-    with pytest.raises(StoreDown, match="no room for all that belongs together"):
+    with pytest.raises(StoreDown, match="no room for all parts"):
         file.swap(Change("head", b"4", b"5", beside={"4": bytes(500_000)}, gone=["0"], renewed=held[1:]), DAY)
     assert file.get("head", None) == b"4"
     assert {name: file.get(name, None) for name in held} == pieces
