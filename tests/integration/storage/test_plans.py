@@ -107,6 +107,7 @@ async def test_few_requests_among_many_are_read_from_their_hours_alone(
     asked = await asked_for(sqlite, SqlEntries(sqlite).find(wanted))
     read = [given for sql, given in asked if "FROM entries JOIN" in sql]
     assert len(read) == pages
+    assert sum("SELECT dimensions.id" in sql for sql, _ in asked) <= 2, "scanned once, not for each hour"
 
 
 @pytest.mark.parametrize("by", [("model",), ("day", "model"), ("hour",)])
