@@ -28,7 +28,7 @@ def is_here() -> bool:
 
 
 def barriers(browser: webdriver.Chrome, *, has_dark: bool = True) -> list[str]:
-    """One a line: in the light all rules, in the dark those about colours, as nothing else changes."""
+    """Findings, one per line: by all rules in the light theme, by the colour rules in the dark one."""
     browser.execute_cdp_cmd("Runtime.evaluate", {"expression": AXE.read_text()})
     found = _ask(browser, {}, "light")
     if has_dark:

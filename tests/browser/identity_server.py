@@ -1,4 +1,4 @@
-"""The scripted identity provider on a real port, with a page on which a person says who they are, or no."""
+"""The scripted identity provider on a real port, with a page on which a person says who they are, or refuses."""
 
 import contextlib
 import json
@@ -58,10 +58,10 @@ class _Handler(BaseHTTPRequestHandler):
         )
 
     def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
-        """Say nothing."""
+        """Log nothing."""
 
     def _back(self, asked: dict[str, str]) -> httpx.Response:
-        """To where the person came from, with a code for whom they are."""
+        """The address that the person came from, with a code for who they are."""
         answer = {"state": asked["state"]}
         if (person := PEOPLE.get(asked["person"])) is None:
             answer["error"] = "access_denied"
@@ -86,7 +86,7 @@ def _choices(asked: dict[str, str]) -> str:
 
 
 def environment(url: str, public_url: str, own_key: str) -> dict[str, str]:
-    """What `breakeven serve` gives the web UI: who may sign in there, and a key to make keys with."""
+    """The environment that `breakeven serve` gives the web UI: who may sign in, and a key to create keys with."""
     given = {
         "issuer": url,
         "client_id": "breakeven-ui",

@@ -54,7 +54,8 @@ READY = """return document.readyState === 'complete' && window.did_handshake ===
 
 
 def open_browser(*, size: tuple[int, int] = LAPTOP, profile: str) -> webdriver.Chrome:
-    """Headless Chromium that talks to nobody but the pages it is sent to. Raises FileNotFoundError without one."""
+    """Headless Chromium that contacts nobody but the pages it opens. Raises FileNotFoundError if it is not
+    installed."""
     binary, driver = shutil.which("chromium"), shutil.which("chromedriver")
     if binary is None or driver is None:
         raise FileNotFoundError("no chromium and chromedriver; on Debian: apt-get install chromium chromium-driver")
@@ -67,7 +68,7 @@ def open_browser(*, size: tuple[int, int] = LAPTOP, profile: str) -> webdriver.C
 
 
 def sign_in(browser: webdriver.Chrome, url: str, key: str) -> None:
-    """Through the form, as a person does."""
+    """Sign in through the form, as a person does."""
     browser.get(f"{url}/ui/sign-in")
     browser.find_element(By.ID, "key").send_keys(key)
     browser.find_element(By.CSS_SELECTOR, "button[type=submit]").click()
@@ -75,30 +76,30 @@ def sign_in(browser: webdriver.Chrome, url: str, key: str) -> None:
 
 
 def wait_for_page(browser: webdriver.Chrome) -> None:
-    """Until the page is built, every chart is drawn, and what is typed will reach the server."""
+    """Wait until the page is built, every chart is drawn, and typed text reaches the server."""
     WebDriverWait(browser, PATIENCE_SECONDS).until(lambda one: one.execute_script(READY))
 
 
 def wait_until_settled(browser: webdriver.Chrome) -> None:
-    """Until nothing is being computed for the page any more."""
+    """Wait until nothing is being computed for the page any more."""
     WebDriverWait(browser, PATIENCE_SECONDS).until(lambda one: not one.find_elements(By.CLASS_NAME, "be-pending"))
 
 
 def picture(browser: webdriver.Chrome, size: tuple[int, int], file: Path) -> None:
-    """The whole page at this width, up to a height."""
+    """A picture of the whole page at this width, up to a maximum height."""
     metrics = {"width": size[0], "height": size[1], "deviceScaleFactor": 1, "mobile": size == PHONE}
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
     browser.execute_async_script("setTimeout(arguments[0], 150)")
     height = int(browser.execute_script("return document.documentElement.scrollHeight"))
     metrics["height"] = min(TALLEST, max(size[1], height))
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
-    browser.execute_async_script("setTimeout(arguments[0], 400)")  # charts follow the new size
+    browser.execute_async_script("setTimeout(arguments[0], 400)")  # charts adapt to the new size
     browser.save_screenshot(str(file))
     _shrink(file)
 
 
 def _shrink(file: Path) -> None:
-    """Flat colours need no more than 256 of them: half of the bytes, and nobody sees it."""
+    """Save with at most 256 colours: half of the bytes, and the flat colours look the same."""
     with Image.open(file) as opened:
         small = opened.convert("RGB").quantize(256, dither=Image.Dither.NONE)
     small.save(file, optimize=True)
@@ -107,7 +108,7 @@ def _shrink(file: Path) -> None:
 def take_all(
     browser: webdriver.Chrome, url: str, directory: Path, *, themes: Sequence[str] = THEMES, name: str = "ui"
 ) -> list[Path]:
-    """Every page in these themes, and in the first of them as a phone shows it. The browser is signed in already."""
+    """Every page in these themes, and in the first one at phone width. The browser must be signed in."""
     written: list[Path] = []
     for theme in themes:
         browser.add_cookie({"name": "breakeven_theme", "value": theme, "path": "/ui"})
@@ -127,7 +128,7 @@ def take_all(
 
 
 def open_first_request(browser: webdriver.Chrome) -> bool:
-    """From the list of requests; False where it is empty."""
+    """Open one request from the list; False if the list is empty."""
     links = browser.find_elements(By.CSS_SELECTOR, "tbody tr a")
     if not links:
         return False
@@ -137,7 +138,7 @@ def open_first_request(browser: webdriver.Chrome) -> bool:
 
 
 def open_a_key(browser: webdriver.Chrome) -> None:
-    """Show the form that changes one: of the keys, the middle one."""
+    """Open the form that changes a key, for the middle one."""
     browser.find_element(By.CSS_SELECTOR, "input[aria-label='Key']").click()
     wait = WebDriverWait(browser, PATIENCE_SECONDS)
     offered = wait.until(lambda one: one.find_elements(By.CSS_SELECTOR, ".q-menu .q-item"))

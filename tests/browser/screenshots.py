@@ -38,7 +38,7 @@ IN_DOCS = (
 
 @contextlib.contextmanager
 def running(home: Home, logs: Path) -> Generator[str]:
-    """A gateway and a web UI over this home; the address of the UI."""
+    """Run a gateway and a web UI over this home; the address of the UI."""
     gateway, ui = f"http://127.0.0.1:{(port := free_port())}", f"http://127.0.0.1:{(ui_port := free_port())}"
     serve = [sys.executable, "-m", "tests.browser.gateway_process", str(home.root), str(port)]
     pages = ui_command(gateway, ui_port)
@@ -50,7 +50,7 @@ def running(home: Home, logs: Path) -> Generator[str]:
 
 
 async def make_empty(home: Home) -> str:
-    """A deployment nobody has asked yet; its owner's key."""
+    """A deployment without requests; its owner's key."""
     create_home(home)
     write_first_files(home)
     database = open_database(home.database_url)

@@ -1,4 +1,4 @@
-"""A gateway on another port that passes on what the real one answers, when it is let."""
+"""A proxy in front of the real gateway that can hold its answers back."""
 
 import threading
 from collections.abc import Generator
@@ -10,7 +10,7 @@ import httpx
 
 @contextmanager
 def slow_gateway(gateway: str) -> Generator[tuple[str, threading.Event]]:
-    """Its base URL, and what its answers wait for: once that is cleared, until it is set, none comes but /healthz's."""
+    """Its base URL, and an event: while it is cleared, every answer but /healthz's is held back."""
     goes_on = threading.Event()
     goes_on.set()
 

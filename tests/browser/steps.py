@@ -1,4 +1,4 @@
-"""What a person does with a page, in a word each."""
+"""What a person does with a page, one function each."""
 
 import httpx
 import pytest
@@ -21,7 +21,7 @@ def go(browser: webdriver.Chrome, running: Running, path: str) -> None:
 
 
 def see(browser: webdriver.Chrome, text: str) -> None:
-    """Wait until the page says so."""
+    """Wait until the page shows this text."""
     try:
         patient(browser).until(lambda one: text in one.find_element(By.TAG_NAME, "body").text)
     except TimeoutException:
@@ -30,13 +30,13 @@ def see(browser: webdriver.Chrome, text: str) -> None:
 
 
 def patient(browser: webdriver.Chrome) -> WebDriverWait[webdriver.Chrome]:
-    """As long as a machine that tests may need; an element that is not there, or not any more, may still come."""
+    """Waits as long as a busy machine may need. An element that is missing or stale is looked for again."""
     ignored = [StaleElementReferenceException, NoSuchElementException, StopIteration]
     return WebDriverWait(browser, PATIENCE_SECONDS, ignored_exceptions=ignored)
 
 
 def button(browser: webdriver.Chrome, label: str) -> WebElement:
-    """Once it is there to be seen: many come with what was done just before."""
+    """Waits until it is visible: many buttons only appear as a result of the previous step."""
     return patient(browser).until(
         lambda one: next(found for found in one.find_elements(By.TAG_NAME, "button") if found.text.strip() == label),
         f"no button {label!r}",
@@ -67,7 +67,7 @@ def set_rules(browser: webdriver.Chrome, old: str, new: str) -> None:
 
 
 def suggested_after(browser: webdriver.Chrome, text: str) -> list[str]:
-    """What the editor of the rules offers behind the last `text` in it."""
+    """What the rules editor suggests after the last `text` in it."""
     wait = patient(browser)
     wait.until(lambda one: one.find_element(By.CSS_SELECTOR, ".be-editor").get_attribute("data-completes"))
     browser.execute_script(
@@ -82,7 +82,7 @@ def suggested_after(browser: webdriver.Chrome, text: str) -> list[str]:
 
 
 def end_session(browser: webdriver.Chrome, url: str) -> None:
-    """Without the page, as time does."""
+    """Ends the session without the page, as its expiry would."""
     csrf = browser.find_element(By.CSS_SELECTOR, "input[name=csrf]").get_attribute("value") or ""
     cookie = browser.get_cookie(COOKIE) or {}
     cookies = {COOKIE: cookie["value"]}

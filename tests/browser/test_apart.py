@@ -1,4 +1,4 @@
-"""The web UI stopped, killed and started again: no request of an app notices, and nobody has to sign in anew."""
+"""The web UI stopped, killed and started again: no request of an app is affected, and nobody has to sign in again."""
 
 import contextlib
 import signal
@@ -48,6 +48,6 @@ def answers(running: Running) -> list[int]:
 
 
 def ask(url: str) -> None:
-    """Until the UI answers or dies."""
+    """Keep asking until the UI answers or dies."""
     with contextlib.suppress(httpx.HTTPError):
         httpx.get(f"{url}/ui/sign-in", timeout=300, trust_env=False)

@@ -1,4 +1,4 @@
-"""`/docs` of the gateway in a browser that reaches nobody else."""
+"""The gateway's `/docs` in a browser that reaches no other host."""
 
 import pytest
 from selenium import webdriver

@@ -70,7 +70,7 @@ def test_batches_under_way_are_followed_without_a_reload(browser: webdriver.Chro
 
 
 def test_a_batch_leads_to_its_requests_and_to_what_they_came_to(browser: webdriver.Chrome, running: Running) -> None:
-    """Of this one nothing was asked: no model here could answer it."""
+    """The batch has no requests, because no model here could answer them."""
     batch = begin_batch(running, "what do you cost")
     cancel_batch(running, batch)
     go(browser, running, "/batches")
@@ -92,7 +92,7 @@ def button_is_shown(browser: webdriver.Chrome, label: str) -> bool:
 
 
 def begin_batch(running: Running, said: str) -> str:
-    """Its name. There is no model here that could answer it."""
+    """Create a batch, which no model here can answer; returns its id."""
     body = {"model": "auto", "messages": [{"role": "user", "content": said}]}
     line = {"custom_id": "1", "method": "POST", "url": "/v1/chat/completions", "body": body}
     with httpx.Client(

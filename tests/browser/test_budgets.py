@@ -41,7 +41,7 @@ def test_finance_sets_a_budget_and_sees_it_used(browser: webdriver.Chrome, runni
 
 
 def problem_of_focused(browser: webdriver.Chrome) -> str:
-    """What is said of the field that has the focus."""
+    """The message that describes the focused field."""
     patient(browser).until(lambda one: one.switch_to.active_element.get_attribute("aria-invalid"))
     place = browser.switch_to.active_element.get_attribute("aria-describedby") or ""
     return browser.find_element(By.ID, place).text
@@ -74,7 +74,7 @@ def test_a_budget_is_removed_only_once_that_was_confirmed(browser: webdriver.Chr
 def test_another_amount_leaves_a_budget_that_stops_stopping(
     path: str, browser: webdriver.Chrome, running: Running
 ) -> None:
-    """Also one that the page does not show; and Enter sets it."""
+    """Even for a budget that the page does not show. Enter submits the form."""
     running.put("/admin/v1/budgets", scope="team", name="strict", month_usd="5", stops=True)
     go(browser, running, path)
     browser.find_element(By.CSS_SELECTOR, "input[aria-label=Name]").send_keys("strict")
@@ -104,7 +104,7 @@ def test_a_slider_computes_break_even_again(browser: webdriver.Chrome, running: 
     wait.until(lambda one: "gpu_hour_usd=" in one.current_url)
 
     def is_the_reports(one: webdriver.Chrome) -> bool:
-        """Of the price in the address: each press changes both, one after the other."""
+        """Whether the report is for the price in the address: each press changes first one, then the other."""
         query = one.current_url.partition("?")[2]
         found = running.ask(f"/admin/v1/reports/break-even?{query}")["report"]
         return display.dollars(found["month"]["plan_usd"]) in tile(one, "With this plan").text

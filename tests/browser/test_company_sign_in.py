@@ -1,4 +1,5 @@
-"""Signing in through a company's identity provider in a real Chromium: who gets in, as what, out again, and who not."""
+"""Signing in through a company's identity provider in a real Chromium: who gets in and with which role, who does not,
+and signing out."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -53,7 +54,7 @@ def test_a_person_comes_in_with_their_role_and_leaves_and_others_do_not(
 def test_what_was_typed_is_there_again_after_the_provider_was_asked_once_more(
     chromium: webdriver.Chrome, running: Running, company: str
 ) -> None:
-    """The way back leads over another origin, and to the page with its query."""
+    """The way back leads through another origin to the page, with its query."""
     chromium.delete_all_cookies()
     _choose(chromium, company, "Ann")
     see(chromium, "ann@corp.example · finance")

@@ -31,10 +31,10 @@ def test_a_key_is_made_once_and_works(browser: webdriver.Chrome, running: Runnin
     assert secret not in browser.page_source
     browser.find_element(By.CSS_SELECTOR, "input[aria-label=Key]").click()
     offered = patient(browser).until(lambda one: option(one, "from the browser (app)"))
-    # A screen reader finds a list's options only where no box between them takes the focus.
+    # A screen reader finds a list's options only if no box between them and the list is focusable.
     patient(browser).until(lambda one: not one.find_elements(By.CSS_SELECTOR, "[role=listbox] > [tabindex]"))
     assert not axe.is_here() or not axe.barriers(browser, has_dark=False)
-    browser.execute_script("arguments[0].click()", offered)  # the rows that axe spares itself moved the list
+    browser.execute_script("arguments[0].click()", offered)  # axe scrolls the list
     button(browser, "Revoke").click()
     see(browser, "it cannot be used again")
     assert running.ask("/v1/models", secret)["data"], "asked, not done"
@@ -112,12 +112,12 @@ def test_a_key_gets_a_new_secret_beside_the_old_one_and_the_old_one_is_ended(
 
 
 def _editor(browser: webdriver.Chrome, label: str) -> WebElement:
-    """The changed key's field, not the new key's above it."""
+    """A field of the form to change a key, not of the form for a new key above it."""
     return browser.find_elements(By.CSS_SELECTOR, f"input[aria-label='{label}']")[1]
 
 
 def _choose_day(field: WebElement, day: str) -> None:
-    """As the picker does it; which keys type a date depends on the browser's language."""
+    """Set the date as the picker does: which keys type one depends on the browser's language."""
     script = "arguments[0].value = arguments[1]; arguments[0].dispatchEvent(new Event('input', {bubbles: true}))"
     field.parent.execute_script(script, field, day)
 

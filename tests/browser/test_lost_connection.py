@@ -1,4 +1,4 @@
-"""Pages that lost their session or their gateway, or wait for it: they come by themselves, with what was typed."""
+"""Pages that lost their session or their gateway, or wait for it: they come back by themselves with what was typed."""
 
 import threading
 from contextlib import ExitStack
@@ -135,7 +135,7 @@ def test_a_prompt_outlives_the_session_and_another_page_and_not_who_typed_it(
     go(browser, running, "/try")
     long = "Sum up the contract. " * 150
     prompt(browser).click()
-    browser.execute_cdp_cmd("Input.insertText", {"text": long})  # as one who pastes
+    browser.execute_cdp_cmd("Input.insertText", {"text": long})  # as if pasted
     field(browser, "Tags, comma-separated").send_keys("legal")
     go(browser, running, "/models")
     go(browser, running, "/try")
@@ -162,7 +162,7 @@ def prompt(browser: webdriver.Chrome) -> WebElement:
 
 
 class EmptyAnswers(BaseHTTPRequestHandler):
-    """A gateway that is back, and has nothing that a page could show."""
+    """A gateway that is back, but whose answers are empty."""
 
     def do_GET(self) -> None:
         self.send_response(200)
@@ -195,7 +195,7 @@ def test_a_page_comes_once_its_gateway_is_back(chromium: webdriver.Chrome, runni
 def test_a_page_whose_gateway_is_slow_shows_its_frame_and_then_the_rest(
     chromium: webdriver.Chrome, running: Running, tmp_path: Path
 ) -> None:
-    """Also what needs scripts of its own: charts, the editor, forms."""
+    """Also what needs scripts of its own: charts, the rules editor, forms."""
     url = f"http://127.0.0.1:{(port := free_port())}"
     chromium.delete_all_cookies()
     drain(chromium)
@@ -223,7 +223,7 @@ def test_a_page_whose_gateway_is_slow_shows_its_frame_and_then_the_rest(
 
 
 def _make_a_key_impatiently(browser: webdriver.Chrome, running: Running, goes_on: threading.Event) -> None:
-    """Who saw nothing happen pressed again, and had two."""
+    """Press twice, as somebody does who sees nothing happen: this used to create two keys."""
     browser.find_element(By.CSS_SELECTOR, "input[aria-label='Name']").send_keys("made once" + Keys.TAB)
     create = button(browser, "Create")
     goes_on.clear()
@@ -236,12 +236,12 @@ def _make_a_key_impatiently(browser: webdriver.Chrome, running: Running, goes_on
 
 
 def field(browser: webdriver.Chrome, label: str, *, of: int = 0) -> WebElement:
-    """Of the first form on the page, or of a later one."""
+    """A field of the first form on the page, or of a later one."""
     return browser.find_elements(By.CSS_SELECTOR, f"input[aria-label='{label}']")[of]
 
 
 def choose(browser: webdriver.Chrome, label: str, option: str) -> None:
-    """Until the server has heard of it."""
+    """Wait until the server has received it."""
     field(browser, label).click()
     find = f"//*[@role='option'][contains(., '{option}')]"
     patient(browser).until(lambda one: one.find_element(By.XPATH, find)).click()
@@ -254,7 +254,7 @@ def sign_in_here(browser: webdriver.Chrome, url: str, running: Running) -> None:
 
 
 def sign_in_again(browser: webdriver.Chrome, url: str, wanted: str, running: Running) -> None:
-    """Once the browser has come to the sign-in by itself; until the page that was wanted is there."""
+    """Wait for the sign-in to appear by itself, sign in, and wait for the page that was wanted."""
     patient(browser).until(lambda one: one.current_url == f"{url}{sign_in_address(wanted)}", "never asked to sign in")
     patient(browser).until(lambda one: one.find_element(By.ID, "key")).send_keys(running.month.owner_key)
     browser.find_element(By.CSS_SELECTOR, "button[type=submit]").click()

@@ -25,7 +25,7 @@ ADDRESS = re.compile(r'(?<= )(?:href|src|action)="([^"#]*)"')
 
 @pytest.fixture(scope="module")
 def shared_host(running: Running, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Where people reach the UI, without /ui."""
+    """The address of the UI, without /ui."""
     logs = tmp_path_factory.mktemp("prefix")
     pages, proxy = free_port(), free_port()
     command = [*ui_command(running.gateway, pages), "--path-prefix", PREFIX]
@@ -85,7 +85,7 @@ def test_no_page_asks_for_anything_outside_the_path(
 
 
 def _follow_links(browser: webdriver.Chrome) -> None:
-    """From a sum to one request, and through the navigation."""
+    """From a total to one request, and through the navigation."""
     for label in ("Explorer", "Keys", "Overview", "Budgets", "Requests"):
         browser.find_element(By.LINK_TEXT, label).click()
         wait_for_page(browser)
@@ -95,7 +95,7 @@ def _follow_links(browser: webdriver.Chrome) -> None:
 
 
 def _sliders_and_editor(browser: webdriver.Chrome, shared_host: str) -> None:
-    """Whose scripts come when they are needed."""
+    """Their scripts are loaded on demand."""
     browser.get(f"{shared_host}/ui/break-even")
     wait_for_page(browser)
     handle = patient(browser).until(lambda one: one.find_element(By.CSS_SELECTOR, ".q-slider [aria-valuetext]"))

@@ -42,7 +42,7 @@ def test_the_overview_is_the_apis_own_numbers(browser: webdriver.Chrome, running
 
 
 def shown_period(browser: webdriver.Chrome) -> tuple[str, str]:
-    """From the line under the heading, `22 Oct 2026 05:00 – 21 Nov 2026 05:00 UTC`."""
+    """The period in the line under the heading, `22 Oct 2026 05:00 – 21 Nov 2026 05:00 UTC`."""
     text = browser.find_element(By.CLASS_NAME, "be-sub").text.removesuffix(" UTC")
     start, end = (datetime.strptime(part, "%d %b %Y %H:%M").replace(tzinfo=UTC) for part in text.split(" – "))
     return start.isoformat(), end.isoformat()
@@ -82,7 +82,7 @@ def test_from_a_sum_to_the_price_lines_of_one_request(browser: webdriver.Chrome,
 
 
 def test_a_day_of_a_key_leads_to_its_requests(browser: webdriver.Chrome, running: Running) -> None:
-    """Days chosen by hand, both included; as many requests as the row said."""
+    """For dates chosen by hand, both included, the list has as many requests as the row."""
     now = datetime.now(UTC)
     days = {"since": f"{now - timedelta(days=9):%Y-%m-%d}", "last": f"{now - timedelta(days=2):%Y-%m-%d}"}
     go(browser, running, f"/explorer?by=day&then=key&{urlencode(days)}")
@@ -114,7 +114,7 @@ def test_rows_stand_in_the_order_of_the_heading_that_was_pressed(browser: webdri
 
 
 def test_every_group_is_on_one_of_the_pages_of_its_order(browser: webdriver.Chrome, running: Running) -> None:
-    """Those below the five hundredth were in files alone. Many of these have as many requests as each other."""
+    """Groups after the five hundredth used to be in the files only. Many groups here have equal numbers of requests."""
     asked = {"by": "hour", "then": "key", "tag": "demo", "order": "requests", "period": "30d", "page": "2"}
     go(browser, running, f"/explorer?{urlencode(asked)}")
     since, until = shown_period(browser)
@@ -146,7 +146,7 @@ def asked_of_books(since: str, until: str) -> dict[str, str]:
 
 
 def groups_shown(browser: webdriver.Chrome) -> list[tuple[str, str, str]]:
-    """Hour, key and requests of each row but the total; in one script, as there are hundreds."""
+    """Hour, key and requests of each row except the total, read by one script because there are hundreds."""
     wait_for_page(browser)
     script = """const rows = [...document.querySelectorAll('tbody tr')];
         return rows.map((row) => [0, 1, 4].map((n) => row.cells[n].innerText));"""
@@ -154,7 +154,7 @@ def groups_shown(browser: webdriver.Chrome) -> list[tuple[str, str, str]]:
 
 
 def test_a_time_that_the_books_hold_a_part_of_is_not_compared_with(browser: webdriver.Chrome, running: Running) -> None:
-    """The demonstration's month against the month before it, within which its books begin, was ten times as much."""
+    """The demonstration's month used to be shown as ten times the one before, although its books begin within that."""
     now = datetime.now(UTC)
     for days, is_whole in ((7, True), (20, False)):
         last = now - timedelta(days=1)
@@ -173,7 +173,7 @@ def test_a_time_that_the_books_hold_a_part_of_is_not_compared_with(browser: webd
 
 
 def rows_of(browser: webdriver.Chrome) -> list[WebElement]:
-    """Of the page's table, its total included."""
+    """The rows of the page's table, including the total."""
     return browser.find_elements(By.CSS_SELECTOR, "tbody tr")
 
 
@@ -218,7 +218,7 @@ def parquet_column(content: bytes, name: str) -> list[Decimal]:
 
 
 def test_a_time_without_traffic_leads_on(browser: webdriver.Chrome, running: Running) -> None:
-    """To a time that has some, not to a first request: there were many."""
+    """The page points to a period with traffic, not to a first request."""
     for page in ("/", "/requests", "/explorer"):
         go(browser, running, f"{page}?since=2020-01-01&last=2020-01-02")
         assert "The books begin on" in browser.find_element(By.CLASS_NAME, "be-message").text
@@ -226,7 +226,7 @@ def test_a_time_without_traffic_leads_on(browser: webdriver.Chrome, running: Run
 
 
 def test_a_tick_says_what_it_stands_for(browser: webdriver.Chrome) -> None:
-    """The axis of a first day's spend had `$0` at each of its ticks, and that of a month `$0.2` above `$0.15`."""
+    """A first day's axis used to have `$0` at every tick, and a month's `$0.2` above `$0.15`."""
     cents = {0: "$0", 0.0002: "$0.0002", 0.30000000000000004: "$0.30", -1.5: "−$1.50", 1: "$1.00"}
     whole = {0: "$0", -20: "−$20", 1.25e9: "$1,250,000,000"}
     for tick, ticks in ((CENT_TICK, cents), (DOLLAR_TICK, whole)):
@@ -241,11 +241,11 @@ def test_a_chart_shows_utc_to_who_lives_elsewhere(browser: webdriver.Chrome, run
         places = itertools.cycle((0, 20, -20))
 
         def tips(one: webdriver.Chrome) -> list[str]:
-            """Pointing anew each time: a chart that was drawn after the pointer came hears of the next move alone."""
+            """Moves the pointer each time: a chart drawn after the pointer arrived only reacts to the next move."""
             chart = one.find_element(By.CSS_SELECTOR, ".be-chart canvas")
             ActionChains(one).move_to_element_with_offset(chart, next(places), 0).perform()
             boxes = one.find_elements(By.CSS_SELECTOR, ".be-chart > div")
-            return [text for box in boxes if "$" in (text := box.text)]  # read once: it comes and goes
+            return [text for box in boxes if "$" in (text := box.text)]  # read once, since it disappears again
 
         tip = patient(browser).until(tips)
         day = datetime.strptime(tip[0].splitlines()[0], "%d %b %Y").replace(tzinfo=UTC)

@@ -37,7 +37,7 @@ def test_every_operation_refuses_whom_its_declaration_refuses(running: Running) 
                 wrong.append(f"nobody {method} {path}")
             for role, key in keys:
                 if may(role, permission):
-                    continue  # that it is answered is asked of the same routers without a database
+                    continue  # other tests check the answers, with the same routers and no database
                 answer = client.request(method, address, headers={"authorization": f"Bearer {key}"})
                 if answer.status_code != 403:
                     wrong.append(f"{role} {method} {path}: {answer.status_code}")

@@ -23,7 +23,7 @@ HARD = (
 def test_a_rule_edited_wrongly_then_rightly_replayed_activated_and_rolled_back(
     browser: webdriver.Chrome, running: Running
 ) -> None:
-    """One and the same request goes to another model from the activation on, and back after the roll back."""
+    """The same request goes to another model after the activation, and to the first one after the roll-back."""
     first = answered_by(running)
     assert first[0] == "default"
     other = next(one for one in simulated_models(running) if one != first[1])
@@ -157,7 +157,7 @@ def test_the_text_of_the_rules_is_left_by_the_keyboard(browser: webdriver.Chrome
 
 
 def test_the_editor_is_dark_where_the_page_is(browser: webdriver.Chrome, running: Running) -> None:
-    """By the system's wish, and at once when somebody presses the button."""
+    """By the system's setting, and immediately when somebody presses the button."""
     dark = {"features": [{"name": "prefers-color-scheme", "value": "dark"}]}
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", dark)
     try:
@@ -170,6 +170,6 @@ def test_the_editor_is_dark_where_the_page_is(browser: webdriver.Chrome, running
 
 
 def brightness(browser: webdriver.Chrome) -> int:
-    """Of the editor's ground: its red, from 0 to 255."""
+    """The red component, 0 to 255, of the editor's background."""
     ground = browser.find_element(By.CSS_SELECTOR, ".cm-editor").value_of_css_property("background-color")
     return int(ground.partition("(")[2].partition(",")[0])

@@ -1,4 +1,4 @@
-"""Every page in windows of any width, in a real Chromium: nothing scrolls sideways, is cut or leaves a hole."""
+"""Every page in windows of any width, in a real Chromium: nothing scrolls sideways, is cut off or leaves a gap."""
 
 import pytest
 from selenium import webdriver

@@ -17,8 +17,8 @@ NOW = 1_790_000_000
 
 
 class IdentityProvider:
-    """`claims` changes what the next token says, `sign` how it is signed, `described` what it says of itself. `url` is
-    where it is asked."""
+    """`claims` changes what the next token says, `sign` how it is signed, `described` its metadata. `url` is
+    its address."""
 
     def __init__(self, url: str = ISSUER, *, now: Callable[[], int] = lambda: NOW) -> None:
         self.url, self.now = url, now
@@ -58,7 +58,7 @@ class IdentityProvider:
                 return httpx.Response(404)
 
     def agree(self, url: str) -> dict[str, str]:
-        """A person says yes: the parameters that their browser brings back."""
+        """A person agrees: the parameters that their browser brings back."""
         asked = {name: values[0] for name, values in parse_qs(urlsplit(url).query).items()}
         assert asked["redirect_uri"] == "http://127.0.0.1:8081/ui/oidc/callback"
         self.codes["code-1"] = asked
@@ -90,7 +90,7 @@ class IdentityProvider:
 
 
 class Gateway:
-    """Makes and ends keys for the UI's own key, and says who a key is."""
+    """Creates and revokes keys for the UI's own key, and tells whose a key is."""
 
     def __init__(self) -> None:
         self.made: list[dict[str, Any]] = []

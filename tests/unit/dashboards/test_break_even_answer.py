@@ -30,7 +30,7 @@ REPORT: dict[str, Any] = {
 
 
 def report(**changed: Any) -> dict[str, Any]:
-    """With some parts of it replaced, or their fields."""
+    """The report with some parts, or fields of them, replaced."""
     made = deepcopy(REPORT)
     for name, value in changed.items():
         made[name] = made[name] | value if isinstance(made[name], dict) and value is not None else value

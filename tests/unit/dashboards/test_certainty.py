@@ -1,4 +1,4 @@
-"""A sum of costs says what in it nobody bills, what it leaves out and between what it lies."""
+"""Banners of a sum of costs: the part that nobody bills, what is left out, and its bounds."""
 
 from typing import Any
 

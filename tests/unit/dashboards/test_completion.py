@@ -1,4 +1,4 @@
-"""What the rules editor suggests, at every kind of place of a half-written file."""
+"""What the rules editor suggests, at every kind of place in an unfinished file."""
 
 from typing import Any
 

@@ -66,7 +66,7 @@ def test_both_ends_of_a_range_have_equal_places(low: str, high: str, shown: str)
 
 
 def test_ranges_below_each_other_have_equal_places() -> None:
-    """`$0.681 – $0.759` stood below `$5.86 – $6.41`."""
+    """`$0.681 – $0.759` used to stand below `$5.86 – $6.41`."""
     ends = [("5.8612", "6.4133"), (display.UNKNOWN, display.UNKNOWN), ("0.6811", "0.7589"), ("0", "0")]
     assert display.dollar_ranges(ends) == ["$5.86 – $6.41", "–", "$0.68 – $0.76", "$0.00"]
 

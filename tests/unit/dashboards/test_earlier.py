@@ -1,4 +1,4 @@
-"""What is told against the time before, and that a time which the books hold a part of is not."""
+"""Comparison with the period before, unless the books cover only a part of it."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -63,7 +63,7 @@ def test_pointing_at_a_change_shows_what_was_spent_before() -> None:
 def test_only_a_time_that_the_books_hold_all_of_is_compared_with(
     begin: str | None, is_whole: bool, is_cut: bool, said: str | None
 ) -> None:
-    """Spend of thirty days against that of the two that were booked of the thirty before: +1,400 %, of nothing."""
+    """Thirty days used to be compared with the only two booked of the thirty before: +1,400 %, which means nothing."""
     earlier = earlier_of(MARCH, begin)
     assert (earlier.period, earlier.is_whole, earlier.is_cut) == (BEFORE, is_whole, is_cut)
     if said is not None:

@@ -1,4 +1,4 @@
-"""A form's problem is told in its own words, as text."""
+"""A form's problem is stated with the form's own labels, as escaped text."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What stands in a page's place when it cannot be built: a sentence, and the reason in the log."""
+"""What is shown if a page cannot be built: a sentence, with the reason in the log."""
 
 import logging
 from collections.abc import Awaitable, Callable
@@ -36,7 +36,7 @@ def test_an_empty_ledger_shows_a_request_to_copy() -> None:
 
 
 def test_a_time_without_requests_in_a_ledger_that_has_some_says_when_it_begins() -> None:
-    """On the first of a month, who had sent thousands was told how to send a first one."""
+    """On the first of a month, users with thousands of requests used to be told how to send a first one."""
     shown = no_requests(make_view(), "2026-10-27T17:00:00Z")
     assert "begin on 27 Oct 2026 17:00 UTC" in shown
     assert "curl" not in shown
@@ -57,7 +57,7 @@ def test_over_the_fields_of_a_form_stands_the_way_on_for_whom_no_other_press_hel
 
 
 class Page:
-    """NiceGUI as far as a page that waits for its gateway needs it; the test says when the time is up."""
+    """The part of NiceGUI that a page waiting for its gateway needs; the test fires the timer."""
 
     def __init__(self) -> None:
         self.reloads = 0
@@ -79,7 +79,7 @@ class Page:
 @pytest.mark.parametrize(
     ("failures", "looks", "reloads"),
     [
-        ([httpx.ConnectError("refused")], 1, 1),  # it was back before the first look
+        ([httpx.ConnectError("refused")], 1, 1),  # it was back before the first check
         ([httpx.ReadError("reset"), httpx.ConnectError("refused"), httpx.ConnectError("refused")], 3, 1),
         ([httpx.ReadTimeout("slow")], 1, 0),
         ([httpx.ReadTimeout("slow"), httpx.ConnectError("refused")], 2, 1),

@@ -12,7 +12,7 @@ from dashboards.suggestions import NEWEST_KEYS, load_suggestions
 
 
 class Gateway:
-    """Answers with the keys that it is asked for."""
+    """Returns the keys that it is asked for."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
@@ -51,7 +51,7 @@ async def test_a_list_is_a_parameter_for_each_and_none_is_left_out() -> None:
 
 
 async def test_pages_ask_for_the_keys_that_they_name_and_no_others() -> None:
-    """There may be 50,000."""
+    """There may be 50,000 keys."""
     gateway = Gateway()
     view = cast(View, Shown(gateway.client()))
     names: Any = await audit.key_names(view, ["k1", "rules", "k2"])
@@ -79,7 +79,7 @@ async def test_a_form_does_not_ask_for_every_key_to_suggest_some() -> None:
     ],
 )
 async def test_a_service_in_the_gateways_place_is_a_refusal_with_a_sentence(answer: httpx.Response, said: str) -> None:
-    """The sign-in ended in an internal error, and counted towards its limit."""
+    """The sign-in used to end in an internal error, and the attempt counted towards its limit."""
     http = httpx.AsyncClient(base_url="http://gateway", transport=httpx.MockTransport(lambda _: answer))
     with pytest.raises(GatewayRefused, match=said):
         await GatewayClient(http, "bk-ui").get("/admin/v1/me")

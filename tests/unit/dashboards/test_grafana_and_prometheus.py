@@ -89,7 +89,7 @@ def test_promtool_takes_the_files(command: tuple[str, ...]) -> None:
         ("_x4 1x200", 2, True),  # one request, counted before the series was first scraped
         ("_x4 1x200", 30, False),
         ("0x80 1x200", 21, True),
-        ("0x80 1x80 _x8 0x200", 50, False),  # started again
+        ("0x80 1x80 _x8 0x200", 50, False),  # after a restart
         ("0x200", 30, False),
     ],
 )
@@ -120,7 +120,7 @@ def test_every_alert_says_what_happened() -> None:
 
 
 def test_panels_of_one_time_range_sum_the_same_hours() -> None:
-    """A range cuts days: sums of days would leave its first one out, and disagree with the panel beside them."""
+    """A range can begin within a day: daily sums would leave that day out and disagree with other panels."""
     queries = [query for panel in BOARDS["cost"][1] if panel.is_sql for _, query in panel.queries]
     ranged = [query for query in queries if "$__unixEpochFilter" in query]
     assert len(ranged) > 1

@@ -1,4 +1,4 @@
-"""What a connection to the web UI is given time for; in virtual time, and once on a socket."""
+"""Time limits of connections to the web UI, in virtual time and once on a socket."""
 
 import asyncio
 import logging
@@ -67,7 +67,7 @@ def test_what_is_behind_a_long_answer_does_not_cut_it_and_has_its_own_time_after
 
 
 def test_too_many_connections_cost_the_longest_awaited_and_no_answer() -> None:
-    """Of four one is served, one drips a body, one is silent and one speaks; then come three more."""
+    """One of four is being served, one sends its body slowly, one is silent, one sends a request; three more arrive."""
 
     async def scene() -> list[tuple[float | None, bytes]]:
         server, narrow = ServerState(), bounded(4)
@@ -137,7 +137,7 @@ def test_a_websocket_that_begins_with_a_body_keeps_no_place(length: bytes) -> No
 def test_a_body_that_is_none_is_refused_once_and_fills_no_log(path: bytes, caplog: pytest.LogCaptureFixture) -> None:
     async def scene() -> tuple[float | None, bytes]:
         wire = connect()
-        wire.protocol.logger.addHandler(caplog.handler)  # it hands nothing on
+        wire.protocol.logger.addHandler(caplog.handler)  # passes nothing on
         await wire.hear(b"POST " + path + b" HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\nnone\r\n")
         return wire.ended, wire.said
 

@@ -1,4 +1,4 @@
-"""A key's fields as text and back: what is shown and saved unchanged changes nothing."""
+"""A key's fields as text and back: saving what is shown changes nothing."""
 
 from datetime import UTC, datetime
 from typing import Any

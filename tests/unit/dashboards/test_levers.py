@@ -1,4 +1,4 @@
-"""Sliders read as people do, and utilisation is volume in other words."""
+"""Sliders show values as people write them; utilisation is another way to state the volume."""
 
 import pytest
 

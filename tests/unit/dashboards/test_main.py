@@ -1,4 +1,4 @@
-"""The web UI's process: a child of `breakeven serve` that must not outlive it, and what it needs of the system."""
+"""The web UI's process: a child of `breakeven serve` that must not outlive it, and its needs from the system."""
 
 import errno
 import os
@@ -18,7 +18,7 @@ sys.stdin.read()
 
 
 def test_an_orphan_stops_by_itself() -> None:
-    """Parent and child hold the one pipe: it ends when both have ended."""
+    """Parent and child share a pipe, which ends when both have ended."""
     parent = subprocess.Popen(
         [sys.executable, "-c", PARENT], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     )
@@ -34,7 +34,7 @@ def test_an_orphan_stops_by_itself() -> None:
 
 @pytest.mark.parametrize("number", [errno.EROFS, errno.ENOSPC, errno.EACCES, errno.ENOENT])
 def test_what_shared_memory_lacks_is_told_with_what_to_mount(number: int) -> None:
-    """It ended in the page framework's own traceback, once a moment."""
+    """The process used to end with the page framework's traceback, again and again."""
 
     def make() -> object:
         raise OSError(number, os.strerror(number))

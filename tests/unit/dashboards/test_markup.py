@@ -1,4 +1,4 @@
-"""Whatever comes from outside is text: no tag, no attribute, no handler of it survives."""
+"""Whatever comes from outside is shown as text: none of its tags, attributes or handlers survive."""
 
 import difflib
 import re

@@ -1,4 +1,4 @@
-"""Signing in through a company's identity provider: who gets in, as what, and everything that must not."""
+"""Signing in through a company's identity provider: who gets in and with which role, and everything that must not."""
 
 import json
 from collections.abc import Callable

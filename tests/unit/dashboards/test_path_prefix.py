@@ -1,4 +1,4 @@
-"""The web UI under a path that a proxy took off, or left: what a browser takes from the host's root has it."""
+"""The web UI under a path that a proxy removes or keeps: whatever a browser resolves from the host's root has it."""
 
 import pytest
 from starlette.applications import Starlette
@@ -80,7 +80,7 @@ def test_where_a_browser_is_led(to: str, led: str) -> None:
 
 @pytest.mark.parametrize(("prefix", "believed"), [("", None), ("/breakeven", "/breakeven")])
 def test_nobody_else_says_what_the_prefix_is(prefix: str, believed: str | None) -> None:
-    """The page framework would prefix its scripts' addresses with whatever came."""
+    """The page framework would prefix its scripts' addresses with any value that a client sends."""
     answer = browser(prefix).get("/ui/keys", headers={"X-Forwarded-Prefix": "/evil"})
     assert answer.json() == ["/ui/keys", believed]
 

@@ -1,4 +1,4 @@
-"""Time ranges from addresses, and what the charts are told to draw."""
+"""Time ranges from addresses, and options of the charts."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -81,7 +81,7 @@ def test_a_long_month_is_not_compared_with_days_of_its_own() -> None:
 def test_a_time_that_is_not_over_is_compared_with_as_much_of_the_one_before(
     query: dict[str, str], before: Period, phrase: str
 ) -> None:
-    """On a Thursday, three and a half days of this week stood against seven of the last."""
+    """On a Thursday, three and a half days of this week used to be compared with seven of the last."""
     period = parse_period(query, NOW)
     assert (period.before(), period.before_phrase) == (before, phrase)
 
@@ -93,7 +93,7 @@ def test_the_last_day_that_a_person_chooses_is_included() -> None:
 
 
 def test_two_days_are_a_time_whichever_was_typed_first() -> None:
-    """The page showed the last 30 days instead, without a word."""
+    """The page used to show the last 30 days instead, without saying so."""
     period = parse_period({"since": "2026-01-31", "last": "2026-01-01"}, NOW)
     assert (period.since, period.until) == (datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 2, 1, tzinfo=UTC))
 
@@ -109,7 +109,7 @@ def test_two_days_are_a_time_whichever_was_typed_first() -> None:
     ],
 )
 def test_a_mistyped_year_is_no_error_of_the_page(query: dict[str, str], since: datetime, until: datetime) -> None:
-    """Such an address was an internal error with a traceback in the log."""
+    """Such an address used to be an internal error with a traceback in the log."""
     period = parse_period(query, NOW)
     assert (period.since, period.until) == (since, until)
     assert period.before().until <= period.since
@@ -273,7 +273,7 @@ def test_dollars_are_written_as_dollars(options: charts.Options, axis: str) -> N
 
 
 def test_names_too_long_for_a_line_stand_on_two() -> None:
-    """Three bars of one team were told apart by nothing: each model's name was cut off."""
+    """Three bars of one team used to look alike: each model's name was cut off."""
 
     def formatter(name: str) -> str:
         return charts.rows([name], [1.0])["yAxis"]["axisLabel"][":formatter"]
@@ -292,14 +292,14 @@ def test_names_too_long_for_a_line_stand_on_two() -> None:
     ],
 )
 def test_only_names_that_are_cut_have_a_width(name: str, width: int | None, on_a_phone: int | None) -> None:
-    """Beside `app-0042` a third of a small chart was left empty."""
+    """Beside `app-0042` a third of a small chart used to be empty."""
     options = charts.rows([name], [1.0])
     narrow, wide = (media["option"]["yAxis"]["axisLabel"]["width"] for media in options["media"])
     assert (options["yAxis"]["axisLabel"]["width"], wide, narrow) == (width, width, on_a_phone)
 
 
 def test_an_axis_of_a_few_dollars_has_cents_at_each_tick() -> None:
-    """`$1` stood between `$0.50` and `$1.50`."""
+    """`$1` used to stand between `$0.50` and `$1.50`."""
     assert charts.rows(["a"], [3.0])["xAxis"]["axisLabel"][":formatter"] == charts.CENT_TICK
     assert charts.stacked_bars([])["yAxis"]["axisLabel"][":formatter"] == charts.CENT_TICK
 
@@ -311,14 +311,14 @@ def test_break_even_above_everything_draws_no_line() -> None:
 
 
 def test_the_names_of_times_are_those_of_their_axis_alone() -> None:
-    """The axis of per cent, which has no such numbers, stood there without any."""
+    """The axis of per cent used to get them too, and so had no numbers."""
     options = charts.used_and_paid([("2026-11-25T19:00:00+00:00", 1, 2)], None)
     assert "customValues" in options["xAxis"]["axisLabel"]
     assert "customValues" not in options["yAxis"]["axisLabel"]
 
 
 def test_the_last_hour_of_utilisation_is_as_wide_as_the_others() -> None:
-    """It was no wider than a point: a first hour could not be seen at all."""
+    """It used to be a mere point: a first hour could not be seen at all."""
     hour = ("2026-11-25T23:00:00+00:00", 900, 3600)
     assert charts.used_and_paid([hour], None)["series"][0]["data"] == [
         (hour[0], 25.0),

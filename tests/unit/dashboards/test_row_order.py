@@ -1,4 +1,4 @@
-"""The order of any of the explorer's columns, and back, by the names that the gateway's report has for it."""
+"""The order by any of the explorer's columns, and its reverse, under the names of the gateway's report."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A rules file in pieces and whole again: what nobody edited keeps every character."""
+"""A rules file is split and joined again: what nobody edited keeps every character."""
 
 import pytest
 import yaml
@@ -107,7 +107,7 @@ def test_a_rule_in_a_sentence() -> None:
     ],
 )
 def test_a_mistake_is_of_the_rule_that_the_form_counts_so(line: int | None, field: str, said: str) -> None:
-    """`rules.1` was the rule beside which a 2 stands."""
+    """The gateway's `rules.1` is the rule that the form numbers 2."""
     assert where(line, field) == said
 
 
@@ -121,7 +121,7 @@ def test_fields_come_from_the_published_schema() -> None:
 
 
 def test_a_form_can_write_every_field_of_the_schema() -> None:
-    """Nothing of the schema is missing from the form."""
+    """The form has every field of the schema."""
     rule = rules_json_schema()["$defs"]
     assert isinstance(rule, dict)
     for part, name in (("when", "When"), ("choose", "Choose")):

@@ -1,4 +1,4 @@
-"""What is said of old secrets before somebody ends them."""
+"""What is said about old secrets before somebody ends them."""
 
 from typing import Any
 

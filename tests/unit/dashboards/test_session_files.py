@@ -1,4 +1,4 @@
-"""Sessions outlive the process, and their files are worth nothing without the cookie."""
+"""Sessions survive the process, and their files are useless without the cookie."""
 
 from pathlib import Path
 

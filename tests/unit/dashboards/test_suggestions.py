@@ -1,4 +1,4 @@
-"""What a filter's fields suggest: values once each, keys by name, and nothing that could break out of its option."""
+"""Suggestions of a filter's fields: each value once, keys by name, and no markup that could break out of its option."""
 
 from dashboards.suggestions import MOST, suggested
 

@@ -1,4 +1,4 @@
-"""A long table in parts: every row is in exactly one of them, and a mistyped one is none beyond."""
+"""A long table in parts: every row is in exactly one part, and a mistyped number leads to none beyond."""
 
 import pytest
 

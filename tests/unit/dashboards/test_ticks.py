@@ -1,4 +1,4 @@
-"""Which times an axis names."""
+"""Which times of an axis have labels."""
 
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
@@ -31,7 +31,7 @@ def named(since: str, every: timedelta, count: int, each: str) -> list[datetime]
     ],
 )
 def test_named_times_are_equally_far_apart(every: timedelta, count: int, each: str, step: timedelta) -> None:
-    """`29`, `Nov`, `2` and `5` stood side by side."""
+    """`29`, `Nov`, `2` and `5` used to stand side by side."""
     found = named("2026-10-27T00:00+00:00", every, count, each)
     assert {later - earlier for earlier, later in pairwise(found)} <= {step}
     assert 1 <= len(found) <= MOST

@@ -1,4 +1,4 @@
-"""A view of a page without its process: who looks, and at what time; and what stands in its tables."""
+"""A page's view without its process: who looks at it, and at which period; and the content of its tables."""
 
 import re
 from datetime import UTC, datetime
@@ -14,7 +14,7 @@ from dashboards.sessions import Session
 
 
 class NamedGateway(GatewayClient):
-    """Asked nothing; its address may be one that no client would take."""
+    """Receives no request; its address need not be valid."""
 
     def __init__(self, url: str) -> None:
         super().__init__(httpx.AsyncClient(), "bk-1")
@@ -35,7 +35,7 @@ def make_view(
 
 
 def cells_of(table: str) -> list[list[str]]:
-    """The text of its body, row by row."""
+    """The text of a table's body, row by row."""
     return [
         [unescape(re.sub("<[^>]+>", "", cell)) for cell in re.findall("<td.*?</td>", row)]
         for row in re.findall("<tr>(.*?)</tr>", table.partition("<tbody>")[2])

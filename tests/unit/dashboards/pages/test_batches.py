@@ -1,4 +1,4 @@
-"""What the page Batches says of each: how much of it is done, at what cost, and how a first one is sent."""
+"""What the page Batches says about each: how much of it is done, at what cost, and how to send a first one."""
 
 from typing import Any
 from urllib.parse import parse_qsl

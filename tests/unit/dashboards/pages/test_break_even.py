@@ -1,4 +1,4 @@
-"""What the charts of break-even draw stands in tables too, for who cannot see them."""
+"""The charts of break-even also have tables, for those who cannot see them."""
 
 from typing import Any
 

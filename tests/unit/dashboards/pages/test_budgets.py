@@ -1,4 +1,4 @@
-"""What the page Budgets says of notices, and which of many budgets it shows."""
+"""What the page Budgets says about notices, and which of many budgets it shows."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Keys in the explorer have names; two of one name are told apart. What the table says it is compared with."""
+"""Names of keys in the explorer, also if two have the same one; and what the table says it is compared with."""
 
 from datetime import timedelta
 from typing import Any
@@ -24,7 +24,7 @@ def test_a_name_that_two_keys_have_stands_with_the_id() -> None:
 
 
 def test_names_of_many_keys_are_counted_once_and_not_for_each() -> None:
-    """Of 5,000 keys it took the page 0.4 s; of so many as here, minutes."""
+    """With 5,000 keys this used to take 0.4 s; with as many as here, minutes."""
     names = {f"key_{number}": f"app {number}" for number in range(100_000)}
     assert labels(names) == names
 
@@ -45,7 +45,7 @@ def test_a_group_is_called_as_people_call_it(dimension: str, value: str | None, 
 
 
 def test_groups_of_a_time_are_drawn_over_all_of_it() -> None:
-    """Of thirty-one days the first twelve were drawn, under a heading that named all."""
+    """Only the first twelve of thirty-one days used to be drawn, under a heading that named all."""
 
     def row(usd: str, **group: str | None) -> dict[str, Any]:
         return {"group": group, "cost_usd": usd}
@@ -81,7 +81,7 @@ def test_a_table_that_is_compared_with_nothing_says_since_when_there_are_books()
 
 
 class Reports(GatewayClient):
-    """A gateway of so many groups; notes what it is asked."""
+    """A gateway with this many groups; records the queries."""
 
     def __init__(self, groups: int) -> None:
         super().__init__(httpx.AsyncClient(), "bk-1")
@@ -99,7 +99,7 @@ class Reports(GatewayClient):
     [("1", [0], 1), ("2", [500], 2), ("9", [4000, 500], 2), (None, [0], 1)],
 )
 async def test_no_more_groups_are_asked_for_than_are_shown(page: str | None, offsets: list[int], shown: int) -> None:
-    """Of 5,000 keys all rows were sent and 500 shown. Beyond the last page it is the last."""
+    """All 5,000 rows used to be sent and 500 shown. A page beyond the last is the last."""
     gateway = Reports(groups=612)
     view = make_view("reports.read", gateway=gateway, query=f"page={page}" if page else "")
     _, part = await read_report(view, {"by": "key", "team": "ads"}, Order("requests", is_turned=True))

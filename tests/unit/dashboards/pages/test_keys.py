@@ -1,4 +1,4 @@
-"""What is said of a key that the address names and that cannot be changed."""
+"""What is said about a key that the address names but that cannot be changed."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The list of prices says how many there are, and where the rest is."""
+"""The list of prices says how many there are, and how to find the rest."""
 
 import pytest
 

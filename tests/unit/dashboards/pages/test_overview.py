@@ -1,4 +1,4 @@
-"""The month's tiles are the forecast's own figures, with a budget beside them or without one."""
+"""The month's tiles show the forecast's own figures, with or without a budget."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any

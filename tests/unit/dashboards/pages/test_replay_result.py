@@ -1,4 +1,4 @@
-"""What is said of a replay: in words first, signed, and of which requests."""
+"""What is said about a replay: in words first, with signs, and about which requests."""
 
 from typing import Any
 

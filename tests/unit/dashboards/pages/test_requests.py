@@ -1,4 +1,4 @@
-"""A request's own page: what was booked, what was corrected, and what both come to, in one place."""
+"""A request's own page: what was booked, what was corrected, and the total, in one place."""
 
 import re
 from decimal import Decimal

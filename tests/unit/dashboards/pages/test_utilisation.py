@@ -1,4 +1,4 @@
-"""What is said of a rent is what the period paid, not what an hour costs today."""
+"""The rent is stated as the period paid it, not at today's price of an hour."""
 
 from typing import Any
 
