@@ -1,4 +1,4 @@
-"""The worked report says what the code computes today; after a change on purpose, write it again with the command."""
+"""The worked report matches what the code computes; after an intended change, write it again with the command."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The ledger's benchmark measures what it says: how long whatever syncs the journal here takes."""
+"""The ledger's benchmark measures what it says: how long a sync of the journal takes here."""
 
 import asyncio
 from pathlib import Path

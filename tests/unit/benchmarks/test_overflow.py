@@ -1,4 +1,4 @@
-"""The overflow benchmark's simulation, short: the real decision recovers what the formulas say, a queue does not."""
+"""A short run of the overflow simulation: the real decision recovers what the formulas say, a queue does not."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The replay benchmark's own month: what is made faster must decide and cost exactly what it did before."""
+"""The replay benchmark's own month: optimisations must not change decisions or costs."""
 
 from benchmarks.replay import SyntheticLog, build_snapshot
 from gateway.economics.replay import replay

@@ -1,4 +1,4 @@
-"""Valid traffic, plans and prices to start from; a test names only what it is about."""
+"""Valid traffic, plans and prices; a test states only what it is about."""
 
 from collections.abc import Callable, Sequence
 
@@ -49,7 +49,7 @@ def make_hour(
     aborted: int = 0,
     start_us: int = MARCH_2026_US,
 ) -> HourlyTraffic:
-    """Every request has 500 tokens in, 200 of them cached, and 300 out; it was charged MINI's price."""
+    """Every request has 500 input tokens, 200 of them cached, and 300 output tokens, charged at MINI's price."""
     return HourlyTraffic(
         hour_start_us=start_us + hour * HOUR_US,
         model="mid",

@@ -1,4 +1,4 @@
-"""Logs to replay: requests with valid defaults, and a world that logs itself under simple rules."""
+"""Logs to replay: requests with valid defaults, and logs of what simple rules would have decided."""
 
 from collections.abc import Sequence
 
@@ -20,7 +20,7 @@ def price(model: str, served: Served) -> int | None:
 
 
 def dearer(model: str, served: Served) -> int | None:
-    """Every price up by a tenth, exactly."""
+    """Every price raised by exactly a tenth."""
     cost = price(model, served)
     return None if cost is None else cost + cost // 10
 
@@ -71,7 +71,8 @@ def everything_to(model: str) -> Decide:
 
 
 def by_facts(request: RequestFacts, facts: Facts, /) -> Decided | None:
-    """Easy goes to the engine while it has a slot, warm stays where it is warm, hard goes to the big model."""
+    """Easy requests go to the engine while it has a slot, cached ones stay at their model, hard ones go to the big
+    model."""
     difficulty = facts.difficulty or 0.0
     if difficulty < 0.4 and facts.backend_state.get(LOCAL, (0, 0.0))[0] > 0:
         return Decided(LOCAL, facts.quality[LOCAL])
@@ -83,7 +84,7 @@ def by_facts(request: RequestFacts, facts: Facts, /) -> Decided | None:
 
 
 def logged_under(decide: Decide, requests: Sequence[LoggedRequest]) -> list[LoggedRequest]:
-    """The same requests with the model that `decide` would have logged for their facts. Costs stay as they are."""
+    """The same requests with the model that `decide` chooses for their facts. Costs are unchanged."""
     log: list[LoggedRequest] = []
     for one in requests:
         decided = decide(one.request, one.facts)

@@ -15,7 +15,7 @@ def interval_width(
 
 
 def test_row_level_intervals_mislead_by_the_factor_that_theory_says() -> None:
-    """30 days of 24 hours with a day effect of sd 0.3 and hours that vary by 0.5: 2.66 times, by the design effect."""
+    """30 days of 24 hours; a day effect of sd 0.3 and hours of sd 0.5 give a factor of 2.66, by the design effect."""
     generator = np.random.default_rng(11)
     ratios: list[float] = []
     for _ in range(12):
@@ -44,7 +44,7 @@ def test_the_interval_covers_the_truth_about_as_often_as_it_says(days: int) -> N
 
 @pytest.mark.parametrize(("clusters", "t"), [(5, 2.1318), (7, 1.9432), (14, 1.7709), (30, 1.6991), (1000, 1.6464)])
 def test_the_ends_are_those_of_students_t(clusters: int, t: float) -> None:
-    """Quantiles from a table, against the share of a standard normal sample that lies outside."""
+    """Quantiles from a table, compared with the share of a standard normal sample that lies outside."""
     sample = np.array([NormalDist().inv_cdf((place + 0.5) / 200_000) for place in range(200_000)])
     expected = t * (clusters / (clusters - 1)) ** 0.5
     found = spread(sample, clusters)

@@ -1,4 +1,4 @@
-"""The report from ledger rows: the worked example again, by another road, and every edge of docs/economics.md."""
+"""The report from ledger rows: the worked example computed another way, and every edge case of docs/economics.md."""
 
 from dataclasses import replace
 from decimal import Decimal
@@ -59,7 +59,7 @@ def test_break_even_volume_is_where_the_saving_changes_sign() -> None:
 @pytest.mark.parametrize("engine", [ENGINE, None])
 @pytest.mark.parametrize("factor", [0.001, 0.1, 0.37, 0.5, 1.5, 40.0])
 def test_another_volume_is_no_rounding_of_every_hour(engine: Engine | None, factor: float) -> None:
-    """A few requests an hour, and a tenth of them: whole requests of each hour would be hardly any."""
+    """A tenth of a few requests an hour: rounded to whole requests, hardly any would be left."""
     few = [make_hour(hour, 1 + hour % 4, aborted=hour % 2, gpu_seconds=0.3) for hour in range(24 * 7)]
     seen, other = analyse(few, engine=engine), analyse(few, engine=engine, volume=factor)
     assert float(other.month.all_hosted_usd) == pytest.approx(float(seen.month.all_hosted_usd) * factor)
@@ -122,7 +122,7 @@ def test_more_used_than_paid_for_leaves_nothing_idle() -> None:
 
 
 def test_another_fleet_than_the_one_that_runs_is_expected_not_measured() -> None:
-    """The ledger's GPU-seconds are the running replica's; two replicas would each be half as busy."""
+    """The ledger's GPU-seconds are of the one running replica; two replicas would each be half as busy."""
     rows = [make_hour(hour, 3600, gpu_seconds=1800.0) for hour in range(48)]
     owned = analyse(rows, make_plan(replicas=2), engine=None).owned
     assert not owned.is_measured
@@ -331,7 +331,7 @@ def test_some_requests_ran_locally_and_the_rest_is_taken_to_be_alike() -> None:
 
 
 def test_what_water_just_pays_chance_arrivals_may_never_pay() -> None:
-    """One slot loses so many requests to bad luck that no volume fills it; the fluid bound cannot see that."""
+    """One slot loses so many requests to random arrivals that no volume fills it, which the fluid bound ignores."""
     engine = replace(ENGINE, concurrency=1)
     rows = make_days(7, lambda _, __: 6.0)
     value = analyse(rows, engine=engine).unit.value_usd_per_hour

@@ -11,9 +11,9 @@ import pytest
 from gateway.economics.gpu_cost import HOURS_30_DAYS
 
 MINI, LARGE, LARGER = (0.15, 0.60), (2.50, 10.0), (3.0, 15.0)
-"""Of input and of output."""
+"""Prices of input and of output."""
 INPUT_TOKENS, OUTPUT_TOKENS = 500, 300
-"""Of the request that the claims speak of."""
+"""Tokens of the request that the claims are about."""
 
 
 def request_usd(price: tuple[float, float]) -> float:

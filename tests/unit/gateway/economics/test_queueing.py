@@ -34,7 +34,7 @@ def test_of_many_slots_the_definition_says_the_same_without_a_step_for_each(slot
 
 
 def test_the_lost_share_by_simulation() -> None:
-    """Loss does not care how lengths are spread: constant residence gives the same Erlang B."""
+    """Blocking does not depend on the distribution of lengths: constant residence gives the same Erlang B."""
     generator = np.random.default_rng(7)
     slots, load, arrivals = 12, 9.0, 60_000
     times = np.cumsum(generator.exponential(1.0 / load, arrivals)).tolist()

@@ -28,7 +28,7 @@ TARGET_SECONDS = 0.06
 
 
 def traffic() -> list[HourlyTraffic]:
-    """Three days: loud at noon, silent at night, some requests left by their callers, lengths that vary."""
+    """Three days: busy at noon, idle at night, with some aborted requests and varying lengths."""
     rows: list[HourlyTraffic] = []
     for hour in range(HOURS):
         requests = round(60_000 * max(0.0, math.sin(math.pi * (hour % 24) / 24)) ** 2)

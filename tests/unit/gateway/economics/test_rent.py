@@ -1,4 +1,4 @@
-"""Prices by the hour that change: what each hour costs, and what a start adds to what was known."""
+"""Hourly prices that change: what each hour costs, and what a start of the gateway adds to the history."""
 
 from dataclasses import replace
 

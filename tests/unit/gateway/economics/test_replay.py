@@ -1,4 +1,4 @@
-"""The four laws of docs/economics.md, then the world that a replay simulates."""
+"""The four laws of docs/economics.md, then what a replay simulates."""
 
 from dataclasses import replace
 
@@ -85,7 +85,7 @@ def same_price_by_another_name(model: str, served: Served) -> int | None:
 @settings(max_examples=200)
 @given(log=logs(), new=st.sampled_from([price, same_price_by_another_name]))
 def test_identity(log: list[LoggedRequest], new: PriceServed) -> None:
-    """Under the logged rules and prices nothing moves and no pico-dollar changes."""
+    """Under the logged rules and prices nothing moves, and no cost changes by a pico-dollar."""
     logged = logged_under(by_facts, log)
     diff = replay(logged, make_scenario(new=new))
     assert diff.moved == diff.refused == 0
@@ -144,8 +144,8 @@ def merge(parts: list[dict[tuple[str, str], tuple[int, int]]]) -> dict[tuple[str
 
 
 def test_what_fell_back_falls_back_again() -> None:
-    """The chosen model failed and another answered: under the same rules nothing moves, under others it may."""
-    fallen = replace(make_logged(0, model=BIG, decided=MID, cost=777), quality=0.7)  # predicted of the chosen one
+    """The chosen model failed and another answered: under the same rules nothing moves, under others it can."""
+    fallen = replace(make_logged(0, model=BIG, decided=MID, cost=777), quality=0.7)  # predicted for the chosen model
     same = replay([fallen], make_scenario(everything_to(MID)))
     assert (same.moved, same.replayed) == (0, same.logged)
     assert same.replayed.cost_pico_usd == 777
@@ -161,7 +161,7 @@ def test_a_log_must_be_in_order() -> None:
 
 
 def test_requests_that_move_to_an_engine_take_its_slots() -> None:
-    """Three easy requests meet one logged free slot at once: only the first is served there."""
+    """Three easy requests find one logged free slot at the same time: only the first is served there."""
     log = [make_logged(at, difficulty=0.1, free=1, model=MID) for at in (0.0, 1.0, 2.0)]
     diff = replay(log, Scenario(by_facts, price, price, outcomes=OUTCOMES))
     assert diff.replayed.requests_by_model == {LOCAL: 1, MID: 2}
@@ -263,7 +263,7 @@ def test_the_routers_own_decision_is_replayed() -> None:
 
 
 def test_a_price_that_was_not_known_then_costs_nothing_more_now() -> None:
-    """Beside one that is known in both worlds: both sums are of that one alone."""
+    """Next to a request whose cost is known on both sides, both sums cover only that one."""
     unknown, known = replace(make_logged(0.0), cost_pico_usd=None), make_logged(1.0)
     diff = replay([unknown, known], make_scenario(everything_to(MID), new=dearer))
     assert (diff.logged.unpriced, diff.replayed.unpriced) == (1, 1)

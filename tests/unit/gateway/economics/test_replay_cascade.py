@@ -1,4 +1,4 @@
-"""A cascade in a replay: what came of a verification is replayed where the same was asked, and never made up."""
+"""A cascade in a replay: the outcome of a verification is replayed if the same model is asked, and never made up."""
 
 from dataclasses import replace
 
@@ -17,7 +17,7 @@ ASKED = 7_000
 
 
 def refused(served_by: str = BIG) -> LoggedRequest:
-    """MID was asked, its answer did not stand, and `served_by` answered."""
+    """MID was asked, its answer failed verification, and `served_by` answered."""
     plain = make_logged(0.0, model=served_by)
     assert plain.cost_pico_usd is not None
     return replace(plain, cost_pico_usd=plain.cost_pico_usd + ASKED, verified=Verified(MID, False, ASKED))
@@ -97,7 +97,7 @@ def test_an_answer_stands_where_what_was_against_it_is_no_more_verified(
 
 
 def cut(decided: str = MID) -> LoggedRequest:
-    """MID's answer was cut by its length, and nothing verified it."""
+    """MID's answer was cut off at the length limit, and not verified."""
     return replace(make_logged(0.0, model=MID, decided=decided), is_unfinished=True)
 
 
@@ -114,7 +114,7 @@ def cut(decided: str = MID) -> LoggedRequest:
 def test_an_answer_that_was_cut_would_not_have_stood(
     logged: LoggedRequest, decide: Decide, model: str, unverified: int
 ) -> None:
-    """Where it would be given again; of another model's answer nothing is known."""
+    """Only if it would be given again; nothing is known about another model's answer."""
     diff = replayed(logged, decide)
     assert (diff.replayed.requests_by_model, diff.unverified) == ({model: 1}, unverified)
     paid = cost(BIG) + cost(MID) if model == BIG else cost(model)
@@ -142,7 +142,7 @@ def test_a_cut_answer_stands_where_its_form_is_not_verified() -> None:
 def test_what_the_books_say_of_an_answer_that_was_cut(
     finish_reason: str, escalates_to: tuple[str, ...], *, expected: bool
 ) -> None:
-    """One that a cascade let pass was not verified for its form, or had to do: it passes again."""
+    """A cascade passed it because its form was not verified, or no better answer came: it passes again."""
     intent = make_intent(1, decision=make_decision(escalates_to=escalates_to))
     entry = msgspec.structs.replace(make_entry(1, intent=intent), finish_reason=finish_reason)
     assert logged_request_of(entry).is_unfinished is expected

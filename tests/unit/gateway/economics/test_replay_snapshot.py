@@ -52,7 +52,7 @@ def test_contradictory_counts_have_no_price() -> None:
 
 
 def test_a_service_tier_and_the_tools_that_ran_cost_what_they_cost_there() -> None:
-    """The price of the tier at the provider that named it, unknown where that has none; the ordinary one elsewhere."""
+    """The tier's price at the provider that named it, unknown if it has none; the ordinary price elsewhere."""
     prices = replace(make_prices(), services={"priority": Service(Fraction(2))}, web_search_pico_usd=10**10)
     models = [
         make_candidate("tiered", prices=prices),
@@ -102,7 +102,7 @@ def test_lengths_are_learned_against_the_model_that_most_were_compared_with() ->
         ShadowPair("big", "a", 10, 110, 30, 100, 20),  # the same comparison, the other way round
         ShadowPair("b", "big", 20, 50, 10, 50, 25),
         ShadowPair("c", "big", 19, 50, 10, 50, 25),  # too few
-        ShadowPair("d", "big", 50, 50, 0, 50, 25),  # who never said anything is no measure
+        ShadowPair("d", "big", 50, 50, 0, 50, 25),  # a model without output is no reference
         ShadowPair("b", "a", 40, 1, 1, 9, 9),
     ]
     assert learn_lengths(pairs) == Lengths("big", {"a": (550 / 500, 120 / 120), "b": (1.0, 2.5)}, 60)
@@ -113,14 +113,14 @@ def test_lengths_are_learned_against_the_model_that_most_were_compared_with() ->
 @pytest.mark.parametrize(
     ("to", "of", "read", "wrote", "repeated", "written"),
     [
-        (CacheWrites("provider", 1024), CacheWrites(), 0, 0, 0, 2000),  # GPT-5.6 and later write every prompt
+        (CacheWrites("provider", 1024), CacheWrites(), 0, 0, 0, 2000),  # GPT-5.6 and later cache every prompt
         (CacheWrites("provider", 2001), CacheWrites(), 0, 0, 0, 0),
         (CacheWrites("gateway", 512), CacheWrites("gateway", 512), 1500, 500, 1000, 1000),
         (CacheWrites("gateway", 512), CacheWrites("provider", 1024), 0, 2000, 0, 0),
         (CacheWrites(), CacheWrites(), 1500, 300, 0, 1800),  # as its caller marked it
-        (CacheWrites(), CacheWrites(), 1500, 0, 0, 0),  # read from a cache that is written for nothing
+        (CacheWrites(), CacheWrites(), 1500, 0, 0, 0),  # read from a cache whose writes are free
         (CacheWrites(), CacheWrites("provider", 1024), 0, 2000, 0, 0),  # nobody marked it
-        (CacheWrites(), CacheWrites("gateway", 512), 1500, 500, 2000, 0),  # nobody would mark it there
+        (CacheWrites(), CacheWrites("gateway", 512), 1500, 500, 2000, 0),  # nobody would mark it at that model
     ],
 )
 def test_what_a_move_writes_to_a_prompt_cache_is_charged(

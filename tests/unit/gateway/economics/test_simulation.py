@@ -1,4 +1,4 @@
-"""The analytic answers must lie within what brute force finds, and brute force knows none of their formulas."""
+"""The analytic results must lie within those of a brute-force simulation that uses none of their formulas."""
 
 import heapq
 import math
@@ -29,7 +29,7 @@ BATCHES = 6
 def simulate_waits(
     arrivals_per_second: float, slots: int, residence_seconds: float, *, requests: int, generator: np.random.Generator
 ) -> FloatArray:
-    """Seconds that each of `requests` arrivals waits in one line before `slots`, residence exponential."""
+    """Seconds that each of `requests` arrivals waits in one queue for `slots`, with exponential residence."""
     gaps = generator.exponential(1.0 / arrivals_per_second, requests)
     stays = generator.exponential(residence_seconds, requests)
     free_at = [0.0] * slots
@@ -67,7 +67,7 @@ def bills() -> list[SimulatedBill]:
 
 
 def test_the_saving_of_overflow_is_within_the_simulations_interval(bills: list[SimulatedBill]) -> None:
-    """On the arrivals that came by chance, so that only what happened to them is compared."""
+    """For the arrivals that were drawn, so that only what happened to them is compared."""
     served_share = 1.0 - blocked_share(LOAD, 1, 64)
     rent = USD_PER_HOUR * LOAD.total_hours
     differences = np.array(
@@ -83,7 +83,7 @@ def test_the_saving_of_overflow_is_within_the_simulations_interval(bills: list[S
 def test_blocking_is_within_the_simulations_interval(bills: list[SimulatedBill]) -> None:
     expected = blocked_share(LOAD, 1, 64)
     for first in range(0, 3 * HOURS_EACH, HOURS_EACH):
-        # The first hour after a change of load still carries the load before it.
+        # The first hour after a change of load still contains requests of the load before it.
         hours = slice(first + 1, first + HOURS_EACH)
         shares = np.concatenate([bill.hosted[hours] / bill.arrivals[hours] for bill in bills])
         error = float(shares.std(ddof=1)) / math.sqrt(len(shares))
@@ -91,7 +91,7 @@ def test_blocking_is_within_the_simulations_interval(bills: list[SimulatedBill])
 
 
 def test_an_engine_that_is_faster_when_emptier_blocks_no_more_than_the_model_says() -> None:
-    """The model charges every request the full batch's step time: an error on the safe side."""
+    """The model charges every request the step time of a full batch, which errs on the safe side."""
     assert engine_residence(64) == pytest.approx(18.0)
     bill = simulate_once(9, residence="engine")
     share = bill.hosted[HOURS_EACH + 1 : 2 * HOURS_EACH].sum() / bill.arrivals[HOURS_EACH + 1 : 2 * HOURS_EACH].sum()

@@ -19,13 +19,13 @@ from tests.unit.gateway.economics.worked_example import (
 
 
 def is_peak_fleet_cheaper(load: Load, usd_per_replica_hour: float, *, fixed_usd: float = 0.0) -> bool:
-    """At the load's own volume, from the bill alone."""
+    """At the load's own volume, computed from the bill only."""
     rent = replicas_for_peak(load) * usd_per_replica_hour * load.total_hours
     return rent + fixed_usd < load.value_usd
 
 
 def rounded(largest: float, *, least: float = 0.0, places: int = 3) -> st.SearchStrategy[float]:
-    """Everyday numbers: rates of 1e-300 requests a second only test the floating-point unit."""
+    """Realistic numbers: rates of 1e-300 requests a second would only test floating-point arithmetic."""
     return st.floats(least, largest).map(lambda value: round(value, places))
 
 
@@ -118,7 +118,7 @@ def test_the_intervals_are_where_the_bill_is_smaller(load: Load, rent: float, fi
     intervals = self_hosted_intervals(load, rent, fixed_usd=fixed)
     edges = [edge for interval in intervals for edge in (interval.start, interval.end)]
     if any(math.isclose(scale, edge, rel_tol=1e-6) for edge in edges):
-        return  # on the very edge the two sums may round apart
+        return  # exactly at the edge the two sums may round differently
     is_inside = any(interval.start < scale <= interval.end for interval in intervals)
     assert is_inside == is_peak_fleet_cheaper(load.scaled(scale), rent, fixed_usd=fixed)
 

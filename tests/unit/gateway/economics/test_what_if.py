@@ -57,7 +57,8 @@ def test_an_assumed_engine_is_slower_than_its_data_sheet() -> None:
 
 
 def test_of_experts_all_take_memory_and_few_take_time() -> None:
-    """30.5 billion weights, 3.3 of them for a token: 61 GB, and alone it reads 6.6 GB a step, in a large batch all."""
+    """30.5 billion weights (61 GB), 3.3 of them per token: one sequence reads 6.6 GB a step, a large batch all of
+    them."""
     row = "{name: qwen3-30b-a3b, parameters_billion: 30.5, active_parameters_billion: 3.3, bytes_per_parameter: 2, "
     row += "layers: 48, kv_heads: 4, head_dimension: 128}"
     table = parse_gpu_table(TEXT.replace("models:\n", f"models:\n  - {row}\n"))

@@ -121,7 +121,7 @@ def test_what_one_replica_saves() -> None:
     overflow = overflow_saving_usd(load, USD_PER_HOUR, 1, slots_per_replica=64)
     assert round(fluid, 2) == 567.36
     assert (round(queued, 2), round(100 * queued / fluid)) == (291.47, 51)
-    # The example multiplies the admitted rate as it is printed, to four places; that is where its last two cents are.
+    # The example multiplies the admitted rate as printed, with four places, which accounts for its last two cents.
     as_printed = 8 * 3600 * (2.9295 + 2.9295 + 2.0) * HOSTED_USD * DAYS - USD_PER_HOUR * 24 * DAYS
     assert round(as_printed, 2) == 291.49
     assert (round(overflow, 2), round(100 * overflow / fluid)) == (546.13, 96)

@@ -1,4 +1,4 @@
-"""Versions of the classifier: chosen by one file, gone back by one call, damage told with what to do."""
+"""Versions of the classifier: one file selects them, one call rolls back, and errors say what to do."""
 
 import errno
 import os
@@ -97,7 +97,7 @@ def test_what_is_in_force_is_not_written_over_and_what_is_damaged_is_replaced(tm
 
 def test_an_artefact_that_was_not_copied_whole_is_none(tmp_path: Path) -> None:
     versions = ClassifierVersions(tmp_path)
-    left = tmp_path / "artefacts" / f"{'a' * 16}.part"  # of one that was killed
+    left = tmp_path / "artefacts" / f"{'a' * 16}.part"  # remains of a killed process
     left.mkdir(parents=True)
     assert versions.artefacts() == [SHIPPED]
     versions.add_artefact(SHIPPED_FOLDER)
@@ -108,7 +108,7 @@ def test_a_correction_that_cannot_be_written_leaves_the_one_in_force(tmp_path: P
     versions = ClassifierVersions(tmp_path)
     name = versions.add_correction(Correction({"a": (0.5, 0.0)}), {})
     limit = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (0, limit[1]))  # as a disk that is full
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, limit[1]))  # as on a full disk
     try:
         with pytest.raises(OSError, match=os.strerror(errno.EFBIG)):
             versions.add_correction(Correction({"a": (0.5, 0.0)}), {})

@@ -1,4 +1,4 @@
-"""Alarms are raised by lasting contradiction and by other traffic, and by nothing that was there before the start."""
+"""Alarms are raised by lasting contradiction and by changed traffic, not by feedback from before the start."""
 
 from collections.abc import Iterable, Sequence
 

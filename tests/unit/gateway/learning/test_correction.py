@@ -1,4 +1,4 @@
-"""Feedback becomes a correction; only one that surely helps, or is as good for less, may be promoted."""
+"""Feedback becomes a correction, which may be promoted only if it surely helps, or is as good for less."""
 
 import random
 from typing import Any
@@ -144,7 +144,7 @@ def test_a_correction_that_raises_quality_surely_is_promoted() -> None:
 
 
 def test_what_was_never_tried_where_it_would_be_moved_to_is_not_promoted() -> None:
-    """`small` was asked for everything and failed; that `big` would do better is what was predicted and no more."""
+    """`small` was asked everything and failed; that `big` would do better is only a prediction."""
     rows = [judged(number, "small", float(number % 3 == 0), propensity=1.0, small=0.8) for number in range(1, 401)]
     candidate = learn(outcomes(rows, lambda _: NONE))
     verdict = judge(rows, SNAPSHOT, candidate, NONE)
@@ -154,7 +154,7 @@ def test_what_was_never_tried_where_it_would_be_moved_to_is_not_promoted() -> No
 
 
 def test_a_few_explored_answers_are_enough_where_the_gain_is_large() -> None:
-    """They weigh much, which must not count against the promotion but by its interval."""
+    """They have large weights, which must affect the promotion only through its interval."""
     draw = random.Random(3)
     rows = [
         judged(
@@ -169,7 +169,7 @@ def test_a_few_explored_answers_are_enough_where_the_gain_is_large() -> None:
 
 
 def test_only_requests_that_would_go_elsewhere_say_which_is_better() -> None:
-    """Those that stay add their own luck to both sides alike."""
+    """Requests that stay add the same randomness to both sides."""
     kept = [judged(number, "big", float(number % 2), propensity=1.0, small=0.1) for number in range(1, 2001)]
     moved = traffic(small_is_good=True)
     candidate = learn(outcomes(moved, lambda _: NONE))
@@ -179,7 +179,7 @@ def test_only_requests_that_would_go_elsewhere_say_which_is_better() -> None:
 
 
 def test_answers_of_shadow_calls_teach_and_decide_no_promotion() -> None:
-    """A row of one stands for no other: of what was not sampled there are none."""
+    """A shadow row cannot stand for requests that were not sampled, which have none."""
     rows = traffic(small_is_good=False)
     shadows: list[Judged] = []
     for number in range(2001, 2101):

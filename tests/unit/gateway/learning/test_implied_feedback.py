@@ -29,7 +29,7 @@ class Store:
 
 
 class Bench:
-    """A rig whose clock moves on between requests."""
+    """A rig whose clock advances between requests."""
 
     def __init__(self, one: Script | None = None) -> None:
         self.seconds = 0.0
@@ -54,12 +54,13 @@ class Bench:
 
 @pytest.fixture
 def others_objects_aside() -> None:
-    """What the process held before is not looked through: a million objects, a second each time."""
+    """Objects from before are frozen, so that they are not searched: a million of them would take a second each
+    time."""
     gc.freeze()
 
 
 def held_of(request_ids: Collection[str]) -> int:
-    """How many entries of these there are in memory."""
+    """How many of these entries are in memory."""
     gc.collect()
     entries = [one for one in gc.get_objects() if type(one) is Entry]  # isinstance wakes other libraries' objects
     return sum(one.intent.request_id in request_ids for one in entries)
@@ -85,7 +86,7 @@ async def test_a_clock_that_is_put_back_holds_up_nothing() -> None:
 
 @pytest.mark.usefixtures("others_objects_aside")
 async def test_no_entry_is_held_while_a_repetition_is_waited_for() -> None:
-    """About 3 kB each, of two minutes and up to 20,000 of them."""
+    """Each has about 3 kB, and there can be 20,000 of them for two minutes."""
     bench = Bench()
     asked = {await bench.ask(messages=[{"role": "user", "content": f"question {number}"}]) for number in range(5)}
     assert held_of(asked) == 5

@@ -1,4 +1,4 @@
-"""One key raises no alarm beside others who have said enough, and is heard where nobody else speaks."""
+"""One key raises no alarm if others have judged enough, and counts if nobody else has."""
 
 import random
 
@@ -12,7 +12,7 @@ Votes = list[tuple[str | None, float]]
 
 
 def honest(keys: int, votes: int, share: float = PREDICTED) -> Votes:
-    """Of each key's judgements `share` are good."""
+    """`share` of each key's judgements are good."""
     return [(f"key-{key}", float(vote < share * votes)) for key in range(keys) for vote in range(votes)]
 
 
@@ -21,7 +21,7 @@ def bad(votes: int, voter: str | None = "hostile") -> Votes:
 
 
 def verdict(votes: Votes, *, last: Votes | None = None) -> str:
-    """In any order, but for `last`."""
+    """In any order, except that `last` comes last."""
     model = JudgedModel()
     for voter, score in [*random.Random(1).sample(votes, len(votes)), *(last or [])]:
         model.observe(PREDICTED, score, voter)
@@ -34,7 +34,7 @@ def verdict(votes: Votes, *, last: Votes | None = None) -> str:
         (honest(20, 50), "holds"),
         (honest(20, 50) + bad(5000), "holds"),
         (honest(20, 50) + bad(100), "holds"),
-        (honest(5, 50) + bad(5000), "overconfident"),  # others have said little: as in what is learned
+        (honest(5, 50) + bad(5000), "overconfident"),  # others have said little, as in learning
         (bad(30), "overconfident"),
         (bad(2000, "app") + honest(1, 2), "overconfident"),
         (honest(100, 20, 0.5), "overconfident"),

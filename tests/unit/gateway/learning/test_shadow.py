@@ -1,4 +1,4 @@
-"""Shadow calls: off the path, under a cap, with the propensity that they had, and in the books as nobody's."""
+"""Shadow calls: off the request path, under a cap, with their propensity, and booked to no key."""
 
 import json
 import random
@@ -49,7 +49,7 @@ class MemoryFeedback:
 
 
 class ShadowRig(Rig):
-    """Every request is sampled, unless said otherwise."""
+    """Every request is sampled, unless stated otherwise."""
 
     def __init__(
         self, one: Script | None = None, two: Script | None = None, *, share: float = 1.0, budget: int = PLENTY,
@@ -114,7 +114,7 @@ async def test_its_prompt_is_not_marked_for_a_cache_that_no_next_turn_will_read(
 
 
 async def test_it_costs_its_own_usage_at_its_own_models_price_of_its_own_time() -> None:
-    """Prices change while the caller's answer is under way."""
+    """Prices change while the caller's answer is in progress."""
     usage = {"one": Usage(input_tokens=1000, output_tokens=10), "two": Usage(input_tokens=900, output_tokens=70)}
     dearer = [replace(A, prices=make_prices(30.0, 50.0)), replace(B, prices=make_prices(70.0, 90.0))]
 

@@ -1,4 +1,4 @@
-"""One noisy or hostile key beside honest ones: it moves a correction a little, and decides no promotion."""
+"""One noisy or hostile key beside honest ones: it changes a correction a little, and decides no promotion."""
 
 import random
 
@@ -46,7 +46,7 @@ def test_a_key_with_five_thousand_bad_votes_beside_twenty_with_fifty_honest_ones
 
 
 def test_it_decides_no_promotion() -> None:
-    """A correction that gives up a good cheap model: the hostile key alone would have it."""
+    """A correction that gives up a good cheap model, which only the hostile key's judgements support."""
     dearer = Correction({"small": (-3.0, 0.0)})
     both = [*honest(20, 50), *hostile(2000)]
     bigs = [

@@ -1,4 +1,4 @@
-"""A month with something of everything that a FOCUS export can hold."""
+"""A month with every kind of charge that a FOCUS export can contain."""
 
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -73,7 +73,7 @@ def make_capacity(**given: Any) -> Capacity:
 
 
 def a_month() -> ReportTable:
-    """Something of everything."""
+    """Every kind of charge."""
     groups = [
         make_sums(),
         make_sums(group={"team": None, "project": None, "tags": "[]", "day": "2026-01-30"}, list_pico_usd=10**9 + 7),

@@ -41,7 +41,7 @@ async def test_costs_by_team_are_the_entries_own_sums(month: Month) -> None:
 
 
 async def test_costs_say_when_the_books_begin_whatever_they_are_asked_for(month: Month) -> None:
-    """So that a time which they hold a part of is not compared with one that they hold all of."""
+    """So that a period that they cover only in part is not compared with a whole one."""
     first_us = min(entry.intent.accepted_at_us for entry in month.entries)
     for query in (CostQuery(until=END), CostQuery(team="legal", since=END - timedelta(days=1), costs_alone=True)):
         begin = (await month.books.costs(query)).books_begin
@@ -61,7 +61,7 @@ async def test_costs_alone_are_the_same(month: Month) -> None:
 
 
 async def test_a_period_that_ends_before_there_were_any_books_is_refused_in_words(month: Month) -> None:
-    """Thirty days before the first one of the calendar are none."""
+    """There are no thirty days before the first day of the calendar."""
     with pytest.raises(InvalidRequest, match="must be before"):
         await month.books.costs(CostQuery(by="team", until=datetime(1, 1, 1, tzinfo=UTC)))
 
@@ -88,7 +88,7 @@ async def test_a_cost_table_says_what_nobody_owns_and_what_was_saved(month: Mont
 async def test_a_report_of_more_rows_than_anybody_reads_is_refused_in_a_sentence(
     month: Month, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A month by key, day and model, of 2,000 keys, was 2 GB of rows."""
+    """A month of 2,000 keys by key, day and model used to be 2 GB of rows."""
     query = CostQuery(by="day,model", until=END)
     rows = len((await month.books.costs(query)).rows)
     monkeypatch.setattr("gateway.reports.books.MOST_ROWS", rows)
@@ -325,6 +325,6 @@ async def test_a_made_up_request_was_answered_when_its_first_token_came(month: M
 
 
 def test_a_volume_of_nearly_nothing_is_refused() -> None:
-    """1e-308 of the traffic cost infinitely much a request: a bare 500."""
+    """With 1e-308 of the traffic, the cost of a request used to be infinite, and the answer a bare 500."""
     with pytest.raises(ValidationError, match="greater than or equal to"):
         BreakEvenQuery(volume_factor=1e-308)

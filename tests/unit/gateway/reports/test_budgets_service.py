@@ -1,4 +1,4 @@
-"""What a budget's month looks like from inside it: what is spent, and what the complete days say of the rest."""
+"""A budget during its month: what is spent, and what the complete days forecast for the rest."""
 
 import asyncio
 import gc
@@ -75,7 +75,7 @@ async def test_spent_includes_today_and_the_outlook_rests_on_complete_days() -> 
 
 
 class Outlook(BudgetBurn):
-    """One that can be told when it is gone."""
+    """An object whose release can be observed."""
 
 
 async def test_of_each_budget_there_is_one_outlook_however_often_it_was_changed() -> None:
@@ -88,7 +88,7 @@ async def test_of_each_budget_there_is_one_outlook_however_often_it_was_changed(
 
     async def take_over() -> None: ...
 
-    # A thread holds its last answer until it has another: with one thread alone, that is the one which collects.
+    # A thread keeps its last result until the next one; with a single thread, that is the one that collects.
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
 
     async def is_held() -> list[bool]:

@@ -1,4 +1,4 @@
-"""What providers' caches saved, told from the money of reads and writes."""
+"""What providers' caches saved, from the money of reads and writes."""
 
 from typing import Any
 
@@ -37,7 +37,7 @@ WROTE: dict[str, Any] = {"cache_write_5m_tokens": 1000, "cache_write_pico_usd": 
         ([part(**READ, **WROTE)], 65_000),
         ([part(**READ), part(**WROTE)], 65_000),
         ([part(cache_write_5m_tokens=500, cache_write_1h_tokens=500, cache_write_pico_usd=162_500)], -62_500),
-        # At twice the price in a dearer tier: what the same tokens would have cost there.
+        # At twice the price in a more expensive tier: what the same tokens would have cost there.
         ([part(cached_input_tokens=1000, cached_input_pico_usd=20_000)], 180_000),
         ([part("mid", cached_input_tokens=1000, cached_input_pico_usd=100_000)], 0),
         ([part("free", cached_input_tokens=1000), part("gone", **READ), part("local", **READ)], 0),

@@ -47,7 +47,7 @@ async def test_rows_and_others_add_up_to_the_total_to_the_pico_dollar(
 
 
 async def test_the_dearest_are_there_whatever_the_order_and_the_part(month: Month) -> None:
-    """A chart has them beside the rows of any page."""
+    """A chart needs them besides the rows of any page."""
     whole = await asked(month, by="key")
     assert whole.dearest == []
     part = await asked(month, by="key", order="key", limit=1, offset=3, dearest=2)
@@ -56,7 +56,7 @@ async def test_the_dearest_are_there_whatever_the_order_and_the_part(month: Mont
 
 
 async def test_the_others_are_priced_as_one_group_of_them_would_be(month: Month) -> None:
-    """All groups left out are the total itself, by its unit prices too."""
+    """If all groups are left out, their sum is the total, unit prices included."""
     part = await asked(month, by="key", limit=1, offset=10_000)
     assert part.rows == []
     assert part.others is not None
@@ -134,13 +134,13 @@ def test_all_are_shown_where_nobody_says_otherwise() -> None:
     "query", [{"order": "model"}, {"order": "cost"}, {"limit": 0}, {"limit": 100_001}, {"offset": -1}]
 )
 def test_what_is_no_part_or_order_is_refused(query: dict[str, Any]) -> None:
-    """By its own name, which the answer says."""
+    """By the key's name, which the answer states."""
     with pytest.raises(ValidationError, match=next(iter(query))):
         CostTableQuery.model_validate({"by": "team"} | query)
 
 
 async def test_groups_that_ceased_stand_below_the_others_so_that_changes_add_up(month: Month) -> None:
-    """The last two hours beside all the time before."""
+    """The last two hours, compared with all the time before."""
     begin, last = (await asked(month)).books_begin, END - timedelta(hours=2)
     present, then = await asked(month, by="key", since=last), await asked(month, by="key", since=begin, until=last)
     compare = {"by": "key", "since": last, "compare_since": begin, "compare_until": last}

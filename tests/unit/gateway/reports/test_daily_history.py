@@ -18,7 +18,7 @@ COSTS = {date(2026, 11, 1): 1, date(2026, 11, 2): 2, date(2026, 11, 4): 4}
 
 
 class Ledger(OneSum):
-    """Some days have cost something; the ledger began when it is told it did."""
+    """Some days have a cost; the ledger's beginning is an argument."""
 
     def __init__(self, began: datetime | None) -> None:
         self.began = began
@@ -57,7 +57,7 @@ async def test_an_empty_ledger_has_no_days() -> None:
 async def test_of_many_budgets_the_sums_are_read_once_and_say_the_same(
     month: Month, scope: Literal["team", "project"]
 ) -> None:
-    """2,000 budgets were 4,000 questions, and the page gave up before they were answered."""
+    """2,000 budgets used to need 4,000 queries, and the page gave up before they were answered."""
     reports = Counted(month.database)
     names = [*sorted({getattr(entry.intent, scope) or "none" for entry in month.entries}), *map(str, range(MANY))]
     each = {name: await read_daily_costs(reports, {scope: name}, NOW_US, 90, of_budget=True) for name in names}
@@ -70,7 +70,7 @@ async def test_of_many_budgets_the_sums_are_read_once_and_say_the_same(
 
 
 class Counted(SqlReports):
-    """Knows how often sums were asked for."""
+    """Counts how often sums were read."""
 
     asked = 0
 

@@ -45,7 +45,7 @@ MANDATORY = [
     "ServiceProviderName",
 ]
 RECOMMENDED = ["InvoiceId"]
-"""Null in a charge that is on no invoice; a ledger knows of none."""
+"""Null for a charge that is on no invoice, of which the ledger knows none."""
 NEVER_NULL = set(MANDATORY) - {
     "BillingAccountName",
     "ChargeClass",
@@ -68,7 +68,7 @@ ALLOWED = {
 
 
 def check_row(row: Mapping[str, Cell]) -> None:
-    """What FOCUS 1.3 says of one row, where it applies to what we can export."""
+    """The rules of FOCUS 1.3 for one row, as far as they apply to our exports."""
     for name in NEVER_NULL:
         assert row[name] is not None, name
     for name, allowed in ALLOWED.items():
@@ -129,7 +129,7 @@ def check_nulls(row: Mapping[str, Cell]) -> None:
 
 
 def test_what_got_its_price_later_is_no_longer_unpriced() -> None:
-    """As in every other report; its usage was booked without a price, and what it cost is a correction."""
+    """As in every other report: the usage was booked without a price, and its cost is a correction."""
     later = make_sums(
         unpriced_requests=3, priced_later_requests=2, adjusted_requests=2, adjustment_pico_usd=7, **no_cost()
     )

@@ -45,7 +45,7 @@ def test_nine_totals_of_ten_lie_within_the_interval() -> None:
 
 
 def test_a_level_may_wander_that_was_not_seen_to() -> None:
-    """The best guess of these days is that it stands still: intervals 60 days ahead were as narrow as tomorrow's."""
+    """The best fit to these days is a constant level: intervals 60 days ahead used to be as narrow as tomorrow's."""
     days = forecast(make_history([100.0, 150.0] * 8), 60, generator=generator()).days
     first, last = (day.cost.high_pico_usd - day.cost.low_pico_usd for day in (days[0], days[-1]))
     assert last > 1.2 * first
@@ -130,7 +130,7 @@ def test_one_day_is_too_short_and_gaps_are_refused() -> None:
 
 
 def test_a_budget_that_will_run_out() -> None:
-    """About $83 a day: $1,000 of a 28-day period are gone in the second week."""
+    """About $83 a day: a budget of $1,000 for 28 days is spent in the second week."""
     history = make_history(make_series(35, 7))
     start = START + timedelta(days=28)
     burn = burn_budget(history, history[28:], 1000 * USD, start, start + timedelta(days=27), generator=generator())
@@ -203,7 +203,7 @@ def test_a_budget_that_was_gone_before_today_stays_gone_since_then() -> None:
 
 @pytest.mark.parametrize("refund", [-300.0, -5000.0])
 def test_a_large_refund_is_no_reason_to_expect_money(refund: float) -> None:
-    """Larger than the half, and than the whole, of what 28 days have cost."""
+    """Larger than half, and than all, of what 28 days cost."""
     series = [20.0 + day % 3 for day in range(28)]
     series[20] = refund
     predicted = forecast(make_history(series), 7, generator=generator())

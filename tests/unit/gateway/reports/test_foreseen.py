@@ -1,4 +1,4 @@
-"""What is told of a month is what the page Budgets shows of it."""
+"""Notices about a month say the same as the page Budgets."""
 
 from datetime import date
 

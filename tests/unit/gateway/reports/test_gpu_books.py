@@ -80,7 +80,7 @@ def hour_of(moment: datetime) -> int:
 
 
 async def test_time_on_other_gpus_is_no_use_of_the_engine(month: Month) -> None:
-    """Beside the engine stands a vLLM that computes five times as long."""
+    """Besides the engine there is a vLLM that computes five times as long."""
     store = BesideVllm(month.database)
     rented = make_local("rented", backend="vllm")
     snapshot = replace(month.snapshot, candidates={**month.snapshot.candidates, "rented": rented})

@@ -1,4 +1,4 @@
-"""A month has one forecast: the command, the overview and every budget say the same of it, to the pico-dollar."""
+"""A month has one forecast: the command, the overview and every budget agree, to the pico-dollar."""
 
 from collections.abc import Sequence
 from datetime import UTC, date, datetime, timedelta

@@ -1,4 +1,4 @@
-"""What grows with the number of a report's rows is not done by the thread that serves requests."""
+"""Work that grows with a report's rows is not done by the thread that serves requests."""
 
 import threading
 from collections.abc import ItemsView, Sequence
@@ -12,7 +12,7 @@ from tests.unit.gateway.reports.month import END, NOW_US, Month
 
 
 class Group(dict[Dimension, str | None]):
-    """Notes which thread makes a row of it."""
+    """Records which thread makes a row of it."""
 
     threads: set[int] = set()  # noqa: RUF012 (of all)
 

@@ -282,7 +282,7 @@ def test_an_export_is_of_its_empty_days_too() -> None:
 
 
 def test_fees_of_tools_are_compared_at_the_models_that_called_them() -> None:
-    """In proportion to their calls, to the pico-dollar; a line of calls that are not ours stays one of its own."""
+    """In proportion to their calls, to the pico-dollar; a line for calls that are not ours stays as it is."""
     fee = Charged(DAY, "web-search", 7, tool="web_searches")
     other = Charged(NEXT, "web-search", 5 * DOLLAR, tool="web_searches")
     mine = [

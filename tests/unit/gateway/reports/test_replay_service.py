@@ -1,4 +1,4 @@
-"""Replaying a long log: page by page, cut where that was asked for, with progress, and never stuck."""
+"""Replaying a long log: page by page, up to the limit, with progress, and without getting stuck."""
 
 from collections.abc import AsyncIterator
 from decimal import Decimal
@@ -25,7 +25,7 @@ DOCUMENT: RulesDocument = parse_rules("version: 1\nrules:\n  - {name: default, c
 
 
 class Log:
-    """Pages of entries, in the order of `numbers`; then it breaks, where it is told to."""
+    """Pages of entries, in the order of `numbers`; then it fails, if told to."""
 
     def __init__(self, numbers: list[int], breaks: Exception | None = None, **given: Any) -> None:
         self._numbers = numbers
@@ -40,7 +40,7 @@ class Log:
 
 
 class Shadows:
-    """What was asked of two models."""
+    """Requests that were sent to two models."""
 
     def __init__(self, *pairs: ShadowPair) -> None:
         self._pairs = pairs

@@ -1,4 +1,4 @@
-"""However many requests are repriced, few are held: corrections are booked as they are found, some at a time."""
+"""However many requests are repriced, few are in memory: corrections are booked in batches as they are found."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 
@@ -16,7 +16,7 @@ ALWAYS = RepriceQuery(0, 2**62)
 
 
 class Pages:
-    """Requests without a price; notes how many were read when."""
+    """Requests without a price; counts how many were read so far."""
 
     def __init__(self, requests: int) -> None:
         self.requests = requests
@@ -32,7 +32,7 @@ class Pages:
 
 
 class Transactions:
-    """Keeps the size of each, and how many requests had been read by then; one of each was new."""
+    """Records the size of each batch, and how many requests had been read by then; one of each batch is new."""
 
     def __init__(self, pages: Pages) -> None:
         self.pages = pages

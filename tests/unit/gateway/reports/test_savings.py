@@ -1,4 +1,4 @@
-"""Savings compare like with like: what a chat model could have served, at its price of today, with what that cost."""
+"""Savings compare like with like: what a chat model could have served, at today's price, with what that cost."""
 
 from gateway.money import parse_usd
 from gateway.reports.savings import savings

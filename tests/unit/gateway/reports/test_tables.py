@@ -1,4 +1,4 @@
-"""A report as CSV and Parquet: both hold the same, whole or in pages, and no cell is read as another."""
+"""A report as CSV and Parquet: both have the same content, whole or in pages, and no cell is misread."""
 
 import csv
 import io
@@ -79,7 +79,7 @@ def test_a_file_without_a_page_has_its_columns() -> None:
     ],
 )
 def test_a_spreadsheet_that_writes_decimals_with_a_comma_takes_none_for_another_number(value: Cell, text: str) -> None:
-    """It read 0.072 as 72, and three such cells of a column of fractions were its whole sum."""
+    """It read 0.072 as 72, and three such cells in a column of fractions were its whole sum."""
     assert cell_text(value) == text
 
 

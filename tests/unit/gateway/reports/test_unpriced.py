@@ -1,4 +1,4 @@
-"""Requests without a known price beside others: they must not make the others look cheap, nor themselves free."""
+"""Requests without a known price must neither look free nor make other requests look cheap."""
 
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -92,7 +92,7 @@ async def test_once_corrected_they_count(database: AsyncEngine, books: Books) ->
 
 
 async def test_once_corrected_they_are_no_longer_told_as_unknown(database: AsyncEngine, books: Books) -> None:
-    """The banner above the sums went on saying that they are in none of them."""
+    """The banner above the sums used to go on saying that they are in none of them."""
     await SqlLedger(database).insert([unpriced(100), unpriced(101)])
     correction = Adjustment(request_id(100), "reprice", "r", 8_000_000, "known now")
     assert await SqlAdjustments(database).book([correction], author="test") == 1
@@ -104,7 +104,7 @@ async def test_once_corrected_they_are_no_longer_told_as_unknown(database: Async
 
 
 async def test_a_correction_is_of_no_token_class(database: AsyncEngine, books: Books) -> None:
-    """What was booked without a price and corrected later has a sum, and no price per input or output token."""
+    """What was booked without a price and corrected later has a sum, but no price per input or output token."""
     before = (await books.costs(BY_MODEL)).total
     await SqlLedger(database).insert([unpriced(100)])
     await SqlAdjustments(database).book(
@@ -138,7 +138,7 @@ async def test_unknown_prices_make_other_requests_of_the_model_no_cheaper(databa
 async def test_a_correction_of_what_had_a_price_gives_none_to_others(
     database: AsyncEngine, books: Books, kind: AdjustmentKind
 ) -> None:
-    """Of 9 priced requests and 9 unpriced ones, a correction of each priced one halved every unit price."""
+    """With 9 priced and 9 unpriced requests, corrections of the priced ones used to halve every unit price."""
     before, covered = await row_of(books, "mid-hosted"), (await books.costs(BY_MODEL)).savings[0].covered_requests
     alike = [msgspec.structs.replace(unpriced(number), model="mid-hosted") for number in range(60, 69)]
     await SqlLedger(database).insert([*alike, unpriced(100)])
