@@ -10,7 +10,7 @@ from jsonschema import Draft202012Validator
 
 from backends.protocol import Operation
 from gateway.api.openapi_content import CONTENT_SCHEMAS
-from gateway.api.openapi_hot import ENDPOINTS, FORMS, SCHEMAS
+from gateway.api.openapi_hot import ENDPOINTS, FORMS, SCHEMAS, complete_document
 from gateway.errors import InvalidRequest
 from gateway.request.bodies import DECODERS
 from gateway.request.media_views import IMAGE, MODERATION, SPEECH
@@ -74,6 +74,21 @@ def is_taken(operation: Operation, body: object) -> bool:
     except InvalidRequest:
         return False
     return True
+
+
+def test_every_operation_but_those_of_health_takes_a_key() -> None:
+    def operation(tag: str) -> dict[str, Any]:
+        return {"get": {"tags": [tag], "description": "One.", "responses": {}}}
+
+    document = complete_document({"paths": {"/healthz": operation("health"), "/admin/v1/me": operation("admin: keys")}})
+    takes = {
+        path: one.get("security", document["security"])
+        for path, item in document["paths"].items()
+        for one in item.values()
+    }
+    assert takes.pop("/healthz") == []
+    assert {"/admin/v1/me", "/v1/chat/completions"} <= takes.keys()
+    assert all(security == [{"key": []}] for security in takes.values())
 
 
 def test_every_operation_is_described() -> None:
