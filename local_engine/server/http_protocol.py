@@ -1,18 +1,22 @@
-"""HTTP/1.1 with limits for clients: on the head's length, the time a request takes to arrive, and answers not read.
-Knows no endpoint."""
+"""HTTP/1.1 with limits for clients: on connections, the head's length, the time a request takes to arrive, and answers
+not read. Knows no endpoint."""
 
 import asyncio
+import resource
 from typing import Final
 
 from httptools import HttpParserError
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 PATIENCE_SECONDS: Final = 60.0
-"""Seconds for a head; between two parts of a body; for a client that reads nothing of its answer."""
+"""Seconds for a head, the first from the connection on; between two parts of a body; for a client that reads nothing of
+its answer."""
 LEAST_BYTES_PER_SECOND: Final = 500
 """Minimum average rate of a body beyond those seconds: a slow upload survives while it progresses."""
 LONGEST_HEAD_BYTES: Final = 1 << 16
 """Beyond the data that its first bytes came with. The parser itself buffers without limit."""
+MOST_CONNECTIONS: Final = 4000
+"""However many files may be open."""
 
 
 def _refusal(status: str, sentence: str) -> bytes:
@@ -25,11 +29,33 @@ NO_REQUEST: Final = _refusal(
 )
 HEAD_TOO_LONG: Final = _refusal("431 Request Header Fields Too Large", "The head is too long; send shorter headers.\n")
 HEAD_TOO_SLOW: Final = _refusal("408 Request Timeout", "The head did not come in time; send the request again.\n")
+TOO_MANY: Final = _refusal("503 Service Unavailable", "Too many connections are open; try again in a minute.\n")
+
+
+def most_connections() -> int:
+    """Half of the files that this process may open."""
+    return min(MOST_CONNECTIONS, _open_files() // 2)
+
+
+def most_accepted() -> int:
+    """Connections that wait to be accepted, and are accepted before the first is counted.
+
+    Without a descriptor left, asyncio accepts nobody and logs an error for each of them, every second.
+    """
+    return min(MOST_CONNECTIONS // 2, _open_files() // 8)
+
+
+def _open_files() -> int:
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return 2 * MOST_CONNECTIONS if soft == resource.RLIM_INFINITY else soft
 
 
 class BoundedProtocol(HttpToolsProtocol):
-    """Only requests that arrive in several pieces, and answers that are not being read, have a timer."""
+    """Only new connections, requests that arrive in several pieces, and answers that are not being read, have a
+    timer."""
 
+    most: int | None = None
+    """Connections at once; by default what the limit on open files allows."""
     _is_in_head = False
     _is_partial = False
     """A request has begun to arrive, and not ended."""
@@ -39,6 +65,13 @@ class BoundedProtocol(HttpToolsProtocol):
     _body_bytes = 0
     _patience: asyncio.TimerHandle | None = None
 
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._start_watching()
+        if len(self.connections) > (self.most or most_connections()):
+            transport.write(TOO_MANY)
+            transport.close()
+
     def data_received(self, data: bytes) -> None:
         self._is_partial, before = True, self._body_bytes
         super().data_received(data)
@@ -47,8 +80,7 @@ class BoundedProtocol(HttpToolsProtocol):
             if self._head_bytes > LONGEST_HEAD_BYTES:
                 self._refuse(HEAD_TOO_LONG)
             elif self._watch is None:
-                self._began_at = self._came_at = self.loop.time()
-                self._watch = self.loop.call_later(PATIENCE_SECONDS, self._look)
+                self._start_watching()
             elif self._body_bytes > before:
                 self._came_at = self.loop.time()
 
@@ -115,6 +147,10 @@ class BoundedProtocol(HttpToolsProtocol):
         if self._is_in_head and not self._is_behind():
             self.transport.write(answer)
         self.transport.close()
+
+    def _start_watching(self) -> None:
+        self._began_at = self._came_at = self.loop.time()
+        self._watch = self.loop.call_later(PATIENCE_SECONDS, self._look)
 
     def _stop_watching(self) -> None:
         if self._watch is not None:

@@ -17,13 +17,12 @@ from local_engine.config import EngineConfig
 from local_engine.encoder import SentenceEncoder
 from local_engine.errors import EngineError
 from local_engine.loading.packages import print_progress
-from local_engine.server.http_protocol import BoundedProtocol
+from local_engine.server.http_protocol import BoundedProtocol, most_accepted
 from local_engine.server.long_bodies import are_unfinished
 from local_engine.server.openai_server import build_app
 from native import cycles
 
 PARENT_CHECK_SECONDS = 1.0
-BACKLOG = 2048
 # Time to report errors for answers that the drain limit cuts off.
 TELLING_SECONDS = 2.0
 
@@ -66,9 +65,16 @@ def serve(
         running = engine.serve()
         running.start()
         app = build_app(running, engine, model_name=name, encoder=encoder)
-        server = QuietServer(
-            uvicorn.Config(app, http=BoundedProtocol, log_level="warning", access_log=False, lifespan="off", ws="none")
+        http = uvicorn.Config(
+            app,
+            http=BoundedProtocol,
+            backlog=most_accepted(),
+            log_level="warning",
+            access_log=False,
+            lifespan="off",
+            ws="none",
         )
+        server = QuietServer(http)
         watcher = asyncio.create_task(stop_when_told(server, running, drain_seconds, parent))
         print_progress(f"Serving {name} on http://{host}:{bound.getsockname()[1]}")
         await server.serve(sockets=[bound])
@@ -98,7 +104,7 @@ def bind(host: str, port: int) -> socket.socket:
 def listen(bound: socket.socket) -> None:
     """Accepts connections. Raises EngineError if another process listens on the port, which it may have bound too."""
     with _listening_told(bound, *bound.getsockname()[:2]):
-        bound.listen(BACKLOG)
+        bound.listen(most_accepted())
 
 
 @contextlib.contextmanager

@@ -1,6 +1,7 @@
 import asyncio
 
 import pytest
+from uvicorn.server import ServerState
 
 from local_engine.server.http_protocol import (
     HEAD_TOO_LONG,
@@ -17,6 +18,33 @@ CHUNKED = b"POST / HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n"
 
 def connect() -> Wire:
     return Wire(BoundedProtocol, Measuring(), keep_alive_seconds=5)
+
+
+def test_a_connection_over_which_nothing_comes_is_closed() -> None:
+    async def scene() -> tuple[float | None, bytes]:
+        wire = connect()
+        await asyncio.sleep(3600)
+        return wire.ended, wire.said
+
+    assert run(scene) == (PATIENCE_SECONDS, b"")
+
+
+def test_one_connection_too_many_is_refused_and_makes_room_for_the_next() -> None:
+    """Without a descriptor left asyncio accepted nobody, and wrote a megabyte of errors a second."""
+
+    async def scene() -> list[bytes]:
+        server = ServerState()
+        few = type("Few", (BoundedProtocol,), {"most": 2})
+        wires: list[Wire] = []
+        for _ in range(4):
+            wires.append(Wire(few, Measuring(), keep_alive_seconds=5, server=server))
+            await wires[-1].hear(GET)
+            if len(wires) == 3:
+                wires[0].close()
+                await asyncio.sleep(0)
+        return [wire.said[9:12] for wire in wires]
+
+    assert run(scene) == [b"200", b"200", b"503", b"200"]
 
 
 def test_empty_lines_before_a_head_earn_no_time() -> None:
