@@ -1,9 +1,10 @@
 """The engine's command line. Only `serve` imports torch, after setting up the environment for it."""
 
 import argparse
+import math
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import get_args
 
@@ -59,26 +60,49 @@ def build_parser() -> argparse.ArgumentParser:
     serve.add_argument("--embedding-name", default=None, help="its name under /v1/models (default: the folder's)")
     serve.add_argument("--served-name", default=None, help="name under /v1/models (default: from the file)")
     serve.add_argument("--host", default="127.0.0.1")
-    serve.add_argument("--port", type=int, default=8081, help="0 picks a free port")
+    serve.add_argument("--port", type=whole(0, 65535), default=8081, help="0 picks a free port")
     serve.add_argument(
         "--exit-with-parent", type=int, nargs="?", const=os.getppid(), metavar="PID", help="stop when this parent died"
     )
-    serve.add_argument("--drain-seconds", type=float, default=30.0, help="how long SIGTERM waits for running answers")
+    serve.add_argument("--drain-seconds", type=seconds, default=30.0, help="how long SIGTERM waits for running answers")
     _add_engine_options(serve)
     return parser
 
 
+def whole(least: int, most: int | None = None) -> Callable[[str], int]:
+    """An option's type: an integer within bounds."""
+
+    def parse(text: str) -> int:
+        value = int(text)
+        if value < least or (most is not None and value > most):
+            raise argparse.ArgumentTypeError(f"{value} is not {least} " + (f"to {most}" if most else "or more"))
+        return value
+
+    parse.__name__ = "integer"  # argparse's word for what is none
+    return parse
+
+
+def seconds(text: str) -> float:
+    """An option's type."""
+    if not 0 <= (value := float(text)) < math.inf:
+        raise argparse.ArgumentTypeError(f"{text} is no duration")
+    return value
+
+
 def _add_engine_options(parser: argparse.ArgumentParser) -> None:
     default = EngineConfig()
-    parser.add_argument("--context-window", type=int, default=None, help="tokens (default: the model's)")
-    parser.add_argument("--block-size", type=int, default=default.block_size, help="tokens per KV-cache block")
-    parser.add_argument("--kv-blocks", type=int, default=None, help="KV-cache blocks (default: from the window)")
+    parser.add_argument("--context-window", type=whole(2), default=None, help="tokens (default: the model's)")
+    parser.add_argument("--block-size", type=whole(1), default=default.block_size, help="tokens per KV-cache block")
+    parser.add_argument("--kv-blocks", type=whole(1), default=None, help="KV-cache blocks (default: from the window)")
     parser.add_argument(
-        "--max-concurrency", type=int, default=None, help="answers at once (default: 8 on a CPU, by memory on a GPU)"
+        "--max-concurrency",
+        type=whole(1),
+        default=None,
+        help="answers at once (default: 8 on a CPU, by memory on a GPU)",
     )
-    parser.add_argument("--max-waiting", type=int, default=default.max_waiting_requests)
+    parser.add_argument("--max-waiting", type=whole(0), default=default.max_waiting_requests)
     parser.add_argument(
-        "--max-tokens-per-step", type=int, default=None, help="(default: 512 on a CPU, 2048 or 8192 on a GPU)"
+        "--max-tokens-per-step", type=whole(1), default=None, help="(default: 512 on a CPU, 2048 or 8192 on a GPU)"
     )
     parser.add_argument("--device", default=default.device, help="cpu, cuda or cuda:N (default: cpu)")
     parser.add_argument(
@@ -91,11 +115,13 @@ def _add_engine_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--kv-format", choices=get_args(KvFormat), default=None, help="cuda: bfloat16 (default), fp8 or float32"
     )
-    parser.add_argument("--threads", type=int, default=None, help="compute threads (default: one per core)")
+    parser.add_argument("--threads", type=whole(1), default=None, help="compute threads (default: one per core)")
     parser.add_argument("--no-prefix-cache", action="store_true")
-    parser.add_argument("--speculative-tokens", type=int, default=0, help="draft up to N tokens from the text so far")
+    parser.add_argument(
+        "--speculative-tokens", type=whole(0), default=0, help="draft up to N tokens from the text so far"
+    )
     parser.add_argument("--deterministic", action="store_true", help="bitwise the same alone and in any batch; slower")
-    parser.add_argument("--stall-seconds", type=float, default=default.stall_seconds)
+    parser.add_argument("--stall-seconds", type=seconds, default=default.stall_seconds)
 
 
 def engine_config(options: argparse.Namespace) -> EngineConfig:

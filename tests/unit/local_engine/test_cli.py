@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from local_engine.cli import build_parser
+
 ROOT = Path(__file__).parents[3]
 REFUSING = """
 import importlib.abc, sys
@@ -57,3 +59,22 @@ except InvalidRequest as error:
     done = run_without({"gguf", "llguidance"}, code)
     assert done.returncode == 0, done.stderr
     assert "without the Python package llguidance" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "told"),
+    [
+        ("--threads", "0", "0 is not 1 or more"),
+        ("--port", "99999", "99999 is not 0 to 65535"),
+        ("--max-waiting", "-1", "-1 is not 0 or more"),
+        ("--block-size", "x", "invalid integer value: 'x'"),
+        ("--stall-seconds", "nan", "nan is no duration"),
+    ],
+)
+def test_a_number_out_of_bounds_is_one_sentence(
+    capsys: pytest.CaptureFixture[str], option: str, value: str, told: str
+) -> None:
+    """Some ended in a traceback once the model was loaded, others meant something else than they said."""
+    with pytest.raises(SystemExit):
+        build_parser().parse_args(["serve", option, value])
+    assert f"argument {option}: {told}" in capsys.readouterr().err
