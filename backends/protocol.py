@@ -122,6 +122,8 @@ class Chunk(msgspec.Struct, frozen=True, gc=False):
     is_done: bool = False
     is_usage_malformed: bool = False
     """A usage was reported that cannot be believed; it counts as missing."""
+    usage_so_far: Usage | None = None
+    """Reported before the end: its input is final, its output still grows. Counts only if the answer is cut off."""
 
 
 class Reply(Protocol):

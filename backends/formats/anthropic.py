@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Final, cast
 
 import msgspec
+from msgspec.structs import replace
 
 from backends.errors import BackendError
 from backends.formats.chat_chunks import (
@@ -206,11 +207,13 @@ class AnthropicStreamReader(StreamReader):
             message = part_of(event, "message")
             self._head = Head(str(message.get("id")), str(message.get("model")), self._created)
             self._note_usage(message.get("usage"))
-            return [role_chunk(self._head)]
+            so_far, _ = believable_usage(self._usage or None)
+            return [replace(role_chunk(self._head), usage_so_far=so_far)]
         if kind == "content_block_start":
             return self._block_start(event, part_of(event, "content_block"))
         if kind == "message_delta":
             self._note_usage(event.get("usage"))
+            self._has_usage = self._has_usage or event.get("usage") is not None
             reason = part_of(event, "delta").get("stop_reason")
             return self._finish(str(reason)) if reason else []
         if kind == "content_block_stop" and _block_index(event) in self._inputs:
@@ -257,7 +260,6 @@ class AnthropicStreamReader(StreamReader):
 
     def _note_usage(self, wire: object) -> None:
         if isinstance(wire, Mapping):
-            self._has_usage = True
             self._usage |= usage_of_event(cast(Mapping[str, object], wire))
 
     def _final_usage(self) -> list[Chunk]:

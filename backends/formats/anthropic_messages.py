@@ -58,9 +58,12 @@ class NativeMessagesReader(StreamReader):
         if kind == "message_start":
             message = event.get("message")
             self._note(cast(Fields, message).get("usage") if isinstance(message, dict) else None)
+            so_far, _ = believable_usage(self._usage or None)
+            return Chunk(payload, usage_so_far=so_far)
         if kind == "message_delta":
             self._note(event.get("usage"))
-            usage, is_malformed = believable_usage(self._usage or None)
+            is_counted = event.get("usage") is not None  # at the start its output had only begun
+            usage, is_malformed = believable_usage(self._usage if is_counted else None)
             delta = event.get("delta")
             reason = cast(Fields, delta).get("stop_reason") if isinstance(delta, dict) else None
             finish = FINISH_REASONS.get(str(reason), "stop") if reason else None

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Final, cast
 
 import msgspec
+from msgspec.structs import replace
 
 from backends.errors import BackendError
 from backends.formats.chat_chunks import (
@@ -291,6 +292,8 @@ class GeminiStreamReader(StreamReader):
             self._has_finished = True
             chunks.append(finish_chunk(self._head, finish))
         self.is_started = True
+        if chunks:
+            chunks[-1] = replace(chunks[-1], usage_so_far=believable_usage(self._usage)[0])
         return chunks
 
     def end(self) -> list[Chunk]:

@@ -115,7 +115,8 @@ class NativeContentReader(StreamReader):
         finish = finish_of(event, has_calls=self._has_calls)
         self._has_finished = self._has_finished or finish is not None
         payload = b"data: " + data.replace(b"\n", b" ") + b"\n\n"
-        return [Chunk(payload, has_output=characters > 0, output_characters=characters, finish_reason=finish)]
+        so_far, _ = _usage(self._usage, self._searches, self._maps)
+        return [Chunk(payload, characters > 0, characters, finish, usage_so_far=so_far)]
 
     def end(self) -> list[Chunk]:
         if not self._has_finished:

@@ -1,6 +1,7 @@
 """Measures one answer as its chunks pass. The clock is passed in; nothing here knows HTTP or money."""
 
 import msgspec
+from msgspec.structs import replace
 
 from backends.protocol import Chunk
 from backends.usage import NO_UNITS, EngineTimings, Units, Usage
@@ -28,6 +29,7 @@ class Meter(msgspec.Struct):
     usage: Usage | None = None
     timings: EngineTimings | None = None
     sent_at: float | None = None
+    usage_so_far: Usage | None = None
 
     def observe(self, chunk: Chunk, now: float) -> None:
         """Records one chunk that arrived at `now`."""
@@ -42,6 +44,8 @@ class Meter(msgspec.Struct):
             self.usage = chunk.usage
         if chunk.timings is not None:
             self.timings = chunk.timings
+        if chunk.usage_so_far is not None:
+            self.usage_so_far = chunk.usage_so_far
 
     @property
     def time_to_first_token_seconds(self) -> float | None:
@@ -63,18 +67,17 @@ class Meter(msgspec.Struct):
         """The provider's usage; without it, an estimate from the text that passed, flagged as such.
 
         A usage of zero tokens for an answer with text is ignored: it would book the answer as free. So is one that is
-        impossible for a model with this window.
+        impossible for a model with this window. Of an answer that was cut off, the input may be known nevertheless.
         """
+        longest = max(context_window, input_tokens_estimate)
         if self.usage is not None and not (self.output_characters and _is_of_nothing(self.usage)):
-            longest = max(context_window, input_tokens_estimate)
             is_sound = _are_possible(self.usage.units, asked)
             if is_sound and not _is_impossible(self.usage, longest, self.output_characters):
                 return self.usage
-        return Usage(
-            input_tokens=input_tokens_estimate,
-            output_tokens=round(self.output_characters / CHARACTERS_PER_TOKEN),
-            is_estimated=True,
-        )
+        output_tokens, known = round(self.output_characters / CHARACTERS_PER_TOKEN), self.usage_so_far
+        if self.usage is None and known is not None and not _is_impossible(known, longest, self.output_characters):
+            return replace(known, output_tokens=max(output_tokens, known.output_tokens), is_estimated=True)
+        return Usage(input_tokens=input_tokens_estimate, output_tokens=output_tokens, is_estimated=True)
 
 
 def _is_impossible(usage: Usage, longest: int, output_characters: int) -> bool:

@@ -190,7 +190,7 @@ def _usage(intent: Intent, meter: Meter, outcome: Outcome) -> Usage:
             return replace(usage, is_estimated=True)
         return _with_thoughts(usage, outcome.unseen_tokens) if meter.usage is None else usage
     if outcome.may_have_been_billed:
-        usage = Usage(input_tokens=intent.decision.facts.input_tokens, is_estimated=True)
+        usage = meter.final_usage(intent.decision.facts.input_tokens, outcome.candidate.context_window)
         if intent.decision.facts.units != NO_UNITS:
             return _expected(intent, outcome.candidate, NO_UNITS)
         return _with_thoughts(usage, outcome.unseen_tokens)
@@ -205,7 +205,9 @@ def _expected(intent: Intent, candidate: Candidate, counted: Units) -> Usage:
 
 
 def _with_thoughts(usage: Usage, tokens: int) -> Usage:
-    return replace(usage, output_tokens=usage.output_tokens + tokens, reasoning_tokens=tokens) if tokens else usage
+    if not tokens or usage.reasoning_tokens:  # the provider has reported them
+        return usage
+    return replace(usage, output_tokens=usage.output_tokens + tokens, reasoning_tokens=tokens)
 
 
 def _contradicts_itself(usage: Usage) -> bool:
@@ -267,6 +269,8 @@ def _halved(usage: Usage) -> Usage:
         image_output_tokens=usage.image_output_tokens // 2,
         reasoning_tokens=0,
         cached_input_tokens=0,
+        cache_write_5m_tokens=0,
+        cache_write_1h_tokens=0,
         units=usage.units._replace(
             audio_milliseconds=usage.units.audio_milliseconds // 2, search_units=(usage.units.search_units + 1) // 2
         ),

@@ -160,6 +160,7 @@ def test_a_stream_as_chat_chunks() -> None:
     ]
     assert [chunk.finish_reason for chunk in chunks if chunk.finish_reason] == ["tool_calls"]
     assert [chunk.usage for chunk in chunks if chunk.usage] == [Usage(5, 2, output_tokens=9)]
+    assert [chunk.usage_so_far for chunk in chunks if chunk.usage_so_far] == [Usage(5, 2, output_tokens=1)]
     assert documents[-1]["usage"]["total_tokens"] == 14
     assert chunks[-1].is_done
     assert chunks[-1].payload == b"data: [DONE]\n\n"
@@ -233,6 +234,7 @@ def test_the_native_stream_keeps_every_event_and_meters_it() -> None:
         for event, data in zip(EVENTS, datas, strict=True)
     ]
     assert [chunk.usage for chunk in chunks if chunk.usage] == [Usage(5, 2, output_tokens=9)]
+    assert [chunk.usage_so_far for chunk in chunks if chunk.usage_so_far] == [Usage(5, 2, output_tokens=1)]
     assert sum(chunk.output_characters for chunk in chunks) == len("hm" + "Let me" + "f" + '{"a":1}' + "g")
     assert [chunk.is_done for chunk in chunks] == [False] * (len(chunks) - 1) + [True]
 

@@ -273,6 +273,7 @@ def test_a_stream_as_chat_chunks() -> None:
         {},
     ]
     assert [chunk.usage for chunk in chunks if chunk.usage] == [USAGE]
+    assert [chunk.usage_so_far for chunk in chunks if chunk.usage_so_far] == [Usage(10), Usage(10), USAGE]
     assert [chunk.finish_reason for chunk in chunks if chunk.finish_reason] == ["tool_calls"]
     assert documents[-1]["usage"]["total_tokens"] == 38
     assert chunks[-1].is_done

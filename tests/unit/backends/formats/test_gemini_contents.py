@@ -110,6 +110,7 @@ def test_a_stream() -> None:
     assert [chunk.payload for chunk in chunks] == [b"data: %b\n\n" % event for event in events]
     assert [chunk.output_characters for chunk in chunks] == [1, 3, 0]
     assert [chunk.finish_reason for chunk in chunks] == [None, None, "tool_calls"]
+    assert chunks[0].usage_so_far == Usage(10, output_tokens=7, reasoning_tokens=2, web_searches=1)
     [last] = reader.end()
     assert (last.payload, last.is_done) == (b"", True)
     assert last.usage == Usage(10, output_tokens=7, reasoning_tokens=2, web_searches=1)

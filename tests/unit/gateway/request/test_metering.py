@@ -38,6 +38,23 @@ def test_the_last_usage_counts_and_one_of_nothing_is_none(usages: list[Usage], b
     assert meter.final_usage(12, WINDOW) == booked
 
 
+@pytest.mark.parametrize(
+    ("so_far", "booked"),
+    [
+        (Usage(9, 4, output_tokens=1), Usage(9, 4, output_tokens=10, is_estimated=True)),
+        (Usage(9, output_tokens=30, reasoning_tokens=20), Usage(9, 0, 0, 0, 30, 20, is_estimated=True)),
+        (Usage(input_tokens=MOST + 1), ESTIMATED),
+    ],
+)
+def test_of_an_answer_that_was_cut_off_counts_what_was_reported_until_then(so_far: Usage, booked: Usage) -> None:
+    meter = Meter(started_at=0.0)
+    for chunk in (Chunk(b"", usage_so_far=so_far), TEXT):
+        meter.observe(chunk, 1.0)
+    assert meter.final_usage(12, WINDOW) == booked
+    meter.observe(Chunk(b"", usage=Usage(3, output_tokens=2)), 1.0)
+    assert meter.final_usage(12, WINDOW) == Usage(3, output_tokens=2)
+
+
 @pytest.mark.parametrize("told", [Units(images=33), Units(search_units=1), Units(images=2, search_units=1)])
 def test_nobody_draws_or_searches_many_times_as_often_as_asked(told: Units) -> None:
     asked = Units(images=2)

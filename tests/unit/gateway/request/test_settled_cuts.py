@@ -1,0 +1,36 @@
+"""What is booked of an answer that was cut off or left after its provider had reported part of its usage."""
+
+from backends.protocol import Chunk
+from backends.usage import Usage
+from gateway.ledger.entry import Status
+from gateway.request.metering import Meter
+from gateway.request.settlement import Outcome, settle_entry
+from tests.builders import make_candidate, make_prices
+from tests.unit.gateway.ledger.builders import make_intent
+
+SO_FAR = Usage(100, 80, 20, output_tokens=1)
+PRICES = make_prices(1.0, 4.0, cached_input=100_000, cache_write_5m=1_250_000)
+
+
+def test_its_cached_input_is_known_and_its_output_estimated() -> None:
+    meter = Meter(started_at=0.0)
+    meter.observe(Chunk(b"", usage_so_far=SO_FAR), 1.0)
+    meter.observe(Chunk(b"x", has_output=True, output_characters=40), 1.0)
+    entry = settle_entry(make_intent(), meter, Outcome(Status.partial, 200, make_candidate(prices=PRICES), (), 2.0))
+    assert (entry.input_tokens, entry.cached_input_tokens, entry.cache_write_5m_tokens) == (100, 80, 20)
+    assert (entry.output_tokens, entry.is_usage_estimated) == (10, True)
+    assert entry.cost is not None
+    assert entry.cost.total_pico_usd == 80 * 100_000 + 20 * 1_250_000 + 10 * 4_000_000
+    assert entry.cost_lower_pico_usd == min(entry.cost.total_pico_usd, 50 * 1_000_000 + 5 * 4_000_000)
+
+
+def test_thoughts_that_it_reported_are_not_estimated_again() -> None:
+    meter = Meter(started_at=0.0, first_output_at=1.0, usage_so_far=Usage(9, output_tokens=30, reasoning_tokens=20))
+    outcome = Outcome(Status.cancelled, 499, make_candidate(), (), 2.0, unseen_tokens=500)
+    assert settle_entry(make_intent(), meter, outcome).output_tokens == 30
+
+
+def test_who_left_before_its_first_word_is_booked_its_input_as_reported() -> None:
+    meter = Meter(started_at=0.0, usage_so_far=SO_FAR)
+    outcome = Outcome(Status.cancelled, 499, make_candidate(), (), 2.0, may_have_been_billed=True)
+    assert settle_entry(make_intent(), meter, outcome).cached_input_tokens == 80
