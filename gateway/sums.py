@@ -179,11 +179,9 @@ class ReportStore(Protocol):
         zone."""
         ...
 
-    async def hourly_traffic(
-        self, since_us: int, until_us: int, *, of_all_kinds: bool = False
-    ) -> Sequence[HourlyTraffic]:
+    async def hourly_traffic(self, since_us: int, until_us: int, *, on_gpus: bool = False) -> Sequence[HourlyTraffic]:
         """By hour and model, in that order; whole hours only. Covers traffic that a chat model could serve for a
-        caller; `of_all_kinds` adds shadow calls and embeddings."""
+        caller; with `on_gpus`, what used GPU time instead, shadow calls and embeddings included."""
         ...
 
     async def key_names(self, key_ids: Collection[str]) -> Mapping[str, str]:

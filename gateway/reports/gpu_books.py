@@ -104,7 +104,7 @@ class GpuBooks:
 
     async def _hours(self, paid: Bounds, rented: Sequence[RentHistory]) -> list[UtilisationPoint]:
         used: dict[int, tuple[float, int]] = {}
-        for row in await self._store.hourly_traffic(paid.since_us, paid.until_us, of_all_kinds=True):
+        for row in await self._store.hourly_traffic(paid.since_us, paid.until_us, on_gpus=True):
             if row.gpu_seconds:
                 seconds, requests = used.get(row.hour_start_us, (0.0, 0))
                 used[row.hour_start_us] = (seconds + row.gpu_seconds, requests + row.requests)

@@ -138,9 +138,7 @@ class SqlReports:
         async for row in self._kept.rows(connection, span, asked, partial(read, connection, query, span, rows), rows):
             yield row
 
-    async def hourly_traffic(
-        self, since_us: int, until_us: int, *, of_all_kinds: bool = False
-    ) -> Sequence[HourlyTraffic]:
+    async def hourly_traffic(self, since_us: int, until_us: int, *, on_gpus: bool = False) -> Sequence[HourlyTraffic]:
         first, end = -(-since_us // HOUR_US), until_us // HOUR_US
         cost = sum((hourly.c[name] for name in SUMS if name.endswith("_pico_usd") and name not in NOT_COST), literal(0))
         query = (
@@ -157,8 +155,8 @@ class SqlReports:
             .group_by(hourly.c.hour, dimensions.c.model)
             .order_by(hourly.c.hour, dimensions.c.model)
         )
-        if not of_all_kinds:
-            query = query.where(dimensions.c.operation.not_in((SHADOW, *SPECIALTIES)))
+        served = dimensions.c.operation.not_in((SHADOW, *SPECIALTIES))
+        query = query.where(hourly.c.gpu_us > 0 if on_gpus else served)
         async with self._engine.connect() as connection:
             rows = (await connection.execute(query)).mappings().all()
         return [

@@ -182,7 +182,7 @@ async def test_corrections_of_one_request_in_one_batch_all_count(engine: AsyncEn
     [total] = await SqlReports(engine).sums(SumsQuery(0, 2**62))
     assert (total.adjustment_pico_usd, total.adjusted_requests) == (9 * 975, 27)
     assert total.priced_later_requests == sum(entry.cost is None for entry in stored[:9]) > 0
-    traffic = await SqlReports(engine).hourly_traffic(0, 2**53, of_all_kinds=True)
+    traffic = await SqlReports(engine).hourly_traffic(0, 2**53)
     assert sum(hour.unpriced_requests for hour in traffic) == sum(entry.cost is None for entry in stored[9:])
     assert sum(hour.cost_pico_usd for hour in traffic) == total.corrected_cost_pico_usd
 

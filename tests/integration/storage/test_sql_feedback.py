@@ -58,13 +58,15 @@ async def test_shadow_calls_are_in_the_books_and_nobodys_traffic(engine: AsyncEn
     shadow = make_intent(2, accepted_at_us=at_us, operation=SHADOW, key_id=SHADOW, team=None)
     embedding = make_intent(3, accepted_at_us=at_us, operation="embeddings")
     intents = {1: make_intent(1, accepted_at_us=at_us), 2: shadow, 3: embedding}
-    await SqlLedger(engine).insert([make_entry(number, intent=intent) for number, intent in intents.items()])
+    entries = [make_entry(number, intent=intent, gpu_seconds=0.5) for number, intent in intents.items()]
+    hosted = make_entry(4, intent=make_intent(4, accepted_at_us=at_us), backend="elsewhere")
+    await SqlLedger(engine).insert([*entries, hosted])
     reports = SqlReports(engine)
     until_us = at_us + 3_600_000_000
     [row] = await reports.hourly_traffic(at_us, until_us)
-    assert row.requests == 1, "no chat model embeds"
-    [all_of_them] = await reports.hourly_traffic(at_us, until_us, of_all_kinds=True)
-    assert all_of_them.requests == 3
+    assert row.requests == 2, "no chat model embeds"
+    [on_gpus] = await reports.hourly_traffic(at_us, until_us, on_gpus=True)
+    assert (on_gpus.requests, on_gpus.gpu_seconds) == (3, 1.5)
     [apart] = await reports.sums(SumsQuery(at_us, until_us, (), {"operation": SHADOW}))
     assert apart.requests == 1
 

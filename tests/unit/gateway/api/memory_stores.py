@@ -193,9 +193,7 @@ class NoSums:
     async def sums(self, query: SumsQuery) -> Sequence[Sums]:
         return []
 
-    async def hourly_traffic(
-        self, since_us: int, until_us: int, *, of_all_kinds: bool = False
-    ) -> Sequence[HourlyTraffic]:
+    async def hourly_traffic(self, since_us: int, until_us: int, *, on_gpus: bool = False) -> Sequence[HourlyTraffic]:
         return []
 
     async def first_and_last_us(self) -> tuple[int, int] | None:

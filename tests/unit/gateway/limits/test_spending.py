@@ -32,9 +32,7 @@ class Books:
         self.asked.append(query)
         return self.rows
 
-    async def hourly_traffic(
-        self, since_us: int, until_us: int, *, of_all_kinds: bool = False
-    ) -> Sequence[HourlyTraffic]:
+    async def hourly_traffic(self, since_us: int, until_us: int, *, on_gpus: bool = False) -> Sequence[HourlyTraffic]:
         raise AssertionError
 
     async def first_and_last_us(self) -> tuple[int, int] | None:

@@ -95,10 +95,8 @@ async def test_time_on_other_gpus_is_no_use_of_the_engine(month: Month) -> None:
 
 
 class BesideVllm(SqlReports):
-    async def hourly_traffic(
-        self, since_us: int, until_us: int, *, of_all_kinds: bool = False
-    ) -> Sequence[HourlyTraffic]:
-        rows = await super().hourly_traffic(since_us, until_us, of_all_kinds=of_all_kinds)
+    async def hourly_traffic(self, since_us: int, until_us: int, *, on_gpus: bool = False) -> Sequence[HourlyTraffic]:
+        rows = await super().hourly_traffic(since_us, until_us, on_gpus=on_gpus)
         more = [replace(row, model="rented", gpu_seconds=5 * row.gpu_seconds) for row in rows if row.gpu_seconds]
         return [*rows, *more]
 
