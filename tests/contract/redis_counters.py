@@ -1,4 +1,4 @@
-"""Counters in a real Redis, which give up and forget as late as tests need."""
+"""Counters in a real Redis, with timeouts long enough for tests."""
 
 from gateway.storage.redis.counters import RedisCounters, connect
 from tests.redis_server import RedisServer

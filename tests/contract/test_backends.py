@@ -1,4 +1,4 @@
-"""What every backend promises, asked of each adapter in the same words: the scripted one in memory, the real ones
+"""The contract of all backends, checked for each adapter with the same tests: the scripted one in memory, the real ones
 through a server that speaks their wire format."""
 
 import asyncio
@@ -35,7 +35,7 @@ Make = Callable[..., Awaitable[Backend]]
 PATIENT = Timeouts()
 HASTY = Timeouts(first_byte_seconds=0.3)
 RESTLESS = Timeouts(idle_seconds=0.5)
-"""Only for what never comes: whoever is in a hurry on a busy machine takes any answer for a silent one."""
+"""Only for answers that never come: with short timeouts, a busy machine would make any answer look silent."""
 PIECES = ("Hello", ", ", "world", ".")
 
 
@@ -71,7 +71,7 @@ def _through_server(build: Callable[[str], Backend]) -> Callable[..., AsyncItera
 
 
 class _AnswersNoChats(OpenAICompatibleBackend):
-    """Asked for a model that has to be asked over the Responses API."""
+    """An adapter whose model must be called over the Responses API."""
 
     def __init__(self, name: str, base_url: str, key: str) -> None:
         super().__init__(name, base_url, key, paths=OPENAI_PATHS)
@@ -121,7 +121,7 @@ async def collect_until_error(backend: Backend, call: Call) -> tuple[list[Chunk]
 
 
 async def hurried_error(backend: Backend, call: Call) -> tuple[list[Chunk], BackendError]:
-    """Of a call in a hurry that reached the backend: a busy machine may be late even to connect."""
+    """The error of a call with short timeouts that reached the backend: a busy machine may be late even to connect."""
     while True:
         chunks, error = await collect_until_error(backend, call)
         if type(error) is not ConnectFailed or call.timeouts is PATIENT:
@@ -129,7 +129,7 @@ async def hurried_error(backend: Backend, call: Call) -> tuple[list[Chunk], Back
 
 
 def text_of(chunks: list[Chunk]) -> str:
-    """What an OpenAI client would read from the payloads."""
+    """The text that an OpenAI client would read from the payloads."""
     parser = SseParser()
     events = [event for chunk in chunks for event in parser.receive(chunk.payload)]
     documents = [msgspec.json.decode(event) for event in events if event != b"[DONE]"]
@@ -250,10 +250,10 @@ UNANSWERED: dict[Fault, type[BackendError]] = {
     "reset": UnreadableAnswer,
     "truncated": UnreadableAnswer,
     "stalled": UpstreamTimeout,
-    "error_event": UpstreamUnavailable,  # the provider itself says that it failed
+    "error_event": UpstreamUnavailable,  # the provider itself reports the failure
     "garbage": UnreadableAnswer,
 }
-"""What a break is before there is anything to pass on: of which of them a bill may come hangs on it."""
+"""The error for each break before there is anything to pass on, which decides whether it may be billed."""
 
 
 @pytest.mark.parametrize("fault", BREAKS)

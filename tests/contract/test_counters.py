@@ -1,4 +1,4 @@
-"""What every implementation of Counters must do; the shared one also with a second worker, a flush and a crash."""
+"""The contract of all Counters; for the shared implementation also with a second worker, a flush and a crash."""
 
 import asyncio
 import time
@@ -28,7 +28,7 @@ def books_showing(spent: int, account: Account = ACCOUNT) -> Callable[[], Awaita
 async def lease(
     counters: Counters, limit: int, *, need: int, want: int = 0, holding: Holding = NOTHING, account: Account = ACCOUNT
 ) -> Grant:
-    """Amounts are in the account's unit. Waits while a new store settles."""
+    """Leases amounts in the account's unit. Waits while a new store settles."""
     unit = account.unit
     deadline = time.monotonic() + PATIENCE_SECONDS
     while True:
@@ -43,7 +43,7 @@ async def lease(
 
 
 def refilled(began: float, per_minute: int) -> int:
-    """What a bucket that was full then has got since: nothing, but on a machine that stood still."""
+    """What a bucket that was full at that time has gained since: nothing, unless the machine stalled."""
     return int((time.monotonic() - began) * per_minute / 60)
 
 
@@ -115,7 +115,7 @@ async def test_an_account_that_was_not_read_leases_nothing(counters: Counters) -
 
 
 async def test_books_that_show_less_are_not_believed_at_once(counters: Counters) -> None:
-    """A replica that was behind took over; what it lacks is shipped again, and was spent all the same."""
+    """A lagging replica took over; what it lacks was spent nevertheless, and is shipped again."""
     await counters.read_books(books_showing(50))
     counted = (await counters.report({})).read
     while not await counters.read_books(books_showing(20), is_urgent=True):
@@ -184,7 +184,7 @@ async def test_two_workers_share_one_limit(pair: Pair) -> None:
 
 
 async def test_only_what_no_reading_can_show_is_surely_gone(pair: Pair) -> None:
-    """A charge that one worker still holds and the books show already must not refuse the other worker's request."""
+    """A charge that one worker still holds though the books include it must not refuse the other worker's request."""
     one, two = pair
     await one.read_books(books_showing(30))
     read = (await one.report({})).read
@@ -209,7 +209,7 @@ async def test_a_thousand_leases_at_once_never_pass_the_limit(pair: Pair) -> Non
     await lease(pair[0], 101, need=1)
 
     async def ask(counters: RedisCounters) -> None:
-        # A worker's own leases come one after the other (see Treasury); those of two workers do not.
+        # A worker's own leases are sequential (see Treasury); those of two workers are not.
         for _ in range(500):
             holding = Holding(held[counters] * NANO, 0)
             held[counters] += (await lease(counters, 700, need=1, want=5, holding=holding)).amount // NANO

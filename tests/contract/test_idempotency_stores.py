@@ -1,4 +1,4 @@
-"""What every store of idempotency keys must do, and what it does for a hundred callers at once."""
+"""The contract of all idempotency stores, also with a hundred callers at once."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
@@ -29,7 +29,7 @@ ONE, OTHER = b"1" * 32, b"2" * 32
 
 
 def redis_store(client: Redis) -> RedisIdempotency:
-    """Patient: a machine that stands still is not an outage."""
+    """With a long timeout, since a stalled machine is not an outage."""
     return RedisIdempotency(client, answer_seconds=PATIENCE_SECONDS)
 
 
@@ -44,7 +44,7 @@ async def store(request: pytest.FixtureRequest) -> AsyncGenerator[IdempotencySto
 
 
 class Kept:
-    """A sink that keeps what it was sent."""
+    """A sink that records what it is sent."""
 
     def __init__(self) -> None:
         self.status = 0
@@ -65,7 +65,7 @@ class Kept:
 
 
 class Served:
-    """Serves two pieces when allowed to, and counts how often it was asked."""
+    """Serves two pieces when allowed to, and counts the requests."""
 
     def __init__(self, *, is_whole: bool = True, error: Exception | None = None) -> None:
         self.count = 0
@@ -95,7 +95,7 @@ async def ask(service: Idempotency, served: Served, *, key: str = "k", who: str 
 
 
 async def begun(served: Served, asking: Sequence[asyncio.Future[Kept]]) -> None:
-    """One of them is being served; none can have ended before."""
+    """Waits until one of them is being served; none can have ended before."""
     while not served.count:
         for one in asking:
             assert not one.done(), one.exception()
@@ -238,7 +238,7 @@ async def test_a_dead_workers_claim_ends_with_its_lease(redis_server: RedisServe
 
 
 async def test_a_claim_that_redis_lost_is_renewed_all_the_same(redis_server: RedisServer) -> None:
-    """As an emptied one does, or one whose clock was put forward: an equal request was served, and charged, too."""
+    """As by a flush or a clock put forward: an equal request used to be served, and charged, too."""
     async with connect_bytes(redis_server.url) as client:
         store = redis_store(client)
         assert await store.claim("n", ONE) is None
@@ -286,7 +286,7 @@ async def test_an_answer_whose_lease_is_over_is_kept_where_nobody_asked_since(re
 
 
 class SlowToKeep(MemoryIdempotency):
-    """Takes an answer when it is told to."""
+    """Stores an answer only when told to."""
 
     def __init__(self) -> None:
         super().__init__()

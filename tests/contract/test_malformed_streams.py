@@ -1,4 +1,4 @@
-"""Every malformed stream, over a real connection: no crash, memory bounded, and each ends in its defined status."""
+"""Every malformed stream over a real connection: no crash, bounded memory, and each ends in its defined status."""
 
 import pytest
 

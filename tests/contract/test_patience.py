@@ -1,4 +1,4 @@
-"""What the web UI's server and the engine's both promise of a connection's time; in virtual time."""
+"""Timeouts of connections that the servers of the web UI and of the engine share, in virtual time."""
 
 import asyncio
 
@@ -109,6 +109,6 @@ def test_no_request_is_not_told_in_the_middle_of_an_answer(protocol: Protocol, b
         await wire.hear(behind)
         return wire.said.rpartition(b"\r\n\r\n")[2], wire.ended
 
-    # What stands behind a whole request h11 reads only after the answer.
+    # h11 reads what follows a whole request only after the answer.
     is_read_later = protocol is dashboards.BoundedProtocol and begun == GET
     assert run(scene) == (b"3\r\none\r\n", None if is_read_later else 0)

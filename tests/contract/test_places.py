@@ -1,4 +1,4 @@
-"""Requests under way, as every implementation of Counters counts them; the shared one also with a crash and a flush."""
+"""Concurrent requests as counted by all Counters; for the shared implementation also with a crash and a flush."""
 
 import asyncio
 import time
@@ -29,7 +29,7 @@ async def test_so_many_are_under_way_and_no_more_until_one_leaves(counters: Coun
 
 
 async def test_a_place_that_is_not_there_takes_none_elsewhere(counters: Counters) -> None:
-    """What a key cannot have it does not take from its team."""
+    """A key that is at its limit takes no place from its team."""
     for name in ("a", "b"):
         assert await counters.enter(name, [KEYS_TWO, TEAMS_THREE]) is None
     for name in ("c", "d", "e"):
@@ -183,7 +183,7 @@ async def test_while_the_store_is_down_a_worker_keeps_to_its_share_of_the_places
 
 
 async def test_a_clock_that_was_put_back_keeps_no_place_taken(redis_server: RedisServer) -> None:
-    """A dead worker's would last as long as the clock needs to be where it was."""
+    """A dead worker's places would last until the clock is back where it was."""
     counters, client = shared(redis_server), connect(redis_server.url)
     await client.zadd(f"{PREFIX}places:key:k", {"dead": time.time() * 1000 + 86_400_000})
     only = Places("key:k", 1)

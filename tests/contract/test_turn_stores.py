@@ -1,4 +1,4 @@
-"""What every store of kept responses, and of conversations, must do."""
+"""The contract of all stores of kept responses and conversations."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -47,11 +47,11 @@ def clock() -> HandClock:
 
 @pytest.fixture(params=["memory", "disk"])
 async def clocked(request: pytest.FixtureRequest, clock: HandClock, tmp_path: Path) -> AsyncGenerator[TurnStore]:
-    """One of few bytes, whose time a test lets pass."""
+    """A small store whose clock is set by the test."""
     if request.param == "memory":
         yield MemoryTurns(max_bytes=3 * (OVERHEAD_BYTES + LARGE), monotonic=clock)
         return
-    # The file has about 40 KB for its tables, and spares as much where another turn comes.
+    # The file needs about 40 KB for its tables, and reserves as much for another turn.
     file = TurnFile(tmp_path / "turns.db", max_bytes=4 * LARGE, longest_seconds=60, now=clock, unstepped=clock)
     disk = DiskTurns(file, memory_bytes=0, patience_seconds=60)
     yield disk

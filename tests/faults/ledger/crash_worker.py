@@ -23,12 +23,12 @@ IN_FLIGHT = 20
 
 
 def say(word: str, number: int) -> None:
-    """Straight to the pipe: what was said before the kill is read after it."""
+    """Prints directly to the pipe, so that lines before the kill can be read after it."""
     os.write(1, f"{word} {number}\n".encode())
 
 
 async def intend(journal: Journal, number: int) -> None:
-    """A busy machine makes the small segments slower than they fill: asked again then, as callers do."""
+    """Retries, as callers do: on a busy machine the small segments may fill faster than new ones are created."""
     while True:
         try:
             journal.intend(make_intent(number))

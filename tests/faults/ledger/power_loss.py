@@ -1,4 +1,5 @@
-"""A journal on a simulated disk under random work, random syncs and power losses; raises AssertionError on any lie."""
+"""A journal on a simulated disk with random work, syncs and power losses; raises AssertionError for a broken
+promise."""
 
 import asyncio
 import os
@@ -25,7 +26,7 @@ MakeJournal = Callable[..., Journal]
 
 
 class SteppedExecutor(Executor):
-    """Runs what it was given one by one, when the simulation says so: the simulation chooses every interleaving."""
+    """Runs its tasks one by one when the simulation says so, which thereby chooses every interleaving."""
 
     def __init__(self) -> None:
         self._queue: deque[tuple[Future[Any], Callable[[], Any]]] = deque()
@@ -46,7 +47,7 @@ class SteppedExecutor(Executor):
 
 
 class SteppedQueue:
-    """A kernel that syncs one file when the simulation says so, and then makes its descriptor readable."""
+    """A kernel queue that syncs one file when the simulation says so, and then makes its descriptor readable."""
 
     def __init__(self) -> None:
         self._bell, self._rope = os.pipe()
@@ -86,7 +87,8 @@ class SteppedQueue:
 
 
 class Background:
-    """What runs beside the loop, each step when the simulation says so: syncs, by the kernel or a thread, and files."""
+    """Background work, each step of which runs when the simulation says so: syncs by the kernel or a thread, and file
+    operations."""
 
     def __init__(self, *, has_kernel: bool) -> None:
         self.files = SteppedExecutor()
@@ -98,14 +100,14 @@ class Background:
         (self._queue or self._thread).step()
 
     def end(self) -> None:
-        """The process is dead."""
+        """Ends everything, as when the process dies."""
         if self._queue is not None:
             asyncio.get_running_loop().remove_reader(self._queue.fileno())
             self._queue.close()
 
 
 class Database:
-    """Keeps the first entry of a request, as the real one does, and survives everything."""
+    """Stores the first entry of a request, like the real one, and survives everything."""
 
     def __init__(self) -> None:
         self.rows: dict[str, Entry] = {}
@@ -170,7 +172,7 @@ class Simulation:
         try:
             journal = self._open(background)
         except OSError:
-            # The failing sync came during recovery: the process does not start, and is started again.
+            # The sync failed during recovery: the process does not start, and is started again.
             self.disk.lose_power()
             return
         under_way: list[asyncio.Task[None]] = []
@@ -179,7 +181,7 @@ class Simulation:
                 await self._step(journal, background, under_way)
             except LedgerUnavailable:
                 break
-        if self.chance.random() < 0.7:  # else only the process dies, and the next one finds what the kernel still has
+        if self.chance.random() < 0.7:  # otherwise only the process dies; the kernel's cache remains
             self.disk.lose_power()
         for task in under_way:
             task.cancel()
@@ -222,7 +224,7 @@ class Simulation:
             await asyncio.sleep(0)
         if shipping.done():
             shipping.result()
-        else:  # a failed sync: what waits for it will never come
+        else:  # a failed sync: what waits for it never completes
             shipping.cancel()
 
     def _open(self, background: Background) -> Journal:

@@ -1,4 +1,4 @@
-"""A real file system that is full: what was accepted settles, new requests are refused, and it goes on by itself."""
+"""A real full file system: accepted requests settle, new ones are refused, and it recovers by itself."""
 
 import asyncio
 import subprocess
@@ -20,7 +20,7 @@ SEGMENT_BYTES = 1 << 20
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """2.5 MB of memory as a file system: room for two segments and not for three."""
+    """A file system of 2.5 MB in memory: room for two segments but not for three."""
     mounted = subprocess.run(
         ["mount", "-t", "tmpfs", "-o", "size=2560k", "tmpfs", str(tmp_path)], capture_output=True, check=False
     )
@@ -31,7 +31,8 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 async def accept_until_full(journal: Journal, first: int) -> list[int]:
-    """Twenty at a time, all settled but the last, until a segment was refused: before, one may be on its way."""
+    """Accepts twenty requests at a time, and settles all but the last, until a segment was refused; a refusal before
+    that may only mean that one is being created."""
     accepted: list[int] = []
     while True:
         try:
@@ -52,11 +53,11 @@ async def test_everything_accepted_settles_and_room_is_used_again(small_disk: Pa
     database = Database()
     try:
         accepted = await accept_until_full(journal, 1)
-        assert journal.gauges()["journal_bytes"] > 1.9 * SEGMENT_BYTES  # both segments that fit are used up
+        assert journal.gauges()["journal_bytes"] > 1.9 * SEGMENT_BYTES  # both segments are used up
         unsettled = [number for number in accepted if make_intent(number).request_id in journal.open_requests()]
         await asyncio.gather(*(journal.settle(make_entry(number)) for number in unsettled))
 
-        # The database takes everything, and the segment that it frees makes room for a new one.
+        # The database takes everything, which frees a segment and makes room for a new one.
         assert await Shipper(journal, database).drain(timeout_seconds=300)
         assert len(database.rows) == len(accepted)
         assert len(await accept_until_full(journal, 10_000)) > 500

@@ -1,4 +1,4 @@
-"""kill -9 at random moments under load: whatever was answered is booked, once; whatever was accepted is resolved."""
+"""kill -9 at random moments under load: everything answered is booked once, and everything accepted is settled."""
 
 import asyncio
 import os
@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.faults, pytest.mark.integration]
 
 
 async def run_until_killed(directory: Path, url: str, first: int, chance: random.Random) -> tuple[set[int], set[int]]:
-    """Numbers that a worker accepted, and those that it settled, before it was killed."""
+    """(numbers that a worker accepted, numbers that it settled) before it was killed."""
     worker = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "tests.faults.ledger.crash_worker", str(directory), url, str(first),
         stdout=asyncio.subprocess.PIPE, cwd=ROOT,

@@ -1,6 +1,7 @@
-"""The database down, and slow, at full load: callers notice nothing, nothing is lost or doubled, memory stays flat.
+"""A database that is down, and slow, at full load: callers notice nothing, nothing is lost or doubled, memory stays
+flat.
 
-`BREAKEVEN_OUTAGE_SECONDS=60 BREAKEVEN_OUTAGE_RATE=2000` is the real thing; the default is scaled down.
+The full test is `BREAKEVEN_OUTAGE_SECONDS=60 BREAKEVEN_OUTAGE_RATE=2000`; the default is scaled down.
 """
 
 import asyncio
@@ -29,14 +30,14 @@ SECONDS = float(os.environ.get("BREAKEVEN_OUTAGE_SECONDS", "1"))
 RATE = float(os.environ.get("BREAKEVEN_OUTAGE_RATE", "500"))
 DRAIN_SECONDS = 300 + 5 * SECONDS
 COMMIT_SECONDS = SECONDS / 30  # 2 s of the real minute
-FLAT_BYTES = 100_000 + 20 * SECONDS * RATE * 3 / 4  # 20 bytes of each request are less than anything that was kept
+FLAT_BYTES = 100_000 + 20 * SECONDS * RATE * 3 / 4  # 20 bytes per request are less than any object that could leak
 MOST_IN_FLIGHT = ServerSettings().max_requests_in_flight
-SMALL_SEGMENT = 8 << 20  # enough for the scaled rate, and soon made
+SMALL_SEGMENT = 8 << 20  # enough for the scaled rate, and quickly created
 pytestmark = [pytest.mark.faults, pytest.mark.integration, pytest.mark.timeout(900 + 10 * SECONDS)]
 
 
 class TroubledSink:
-    """Passes batches on: late, or not at all."""
+    """Passes batches on late, or not at all."""
 
     def __init__(self, sink: EntrySink) -> None:
         self._sink = sink
@@ -53,7 +54,7 @@ class TroubledSink:
 
 
 class Load:
-    """Requests at a rate, as far as the gateway would let them in. An error that any caller would see ends the test."""
+    """Requests at a rate, as far as the gateway would accept them. Any error visible to a caller ends the test."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
@@ -98,16 +99,16 @@ async def journal(tmp_path: Path) -> AsyncIterator[Journal]:
 
 @asynccontextmanager
 async def shipping(shipper: Shipper) -> AsyncGenerator[None]:
-    """Ship meanwhile."""
+    """Ships during the block."""
     running = asyncio.create_task(shipper.run())
     yield
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
-    await asyncio.sleep(0)  # only now does the loop let go of the task, and of the batch that it was reading
+    await asyncio.sleep(0)  # lets the loop release the task, and the batch that it was reading
 
 
 async def booked(engine: AsyncEngine) -> tuple[int, int]:
-    """Rows, and what their sums count."""
+    """(number of rows, number of requests in the sums)."""
     async with engine.connect() as connection:
         rows = (await connection.execute(select(func.count()).select_from(entries))).scalar_one()
         return rows, (await connection.execute(select(func.sum(hourly.c.requests)))).scalar_one()
@@ -124,7 +125,7 @@ async def test_a_database_that_is_down_is_noticed_by_nobody(journal: Journal, bo
     for share in (0.25, 0.75):
         async with shipping(shipper):
             await load.run(SECONDS * share)
-            while not sink.refused:  # what the first refusal needs for good is in the first measurement
+            while not sink.refused:  # the first measurement includes what the first refusal allocates permanently
                 await asyncio.sleep(0.01)
         gc.collect()
         held.append(tracemalloc.get_traced_memory()[0])
@@ -141,7 +142,7 @@ async def test_commits_that_take_long_delay_the_books_and_nothing_else(journal: 
     sink = TroubledSink(SqlLedger(books))
     sink.commit_seconds = COMMIT_SECONDS
     shipper, load = Shipper(journal, sink), Load(journal)
-    async with shipping(shipper):  # ends in the middle of a commit, as likely as not: the batch comes again
+    async with shipping(shipper):  # probably ends in the middle of a commit, so the batch is sent again
         await load.run(SECONDS)
     assert await shipper.drain(timeout_seconds=DRAIN_SECONDS)
     assert await booked(books) == (load.sent, load.sent)

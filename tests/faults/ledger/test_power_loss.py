@@ -1,4 +1,4 @@
-"""Power loss at thousands of simulated moments; and four wrong journals, each of which this simulation must catch."""
+"""Power loss at thousands of simulated moments, and four incorrect journals that the simulation must catch."""
 
 import asyncio
 import os
@@ -22,7 +22,7 @@ async def test_every_seed_keeps_every_promise() -> None:
     simulations = [Simulation(seed) for seed in range(SEEDS)]
     for simulation in simulations:
         await simulation.run()
-    # The simulation must have reached the cases it is for.
+    # The simulation must have covered its intended cases.
     assert sum(len(simulation.acknowledged) for simulation in simulations) > SEEDS
     assert sum(simulation.dropped_bytes > 0 for simulation in simulations) > SEEDS / 4
     assert all(simulation.lives == 4 for simulation in simulations)
@@ -63,7 +63,7 @@ class NoChecksum(Framing):
 
 
 class SkipsSync:
-    """A disk whose files say that they are synced."""
+    """A disk whose files only claim to be synced."""
 
     def __init__(self, disk: Disk) -> None:
         self.names, self.create, self.remove = disk.names, disk.create, disk.remove
@@ -92,7 +92,7 @@ def skips_sync(seed: int) -> Simulation:
 MUTANTS: dict[str, Callable[[int], Simulation]] = {
     "acknowledges before the sync": lambda seed: Simulation(seed, make_journal=AcknowledgesBeforeSync),
     "skips the sync": skips_sync,
-    # Only intents, never synced, all of one length: a lost one's successor fits exactly in front of a kept one.
+    # Only unsynced intents of equal length: a lost one's successor fits exactly before one that was not lost.
     "leaves the torn tail": lambda seed: Simulation(seed, make_journal=KeepsTheTailJournal, work=("intend",)),
     "has no checksum": lambda seed: Simulation(seed, framing=NoChecksum()),
 }

@@ -1,5 +1,5 @@
-"""The features of a prompt and the classifier's arithmetic as they are defined: one search of the whole text for each
-thing counted, one array expression for each result. Slow; what the data path must agree with."""
+"""A prompt's features and the classifier's arithmetic by their definitions: one search of the whole text per count, one
+array expression per result. Slow; the reference for the data path."""
 
 import math
 import re
@@ -16,14 +16,14 @@ Floats = NDArray[np.float32]
 
 
 def hand_features(text: str, vocabulary: Vocabulary) -> Floats:
-    """In the order of FEATURE_NAMES."""
+    """The features in the order of FEATURE_NAMES."""
     capped = clean(cap(text))
     words = split_words(capped)
     return np.array([*_shape(text, capped, words), *_spelling(words, vocabulary), *_groups(words)], dtype=np.float32)
 
 
 def pooled_tokens(text: str, vocabulary: Vocabulary, artefact: Artefact) -> Floats:
-    """The mean of the words' token vectors, weighed by how telling a piece is and, in logs, by how often it occurs."""
+    """The mean of the words' token vectors, weighted by piece and by the log of a word's occurrences."""
     tensors, counts = artefact.tensors, Counter(split_words(clean(cap(text))))
     pieces = [(piece, count) for word, count in counts.items() for piece in vocabulary.look_up(word).pieces]
     if not pieces:
@@ -46,7 +46,7 @@ def difficulty(vector: Floats, artefact: Artefact) -> float:
 
 
 def qualities(vector: Floats, artefact: Artefact, heads: list[str]) -> NDArray[np.float64]:
-    """Mean and deviation of every head, one a row."""
+    """Mean and deviation of every head, one per row."""
     tensors, model = artefact.tensors, artefact.facts["model"]
     curves = [model["heads"][name] for name in heads]
     offsets, slopes = (np.array([curve[what] for curve in curves]) for what in ("offset", "slopes"))

@@ -1,4 +1,4 @@
-"""A few hundred labels bend the artefact: planted structure is found, bad labels are refused by line."""
+"""A few hundred labels adapt the artefact: planted structure is found, and bad labels are rejected by line."""
 
 import json
 from dataclasses import replace
@@ -20,7 +20,7 @@ TOPICS = ("the tax on imported cheese", "the melting point of tin", "a poem abou
 
 
 def write_labels(path: Path, size: int) -> np.ndarray:
-    """In this domain cheese is what the weak model cannot do, however long the prompt."""
+    """In this domain the weak model fails at cheese, whatever the prompt's length."""
     draw = np.random.default_rng(5)
     gaps: list[float] = []
     with path.open("w") as sink:
@@ -61,7 +61,7 @@ def test_planted_structure_is_found(adapted: Path) -> None:
 
 
 def test_labels_of_the_model_that_was_asked_alone_say_what_is_hard(tmp_path: Path) -> None:
-    """The strong model was asked what is hard and did it: that does not make it easy."""
+    """Hard prompts went to the strong model, which solved them: that does not make them easy."""
     gaps, draw = write_labels(tmp_path / "all.jsonl", 400), np.random.default_rng(6)
     with (tmp_path / "labels.jsonl").open("w") as sink:
         for line in (tmp_path / "all.jsonl").read_text().splitlines():
@@ -158,7 +158,7 @@ def test_few_labels_of_a_model_leave_it_less_certain(adapted: Path) -> None:
 
 @pytest.mark.parametrize("text", ["", " \n", "?!", "Say it again."])
 def test_labels_of_one_text_leave_other_prompts_within_reason(adapted: Path, tmp_path: Path, text: str) -> None:
-    """Blank prompts teach nothing; one readable text over and over teaches its level and no slope."""
+    """Blank prompts teach nothing; a single repeated text teaches its level but no slope."""
     rows = [{"prompt": text, "scores": {"big": number % 5 / 4, "small": number % 3 / 2}} for number in range(60)]
     if not text.strip(" \n?!"):
         rows += [json.loads(line) for line in (adapted / "labels.jsonl").read_text().splitlines()][:100]
@@ -182,7 +182,7 @@ def test_lines_are_counted_as_an_editor_counts_them(tmp_path: Path) -> None:
 
 
 def test_near_prompts_speak_for_each_other_as_the_fit_assumed(adapted: Path) -> None:
-    """What the data path computes for a labelled prompt is what the labels' own ridge gives it."""
+    """The data path computes for a labelled prompt what the fit's ridge gives it."""
     adaptation = read_adaptation(read_artefact(adapted / "artefact"))
     assert adaptation is not None
     neighbours = adaptation.neighbours

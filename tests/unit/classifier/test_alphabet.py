@@ -1,4 +1,4 @@
-"""What is known of a character is known of all that it turns into, and no character that composes is missed."""
+"""A known character's results are all known, and no composing character is missed."""
 
 import unicodedata
 from sys import maxunicode

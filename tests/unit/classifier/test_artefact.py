@@ -1,4 +1,4 @@
-"""Artefact files: what is written is read, equal content has equal bytes, damage is told."""
+"""Artefact files: round trip, equal bytes for equal content, and reported damage."""
 
 from pathlib import Path
 

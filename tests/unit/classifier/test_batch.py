@@ -1,4 +1,4 @@
-"""Files of prompts: what is refused by line, what is read all the same, and what a refusal leaves behind."""
+"""Files of prompts: which lines are rejected, what is tolerated, and what a rejection leaves behind."""
 
 import json
 import os

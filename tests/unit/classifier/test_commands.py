@@ -1,4 +1,4 @@
-"""The commands end to end: evaluate against a live endpoint, calibrate with plots, train that refuses nonsense."""
+"""The commands end to end: `evaluate` with a live endpoint, `calibrate` with plots, `train` with invalid input."""
 
 import json
 import os
@@ -18,7 +18,7 @@ KEY = {question.prompt: question.answers[0] for question in load_exam()}
 
 
 class Model(BaseHTTPRequestHandler):
-    """Knows every answer, or none, by the name it is called by."""
+    """Knows every answer or none, depending on the requested model name."""
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["content-length"])))
@@ -33,7 +33,7 @@ class Model(BaseHTTPRequestHandler):
         self.wfile.write(reply)
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name is the standard library's
-        """Say nothing: the test's output is its own."""
+        """Logs nothing into the test's output."""
 
 
 @pytest.fixture(scope="module")

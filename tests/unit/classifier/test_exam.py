@@ -1,4 +1,4 @@
-"""The bundled exam grades what it says, and marks turn into abilities in order."""
+"""The bundled exam grades as described, and better marks give higher abilities."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The shipped artefact: an answer for every text, sensible orders, versions that follow content."""
+"""The shipped artefact: a result for every text, sensible orders, versions determined by content."""
 
 import math
 import threading

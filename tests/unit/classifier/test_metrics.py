@@ -1,4 +1,4 @@
-"""Every metric against values worked out by hand, and RouteLLM's thresholds against pandas."""
+"""Every metric against values computed by hand, and RouteLLM's thresholds against pandas."""
 
 import math
 
@@ -18,7 +18,7 @@ def test_route_curve_has_the_eleven_points_of_ten_bins() -> None:
 
 
 def test_apgr_of_a_perfect_order() -> None:
-    # Strong wins on the five hardest only: quality climbs to 1 at half the calls, then stays.
+    # The strong model wins only on the five hardest: quality rises to 1 at half the calls, then stays.
     strong, weak = np.ones(10), np.r_[np.ones(5), np.zeros(5)]
     # area = trapezoid from 0.5 to 1 over half the axis, then 1: 0.375 + 0.5 = 0.875; (0.875 - 0.5) / 0.5
     assert metrics.apgr(SCORES, strong, weak) == pytest.approx(0.75)
@@ -47,7 +47,7 @@ def test_tie_aware_apgr_of_equal_scores_is_random() -> None:
 
 
 def test_tie_aware_apgr_by_hand() -> None:
-    # Ranks 1..4 from the highest score; the gap sits on ranks 1 and 2: 1 - (0.5 + 1.5) / (2 * 4)
+    # Ranks 1..4 from the highest score; the gap is at ranks 1 and 2: 1 - (0.5 + 1.5) / (2 * 4)
     assert metrics.tie_aware_apgr(np.array([4.0, 3.0, 2.0, 1.0]), np.array([1.0, 1.0, 0.0, 0.0])) == pytest.approx(0.75)
 
 

@@ -1,4 +1,4 @@
-"""What the native reader leaves to the definition, and what it refuses to be built on."""
+"""What the native reader leaves to the Python definition, and which artefacts it rejects."""
 
 import random
 from dataclasses import replace
@@ -21,7 +21,7 @@ TEXT = "In Rome, 3 of the 12 trains are late. How many are not?\nA. 9\nB. 12\n" 
 
 
 class Counting:
-    """Counts what is left to Python."""
+    """Counts texts that are left to Python."""
 
     def __init__(self) -> None:
         self.texts: list[str] = []
@@ -39,7 +39,7 @@ def test_only_what_unfolds_beyond_its_room_is_left_to_python() -> None:
     for text in ("", "  ", TEXT, TEXT * 9, "\x00\x1f\x7f", outside, "“quoted”", "\ud800", "한" * 2000, "😀" * 2000):
         native.project(text)
     assert plain.texts == []
-    left = ["\ufdfa" * 400]  # of which each is eighteen characters in the end
+    left = ["\ufdfa" * 400]  # each of which becomes eighteen characters
     for text in left:
         native.project(text)
     assert plain.texts == left
@@ -50,12 +50,12 @@ def test_only_what_unfolds_beyond_its_room_is_left_to_python() -> None:
     [
         TEXT,
         "Wie groß ist der Mond?\nA. ½ so groß…\nB) “früher” – 5\xa0km\n(C. naïve Œuvres\u2028D. no option",
-        "ΟΔΥΣΣΕΥΣ ΣΑΣ. Σ 'Σ' ΑΣ'Α Α.Σ\nA.Σ\nB:ΑΣ’ Σ",  # where a sigma ends a word, and an option by itself
+        "ΟΔΥΣΣΕΥΣ ΣΑΣ. Σ 'Σ' ΑΣ'Α Α.Σ\nA.Σ\nB:ΑΣ’ Σ",  # sigmas that end a word, and options on their own
         "İstanbul ISPARTA ı ß ẞ ŉ ǰ ΐ ﬁn ﬃ K Å",
         "e\u0301 e\u0327\u0301 e\u0301\u0327 \u0301 a\u200b\u0301 か\u3099 ｶﾞ น้ำ ก็ क्षि ক্ষো שָׁלוֹם مُحَمَّد",
         "하늘이 왜 \u1112\u1161\u11ab 각\u11a8 파란가요？ 你好，世界。 ㈜ ℃ ㍿ ﷺ ①②③ ",
         "A. ב\u05b0\u0591 one\nB. ב\u0591\u05b0 one",  # one word, written in two orders
-        "A. \ufc5e\u064b one\nB. \u064b\u064c\u0651 one",  # likewise, behind a ligature
+        "A. \ufc5e\u064b one\nB. \u064b\u064c\u0651 one",  # likewise, after a ligature
         "٣٤.٥ १२,५ 1.٣ 5\u03086 ٣.\nA. ٣\nB. ፩ 𝟘 ².",
         "👩\u200d👩\u200d👧 ❤\ufe0f 🏴\U000e0067\U000e007f 𝐀𐐀 𠮷野家 \U0010ffff",
         "a\x85b\u1680c\u2029d.\u2028 E!\x85 \x1c\x00é \ud800x\udfff \ufeff",
@@ -83,7 +83,7 @@ def test_texts_of_many_scripts_have_the_features_that_are_defined() -> None:
 
 
 def require_equal(native: NativeProjector, text: str) -> None:
-    """Hand features to the bit, the rest within rounding."""
+    """Requires hand-made features to be bitwise equal, and the rest up to rounding."""
     found, plain = native.project(text), PLAIN.project(text)
     vector, defined = np.asarray(found.vector), np.asarray(plain.vector)
     np.testing.assert_array_equal(vector[:HAND], defined[:HAND], repr(text))

@@ -1,4 +1,4 @@
-"""Binding a catalogue: each way to know a model, in order, and what names alone say."""
+"""Binding a catalogue: each source of a model's curve, in order, and what names alone imply."""
 
 import pytest
 

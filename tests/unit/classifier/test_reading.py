@@ -1,4 +1,4 @@
-"""The data path reads and classifies as the slow definitions beside this file say, on texts of every kind."""
+"""The data path reads and classifies like the slow definitions in plain_reading.py, for texts of every kind."""
 
 import numpy as np
 from hypothesis import example, given, settings
@@ -18,13 +18,13 @@ ARTEFACT = read_artefact(SHIPPED)
 ENCODER = build_encoder(ARTEFACT)
 HEADS = sorted(ARTEFACT.facts["model"]["heads"])[::7]
 PLAIN = PlainProjector(ENCODER, build_traits(ARTEFACT))
-PROJECTOR = build_projector(ARTEFACT, PLAIN.traits)  # the native one where there is a compiler
+PROJECTOR = build_projector(ARTEFACT, PLAIN.traits)  # the native one if there is a compiler
 PROFILES = [ModelProfile(name, head=name) for name in HEADS]
 CLASSIFIERS = [
     ItemResponseClassifier(projector, PLAIN.traits, build_book(ARTEFACT), PROFILES) for projector in (PROJECTOR, PLAIN)
 ]
 TRIES = settings(max_examples=150)
-# Not to the bit: the libraries under numpy may sum in another order on another processor.
+# Not bitwise: numpy's libraries may sum in another order on another processor.
 RTOL, ATOL = 1e-4, 1e-6
 
 TERMS = sorted({word for words in GROUPS.values() for word in words.split()})

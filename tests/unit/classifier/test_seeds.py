@@ -1,4 +1,4 @@
-"""The written judgement: well-formed, on one scale, nothing twice, and apart from the prompts that judge it."""
+"""The written judgement: well-formed, on one scale, without duplicates, and disjoint from the evaluation's prompts."""
 
 from benchmarks.router_judges import JUDGED_SETS, load_judged
 from classifier.seeds import KINDS, judgement_hashes, load_kind, load_seeds, load_topics

@@ -1,4 +1,4 @@
-"""The chosen cut keeps what it promises with as few strong calls as the order allows."""
+"""The chosen cut keeps its promise with as few strong calls as the order allows."""
 
 import numpy as np
 import pytest

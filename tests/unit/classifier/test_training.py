@@ -1,4 +1,4 @@
-"""Training from a small made-up corpus: the same bytes twice, targets centred within sources, damage told."""
+"""Training from a small synthetic corpus: reproducible bytes, targets centred within sources, reported damage."""
 
 import json
 import zipfile
@@ -20,7 +20,7 @@ from classifier.training.ridge import Recipe, Sample, centre_within, fit_ridge, 
 
 
 def write_corpus(folder: Path) -> None:
-    """Two sources of unequal level; within each, prompts with more numbers are failed by weaker models."""
+    """Two sources of different levels; in each, weaker models fail at prompts with more numbers."""
     folder.mkdir()
     draw = np.random.default_rng(0)
     for source, base in (("alpha", 0.9), ("beta", 0.4)):
@@ -41,7 +41,7 @@ def write_corpus(folder: Path) -> None:
 
 
 def write_encoder(path: Path) -> None:
-    """A wheel with the shipped word list and made-up vectors of the real shape's kind."""
+    """A wheel with the shipped word list and random vectors of a similar shape."""
     pieces = read_artefact(SHIPPED).pieces
     vectors = np.random.default_rng(1).normal(size=(len(pieces), 130)).astype("<f4")
     header = json.dumps(

@@ -1,4 +1,4 @@
-"""What is asked of the tiny engine's server over and over."""
+"""Common requests to the tiny engine's server."""
 
 import json
 from collections.abc import AsyncGenerator
@@ -21,7 +21,7 @@ WEATHER: dict[str, Any] = {"type": "function", "function": {"name": "weather", "
 
 @asynccontextmanager
 async def served(engine: Engine, **parts: Any) -> AsyncGenerator[tuple[AsyncEngine, httpx.AsyncClient]]:
-    """The engine under way with these parts in place of its own, and a client of its server."""
+    """A running engine with some parts replaced, and a client of its server."""
     running = engine.serve()
     running.start()
     async with client_of(build_app(running, replace(engine, **parts), model_name="tiny")) as client:
@@ -30,7 +30,7 @@ async def served(engine: Engine, **parts: Any) -> AsyncGenerator[tuple[AsyncEngi
 
 
 def client_of(app: Starlette) -> httpx.AsyncClient:
-    """Faults of ours are answers, too."""
+    """A client for which our own faults are answers, not exceptions."""
     transport = httpx.ASGITransport(app, raise_app_exceptions=False)
     return httpx.AsyncClient(transport=transport, base_url="http://engine", timeout=300)
 

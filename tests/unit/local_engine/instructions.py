@@ -7,7 +7,7 @@ import pytest
 
 from local_engine.native.build import InstructionSet
 
-# What ARM computes with, but for NEON itself, on any machine. Not optimised: it takes a second, not half a minute.
+# ARM's code without NEON instructions, on any machine. Not optimised, which takes a second instead of half a minute.
 PLAIN_VECTORS: Final = InstructionSet("plain vectors", platform.machine(), frozenset(), ("-O0",))
 
 

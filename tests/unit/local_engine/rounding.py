@@ -1,4 +1,4 @@
-"""Weights rounded to bytes in plain torch: what the native decoder's packing must give, to the bit."""
+"""Weights rounded to bytes in plain torch, as the native decoder's packing must do, to the bit."""
 
 import torch
 
@@ -15,7 +15,7 @@ def quantise_blocks(weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def packed_bytes(weight: torch.Tensor) -> torch.Tensor:
-    """Panels of 16 outputs: per block scales, offsets, and values 128 up in steps of four inputs."""
+    """Panels of 16 outputs: per block scales, offsets, and values plus 128 in steps of four inputs."""
     values, scales = quantise_blocks(weight)
     unsigned = (values.to(torch.int16) + 128).to(torch.uint8)
     steps = _panels(unsigned.view(torch.int32)).contiguous().view(torch.uint8).unflatten(1, (-1, BLOCK // 4))

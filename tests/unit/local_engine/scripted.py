@@ -1,4 +1,4 @@
-"""A model small enough to reason about: the next token depends on all before it, through the paged cache."""
+"""A model simple enough to reason about: the next token depends on all previous ones, through the paged cache."""
 
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -18,7 +18,7 @@ VOCABULARY = 97
 
 
 class SlotRunner:
-    """Writes every token into its slot and draws from what the block table then shows.
+    """Writes every token into its slot, and draws from what the block table then refers to.
 
     A wrong block table, a block given to two requests, a wrong position or a stale prefix changes the next token.
     """
@@ -44,7 +44,7 @@ class SlotRunner:
         return torch.stack(logits) if logits else torch.empty(0, VOCABULARY)
 
     def _everywhere(self, batch: Batch) -> list[torch.Tensor]:
-        """The logits of every position of the batch."""
+        """The logits of every position in the batch."""
         return [
             self._logits(row.request, at + 1) for row in batch.rows for at in range(row.start, row.start + row.count)
         ]
@@ -66,10 +66,10 @@ def direct(runner: SlotRunner) -> DirectSteps:
 
 
 class AheadSteps:
-    """The scripted model on a device that runs ahead: a thread that carries batches out in order.
+    """The scripted model on a device that runs ahead: a thread that executes batches in order.
 
-    It sees a batch as it was when it was begun, and takes tokens in flight from what it drew itself. `told` lists what
-    the host did, in order: ("begin" or "wait", number of the step).
+    It sees a batch as it was when it was begun, and takes tokens in flight from its own draws. `told` lists the host's
+    calls, in order: ("begin" or "wait", number of the step).
     """
 
     runs_ahead = True
@@ -116,7 +116,7 @@ class AheadSteps:
 
 @dataclass(frozen=True, slots=True)
 class AheadStep:
-    """A batch that the thread has, or will come to."""
+    """A batch that the thread executes, or will execute."""
 
     done: Future[list[Drawn]]
     tell: Callable[[], None] = field(repr=False)
@@ -127,7 +127,7 @@ class AheadStep:
 
 
 def _as_it_is(request: Request) -> Request:
-    """A copy that the host's later changes do not reach."""
+    """A copy that the host's later changes do not affect."""
     seen = copy(request)
     seen.token_ids, seen.block_ids = list(request.token_ids), list(request.block_ids)
     seen.draft_token_ids = list(request.draft_token_ids)
@@ -135,7 +135,7 @@ def _as_it_is(request: Request) -> Request:
 
 
 def next_token(tokens: list[int]) -> int:
-    """A rolling hash of the whole history, with a short cycle now and then so that drafts can match."""
+    """A rolling hash of the whole history, with an occasional short cycle so that drafts can match."""
     if len(tokens) % 7 < 4 and len(tokens) > 3:
         return tokens[-3]
     state = 7
@@ -145,7 +145,7 @@ def next_token(tokens: list[int]) -> int:
 
 
 def expected_answer(prompt: list[int], count: int) -> list[int]:
-    """What an engine of any configuration must say."""
+    """The answer that an engine of any configuration must give."""
     tokens = list(prompt)
     for _ in range(count):
         tokens.append(next_token(tokens))

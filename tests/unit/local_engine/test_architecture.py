@@ -1,4 +1,4 @@
-"""The scheduler's room stays free of torch at run time, not only by its own import lines."""
+"""The scheduler's modules do not load torch at run time, not even indirectly."""
 
 import subprocess
 import sys

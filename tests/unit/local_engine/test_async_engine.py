@@ -1,4 +1,4 @@
-"""The step loop's thread under clients that come, go and crowd: no wrong token, no lost block, health that tells."""
+"""The step loop's thread under many clients that come and go: no wrong token, no lost block, correct health."""
 
 import asyncio
 import os
@@ -62,7 +62,7 @@ def greedy(tokens: int) -> SamplingParams:
 
 
 async def collect(engine: AsyncEngine, prompt: list[int], tokens: int, leave_after: int | None = None) -> list[int]:
-    """One client; it may leave early."""
+    """Runs one client, which may leave early."""
     admission = engine.admit(prompt)
     seen: list[int] = []
     try:
@@ -136,7 +136,7 @@ async def test_a_full_engine_refuses_and_says_when_to_come_back() -> None:
 
 
 async def test_in_a_burst_who_comes_late_hears_how_long_the_first_have_waited() -> None:
-    """Nobody has ended yet who would tell how long a place takes: it said one second, however long that was so."""
+    """No finished request shows yet how long a slot takes: it used to say one second, however long that lasted."""
     clock = HandClock(0.0)
     engine = make_engine(clock=clock)  # whose steps are not started: all wait
     waiting = [asyncio.create_task(collect(engine, [1], 1)) for _ in range(12)]
@@ -151,7 +151,7 @@ async def test_in_a_burst_who_comes_late_hears_how_long_the_first_have_waited() 
 
 
 async def test_who_comes_hears_nothing_of_less_important_waits() -> None:
-    """One unimportant answer starved for 100 s, and a gateway kept away that long from a queue of 6 s."""
+    """One unimportant answer waited for 100 s, and a gateway avoided a queue of 6 s for that long."""
     clock = HandClock(0.0)
     engine = make_engine(clock=clock)  # whose steps are not started: all wait
 
@@ -242,7 +242,7 @@ async def test_a_draining_engine_finishes_and_takes_nothing_new() -> None:
 
 
 class StuckRunner(SlotRunner):
-    """A device that hangs until it is let go."""
+    """A device that hangs until it is released."""
 
     def __init__(self) -> None:
         super().__init__(24, 4)
@@ -294,7 +294,7 @@ async def test_a_failed_step_ends_its_requests_and_the_engine_goes_on() -> None:
 
 
 class LostSteps(AheadSteps):
-    """A device that faults and refuses everything after."""
+    """A device that faults and then rejects everything."""
 
     def begin(self, batch: Batch) -> AheadStep:
         raise RuntimeError("an illegal memory access was encountered")
@@ -320,7 +320,7 @@ async def test_a_lost_device_ends_the_loop_and_tells_everybody() -> None:
 
 
 async def test_a_server_whose_loop_died_stops_by_itself() -> None:
-    """Nobody restarts a process that lives: one that can compute nothing must end."""
+    """A process that can compute nothing must end, since only ended processes are restarted."""
     steps = LostSteps(SlotRunner(24, 4))
     engine = make_engine(steps=steps)
     engine.start()
@@ -361,7 +361,7 @@ async def test_who_is_cut_off_by_the_drain_limit_is_told() -> None:
 
 
 async def test_who_cannot_be_told_keeps_no_server(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On any Python, though its connection is open and its answer never ends."""
+    """On any Python version, though its connection is open and its answer never ends."""
     monkeypatch.setattr("local_engine.server.serving.TELLING_SECONDS", 0)
     begun = asyncio.Event()
 

@@ -9,11 +9,11 @@ from local_engine.block_pool import BlockPool
 
 TOTAL = 6
 NAMES = st.sampled_from([b"a", b"b", b"c"])
-"""Few, so that histories often find what they registered."""
+"""Few names, so that histories often find what they registered."""
 
 
 class PoolHistory(RuleBasedStateMachine):
-    """Random takes, holds, releases and registrations against a plain count of references."""
+    """Random allocations, holds, releases and registrations, compared with plain reference counts."""
 
     held = Bundle("held")
 
@@ -56,7 +56,7 @@ class PoolHistory(RuleBasedStateMachine):
 
     @rule(blocks=held, name=NAMES)
     def register(self, blocks: tuple[int, ...], name: bytes) -> None:
-        # A consumed bundle value may have been released: only a held block can be given a name.
+        # A consumed bundle value may have been released: only a held block can be registered.
         if not blocks or self.expected[blocks[0]] == 0:
             return
         self.pool.register(blocks[0], name)

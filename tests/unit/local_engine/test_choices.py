@@ -1,4 +1,4 @@
-"""What is chosen where the command line leaves it open, as one table."""
+"""What is chosen if the command line leaves it open, as one table."""
 
 from dataclasses import replace
 

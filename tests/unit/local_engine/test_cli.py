@@ -1,4 +1,4 @@
-"""The command line where packages are missing: a sentence instead of a traceback, and no more than a model needs."""
+"""The command line without some packages: a sentence instead of a traceback, and only the needed ones are required."""
 
 import subprocess
 import sys
@@ -23,7 +23,7 @@ sys.meta_path.insert(0, Refuse())
 
 
 def run_without(refused: set[str], code: str) -> subprocess.CompletedProcess[str]:
-    """A process in which some packages are not installed."""
+    """Runs a process in which some packages cannot be imported."""
     command = [sys.executable, "-c", REFUSING.format(refused=refused) + code]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 

@@ -1,4 +1,4 @@
-"""Sentence embeddings of a tiny random encoder, against transformers' BERT; and the endpoint over it."""
+"""Sentence embeddings of a tiny random encoder, compared with transformers' BERT, and its endpoint."""
 
 import base64
 import json
@@ -58,7 +58,7 @@ def test_vectors_are_those_of_transformers(folder: Path) -> None:
 
 @pytest.mark.parametrize(("asked", "read"), [(-1, 38), (12, 10), (3, 1), (40, 38), (39, 37)])
 def test_a_long_text_is_cut_where_that_is_asked_for(folder: Path, asked: int, read: int) -> None:
-    """It was refused all the same, and a shorter one read whole."""
+    """It used to be rejected nevertheless, and shorter ones were not truncated."""
     cut = ask(folder, input=["w4 " * 50, "w5"], truncate_prompt_tokens=asked)
     alone = ask(folder, input=["w4 " * read, "w5"])
     for one, other in zip(cut["data"], alone["data"], strict=True):
@@ -81,7 +81,7 @@ def test_the_endpoint_answers_in_openais_shape(folder: Path) -> None:
     assert [entry["index"] for entry in plain["data"]] == [0, 1]
     assert plain["usage"] == {"prompt_tokens": 8, "total_tokens": 8}
     encoded = ask(folder, input=TEXTS[0], encoding_format="base64")["data"][0]["embedding"]
-    # Alone and in a batch differ by float32 rounding, which near zero is more than a relative tolerance allows.
+    # Single and batched results differ by float32 rounding, which near zero exceeds a relative tolerance.
     vector = np.frombuffer(base64.b64decode(encoded), "<f4").tolist()
     assert vector == pytest.approx(plain["data"][0]["embedding"], abs=1e-6)
 

@@ -1,4 +1,4 @@
-"""What a GPU refuses is told in a sentence: after a failed step, and while the engine is prepared."""
+"""A GPU's errors become sentences: after a failed step, and while the engine is prepared."""
 
 from subprocess import CalledProcessError
 
@@ -34,7 +34,7 @@ def test_a_device_that_refuses_is_lost_and_says_what_to_do() -> None:
 
 
 def test_a_capture_that_broke_off_leaves_a_device_that_is_lost() -> None:
-    """Torch ends a capture that failed by an error of its own, before it leaves the capture's stream."""
+    """Torch raises its own error for a failed capture before it leaves the capture's stream."""
     with pytest.raises(DeviceLost, match=r"A capture broke off on cuda:1; restart the engine"):
         check_answers(CUDA, answer, is_within_capture=lambda _device: True)
 
@@ -54,7 +54,7 @@ def test_what_stops_a_start_is_one_sentence(error: Exception, kind: type[EngineE
 
 
 class OutOfResources(Exception):
-    """As Triton's, whose errors are no RuntimeError."""
+    """Like Triton's errors, which are not RuntimeErrors."""
 
 
 def test_what_does_not_compile_is_told_where_its_error_is_named() -> None:

@@ -39,7 +39,7 @@ def test_weights_are_counted_in_their_format(weights: WeightFormat, gigabytes: f
 
 
 def test_all_experts_take_memory_and_few_take_part() -> None:
-    """Qwen3-30B-A3B's shape: 30.5 billion weights, 3.3 of them for each token."""
+    """Qwen3-30B-A3B's shape: 30.5 billion weights, of which a token uses 3.3 billion."""
     experts = ExpertShape(128, 8, 768)
     shape = replace(
         LLAMA_8B, layers=48, hidden_size=2048, heads=32, kv_heads=4, vocabulary_size=151_936, experts=experts

@@ -1,4 +1,4 @@
-"""Requests of every kind at once, through small steps, drafts and preemption: each says what it says alone."""
+"""Requests of every kind at once, with small steps, drafts and preemption: each gets the same answer as alone."""
 
 from functools import cache
 
@@ -42,7 +42,7 @@ Said = tuple[list[int], str, str | None, list[TokenLogprobs], list[TokenLogprobs
 
 @cache
 def tokenizer() -> Tokenizer:
-    """The printable characters of ASCII, and an end."""
+    """A vocabulary of the printable ASCII characters and an end token."""
     names = {value: name for name, value in byte_alphabet().items()}
     fast = FastTokenizer(BPE(vocab={names[32 + i]: i for i in range(END)}, merges=[]))
     fast.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
@@ -54,7 +54,7 @@ def tokenizer() -> Tokenizer:
 def run(
     prompts: list[tuple[int, list[int]]], *, blocks: int, block_size: int, running: int, budget: int, drafts: int
 ) -> tuple[list[Said], int]:
-    """What every request says, and how often one had to give way."""
+    """(every request's answer, number of preemptions)."""
     compiler = ConstraintCompiler(tokenizer(), VOCABULARY)
     runner = SlotRunner(blocks, block_size)
     cache = KvCacheManager(BlockPool(blocks), block_size=block_size)

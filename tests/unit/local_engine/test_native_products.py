@@ -1,4 +1,4 @@
-"""The native decoder's product against the same sums in double precision, in every instruction set of this machine."""
+"""The native decoder's products against sums in double precision, with every instruction set of this machine."""
 
 import ctypes
 
@@ -24,7 +24,7 @@ from tests.unit.local_engine.instructions import PLAIN_VECTORS, compiled_as
 from tests.unit.local_engine.rounding import packed_bytes, quantise_blocks
 
 pytestmark = compiled_as(*runnable_sets(), PLAIN_VECTORS)
-# Prompts of more rows have their nibbles unpacked first.
+# For more rows, nibbles are unpacked first.
 FEW, MANY = 5, 29
 
 
@@ -56,7 +56,7 @@ def whole(values: torch.Tensor, scales: torch.Tensor, offsets: torch.Tensor | No
 
 
 def rounded(x: torch.Tensor) -> torch.Tensor:
-    """Activations as a product of integers takes them."""
+    """Activations rounded as for an integer product."""
     scales = x.unflatten(1, (-1, BLOCK)).abs().amax(-1) / 127.0
     inverse = torch.where(scales > 0, 1.0 / scales, torch.zeros(()))
     return whole((x.unflatten(1, (-1, BLOCK)) * inverse[..., None]).round().flatten(1), scales)
@@ -67,7 +67,7 @@ def rounded(x: torch.Tensor) -> torch.Tensor:
 def test_products_are_those_of_the_rounded_numbers(library: ctypes.CDLL, rows: int, outputs: int) -> None:
     torch.manual_seed(rows)
     weight, bias, nibbles = torch.randn(outputs, 96), torch.randn(outputs), random_nibbles(outputs, 96)
-    # Eighths up to 127 have scales of a power of two: nobody rounds them otherwise.
+    # Eighths up to 127 have scales that are powers of two, so rounding is unambiguous.
     x = torch.randint(-127, 128, (rows, 96)).float() / 8
     x[:, ::BLOCK] = 127 / 8
     cases = [
@@ -98,7 +98,7 @@ def test_a_row_of_zeros_is_zero(library: ctypes.CDLL) -> None:
 
 def random_blocks(outputs: int, inputs: int, block: int, bits: int) -> ScaledBlocks:
     values = torch.randint(0, 2**bits, (outputs, inputs), dtype=torch.uint8)
-    # As a file's own: 16 bits of scale by 8 of value fit a float32.
+    # As in a file: a 16-bit scale times an 8-bit value is exact in float32.
     scales = torch.randn(outputs, inputs // block).half().float()
     return ScaledBlocks(values, scales, torch.randn(outputs, inputs // block), bits)
 
@@ -109,7 +109,7 @@ def weights_of(blocks: ScaledBlocks) -> torch.Tensor:
 
 
 def panels(weight: torch.Tensor) -> torch.Tensor:
-    """A matrix of 70 outputs as whole floats, five panels of 16."""
+    """A matrix of 70 outputs in float32, as five panels of 16."""
     return torch.cat((weight, torch.zeros(10, weight.shape[1]))).view(5, 16, -1).transpose(1, 2).contiguous()
 
 
@@ -151,7 +151,8 @@ def test_every_row_is_as_it_is_alone(library: ctypes.CDLL) -> None:
 
 
 def test_bytes_are_rounded_and_laid_out_as_torch_would(library: ctypes.CDLL) -> None:
-    """Ties, nothing, dust, scales that float16 rounds to its least or cannot hold; panels that are not full."""
+    """Including ties, zeros, tiny values, scales that float16 rounds to its smallest value or cannot represent, and
+    incomplete panels."""
     weight = torch.randn(37, 128) * torch.logspace(-9, 7, 37)[:, None]
     weight[3, :64] = 0.0
     weight[20, :32] = torch.arange(32) - 16.5

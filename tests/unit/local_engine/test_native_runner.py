@@ -1,4 +1,4 @@
-"""The native decoder against the same arithmetic out of torch's operations, and its independence of the batch."""
+"""The native decoder compared with the same arithmetic in torch, and its independence of the batch."""
 
 import ctypes
 from dataclasses import replace
@@ -75,7 +75,7 @@ SHAPES = {
 
 
 class RandomWeights(SeededWeights):
-    """Norms and biases about 1, matrices by their width."""
+    """Norms and biases around 1, matrices scaled by their width."""
 
     def tensor(self, name: str) -> torch.Tensor:
         shape = self.shapes[name]
@@ -85,7 +85,7 @@ class RandomWeights(SeededWeights):
 
 
 class NibbleWeights(RandomWeights):
-    """The same, but that matrices other than the embedding have 16 levels in each block."""
+    """The same, but matrices other than the embedding have 16 levels per block."""
 
     def nibbles(self, name: str) -> NibbleBlocks | None:
         return None if name == EMBEDDING or "norm" in name else rounded_to_nibbles(super().tensor(name))
@@ -110,7 +110,7 @@ def unrounded(weight: NibbleBlocks) -> torch.Tensor:
 
 
 class BlockWeights(NibbleWeights):
-    """The same nibbles, offered for products in float32; values in 8 bits beside them and, at last, bfloat16."""
+    """The same nibbles, provided for float32 products, along with 8-bit values and, last, bfloat16."""
 
     def blocks(self, name: str) -> ScaledBlocks | None:
         held = None if name.endswith((".bias", "down_proj.weight")) else self.nibbles(name)
@@ -151,7 +151,8 @@ def native(config: ModelConfig, mode: Mode = "int8", library: ctypes.CDLL | None
 
 
 class RoundedProduct:
-    """The native product in double precision: activations rounded in blocks, weights too unless they are nibbles."""
+    """The native product in double precision: activations rounded by blocks, and weights too unless they are
+    nibbles."""
 
     def __init__(self, weight: torch.Tensor, bias: torch.Tensor | None, *, rounds_weights: bool) -> None:
         self._weight = (rounded_to_bytes(weight) if rounds_weights else weight).double()
@@ -174,7 +175,7 @@ def in_torch(config: ModelConfig, mode: Mode) -> ModelRunner:
     def rounded(weight: torch.Tensor, bias: torch.Tensor | None) -> Linear:
         if config.experts is not None and len(weight) == config.experts.count:
             return DenseLinear(weight, bias)
-        # The embedding is no matrix of nibbles: as the output head it is rounded to bytes.
+        # The embedding does not consist of nibbles: as the output head it is rounded to bytes.
         return RoundedProduct(weight, bias, rounds_weights=mode == "int8" or len(weight) == config.vocabulary_size)
 
     build: LinearBuilder = DenseLinear if mode == "float32" else rounded
@@ -189,7 +190,7 @@ def in_torch(config: ModelConfig, mode: Mode) -> ModelRunner:
 
 
 def request(tokens: int, first_block: int, seed: int = 0) -> Request:
-    """A prompt with blocks that go backwards, so that a mixed-up table shows."""
+    """A prompt with blocks in reverse order, so that a wrong block table is noticed."""
     ids = torch.randint(0, PLAIN.vocabulary_size, (tokens,), generator=torch.Generator().manual_seed(seed)).tolist()
     made = Request("r", ids, SamplingParams())
     made.block_ids = list(range(first_block + tokens // 16, first_block - 1, -1))
@@ -213,7 +214,7 @@ def test_it_computes_what_torch_computes_from_the_same_weights(
     prompt = request(75, 3)
     ours = logits_of(native(config, mode, library), row(prompt, 0, 75))
     theirs = logits_of(in_torch(config, mode), row(prompt, 0, 75))
-    # Values on the edge between two integers may be rounded the other way, and in a model this narrow that shows.
+    # Values halfway between two integers may be rounded the other way, which matters in a model this narrow.
     tolerance = 1e-4 if mode == "float32" else 0.1
     assert float((ours - theirs).abs().max()) < tolerance * float(theirs.std())
 
@@ -233,7 +234,7 @@ def test_so_do_plain_vectors(mode: Mode, library: ctypes.CDLL) -> None:
     ids=["llama", "qwen3", "window", "gemma3", "experts"],
 )
 def test_a_rows_bits_depend_on_its_own_tokens_alone(config: ModelConfig, mode: Mode, library: ctypes.CDLL) -> None:
-    """Whole or in pieces, alone or beside others, by one thread or two."""
+    """At once or in chunks, alone or with others, with one thread or two."""
     runner = native(config, mode, library)
     prompt, other = request(61, 0), request(47, 20, seed=1)
     alone = logits_of(runner, row(prompt, 0, 61))
@@ -258,7 +259,7 @@ def test_a_rows_bits_depend_on_its_own_tokens_alone(config: ModelConfig, mode: M
 
 @in_every_way
 def test_rows_that_are_no_numbers_take_every_expert_once_at_most(library: ctypes.CDLL) -> None:
-    """More rows of one expert than a step has would be written beyond what was laid aside for them."""
+    """More rows of one expert than a step has would be written beyond the allocated memory."""
     config = SHAPES["experts"]
 
     class Broken(RandomWeights):
@@ -324,7 +325,7 @@ def test_packed_floats_are_the_matrix_turned() -> None:
 
 
 def halves(packed: torch.Tensor, start: int) -> torch.Tensor:
-    """Scales or offsets of [panels, blocks, bytes], back in the order [outputs, blocks]."""
+    """Scales or offsets [panels, blocks, bytes] reordered to [outputs, blocks]."""
     return packed[..., start : start + 32].contiguous().view(torch.float16).float().transpose(1, 2).flatten(0, 1)
 
 

@@ -1,4 +1,5 @@
-"""A device that takes a batch before the host has seen the last one's tokens: same answers, nothing lost, no wait."""
+"""A device that accepts a batch before the host has seen the previous one's tokens: same answers, nothing lost, no
+wait."""
 
 from collections.abc import Iterator
 
@@ -19,7 +20,7 @@ ANSWER = expected_answer(PROMPT, 20)
 
 @pytest.fixture
 def steps() -> Iterator[AheadSteps]:
-    """A device of 64 blocks of 4 tokens, as `make_core` counts them."""
+    """A device with 64 blocks of 4 tokens, as in `make_core`."""
     device = AheadSteps(SlotRunner(64, 4))
     yield device
     device.close()
@@ -133,7 +134,7 @@ params = st.fixed_dictionaries(
 
 
 def transcript(core: EngineCore, requests: list[Request], stagger: int) -> list[tuple[str, list[int], str]]:
-    """Each answer's text, tokens and end."""
+    """Each answer's text, tokens and finish reason."""
     texts = {request.request_id: "" for request in requests}
     waiting = list(requests)
     step = 0

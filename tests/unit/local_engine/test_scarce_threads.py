@@ -1,4 +1,4 @@
-"""What a process that may start no more threads still does: the engine in a container that is full."""
+"""The engine in a container at its thread limit."""
 
 import subprocess
 import sys
@@ -25,6 +25,6 @@ print(len(tokenizer.encode("hello")))
 
 @pytest.mark.skipif(sys.platform != "linux", reason="how much a process has is read from Linux's /proc")
 def test_a_loaded_tokenizer_starts_no_more_threads() -> None:
-    """Its library starts them at the first text, and where it cannot, fails at that one and all that follow."""
+    """Its library starts them at the first text; if it cannot, that text and all later ones fail."""
     done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=False, timeout=300)
     assert (done.returncode, done.stdout.strip()) == (0, "5"), done.stderr

@@ -1,4 +1,4 @@
-"""Scheduler, KV-cache manager and step loop together on a scripted model: any configuration gives the same answers."""
+"""Scheduler, KV-cache manager and step loop with a scripted model: every configuration gives the same answers."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -138,7 +138,7 @@ def test_a_second_equal_prompt_starts_from_the_first_ones_blocks() -> None:
 
 
 def test_equal_prompts_that_come_together_are_computed_once() -> None:
-    """As the answers of one request with `n`; whoever shares nothing with them does not wait."""
+    """Like the answers of one request with `n`; requests that share nothing with them do not wait."""
     core, _ = make_core(block_size=4, budget=200, running=8)
     shared, other = list(range(42)), [50] * 42
     for name in range(6):
@@ -183,7 +183,7 @@ def test_a_decode_is_never_starved_by_a_long_prompt_beside_it() -> None:
 
 
 def steps_to_first_token(core: EngineCore, request: Request) -> int:
-    """Steps from now on until it has one."""
+    """The number of steps from now until its first token."""
     for number in range(1, 10_000):
         core.step()
         if request.output_tokens:
@@ -192,7 +192,7 @@ def steps_to_first_token(core: EngineCore, request: Request) -> int:
 
 
 def test_a_short_prompt_does_not_wait_behind_long_ones() -> None:
-    """It stood behind all four, for a hundred steps."""
+    """It used to wait behind all four, for a hundred steps."""
     core, _ = make_core(budget=4, blocks=200, running=8)
     for name in range(4):
         core.add(make_request(f"long {name}", [name] * 100, max_tokens=1))
@@ -238,7 +238,7 @@ def test_an_important_prompt_goes_before_an_unimportant_one_under_way() -> None:
 
 
 def test_an_important_request_takes_the_place_of_an_unimportant_one_which_goes_on_later() -> None:
-    """It waited until one of them had ended."""
+    """It used to wait until one of them had ended."""
     core, kv_cache = make_core(running=2)
     unimportant = [make_request(str(i), [i] * 6, max_tokens=40) for i in range(2)]
     for request in unimportant:
@@ -257,7 +257,7 @@ def test_an_important_request_takes_the_place_of_an_unimportant_one_which_goes_o
 
 
 def test_important_requests_without_end_delay_an_unimportant_one_by_its_seconds_only() -> None:
-    """It never began; and once it had, the next important one took its place."""
+    """It used to never begin, and once it had, the next important one preempted it."""
     core, _ = make_core(running=1)
     unimportant = make_request("later", [1] * 6, max_tokens=8)
     unimportant.priority = 2

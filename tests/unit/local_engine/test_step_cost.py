@@ -1,4 +1,4 @@
-"""What a step costs its host, counted in Python's calls, which no busy machine changes."""
+"""The host's cost of a step, in Python calls, which do not depend on the machine's load."""
 
 import sys
 from types import FrameType
@@ -13,7 +13,7 @@ from tests.unit.local_engine.test_scheduler import make_core
 
 
 class Drawing:
-    """A device that draws the same token for everybody, at no cost of note."""
+    """A device that draws the same token for every request, at negligible cost."""
 
     runs_ahead = False
 
@@ -26,7 +26,7 @@ class Drawing:
 
 
 def calls_of_a_step(rows: int) -> int:
-    """Python's calls, generators' turns included, of a step that gives each of so many answers a token."""
+    """The Python calls, including generator resumptions, of a step that gives each of so many answers a token."""
     core, _ = make_core(blocks=4 * rows, running=rows, budget=4 * rows, steps=Drawing())
     for name in range(rows):
         core.add(Request(str(name), [name, 1], SamplingParams(max_tokens=9)))

@@ -1,4 +1,4 @@
-"""The steps before the first request: every shape once, nothing left behind, a failure told at start."""
+"""The steps before the first request: every shape once, nothing left behind, failures reported at start."""
 
 import pytest
 import torch
@@ -43,7 +43,7 @@ def test_every_length_is_computed_alone_and_beside_an_answer_and_nothing_is_left
         assert [1, min(length, 47)] in runner.counts, "an answer takes one of the step's tokens"
     assert runner.drawn == {0.9, 1.0}, "with a cut and without, the draw is another kernel"
     assert kv_cache.pool.free_blocks == kv_cache.pool.total_blocks
-    # Prompts of the same tokens are not answered from what the warm-up cached.
+    # Prompts with the same tokens are not answered from the warm-up's cached blocks.
     request = make_request("r", [0] * 20)
     core.add(request)
     while core.has_work:

@@ -13,8 +13,8 @@ from tokenizers.models import BPE
 
 from local_engine.text.tokenizer import byte_alphabet
 
-# transformers is imported where it is used: that takes as long as importing torch, and only who runs these tests needs
-# it. Its types are not read (see typings).
+# transformers is imported where it is used: that takes as long as importing torch, and only these tests need it. Its
+# types are not read (see typings).
 PreTrainedModel: TypeAlias = Any
 SHAPE: dict[str, Any] = {
     "hidden_size": 64,
@@ -59,7 +59,7 @@ ALPHABET = sorted(byte_alphabet(), key=byte_alphabet().__getitem__)
 def make_model(family: str, head_dim: int = 32) -> PreTrainedModel:
     """A random model of the family, float32, weights large enough that greedy choices are clear.
 
-    Llama's and Qwen2's heads are as wide as their shape makes them.
+    The head size of Llama and Qwen2 follows from their shape.
     """
     from transformers import (
         Gemma3ForCausalLM,
@@ -115,7 +115,7 @@ def make_model(family: str, head_dim: int = 32) -> PreTrainedModel:
         shape = SHAPE | {"hidden_size": 128, "num_attention_heads": 2, "num_key_value_heads": 1}
         model = Phi3ForCausalLM(Phi3Config(**shape, partial_rotary_factor=0.75, pad_token_id=0))
     elif family in ("phi3-short", "phi3-long"):
-        # Longer than what the tests ask, or shorter: transformers takes the one divisors or the other.
+        # Longer or shorter than the tests' prompts: transformers uses one list of divisors or the other.
         original = 128 if family == "phi3-short" else 32
         model = Phi3ForCausalLM(
             Phi3Config(
@@ -133,7 +133,7 @@ def make_model(family: str, head_dim: int = 32) -> PreTrainedModel:
     elif family == "olmo2":
         model = Olmo2ForCausalLM(Olmo2Config(**SHAPE))
     elif family in ("gemma3", "gemma3-scaled"):
-        # What queries are divided by is the head's size in all of Gemma's files but the largest.
+        # Queries are scaled by the head size in all of Gemma's files but the largest.
         scalar = head_dim if family == "gemma3" else head_dim + 8
         model = Gemma3ForCausalLM(
             Gemma3TextConfig(
@@ -149,7 +149,7 @@ def make_model(family: str, head_dim: int = 32) -> PreTrainedModel:
             MixtralConfig(**SHAPE, head_dim=head_dim, num_local_experts=4, num_experts_per_tok=2)
         )
     elif family in ("qwen3-moe", "qwen3-moe-mixed"):
-        # Which layers are dense, and shares that need not add up, no GGUF file can say.
+        # No GGUF file can say which layers are dense, or that shares need not add up to one.
         mixed = {"mlp_only_layers": [0]} if family == "qwen3-moe-mixed" else {"norm_topk_prob": True}
         experts = {"num_local_experts": 6, "num_experts_per_tok": 3, "moe_intermediate_size": 32}
         model = Qwen3MoeForCausalLM(Qwen3MoeConfig(**SHAPE, head_dim=head_dim, **experts, **mixed))
@@ -162,7 +162,7 @@ def make_model(family: str, head_dim: int = 32) -> PreTrainedModel:
 
 
 def byte_level() -> FastTokenizer:
-    """A token for each byte, and two special ones."""
+    """A token per byte, and two special ones."""
     fast = FastTokenizer(BPE(vocab={character: i for i, character in enumerate(ALPHABET)}, merges=[]))
     fast.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     fast.decoder = decoders.ByteLevel()
@@ -171,10 +171,10 @@ def byte_level() -> FastTokenizer:
 
 
 def write_folder(model: PreTrainedModel, folder: Path, *, shard: str = "1GB") -> Path:
-    """Save as Hugging Face does, with a tokenizer."""
+    """Saves a model like Hugging Face does, with a tokenizer."""
     model.save_pretrained(folder, max_shard_size=shard)
     byte_level().save(str(folder / "tokenizer.json"))
-    # It knows of tools, or they would be told in a message, which is longer than the window.
+    # The template supports tools; otherwise they would be put into a message longer than the window.
     template = "{% for m in messages %}{{ m['role'] + ':' + m['content'] }}{% endfor %}{% if tools %}{% endif %}"
     (folder / "tokenizer_config.json").write_text(json.dumps({"chat_template": template}))
     return folder
@@ -223,7 +223,7 @@ def interleave(weight: np.ndarray, heads: int) -> np.ndarray:
 
 
 def _parted(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """Stacks of gates and of what they let through, which transformers keeps as one."""
+    """Separate stacks of gates and of up projections, which transformers stores as one."""
     parted: dict[str, torch.Tensor] = {}
     for name, tensor in tensors.items():
         if name.endswith("experts.gate_up_proj"):
@@ -246,8 +246,8 @@ def write_gguf(
     added: dict[str, np.ndarray] | None = None,
     tensors_a_file: int = 0,
 ) -> Path:
-    """Write a model as llama.cpp's converter would, its matrices quantised to `kind`, in several files if those are to
-    hold no more than some tensors; `added` are tensors beside its own."""
+    """Writes a model like llama.cpp's converter, its matrices quantised to `kind`, in several files if a maximum number
+    of tensors per file is given; `added` are additional tensors."""
     config = model.config
     rope = config.rope_parameters.get("full_attention") or config.rope_parameters
     writer = gguf.GGUFWriter(path, architecture, split_max_tensors=tensors_a_file)
@@ -295,7 +295,7 @@ def write_gguf(
     if rope["rope_type"] == "llama3":
         from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
-        # As llama.cpp's converter: each frequency's divisor, and no rule.
+        # Like llama.cpp's converter: a divisor per frequency, and no formula.
         plain = 10000.0 ** -torch.arange(0, 1, 2 / (config.hidden_size // config.num_attention_heads))
         divisors = plain / ROPE_INIT_FUNCTIONS["llama3"](config, torch.device("cpu"))[0]
         writer.add_tensor("rope_freqs.weight", divisors.numpy())
@@ -319,7 +319,7 @@ def write_gguf(
     for name, tensor in _parted(model.state_dict()).items():
         if name == "lm_head.weight" and config.tie_word_embeddings:
             continue
-        # Gemma's norms multiply by one more than they hold; llama.cpp's files hold what they multiply by.
+        # Gemma's norms multiply by their values plus one; llama.cpp's files have the sums.
         values = tensor.numpy() + (1.0 if architecture == "gemma3" and "norm" in name else 0.0)
         if architecture in INTERLEAVED and ("q_proj" in name or "k_proj" in name):
             values = interleave(values, config.num_attention_heads if "q_proj" in name else config.num_key_value_heads)

@@ -1,4 +1,4 @@
-"""In a process of its own: what is frozen stays so, and these tests' own process has its way with cycles already."""
+"""Run in a separate process, since frozen objects stay frozen, and the tests' process has its own settings."""
 
 import subprocess
 import sys

@@ -13,7 +13,7 @@ PRIVATE = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
 
 
 def in_large_pages() -> int:
-    """Bytes of this process."""
+    """Bytes of this process in huge pages."""
     [kibibytes] = re.findall(r"AnonHugePages:\s+(\d+) kB", Path("/proc/self/smaps_rollup").read_text())
     return int(kibibytes) * 1024
 
@@ -25,7 +25,7 @@ def resident() -> int:
 
 @pytest.fixture
 def _has_large_pages() -> None:
-    """Skips where this system gives none: then there is nothing to gather, and all works as before."""
+    """Skips if this system provides none: then there is nothing to gather."""
     try:
         setting = SETTING.read_text()
         with mmap.mmap(-1, 4 * LARGE, flags=PRIVATE) as probe:

@@ -1,4 +1,4 @@
-"""One C++ source: compiled once, found again, brought along, and done without where nothing can compile it."""
+"""A C++ source is compiled once and found again, or shipped compiled, or done without if there is no compiler."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Alarms ring on a lasting change and stay silent on noise."""
+"""Alarms are raised by lasting changes, not by noise."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""A correction shifts what was predicted, can be undone exactly, and is learnt in whatever order outcomes come."""
+"""A correction shifts predictions, can be undone exactly, and does not depend on the order of outcomes."""
 
 import random
 

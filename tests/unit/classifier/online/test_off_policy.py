@@ -1,4 +1,4 @@
-"""Doubly robust estimates find the value of a policy that was never run, where another was explored with."""
+"""Doubly robust estimates find the value of a policy that was never run, from the exploration of another."""
 
 import random
 
@@ -29,7 +29,7 @@ def test_the_value_of_another_policy_is_found_even_with_wrong_predictions(predic
 
 @pytest.mark.parametrize("propensity", [0.02, 0.005])
 def test_what_is_explored_seldom_is_not_taken_for_what_was_predicted(propensity: float) -> None:
-    """Predicted far better, in truth the same: over many logs the gain is none, and its interval holds none."""
+    """Predicted to be far better, but actually equal: over many logs the mean gain is 0, and intervals contain 0."""
     draw, gains, held = random.Random(3), list[float](), 0
     for _ in range(60):
         log: list[Logged] = []

@@ -1,4 +1,4 @@
-"""Valid intents and entries; name what your test is about and leave the rest."""
+"""Valid intents and entries; each test overrides only what it is about."""
 
 from typing import Any
 
@@ -106,7 +106,7 @@ def make_entry(number: int = 1, *, intent: Intent | None = None, **given: Any) -
 
 
 def make_local_entry(number: int = 1, **given: Any) -> Entry:
-    """One that our own engine answered: GPU-seconds instead of token prices."""
+    """An entry answered by our own engine: GPU-seconds instead of token prices."""
     cost = Cost(compute_pico_usd=156_250_000, list_pico_usd=156_250_000)
     fields: dict[str, Any] = {
         "model": "small-local",
@@ -128,7 +128,7 @@ def make_local_entry(number: int = 1, **given: Any) -> Entry:
 
 
 def tiny_entry(number: int) -> Entry:
-    """Every one of them, and its intent, is exactly as long as every other: the worst case for torn tails."""
+    """Entries and intents of exactly equal length: the worst case for torn tails."""
     facts = Facts(1, None, None, None, {}, {})
     intent = make_intent(number, decision=make_decision(facts=facts, candidates=()), tags=())
     return msgspec.structs.replace(make_entry(number, intent=intent), attempts=(), cost=Cost())

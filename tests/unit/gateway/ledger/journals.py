@@ -1,4 +1,4 @@
-"""A journal on a real directory, written and read as a worker and its shipper do."""
+"""A journal in a real directory, used as by a worker and its shipper."""
 
 import asyncio
 from pathlib import Path
@@ -42,7 +42,7 @@ async def settle_one(journal: Journal, number: int) -> None:
 
 
 async def settle_once_there_is_room(journal: Journal, number: int) -> None:
-    """A segment may be on its way, in a thread."""
+    """Retries while a segment is being created in a thread."""
     async with asyncio.timeout(PATIENCE_SECONDS):
         while True:
             try:

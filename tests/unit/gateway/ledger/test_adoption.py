@@ -1,4 +1,4 @@
-"""Journals of dead workers: shipped with their orphans, removed, and never taken from the living."""
+"""Journals of dead workers are shipped with their orphans and removed; those of living workers are left alone."""
 
 import os
 from pathlib import Path
@@ -24,7 +24,7 @@ def directories(root: Path) -> list[str]:
 
 
 async def leave_behind(root: Path) -> None:
-    """A worker that settles one request, leaves another open, and dies."""
+    """Runs a worker that settles one request, leaves another open, and dies."""
     with claim_directory(root) as claim:
         journal = Journal.open(claim.path, on_failure=no_failure, segment_bytes=1 << 17)
         journal.intend(make_intent(1))
@@ -75,7 +75,7 @@ async def test_what_cannot_be_read_stays_and_the_rest_is_taken(tmp_path: Path) -
 
 def test_a_lock_on_a_removed_directory_counts_for_nothing(tmp_path: Path) -> None:
     first = claim_directory(tmp_path)
-    late = os.open(first.path / "lock", os.O_RDWR)  # opened by somebody just before it was removed
+    late = os.open(first.path / "lock", os.O_RDWR)  # opened by another process just before it was removed
     first.remove()
     second = claim_directory(tmp_path)
     assert second.path == first.path

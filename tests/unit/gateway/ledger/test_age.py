@@ -1,4 +1,4 @@
-"""The age of the oldest entry that waits for the database."""
+"""The age of the oldest unshipped entry."""
 
 import pytest
 
@@ -12,7 +12,7 @@ def test_it_is_the_age_of_the_first_mark_that_is_not_shipped() -> None:
     for offset, now in ((10, 1.0), (20, 1.2), (30, 2.0), (40, 5.0)):
         marks.reached(Position(1, offset), now)
     assert marks.oldest_seconds(6.0) == 5.0
-    marks.shipped(Position(1, 10))  # one mark stands for the first two positions
+    marks.shipped(Position(1, 10))  # one mark covers the first two positions
     assert marks.oldest_seconds(6.0) == 5.0
     marks.shipped(Position(1, 35))
     assert marks.oldest_seconds(6.0) == 1.0

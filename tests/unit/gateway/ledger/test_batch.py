@@ -1,4 +1,4 @@
-"""What is shipped is what the journal holds, byte for byte; an entry comes into being only for who looks inside."""
+"""Batches are the journal's bytes, unchanged; entries are decoded only when read."""
 
 import random
 from typing import Any

@@ -1,4 +1,4 @@
-"""The journal on a real directory and on a simulated disk that fills up or fails."""
+"""The journal in a real directory and on a simulated disk that fills up or fails."""
 
 import asyncio
 import random
@@ -166,7 +166,7 @@ async def test_who_asks_whether_it_takes_intents_hears_why_not_until_it_does_aga
     assert journal.refusal() == "The journal cannot be written: no power"
     disk.restart()
     assert journal.refusal() is None
-    assert read_all(journal) == [make_entry(1)]  # asking left nothing
+    assert read_all(journal) == [make_entry(1)]  # asking wrote nothing
 
     number = 2
     while journal.refusal() is None:
@@ -175,7 +175,7 @@ async def test_who_asks_whether_it_takes_intents_hears_why_not_until_it_does_aga
     assert "disk is " in str(journal.refusal())
     disk.free_bytes = SMALL
     async with asyncio.timeout(PATIENCE_SECONDS):
-        while journal.refusal() is not None:  # nobody sends a request meanwhile
+        while journal.refusal() is not None:  # while no requests arrive
             await asyncio.sleep(0.005)
     journal.intend(make_intent(70_000))
 

@@ -1,4 +1,4 @@
-"""A journal is opened in a directory of its own; where the disk has no room, a sentence says what to do."""
+"""A journal is opened in a directory of its own; if the disk is full, the error says what to do."""
 
 import resource
 from collections.abc import Generator
@@ -13,8 +13,8 @@ from gateway.ledger.opening import open_journal
 
 @contextmanager
 def no_room() -> Generator[None]:
-    """No file may become longer than a page, which is an OSError as a full disk is one. Not a fixture: pytest itself
-    writes before a fixture ends, and its log may be longer."""
+    """Limits the length of files to a page; beyond it writing raises OSError, as on a full disk. Not a fixture, since
+    pytest itself writes before a fixture ends, and its log may be longer."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))
     try:

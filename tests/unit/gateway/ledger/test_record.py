@@ -1,4 +1,4 @@
-"""Framing: whole records come back, anything else ends the scan."""
+"""Framing: whole records are read back, anything else ends the scan."""
 
 import pytest
 from hypothesis import given

@@ -59,7 +59,7 @@ async def test_a_torn_tail_is_dropped_and_zeroed(tmp_path: Path) -> None:
         file.write(b"xyz" + b"\x55" * 1_000)
     again = open_journal(tmp_path)
     assert again.recovered.discarded_bytes > 1_000
-    # Request 2 lost its settlement but not its intent: it is an orphan now.
+    # Request 2 has lost its settlement but not its intent, so it is an orphan.
     assert [entry.status for entry in read_all(again)] == [Status.completed, Status.orphaned]
     assert b"\x55" * 8 not in path.read_bytes()
     await again.aclose()
@@ -77,7 +77,7 @@ async def test_what_was_answered_and_stands_behind_damage_is_kept_and_told(
     journal.intend(make_intent(6))
     await journal.aclose()
     path = segments_of(tmp_path)[0]
-    with path.open("r+b") as file:  # the settlement of 2, and where its head is torn all of 3
+    with path.open("r+b") as file:  # the settlement of 2 and, if its head is torn, all of 3
         file.seek(ends[2] - 40)
         file.write(bytes(ends[3] - ends[2]) if is_head_torn else b"x")
     again = Journal.open(tmp_path, on_failure=fail, segment_bytes=SMALL)

@@ -1,4 +1,4 @@
-"""What a process before shipped is not shipped again, but where no database may have it any more."""
+"""What an earlier process shipped is not shipped again, except if it is too young to have been deleted since."""
 
 from pathlib import Path
 

@@ -16,7 +16,7 @@ from tests.unit.gateway.ledger.builders import make_entry, make_intent, request_
 
 
 class FlakyDatabase:
-    """Down while `is_down`; `forgets_to_answer` commits and then fails, as a cut connection does."""
+    """Fails while `is_down`; with `forgets_to_answer` it commits and then fails, like a lost connection."""
 
     def __init__(self) -> None:
         self.rows: dict[str, Entry] = {}
@@ -137,7 +137,7 @@ async def test_drain_does_not_wait_for_a_database_that_never_answers(journal: Jo
 
 
 async def test_a_database_that_lost_the_last_it_had_taken_is_shipped_all_of_it_again(journal: Journal) -> None:
-    """A replica that was behind took over: nobody saw an error."""
+    """A lagging replica took over, without any error."""
     database = FlakyDatabase()
     shipper = Shipper(journal, database, now_us=lambda: make_intent(0).accepted_at_us)
     for begin in (0, 10, 20):
@@ -156,7 +156,7 @@ async def test_a_database_that_lost_the_last_it_had_taken_is_shipped_all_of_it_a
 
 
 async def test_a_loss_is_found_out_though_no_entry_comes(journal: Journal) -> None:
-    """A failover on Friday evening: by Monday the last entries were too old to be offered again."""
+    """After a failover on Friday evening, the last entries would be too old on Monday to be sent again."""
     database = FlakyDatabase()
     shipper = Shipper(journal, database, now_us=lambda: make_intent(0).accepted_at_us)
     await settle(journal, range(10))

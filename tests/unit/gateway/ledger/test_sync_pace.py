@@ -1,4 +1,4 @@
-"""What is said of a slow disk, and when."""
+"""What is logged about a slow disk, and when."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from gateway.ledger.sync_pace import OF_LATE, SyncPace
 
 def test_a_disk_that_becomes_slow_is_told_once_and_when_it_is_over(caplog: pytest.LogCaptureFixture) -> None:
     pace = SyncPace()
-    for seconds in (0.001, 0.001, 5.0) * OF_LATE:  # now and then is no slow disk
+    for seconds in (0.001, 0.001, 5.0) * OF_LATE:  # occasional slow syncs are not a slow disk
         pace.took(seconds)
     assert not pace.is_slow
     assert not caplog.records

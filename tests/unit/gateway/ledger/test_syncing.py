@@ -1,4 +1,4 @@
-"""Both ways to sync keep one contract; the kernel's answers are believed only when they make sense."""
+"""Both syncers fulfil the same contract; the kernel's results are accepted only if they make sense."""
 
 import asyncio
 import errno
@@ -20,7 +20,7 @@ PAGE = 4096
 
 
 class ImmediateQueue(SteppedQueue):
-    """A kernel that has always just synced."""
+    """A kernel queue that completes every sync immediately."""
 
     def submit(self, file: DiskFile) -> None:
         super().submit(file)

@@ -1,4 +1,4 @@
-"""Valid prices and usages with the fields a test cares about."""
+"""Valid prices and usages; each test sets only what it is about."""
 
 from datetime import UTC, datetime
 from fractions import Fraction
@@ -43,5 +43,5 @@ def make_file(*records: ModelRecord, provider: str = "acme") -> ProviderPrices:
 
 
 def at(text: str) -> int:
-    """Microseconds since the epoch of an ISO time, UTC."""
+    """An ISO time in UTC as microseconds since the epoch."""
     return int(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()) * 1_000_000

@@ -1,7 +1,7 @@
-"""litellm's and genai-prices' own cost functions, run as a process of their own: their imports are slow and they warn.
+"""litellm's and genai-prices' own cost functions, run in a separate process, since importing them is slow and warns.
 
 `python -m tests.unit.gateway.pricing.oracles < cases.json > costs.json`. A case is [package, provider, model, usage];
-a cost is dollars as text, or null where the package does not know the model.
+a cost is dollars as text, or null if the package does not know the model.
 """
 
 import json

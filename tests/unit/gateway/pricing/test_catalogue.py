@@ -45,7 +45,7 @@ def test_the_version_follows_the_content() -> None:
 
 
 def test_the_version_is_the_same_in_every_process() -> None:
-    """A literal: hashes that depend on the process would make replay refuse its own ledger."""
+    """Compared with a literal: if the hash depended on the process, replay would reject its own ledger."""
     assert BOOK.version == "5b62f21d64e3e149"
 
 
@@ -86,7 +86,7 @@ def test_a_deployment_founds_a_model_that_the_catalogue_lacks() -> None:
 
 
 def test_an_agreed_price_leaves_what_the_provider_does_for_all_its_models() -> None:
-    """Its name for the ordinary price, and its fee for a search: without them each such request had no price."""
+    """Its name for the ordinary tier, and its search fee: without them such requests had no price."""
     listed = replace(OLD, standard_tiers=("", "default", "priority"), web_search_pico_usd=7, file_search_pico_usd=3)
     agreed = replace(make_prices(Rates(1, 3), from_us=JULY), file_search_pico_usd=2)
     founded = make_prices(Rates(1, 1), from_us=JUNE)
@@ -143,7 +143,7 @@ def test_what_has_no_price_never_gets_another() -> None:
 
 
 def test_off_peak_hours_end_a_price_at_their_minute() -> None:
-    """Nights of Friday (5) and Saturday; 5 June 2026 is a Friday. Every change within a fortnight is foretold."""
+    """Nights of Friday (5) and Saturday; 5 June 2026 is a Friday. Every change within two weeks is predicted."""
     nights = (Window((5, 6), 22 * 60 + 30, 24 * 60), Window((6,), 0, 6 * 60))
     cheap = replace(OLD, off_peak=OffPeak(nights, Ladder(Rates(1, 1))))
     book = PriceBook([make_file(ModelRecord("large", (cheap,)))])

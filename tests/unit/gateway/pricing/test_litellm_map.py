@@ -123,11 +123,11 @@ def test_what_is_billed_by_the_piece(mode: str, field: str, usd: float, name: st
     prices = one(mode=mode, **nothing, **told)
     assert getattr(prices, name) == pico_usd
     assert prices.rates == Rates(0, 0)
-    by_tokens = one(mode=mode, **told)  # what a token costs decides: the other figure is what that comes to
+    by_tokens = one(mode=mode, **told)  # token prices decide: the other figure is only an estimate from them
     assert (getattr(by_tokens, name), by_tokens.rates) == (None, Rates(2_500_000, 10_000_000))
     assert parse(mode=mode, **nothing) == {}
     elsewhere = parse(mode=mode, supported_endpoints=["/v1/realtime"], **nothing, **told)
-    assert bool(elsewhere) is (mode == "rerank")  # of whose endpoint the map says nothing
+    assert bool(elsewhere) is (mode == "rerank")  # for whose endpoint the map has no field
 
 
 def test_of_those_who_rank_nothing_else_is_taken() -> None:

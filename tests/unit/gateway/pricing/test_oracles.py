@@ -1,7 +1,7 @@
 """Thousands of usages priced by us, by litellm and by genai-prices: equal, or different for a reason that has a name.
 
-A reason is a hypothesis that must reproduce the other's number from ours by changing one thing. What no reason
-reproduces fails the test, and so does a reason that explains nothing any more.
+A reason is a hypothesis that must reproduce the other's number from ours by changing one thing. A difference without a
+reason fails the test, and so does a reason that no longer explains anything.
 """
 
 import json
@@ -42,7 +42,7 @@ ROUNDING_PICO_USD = 3
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """`known` is our catalogue's record, `theirs` what the other package's own data say, as our importer reads them."""
+    """`known` is our catalogue's record, `theirs` the other package's own data as read by our importer."""
 
     package: str
     provider: str
@@ -53,7 +53,7 @@ class Case:
 
 
 def usages(generator: random.Random) -> Iterator[Usage]:
-    """Of all sizes, around the steps of long prompts, with caches, reasoning and service tiers."""
+    """Usages of all sizes, around the steps for long prompts, with caches, reasoning and service tiers."""
     for _ in range(USAGES_EACH):
         size = generator.choice([0, 1, 50, 3_000, 30_000, 150_000, 200_000, 250_000, 600_000])
         tokens = generator.randint(size // 2, size)
@@ -77,19 +77,19 @@ def cases_of(package: str, imported: Imported, book: PriceBook, generator: rando
     for provider in sorted(imported):
         for model, theirs in sorted(imported[provider].items()):
             if theirs.off_peak is not None:
-                continue  # litellm prices by the hour in which it is asked, we by the hour of the request
+                continue  # litellm prices by the current hour, we by the request's
             if any(rate is not None for rate in unit_rates(theirs)):
-                continue  # its function is asked for tokens here
+                continue  # its function is called with tokens here
             for usage in usages(generator):
                 if usage.service_tier is not None and (
                     package == "genai-prices" or usage.service_tier not in theirs.services
                 ):
-                    continue  # it has no such tier: we refuse what it prices as ordinary
+                    continue  # it lacks the tier, and prices as ordinary what we reject
                 yield Case(package, provider, model, usage, book.lookup(provider, model, AT_US), theirs)
 
 
 def ask(cases: list[Case]) -> list[int | None]:
-    """Pico-USD by the other packages, rounded from what they say."""
+    """The other packages' costs, rounded to pico-USD."""
     asked = [
         (
             case.package,
@@ -113,7 +113,7 @@ def ask(cases: list[Case]) -> list[int | None]:
 
 
 def cost(usage: Usage, prices: ModelPrices) -> int | None:
-    """None where there is no price for the tier."""
+    """Our cost; None if there is no price for the tier."""
     try:
         return price(usage, prices).total_pico_usd
     except UnknownServiceTier:
@@ -125,7 +125,7 @@ def is_equal(ours: int | None, theirs: int) -> bool:
 
 
 def changed(prices: ModelPrices, change: Callable[[Rates], Rates]) -> ModelPrices:
-    """Every list of a model with its rates changed."""
+    """A model's prices with the rates of every list changed."""
 
     def ladder(given: Ladder) -> Ladder:
         steps = tuple(Step(step.above_input_tokens, change(step.rates), step.is_marginal) for step in given.steps)
@@ -147,7 +147,7 @@ def free_writes(rates: Rates) -> Rates:
 
 
 def ordinary_where_a_tier_is_silent(case: Case, theirs: int) -> bool:
-    """litellm looks each class up by itself: what a tier's list leaves out costs the ordinary price, class by class."""
+    """litellm looks up each class separately: classes missing from a tier's list cost the ordinary price."""
     if case.usage.service_tier is None:
         return False
     ladder, factor = service(case.theirs, case.usage.service_tier)
@@ -157,7 +157,7 @@ def ordinary_where_a_tier_is_silent(case: Case, theirs: int) -> bool:
 
 
 def its_own_prices(case: Case, theirs: int) -> bool:
-    """Its data say another price than our record: with its prices, our arithmetic gives its number."""
+    """Its data have another price than our record: with its prices, our arithmetic gives its number."""
     return case.known is not None and is_equal(cost(case.usage, case.theirs), theirs)
 
 
@@ -173,7 +173,7 @@ def half_price_cache(case: Case, theirs: int) -> bool:
 
 
 def cache_writes_for_nothing(case: Case, theirs: int) -> bool:
-    """A zero beside a price: litellm takes it for free, we for "not billed apart", and charge it as input."""
+    """A zero beside a price: litellm takes it as free, we as "not billed separately", and charge it as input."""
     return is_equal(cost(case.usage, changed(case.theirs, free_writes)), theirs)
 
 
@@ -183,7 +183,7 @@ def one_name_two_entries(case: Case, theirs: int) -> bool:
 
 
 def finer_than_a_pico_dollar(case: Case, theirs: int) -> bool:
-    """A rate such as a twelfth of a dollar per million: ours is a whole number of pico-dollars per token."""
+    """A rate such as a twelfth of a dollar per million tokens: ours is rounded to whole pico-dollars per token."""
     ours = cost(case.usage, case.known or case.theirs)
     most = (case.usage.input_tokens + case.usage.output_tokens) / 2 + ROUNDING_PICO_USD
     return ours is not None and abs(ours - theirs) <= most

@@ -49,7 +49,7 @@ def test_the_worked_example_without_a_cache() -> None:
     ("write", "break_even"), [("cache_write_5m_tokens", Fraction(25, 90)), ("cache_write_1h_tokens", Fraction(100, 90))]
 )
 def test_a_cache_write_pays_from_the_reads_that_the_formula_says(write: str, break_even: Fraction) -> None:
-    """0.2778 reads a write at 1.25 times the input price and 1.111 at twice, a read costing a tenth."""
+    """0.2778 reads per write at 1.25 times the input price, and 1.111 at twice, if a read costs a tenth."""
     prices = make_prices()
     plain = price(make_usage(input_tokens=1000), prices).total_pico_usd
     written = price(make_usage(input_tokens=1000, **{write: 1000}), prices).total_pico_usd
@@ -203,7 +203,7 @@ def test_a_refusal_names_the_count_that_is_wrong() -> None:
 
 
 def test_gpu_time_at_an_hourly_price() -> None:
-    """The worked request of 0.28125 GPU-seconds at $2 an hour."""
+    """The documented example of 0.28125 GPU-seconds at $2 per hour."""
     cost = price_compute(0.28125, parse_usd(2))
     assert cost == Cost(compute_pico_usd=parse_usd("0.00015625"), list_pico_usd=parse_usd("0.00015625"))
     assert cost.total_pico_usd == cost.list_pico_usd
@@ -264,7 +264,7 @@ def add(one: Usage, other: Usage) -> Usage:
 @FEW
 @given(usages(), usages(), price_lists(discounted=False))
 def test_two_usages_cost_what_their_sum_costs(one: Usage, other: Usage, prices: ModelPrices) -> None:
-    """Without steps, and up to the fee, which is charged a call."""
+    """Without steps, and except for the fee, which is charged per call."""
     other = structs.replace(other, service_tier=one.service_tier)
     parts = price(one, prices).total_pico_usd + price(other, prices).total_pico_usd
     assert parts - prices.per_request_pico_usd == price(add(one, other), prices).total_pico_usd
@@ -315,7 +315,7 @@ def test_the_bound_is_tighter_when_less_can_happen() -> None:
 
 
 def test_the_bound_is_of_the_dearer_of_the_tier_asked_for_and_the_ordinary_one() -> None:
-    """Providers answer from the ordinary tier when the other is full."""
+    """Providers answer from the ordinary tier if the other one is full."""
     dearer, cheaper = Service(Fraction(2)), Service(Fraction(1, 2))
     prices = make_prices(replace(SONNET, output=1_000_001), services={"priority": dearer, "flex": cheaper})
     plain = price_bound(0, 3, prices)

@@ -1,4 +1,4 @@
-"""Every figure of a price has a name, and those that are each of something say so."""
+"""Every figure of a price has a name, which tells whether it is per piece."""
 
 from dataclasses import replace
 

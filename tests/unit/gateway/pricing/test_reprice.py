@@ -1,4 +1,4 @@
-"""Which past requests cost something else by today's knowledge, and by how much."""
+"""Which past requests cost something else by today's prices, and the difference."""
 
 from dataclasses import replace
 
@@ -16,7 +16,7 @@ COST = 6 * 2 + 4 * 1 + 3 * 5
 
 
 def booked(**fields: object) -> Entry:
-    """Without a cost, unless one is given."""
+    """An entry, without a cost unless one is given."""
     known = {
         "cost": None, "provider": "acme", "upstream_model": "large", "input_tokens": 10, "cached_input_tokens": 4,
         "cache_write_5m_tokens": 0, "cache_write_1h_tokens": 0, "output_tokens": 3, "reasoning_tokens": 0,
@@ -91,7 +91,7 @@ SPOKEN_COST = 2 * 2 + 4 * 20 + 4 * 1 + 3 * 50
 
 @pytest.mark.parametrize("needs", [(), ("audio",)])
 def test_audio_that_was_counted_keeps_its_own_price(needs: tuple[str, ...]) -> None:
-    """An answer may be spoken though nothing in the request says so: as text it was credited nine tenths of it."""
+    """An answer may be audio though nothing in the request says so: priced as text, nine tenths were credited."""
     asked = with_needs(*needs)
     assert reprice(booked(cost=Cost(output_pico_usd=SPOKEN_COST), **asked, **SPOKEN), HEARD) is None
     for cost in (None, Cost(output_pico_usd=7)):
@@ -111,7 +111,7 @@ def test_gpu_time_is_not_repriced() -> None:
 
 
 def tried(escalated_pico_usd: int | None) -> dict[str, object]:
-    """An answer that was put aside and charged, then the one that the entry is of."""
+    """An answer that was discarded but charged, then the entry's own."""
     attempts = (
         Attempt(1, "small", "other", "escalated:schema", 0.0, 1.0, escalated_pico_usd, 200),
         Attempt(2, "large", "acme", "answered", 1.0, 1.0, 0, 200),

@@ -1,4 +1,4 @@
-"""The short way through the commonest usage must be the long way, to the pico-dollar."""
+"""The fast path for the most common usage must give exactly the same as the general one."""
 
 from dataclasses import replace
 from fractions import Fraction
@@ -32,7 +32,7 @@ def test_the_short_way_is_the_long_way(rates: Rates, parts: tuple[int, int, int,
         output_tokens=plain + reasoning,
         reasoning_tokens=reasoning,
     )
-    # A step that no prompt reaches changes no price and takes the long way.
+    # A step that no prompt reaches changes no price, but takes the general path.
     stepped = Ladder(rates, (Step(10**9, Rates(7, 7), is_marginal=True),))
     assert text_amounts(usage, rates) == class_amounts(usage, Ladder(rates)) == class_amounts(usage, stepped)
 

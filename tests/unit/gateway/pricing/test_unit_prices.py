@@ -1,4 +1,4 @@
-"""Images, seconds of audio, characters and searches: what is billed by the piece instead of by tokens."""
+"""Images, seconds of audio, characters and searches: billed by the unit instead of by tokens."""
 
 from dataclasses import replace
 from fractions import Fraction
@@ -50,7 +50,7 @@ def test_a_discount_is_off_the_pieces_too() -> None:
 
 
 def test_images_that_are_billed_by_tokens_cost_what_their_tokens_do() -> None:
-    """1,056 tokens of an image at $30 for a million, after a text of 12 and a picture of 323."""
+    """1,056 tokens of an image at $30 per million, after 12 tokens of text and 323 of an image."""
     usage = Usage(335, image_input_tokens=323, output_tokens=1056, image_output_tokens=1056, units=Units(images=1))
     cost = price(usage, DRAWN)
     assert cost.input_pico_usd == 12 * 5_000_000 + 323 * 8_000_000
@@ -60,10 +60,10 @@ def test_images_that_are_billed_by_tokens_cost_what_their_tokens_do() -> None:
 @pytest.mark.parametrize(
     ("prices", "usage"),
     [
-        (DRAWN, Usage(units=Units(images=1))),  # no tokens were told
+        (DRAWN, Usage(units=Units(images=1))),  # no tokens were reported
         (NOTHING, Usage(units=Units(audio_milliseconds=9))),
         (NOTHING, Usage(units=Units(characters=9))),
-        (WHISPER, Usage(40, output_tokens=9)),  # tokens were told, and seconds are billed
+        (WHISPER, Usage(40, output_tokens=9)),  # tokens were reported, but seconds are billed
         (RANKER, Usage(40)),
         (NOTHING, Usage(units=Units(search_units=1))),
     ],

@@ -1,4 +1,4 @@
-"""LiteLLM's DATABASE_URL as ours: what is its own driver's is left out."""
+"""LiteLLM's DATABASE_URL converted to ours, without its driver's parameters."""
 
 import pytest
 

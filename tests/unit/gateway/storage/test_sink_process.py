@@ -1,4 +1,4 @@
-"""What the child that writes rows imports before it writes any, and who starts it where the schema is the newest."""
+"""What the child process that writes rows imports, also in its parent, if the schema is the newest."""
 
 import subprocess
 import sys
@@ -16,6 +16,7 @@ assert "alembic" not in sys.modules
 
 
 def test_who_finds_the_newest_schema_loads_nothing_that_changes_it(tmp_path: Path) -> None:
-    """Each gateway and each worker looks, and starts a child that writes rows: it took 0.1 s of CPU more, and 0.2."""
+    """Every gateway and worker checks the schema, and starts a child that writes rows: that took 0.1 s and 0.2 s more
+    CPU."""
     make_newest_file(tmp_path / "newest.db")
     subprocess.run([sys.executable, "-c", LOOKED_AT, str(tmp_path / "newest.db")], check=True)

@@ -1,4 +1,4 @@
-"""What a tiny model answers, and that it is what transformers answers."""
+"""Answers of a tiny model, compared with those of transformers."""
 
 import pytest
 import torch

@@ -1,4 +1,5 @@
-"""Model files that are cut, overwritten or of another shape: each is told by its name, and nothing escapes."""
+"""Model files that are truncated, overwritten or of another shape: each is reported by name, and no other error
+escapes."""
 
 import json
 import math
@@ -173,7 +174,7 @@ SINKS = {"model.layers.0.self_attn.sinks": torch.ones(4)}
 def test_tensors_that_would_be_left_out_of_a_folder_are_named(
     tmp_path: Path, added: dict[str, torch.Tensor], left_out: str, named: str
 ) -> None:
-    """They were ignored; and the native decoder read a bias beyond its end where a product had too few."""
+    """They used to be ignored, and the native decoder read beyond the end of a bias that was too short."""
     file = write_folder(make_model("llama-biases"), tmp_path) / "model.safetensors"
     tensors = load_file(file) | added
     tensors.pop(left_out, None)
@@ -211,7 +212,7 @@ TWICE = (gguf_text(b"a") + struct.pack("<IB", 0, 1)) * 2
 def test_a_header_of_no_model_is_refused_before_it_is_read(
     tmp_path: Path, counts: tuple[int, int], rest: bytes, named: str
 ) -> None:
-    """100 MB of empty strings took ten seconds, of tensors half a minute and 1.8 GB."""
+    """100 MB of empty strings took ten seconds; 100 MB of tensors half a minute and 1.8 GB."""
     with (tmp_path / "m.gguf").open("wb") as file:
         file.write(struct.pack("<4sIQQ", b"GGUF", 3, *counts) + rest)
         file.truncate(1 << 29)  # a hole: nothing is stored

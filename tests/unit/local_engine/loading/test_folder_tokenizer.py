@@ -1,4 +1,4 @@
-"""A folder's tokenizer is read as transformers reads it: special tokens by its own settings, prompts whole."""
+"""A folder's tokenizer is read like in transformers: special tokens by its own settings, prompts not truncated."""
 
 import json
 import threading
@@ -24,7 +24,7 @@ HI = [{"role": "user", "content": "hi"}]
 
 @pytest.fixture(scope="module")
 def model() -> PreTrainedModel:
-    """Its config.json says 256, `<s>`, is the beginning and 257, `</s>`, the end."""
+    """A model whose config.json declares 256, `<s>`, as BOS and 257, `</s>`, as EOS."""
     return make_model("qwen2")
 
 
@@ -49,7 +49,7 @@ def write(model: PreTrainedModel, folder: Path, settings: dict[str, Any], file: 
 def test_templates_are_told_the_tokenizers_own_special_tokens(
     model: PreTrainedModel, tmp_path: Path, settings: dict[str, Any], ends: set[int], file: str
 ) -> None:
-    """config.json may be of another opinion: DeepSeek-R1's distillations would begin with an end by it."""
+    """config.json may disagree: by it, DeepSeek-R1's distillations would begin with an end token."""
     from transformers import AutoTokenizer
 
     folder = write(model, tmp_path, settings, file)
@@ -93,7 +93,7 @@ def test_an_end_that_the_model_cannot_draw_costs_nothing() -> None:
 
 
 def renumbered(token_id: int) -> Tokenizer:
-    """A byte for each token, and `ab` with an id far from theirs."""
+    """A vocabulary with a token per byte, and `ab` with a much larger id."""
     raw = json.loads(byte_level().to_str())
     raw["model"]["vocab"]["ab"] = token_id
     raw["model"]["merges"] = [["a", "b"]]
@@ -115,7 +115,7 @@ def test_an_id_that_only_damage_explains_takes_no_memory() -> None:
 
 
 def test_bad_words_that_the_model_cannot_draw_cost_nothing() -> None:
-    """One beyond the logits would fail the step of everybody beside it."""
+    """A token beyond the logits would fail the step for all requests in it."""
     tokenizer = renumbered(290)
     model = Model(tokenizer, ConstraintCompiler(tokenizer, 258), 128, 258)
     prepared = prepare_completion(b'{"prompt": "c", "bad_words": ["ab", "c"]}', model)
@@ -123,7 +123,7 @@ def test_bad_words_that_the_model_cannot_draw_cost_nothing() -> None:
 
 
 def test_others_run_while_a_text_is_cut_into_tokens() -> None:
-    """The library's own `encode` keeps the interpreter to itself, for seconds where a text is of some megabytes."""
+    """The library's own `encode` holds the GIL, for seconds if the text has some megabytes."""
     tokenizer = Tokenizer(byte_level(), chat_template=None, bos_token_id=None, eos_token_ids=[])
     turns, is_over = 0, threading.Event()
 

@@ -1,4 +1,4 @@
-"""Matrices of few bits as the file has them: rounded once, they are gguf's own dequantisation to the bit."""
+"""Low-bit matrices as stored in a file: rounded once, they equal gguf's own dequantisation to the bit."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ from local_engine.loading.gguf_nibbles import READERS
 from local_engine.loading.weights import BLOCK, ScaledBlocks, stack_blocks
 
 ROWS = 37
-# Where a block's scale and minimum of all lie, where that is not its beginning; any other byte may be anything.
+# Position of a block's overall scale and minimum, if not at its beginning; all other bytes may be anything.
 HALVES = {
     "Q5_1": (0, 2),
     "Q4_1": (0, 2),
@@ -25,7 +25,7 @@ HALVES = {
 
 
 def random_tensor(kind: GGMLQuantizationType, inputs: int = 0) -> GgufTensor:
-    """Any bytes, but for scales that no converter writes (infinities and the like)."""
+    """Random bytes, except for scales that no converter writes (infinities and the like)."""
     random = np.random.default_rng(kind.value)
     size, block_bytes = GGML_QUANT_SIZES[kind]
     inputs = inputs or max(96, 3 * size)
@@ -39,7 +39,7 @@ def random_tensor(kind: GGMLQuantizationType, inputs: int = 0) -> GgufTensor:
 
 
 def weights_of(blocks: ScaledBlocks) -> torch.Tensor:
-    """Products and sums of these fit a double: this rounds once."""
+    """The weights, rounded once, since all products and sums are exact in double precision."""
     scales, offsets = (part.double().repeat_interleave(blocks.block, dim=1) for part in (blocks.scales, blocks.offsets))
     return (blocks.values * scales + offsets).float()
 

@@ -1,4 +1,4 @@
-"""Each family and quantisation from a tiny GGUF file: greedy ids as in transformers, or a reasoned refusal."""
+"""Each family and quantisation from a tiny GGUF file: greedy ids as in transformers, or a precise error."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -41,12 +41,12 @@ Kind = gguf.GGMLQuantizationType
     ],
 )
 def test_a_gguf_file_answers_as_transformers_does(tmp_path: Path, family: str, architecture: str) -> None:
-    """For llama the writer interleaves the rotary rows as llama.cpp does; the loader must undo exactly that."""
+    """For llama the writer interleaves the rotary rows as llama.cpp does, which the loader must undo."""
     model = make_model(family)
     path = write_gguf(model, tmp_path / "tiny.gguf", architecture, Kind.F32)
     engine = build_engine(path, SMALL)
     assert_same(engine, model)
-    # Indexed while nobody waits: for the first schema the vocabulary itself is not asked again.
+    # Indexed in advance: for the first schema the vocabulary is not indexed again.
     engine.tokenizer.fast = cast("Any", None)
     engine.constraints.check(Constraint("regex", "a+"))
 
@@ -74,7 +74,7 @@ def test_a_quantised_file_answers_as_transformers_on_its_dequantised_weights(tmp
     ("kind", "held"), [(Kind.F16, 2.0), (Kind.BF16, 2.0), (Kind.Q8_0, 1.25), (Kind.Q5_0, 1.25), (Kind.Q4_1, 0.75)]
 )
 def test_the_native_decoder_answers_from_what_a_file_holds(tmp_path: Path, kind: Kind, held: float) -> None:
-    """Queries and keys have rows to be put back, and with them their scales."""
+    """Rows of queries and keys must be reordered, and their scales with them."""
     model = make_model("mistral", head_dim=64)
     loaded = load_gguf(write_gguf(model, tmp_path / "tiny.gguf", "llama", kind))
     assert loaded.bytes_per_weight == held
@@ -90,7 +90,7 @@ def test_the_native_decoder_answers_from_what_a_file_holds(tmp_path: Path, kind:
 def test_the_native_decoder_and_torch_answer_alike_from_few_bits(
     tmp_path: Path, family: str, architecture: str, kind: Kind
 ) -> None:
-    """A stack of experts' matrices is one tensor of the file."""
+    """Including stacked experts, which are one tensor in the file."""
     path = write_gguf(make_model(family, head_dim=64), tmp_path / "tiny.gguf", architecture, kind)
     ids, logprobs = answer(assemble(load_gguf(path), SMALL))
     in_torch, theirs = answer(assemble(load_gguf(path), replace(SMALL, block_size=8, kv_blocks=64)))
@@ -185,7 +185,7 @@ def test_a_gguf_files_window(
 
 @pytest.mark.parametrize("head_size", [32, 64])
 def test_a_gguf_file_with_a_window_answers_as_transformers_does(tmp_path: Path, head_size: int) -> None:
-    """Heads of 64 run in the native decoder, where there is one."""
+    """Models with heads of 64 run in the native decoder, if there is one."""
     model = make_model("mistral-window", head_dim=head_size)
     assert_same(
         build_engine(write_gguf(model, tmp_path / "t.gguf", "llama", Kind.F32, sliding_window=11), SMALL), model

@@ -1,4 +1,4 @@
-"""4-bit matrices as the file has them, against gguf's own dequantisation of the same bytes."""
+"""4-bit matrices as stored in a file, against gguf's own dequantisation of the same bytes."""
 
 import gguf
 import numpy as np
@@ -14,7 +14,7 @@ ROWS, INPUTS = 5, 512
 
 
 def stored(kind: GGMLQuantizationType) -> GgufTensor:
-    """Random values of a type that gguf can write, or random bytes of one that it can only read."""
+    """Random values for a type that gguf can write, or random bytes for one that it can only read."""
     random = np.random.default_rng(2)
     if kind != GGMLQuantizationType.Q4_K:
         values = random.normal(size=(ROWS, INPUTS)).astype(np.float32)

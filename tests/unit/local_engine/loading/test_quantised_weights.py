@@ -1,4 +1,5 @@
-"""Quantised safetensors folders: packed here as their tools do, dequantised exactly, answered as transformers does."""
+"""Quantised safetensors folders: packed as their tools do, dequantised exactly, with the same answers as
+transformers."""
 
 import json
 from collections.abc import Callable
@@ -17,12 +18,12 @@ from tests.unit.local_engine.loading.answers import SMALL, assert_same
 from tests.unit.local_engine.tiny_models import make_model, write_folder
 
 GROUP = 32
-# What a packer makes of a matrix [out, in]: the tensors it stores, by the end of their names, and what they mean.
+# What a packer makes of a matrix [out, in]: the stored tensors, by the end of their names, and their exact weights.
 Packed = tuple[dict[str, torch.Tensor], torch.Tensor]
 
 
 def words(values: torch.Tensor, bits: int) -> torch.Tensor:
-    """Integers [rows, n] in words of 32 bits, first value lowest."""
+    """Integers [rows, n] packed into 32-bit words, the first value lowest."""
     packed = torch.zeros(values.shape[0], values.shape[1] * bits // 32, dtype=torch.int64)
     for at in range(values.shape[1]):
         packed[:, at * bits // 32] |= values[:, at].long() << (at * bits % 32)
@@ -30,7 +31,7 @@ def words(values: torch.Tensor, bits: int) -> torch.Tensor:
 
 
 def grouped(weight: torch.Tensor, order: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Values [in, out] of 4 bits, float16 scales and zero points from 1 to 15 [groups, out]."""
+    """4-bit values [in, out], with float16 scales and zero points from 1 to 15, [groups, out]."""
     groups = weight.shape[1] // GROUP
     span = torch.stack([weight[:, order == g].abs().amax(1) for g in range(groups)])
     scales = (span / 7).half()
@@ -81,7 +82,7 @@ def gptq_v2(weight: torch.Tensor) -> Packed:
 
 
 def gptq_rewritten(weight: torch.Tensor) -> Packed:
-    """As GPTQModel writes the first format: one less in whole words, so that a zero point of 0 borrows."""
+    """As GPTQModel writes the first format: one is subtracted from whole words, so that a zero point of 0 borrows."""
     order = in_sequence(weight)
     values, scales, zeros = grouped(weight, order)
     zeros[:, ::3] = 0
@@ -113,7 +114,7 @@ def fp8_rows(weight: torch.Tensor) -> Packed:
 
 
 def fp8_blocks(weight: torch.Tensor) -> Packed:
-    """Blocks of 48 x 32: the last of a column is cut short."""
+    """Blocks of 48 x 32, of which the last of a column is incomplete."""
     rows, columns = weight.shape
     scales = torch.rand(-(-rows // 48), columns // 32, generator=torch.Generator().manual_seed(2)) * 0.01 + 0.002
     spread = scales.repeat_interleave(48, 0)[:rows].repeat_interleave(32, 1)
@@ -147,7 +148,7 @@ FORMATS: dict[str, tuple[Callable[[torch.Tensor], Packed], dict[str, Any]]] = {
 
 
 def quantise_folder(folder: Path, pack: Callable[[torch.Tensor], Packed], config: dict[str, Any]) -> dict[str, Any]:
-    """Replace the layers' matrices in a folder; what they mean now, by name."""
+    """Replaces the layers' matrices in a folder; returns their exact weights by name."""
     tensors, meant = load_file(folder / "model.safetensors"), dict[str, torch.Tensor]()
     for name in [name for name in tensors if name.endswith("proj.weight")]:
         stored, meant[name] = pack(tensors.pop(name).float())
@@ -229,7 +230,7 @@ def test_a_block_may_be_written_as_text() -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.int8, torch.uint8])
 def test_a_folder_whose_config_is_silent_about_its_quantisation_is_refused(tmp_path: Path, dtype: torch.dtype) -> None:
-    """As a tool leaves it that writes its scheme into a file of its own: the numbers without their scales are noise."""
+    """As left by a tool that writes its scheme into a separate file: without scales the numbers are noise."""
     folder = write_folder(make_model("llama"), tmp_path)
     tensors = load_file(folder / "model.safetensors")
     tensors["model.layers.0.mlp.up_proj.weight"] = tensors["model.layers.0.mlp.up_proj.weight"].to(dtype)

@@ -1,4 +1,4 @@
-"""Each family from a tiny folder: greedy ids as in transformers, or a reasoned refusal."""
+"""Each family from a tiny folder: greedy ids as in transformers, or a precise error."""
 
 import json
 from dataclasses import replace
@@ -48,14 +48,14 @@ def test_a_safetensors_folder_answers_as_transformers_does(tmp_path: Path, famil
 
 @pytest.mark.parametrize("family", ["smollm3", "phi3", "granite", "olmo2", "gemma3-scaled", "mixtral"])
 def test_neither_company_nor_cache_nor_drafts_change_a_familys_answer(tmp_path: Path, family: str) -> None:
-    """Prompts in pieces of seven tokens, beginnings that are cached, and drafts of what was said before."""
+    """With chunks of seven tokens, cached prefixes, and drafts from earlier text."""
     model = make_model(family)
     loaded = load_safetensors(write_folder(model, tmp_path))
     engine = assemble(loaded, replace(SMALL, max_tokens_per_step=7, speculative_tokens=3))
     prompts = [PROMPT, PROMPT[:20], [*PROMPT, *PROMPT, 5, 5], PROMPT[5:]]
     params = SamplingParams(temperature=0.0, max_tokens=10, logit_bias={7: 20.0, 80: 20.0})
     requests = [Request(str(number), list(ids), params) for number, ids in enumerate(prompts * 2)]
-    # The second half begins when the first one's blocks are known.
+    # The second half starts when the first half's blocks are cached.
     for half in (requests[:4], requests[4:]):
         for request in half:
             engine.core.add(request)
@@ -107,7 +107,7 @@ def test_a_request_alone_equals_itself_in_company_bitwise(tmp_path: Path, family
     ],
 )
 def test_the_native_decoder_answers_as_transformers_does(tmp_path: Path, family: str, head_size: int) -> None:
-    """Heads of its sizes; where it does not run torch answers the same."""
+    """With supported head sizes; where it cannot run, torch gives the same answers."""
     model = make_model(family, head_size)
     assert_same(assemble(load_safetensors(write_folder(model, tmp_path)), SMALL), model)
 
@@ -146,7 +146,7 @@ EVERY = {"use_sliding_window": True, "sliding_window": 11, "max_window_layers": 
 def test_windows_are_read_as_transformers_reads_them(
     tmp_path: Path, family: str, settings: dict[str, Any], window: int, sliding: int
 ) -> None:
-    """A model of mixed layers is served up to its window, where full attention is the same."""
+    """A model with mixed layers is served up to its window, within which full attention is equivalent."""
     folder = write_folder(make_model(family), tmp_path)
     described = json.loads((folder / "config.json").read_text())
     for name in ("use_sliding_window", "max_window_layers", "layer_types"):
@@ -192,7 +192,7 @@ def change(path: Path, changes: dict[str, Any]) -> None:
     ],
 )
 def test_a_configuration_of_another_model_is_a_clear_error(tmp_path: Path, changes: dict[str, Any]) -> None:
-    """A product over a tensor of another shape would read beyond its end."""
+    """A product with a tensor of another shape would read beyond its end."""
     folder = write_folder(make_model("llama"), tmp_path)
     (folder / "generation_config.json").unlink()
     change(folder / "config.json", changes)
@@ -242,7 +242,7 @@ def test_a_variation_that_does_not_hold_together_is_a_clear_error(
 
 
 def test_a_matrix_that_is_missing_is_named_as_the_familys_files_name_it(tmp_path: Path) -> None:
-    """Not as Mixtral's would, whose names are others."""
+    """Not by Mixtral's names, which differ."""
     folder = write_folder(make_model("llama"), tmp_path)
     tensors = load_file(folder / "model.safetensors")
     del tensors["model.layers.1.mlp.gate_proj.weight"]
@@ -260,7 +260,7 @@ def test_longrope_is_served_up_to_its_original_window_and_the_start_says_how_far
 
 
 def test_the_text_of_a_gemma_that_reads_images_too_is_run(tmp_path: Path) -> None:
-    """Its configuration is a part of another one, and leaves out what transformers has by default."""
+    """Its configuration is nested in another one, and omits transformers' defaults."""
     model = make_model("gemma3")
     folder = write_folder(model, tmp_path)
     text = json.loads((folder / "config.json").read_text())

@@ -1,4 +1,4 @@
-"""A tokenizer that takes the machine, or ends its process, does so in another one than the engine's."""
+"""A tokenizer that exhausts resources or crashes does so in a separate process, not in the engine's."""
 
 import json
 from pathlib import Path
@@ -23,7 +23,7 @@ def write(folder: Path, normalizer: dict[str, Any] | None) -> Path:
     "normalizer",
     [
         {"type": "Sequence", "normalizers": [DOUBLES] * 30},
-        # The library asks for more memory than any machine has.
+        # The library requests more memory than any machine has.
         {"type": "Precompiled", "precompiled_charsmap": "/////w=="},
     ],
 )

@@ -1,4 +1,4 @@
-"""Tokenizers out of GGUF metadata: SentencePiece's merging by score, words before merges, and where an answer ends."""
+"""Tokenizers from GGUF metadata: SentencePiece's merging by score, whole words before merges, and end tokens."""
 
 from itertools import pairwise
 from typing import Any
@@ -25,7 +25,7 @@ FIRST_PIECE = 259
 
 
 def merged(text: str) -> list[str]:
-    """SentencePiece's rule by itself: again and again the pair whose piece scores best, the leftmost among equals."""
+    """SentencePiece's rule: repeatedly merge the pair whose piece scores best, the leftmost among equals."""
     parts = list(SPACE + text.replace(" ", SPACE))
     while True:
         pairs = [(PIECES.index(a + b), at) for at, (a, b) in enumerate(pairwise(parts)) if a + b in PIECES]
@@ -36,7 +36,7 @@ def merged(text: str) -> list[str]:
 
 
 def test_a_piece_that_no_vocabulary_has_is_refused() -> None:
-    """Of five million characters it was cut in as many places, which takes days."""
+    """With five million characters it was split in as many places, which takes days."""
     long = SENTENCE_PIECE | {"tokenizer.ggml.tokens": [*SENTENCE_PIECE["tokenizer.ggml.tokens"][:-1], "a" * 257]}
     with pytest.raises(ValueError, match="257 characters"):
         build_gguf_tokenizer(long)

@@ -1,4 +1,4 @@
-"""Constraints at work: what a required tool call may say, and what a ban may not take from a schema."""
+"""Constraints at work: what a required tool call may contain, and which bans must yield to a schema."""
 
 import json
 import re
@@ -21,7 +21,7 @@ from local_engine.text.tokenizer import Tokenizer
 from tests.unit.local_engine.tiny_models import byte_level
 
 VOCABULARY, END = 260, 257
-# More properties that may be left out than the library follows at once.
+# More optional properties than the library can follow at once.
 TOO_WIDE: dict[str, Any] = {
     "type": "object",
     "properties": {f"p{number}": {"type": "boolean"} for number in range(1000)},
@@ -45,7 +45,7 @@ def tool(name: str, parameters: dict[str, Any] | None) -> dict[str, Any]:
 
 
 def takes(matcher: Matcher, token_ids: list[int]) -> bool:
-    """Whether the constraint allows these tokens, one after another, and an end after them."""
+    """Whether the constraint allows these tokens, in order, and then an end."""
     for token in (*token_ids, END):
         if not matcher.mask(torch.zeros(VOCABULARY))[token].isfinite():
             return False
@@ -68,7 +68,7 @@ def takes(matcher: Matcher, token_ids: list[int]) -> bool:
 def test_a_tools_schema_may_refer_to_its_own_definitions(
     tokenizer: Tokenizer, constraints: ConstraintCompiler, call: dict[str, Any], *, is_allowed: bool
 ) -> None:
-    """Pydantic writes `$defs` for every model within a model; and a schema may hold itself."""
+    """Pydantic writes `$defs` for every nested model, and a schema may refer to itself."""
     visit: dict[str, Any] = {
         "type": "object",
         "properties": {"town": {"$ref": "#/$defs/Town"}, "next": {"$ref": "#"}},
@@ -131,7 +131,7 @@ def test_a_vocabulary_that_cannot_be_indexed_takes_no_constraints() -> None:
 def test_matchers_of_one_constraint_know_nothing_of_one_another(
     tokenizer: Tokenizer, constraints: ConstraintCompiler
 ) -> None:
-    """They come of one compilation."""
+    """Though they come from a single compilation."""
     first, second = (constraints.matcher(Constraint("regex", "ab")) for _ in range(2))
     a, b = tokenizer.encode("ab")
     first.consume(a)
@@ -140,7 +140,7 @@ def test_matchers_of_one_constraint_know_nothing_of_one_another(
 
 
 def test_thousands_of_choices_are_followed(tokenizer: Tokenizer, constraints: ConstraintCompiler) -> None:
-    """Each was a rule, and beyond two thousand the answer was an error."""
+    """Each used to be a rule, and above two thousand the answer was an error."""
     labels = [f"label {number}" for number in range(2500)] + ["Paris", "Paris, Texas", "日本", "😀", 'a "b"\n', "^.*"]
     constraint = requested_constraint(None, {"choice": labels})
     assert constraint is not None
@@ -152,7 +152,7 @@ def test_thousands_of_choices_are_followed(tokenizer: Tokenizer, constraints: Co
 
 @pytest.fixture(scope="module")
 def marked() -> tuple[Tokenizer, ConstraintCompiler]:
-    """With marks of all kinds: special, not, and one that pieces of the vocabulary make up; and an id of no token."""
+    """A vocabulary with marks of all kinds (special, ordinary, and one made of several pieces), and an unused id."""
     raw = json.loads(byte_level().to_str())
     raw["model"]["vocab"] |= {"<s>": 256, "</s>": END, "<|": 300, "<|>": 301}
     raw["model"]["merges"] += [["<", "|"], ["<|", ">"]]
@@ -186,7 +186,7 @@ SPELT = "a<|im_end|>[TOOL_CALLS]<tool_call>  <|>b"
 def test_what_spells_a_special_token_is_text(
     marked: tuple[Tokenizer, ConstraintCompiler], kind: str, source: Any, answer: str
 ) -> None:
-    """The library took such text for the token, which it then would not have, and the answer broke off there."""
+    """The library took such text for the token, which it then rejected, and the answer broke off."""
     tokenizer, constraints = marked
     constraint = requested_constraint(None, {kind: source})
     assert constraint is not None
@@ -202,7 +202,7 @@ def test_what_spells_a_special_token_is_text(
 
 
 def test_a_grammar_names_special_tokens(marked: tuple[Tokenizer, ConstraintCompiler]) -> None:
-    """Lark's way to write them, without quotes."""
+    """In Lark's notation, without quotes."""
     tokenizer, constraints = marked
     matcher = constraints.matcher(Constraint("grammar", 'start: "<|" <tool_call> /b/ # "it\'s" <|>'))
     for token in tokenizer.encode("<|<tool_call>b"):
@@ -214,7 +214,7 @@ def test_a_grammar_names_special_tokens(marked: tuple[Tokenizer, ConstraintCompi
 
 
 def test_a_matcher_that_gave_up_says_why(tokenizer: Tokenizer, constraints: ConstraintCompiler) -> None:
-    """The library allows an end then, which would be taken for the answer's own."""
+    """The library then allows an end, which would look like the answer's own."""
     matcher = constraints.matcher(Constraint("json_schema", json.dumps(TOO_WIDE)))
     assert matcher.failure is None
     for token in tokenizer.encode('{"p'):
@@ -227,7 +227,7 @@ def test_a_matcher_that_gave_up_says_why(tokenizer: Tokenizer, constraints: Cons
 def test_a_ban_that_leaves_a_schema_nothing_gives_way(
     tokenizer: Tokenizer, constraints: ConstraintCompiler, temperature: float
 ) -> None:
-    """Where it leaves something, it holds."""
+    """If it leaves something, it stays in force."""
     banned = tuple((token,) for token in tokenizer.encode("{b"))
     params = SamplingParams(
         temperature=temperature, seed=1, banned=banned, constraint=Constraint("regex", r"\{(a|b)\}"), max_tokens=8

@@ -1,4 +1,4 @@
-"""What top-k, top-p and min-p leave, against a plain definition on a full sort."""
+"""What top-k, top-p and min-p keep, compared with their definition on a full sort."""
 
 import pytest
 import torch
@@ -16,7 +16,7 @@ def make_logits(seed: int, spread: float = 3.0) -> torch.Tensor:
 
 
 def kept(logits: torch.Tensor, params: SamplingParams) -> dict[int, float]:
-    """Which tokens may be drawn and with what share, through the code under test."""
+    """Which tokens may be drawn and with what probability, by the code under test."""
     probabilities, ids = candidate_distribution(logits, params)
     names = range(len(probabilities)) if ids is None else ids.tolist()
     whole = float(probabilities.sum())
@@ -63,7 +63,7 @@ def test_filters_keep_what_their_definition_keeps(
 def test_a_wide_nucleus_is_found_without_putting_its_tokens_in_order(
     top_p: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """To sort 49,152 probabilities with their ids takes four milliseconds."""
+    """Sorting 49,152 probabilities with their ids takes four milliseconds."""
 
     def refused(*_: object, **__: object) -> None:
         raise AssertionError("the whole vocabulary was sorted")

@@ -1,4 +1,5 @@
-"""Keywords of JSON Schema one by one, as an answer's format and as a tool's parameters: kept to, or refused by name."""
+"""Keywords of JSON Schema one by one, as an answer's format and as a tool's parameters: enforced, or rejected by
+name."""
 
 import json
 from collections.abc import Mapping
@@ -31,7 +32,7 @@ def constraints(tokenizer: Tokenizer) -> ConstraintCompiler:
 
 
 def as_format(schema: Schema) -> tuple[Constraint | None, str]:
-    """The constraint, and what an answer looks like, `{}` standing for the value."""
+    """(the constraint, the form of an answer with `{}` for the value)."""
     return requested_constraint({"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}, None), "{}"
 
 
@@ -44,7 +45,7 @@ ASKED = pytest.mark.parametrize("asked", [as_format, as_tool])
 
 
 def allows(constraints: ConstraintCompiler, tokenizer: Tokenizer, constraint: Constraint | None, text: str) -> bool:
-    """Whether the constraint lets an answer be this text, byte by byte, and end there."""
+    """Whether the constraint allows this text as an answer, byte by byte, and then an end."""
     assert constraint is not None
     matcher = constraints.matcher(constraint)
     for token in (*tokenizer.encode(text), END):
@@ -113,7 +114,7 @@ def test_an_answer_is_kept_to_a_keyword(
 def test_a_key_cannot_pass_for_another_by_its_spelling(
     constraints: ConstraintCompiler, tokenizer: Tokenizer, asked: Any
 ) -> None:
-    """`\\u0061` is `a` to whoever parses it, and would hold a value that `a` must not."""
+    """`\\u0061` is parsed as `a`, and could have a value that `a` must not have."""
     constraint, answer = asked(A)
     assert allows(constraints, tokenizer, constraint, answer.format('{"a": 1, "b": "x"}'))
     assert not allows(constraints, tokenizer, constraint, answer.format('{"a": 1, "\\u0061": "x"}'))
@@ -146,7 +147,7 @@ def test_a_key_cannot_pass_for_another_by_its_spelling(
 def test_what_is_not_kept_to_is_refused_by_name(
     constraints: ConstraintCompiler, asked: Any, schema: Schema, named: str
 ) -> None:
-    """In the words of the schema alone, and by the parameter that it came in."""
+    """In terms of the schema only, and with the parameter that contains it."""
     constraint, _ = asked(schema)
     with pytest.raises(InvalidRequest, match="No answer can be kept to this") as caught:
         constraints.check(constraint)
@@ -186,7 +187,7 @@ def test_the_way_out_that_a_refusal_names_is_one(constraints: ConstraintCompiler
     ],
 )
 def test_what_the_library_would_go_through_one_by_one_is_counted(source: str, counted: int) -> None:
-    """A multipleOf of 2147483648 took minutes and all memory there was, and with it the engine."""
+    """A multipleOf of 2147483648 took minutes and all memory, and crashed the engine."""
     assert remainders(source) == counted
 
 
@@ -212,7 +213,7 @@ def test_a_schema_as_text_is_a_schema(constraints: ConstraintCompiler, tokenizer
 
 SUMS = 'root ::= (sum "=" space one "\\n")+\nsum ::= one ("+" one)*\none ::= [0-9]+ space\nspace ::= [ \\n]*'
 GRAMMARS: list[tuple[str, list[str], list[str]]] = [
-    # A number's blanks may be a line's end, which the rule around it needs: a token would take all of them for itself.
+    # A number's blanks may be a line's end, which the rule around it needs: a token would consume all of them.
     (SUMS, ["1+2=3\n", "1 +2= 3 \n", "1=1\n\n2=2\n"], ["1+2=3", "=", "1+=2\n"]),
     ('root ::= word "d"\nword ::= [a-z]+', ["ad", "dd", "abcd"], ["d", "abc"]),
     ('root ::= ("x" | "y")* "!"?', ["", "xy!", "!"], ["!!", "z"]),

@@ -1,4 +1,4 @@
-"""Compiled constraints stay while there is room for them."""
+"""Compiled constraints stay cached while there is room."""
 
 import pytest
 import torch
@@ -25,7 +25,7 @@ from tests.unit.local_engine.tiny_models import byte_level
     ids=["again", "one too many", "the least recently used goes", "too heavy together", "as heavy as may be", "alone"],
 )
 def test_what_is_kept_is_not_compiled_again(asked: str, compiled: str) -> None:
-    """Two of them, of four letters together."""
+    """At most two, of four letters in total."""
     built: list[str] = []
 
     def build(constraint: Constraint) -> str:
@@ -39,7 +39,7 @@ def test_what_is_kept_is_not_compiled_again(asked: str, compiled: str) -> None:
 
 
 def test_a_grammar_weighs_by_its_length_and_its_remainders() -> None:
-    """An expression of half a million letters takes 220 MB when it is compiled, and 32 of them were kept."""
+    """A compiled expression of half a million letters takes 220 MB, and 32 of them used to be cached."""
     tokenizer = Tokenizer(byte_level(), chat_template=None, bos_token_id=None, eos_token_ids=[257])
     compiled: list[str] = []
 
@@ -57,7 +57,7 @@ def test_a_grammar_weighs_by_its_length_and_its_remainders() -> None:
 
 
 def test_the_first_mask_is_worked_out_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A schema of 300 alternatives took 120 ms for it, between two steps of everybody, in every answer."""
+    """For a schema of 300 alternatives it took 120 ms between two steps, delaying everyone, in every answer."""
     has_to_work: list[bool] = []
 
     class Watched:

@@ -1,4 +1,4 @@
-"""Log-probabilities of a prompt's own tokens: those of one whole forward pass, however the prompt was computed."""
+"""Log-probabilities of a prompt's own tokens equal those of a single forward pass, however the prompt was computed."""
 
 from collections.abc import Callable
 from functools import cache
@@ -27,7 +27,7 @@ Builder = Callable[..., Engine]
 
 @pytest.fixture(scope="module", params=FAMILIES)
 def model(request: pytest.FixtureRequest) -> PreTrainedModel:
-    """Heads of 16 are left to torch's products; heads of 64 run natively where the machine can."""
+    """Models with heads of 16 use torch's products; with heads of 64 the native decoder, if the machine can run it."""
     return make_model(*FAMILIES[request.param])
 
 
@@ -74,7 +74,7 @@ def test_they_are_those_of_transformers_over_the_whole_prompt(model: PreTrainedM
 
 @pytest.mark.parametrize("budget", [1, 7, 130, 512])
 def test_no_chunk_size_changes_them(build: Builder, budget: int) -> None:
-    """Bit for bit in the native decoder, whose rows do not depend on their batch."""
+    """Bitwise in the native decoder, whose rows do not depend on their batch."""
     engine = build(max_tokens_per_step=budget)
     ours, whole = score(engine, PROMPT), score(build(), PROMPT)
     if isinstance(engine.runner, NativeRunner):
@@ -129,7 +129,7 @@ def test_a_prompt_of_one_token_has_none(build: Builder) -> None:
 
 @cache
 def likeliest(prompt: tuple[int, ...]) -> list[int]:
-    """What the scripted model thinks comes after each token but the last."""
+    """The scripted model's most likely token after each token but the last."""
     return [next_token(list(prompt[:end])) for end in range(1, len(prompt))]
 
 
@@ -179,7 +179,7 @@ def test_nothing_that_runs_beside_it_or_takes_its_blocks_changes_them(
 
 
 def test_a_request_that_gave_way_takes_up_where_it_was() -> None:
-    """Its blocks hold what was scored already, so that much of its prefix may come from the cache."""
+    """Its scored tokens' prefix may come from the cache."""
     core, _ = make_core(blocks=10, block_size=2, running=2, budget=4)
     old = make_request("old", [1, 2, 3], max_tokens=12)
     young = make_request("young", [7, 8, 9, 1, 2, 3, 4, 5, 6, 7, 8, 9], prompt_logprobs=1, max_tokens=2)

@@ -1,4 +1,4 @@
-"""What is drawn, and from what: penalties, biases, seeds, drafts."""
+"""Drawing tokens: penalties, biases, seeds, drafts."""
 
 from collections.abc import Iterator
 
@@ -51,7 +51,8 @@ def test_every_seed_that_is_taken_draws(seed: int) -> None:
 
 
 def test_what_rounding_changes_changes_next_to_no_draw() -> None:
-    """A batch, a cache or a thread more moves a logit by its last bits; a seed's answer must not hang on them."""
+    """Another batch, cache or number of threads changes a logit's last bits; a seed's answer must not depend on
+    them."""
     logits = torch.randn(50_000, generator=torch.Generator().manual_seed(8))
 
     def draws(rows: torch.Tensor) -> list[int]:
@@ -69,7 +70,7 @@ def test_a_row_of_nothing_still_draws_a_token_of_the_vocabulary() -> None:
 
 
 def test_a_draft_changes_no_sampled_token() -> None:
-    """Position by position with the same random numbers, whatever the draft says."""
+    """Each position uses the same random numbers, whatever the draft is."""
     rows = torch.stack([make_logits(seed) for seed in range(4)])
 
     def draw(drafts: list[int]) -> list[int]:
@@ -107,7 +108,7 @@ def test_penalties_and_bias() -> None:
 
 @pytest.mark.parametrize("constraint", [None, Constraint("grammar", "", "tools", mark=0)])
 def test_the_end_is_banned_until_enough_tokens(constraint: Constraint | None) -> None:
-    """Also where only what a mark begins is kept to something: such a grammar says no end."""
+    """Also if only text after a mark is constrained, as such a grammar does not contain the end."""
     request = make_request("r", [0], min_tokens=2, stop_token_ids=frozenset({1}), constraint=constraint)
     logits = torch.tensor([0.0, 9.0, 1.0])
     assert Sampler(torch.device("cpu")).draw(logits[None], [request])[0].token_ids == [2]
@@ -154,7 +155,7 @@ def test_values_out_of_bounds_are_refused(changes: dict[str, object], parameter:
 def test_repetition_and_banned_words_are_as_in_transformers(
     seed: int, prompt: list[int], answer: list[int], penalty: float, banned: list[list[int]]
 ) -> None:
-    """Drawn tokens count wherever they stand, in the request or in this step; bans look at the answer alone."""
+    """Drawn tokens count, whether from earlier steps or this one; bans consider only the answer."""
     from transformers import NoBadWordsLogitsProcessor, RepetitionPenaltyLogitsProcessor
 
     logits = make_logits(seed)
@@ -171,7 +172,7 @@ def test_repetition_and_banned_words_are_as_in_transformers(
 
 
 class ReadBias(dict[int, float]):
-    """Counts how often it is read whole."""
+    """Counts how often all of it is read."""
 
     times = 0
 
@@ -181,7 +182,7 @@ class ReadBias(dict[int, float]):
 
 
 def test_a_bias_is_read_once_an_answer_and_forgotten_with_it() -> None:
-    """One may name all 49,152 tokens: to read that again in every step took twelve milliseconds."""
+    """One may name all 49,152 tokens: reading it in every step took twelve milliseconds."""
     bias = ReadBias({7: 100.0})
     sampler, request = Sampler(CPU), make_request("r", [1], logit_bias=bias)
     for seed in range(3):

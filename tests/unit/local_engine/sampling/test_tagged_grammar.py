@@ -1,4 +1,4 @@
-"""What a call of Qwen3-Coder's may say between its tags."""
+"""What a call of Qwen3-Coder may contain between its tags."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ LINES, MODE = ("lines", "[1, 2]"), ("mode", "add")
 
 
 def written(*arguments: tuple[str, str]) -> str:
-    """A call of `f`, an argument after the other."""
+    """A call of `f` with these arguments."""
     tags = "".join(f"<parameter={name}>\n{value}\n</parameter>\n" for name, value in arguments)
     return f"<tool_call>\n<function=f>\n{tags}</function>\n</tool_call>"
 
@@ -43,7 +43,7 @@ def written(*arguments: tuple[str, str]) -> str:
 def test_a_strict_tool_is_held_to_its_schema_in_its_familys_tags(
     arguments: list[tuple[str, str]], *, is_taken: bool
 ) -> None:
-    """It was held to JSON, which the model was not taught: code in it is escaped."""
+    """It used to be constrained to JSON, on which the model was not trained: code in JSON is escaped."""
     tool = {"type": "function", "function": {"name": "f", "parameters": PARAMETERS, "strict": True}}
     constraint = strict_calls([tool], writing_of("qwen3-coder"))
     assert constraint is not None

@@ -1,4 +1,4 @@
-"""Answers that think before they must match: what may stand where, and what is drawn."""
+"""Answers with thoughts before the constrained part: what is allowed where, and what is drawn."""
 
 import pytest
 import torch
@@ -22,7 +22,7 @@ def reads() -> Tokenizer:
 
 
 def allowed(text: str, *, is_open: bool, reads: Tokenizer) -> bool:
-    """Whether an answer may say this and end."""
+    """Whether this is allowed as an answer, followed by an end."""
     thoughts = thoughts_before(Thinking(is_open), reads, VOCABULARY)
     assert thoughts is not None
     matcher = AfterThoughts(ConstraintCompiler(reads, VOCABULARY).matcher(NUMBER), thoughts)
@@ -39,7 +39,7 @@ def allowed(text: str, *, is_open: bool, reads: Tokenizer) -> bool:
         (False, "12", True),
         (False, "<think>Is it 7?</think>12", True),
         (False, "<think></think>\n12", True),
-        (False, "<think>Hm.</think>\n\n12", False),  # two tokens, and only one blank is no part of what matches
+        (False, "<think>Hm.</think>\n\n12", False),  # two tokens, of which only one is a blank outside the constraint
         (False, "<think>Hm.</think>So 12", False),
         (False, "<think>Hm.", False),
         (False, "Hm.</think>12", False),

@@ -1,4 +1,4 @@
-"""What an answer may say beside its calls, and what its calls may say, where they need not come."""
+"""Optional tool calls: what an answer may contain beside them, and what the calls may contain."""
 
 import json
 from functools import cache, partial
@@ -21,7 +21,7 @@ LOOSE = {"type": "function", "function": {"name": "g", "parameters": COUNT}}
 TOOLS: list[dict[str, Any]] = [STRICT, LOOSE]
 FORM = requested_constraint({"type": "json_schema", "json_schema": {"schema": {"const": {"name": "f"}}}}, None)
 NAMES = ("llama", "mistral", "mistral-named", "granite", "qwen3", "deepseek", "gemma")
-# Without tokens of their own, as small models have them.
+# Marks that are not single tokens, as in small models.
 TEXTUAL = CallWriting(), CallWriting(tool_format_of("functools[", lambda _: False)), CallWriting(NAMED)
 
 
@@ -32,7 +32,7 @@ def reads_of(name: str) -> tuple[Tokenizer, ConstraintCompiler]:
 
 
 def takes(name: str, constraint: Constraint, text: str) -> bool:
-    """Whether the family's model may say this, and end."""
+    """Whether this is allowed as an answer of the family's model, followed by an end."""
     tokenizer, compiler = reads_of(name)
     begin = partial(compiler.matcher, constraint)
     matcher = begin() if constraint.mark is None else MarkedCalls(begin, constraint.mark)
@@ -57,7 +57,7 @@ def writing_of(name: str) -> CallWriting:
     ],
 )
 def test_a_strict_tools_schema_is_held_where_it_may_be_called(name: str, writing: CallWriting | None) -> None:
-    """OpenAI holds it without being forced to call; any other tool's arguments are an object."""
+    """OpenAI enforces it also for optional calls; other tools' arguments are any object."""
     writing = writing or writing_of(name)
     constraint = strict_calls(TOOLS, writing)
     assert constraint is not None
@@ -89,7 +89,7 @@ def test_a_strict_tools_schema_is_held_where_it_may_be_called(name: str, writing
     ],
 )
 def test_a_call_without_a_mark_is_told_from_other_json_by_the_name_of_a_tool(text: str, *, is_taken: bool) -> None:
-    """Llama 3 and Gemma write calls so; OpenAI's agents ask for `strict` of every tool."""
+    """Llama 3 and Gemma write such calls; OpenAI's agents set `strict` for every tool."""
     for name in ("llama", "gemma"):
         constraint = strict_calls(TOOLS, writing_of(name))
         assert constraint is not None
@@ -114,7 +114,7 @@ def test_nothing_is_held_without_a_strict_tool() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_an_answer_of_a_form_may_call_instead(name: str) -> None:
-    """It never could: the form was all that it might say, though agents ask for their last answer so."""
+    """It used to be impossible: only the format was allowed, though agents request their final answer that way."""
     writing = writing_of(name)
     assert FORM is not None
     constraint = form_or_calls(FORM, TOOLS, writing, several=False)

@@ -1,4 +1,4 @@
-"""What takes long is done in other threads, while others are answered."""
+"""Slow work is done in other threads, while other requests are answered."""
 
 import asyncio
 import threading
@@ -19,7 +19,7 @@ from tests.unit.local_engine.tiny_models import byte_level
 
 
 class WatchedTokenizer(Tokenizer):
-    """Remembers which threads wrote tokens as text."""
+    """Records which threads convert tokens to text."""
 
     def __init__(self) -> None:
         super().__init__(byte_level(), chat_template=None, bos_token_id=None, eos_token_ids=[])
@@ -35,7 +35,7 @@ class WatchedTokenizer(Tokenizer):
 
 
 async def test_ids_are_written_as_text_for_whoever_echoes_them(engine: Engine) -> None:
-    """Twelve million of them took a minute, and were then too many."""
+    """Twelve million ids took a minute, and were then rejected as too many."""
     watched = WatchedTokenizer()
     app = build_app(engine.serve(), replace(engine, tokenizer=watched), model_name="tiny")
     async with client_of(app) as client:
@@ -57,7 +57,7 @@ async def test_a_prompt_that_has_no_room_however_it_is_cut_is_refused_uncut(clie
 
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/tokenize"])
 async def test_a_template_is_rendered_while_others_are_answered(engine: Engine, path: str) -> None:
-    """One that never came to an end had nobody answered any more, not even about its health."""
+    """An endless one used to block everything, even the health check."""
     watched = WatchedTokenizer()
     async with served(engine, tokenizer=watched) as (_, client):
         assert (await client.post(path, json=HI | {"max_tokens": 1})).status_code == 200
@@ -66,7 +66,7 @@ async def test_a_template_is_rendered_while_others_are_answered(engine: Engine, 
 
 @pytest.mark.parametrize("asked", [{"prompt_logprobs": 5}, {"logprobs": 5, "echo": True}])
 async def test_log_probabilities_are_written_while_others_are_answered(engine: Engine, asked: dict[str, Any]) -> None:
-    """Those of a long prompt take a second to write."""
+    """Writing those of a long prompt takes a second."""
     watched = WatchedTokenizer()
     async with served(engine, tokenizer=watched) as (_, client):
         body = TEXT | {"max_tokens": 0} | asked
@@ -78,7 +78,7 @@ async def test_log_probabilities_are_written_while_others_are_answered(engine: E
 
 
 class HeldConstraints(ConstraintCompiler):
-    """Stands still before it compiles until it may go on."""
+    """Waits before it compiles until it is told to go on."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         super().__init__(tokenizer, VOCABULARY)
@@ -104,7 +104,7 @@ LONG_REGEX: dict[str, Any] = TEXT | {"guided_regex": "a" * 20_000}
 
 
 async def test_a_drain_waits_for_no_constraint_that_is_compiled(engine: Engine) -> None:
-    """It took as long as they did, and whoever waited got a 500 in plain text."""
+    """It used to take as long as the compilation, and waiting clients got a 500 in plain text."""
     held = HeldConstraints(engine.tokenizer)
     async with served(engine, constraints=held) as (running, client):
         asked = [asyncio.create_task(client.post("/v1/completions", json=LONG_REGEX)) for _ in range(AT_ONCE + 2)]
@@ -116,7 +116,7 @@ async def test_a_drain_waits_for_no_constraint_that_is_compiled(engine: Engine) 
 
 
 async def test_answers_are_written_while_many_long_constraints_are_compiled(engine: Engine) -> None:
-    """asyncio has 32 threads at most, and what tells log-probabilities needs one."""
+    """asyncio has at most 32 threads, and writing log-probabilities needs one."""
     held = HeldConstraints(engine.tokenizer)
     async with served(engine, constraints=held) as (_, client):
         asked = [asyncio.create_task(client.post("/v1/completions", json=LONG_REGEX)) for _ in range(33)]
@@ -132,7 +132,7 @@ async def test_answers_are_written_while_many_long_constraints_are_compiled(engi
 
 
 class HeldTokenizer(Tokenizer):
-    """Stands still inside a text until it may go on."""
+    """Waits within a text until it is told to go on."""
 
     def __init__(self) -> None:
         super().__init__(byte_level(), chat_template=None, bos_token_id=None, eos_token_ids=[])
@@ -145,7 +145,7 @@ class HeldTokenizer(Tokenizer):
 
 
 async def test_a_drain_waits_for_no_prompt_that_is_cut_into_tokens(engine: Engine) -> None:
-    """Sixteen megabytes take long; neither those on their way nor those behind them hold up the end."""
+    """Sixteen megabytes take long; neither texts in progress nor those queued delay the end."""
     held = HeldTokenizer()
     async with served(engine, tokenizer=held) as (running, client):
         body = TEXT | {"prompt": " " * 100_000}

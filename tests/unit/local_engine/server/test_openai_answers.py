@@ -1,4 +1,4 @@
-"""What is answered, as other servers' test suites ask about it, over a tiny random model in this process."""
+"""Answers as checked by other servers' test suites, from a tiny random model in this process."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from tests.unit.local_engine.asking import WEATHER, chat, complete, streamed
 
 
 async def test_prompts_in_a_batch_are_answered_as_alone(client: httpx.AsyncClient) -> None:
-    """Texts or ids, in order, each n times; a prompt is counted once."""
+    """As texts or ids, in order, each n times; a prompt's tokens are counted once."""
     alone = [(await complete(client, prompt=prompt))["choices"][0]["text"] for prompt in ("hi", "ho ho")]
     body = await complete(client, prompt=["hi", "ho ho"], n=2)
     assert [choice["index"] for choice in body["choices"]] == [0, 1, 2, 3]
@@ -42,7 +42,7 @@ async def test_a_streamed_batch_says_the_same(client: httpx.AsyncClient) -> None
 
 
 async def test_a_streamed_completion_ends_with_its_last_text(client: httpx.AsyncClient) -> None:
-    """SGLang's suite asks every chunk for its log-probabilities, vLLM's for no more chunks than tokens."""
+    """SGLang's suite requires log-probabilities in every chunk, vLLM's no more chunks than tokens."""
     chunks = [chunk["choices"][0] for chunk in await streamed(client, logprobs=1, max_tokens=5, seed=2, temperature=1)]
     assert [chunk["finish_reason"] for chunk in chunks] == [None] * (len(chunks) - 1) + ["length"]
     assert all(chunk["logprobs"] for chunk in chunks)
@@ -51,13 +51,13 @@ async def test_a_streamed_completion_ends_with_its_last_text(client: httpx.Async
 
 @pytest.mark.parametrize("wanted", [0, 2])
 async def test_logprobs_of_a_completion(client: httpx.AsyncClient, wanted: int) -> None:
-    """The drawn token is always among the likeliest; offsets lead into the text."""
+    """The drawn token is always among the most likely ones; offsets point into the text."""
     settings = {"logprobs": wanted, "temperature": 2.0, "seed": 4, "max_tokens": 8}
     [choice] = (await complete(client, **settings))["choices"]
     found = choice["logprobs"]
     assert len(found["tokens"]) == len(found["token_logprobs"]) == len(found["top_logprobs"]) == 8
     for token, logprob, top in zip(found["tokens"], found["token_logprobs"], found["top_logprobs"], strict=True):
-        # Halves of characters have one text among them, which tells of the likeliest.
+        # Parts of characters share one text, which reports the most likely of them.
         assert logprob <= top[token] <= 0
         assert logprob == top[token] or token == "\ufffd"
         assert 1 <= len(top) <= wanted + 1
@@ -122,7 +122,7 @@ async def test_a_bias_of_a_hundred_decides_every_token(client: httpx.AsyncClient
 
 
 async def test_one_call_where_several_are_not_wanted(client: httpx.AsyncClient) -> None:
-    """Two calls are what the grammar makes the model write; with parallel calls off the second is not told."""
+    """The grammar makes the model write two calls; with parallel calls off, the second is not reported."""
     call = '<tool_call>{"name": "weather"}</tool_call>'
     forced: dict[str, Any] = {"tools": [WEATHER], "max_tokens": 100, "structured_outputs": {"choice": [call * 2]}}
     both = (await chat(client, **forced))["choices"][0]

@@ -1,4 +1,4 @@
-"""What is refused, and how: by name, in one shape, and the engine lives on."""
+"""What is rejected, and how: by name, in one format, without harm to the engine."""
 
 import asyncio
 import json
@@ -90,7 +90,7 @@ async def test_what_is_not_done_is_refused_by_name_and_the_engine_lives(client: 
 
 
 async def test_a_body_that_json_follows_and_marks_do_not_is_refused(client: httpx.AsyncClient) -> None:
-    """Since 3.12 Python counts a reader's own depth apart from its callers', and a comprehension is no call."""
+    """Since Python 3.12 the decoder has a recursion limit of its own, and a comprehension is not a call."""
     deep = json.loads('{"properties": ' * 600 + "1" + "}" * 600)
     limit = sys.getrecursionlimit()
     sys.setrecursionlimit(limit if sys.version_info < (3, 12) else 500)
@@ -120,7 +120,7 @@ async def test_another_servers_path_is_told_what_there_is(client: httpx.AsyncCli
 
 
 async def test_an_answer_that_left_its_constraint_is_an_error_and_others_go_on(client: httpx.AsyncClient) -> None:
-    """More properties than the grammar's library can follow at once: it finds out on the way."""
+    """More properties than the grammar library can follow at once, which it notices only in the middle."""
     properties = {f"p{number}": {"type": "boolean"} for number in range(1000)}
     schema = {"type": "object", "properties": properties, "additionalProperties": False}
     body = HI | {"structured_outputs": {"json": schema}, "bad_words": ["}"]}
@@ -136,7 +136,7 @@ async def test_an_answer_that_left_its_constraint_is_an_error_and_others_go_on(c
 
 
 class Fails:
-    """An answer whose step fails, or whose process ends, before its first token or after it."""
+    """An engine in which a step fails, or the process ends, before or after an answer's first token."""
 
     def __init__(self, fault: EngineError, *, is_late: bool) -> None:
         self._parameter = fault.parameter if isinstance(fault, InvalidRequest) else None
@@ -172,7 +172,7 @@ async def test_a_stream_that_never_began_has_the_status_of_its_failure(
 
 
 class BrokenEncoder:
-    """An embedding model with a fault of our own in it."""
+    """An embedding model with a bug of ours."""
 
     name = "broken"
     dimensions = 3
@@ -203,7 +203,7 @@ async def test_a_fault_of_ours_is_told_in_the_shape_of_the_others(engine: Engine
 
 
 async def test_who_is_displaced_before_its_answer_began_is_told_so_by_status(engine: Engine) -> None:
-    running = engine.serve()  # not started yet: all wait
+    running = engine.serve()  # not started yet, so all requests wait
     async with client_of(build_app(running, engine, model_name="tiny")) as client:
         unimportant = [
             asyncio.create_task(client.post("/v1/completions", json=TEXT | {"priority": 1, "stream": number % 2 == 0}))

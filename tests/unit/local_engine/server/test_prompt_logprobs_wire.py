@@ -1,4 +1,4 @@
-"""`echo` with `logprobs`, and `prompt_logprobs`, as evaluation harnesses ask for them: over a tiny model."""
+"""`echo` with `logprobs`, and `prompt_logprobs`, as requested by evaluation harnesses, with a tiny model."""
 
 import json
 from itertools import pairwise
@@ -17,7 +17,7 @@ from tests.unit.local_engine.tiny_models import make_model, write_folder
 
 WINDOW = 64
 TEXT = "naïve 😀!"
-"""A byte is a token: two of them for ï, four for the face."""
+"""Each byte is a token: two for ï, four for the face."""
 OFFSETS = [0, 1, 2, 2, 3, 4, 5, 6, 6, 6, 6, 7]
 START, END = 256, 257
 
@@ -37,7 +37,7 @@ async def complete(client: httpx.AsyncClient, **changes: Any) -> dict[str, Any]:
 
 
 async def scored(client: httpx.AsyncClient, **changes: Any) -> dict[str, Any]:
-    """The only choice's log-probabilities, its prompt echoed."""
+    """The log-probabilities of the only choice, with its prompt echoed."""
     [choice] = (await complete(client, echo=True, **{"logprobs": 1} | changes))["choices"]
     return choice["logprobs"]
 
@@ -152,7 +152,7 @@ async def test_a_prompt_that_was_cut_tells_its_last_tokens(client: httpx.AsyncCl
 
 
 def test_text_that_its_tokens_spell_otherwise_keeps_its_own_offsets() -> None:
-    """SentencePiece begins with a blank, and a BOS, that the text has not."""
+    """SentencePiece adds a blank and a BOS that are not in the text."""
     tokenizer = build_gguf_tokenizer(SENTENCE_PIECE)
     ids, offsets = tokenizer.encode_with_offsets("abc té")
     assert ids == tokenizer.encode("abc té")

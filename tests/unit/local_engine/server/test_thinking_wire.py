@@ -1,4 +1,4 @@
-"""A chat's thoughts on the wire, of an engine that says what a test wrote."""
+"""A chat's thoughts in answers, from an engine that generates what a test specifies."""
 
 import json
 from collections.abc import AsyncIterator
@@ -24,7 +24,7 @@ CALL = '<tool_call>{"name": "weather", "arguments": {}}</tool_call>'
 
 
 class Says:
-    """A token a delta."""
+    """Generates one token per delta."""
 
     def __init__(self, reads: Tokenizer, text: str, ends: FinishReason = "stop") -> None:
         self._ids, self._reads = reads.encode(text, with_bos=False), reads
@@ -52,7 +52,7 @@ async def answer(
     reads: Tokenizer | None = None,
     **changes: Any,
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The message, with how it ended, and the usage: told whole, and put together from a stream."""
+    """(the message with its finish reason, the usage), from a whole answer and assembled from a stream, which agree."""
     reads = reads or tokenizer(template)
     prepared = asked(reads, **changes)
     engine, wire = cast(Admission, Says(reads, text, ends)), AnswerWire(prepared.kind, "m", reads, prepared.thinking)
@@ -99,7 +99,7 @@ async def test_who_wants_no_thoughts_gets_none(extra: dict[str, Any]) -> None:
 
 
 async def test_thoughts_may_be_left_out_of_the_answer() -> None:
-    """They were told whatever these fields of vLLM's, OpenRouter's and SGLang's said."""
+    """They used to be included whatever these fields of vLLM, OpenRouter and SGLang said."""
     told, usage = await answer("<think>Hm.</think>Yes.", include_reasoning=False)
     assert told["content"] == "Yes."
     assert "reasoning_content" not in told
@@ -133,7 +133,7 @@ async def test_calls_are_found_behind_thoughts_and_not_in_them() -> None:
     ],
 )
 async def test_an_answer_that_was_cut_says_so_beside_its_calls(said: str, ends: FinishReason, told: str) -> None:
-    """It ended in tool_calls, though the last one was half a call; a stop string in one is no call's end."""
+    """It used to end with `tool_calls` though the last call was incomplete; a stop string does not end a call."""
     message, _ = await answer(f"I look. {said}", tools=[WEATHER], ends=ends)
     assert [call["function"]["name"] for call in message["tool_calls"]] == ["weather"]
     assert message["finish_reason"] == told
@@ -146,7 +146,7 @@ async def test_a_mark_that_says_nothing_to_a_reader_is_no_text_of_the_whole_answ
 
 
 async def test_a_strict_tool_leaves_thoughts_whose_tags_are_no_tokens_told_apart() -> None:
-    """No single token ends them, so that nothing that must match could wait for it; a free answer says both."""
+    """No single token ends them, so no constraint could start after it; a free answer may contain both."""
     strict = {**WEATHER, "function": {**WEATHER["function"], "strict": True}}
     reads = Tokenizer(byte_level(), chat_template=TEMPLATE, bos_token_id=None, eos_token_ids=[257])
     told, _ = await answer("<think>Hm.</think>Yes.", reads=reads, tools=[strict])
@@ -164,7 +164,7 @@ async def test_what_must_match_is_all_text_where_no_thoughts_are_wanted() -> Non
 
 
 async def test_an_answer_in_a_form_of_its_own_calls_no_tool() -> None:
-    """An object with a name was told as a call of a tool of that name."""
+    """An object with a name used to be reported as a call of the tool of that name."""
     form = {"type": "json_schema", "json_schema": {"name": "p", "schema": {"type": "object"}}}
     for said in ('{"name": "Bob", "age": 3}', '{"name": "weather"}'):
         told, _ = await answer(said, tools=[WEATHER], response_format=form)
@@ -180,7 +180,7 @@ async def test_an_answer_in_a_form_of_its_own_calls_no_tool() -> None:
 
 @pytest.mark.parametrize("opens", [False, True])
 async def test_what_must_match_follows_thoughts(opens: bool) -> None:
-    """It began at once, and the model answered without having thought."""
+    """It used to begin at once, so the model answered without thinking."""
     said = "Hm.</think>\n\n12" if opens else "<think>Hm.</think>\n\n12"
     told, usage = await answer(said, chat_template_kwargs={"opens": opens}, structured_outputs={"regex": "[0-9]+"})
     assert (told["reasoning_content"], told["content"]) == ("Hm.", "12")

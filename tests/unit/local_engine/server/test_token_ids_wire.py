@@ -1,4 +1,4 @@
-"""Token ids beside the texts, where vLLM has them, for who trains on answers or scores them again."""
+"""Token ids beside the texts, in the same fields as vLLM's, for training on answers or scoring them again."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""Tokens there and back, as vLLM tells them."""
+"""Tokenizing and detokenizing, in vLLM's format."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Each family's calls: told in the form that its template has, forced in it, and read out of it, streamed and whole."""
+"""Each family's calls: rendered in its template's format, forced in it, and parsed from it, streamed and whole."""
 
 import json
 from typing import Any
@@ -49,7 +49,7 @@ def call(number: int) -> dict[str, Any]:
 
 
 def test_half_a_character_that_a_call_names_is_told_as_its_name() -> None:
-    """No tokenizer takes one, and a 500 for it had the engine taken for down."""
+    """No tokenizer accepts one, and the resulting 500 made the engine look down."""
     reads = tokenizer_of(FAMILIES["qwen3"])
     half = {**call(1), "function": {"name": "f", "arguments": r'{"x": "\ud83d"}'}}
     messages = [{"role": "user", "content": "Do f."}, {"role": "assistant", "tool_calls": [half]}]
@@ -57,7 +57,7 @@ def test_half_a_character_that_a_call_names_is_told_as_its_name() -> None:
 
 
 def test_an_earlier_turns_calls_and_results_are_told(family: Family, reads: Tokenizer) -> None:
-    """SmolLM3's, Granite's, Phi's and Gemma's templates leave calls out, Llama's refuses two, Mistral's their ids, and
+    """SmolLM3's, Granite's, Phi's and Gemma's templates omit calls, Llama's rejects two, Mistral's their ids, and
     Gemma's any tool or result."""
     messages: list[dict[str, Any]] = [
         {"role": "user", "content": "Do f."},
@@ -79,7 +79,7 @@ def test_an_earlier_turns_calls_and_results_are_told(family: Family, reads: Toke
 
 
 def drawn(reads: Tokenizer, seed: int, ends: float = 4.0, **changes: Any) -> str:
-    """What a model that means nothing says within what it must."""
+    """An answer of a random model under a constraint."""
     [params] = asked(reads, tools=TOOLS, seed=seed, max_tokens=900, **changes).choices
     sampler = Sampler(torch.device("cpu"), ConstraintCompiler(reads, reads.vocabulary_size))
     request, random = Request("answer", [0], params), torch.Generator().manual_seed(seed)
@@ -95,7 +95,7 @@ def drawn(reads: Tokenizer, seed: int, ends: float = 4.0, **changes: Any) -> str
 
 
 async def test_a_forced_call_is_written_and_read_in_the_familys_form(family: Family, reads: Tokenizer) -> None:
-    """A line's end stops no call. Where a mark is a token, no other would do: the library gave up at it."""
+    """A newline stops no call. If a mark is a token, its text would not do: the library used to give up at it."""
     asks: dict[str, Any] = {"tool_choice": "required", "stop": ["\n", "{"], "include_reasoning": False}
     if "<think>" in family.marks:
         asks["reasoning_effort"] = "none"
@@ -118,7 +118,7 @@ async def test_a_forced_call_is_written_and_read_in_the_familys_form(family: Fam
 
 @pytest.mark.parametrize(("name", "seed"), [("mistral-named", 5), ("llama", 1)])
 async def test_a_strict_tool_is_held_to_its_schema_in_a_free_answer(name: str, seed: int) -> None:
-    """TOOLS' last; a model that begins a call with the first token can end it no other way."""
+    """For the last of TOOLS; a model that starts a call with the first token cannot end it in any other way."""
     reads = tokenizer_of(FAMILIES[name])
     begins = next(iter(reads.marks.values()))
     text = drawn(reads, seed, ends=6.0, logit_bias={str(begins): 8}, tool_choice="auto")

@@ -1,4 +1,4 @@
-"""Fields that users of other engines send: done as they are done there, or refused by name; over a tiny model."""
+"""Fields of other engines: supported with the same meaning, or rejected by name; with a tiny model."""
 
 import json
 import re
@@ -122,7 +122,7 @@ async def test_an_end_that_a_constraint_says_is_no_text_however_few_its_tokens(c
 
 
 async def test_bad_words_never_appear(client: httpx.AsyncClient) -> None:
-    """A word of one token, then the two tokens that greedy drawing likes best, as one word of two tokens."""
+    """A word of one token, then the two most likely tokens, as one word of two tokens."""
     bias = {str(token): 100.0 for token in await tokens(client, prompt="xyz")}
     free = (await choice(client, logit_bias=bias, max_tokens=40))["text"]
     assert set(free) <= set("xyz")
@@ -224,7 +224,7 @@ async def test_sglangs_names_for_constraints(client: httpx.AsyncClient, changes:
 
 
 async def test_any_of_the_models_ends_ends_a_constrained_answer(engine: Engine) -> None:
-    """The grammar's library knows one end; the model may like another better, and would go on for ever."""
+    """The grammar library knows one end token; a model that prefers another would never stop."""
 
     fast = engine.tokenizer.fast
     two = Tokenizer(fast, chat_template=None, bos_token_id=None, eos_token_ids=[257, 256])

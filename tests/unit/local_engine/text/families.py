@@ -1,4 +1,4 @@
-"""How families' chat templates treat tools, as small as tests need them, and the marks that are tokens of theirs."""
+"""Minimal versions of the families' chat templates with tools, and the marks that are tokens in each family."""
 
 from dataclasses import dataclass
 
@@ -104,7 +104,7 @@ DEEPSEEK = """{% for m in messages %}
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """`calls` is how two calls of `f` stand in its conversations, `results` how their results do."""
+    """`calls` is the rendering of two calls of `f` in its conversations, `results` that of their results."""
 
     template: str
     marks: tuple[str, ...]
@@ -171,7 +171,7 @@ FAMILIES = {
 
 
 def tokenizer_of(family: Family) -> Tokenizer:
-    """A token for each byte, and the family's marks: those between plain brackets are special, as in their files."""
+    """A token per byte, plus the family's marks: those in plain brackets are special, as in their files."""
     fast = byte_level()
     for mark in family.marks:
         is_special = "tool_call>" not in mark and "think" not in mark

@@ -1,4 +1,4 @@
-"""A chat template in a process of its own: the same text, and an end to what a stranger's template may take."""
+"""A chat template in a separate process: the same text, and limits on an untrusted template's resources."""
 
 import resource
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from local_engine.text.bounded_template import CPU_SECONDS, BoundedTemplate
 from local_engine.text.chat_template import ChatTemplate
 
 HI = [{"role": "user", "content": "hi \ud83d"}]
-# What the messages say, or what takes 100 GB, or what is wrong.
+# Renders the messages, or takes 100 GB, or fails.
 TEMPLATE = (
     "{% if tools %}{{ 'a' * 10 ** 11 }}{% elif wrong %}{{ raise_exception('so wrong') }}"
     "{% else %}{{ messages[0].content }}{{ bos_token }}{% endif %}"
@@ -34,7 +34,7 @@ def test_text_and_refusals_are_as_without_a_process(template: BoundedTemplate) -
 
 
 def test_what_takes_too_much_is_refused_and_the_next_is_rendered(template: BoundedTemplate) -> None:
-    """It had the engine killed, and a loop had nobody answered any more."""
+    """It used to get the engine killed, and an endless loop blocked everything."""
     with pytest.raises(InvalidRequest, match="template was stopped"):
         template.render(HI, tools=[{}])
     assert template.render(HI) == "hi \ud83d<s>"

@@ -1,4 +1,4 @@
-"""Turns of tool calls as different models' templates read them: without content, their arguments objects or text."""
+"""Turns of tool calls as expected by different models' templates: without content, arguments as objects or text."""
 
 import tracemalloc
 from typing import Any
@@ -10,14 +10,14 @@ from local_engine.text.chat_template import ChatTemplate
 from local_engine.text.messages import plain_message
 
 CALL: dict[str, Any] = {"type": "function", "function": {"name": "f", "arguments": '{"city":"Köln"}'}}
-# As DeepSeek's distilled models write calls: only where there is no content, arguments between texts.
+# Like DeepSeek's distilled models: calls only if there is no content, with arguments concatenated to texts.
 ASKING = (
     "{% for m in messages %}{% if m['role'] == 'assistant' and m['content'] is none %}"
     "{% for call in m['tool_calls'] %}"
     "{{ '[' + call['function']['name'] + ' ' + call['function']['arguments'] + ']' }}{% endfor %}{% endif %}"
     "{% if m['content'] is not none %}{{ m['content'] }};{% endif %}{% endfor %}"
 )
-# As Hermes and Qwen: content first, whatever it is, then calls as JSON.
+# Like Hermes and Qwen: content first, whatever it is, then calls as JSON.
 WRITING = (
     "{% for m in messages %}{{ m.content }}{% for call in m.tool_calls or [] %}"
     "[{{ call.function.name }} {{ call.function.arguments | tojson }}]{% endfor %};{% endfor %}"
@@ -48,12 +48,12 @@ def test_calls_without_content_are_written_as_the_template_was_written_for(
 
 @pytest.mark.parametrize("template", [ASKING, WRITING])
 def test_a_message_of_nothing_is_empty(template: str) -> None:
-    """Without calls there is no turn of another shape."""
+    """Without calls, no turn has another form."""
     assert rendered(template, {"role": "assistant", "content": None}, {"role": "user", "content": "x"}) == ";x;"
 
 
 def test_an_empty_list_of_tools_is_none_to_a_template() -> None:
-    """As Llama 3.1's asks: agents that have no tools send an empty list."""
+    """As tested by Llama 3.1's template: agents without tools send an empty list."""
     template = ChatTemplate("{% if tools is not none %}Environment: ipython{% endif %}hi", None, {})
     assert template.render([], tools=[]) == "hi"
     assert template.render([], tools=[{"type": "function"}]) == "Environment: ipythonhi"
@@ -80,7 +80,7 @@ def test_a_template_that_cannot_reckon_with_the_messages_refuses_them(template: 
 
 
 def test_nothing_is_rendered_while_a_template_is_read() -> None:
-    """What takes it all would be taken where it is read, too."""
+    """Code that exhausts resources would do so even at compile time."""
     tracemalloc.start()
     ChatTemplate("{{ 'a' | center(10 ** 7) }}{{ 'a' | center(10000000) }}", None, {})
     _, most = tracemalloc.get_traced_memory()
@@ -90,7 +90,7 @@ def test_nothing_is_rendered_while_a_template_is_read() -> None:
 
 @pytest.mark.parametrize("has_system", [False, True])
 def test_a_template_that_looks_for_its_tools_in_a_message_finds_them_there(*, has_system: bool) -> None:
-    """As Phi-4-mini's: the functions themselves, as text."""
+    """As in Phi-4-mini's: the functions themselves, as text."""
     template = ChatTemplate(
         "{% for message in messages %}{% if message['role'] == 'system' and 'tools' in message and message['tools'] is "
         "not none %}{{ message['content'] + '<|tool|>' + message['tools'] + '<|/tool|>' }}{% else %}"

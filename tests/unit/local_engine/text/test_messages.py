@@ -1,4 +1,4 @@
-"""What a caller may send as a conversation, and what a chat template then sees."""
+"""Which conversations callers may send, and what a chat template then gets."""
 
 from typing import Any
 
@@ -36,7 +36,7 @@ def test_calls_may_come_without_content(content: Any, seen: str | None) -> None:
 
 @pytest.mark.parametrize("calls", [None, []])
 def test_what_an_answer_did_not_have_is_not_there(calls: Any) -> None:
-    """Clients send answers back whole; Llama's template asks whether there are `tool_calls`, then counts them."""
+    """Clients send back complete answers; Llama's template tests for `tool_calls`, then counts them."""
     sent = {"role": "assistant", "content": "x", "tool_calls": calls, "refusal": None, "function_call": None}
     assert plain_message(sent, 0) == {"role": "assistant", "content": "x"}
 

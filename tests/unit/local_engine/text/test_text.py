@@ -1,4 +1,4 @@
-"""Text out of tokens: never half a character, never part of a stop string, and drafts from the text so far."""
+"""Text from tokens: never part of a character or of a stop string, and drafts from the text so far."""
 
 import pytest
 from hypothesis import given
@@ -14,7 +14,7 @@ from local_engine.text.tokenizer import IncrementalDetokenizer, Tokenizer, byte_
 
 
 def make_tokenizer(template: str | None = None) -> Tokenizer:
-    """One token per byte, and two special ones."""
+    """A tokenizer with a token per byte, and two special ones."""
     alphabet = byte_alphabet()
     fast = FastTokenizer(BPE(vocab=dict(alphabet.items()), merges=[]))
     fast.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -54,7 +54,8 @@ def test_no_text_is_refused_for_its_length_that_has_room(text: str) -> None:
 
 
 def test_a_text_that_has_no_room_however_it_is_cut_is_refused_uncut() -> None:
-    """Four prompts of 8 MB at once took 3 GB to count their tokens, which one window in two hundred could hold."""
+    """Counting the tokens of four prompts of 8 MB at once took 3 GB, though the window has room for one token in two
+    hundred."""
     for tokenizer, most in ((TOKENIZER, 10), (NORMALISING, 2)):
         with pytest.raises(ContextLengthExceeded, match=r"is 2 tokens; the prompt has at least \d+\."):
             tokenizer.refuse_longer("a " * 1000, 2, "messages")
@@ -81,7 +82,7 @@ def test_stop_strings_cut_exactly_at_their_first_appearance(text: str, stops: tu
         if answer.stopped_by is not None:
             break
     shown += answer.finish()
-    # The stop string that is complete first ends the answer; of several complete at once, the one that starts first.
+    # The stop string completed first ends the answer; of several completed at once, the one that starts first.
     ends = [text.find(stop) + len(stop) for stop in stops if stop in text]
     if not ends:
         assert shown == text
@@ -157,7 +158,7 @@ def test_an_answer_may_continue_the_last_message() -> None:
     assert tokenizer.render_chat(talk) == "[user]1 2[end][assistant]1 2[end][assistant]"
     assert tokenizer.render_chat(talk, extra={"add_generation_prompt": False}).endswith("1 2[end]")
     assert tokenizer.render_chat(talk, extra={"continue_final_message": True}) == "[user]1 2[end][assistant]1 2"
-    # A template that trims would never show a blank before what it lets a model say.
+    # A template that trims never leaves a blank before what the model continues.
     trailing = [talk[0], {"role": "assistant", "content": "1 2 "}]
     assert tokenizer.render_chat(trailing, extra={"continue_final_message": True}) == "[user]1 2[end][assistant]1 2"
     plain = make_tokenizer(template.replace(" | trim", ""))

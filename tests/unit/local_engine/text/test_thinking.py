@@ -1,4 +1,4 @@
-"""Thoughts found in text, whole and letter by letter, and counted in tokens."""
+"""Thoughts found in text, whole and character by character, and counted in tokens."""
 
 import pytest
 from tokenizers import AddedToken
@@ -32,7 +32,7 @@ CASES = [
 def test_thoughts_and_text(is_open: bool, text: str, thought: str, said: str) -> None:
     whole = ThinkingSplit(Thinking(is_open))
     assert whole.push(text, is_last=True) == (thought, said)
-    for held_back in (False, True):  # the end may come with the last letter or after it
+    for held_back in (False, True):  # the end may come with the last character or after it
         split, found = ThinkingSplit(Thinking(is_open)), ["", ""]
         parts = list(text) + [""] * (held_back or not text)
         for number, part in enumerate(parts):

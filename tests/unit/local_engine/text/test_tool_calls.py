@@ -37,7 +37,7 @@ SHORT = ToolCall("f", '{"x": 1}', has_short_id=True)
 
 
 def parted(parser: ToolCallParser, *texts: str) -> tuple[str, list[ToolCall]]:
-    """An answer's text and calls, put together from their pieces."""
+    """An answer's text and calls, assembled from their pieces."""
     plain, calls = "", list[ToolCall]()
     for piece in (*(piece for text in texts for piece in parser.push(text)), *parser.finish()):
         match piece:
@@ -191,7 +191,7 @@ def test_how_an_answer_comes_in_pieces_changes_nothing(text: str, step: int) -> 
 
 
 def test_a_call_is_told_as_it_is_written() -> None:
-    """It was held until its end, which for a file that a tool should write is a minute."""
+    """It used to be held back until its end, which takes a minute for a file that a tool should write."""
     parser = ToolCallParser({"f"})
     assert parser.push('I look.\n<tool_call>\n{"name": "f", "arguments": {') == ["I look.\n"]
     assert parser.push('"x": ') == [CallBegins("f"), CallArguments('{"x": ')]
@@ -206,7 +206,7 @@ def test_a_call_is_told_as_it_is_written() -> None:
     ("head", "tail"), [('<tool_call>{"name": "g", "arguments": {"x": "', '"}}'), ('[TOOL_CALLS]g[ARGS]{"x": "', '"}')]
 )
 def test_an_answer_of_a_long_object_is_read_once(head: str, tail: str) -> None:
-    """Each token of it was compared with all before."""
+    """Each token used to rescan everything before it."""
     parser = ToolCallParser({"f"})
     parser.push(head)
     start = time.process_time()
@@ -220,12 +220,12 @@ def test_an_answer_of_a_long_object_is_read_once(head: str, tail: str) -> None:
 def test_a_function_is_read_in_no_longer_than_it_is_long(inside: str) -> None:
     start = time.process_time()
     assert parse_function(f"<function=f>{inside}</function>", {}) is not None
-    assert time.process_time() - start < 2  # minutes where each place was tried again
+    assert time.process_time() - start < 2  # it took minutes when each position was tried again
 
 
 @pytest.mark.parametrize("size", [104, 1 << 20])
 def test_many_calls_and_a_long_function_are_read_once(size: int) -> None:
-    """16,000 calls that were there at once took 16 s, and a function was sought from its beginning with every token."""
+    """16,000 calls at once took 16 s, and a function was rescanned from its beginning with every token."""
     calls = f"<tool_call>{CALL}</tool_call>" * 4_000
     function = f"<tool_call><function=g>{'<parameter=a>b</parameter>' * 4_000}</tool_call>"
     start = time.process_time()
@@ -240,7 +240,7 @@ def test_json_that_can_be_no_call_is_told_at_once() -> None:
     parser = ToolCallParser({"f"}, takes_unmarked=False)
     assert parser.push(CALL) == [CALL]
     assert parser.push(f"<tool_call>{CALL}</tool_call>") == [CallBegins("f"), CallArguments('{"x": 1}', ends=True)]
-    # An object that is no call by its first key.
+    # An object that is not a call, by its first key.
     assert ToolCallParser({"f"}).push('{"answer": ') == ['{"answer": ']
 
 

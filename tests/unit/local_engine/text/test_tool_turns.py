@@ -1,4 +1,4 @@
-"""Conversations of calls and results as templates take them that were not written for such."""
+"""Conversations with calls and results, adapted to templates without support for them."""
 
 import time
 from typing import Any
@@ -47,7 +47,7 @@ def test_results_and_what_the_user_says_behind_them_are_one_turn() -> None:
 
 
 def test_many_calls_and_results_are_gone_through_once() -> None:
-    """20,000 results took 4 s to tell, and 4,000 calls 1.2 s to part; four times as long for twice as many."""
+    """20,000 results took 4 s, and separating 4,000 calls 1.2 s, in quadratic time."""
     calls, results = [_call(f"c{one}") for one in range(MANY)], [_result(f"c{one}") for one in range(MANY)]
     start = time.process_time()
     assert len(with_results_told(results)) == 1

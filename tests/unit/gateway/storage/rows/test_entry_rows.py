@@ -1,4 +1,4 @@
-"""Any entry becomes rows and comes back; what repeats is interned and what is absurd is bounded."""
+"""Any entry survives the round trip to rows; repeated values are interned, and absurd ones clamped."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -97,7 +97,7 @@ def test_an_ordinary_request_has_no_attempt_rows_and_a_small_detail() -> None:
 
 
 def test_a_row_of_the_first_versions_says_nothing_of_audio_and_images() -> None:
-    """Which is not the same as none: reprice leaves such a request alone where it may have had some."""
+    """Unknown is not the same as none: reprice leaves such a request alone if it may have had some."""
     row, attempt_rows = joined(make_entry(media=Media()))
     packed = msgspec.msgpack.decode(row["detail"])
     assert entry_from(row, attempt_rows).media == Media()

@@ -1,4 +1,4 @@
-"""Which hours a period or a local midnight cuts, daylight saving time included."""
+"""Which hours are cut by a period's ends or local midnights, including daylight saving time."""
 
 from datetime import UTC, datetime
 

@@ -1,4 +1,4 @@
-"""Percentiles within 2 %, whatever was merged in whatever order."""
+"""Percentiles within 2 %, whatever is merged in any order."""
 
 import math
 

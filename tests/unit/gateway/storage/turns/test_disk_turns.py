@@ -1,4 +1,4 @@
-"""The event loop asks a file that may take its time: nobody else waits for it, and nothing piles up behind it."""
+"""The event loop uses a possibly slow file: no other request waits for it, and no work piles up."""
 
 import asyncio
 import os
@@ -15,7 +15,7 @@ from tests.hand_clock import HandClock
 
 
 class Slow(TurnFile):
-    """Its disk answers once `goes_on` is set."""
+    """A file whose disk responds only once `goes_on` is set."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path, max_bytes=32 << 20, longest_seconds=60)
@@ -30,7 +30,7 @@ class Slow(TurnFile):
 
 @pytest.fixture
 def file(tmp_path: Path) -> Iterator[Slow]:
-    """Whatever becomes of a test, its thread ends: the process would wait for it."""
+    """Ends the file's thread whatever happens in the test, since the process would wait for it."""
     made = Slow(tmp_path / "turns.db")
     yield made
     made.goes_on.set()
@@ -44,7 +44,7 @@ async def test_a_disk_that_does_not_answer_is_given_up_and_asked_again_when_it_d
     for one in asking:
         with pytest.raises(StoreDown, match=r"took longer than 0\.2 s"):
             await one
-    while not file.asked:  # on a full machine they had given up before it was their turn
+    while not file.asked:  # on a busy machine they would give up before their turn
         with pytest.raises(StoreDown):
             await turns.get("a", 60)
     clock.now += 0.3
@@ -59,7 +59,7 @@ async def test_a_disk_that_does_not_answer_is_given_up_and_asked_again_when_it_d
 
 
 async def is_kept(turns: DiskTurns, name: str) -> bool:
-    """Whether it takes a turn now, and gives it back."""
+    """Whether it stores a turn now, and returns it."""
     try:
         await turns.put(name, b"turn", 60)
         return await turns.get(name, 60) == b"turn"
@@ -112,7 +112,7 @@ async def test_what_is_deleted_while_somebody_reads_it_is_not_in_memory_after_th
 
 
 class Counting(TurnFile):
-    """How often its log was emptied; the first time it waits until `goes_on` is set."""
+    """Counts how often its log is emptied; the first time waits until `goes_on` is set."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path, max_bytes=32 << 20, longest_seconds=60)

@@ -1,4 +1,4 @@
-"""A file that may be lost: whatever is wrong with it, there is one again, or a sentence that says why not."""
+"""A disposable file: whatever is wrong with it, it is replaced, or an error says why not."""
 
 import sqlite3
 import stat

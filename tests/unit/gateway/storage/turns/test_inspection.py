@@ -1,4 +1,4 @@
-"""A file of kept responses is looked at beside whoever uses it, and left as it is."""
+"""A file of kept responses is inspected while in use, and left unchanged."""
 
 import hashlib
 import os
@@ -22,7 +22,7 @@ def open_file(path: Path) -> TurnFile:
 
 
 def kept(path: Path, count: int = 3, size: int = 20_000) -> TurnFile:
-    """Still open, as by a gateway that serves."""
+    """A file that is still open, as by a serving gateway."""
     file = open_file(path)
     for number in range(count):
         file.put(f"turn-{number}", os.urandom(size), 60)
@@ -126,7 +126,7 @@ def test_one_of_somebody_else_is_named(tmp_path: Path, monkeypatch: pytest.Monke
     real = os.access
 
     def access(one: Path, mode: int) -> bool:
-        return one != tmp_path / closed and real(one, mode)  # to root everything is open
+        return one != tmp_path / closed and real(one, mode)  # root may access everything
 
     monkeypatch.setattr(os, "access", access)
     with pytest.raises(StateError, match="is not writable: give it to the user"):

@@ -1,4 +1,5 @@
-"""Kept responses in a file: what is deleted is overwritten, what is over goes, and the file stays within its bound."""
+"""Kept responses in a file: deleted data is overwritten, expired data is removed, and the file stays within its
+limit."""
 
 import os
 import sqlite3
@@ -18,7 +19,7 @@ DAY = 86_400.0
 
 
 class Disk:
-    """Turn files in a folder of so much room, under clocks that a test sets."""
+    """Turn files on a disk with limited space, with clocks set by the test."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / "turns.db"
@@ -46,7 +47,7 @@ class Disk:
         return b"".join(path.read_bytes() for path in self.path.parent.iterdir())
 
     def ends(self) -> dict[str, float]:
-        """When each is over, in seconds from now."""
+        """When each expires, in seconds from now."""
         with closing(sqlite3.connect(self.path)) as other:
             return {
                 name: until / 1000 - self.now() for name, until in other.execute("SELECT name, until_ms FROM turns")
@@ -133,7 +134,7 @@ def test_a_smaller_bound_holds_from_the_next_start_on(disk: Disk) -> None:
 
 
 def test_no_time_is_longer_than_what_is_given_now(disk: Disk) -> None:
-    """A shorter time in the configuration, and a clock that was years ahead when it was kept."""
+    """With a shorter time in the configuration, and after a clock that was years ahead when it was stored."""
     file = disk.file()
     disk.now.now += 1e8
     ahead = disk.file()
@@ -178,7 +179,7 @@ def test_whoever_cannot_be_given_more_time_reads_all_the_same(disk: Disk, caplog
 
 
 def test_the_last_room_of_a_disk_is_left_to_the_journal(disk: Disk) -> None:
-    """What needs no more of the disk is kept all the same."""
+    """Turns that need no additional disk space are still stored."""
     file = disk.file(max_bytes=8 * MEGABYTE)
     file.put("a", bytes(500_000), DAY)
     disk.free_bytes = LEAST_FREE_BYTES - 1
@@ -203,7 +204,7 @@ def test_it_says_when_its_log_has_become_long(disk: Disk) -> None:
 
 
 def test_of_what_belongs_together_nothing_makes_room_for_the_rest(disk: Disk) -> None:
-    """Others do, as long as there are some; else it stays as it was."""
+    """Others are dropped, as long as there are any; otherwise nothing changes."""
     file = disk.file()
     file.put("other", bytes(400_000), DAY)
     disk.wait(1)
