@@ -48,6 +48,9 @@ PATIENT_MS = 500
 """How long changing a table in use waits for its lock; others who come later queue behind it for that long."""
 AGAIN_SECONDS = 1.0
 TOLD_EVERY = 30
+LET_GO = text("SET LOCAL idle_in_transaction_session_timeout = '60s'")
+"""A transaction whose machine froze or was lost gives back its locks after that long. PostgreSQL would keep them for
+as long as TCP does, two hours, and no other replica could book a request of the same hour, or change a key."""
 SERVING = Patience()
 MIGRATING = Patience(statement_seconds=None)
 
@@ -149,6 +152,8 @@ async def writing(engine: AsyncEngine) -> AsyncGenerator[AsyncConnection]:
     async with engine.connect() as plain:
         connection = await plain.execution_options(is_writing=True)
         async with connection.begin():
+            if connection.dialect.name == "postgresql":
+                await connection.execute(LET_GO)
             yield connection
 
 

@@ -255,3 +255,20 @@ async def test_tables_of_another_role_are_said_with_what_to_do(postgres_director
             await connection.execute(text("DROP OWNED BY guest"))
             await connection.execute(text("DROP ROLE guest"))
         await owner.dispose()
+
+
+async def test_a_transaction_whose_machine_is_lost_lets_go_of_what_it_locked(postgres_directory: str) -> None:
+    """The books of all replicas stood still for as long as TCP believed in the connection."""
+    setting = text("SHOW idle_in_transaction_session_timeout")
+    engine = open_database(await empty_postgres(postgres_directory))
+    with pytest.raises(DatabaseDown):  # noqa: PT012
+        async with writing(engine) as lost:
+            assert (await lost.execute(setting)).scalar() == "1min"
+            await lost.execute(text("SET LOCAL idle_in_transaction_session_timeout = '50ms'"))
+            await lock(lost, SCHEMA_LOCK)
+            async with writing(engine) as other:
+                await lock(other, SCHEMA_LOCK)
+            await lost.execute(setting)
+    async with engine.connect() as connection:
+        assert (await connection.execute(setting)).scalar() == "0", "for writing only"
+    await engine.dispose()
