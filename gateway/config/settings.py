@@ -34,7 +34,8 @@ class Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
-Usd = Annotated[Decimal, Field(ge=0, max_digits=24)]
+Usd = Annotated[Decimal, Field(ge=0, le=9_000_000, decimal_places=12)]
+"""In pico-dollars the books keep 64 bits."""
 
 
 class ServerSettings(Strict):
@@ -79,7 +80,7 @@ class ThroughputSettings(Strict):
     """A measured sweep of an engine: (concurrency, total decode tokens per second)."""
 
     prefill_tokens_per_second: float = Field(gt=0)
-    points: list[tuple[int, float]] = Field(min_length=3)
+    points: list[tuple[Annotated[int, Field(ge=1, le=65_536)], float]] = Field(min_length=3)
 
 
 class KeySettings(Strict):

@@ -88,6 +88,13 @@ def test_a_switched_off_engine_leaves_the_rules_valid(home: Home) -> None:
         ("max_body_megabytes: 32", "max_body_megabytes: lots", "breakeven.yaml:7: server.max_body_megabytes"),
         ("is_enabled: true", "is_enbled: true", "breakeven.yaml:12: engine.is_enbled"),
         ('gpu_hour_usd: "0.10"', 'gpu_hour_usd: "-1"', "engine.gpu_hour_usd"),
+        ('gpu_hour_usd: "0.10"', 'gpu_hour_usd: "0.0000000000001"', "no more than 12 decimal places"),
+        ('gpu_hour_usd: "0.10"', 'gpu_hour_usd: "10000000"', "must be at most 9000000"),
+        (
+            "backends: {}",
+            "backends: {x: {throughput: {prefill_tokens_per_second: 1, points: [[1, 1], [2, 2], [100000000, 3]]}}}",
+            r"throughput\.points\.2\.0: must be at most 65536",
+        ),
         ("backends: {}", "backends: {local: {base_url: 'http://x/v1'}}", "the bundled engine's name"),
         ("backends: {}", "backends: {x: {base_url: 'ftp://x'}}", "backends.x.base_url"),
         ("backends: {}", "backends: {x: {base_url: 'http://x/v1', gpu_hour_usd: 1}}", "belong together"),
