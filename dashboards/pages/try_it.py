@@ -38,7 +38,7 @@ async def build(view: View) -> None:
             with panel("The prompt"):
                 html(f'<div class="be-code" style="white-space: pre-wrap">{escape(text)}</div>')
             try:
-                found = await view.gateway.explain(body, tags=_header(tags.value or ""))
+                found = await view.gateway.explain(body, tags=header_of(tags.value or ""))
             except (GatewayRefused, GatewayUnreachable) as error:
                 html(markup.message("No decision", str(error), tone="warn"))
                 return
@@ -48,9 +48,9 @@ async def build(view: View) -> None:
     on_press(button, explain)
 
 
-def _header(tags: str) -> str:
-    """Printable ASCII: what a header takes."""
-    return "".join(sign for sign in tags if " " <= sign <= "~")
+def header_of(tags: str) -> str:
+    """What a header can carry: printable ASCII without blanks at the ends."""
+    return "".join(sign for sign in tags if " " <= sign <= "~").strip()
 
 
 def _decision(found: dict[str, Any]) -> str:
