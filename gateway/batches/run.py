@@ -89,7 +89,7 @@ class BatchRun:
             await asyncio.wait((storing, working), return_when=asyncio.FIRST_COMPLETED)
             await (storing if storing.done() else working)
         except Lost:
-            log.warning("%s is another's now: this process was not heard of for %.0f s", self._batch.id, LEASE_SECONDS)
+            log.warning("%s was taken over: there was no sign of life here for %.0f s", self._batch.id, LEASE_SECONDS)
             self._results.clear()
         finally:
             await end_tasks((storing, working, *self._asked))
@@ -257,7 +257,7 @@ class BatchRun:
                 now = await _to_its_end(self._batches.save(batch, results, runner=self._runner, seconds=LEASE_SECONDS))
             except StateError as error:
                 self._is_unstored = True  # nothing new is started meanwhile
-                log.warning("results of %s cannot be stored (%s); tried again", batch.id, error)
+                log.warning("results of %s cannot be stored (%s); trying again", batch.id, error)
                 await self._sleep(RETRY_SECONDS)
             else:
                 self._is_unstored = False
@@ -299,7 +299,7 @@ class BatchRun:
 
     async def _wait_for_database(self, error: DatabaseDown) -> None:
         """Waits instead of failing: the run would resume only when its lease is over, and its lines be asked twice."""
-        log.warning("%s cannot be read (%s); tried again", self._batch.id, error)
+        log.warning("%s cannot be read (%s); trying again", self._batch.id, error)
         await self._sleep(RETRY_SECONDS)
 
 

@@ -82,7 +82,7 @@ class BatchRunner:
         try:
             await self._batches.release(self._name)
         except StateError as error:
-            log.warning("the batches of this process are free in %.0f s only (%s)", LEASE_SECONDS, error)
+            log.warning("the batches of this process stay reserved for up to %.0f s (%s)", LEASE_SECONDS, error)
 
     async def _look(self) -> None:
         """Claims one batch at a time, so that no tenant exceeds its share."""
@@ -98,7 +98,7 @@ class BatchRunner:
                 found = await self._batches.claim(self._name, seconds=LEASE_SECONDS, most=1, besides=full)
             except StateError as error:
                 self._was_away = True
-                log.warning("batches cannot be looked for (%s); tried again", error)
+                log.warning("cannot look for batches (%s); trying again", error)
                 return
             if not found or self._is_stopping:
                 return
@@ -123,4 +123,4 @@ class BatchRunner:
                     return
             await run.run()
         except Exception:
-            log.exception("%s broke off; it is gone on with in %.0f s", batch.id, LEASE_SECONDS)
+            log.exception("%s failed; it will be resumed in %.0f s", batch.id, LEASE_SECONDS)

@@ -86,7 +86,7 @@ class BodyKeeper:
             try:
                 await self._store_some()
             except Exception as error:  # noqa: BLE001 - the outermost edge of this task: whatever a database raises, go on
-                log.warning("cannot store the text of %d requests (%s); it is tried again", len(self._waiting), error)
+                log.warning("cannot store the text of %d requests (%s); trying again", len(self._waiting), error)
                 await asyncio.sleep(RETRY_SECONDS)
 
     async def drain(self, timeout_seconds: float) -> None:

@@ -28,5 +28,5 @@ class Seal:
         try:
             return cipher.decrypt(sealed[:NONCE_BYTES], sealed[NONCE_BYTES:], name.encode())
         except (InvalidTag, ValueError):
-            log.warning("a kept response does not open: it was kept under another pepper, or altered")
+            log.warning("a kept record cannot be decrypted: it was stored under another pepper, or altered")
             return None

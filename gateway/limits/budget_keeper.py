@@ -98,7 +98,7 @@ class BudgetKeeper:
         except (DatabaseDown, TimeoutError) as error:
             why = str(error) or f"the database did not answer within {BOOKS_SECONDS:.0f} s"
             if not self._is_unread:
-                log.error("what budgets have spent is not known anew, the last known figures stay in force: %s", why)
+                log.error("cannot read what budgets have spent; the last known figures stay in force: %s", why)
             self._is_unread = True
         except Exception:
             if not self._is_unread:
@@ -123,7 +123,7 @@ class BudgetKeeper:
         async with asyncio.timeout(BOOKS_SECONDS):
             has_read = await self._treasury.counters.read_books(self._books, is_urgent=is_urgent)
         if has_read and self._is_unread:
-            log.warning("what budgets have spent is known anew")
+            log.warning("what budgets have spent can be read again")
             self._is_unread = False
         self._has_read |= has_read
         self._read_at = now if self._has_read else self._read_at

@@ -17,7 +17,7 @@ def require_bearable(body: bytes) -> None:
     """Raises InvalidRequest. The content of strings does not count."""
     if not MOST.allow(body):
         raise InvalidRequest(
-            f"The body is made of too many values: at most {MOST.containers:,} objects and lists, {MOST.names:,} names "
+            f"The body has too many values: at most {MOST.containers:,} objects and lists, {MOST.names:,} names "
             f"of members, and {MOST.values:,} values in all. Send them in several requests.",
             code="too_many_values",
         )

@@ -39,8 +39,8 @@ class TagBound:
             if len(seen) == self._most:
                 log.warning(
                     "key %s has sent %d different sets of tags today: further ones are booked as %r, so that the sums "
-                    "do not grow by a row for each request; x-breakeven-tags is for what costs are grouped by, and "
-                    "not for ids",
+                    "do not grow by a row for each request; use x-breakeven-tags for what costs are grouped by, not "
+                    "for ids",
                     key_id, self._most, OTHER,
                 )  # fmt: skip
             return tags

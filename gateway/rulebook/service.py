@@ -261,7 +261,7 @@ class RulesService:
         assert self._file is not None
         self._file.end_look()
         if self._file_problem is not None:
-            log.info("%s is valid again, and its changes are taken over again", self._file.path)
+            log.info("%s is valid again, and its changes are applied again", self._file.path)
             self._file_problem = None
 
     async def _is_old(self, version: str) -> bool:
@@ -312,7 +312,7 @@ class _WatchedFile:
             write_whole(self._memory, text_version(text).encode())
         except OSError as error:
             log.error(
-                "cannot write %s (%s): an earlier text that is brought back in %s may not be taken over",
+                "cannot write %s (%s): an earlier text that is restored in %s may not be applied",
                 self._memory, error.strerror, self.path.name,
             )  # fmt: skip
 

@@ -159,7 +159,7 @@ async def test_whoever_lost_it_stores_no_more(caplog: pytest.LogCaptureFixture) 
     await open_run(store, []).run()
     assert store.calls == 2
     assert store.saved.status != "completed"
-    assert "batch_1 is another's now" in caplog.text
+    assert "batch_1 was taken over" in caplog.text
 
 
 async def test_wound_down_it_stores_what_it_has_and_says_no_end() -> None:

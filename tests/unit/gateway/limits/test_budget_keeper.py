@@ -136,7 +136,7 @@ async def test_while_the_books_cannot_be_read_it_is_said_once_and_when_it_is_ove
     rig.fails = False
     for _ in range(3):
         assert await rig.keeper.step()
-    assert caplog.text.count("is known anew") == 1
+    assert caplog.text.count("can be read again") == 1
 
 
 async def test_a_request_that_waits_for_a_reading_gets_it_at_once() -> None:

@@ -115,7 +115,7 @@ async def test_a_mended_file_is_told_of_once(
     for _ in range(3):
         await rig.rules.refresh()
     assert (rig.rules.applied, rig.rules.problem, rig.rules.warnings()) == (version, None, [])
-    assert caplog.text.count(f"{file} is valid again, and its changes are taken over again") == 1
+    assert caplog.text.count(f"{file} is valid again, and its changes are applied again") == 1
 
 
 async def test_a_new_replica_with_the_old_file_does_not_undo_a_web_edit(rig: AdminRig, file: Path) -> None:
@@ -181,7 +181,7 @@ async def test_what_was_taken_over_is_remembered_whole_or_not_at_all(
     await rig.rules.refresh()
     assert rig.rules.applied == OTHER
     assert memory.read_text() == FIRST
-    assert "an earlier text that is brought back in rules.yaml may not be taken over" in caplog.text
+    assert "an earlier text that is restored in rules.yaml may not be applied" in caplog.text
 
 
 async def test_another_process_takes_an_activation_over_at_its_next_refresh(file: Path) -> None:
