@@ -1,5 +1,7 @@
 """What the application says at addresses that answer nobody."""
 
+from urllib.parse import unquote
+
 import pytest
 from fastapi import APIRouter
 from fastapi.testclient import TestClient
@@ -39,10 +41,11 @@ def test_a_wrong_method_is_told_of_all_that_are_served_at_its_address() -> None:
     assert client.get("/admin/v1/keys/k/limits").headers["allow"] == "PUT"
 
 
-def test_elsewhere_there_is_nothing() -> None:
-    answer = TestClient(build_fastapi()).get("/v1/chat/completion")
+@pytest.mark.parametrize("path", ["/v1/chat/completion", "/v1/chat/completions%3Fa=b", "/v1/chat/completions%0A"])
+def test_elsewhere_there_is_nothing(path: str) -> None:
+    answer = TestClient(build_fastapi()).post(path)
     assert answer.status_code == 404
-    assert "/v1/chat/completion" in answer.json()["error"]["message"]
+    assert answer.json()["error"]["message"].startswith(f"There is nothing at {unquote(path)}; ")
 
 
 @pytest.mark.parametrize(
