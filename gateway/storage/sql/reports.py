@@ -117,7 +117,9 @@ class SqlReports:
         for groups by time, and for too many dimensions or too large sums."""
         if not whole.by or any(name in TIMES for name in whole.by) or not rollups:
             return None
-        if (await connection.execute(select(func.count()).select_from(dimensions))).scalar_one() > MOST_DIMENSIONS:
+        newest = select(dimensions.c.digest).order_by(dimensions.c.id.desc()).limit(1).scalar_subquery()
+        marks = (await connection.execute(select(func.count(), newest).select_from(dimensions))).one()
+        if marks[0] > MOST_DIMENSIONS:
             return None
         wanted, names = conditions(whole), names_of(whole)
         found: list[SpanSums] = []
@@ -127,8 +129,9 @@ class SqlReports:
                 found.append(await (read() if wanted else self._kept.columns(connection, one, names, read)))
         except TooLarge:
             return None
-        # After the sums: dimensions added in between do not matter, as the sums lack them.
-        return joined(found), await known_dimensions(connection, whole.by, wanted)
+        read_known = partial(known_dimensions, connection, whole.by, wanted)
+        known = await (read_known() if wanted else self._kept.known(whole.by, (tuple(marks),), read_known))
+        return joined(found), known
 
     async def _rows(
         self, read: Reading, connection: AsyncConnection, query: SumsQuery, span: Span

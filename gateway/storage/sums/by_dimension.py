@@ -54,6 +54,11 @@ class Known:
     ids: Any
     columns: Mapping[str, Sequence[Any]]
 
+    @property
+    def size(self) -> int:
+        """Bytes, without the values: they are shared, as few differ."""
+        return int(self.ids.nbytes) * (1 + len(self.columns))
+
 
 async def sums_by_dimension(
     connection: AsyncConnection, query: SumsQuery, span: Span, names: Sequence[str]
@@ -90,9 +95,12 @@ async def known_dimensions(
     names = list(dict.fromkeys([*(COLUMNS[name] for name in by), "status", "is_simulated"]))
     query = select(dimensions.c.id, *(dimensions.c[name] for name in names)).where(*conditions)
     found: list[list[Any]] = [[] for _ in range(len(names) + 1)]
+    shared: dict[Any, Any] = {}
     async for some in parts_of(connection, query.order_by(dimensions.c.id)):
-        for column, values in zip(found, zip(*some, strict=True), strict=True):
-            column.extend(values)
+        ids, *columns = zip(*some, strict=True)
+        found[0].extend(ids)
+        for column, values in zip(found[1:], columns, strict=True):
+            column.extend(map(shared.setdefault, values, values))
     return Known(np.array(found[0], np.int64), dict(zip(names, found[1:], strict=True)))
 
 

@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 from sqlalchemy import ColumnElement, func, literal, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from gateway.storage.sums.by_dimension import SpanSums
+from gateway.storage.sums.by_dimension import Known, SpanSums
 from gateway.storage.sums.corrections import Totals
 from gateway.storage.sums.filtered_rows import RowsOf
 from gateway.storage.sums.spans import Span
@@ -48,6 +48,15 @@ class KeptSums:
             return kept
         found = await read()
         self._keep(key, _Kept(marks, found, found.size))
+        return found
+
+    async def known(self, by: Sequence[str], marks: Marks, read: Callable[[], Awaitable[Known]]) -> Known:
+        """The dimensions for these groups, cached or read now. They are never changed: `marks` is how many there are,
+        and the newest."""
+        if (kept := self._find(("dimensions", *by), marks)) is not None:
+            return kept
+        found = await read()
+        self._keep(("dimensions", *by), _Kept(marks, found, found.size))
         return found
 
     async def rows(

@@ -69,7 +69,7 @@ async def test_what_is_booked_or_corrected_late_is_in_the_next_report(engine: As
     reports = SqlReports(engine)
     before = await reports.sums_together([WHOLE, replace(WHOLE, by=("day",))])
     assert await reports.sums_together([WHOLE, replace(WHOLE, by=("day",))]) == before
-    late = make_entry(9_999, intent=make_intent(9_999, accepted_at_us=us(START + timedelta(hours=3)), team="search"))
+    late = make_entry(9_999, intent=make_intent(9_999, accepted_at_us=us(START + timedelta(hours=3)), team="new"))
     assert await SqlLedger(engine).insert([late]) == 1
     assert _total(await reports.sums(WHOLE)) == (len(stored) + 1, _cost(before[0]) + _cost_of(late), 0)
     days = [one.requests for one in before[1]]
