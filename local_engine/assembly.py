@@ -8,6 +8,7 @@ from pathlib import Path
 
 import torch
 
+from local_engine import container
 from local_engine.async_engine import AsyncEngine
 from local_engine.attention.cpu import CpuAttention
 from local_engine.block_pool import BlockPool
@@ -86,8 +87,8 @@ def build_engine(
     With `wishes`, open choices are made for the model and the device. Raises ModelUnavailable, ModelUnsupported or
     DoesNotFit.
     """
-    if config.threads is not None:
-        torch.set_num_threads(config.threads)
+    allowed = container.cores(container.own_group()) or torch.get_num_threads()
+    torch.set_num_threads(config.threads or min(torch.get_num_threads(), allowed))
     loaded = without_idle_window(load_model(path), config)
     if wishes is not None:
         config = decide(config, wishes, loaded.config, loaded.stored, machine_of(config, loaded.config))
@@ -280,14 +281,16 @@ def build_cpu_runner(
 
 def available_bytes(device: str = "cpu") -> int:
     """Free memory of the device: on a CPU what is available without swapping, or the total if the system does not
-    say."""
+    say, and at most what this container may still take."""
     if device != "cpu":
         return torch.cuda.mem_get_info(torch.device(device))[0]
     try:
         lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
-        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
+        found = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
     except (OSError, StopIteration):
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        found = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    left = container.memory_left(container.own_group())
+    return found if left is None else min(found, left)
 
 
 def _layer_progress(progress: Callable[[str], None] | None) -> Callable[[int, int], None] | None:

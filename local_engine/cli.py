@@ -115,7 +115,12 @@ def _add_engine_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--kv-format", choices=get_args(KvFormat), default=None, help="cuda: bfloat16 (default), fp8 or float32"
     )
-    parser.add_argument("--threads", type=whole(1), default=None, help="compute threads (default: one per core)")
+    parser.add_argument(
+        "--threads",
+        type=whole(1),
+        default=None,
+        help="compute threads (default: as many as cores may be used)",
+    )
     parser.add_argument("--no-prefix-cache", action="store_true")
     parser.add_argument(
         "--speculative-tokens", type=whole(0), default=0, help="draft up to N tokens from the text so far"
