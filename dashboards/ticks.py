@@ -14,15 +14,24 @@ HOUR_MS = 3_600_000
 STEP_MS = {"hour": HOUR_MS, "day": 24 * HOUR_MS}
 """Weeks, months and quarters differ in length or start anywhere: their labels are put at starts of bars."""
 STEPS = {"hour": (1, 2, 3, 6, 12, 24, 48, 168), "day": (1, 2, 4, 7, 14, 28, 91, 364)}
+LINE_PIXELS = 14
 BY_MONTH = frozenset({"month", "quarter"})
 DAY_OR_HOUR = """(value) => new Date(value).toLocaleString('en-GB', {timeZone: 'UTC',
   ...(value % 86400000 ? {hour: '2-digit', minute: '2-digit'} : {day: 'numeric', month: 'short'})})"""
+DAY_OF_A_YEAR_OR_HOUR = rf"""(value) => ({DAY_OR_HOUR})(value)
+  + (value % 86400000 ? '' : '\n' + new Date(value).getUTCFullYear())"""
+"""The year below the day: beside it every second label would have no room."""
 MONTH = "(value) => new Date(value).toLocaleString('en-GB', {timeZone: 'UTC', month: 'short', year: 'numeric'})"
 
 
 def named_times(starts: Sequence[str], each: str) -> dict[str, Any]:
     """Options of an axis on which an `each` (hour, day, week, month, quarter) begins at each of the sorted `starts`."""
-    return {":formatter": MONTH if each in BY_MONTH else DAY_OR_HOUR, "customValues": _named(starts, each)}
+    shown = {"customValues": _named(starts, each)}
+    if each in BY_MONTH:
+        return {":formatter": MONTH, **shown}
+    if len({parse_utc(start).year for start in (*starts[:1], *starts[-1:])}) > 1:
+        return {":formatter": DAY_OF_A_YEAR_OR_HOUR, "lineHeight": LINE_PIXELS, **shown}
+    return {":formatter": DAY_OR_HOUR, **shown}
 
 
 def _named(starts: Sequence[str], each: str) -> list[int]:

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from dashboards.ticks import DAY_OR_HOUR, MONTH, MOST, named_times
+from dashboards.ticks import DAY_OF_A_YEAR_OR_HOUR, DAY_OR_HOUR, MONTH, MOST, named_times
 
 HOUR = timedelta(hours=1)
 DAY = timedelta(days=1)
@@ -50,3 +50,6 @@ def test_a_month_is_named_with_its_year_and_a_day_with_its_month() -> None:
         "customValues": [1_793_491_200_000, 1_796_083_200_000],
     }
     assert named_times([], "week")[":formatter"] == DAY_OR_HOUR
+    assert named_times(["2026-01-01", "2026-12-31"], "day")[":formatter"] == DAY_OR_HOUR
+    of_a_year = named_times(["2025-11-27", "2026-11-26"], "day")[":formatter"]
+    assert of_a_year == DAY_OF_A_YEAR_OR_HOUR != DAY_OR_HOUR, "from 27 Nov to 26 Nov"
