@@ -5,14 +5,14 @@ HOUR, MONTH = 3600.0, 30 * 86_400.0
 
 
 class Clock:
-    """A time of day that can be set, and the seconds that pass whatever it says."""
+    """A settable time of day, and a monotonic clock."""
 
     def __init__(self) -> None:
         self.seconds, self.ahead = 1000.0, 0.0
         self.patient = PatientClock(lambda: round((self.seconds + self.ahead) * 1e6) + BEGAN_US, lambda: self.seconds)
 
     def later(self, seconds: float, *, ahead: float) -> float:
-        """By how much the patient clock is ahead of what passed, seconds later."""
+        """How far the patient clock is ahead of the elapsed time after these seconds."""
         self.seconds, self.ahead = self.seconds + seconds, ahead
         return (self.patient() - BEGAN_US) / 1e6 - self.seconds
 
@@ -26,7 +26,7 @@ def test_a_step_forward_that_is_taken_back_was_never_believed() -> None:
 
 
 def test_a_step_forward_that_lasts_a_day_was_to_the_right_time() -> None:
-    """A machine that began in 1970 and then heard what time it is."""
+    """A machine that booted in 1970 and then learned the time."""
     clock = Clock()
     assert clock.later(HOUR, ahead=MONTH) == 0
     assert clock.later(BELIEVED_AFTER_SECONDS - 1, ahead=MONTH) == 0

@@ -1,4 +1,4 @@
-"""Whoever is told to install a part is told to do so with the Python that has Breakeven."""
+"""Advice to install an extra names the Python that runs Breakeven."""
 
 import re
 import sys
@@ -11,7 +11,7 @@ from gateway.extras import command_for, install_command, missing_here
 
 ROOT = Path(gateway.__file__).resolve().parents[1]
 ANY_PIP = re.compile(r"(?<!-m )pip install '?breakeven")
-"""Another Python's pip would look for the name at a package index."""
+"""Another Python's pip would look the name up on a package index."""
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The request path when a backend fails, a part of ours breaks or the caller leaves: told, and booked once."""
+"""The request path when a backend fails, our own code fails or the caller leaves: reported, and booked once."""
 
 import asyncio
 import contextlib
@@ -209,7 +209,7 @@ async def test_a_cut_stream_cancels_nothing_else() -> None:
 async def test_who_leaves_at_the_answers_end_is_booked_with_the_usage_behind_it(
     choices: int, status: Status, tokens: tuple[int, int] | None
 ) -> None:
-    """Many clients read no further than `finish_reason`. Of several choices another may still be written then."""
+    """Many clients stop reading at `finish_reason`. With several choices, another may still be in progress."""
     everything = await Rig().ask(stream=True, n=choices)
     last = next(place for place, sent in enumerate(everything.sent) if b'"finish_reason":"stop"' in sent)
     rig = Rig()
@@ -234,7 +234,7 @@ async def test_a_provider_that_bills_the_whole_answer_is_read_to_its_end() -> No
 
 
 async def test_a_stream_that_cannot_be_settled_ends_in_an_error_event_and_raises_nothing() -> None:
-    """A failed sync ends all streams: raised, each would leave a stack of calls in the log."""
+    """A failed sync ends all streams: if raised, each would leave a traceback in the log."""
 
     class Stopped(MemoryLedger):
         async def settle(self, entry: Entry) -> None:

@@ -1,4 +1,4 @@
-"""What a key may spend and how often it may ask: refused before anything is booked, and held while a request runs."""
+"""A key's budget and rates: refused before anything is booked, and held while a request runs."""
 
 import asyncio
 import json

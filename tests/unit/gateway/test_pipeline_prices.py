@@ -1,4 +1,4 @@
-"""Which price a request has: that of the moment it was accepted, or none."""
+"""The price of a request is the one at the moment it was accepted, or unknown."""
 
 import itertools
 from dataclasses import replace
@@ -56,7 +56,7 @@ async def test_prices_that_a_clock_put_forward_brought_in_force_go_when_it_is_pu
 
 
 async def test_the_decision_and_the_books_have_one_time() -> None:
-    """Time goes on while a request is decided: a price that changes meanwhile is the next request's."""
+    """If a price changes while a request is being decided, it applies to the next request."""
 
     def snapshot_at(at_us: int) -> Snapshot:
         raise AssertionError(f"this request was accepted before {at_us}")

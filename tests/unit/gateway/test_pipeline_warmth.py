@@ -1,4 +1,4 @@
-"""Engines that still load, and conversations that are warm somewhere."""
+"""Engines that are still loading, and conversations with warm prompt caches."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Whole or not at all."""
+"""Files are replaced whole or not at all."""
 
 import errno
 import os
@@ -59,7 +59,7 @@ def test_what_does_not_fit_leaves_the_old(tmp_path: Path) -> None:
 
 
 def test_what_lasts_is_on_the_disk_before_it_has_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The system's calls, in their order: no disk of ours can lose power here."""
+    """Checks the order of system calls, as no disk can lose power here."""
     done: list[str] = []
     fsync, replace = os.fsync, os.replace
 

@@ -1,4 +1,4 @@
-"""YAML that remembers its lines, in both readings of scalars."""
+"""YAML with line numbers, for both ways to read scalars."""
 
 from typing import Literal
 
@@ -165,6 +165,6 @@ def test_a_text_of_a_wrong_length_is_told_the_right_one(text: str, said: str) ->
 
 @pytest.mark.parametrize("scalars", BOTH)
 def test_it_is_read_in_c(scalars: Scalars) -> None:
-    """Which takes a tenth of the time, in which nobody else is served."""
+    """The C loader takes a tenth of the time, during which nobody else is served."""
     assert yaml.__with_libyaml__
     assert LOADERS[scalars] in (yaml.CSafeLoader, yaml.CBaseLoader)

@@ -30,7 +30,7 @@ def test_a_key_is_good_until_it_expires() -> None:
 
 
 class Uptime:
-    """Seconds that nobody sets."""
+    """A monotonic clock, which nobody can set."""
 
     def __init__(self) -> None:
         self.seconds = 1000.0
@@ -142,7 +142,7 @@ def test_a_secret_whose_time_is_over_is_told_once_it_is() -> None:
 
 
 def digest(secret: str) -> bytes:
-    """What LiteLLM keeps of a key."""
+    """The hash that LiteLLM stores of a key."""
     return hashlib.sha256(secret.encode()).digest()
 
 

@@ -1,4 +1,4 @@
-"""What a worker does for replaced secrets beside serving."""
+"""A worker's periodic duties for replaced secrets."""
 
 from collections.abc import Mapping
 

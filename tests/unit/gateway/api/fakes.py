@@ -67,7 +67,7 @@ OTHER_RULES = FIRST_RULES.replace("[small, large]", "[large]")
 
 
 class NoReports:
-    """Every report refuses: what the figures are is tested where they are computed."""
+    """Every report refuses: the figures are tested where they are computed."""
 
     async def costs(self, query: CostQuery) -> CostTable:
         raise InvalidRequest(f"no costs by {query.dimensions()} where {query.filters()}")
@@ -118,7 +118,7 @@ def catalogue() -> Catalogue:
 
 
 class AdminRig:
-    """The real admin API over in-memory stores, with one key per role; `applied` is what routing was told."""
+    """The real admin API over in-memory stores, with one key per role; `applied` records rules passed to routing."""
 
     def __init__(self, rules_file: Path | None = None) -> None:
         self.keys = MemoryKeys()
@@ -208,7 +208,7 @@ _asked: ContextVar[AdminRig] = ContextVar("_asked")
 
 
 class _Its:
-    """What the rig that is asked has under this name."""
+    """The attribute of that name on whichever rig is current."""
 
     def __init__(self, name: str, **own: Any) -> None:
         self._name = name
@@ -220,7 +220,7 @@ class _Its:
 
 @cache
 def admin_app() -> FastAPI:
-    """For all rigs: to make its routes took most of a test."""
+    """Shared by all rigs: creating the routes took most of a test's time."""
 
     def its(name: str, **own: Any) -> Any:
         return _Its(name, **own)

@@ -1,4 +1,4 @@
-"""The database's stores in memory, for tests of what stands on them."""
+"""The database's stores in memory, for tests of code that uses them."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
@@ -131,7 +131,7 @@ class MemoryKeys:
 
 
 class MemorySecrets:
-    """SecretStore beside MemoryKeys, at NOW_US; every old secret is remembered."""
+    """SecretStore for MemoryKeys, at NOW_US; keeps every old secret."""
 
     def __init__(self, keys: MemoryKeys) -> None:
         self._keys = keys
@@ -188,7 +188,7 @@ class MemoryBudgets:
 
 
 class NoSums:
-    """A ReportStore of empty books."""
+    """A ReportStore of an empty ledger."""
 
     async def sums(self, query: SumsQuery) -> Sequence[Sums]:
         return []
@@ -224,7 +224,7 @@ class MemoryBodies:
 
 
 class MemoryAllBatches:
-    """AllBatches, and who stopped which."""
+    """AllBatches that records who stopped which batch."""
 
     def __init__(self) -> None:
         self.batches: list[Batch] = []

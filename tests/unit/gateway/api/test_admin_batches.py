@@ -1,4 +1,4 @@
-"""Every team's batches over HTTP: listed, and cancelled by whom the audit log then names."""
+"""Every team's batches over HTTP: listing, and cancelling, with the author in the audit log."""
 
 from typing import Any
 

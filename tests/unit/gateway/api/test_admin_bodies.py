@@ -1,4 +1,4 @@
-"""Stored texts over HTTP: for owners alone, and a sentence where there is none."""
+"""Stored texts over HTTP: only for owners, and a clear error if there is none."""
 
 import pytest
 

@@ -96,7 +96,7 @@ async def test_the_budgets_of_keys_are_told_with_what_admission_counts() -> None
 
 
 async def test_a_budget_of_nothing_is_all_spent() -> None:
-    """LiteLLM's may be; here none can be set to it by hand."""
+    """Budgets of 0 come only from LiteLLM: here none can be set by hand."""
     rig = await AdminRig().start()
     await rig.budgets.set(Budget("team", "red", 0, "cli", 1, stops=True))
     [row] = rig.ask("viewer", "GET", BUDGETS).json()["budgets"]

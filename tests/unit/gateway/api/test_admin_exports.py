@@ -1,4 +1,4 @@
-"""Reports as files over HTTP: a long one leaves page by page, and what cannot be begun is an error."""
+"""Reports as files over HTTP: long ones are sent page by page; failing before the first page is an error response."""
 
 from collections.abc import AsyncIterator
 
@@ -13,7 +13,7 @@ COLUMNS = (Column("day", "text"),)
 
 
 class Days:
-    """Pages of one row each; `made` are those that were asked for so far."""
+    """Pages of one row each; `made` records those requested so far."""
 
     def __init__(self, days: int, *, fails_at: int | None = None) -> None:
         self._days = days

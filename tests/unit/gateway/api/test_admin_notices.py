@@ -1,4 +1,4 @@
-"""How telling of budgets goes, over HTTP."""
+"""The state of budget notices over HTTP."""
 
 from fastapi import FastAPI
 from fastapi.testclient import TestClient

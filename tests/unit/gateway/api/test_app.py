@@ -1,4 +1,4 @@
-"""What the application says at addresses that answer nobody."""
+"""What the application answers at paths that do not exist."""
 
 from urllib.parse import unquote
 

@@ -1,4 +1,4 @@
-"""When a caller that leaves ends the work for it."""
+"""When a caller that leaves ends the work on its request."""
 
 import asyncio
 
@@ -8,7 +8,7 @@ from gateway.api.asgi_caller import AsgiCaller, while_connected
 
 
 async def test_the_end_of_an_answer_is_waited_for_no_longer_than_is_said() -> None:
-    """Its caller has left, and what its provider would say of the usage does not come."""
+    """The caller has left, and the provider's usage report never arrives."""
 
     async def send(message: object) -> None:
         del message

@@ -1,4 +1,4 @@
-"""What stands around the application: what proxies say of callers, and pages in browsers."""
+"""Middleware: what proxies say about callers, and pages in browsers."""
 
 import httpx
 import pytest
@@ -14,7 +14,7 @@ FORWARDED = {"x-forwarded-proto": "https", "x-forwarded-for": "203.0.113.9, 10.0
 
 
 async def mirror(scope: Scope, receive: Receive, send: Send) -> None:
-    """Tells who asked, over what."""
+    """Answers with the caller's address and the scheme."""
     request = Request(scope)
     client = None if request.client is None else request.client.host
     await JSONResponse([request.url.scheme, client], headers={"x-request-id": "r1"})(scope, receive, send)

@@ -1,4 +1,4 @@
-"""`/v1/feedback`: who may judge what, and what is stored of it."""
+"""`/v1/feedback`: who may rate what, and what is stored."""
 
 from collections.abc import Sequence
 from typing import Any

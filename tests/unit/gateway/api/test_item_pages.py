@@ -1,4 +1,4 @@
-"""Pages of items: put together they are all of them, once each, in either order."""
+"""Pages of items: together they contain every item once, in either order."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Which keys are wanted."""
+"""Selecting keys."""
 
 from typing import Any
 

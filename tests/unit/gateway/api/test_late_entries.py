@@ -1,4 +1,4 @@
-"""An entry that is on its way to the database is waited for; nothing tells another's from none."""
+"""Entries on their way to the database are waited for; forbidden entries are indistinguishable from missing ones."""
 
 import pytest
 
@@ -16,7 +16,7 @@ NAME = f"{ACCEPTED_MS:012x}7{'0' * 19}"
 
 
 class Late(MemoryEntries):
-    """Has the entry from that second on."""
+    """A store that has the entry from that second on."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__()
@@ -31,7 +31,7 @@ class Late(MemoryEntries):
 
 
 def found(entries: EntryStore) -> tuple[Entry, float]:
-    """And after how many seconds."""
+    """The entry, and the seconds until it was found."""
 
     async def scene() -> tuple[Entry, float]:
         return await get_soon(entries, NAME, lambda entry: True, now=lambda: ACCEPTED_MS * 1000), now()
@@ -40,7 +40,7 @@ def found(entries: EntryStore) -> tuple[Entry, float]:
 
 
 def refused_after(entries: EntryStore, name: str = NAME, *, age_us: int = 0) -> float:
-    """Nothing is open to whoever asks; the request was accepted so long ago."""
+    """Seconds until a forbidden entry is refused, for a request accepted this long ago."""
 
     async def scene() -> float:
         with pytest.raises(NotFound, match="two seconds after its last byte"):

@@ -1,4 +1,4 @@
-"""Pages of models, as Anthropic's clients walk them."""
+"""Pages of models, as Anthropic's clients page through them."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Keys that were made where this process did not see it."""
+"""Keys that were created outside this process."""
 
 import json
 
@@ -14,7 +14,7 @@ PEPPER = b"p" * 32
 
 
 class Elsewhere:
-    """A key store that this process reads when it catches up, and an application that answers whoever is known."""
+    """A key store that this process reads on catching up, and an application that answers every known key."""
 
     def __init__(self) -> None:
         self.ring = KeyRing(PEPPER)
@@ -67,7 +67,7 @@ async def test_a_stranger_is_looked_for_each_time_and_nobody_else() -> None:
 
 
 async def test_while_the_store_cannot_be_asked_nobody_is_told_that_a_key_is_none() -> None:
-    """A client takes 401 for good, and its key may have been made a moment ago. Who is known is told what is known."""
+    """Clients treat 401 as final, and the key may have just been created. Known keys are answered as usual."""
     elsewhere, told = Elsewhere(), list[type[Unauthenticated] | None]()
     known = {"bk-known": KeyRecord("1", "known", "app"), "bk-revoked": KeyRecord("2", "old", "app", revoked_at_us=1)}
     elsewhere.made |= {hash_key(PEPPER, secret): record for secret, record in known.items()}

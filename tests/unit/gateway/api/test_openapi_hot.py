@@ -1,4 +1,4 @@
-"""What the document says of a request's body is what the gateway takes, field by field."""
+"""The OpenAPI document matches the bodies that the gateway accepts, field by field."""
 
 import json
 from collections.abc import Iterator, Mapping

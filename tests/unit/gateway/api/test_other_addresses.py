@@ -1,4 +1,4 @@
-"""Other addresses are ours: which, of which model, with which key; and what is asked elsewhere passes untouched."""
+"""Paths of other APIs are rewritten to ours, with model and key; all other requests pass unchanged."""
 
 import json
 from typing import Any
@@ -40,7 +40,7 @@ def test_each_address_of_azures_is_one_of_ours(asked: str, path: str, deployment
 
 
 async def seen(path: str, *headers: tuple[bytes, bytes], query: bytes = b"") -> tuple[Scope, Scope]:
-    """The scope that was sent in, and what the application saw."""
+    """The scope sent in, and the one that the application saw."""
     came: list[Scope] = []
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
@@ -61,7 +61,7 @@ async def test_the_key_comes_as_azures_clients_send_it() -> None:
 
 
 async def test_litellms_header_comes_before_all_others() -> None:
-    """As at LiteLLM: agents on a subscription have its token in `Authorization`."""
+    """As in LiteLLM: agents on a subscription send its token in `Authorization`."""
     key, token = (b"x-litellm-api-key", b"Bearer bk-1"), (b"authorization", b"Bearer a-subscriptions")
     assert credential_of([token, key, (b"x-api-key", b"bk-2")]) == "Bearer bk-1"
     _, scope = await seen("/openai/models", key, (b"api-key", b"bk-3"))
@@ -142,7 +142,7 @@ async def test_a_key_in_the_query_goes_no_further() -> None:
 
 
 def test_whatever_is_answered_stands_where_calls_are_bounded() -> None:
-    """Calls elsewhere would be neither shed nor counted."""
+    """Calls at other paths would be neither shed nor counted."""
     assert all(place.startswith(API) for place in POSTED)
 
 
@@ -162,7 +162,7 @@ async def test_elsewhere_nothing_changes(path: str) -> None:
     ],
 )
 def test_the_address_says_which_model(body: str, expected: str) -> None:
-    """And every other value keeps its bytes."""
+    """All other values keep their bytes."""
     made = of_deployment(body.encode(), JSON, "auto").decode()
     assert made == expected
     assert json.loads(made)["model"] == "auto"

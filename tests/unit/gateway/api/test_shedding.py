@@ -11,7 +11,7 @@ from tests.virtual_time import now, run
 
 
 class Endpoint:
-    """Reads its body, waits until it is let go, and remembers what it was told."""
+    """Reads its body, waits until released, and records the refusals."""
 
     def __init__(self) -> None:
         self.go = asyncio.Event()
@@ -33,12 +33,12 @@ class Endpoint:
 
 
 def known(scope: Scope, came: int) -> int:
-    """Whoever sends so much may."""
+    """Allows any size."""
     return 100 << 20
 
 
 def anybody(scope: Scope) -> str:
-    """All have one key."""
+    """Gives everyone the same key."""
     return "key-1"
 
 
@@ -60,7 +60,7 @@ def parts(*sizes: int) -> Receive:
 
 
 def only_begun(goes_on: asyncio.Event | None = None) -> Receive:
-    """A part of a body; the rest once it goes on, if it ever does."""
+    """The first part of a body; the rest once it is released, if ever."""
     event, is_begun = goes_on or asyncio.Event(), False
 
     async def receive() -> Message:
@@ -109,7 +109,7 @@ async def test_more_requests_than_allowed_are_refused_and_room_is_made_again() -
 
 @pytest.mark.parametrize("begun", [(), (1, 1, 1)], ids=["a head alone", "a part of a body"])
 async def test_a_stranger_takes_no_place_while_its_body_does_not_come(begun: tuple[int, ...]) -> None:
-    """As many of them as there are places, a byte each, kept everybody else out for a minute."""
+    """As many of them as there are places, sending a byte each, used to lock out everyone else for a minute."""
 
     def bound(scope: Scope, came: int) -> int:
         if scope.get("headers"):
@@ -144,7 +144,7 @@ def called(shedding: Shedding, key: str, receive: Receive) -> "asyncio.Task[Any]
 
 
 async def test_a_key_that_takes_all_places_with_bodies_that_do_not_come_makes_room_for_others() -> None:
-    """At 500 bytes a second one key kept everybody else out for as long as it liked."""
+    """At 500 bytes a second, one key used to lock out everyone else for as long as it liked."""
     endpoint, load = Endpoint(), Load()
     shedding = Shedding(endpoint, load, known, whose=whose, max_requests=4, max_buffered_bytes=1000)
     slow = [called(shedding, "greedy", only_begun()) for _ in range(4)]
@@ -218,7 +218,7 @@ async def test_a_body_that_is_given_up_while_its_last_part_is_looked_at_is_told_
 
 
 async def test_who_has_a_place_keeps_it_while_others_are_refused() -> None:
-    """Whoever was refused counted until it was told so, and meanwhile the next part of a body found no place."""
+    """Refused requests used to count until they were answered, and meanwhile the next part of a body found no place."""
     endpoint, load, goes_on = Endpoint(), Load(), asyncio.Event()
     shedding = Shedding(endpoint, load, known, whose=whose, max_requests=1, max_buffered_bytes=1000)
     first = called(shedding, "one", only_begun(goes_on))

@@ -1,4 +1,4 @@
-"""Who has how many calls under way: refused beyond the limit, counted from before the body is read, never for ever."""
+"""Concurrent calls: refused beyond the limit, counted from before the body is read, and never counted for ever."""
 
 import asyncio
 import json
@@ -30,7 +30,7 @@ SEEDS = (1, 2)
 
 
 class Calls:
-    """A pipeline behind the layers that bound it; `asked` counts whom it had to ask for a key."""
+    """A pipeline behind the limiting middleware; `asked` counts lookups of a key."""
 
     def __init__(self, rig: Rig, *, body_seconds: float = 3600.0) -> None:
         self.rig = rig
@@ -60,7 +60,7 @@ class Calls:
         return self.rig.pipeline.keys.authenticate(credential_of(scope["headers"]), 0)
 
     async def is_free(self, *buckets: str) -> bool:
-        """Whether nothing of them is taken."""
+        """Whether all places are free."""
         counters = self.rig.pipeline.admission.treasury.counters
         full = await counters.enter("probe", [Places(bucket, 1) for bucket in buckets])
         counters.leave("probe")
@@ -68,7 +68,8 @@ class Calls:
 
 
 class Call:
-    """One call. Its body comes as `parts`, then nothing, until it `goes`; it `hears` what it is sent."""
+    """One call. Its body arrives as `parts`, then nothing until it disconnects (`goes`); `hears` records what it is
+    sent."""
 
     def __init__(self, calls: Calls, *parts: bytes, path: str = CHATS, ends: bool = True, **headers: str) -> None:
         given = {"authorization": f"Bearer {KEY}", **{name.replace("_", "-"): text for name, text in headers.items()}}
@@ -123,7 +124,7 @@ async def turns(times: int = 50) -> None:
 
 
 class Paused:
-    """Every upstream waits until it is let go."""
+    """Every upstream waits until released."""
 
     def __init__(self, calls: Calls) -> None:
         self.go = asyncio.Event()
@@ -236,7 +237,7 @@ async def test_where_no_such_limit_is_set_nobody_is_asked_who_they_are_for_it(li
 
 
 async def test_who_leaves_makes_room_and_what_goes_on_without_its_caller_goes_on_being_counted() -> None:
-    """Else a script that hangs up at once would have any number under way, each under a key of its own."""
+    """Otherwise a script that disconnects at once could have any number in progress, each under a key of its own."""
     calls = Calls(Rig(admission=bounded(max_parallel_requests=1)))
     paused = Paused(calls)
     left = Call(calls, BODY)
@@ -274,7 +275,7 @@ async def test_who_has_heard_the_last_byte_finds_the_place_free() -> None:
 
 
 class Weather:
-    """What befalls calls and upstreams, by a seed."""
+    """Random events for calls and upstreams, from a seed."""
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
@@ -292,7 +293,7 @@ class Weather:
         return outcome
 
     async def befall(self, calls: Calls, number: int) -> int | None:
-        """One call, whatever comes of it; its status, if it was told one."""
+        """Runs one call to whatever end; returns its status, if it got one."""
         luck = self.random.random
         headers: dict[str, str] = {}
         if luck() < 0.2:

@@ -1,4 +1,4 @@
-"""Compressed bodies: what comes out, how much of it, and for whom."""
+"""Compressed bodies: the result, its size limit, and who may send them."""
 
 import gzip
 import zlib
@@ -13,7 +13,7 @@ BODY = b'{"model": "auto"}' * 10
 
 
 def zipped(body: bytes) -> bytes:
-    """The same at every second: it is in the tests' names, which every worker has to collect alike."""
+    """The same bytes at any time: they are in the tests' names, which all workers must collect alike."""
     return gzip.compress(body, mtime=0)
 
 

@@ -1,4 +1,4 @@
-"""Whose bodies make room: only those of who has more than half of all places, the oldest first."""
+"""Whose bodies make room: only those of a key with more than half of all places, oldest first."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Where a browser is sent that asks the gateway for the web UI: from this machine, from elsewhere, through a proxy."""
+"""Where a browser asking for the web UI is redirected: from this machine, from elsewhere, through a proxy."""
 
 import pytest
 from fastapi import FastAPI

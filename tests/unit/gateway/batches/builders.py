@@ -39,7 +39,7 @@ class MemoryFiles:
 
 
 class MemoryBatches:
-    """Keeps what is saved."""
+    """Records what is saved."""
 
     def __init__(self) -> None:
         self.saved: Batch = make_batch()

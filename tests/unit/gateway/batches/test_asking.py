@@ -1,4 +1,4 @@
-"""One line of a batch: what is asked again, how long is waited, what is told in the end."""
+"""One line of a batch: which failures are retried, after which wait, and the final result."""
 
 import asyncio
 import json
@@ -32,7 +32,7 @@ LINE = Line(1, "mine", b'{"model":"auto"}')
 
 
 class Pipeline:
-    """Fails as told, then answers."""
+    """Fails with the given errors, then answers."""
 
     def __init__(self, *failures: Exception) -> None:
         self.failures = list(failures)

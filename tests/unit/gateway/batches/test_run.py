@@ -1,4 +1,5 @@
-"""What is stored of a batch when its store is away or it is another's; the rest is in tests/integration."""
+"""What is stored of a batch while the database is down or after another worker took it; the rest is in
+tests/integration."""
 
 import asyncio
 import json
@@ -30,7 +31,7 @@ Ask = Callable[[Batch, Line], Coroutine[Any, Any, LineResult]]
 def open_run(
     store: MemoryBatches, asked: list[int], waits: Ask | None = None, files: FileReader | None = None, **changes: object
 ) -> BatchRun:
-    """Where `waits` is given, lines wait in it and are never asked."""
+    """If `waits` is given, lines wait in it and are never asked."""
 
     async def ask(batch: Batch, line: Line) -> LineResult:
         asked.append(line.number)
@@ -58,7 +59,7 @@ def open_run(
 
 
 class Away(MemoryBatches):
-    """Every other call finds no database; what it was told then is not stored."""
+    """Every other call fails as the database is down; its results are not stored."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -83,7 +84,7 @@ async def test_while_the_database_is_away_nothing_is_lost_or_asked_twice() -> No
 
 
 class Unread(Away):
-    """Does not say at first what it has."""
+    """At first cannot tell which lines are done."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -97,7 +98,7 @@ class Unread(Away):
 
 
 class AwayFiles(MemoryFiles):
-    """Breaks off after a part more each time."""
+    """Fails one part later each time."""
 
     reads = 0
 
@@ -120,7 +121,7 @@ async def test_a_file_is_read_again_where_the_database_was_away() -> None:
 
 
 class GoneFiles(MemoryFiles):
-    """Is deleted while it is read for the second time."""
+    """The file is deleted while it is read for the second time."""
 
     reads = 0
 
@@ -133,7 +134,7 @@ class GoneFiles(MemoryFiles):
 
 
 async def test_a_batch_whose_file_is_gone_ends_and_says_so() -> None:
-    """With what was answered until then."""
+    """Answers received before are kept."""
     store, asked = MemoryBatches(), list[int]()
     await open_run(store, asked, files=GoneFiles(content())).run()
     [problem] = store.saved.problems
@@ -143,7 +144,7 @@ async def test_a_batch_whose_file_is_gone_ends_and_says_so() -> None:
 
 
 class Others(MemoryBatches):
-    """Another runner's from the second save on."""
+    """Another runner takes the batch at the second save."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -195,7 +196,7 @@ async def test_what_has_results_is_not_asked() -> None:
 
 
 async def test_where_a_runner_before_let_lines_expire_the_batch_is_expired() -> None:
-    """It died between its last result and the end."""
+    """The previous runner died between the last result and the end."""
     store = MemoryBatches()
     store.results = {n: expired(Line(n, f"{n}", b"")) for n in range(1, COUNT + 1)}
     said = Progress(COUNT, failed=COUNT, expired=COUNT)
@@ -204,7 +205,7 @@ async def test_where_a_runner_before_let_lines_expire_the_batch_is_expired() -> 
 
 
 class Cancelling(MemoryBatches):
-    """Somebody cancels it once it is in progress."""
+    """The batch is cancelled once it is in progress."""
 
     async def save(self, batch: Batch, results: Sequence[LineResult], *, runner: str, seconds: float) -> Batch | None:
         now = await super().save(batch, results, runner=runner, seconds=seconds)
@@ -245,7 +246,7 @@ async def test_lines_that_wait_to_be_asked_again_do_not_hold_up_the_end(
 
 
 class Slow(MemoryBatches):
-    """Takes a while for each save, and notes those that were broken off."""
+    """Each save takes a while; records interrupted ones."""
 
     broken_off = 0
 
@@ -259,7 +260,7 @@ class Slow(MemoryBatches):
 
 
 async def test_no_save_is_broken_off_by_the_end_of_a_run() -> None:
-    """A transaction that is broken off keeps SQLite locked for the one behind it."""
+    """An interrupted transaction keeps SQLite locked for the next one."""
     store, asked = Slow(), list[int]()
     run = open_run(store, asked, status="in_progress", progress=Progress(COUNT))
     task = asyncio.create_task(run.run())

@@ -1,4 +1,4 @@
-"""Who works on which batch, over a store that hands out what it is told to."""
+"""Which process works on which batch, with a scripted store."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Sequence
@@ -11,7 +11,7 @@ from tests.unit.gateway.batches.builders import MemoryBatches, make_batch
 
 
 class Offering(MemoryBatches):
-    """Offers a batch at every look, and fails at the first ones."""
+    """Offers a batch at every call, and fails at the first ones."""
 
     def __init__(self, *, failures: int = 0) -> None:
         super().__init__()
@@ -64,7 +64,7 @@ async def looked(store: Offering, times: int, sleep: Callable[[float], Awaitable
 
 
 async def test_a_batch_that_is_offered_again_is_worked_on_once() -> None:
-    """Its lease ran out while this process stood still."""
+    """Its lease expired while this process was stalled."""
     Endless.began = 0
     store = Offering()
     runner = await looked(store, 5)
@@ -81,7 +81,7 @@ async def test_while_the_database_is_away_it_is_looked_again() -> None:
 
 
 async def test_once_the_database_is_back_whoever_had_a_batch_may_come_first() -> None:
-    """Its lease ran out because nothing could be stored, not because it died."""
+    """The lease expired because nothing could be stored, not because the worker died."""
     slept: list[tuple[float, list[int]]] = []
 
     async def sleep(seconds: float) -> None:
@@ -96,7 +96,7 @@ async def test_once_the_database_is_back_whoever_had_a_batch_may_come_first() ->
 
 
 class Waiting(MemoryBatches):
-    """Has ten batches of one team, and then one of another's."""
+    """Has ten batches of one team, then one of another."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -128,7 +128,7 @@ async def test_no_team_keeps_all_others_waiting() -> None:
 
 
 async def test_once_it_stops_it_takes_none_that_nobody_would_end() -> None:
-    """It is stopped while it still looks, so that others do not wait for what it has."""
+    """It is stopped while claiming; otherwise others would have to wait for the claimed batch."""
     Endless.began = 0
     store = Offering()
     runner = BatchRunner(store, lambda batch: Endless(), nothing_new, name="me")
@@ -146,8 +146,8 @@ async def test_once_it_stops_it_takes_none_that_nobody_would_end() -> None:
 
 
 async def test_keys_made_before_a_batch_are_known_before_its_first_line() -> None:
-    """The worker that was asked knew the key; this one may see the batch sooner than it hears of the key, for which a
-    slow database is asked until it answers."""
+    """The worker that created the batch knows the key; another may see the batch before the key, and asks a slow
+    database until it answers."""
     order: list[str] = []
 
     async def catch_up() -> bool:

@@ -1,4 +1,4 @@
-"""Which conversation a request belongs to, and what its caller is told of it."""
+"""Which conversation a request belongs to, and what its response says about it."""
 
 import json
 from collections.abc import Mapping
@@ -132,7 +132,7 @@ async def test_an_answer_with_a_key_twice_leaves_as_it_came() -> None:
 
 @pytest.mark.parametrize("rest", [b"", b', "output": null', b', "output": {}'])
 async def test_an_answer_without_items_leaves_and_belongs_to_none(rest: bytes) -> None:
-    """It is paid: that it cannot be kept is no reason to keep it from its caller."""
+    """It is paid for, so the caller gets it even though it cannot be kept."""
     turn = Turn()
     caller = await turn.begin("application/json")
     body = b'{"id": "resp_1", "status": "completed"%b}' % rest

@@ -1,4 +1,4 @@
-"""Texts of keys that opted in: kept when the answer has ended, waited for while the store is down, bounded."""
+"""Texts of keys that opted in: stored once the answer is complete, held while the store is down, up to a limit."""
 
 import asyncio
 from collections.abc import Sequence

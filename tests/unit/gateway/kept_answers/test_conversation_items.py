@@ -1,4 +1,4 @@
-"""Items of a conversation: each has a name of its own, and is shown as OpenAI's API shows it."""
+"""Items of a conversation: each has a unique id, and is shown as in OpenAI's API."""
 
 import json
 
@@ -90,7 +90,7 @@ def test_split_and_joined_they_are_what_they_were(items: list[Fields]) -> None:
 
 
 def test_what_clients_read_can_be_sent_back_to_any_model() -> None:
-    """As the Agents SDK does with a session's items."""
+    """The Agents SDK does so with a session's items."""
     call = {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}
     output = {"type": "function_call_output", "call_id": "c", "output": "sunny"}
     items = parsed(USER, call, output, {"role": "assistant", "content": "It is sunny."})

@@ -1,4 +1,4 @@
-"""Conversations that are kept: whole or not at all, whose they are, for how long, and with one turn at a time."""
+"""Kept conversations: complete or not at all, by tenant, for how long, and one turn at a time."""
 
 import asyncio
 import json
@@ -28,7 +28,7 @@ def items(*texts: str) -> bytes:
 
 
 class Seen(MemoryTurns):
-    """Counts what it is asked, keeps what it was given, may be down, and lets others be first."""
+    """A store that counts reads, records changes, may be down, and can let concurrent changes come first."""
 
     def __init__(self, **told: Any) -> None:
         super().__init__(**told)
@@ -67,7 +67,7 @@ class Kept:
         self.conversations = self.another(**told)
 
     def another(self, **told: Any) -> KeptConversations:
-        """As another worker has it."""
+        """The same store in another worker."""
         return KeptConversations(self.store, self.locks, secret, now=self.clock, **told)
 
     async def texts(self, name: str) -> list[str]:

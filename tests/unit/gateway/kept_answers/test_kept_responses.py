@@ -1,4 +1,4 @@
-"""Responses that the gateway keeps: what goes on from them, whose they are, and for how long."""
+"""Responses that the gateway keeps: continuing them, whose they are, and for how long."""
 
 import asyncio
 import json
@@ -24,7 +24,7 @@ MINE = tenant_of("red", "key-1")
 
 
 class BrokenTurns:
-    """A store that is down while `is_down`, and counts what it was asked."""
+    """A store that is down while `is_down`, and counts calls."""
 
     def __init__(self) -> None:
         self.is_down = True
@@ -50,7 +50,7 @@ class BrokenTurns:
 
 
 class Talk:
-    """A rig whose model `a` has no Responses API, and what is said to it there."""
+    """A rig whose model `a` has no Responses API, recording what the model is sent."""
 
     def __init__(
         self, outcomes: Sequence[Outcome] = (Outcome(),), *, store: TurnStore | None = None, **settings: Any
@@ -77,7 +77,7 @@ class Talk:
 
     @property
     def messages(self) -> list[Any]:
-        """What the model was asked last."""
+        """The last messages sent to the model."""
         return json.loads(self.model.calls[-1].body)["messages"]
 
 
@@ -113,7 +113,7 @@ async def test_a_conversation_may_fork() -> None:
 
 
 async def test_items_are_referred_to_by_their_ids() -> None:
-    """As the AI SDK does: its user's messages whole, the model's as references, in any order and of any turn."""
+    """The AI SDK sends user messages in full and the model's as references, in any order and from any turn."""
     talk = Talk([Outcome(pieces=("one",)), Outcome(pieces=("two",)), Outcome(pieces=("three",))])
     items: list[dict[str, Any]] = [{"role": "user", "content": "first"}]
     for text in ("second", "third"):
@@ -216,7 +216,7 @@ async def test_what_is_too_large_is_not_kept_and_says_so() -> None:
 
 
 async def test_references_to_one_long_answer_are_bounded_before_they_are_made_whole() -> None:
-    """Of 100 KB each, 100,000 of them were 10 GB of memory for a request of 8 MB."""
+    """At 100 KB each, 100,000 references made 10 GB of memory from a request of 8 MB."""
     talk = Talk([Outcome(pieces=("x" * 100_000,))] * 2)
     first = await talk.say("first")
     reference = {"type": "item_reference", "id": first["output"][0]["id"]}
@@ -232,7 +232,7 @@ async def test_references_to_one_long_answer_are_bounded_before_they_are_made_wh
 
 
 async def test_what_requests_under_way_go_on_from_has_a_bound_in_all() -> None:
-    """Each of a few bytes may stand for megabytes, which no limit of what came has seen."""
+    """A request of a few bytes may expand to megabytes, which no limit on received bytes covers."""
     talk = Talk([Outcome()] * 9, most_added_bytes=5000)
     first = await talk.say("x" * 2000)
     asked = [talk.say("on", previous_response_id=first["id"], store=False) for _ in range(5)]

@@ -1,4 +1,4 @@
-"""The exact response cache on the request path: who gets a hit, what it looks like, and what the books say."""
+"""The exact response cache on the request path: who gets a hit, what it looks like, and how it is booked."""
 
 import asyncio
 import json

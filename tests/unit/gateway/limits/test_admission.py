@@ -180,7 +180,7 @@ async def test_what_was_spent_before_it_came_here_is_gone_until_its_window_ends(
 
 
 async def test_more_that_is_heard_of_holds_at_once_whatever_was_leased_before() -> None:
-    """And a figure that is more than the budget is no debt: the next window has all of it."""
+    """Spending beyond the budget is no debt: the next window has the full amount."""
     limited = admission(budget_usd="0.0000000001")
     await reserve(limited, "r", 5)
     limited.settle("r", 5)

@@ -24,7 +24,7 @@ ACCOUNT = budget_account("k", window_id("month", NOW_US))
 
 
 class Scripted(LocalCounters):
-    """Down, or busy reading for others, as often as the test says; keeps what it was told."""
+    """Is down, or busy reading for others, as often as the test says; records the reports."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -95,7 +95,7 @@ async def test_it_starts_although_something_is_down(what: str, caplog: pytest.Lo
 
 
 def test_a_database_that_never_answers_does_not_keep_it_from_reporting(caplog: pytest.LogCaptureFixture) -> None:
-    """A minute without a report, and what it holds would be leased again to others."""
+    """After a minute without a report, what it holds would be leased to others."""
 
     async def scene() -> int:
         rig = Rig()
@@ -127,7 +127,7 @@ async def test_while_it_is_down_it_is_said_once(caplog: pytest.LogCaptureFixture
 async def test_while_the_books_cannot_be_read_it_is_said_once_and_when_it_is_over(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """A line a second filled the log's disk in an outage."""
+    """One line per second used to fill the log's disk in an outage."""
     rig = Rig()
     rig.fails = True
     for _ in range(3):
@@ -204,7 +204,7 @@ async def test_what_reached_the_database_is_told_to_admission_and_what_did_not_i
 
 
 async def test_a_charge_the_books_show_and_the_worker_holds_refuses_nobody() -> None:
-    """It reached the database after the last report and before the reading, so it is counted twice until the next."""
+    """It reached the database between the last report and the reading, so it is counted twice until the next report."""
     entry = make_entry(1)
     rig = Rig()
     rig.admission.wait_seconds = 30.0
@@ -225,7 +225,7 @@ async def test_a_charge_the_books_show_and_the_worker_holds_refuses_nobody() -> 
 
 
 async def test_what_an_earlier_life_settled_and_did_not_ship_is_held_until_the_books_show_it(tmp_path: Path) -> None:
-    """The database was away for so long that a start cannot wait for all of it to be shipped."""
+    """The database was down for so long that starting cannot wait for all of it to be shipped."""
     cost = 40
     entries = [
         make_entry(

@@ -1,4 +1,4 @@
-"""What is left of the rates, in OpenAI's headers."""
+"""Remaining rates in OpenAI's headers."""
 
 import pytest
 

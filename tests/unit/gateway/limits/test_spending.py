@@ -22,7 +22,7 @@ def us(day: str) -> int:
 
 
 class Books:
-    """The same rows for every question."""
+    """Returns the same rows for every query."""
 
     def __init__(self, *rows: Sums) -> None:
         self.rows = rows
@@ -135,7 +135,7 @@ async def test_around_its_end_both_windows_are_read() -> None:
 
 @pytest.mark.parametrize("hours", [1, 40 * 24])
 async def test_a_stream_that_outlives_its_window_may_still_spend_what_that_has_left(hours: int) -> None:
-    """By an hour, or because the clock was put forward by more than a month."""
+    """It outlives it by an hour, or the clock was set forward by more than a month."""
     books = Books(row("k", "m", output_pico_usd=40_000))
     found = spending(books, MIDNIGHT_US - MINUTE_US, k={"budget_usd": "0.0000001"})  # 100,000 pico-dollars
     admission, counters = found.admission, found.admission.treasury.counters

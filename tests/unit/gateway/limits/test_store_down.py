@@ -1,4 +1,4 @@
-"""While the store that workers share is down: who is refused, what is said, and who goes on."""
+"""While the shared store is down: who is refused with which message, and who is served."""
 
 import pytest
 

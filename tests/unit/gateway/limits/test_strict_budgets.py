@@ -1,4 +1,4 @@
-"""Budgets of teams, projects and everything that stop: nobody of them spends more together than there is."""
+"""Strict budgets of teams, projects and the deployment: their keys together never overspend them."""
 
 import asyncio
 from collections.abc import Mapping
@@ -124,7 +124,7 @@ async def test_the_whole_path_stops_at_the_teams_budget() -> None:
 
 @pytest.mark.parametrize("team_budget", [20_000, 31_000])
 async def test_a_thousand_at_once_spend_what_there_is_and_no_more(team_budget: int) -> None:
-    """Four keys of one team, each request holding 100 and costing 40, against the same one after the other."""
+    """Four keys of one team, each request holding 100 and costing 40, compared with the same requests in sequence."""
     keys = {f"key{number}": 8000 for number in range(4)}
     serial, spent = 0, 0
     while spent + 100 <= team_budget and serial < len(keys) * ((8000 - 100) // 40 + 1):

@@ -1,4 +1,4 @@
-"""What a refusal for money advises is something that would help."""
+"""Refusals for lack of money give advice that would help."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""How purses are filled and emptied, and what the store is told of them meanwhile."""
+"""How purses are filled and emptied, and what is reported to the store."""
 
 import asyncio
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ LONG_SECONDS = 3600.0
 
 
 class HeardCounters(LocalCounters):
-    """The real ones, and what they were told."""
+    """The real counters, recording what was reported."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -64,7 +64,7 @@ async def test_only_what_the_purse_lacks_is_asked_for() -> None:
 
 
 async def test_a_request_for_the_whole_budget_waits_for_what_is_only_held() -> None:
-    """The books need not be read for that: nothing is spent."""
+    """No reading of the ledger is needed, as nothing is spent."""
     treasury = Treasury(HeardCounters())
     purse = treasury.purse(ACCOUNT, LIMIT)
     assert await treasury.obtain(purse, LIMIT, 0.0) is None

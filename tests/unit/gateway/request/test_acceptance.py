@@ -1,4 +1,4 @@
-"""Limits of models and tiers on the whole path: nothing that a prompt does can buy more of a tier."""
+"""Limits of models and tiers on the whole path: no prompt can get more of a tier than its quota."""
 
 import asyncio
 import json
@@ -26,7 +26,7 @@ TIERS = SharedLimits(tiers={"premium": frozenset({"b"})})
 
 
 def rig_with(admission: Admission, one: Script | None = None) -> Rig:
-    """Its rules send everything to b, the dearer one."""
+    """Its rules send everything to b, the more expensive model."""
     rig = Rig(one=one, admission=admission)
     rig.pipeline.snapshot = make_snapshot(BEST_FIRST, [A, B])
     return rig

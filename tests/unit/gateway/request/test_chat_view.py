@@ -1,4 +1,4 @@
-"""What the decision sees of a chat."""
+"""The view of a chat for the decision."""
 
 import json
 from typing import Any

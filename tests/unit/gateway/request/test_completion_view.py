@@ -1,4 +1,4 @@
-"""What a plain completion looks like to the decision."""
+"""The view of a plain completion for the decision."""
 
 import json
 
@@ -42,7 +42,7 @@ def test_prompts_are_measured_in_every_form(prompt: object, tokens: int) -> None
     ],
 )
 def test_every_answer_that_is_billed_is_counted(fields: dict[str, object], answers: int) -> None:
-    """A prompt of several is as many, each with its own limit; of `best_of` only the best are shown."""
+    """Several prompts are as many answers, each with its own limit; `best_of` returns only the best."""
     assert view(**fields).choices == answers
 
 

@@ -1,5 +1,5 @@
-"""What a budget does to calls in Gemini's format: a stream ends in its words, a whole answer has a limit, a tool
-without a price is refused."""
+"""Budgets and calls in Gemini's format: streams end in that format, whole answers get a limit, tools without a price
+are refused."""
 
 import json
 from collections.abc import MutableMapping
@@ -26,7 +26,7 @@ def asked(body: bytes = HI, *, is_stream: bool) -> Incoming:
 
 
 async def sent_by(rig: Rig, kind: type[AsgiCaller]) -> bytes:
-    """What a caller of a stream is sent."""
+    """The bytes that the caller of a stream receives."""
     sent: list[bytes] = []
 
     async def send(message: MutableMapping[str, Any]) -> None:

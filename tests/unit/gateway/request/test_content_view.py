@@ -1,4 +1,4 @@
-"""Calls in Gemini's format as the decision sees them."""
+"""The view of calls in Gemini's format for the decision."""
 
 import json
 from typing import Any
@@ -137,7 +137,7 @@ def test_a_limit_is_written_where_the_caller_would(body: bytes, limited: bytes) 
 
 
 def test_one_alone_is_seen_as_in_a_list() -> None:
-    """As Google's own parser has it: a search that was not seen was billed and bounded by nothing."""
+    """As in Google's own parser: a search that went unnoticed was billed without any bound."""
     image = {"inlineData": {"mimeType": "image/png", "data": "AAAA"}}
     listed = view(
         contents=[{"parts": [image]}],

@@ -1,4 +1,4 @@
-"""What a request can cost at most: as tight as its body allows, and never below what it may really cost."""
+"""The most a request can cost: as tight as its body allows, and never below what it may really cost."""
 
 import json
 from typing import Any
@@ -123,7 +123,7 @@ def test_an_answer_of_no_token_costs_no_output() -> None:
 
 
 def held_input(asked: RequestView) -> int:
-    """Tokens of input that the bound is for, where the answer costs nothing."""
+    """Input tokens covered by the bound, with output priced at 0."""
     rates = Rates(input=1_000_000, output=0)
     bound = bound_pico_usd(make_candidate(prices=ModelPrices(Ladder(rates), 0, "test"), context_window=200_000), asked)
     assert bound is not None
@@ -216,7 +216,7 @@ def test_of_two_limits_the_longer_one_is_held(limits: tuple[int | None, int | No
 
 
 def held_output(asked: RequestView, *supports: str) -> int:
-    """Tokens of output that a stream holds after 400 of them."""
+    """Output tokens that a stream holds after 400."""
     prices = ModelPrices(Ladder(Rates(input=0, output=1_000_000)), 0, "test")
     held = increment_pico_usd(make_candidate(prices=prices, supports=frozenset(supports)), asked, 1600)
     assert held is not None

@@ -1,4 +1,4 @@
-"""What is said of bodies that cannot be read, each by what it is."""
+"""Error messages for unreadable bodies, by their kind."""
 
 import sys
 

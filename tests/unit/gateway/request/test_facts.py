@@ -1,4 +1,4 @@
-"""Facts are rounded as they are stored: a decision that is made again from the books sees the same figures."""
+"""Facts are rounded as stored, so that a decision replayed from the ledger sees the same figures."""
 
 import random
 

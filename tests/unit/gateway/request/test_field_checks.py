@@ -1,4 +1,4 @@
-"""Numbers out of range, told as OpenAI tells them."""
+"""Numbers out of range are reported in OpenAI's format."""
 
 import json
 

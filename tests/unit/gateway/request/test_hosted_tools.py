@@ -1,4 +1,4 @@
-"""A provider's own tools are in what a budget holds, as often as the request lets them run."""
+"""Budgets hold the price of a provider's own tools, as often as the request lets them run."""
 
 import asyncio
 import json
@@ -45,7 +45,7 @@ def bound(operation: Operation, prices: ModelPrices = PRICES, **fields: Any) -> 
 
 
 def held_for_tools(operation: Operation, prices: ModelPrices = PRICES, **fields: Any) -> float | None:
-    """What the tools add to the bound, less their results as input; the definitions themselves are a few tokens."""
+    """What the tools add to the bound, without their results as input; their definitions are a few tokens."""
     with_tools = bound(operation, prices, **fields)
     plain = bound(operation, prices)
     assert plain is not None
@@ -177,7 +177,7 @@ async def test_parallel_requests_that_search_spend_no_more_than_their_budget() -
 
 
 async def test_a_chats_tools_that_its_provider_runs_are_refused_under_a_budget_alone() -> None:
-    """Nothing was held for them, and no answer told what they cost."""
+    """Nothing used to be held for them, and no answer reports their cost."""
     rig = on_a_budget("1", Usage(input_tokens=10, output_tokens=4))
     with pytest.raises(BudgetExhausted, match="leave the tool out"):
         await rig.ask(tools=[{"type": "browser_search"}])

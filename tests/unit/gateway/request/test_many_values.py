@@ -1,4 +1,4 @@
-"""A body may be long, but not of millions of values; what stands in strings is none."""
+"""A body may be long, but may not have millions of values; the content of strings does not count."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What is seen of requests for images, speech, transcripts and moderation."""
+"""Views of requests for images, speech, transcripts and moderation."""
 
 import json
 from collections.abc import Mapping

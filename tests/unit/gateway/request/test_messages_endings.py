@@ -1,4 +1,4 @@
-"""How a stream of Anthropic's events ends when we end it ourselves: blocks closed, usage said, in its own words."""
+"""How a stream in Anthropic's format ends when the gateway ends it: with closed blocks and usage, in that format."""
 
 import json
 from collections.abc import MutableMapping
@@ -18,7 +18,7 @@ Event = dict[str, Any]
 
 
 async def events_of(rig: Rig) -> list[Event]:
-    """What a caller of the endpoint is sent."""
+    """The events that a caller receives."""
     sent: list[bytes] = []
 
     async def send(message: MutableMapping[str, Any]) -> None:

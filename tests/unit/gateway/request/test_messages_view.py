@@ -1,4 +1,4 @@
-"""What the decision sees of a body in Anthropic's format: texts, needs and sizes, whichever form a block has."""
+"""The view of a body in Anthropic's format: texts, needs and sizes, for all forms of blocks."""
 
 import json
 from typing import Any

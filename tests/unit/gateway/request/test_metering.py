@@ -1,4 +1,4 @@
-"""What is believed of a provider's usage, and what is estimated instead."""
+"""When a provider's usage is believed, and what is estimated otherwise."""
 
 import pytest
 

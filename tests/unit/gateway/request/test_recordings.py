@@ -1,4 +1,4 @@
-"""A recording's length by its bytes: exact for WAV, bounded for whatever is compressed."""
+"""The duration of a recording from its bytes: exact for WAV, bounded for compressed formats."""
 
 import io
 import struct
@@ -33,7 +33,7 @@ def test_chunks_before_the_samples_are_passed_over() -> None:
 
 
 def test_samples_that_are_not_there_do_not_count() -> None:
-    """Who writes while recording says four gigabytes, or nothing yet."""
+    """A file written while recording claims four gigabytes, or nothing yet."""
     plain = wav(2.0)
     endless = plain.replace(struct.pack("<4sI", b"data", 64_000), struct.pack("<4sI", b"data", 0xFFFFFFFF))
     assert length_of(endless) == Length(2000, 2000)

@@ -1,4 +1,4 @@
-"""What is seen of a request to rank documents."""
+"""The view of a request to rank documents."""
 
 import json
 from dataclasses import replace

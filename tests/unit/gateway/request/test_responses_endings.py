@@ -1,4 +1,4 @@
-"""How a stream of the Responses API ends when we end it ourselves."""
+"""How a stream of the Responses API ends when the gateway ends it."""
 
 import json
 

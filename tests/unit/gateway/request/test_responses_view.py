@@ -1,4 +1,4 @@
-"""Items of /v1/responses as the gateway reads them: what OpenAI takes is never refused for a form of its own."""
+"""Items of /v1/responses as the gateway reads them: no form that OpenAI accepts is refused."""
 
 import json
 

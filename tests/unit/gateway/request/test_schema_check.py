@@ -84,7 +84,7 @@ def test_what_is_no_schema_asks_nothing(value: Any, schema: Any) -> None:
 
 
 def _twice_each(levels: int) -> dict[str, Any]:
-    """2 ** levels ways through it."""
+    """A schema with 2 ** levels paths through it."""
     both = {f"d{level}": {"allOf": [{"$ref": f"#/$defs/d{level + 1}"}] * 2} for level in range(levels)}
     return {"$ref": "#/$defs/d0", "$defs": {**both, f"d{levels}": {"type": "integer"}}}
 

@@ -1,5 +1,5 @@
-"""Every field that the official clients' types know, one at a time: the gateway reads past it, and what another format
-cannot say is refused by name and breaks no translation."""
+"""Every field in the official clients' types, one at a time: the gateway accepts it, and if another format cannot
+express it, the translation refuses it by name."""
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -58,7 +58,7 @@ def is_needed(of: Any, field: Any) -> bool:
 
 
 def is_answer(of: Any) -> bool:
-    """A part of an answer, which the clients write as the type beside it."""
+    """Whether the type is part of an answer, which clients send back as the corresponding input type."""
     return hasattr(bare(of), "model_fields")
 
 
@@ -78,7 +78,7 @@ def least(of: Any) -> Any:
 
 
 def values(of: Any, within: tuple[Any, ...] = ()) -> Iterator[Any]:
-    """Values of a type, each least but in one place; of alternatives each."""
+    """Values of a type: minimal except in one place, and one for each alternative."""
     of = bare(of)
     origin, inner = get_origin(of), get_args(of)
     if is_typeddict(of):
@@ -119,7 +119,7 @@ AS_CHAT: dict[Operation, Callable[[bytes], bytes]] = {
 
 
 def said(write: Callable[[bytes], bytes], body: bytes) -> bytes | str:
-    """In another format, or why not."""
+    """The body in another format, or why it has none."""
     try:
         return write(body)
     except UpstreamRejected as refused:

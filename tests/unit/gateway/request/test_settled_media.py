@@ -1,4 +1,4 @@
-"""How much of a usage was audio and images is in its entry, so that a later price can be told from it."""
+"""The entry records audio and image tokens separately, so that a later price can be applied to them."""
 
 from dataclasses import replace
 from typing import Any
@@ -32,7 +32,7 @@ def test_audio_and_images_are_kept(usage: Usage, kept: Media) -> None:
 
 
 def settled(prices: ModelPrices, usage: Usage | None, status: Status = Status.completed, **facts: Any) -> Entry:
-    """Of an answer that came, unless the caller left before it did."""
+    """The entry of an answer that arrived, unless the caller left before."""
     meter = Meter(started_at=0.0)
     if status is Status.completed:
         meter.observe(Chunk(b"x", has_output=True, usage=usage), 1.0)
@@ -55,7 +55,7 @@ def test_speech_whose_tokens_nobody_told_is_booked_as_what_was_expected() -> Non
 
 
 def test_characters_were_counted_and_seconds_guessed() -> None:
-    """Between half of the seconds and the bound lies what a recording costs that nobody measured."""
+    """The cost of a recording of unknown length lies between half of the estimated seconds and the bound."""
     free = replace(make_prices(0, 0), per_character_pico_usd=2, per_audio_second_pico_usd=None)
     entry = settled(free, None, Status.cancelled, units=Units(characters=20), output_tokens={})
     assert (entry.cost_lower_pico_usd, entry.cost and entry.cost.total_pico_usd) == (40, 40)

@@ -1,4 +1,5 @@
-"""What a provider's own tools did for an answer is in its entry: charged where a price is known, else nothing is."""
+"""The entry records calls of a provider's own tools; they are charged if a price is known, otherwise the cost is
+unknown."""
 
 import json
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""A key whose callers tag each request with a value of its own has books of a bounded size, and the same decisions."""
+"""A key whose callers send a unique tag with each request gets sums of bounded size, and the same decisions."""
 
 import logging
 

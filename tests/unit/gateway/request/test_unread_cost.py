@@ -1,4 +1,4 @@
-"""What an answer that cannot be read may be billed at: as much of it as came, never more than the request allowed."""
+"""What an unreadable answer may be billed: as much as arrived, and never more than the request allowed."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""Two places that answer alike, at the same cost: who is asked first."""
+"""Two equally good backends at the same cost: which one is asked first."""
 
 from collections import Counter
 from typing import Any

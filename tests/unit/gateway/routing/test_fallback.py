@@ -27,7 +27,7 @@ A, B = make_candidate("a"), make_candidate("b")
 def drive(
     order: Sequence[Candidate], errors: Sequence[BackendError], *, down: set[str] | None = None, budget: int = 99
 ) -> list[Try]:
-    """Every try the policy makes when the attempts fail with `errors` in turn."""
+    """All attempts that the policy makes when they fail with `errors` in turn."""
     left = [budget]
 
     def may_retry() -> bool:
@@ -69,7 +69,7 @@ def test_a_refused_key_gives_way_to_another_key_of_the_same_model() -> None:
 
 
 def test_models_that_cannot_say_a_request_are_no_retries() -> None:
-    """Of six models one could, and it was the last in order: four were tried, and the caller heard that none can."""
+    """Of six models only the last could: only four used to be tried, and the caller was told that none can."""
     order = [make_candidate(name) for name in "abcdef"]
     unsaid = [Untranslatable("n")] * 5
     assert names(drive(order, unsaid, budget=0)) == [*"abcdef"]

@@ -1,4 +1,4 @@
-"""Which of the models that draw, speak, listen or judge is asked: only such, and the cheapest."""
+"""Requests for images, speech, transcripts and moderation go to the cheapest model of that specialty only."""
 
 from dataclasses import replace
 from typing import Any
@@ -31,7 +31,7 @@ def snapshot() -> Snapshot:
 
 
 def drawing(tokens: float, **more: Any) -> str:
-    """Which model draws an image of so many tokens."""
+    """The model chosen for an image of this many tokens."""
     asked = make_request(
         operation="images.generations",
         quality={},
@@ -43,7 +43,7 @@ def drawing(tokens: float, **more: Any) -> str:
 
 
 def test_the_cheapest_that_draws_is_asked() -> None:
-    """At $40 for a million tokens 1,000 of them are 4 cents, and the other takes 5 for an image."""
+    """At $40 per million tokens, 1,000 tokens are 4 cents; the other model takes 5 cents per image."""
     assert drawing(1000) == "by-token"
     assert drawing(1500) == "by-the-piece"
 

@@ -1,4 +1,4 @@
-"""What of a prompt is expected again, what is marked of it, and what that costs now."""
+"""Which part of a prompt is expected again, what is marked for caching, and what that costs now."""
 
 import json
 

@@ -16,7 +16,7 @@ def snapshot_of(choose: str) -> tuple[Snapshot, Rule]:
 
 
 def traffic(count: int = 1000) -> list[RequestFacts]:
-    """From as good to hopeless is the cheap model, and the newest are like all."""
+    """The cheap model ranges from equal to hopeless, and the newest requests are like all others."""
     places = (i * 387 % count for i in range(count))
     return [make_request(quality={"mid": round(0.9 - 0.9 * i / count, 4), "large": 0.9}) for i in places]
 
@@ -44,7 +44,7 @@ def test_the_share_is_kept_over_traffic_and_hardly_more_is_paid_for() -> None:
 
 
 def test_traffic_that_has_changed_is_kept_to_the_share_before_it_is_most_of_what_is_known() -> None:
-    """Where the cheap model nearly always is hopeless, the little that may be lost allows much on a prompt."""
+    """If the cheap model is almost always hopeless, the small total loss allows a large loss on single prompts."""
     snapshot, rule = snapshot_of(f"{{from: any, quality_share: {SHARE}}}")
     before = [make_request(quality={"mid": 0.4 if i % 8 == 0 else 0.0, "large": 0.9}) for i in range(3600)]
     now = [make_request(quality={"mid": 0.4 if i % 2 == 0 else 0.85, "large": 0.9}) for i in range(NEWEST_REQUESTS)]

@@ -1,4 +1,4 @@
-"""Requests that name a model: answered by it, unless a rule is for that name."""
+"""Requests that name a model are answered by it, unless a rule routes that name."""
 
 import json
 from typing import Any
@@ -125,7 +125,7 @@ async def test_a_model_at_its_limit_is_left_out_as_with_auto() -> None:
 
 
 def test_a_replay_says_what_routing_them_would_have_done() -> None:
-    """Before anything is routed: of apps that name the model that they always named."""
+    """Before any rule routes names: for apps that still name the model they always used."""
     text = f"version: 1\nrules: [{{name: r, when: {{model: [large]}}, choose: {{from: any}}}}, {LAST}]"
     snapshot = make_snapshot(text, [make_candidate("large", prices=make_prices(10, 40)), make_candidate("mid-hosted")])
     facts = make_facts(quality={"large": 0.9, "mid-hosted": 0.8})

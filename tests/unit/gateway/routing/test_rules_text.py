@@ -1,4 +1,4 @@
-"""A rules file is read whole, or refused by the line that is wrong."""
+"""A rules file is accepted as a whole, or refused with the line of the error."""
 
 import json
 import random

@@ -1,4 +1,4 @@
-"""What a rules text may name is what the configuration has."""
+"""Rules may name only what the configuration has."""
 
 import pytest
 
@@ -41,7 +41,7 @@ def test_the_classifier_is_told_what_a_provider_calls_a_model() -> None:
 
 
 def test_the_hosted_models_that_ship_are_known_by_name() -> None:
-    """A model of which nothing is known is expected to fail two prompts of three: no rule with min_quality asks it."""
+    """An unknown model is expected to fail two prompts of three, so no rule with min_quality would choose it."""
     told = [
         ModelProfile(model.name, upstream_model=model.upstream_model)
         for provider in load_providers()

@@ -1,4 +1,4 @@
-"""What traffic teaches a rule is a fact of the next decision, and every decision replays from its entry."""
+"""What traffic teaches about a rule becomes a fact of the next decision, and every decision replays from its entry."""
 
 from gateway.instants import DAY_US
 from gateway.routing.decide import decide

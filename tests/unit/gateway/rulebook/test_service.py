@@ -18,7 +18,7 @@ FIRST, OTHER = text_version(FIRST_RULES), text_version(OTHER_RULES)
 
 
 class FullRules(MemoryRules):
-    """Can be read and takes nothing: a database on a full disk."""
+    """Readable but not writable, like a database on a full disk."""
 
     async def put(self, rules: StoredRules) -> None:
         raise DatabaseDown("database or disk is full")
@@ -43,7 +43,7 @@ async def rig(file: Path) -> AdminRig:
 
 
 async def edit(rig: AdminRig, before: str = FIRST) -> None:
-    """To OTHER, in the web UI."""
+    """Changes the rules to OTHER, in the web UI."""
     await rig.rules.put(OTHER_RULES, author="ann", reason="", expected_active=before)
     await rig.rules.activate(OTHER, author="ann", reason="", expected_active=before)
 
@@ -55,7 +55,7 @@ async def test_the_file_becomes_the_first_active_version(rig: AdminRig, file: Pa
 
 
 class Reader:
-    """Reads rules as the catalogue does, and notes in which threads."""
+    """Parses rules like the catalogue, and records in which threads."""
 
     def __init__(self) -> None:
         self.threads: list[int] = []
@@ -106,7 +106,7 @@ async def test_a_broken_file_keeps_the_last_good_version_and_says_why(
 async def test_a_mended_file_is_told_of_once(
     rig: AdminRig, file: Path, caplog: pytest.LogCaptureFixture, text: str, version: str
 ) -> None:
-    """Also where it is mended by taking the edit back, so that no other version comes into force."""
+    """Also if the edit is undone, so that no other version comes into force."""
     caplog.set_level("INFO")
     rewrite(file, BROKEN)
     await rig.rules.refresh()
@@ -257,7 +257,7 @@ async def test_how_long_an_activation_elsewhere_took_to_arrive_is_told(file: Pat
 
 
 class SlowAtFirst(MemoryRules):
-    """Its first answer about a version arrives when the test says."""
+    """Its first answer arrives when the test says."""
 
     def __init__(self) -> None:
         super().__init__()

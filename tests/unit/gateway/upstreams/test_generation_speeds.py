@@ -1,4 +1,4 @@
-"""How quick a model is taken to be: as quick as lately, or as the quickest."""
+"""The assumed speed of a model: its own recent speed, or that of the fastest model."""
 
 from gateway.upstreams.generation_speeds import (
     ASSUMED_TOKENS_PER_SECOND,

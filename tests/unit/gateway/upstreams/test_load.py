@@ -1,4 +1,4 @@
-"""What the process knows of its upstreams: keys, breakers per key, and who is down."""
+"""What the process knows about its upstreams: keys, breakers per key, and which are down."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Who knows which prefixes are warm: all workers, or those of one replica, and without the others each by itself."""
+"""Which workers know a warm prefix: all, those of one replica, or only one while the channel is down."""
 
 import asyncio
 import logging
@@ -16,7 +16,7 @@ PROMPT = (b"fingerprint of a prompt", 3000)
 
 @dataclass(slots=True)
 class Wire:
-    """A PrefixChannel of one worker that keeps what is told and lets a test say what is heard."""
+    """A worker's PrefixChannel that records what it sends, and delivers what a test says."""
 
     is_down: bool = False
     told: list[tuple[Sequence[WarmNote], bool]] = field(default_factory=list[tuple[Sequence[WarmNote], bool]])

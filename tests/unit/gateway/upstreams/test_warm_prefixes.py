@@ -1,4 +1,4 @@
-"""Which conversation is recognised where, for how long, and that no tenant sees another's."""
+"""Which conversations are recognised where and for how long; tenants never see each other's."""
 
 from typing import Any
 
