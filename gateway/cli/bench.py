@@ -136,7 +136,7 @@ def describe(measured: MeasuredEngine) -> dict[str, object]:
 
 
 def draw(measured: MeasuredEngine, path: Path) -> None:
-    """The measured points and the fit as a PNG. Raises StateError without matplotlib."""
+    """The measured points and the fit as a PNG. Raises StateError without matplotlib, or if it cannot be written."""
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
@@ -152,4 +152,7 @@ def draw(measured: MeasuredEngine, path: Path) -> None:
     )
     axes.set(xlabel="requests at once", ylabel="output tokens per second, all together", ylim=(0, None))
     axes.legend()
-    figure.savefig(path, dpi=120)
+    try:
+        figure.savefig(path, dpi=120)
+    except (OSError, ValueError) as error:  # ValueError: no format has this suffix
+        raise StateError(f"cannot draw into {path}: {error}") from error

@@ -92,6 +92,9 @@ def _draw(folder: Path, scores: Array, strong: Array, weak: Array, predicted: Ar
         from classifier.plots import draw_cost_quality, draw_reliability  # the train extra is not needed to serve
     except ModuleNotFoundError as error:
         raise ConfigurationError(f"plots need {error.name}: {install_command('train')}") from error
-    folder.mkdir(parents=True, exist_ok=True)
-    draw_cost_quality(cost_quality_curve(scores, strong, weak), folder / "cost-quality.png")
-    draw_reliability(predicted, weak, folder / "reliability.png")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        draw_cost_quality(cost_quality_curve(scores, strong, weak), folder / "cost-quality.png")
+        draw_reliability(predicted, weak, folder / "reliability.png")
+    except OSError as error:
+        raise ConfigurationError(f"--plots {folder}: {error.strerror}") from error

@@ -99,6 +99,8 @@ def test_train_adapt_then_classify_then_calibrate(tmp_path: Path, capsys: pytest
     assert report["kept_quality_low"] >= 0.95
     assert 0.0 < report["strong_share"] < 1.0
     assert {path.name for path in (tmp_path / "plots").iterdir()} == {"cost-quality.png", "reliability.png"}
+    with pytest.raises(ConfigurationError, match=r"--plots .*labels\.jsonl: File exists"):
+        calibrate.command(labels, ("big", "small"), artefact=tmp_path / "artefact", plots=labels)
 
 
 def test_a_pair_is_two_models_and_one_without_labels_is_told(

@@ -26,6 +26,9 @@ def test_the_curve_is_drawn_in_the_terminal() -> None:
 def test_the_curve_is_drawn_as_a_png(tmp_path: Path) -> None:
     draw(measured(), tmp_path / "curve.png")
     assert (tmp_path / "curve.png").read_bytes().startswith(b"\x89PNG")
+    for wrong in ("missing/curve.png", "curve.what"):
+        with pytest.raises(StateError, match="cannot draw into"):
+            draw(measured(), tmp_path / wrong)
 
 
 def test_the_curve_as_json_has_the_fit() -> None:
