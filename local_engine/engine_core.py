@@ -187,6 +187,8 @@ class EngineCore:
 
     def _complete(self, row: Row, drawn: Drawn, now: float) -> Delta:
         """Takes new tokens one by one until one ends the answer."""
+        if drawn.is_broken:
+            return self._fail(row.request, "The model's logits are no numbers: its weights are damaged.")
         if drawn.failure is not None:
             constraint = row.request.params.constraint
             message = f"The answer can no longer be kept to its constraint: {drawn.failure}"

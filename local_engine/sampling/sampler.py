@@ -25,12 +25,14 @@ class Drawn:
     """Result for one row: the accepted drafts and the token after them; log-probabilities if requested.
 
     `is_complete`: the request's constraint allows nothing more; `failure`: why it can no longer be applied.
+    `is_broken`: the logits are no numbers, so nothing could be drawn.
     """
 
     token_ids: list[int]
     logprobs: list[TokenLogprobs]
     is_complete: bool = False
     failure: str | None = None
+    is_broken: bool = False
 
 
 class Sampler:
@@ -54,11 +56,15 @@ class Sampler:
         """`logits`, float32, has len(drafts) + 1 rows for each request, in order."""
         is_any_greedy = any(request.params.is_greedy for request in requests)
         best: list[int] = logits.argmax(dim=-1).tolist() if is_any_greedy else []
+        is_sound: list[bool] = logits.amax(dim=-1).isfinite().tolist()
         drawn: list[Drawn] = []
         start = 0
         for request in requests:
             end = start + len(request.draft_token_ids) + 1
-            drawn.append(self._draw_row(logits[start:end], best[start:end], request))
+            if all(is_sound[start:end]):
+                drawn.append(self._draw_row(logits[start:end], best[start:end], request))
+            else:
+                drawn.append(Drawn([], [], is_broken=True))
             start = end
         return drawn
 
