@@ -39,7 +39,7 @@ class SumsQuery:
     `filters` maps a dimension other than time to its value; None matches requests that have none.
     Corrections booked at `as_of_us` or later are left out: that is what a closed month came to when it was closed.
     `most_groups` bounds how many groups are held (TooManyGroups beyond). With `money_alone` only requests, unpriced
-    requests and money are summed: less is read, and the other figures are 0.
+    requests, costs and their upper bounds are summed: less is read, and the other figures are 0.
     """
 
     since_us: int

@@ -106,4 +106,4 @@ def counted_pico_usd(row: Sums) -> int:
 def of_window(window: WindowName, at_us: int, by: tuple[Dimension, ...]) -> SumsQuery:
     """The whole window containing this moment, including entries booked while a clock was ahead."""
     start, end = microseconds(window_start(window, at_us)), window_end(window, at_us)
-    return SumsQuery(start, FOR_EVER_US if end is None else microseconds(end), by)
+    return SumsQuery(start, FOR_EVER_US if end is None else microseconds(end), by, money_alone=True)

@@ -27,7 +27,7 @@ async def read_daily_costs(
     span = await _span(store, now_us, days)
     by: tuple[Dimension, ...] = ("day", "status") if of_budget else ("day",)
     costs: dict[str | None, int] = {}
-    for row in await store.sums(SumsQuery(*span.period_us, by, filters, money_alone=not of_budget)):
+    for row in await store.sums(SumsQuery(*span.period_us, by, filters, money_alone=True)):
         cost = counted_pico_usd(row) if of_budget else row.corrected_cost_pico_usd
         costs[row.group["day"]] = costs.get(row.group["day"], 0) + cost
     return span.history(costs)
@@ -55,7 +55,8 @@ async def _read_together(
     store: ReportStore, scope: Dimension, names: Collection[str], span: "_Span", most_groups: int
 ) -> dict[str, DailyHistory]:
     costs: dict[str, dict[str | None, int]] = {name: {} for name in names}
-    for row in await store.sums(SumsQuery(*span.period_us, (scope, "day", "status"), most_groups=most_groups)):
+    by: tuple[Dimension, ...] = (scope, "day", "status")
+    for row in await store.sums(SumsQuery(*span.period_us, by, most_groups=most_groups, money_alone=True)):
         own, day = costs.get(row.group[scope] or ""), row.group["day"]
         if own is not None:
             own[day] = own.get(day, 0) + counted_pico_usd(row)

@@ -32,8 +32,9 @@ MONEY = (
     *("requests", "unpriced_requests", "priced_later_requests"),
     *(name for name in COST_COLUMNS if name != "list_pico_usd"),
     "adjustment_pico_usd",
+    "upper_pico_usd",
 )
-"""The columns that make up a cost."""
+"""The columns that make up a cost, and what budgets count of one that is not known."""
 STATUSES = {"successful_requests": ("completed",), "aborted_requests": ("cancelled", "partial")}
 BY_STATUS: dict[str, ColumnElement[bool]] = {
     **{name: dimensions.c.status.in_(statuses) for name, statuses in STATUSES.items()},
