@@ -1,4 +1,4 @@
-"""One worker's admission over real counters, with books that the test keeps and a clock that it moves."""
+"""One worker's admission over real counters; the test keeps its books and moves its clock."""
 
 from collections.abc import Mapping
 
@@ -19,7 +19,7 @@ ACCOUNT = budget_account("k", window_id("month", NOW_US))
 
 
 class CutOff(RedisCounters):
-    """The real ones, unless this worker alone is cut off from them."""
+    """The real counters, except while this one worker is cut off from them."""
 
     is_cut_off = False
 
@@ -37,7 +37,7 @@ class CutOff(RedisCounters):
 
 
 class Worker:
-    """`seconds` is what its clock is ahead. Amounts are nano-dollars of the one budget there is."""
+    """A worker with one budget, in nano-dollars; its clock is `seconds` ahead."""
 
     def __init__(
         self,
@@ -65,11 +65,11 @@ class Worker:
         self._asked = 0
 
     async def read(self) -> Booked:
-        """The books, as a reading finds them."""
+        """What a reading of the books returns."""
         return Booked({ACCOUNT: 0, **self._books}, frozenset({ACCOUNT.window}))
 
     async def spend(self, amount: int) -> bool:
-        """False when the budget is exhausted. It is in no books before `ship_all`."""
+        """False when the budget is exhausted. The charge reaches the books only with `ship_all`."""
         self._asked += 1
         request = str(self._asked)
         try:
@@ -80,14 +80,14 @@ class Worker:
         return True
 
     async def spend_all(self, amount: int) -> int:
-        """How much there was, in pieces of `amount`."""
+        """Spends `amount` again and again until the budget refuses; returns the sum."""
         spent = 0
         while await self.spend(amount):
             spent += amount
         return spent
 
     def ship_all(self) -> None:
-        """All that was spent is in the database now."""
+        """From now on the database has everything that was spent."""
         every = [str(number + 1) for number in range(self._asked)]
         self.admission.sending(every)
         self.admission.shipped(every)

@@ -1,5 +1,5 @@
-"""Batches at workers that share a real PostgreSQL and Redis: whatever stops meanwhile, every line is in its file once,
-and in the books once."""
+"""Batches at workers that share a real PostgreSQL and Redis: whatever stops meanwhile, every line is in the output file
+once and in the books once."""
 
 import asyncio
 import json
@@ -49,7 +49,7 @@ class Fleet:
         self.replica.wait_until_ready()
 
     def client(self, team: str, **limits: object) -> openai.OpenAI:
-        """With a new key of this team, known to every worker."""
+        """A client with a new key of this team, which every worker knows."""
         headers = {"authorization": f"Bearer {self._owner}"}
         body, url = {"name": team, "team": team, **limits}, f"{self.replica.url}/admin/v1/keys"
         key = httpx.post(url, headers=headers, json=body, timeout=PATIENCE_SECONDS).raise_for_status().json()["key"]
@@ -78,7 +78,7 @@ class Fleet:
 def fleet(
     running_postgres: PostgresServer, running_redis: RedisServer, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Fleet]:
-    """At its provider an answer takes 0.4 s."""
+    """A fleet whose provider takes 0.4 s for an answer."""
     running_redis.flush()
     database = asyncio.run(empty_postgres(running_postgres.directory))
     with provider_process("--first-delay", "0.4", "--before-hold", f"{ANSWERED_A_SECOND}") as provider:
@@ -116,7 +116,8 @@ def completed(client: openai.OpenAI, batch: Batch) -> int:
 
 
 def answered(client: openai.OpenAI, batch: Batch, count: int = COUNT) -> list[str]:
-    """The requests that its lines were, once it is done: each line is there once, and in its place."""
+    """Waits until the batch is done; returns the request ids of its lines, each of which is there once and in its
+    place."""
     until(lambda: client.batches.retrieve(batch.id).status == "completed", f"{batch.id} is not done")
     done = client.batches.retrieve(batch.id)
     assert done.output_file_id is not None
@@ -140,13 +141,13 @@ def listens(process: psutil.Process) -> bool:
 
 
 def until_booked(fleet: Fleet, before: Counter[str], requests: list[str]) -> None:
-    """Each of them once, and nothing else."""
+    """Waits until each of them is booked once, and nothing else."""
     until(lambda: (fleet.booked() - before).total() >= len(requests), "not all are booked")
     assert fleet.booked() - before == Counter(requests)
 
 
 def test_several_batches_of_two_teams_are_worked_on_by_two_workers(fleet: Fleet) -> None:
-    """There are more of one team than one worker takes on."""
+    """One team has more batches than one worker takes on."""
     red, blue = fleet.client("red"), fleet.client("blue")
     batches = [(client, begun(client, 16)) for client in (red, red, blue, red, blue, red, red, red)]
     requests = [one for client, batch in batches for one in answered(client, batch, 16)]
@@ -158,16 +159,16 @@ def test_several_batches_of_two_teams_are_worked_on_by_two_workers(fleet: Fleet)
 
 
 def test_a_killed_workers_batch_goes_on(fleet: Fleet) -> None:
-    """At the one that replaces it, which has its name, or at the other one."""
+    """At the worker that replaces it under the same name, or at the other one."""
     client, before = fleet.client("red"), fleet.booked()
-    fleet.provider.hold()  # else it might be done before its worker is found
+    fleet.provider.hold()  # otherwise it might be done before its worker is found
     batch = begun(client)
     until(lambda: completed(client, batch) >= 10, "lines are answered")
     working_on(fleet, batch).kill()
     fleet.provider.go_on()
     requests = Counter(answered(client, batch))
     until(lambda: requests <= fleet.booked() - before, "not all answers are booked")
-    # Asked again is what was under way, and what was answered in the second before it.
+    # What was under way, or answered in the second before, is asked again.
     assert COUNT <= (fleet.booked() - before).total() <= COUNT + AT_ONCE + ANSWERED_A_SECOND
 
 
@@ -190,7 +191,7 @@ def test_sigterm_lets_lines_end_and_the_next_process_asks_the_others(fleet: Flee
 
 @pytest.mark.parametrize("least", [0, 10])
 def test_a_database_that_stops_for_a_while_loses_no_line(fleet: Fleet, least: int) -> None:
-    """Before the first line, and in the middle."""
+    """Before the first line, and in the middle of the batch."""
     client, before = fleet.client("red"), fleet.booked()
     batch = begun(client)
     until(lambda: completed(client, batch) >= least, "lines are answered")
@@ -207,7 +208,7 @@ def test_a_database_that_stops_for_a_while_loses_no_line(fleet: Fleet, least: in
     "limits", [{"budget_usd": "100"}, {"requests_per_minute": 6000}, {}], ids=["budget", "rate", "neither"]
 )
 def test_a_redis_that_is_gone_for_a_while_loses_no_line(fleet: Fleet, limits: dict[str, object]) -> None:
-    """Where limits are counted in it, no line is begun meanwhile that the leases do not allow."""
+    """Where limits are counted in Redis, no line begins meanwhile that the leases do not allow."""
     client, before = fleet.client("red", limits=limits), fleet.booked()
     batch = begun(client)
     until(lambda: completed(client, batch) >= 10, "lines are answered")

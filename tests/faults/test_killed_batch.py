@@ -1,4 +1,4 @@
-"""kill -9 while a batch is under way: it goes on where it was, and no line is missing or answered twice."""
+"""kill -9 while a batch is under way: it resumes where it was, and no line is missing or answered twice."""
 
 import json
 import sqlite3
@@ -47,7 +47,7 @@ def test_a_killed_gateway_goes_on_with_its_batch(provider: ProviderProcess, tmp_
     ]
     content = b"".join(json.dumps(line).encode() + b"\n" for line in lines)
     with openai.OpenAI(base_url=f"{gateway.url}/v1", api_key=key, max_retries=5) as client:
-        provider.hold()  # before the batch can end, however late it is seen that so much was answered
+        provider.hold()  # so that the batch cannot end, however late this test sees the count
         file = client.files.create(file=("in.jsonl", content), purpose="batch")
         batch = client.batches.create(input_file_id=file.id, endpoint="/v1/chat/completions", completion_window="24h")
 
@@ -77,5 +77,5 @@ def test_a_killed_gateway_goes_on_with_its_batch(provider: ProviderProcess, tmp_
     with closing(sqlite3.connect(home / "breakeven.db")) as books:
         booked = {number.hex() for (number,) in books.execute("SELECT request_id FROM entries")}
     assert {one["response"]["request_id"] for one in answers} <= booked
-    # Asked again is what was under way at each kill, and what was answered in the second before it.
+    # What was under way at each kill, or answered in the second before, is asked again.
     assert COUNT <= len(booked) <= COUNT + KILLS * (AT_ONCE + ANSWERED_A_SECOND)

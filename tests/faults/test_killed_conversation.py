@@ -1,5 +1,5 @@
-"""kill -9, a damaged file and one that cannot be opened, in the middle of a conversation that the gateway keeps: as
-responses that go on from one another, and under a name of its own."""
+"""kill -9, a damaged file and one that cannot be opened, in the middle of a conversation that the gateway stores: as
+responses that continue one another, and as a named conversation."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ RESPONSES, CONVERSATIONS = "kept-responses.db", "kept-conversations.db"
 
 @dataclass(frozen=True, slots=True)
 class Keeper:
-    """A gateway that keeps conversations, and the key it made at its first start."""
+    """A gateway that stores conversations, and the key it made at its first start."""
 
     gateway: Replica
     key: str
@@ -34,7 +34,7 @@ class Keeper:
 
     @property
     def output(self) -> str:
-        """Since it was last started."""
+        """Its output since it was last started."""
         return self.gateway.output
 
     def client(self, *, max_retries: int = 0) -> openai.OpenAI:
@@ -74,14 +74,14 @@ def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Keeper]:
 
 @pytest.fixture
 def keeper(started: Keeper) -> Keeper:
-    """It runs, however the test before ended."""
+    """A keeper that runs, however the previous test ended."""
     if not started.gateway.is_running:
         started.start()
     return started
 
 
 def test_a_conversation_goes_on_after_kill_9_and_after_a_restart(keeper: Keeper) -> None:
-    """As responses that go on from one another, and under a name of their own."""
+    """As responses that continue one another, and as a named conversation."""
     with keeper.client(max_retries=5) as client:
         conversations = [responses_that_go_on(client), one_of_a_name(client)]
         for one in conversations:
@@ -106,7 +106,7 @@ def test_a_conversation_goes_on_after_kill_9_and_after_a_restart(keeper: Keeper)
 
 
 def responses_that_go_on(client: openai.OpenAI) -> Iterator[None]:
-    """Stops before the process is killed, and before it is told to end."""
+    """A conversation of responses; yields before the process is killed, and before it is told to end."""
     first = client.responses.create(model="auto", input=f"first, {SECRET}")
     second = client.responses.create(model="auto", input="second", previous_response_id=first.id)
     deleted = client.responses.create(model="auto", input="third", previous_response_id=second.id)
@@ -127,7 +127,8 @@ def responses_that_go_on(client: openai.OpenAI) -> Iterator[None]:
 
 
 def one_of_a_name(client: openai.OpenAI) -> Iterator[None]:
-    """With what its turns had added, and with nothing of one that was under way; stops where the other one does."""
+    """A named conversation: it has what its turns added, and nothing of a turn that was under way. Yields where the
+    other one does."""
     made = client.conversations.create(metadata={"topic": SECRET})
     client.responses.create(model="auto", input=f"first, {SECRET}", conversation=made.id)
     client.responses.create(model="auto", input="second", conversation=made.id)

@@ -43,14 +43,14 @@ PATIENCE_SECONDS = 300.0
 
 @pytest.fixture
 async def server(tmp_path: Path) -> AsyncIterator[RedisServer]:
-    """Its own: it is stopped and emptied on purpose."""
+    """A server of this file's own, because it is stopped and emptied on purpose."""
     with RedisServer(tmp_path) as running:
         yield running
 
 
 @pytest.fixture
 async def pair(server: RedisServer) -> AsyncIterator[tuple[Worker, Worker]]:
-    """Two workers with a budget of 1,000, keeping their books in step in the background."""
+    """Two workers with a budget of 1,000 that report to the store in the background."""
     books: dict[Account, int] = {}
     workers = Worker(server, "one", books, budget=1000), Worker(server, "two", books, budget=1000)
     tasks = [asyncio.create_task(worker.keeper.run()) for worker in workers]
@@ -116,7 +116,7 @@ async def test_a_flush_gives_nothing_back_that_was_spent(pair: tuple[Worker, Wor
 
 
 async def test_a_key_that_was_dropped_alone_is_made_again(pair: tuple[Worker, Worker]) -> None:
-    """By an eviction policy that was warned of, or by hand."""
+    """Dropped by an eviction policy that the logs warn of, or by hand."""
     one, two = pair
     for _ in range(5):
         assert await one.spend(40)
@@ -126,7 +126,7 @@ async def test_a_key_that_was_dropped_alone_is_made_again(pair: tuple[Worker, Wo
         one.purse.give_back()
         await until(lambda: is_back(one))
     epoch = cast(str, await one.client.get(f"{PREFIX}epoch"))
-    async with one.client.pipeline() as between_two_questions:  # while a worker claimed it
+    async with one.client.pipeline() as between_two_questions:  # just as a worker claimed it
         between_two_questions.delete(f"{PREFIX}{epoch}:meta")
         between_two_questions.hset(f"{PREFIX}{epoch}:meta", "fleet", "")  # pyright: ignore[reportUnusedCoroutine]
         await between_two_questions.execute()
@@ -137,12 +137,12 @@ async def test_a_key_that_was_dropped_alone_is_made_again(pair: tuple[Worker, Wo
 
 
 async def test_another_deployment_is_told_to_count_elsewhere_until_the_first_is_gone(server: RedisServer) -> None:
-    """Its readings of other books were taken for the first one's: a team of the same name had its money anew."""
+    """Its readings of other books passed as those of the first one: a team of the same name got its budget again."""
     books = {ACCOUNT: 990 * NANO}
     first, second = (Worker(server, name, books, budget=1000, fleet=name, settle_seconds=0.0) for name in "ab")
     await first.keeper.start()
     assert await first.spend(1)
-    books.clear()  # as the other database has it
+    books.clear()  # as in the other database
     assert not await second.keeper.step()
     with pytest.raises(CountersDown, match="what another deployment spends, one with another pepper"):
         await second.counters.read_books(second.read, is_urgent=True)
@@ -159,7 +159,7 @@ async def test_another_deployment_is_told_to_count_elsewhere_until_the_first_is_
 async def test_a_server_that_stood_still_waits_for_what_everybody_holds(
     server: RedisServer,
 ) -> None:
-    """Whoever comes back first must not be given what the others went on spending meanwhile."""
+    """The worker that comes back first must not get what the others went on spending meanwhile."""
     one, two = (RedisCounters(connect(server.url), worker=name, settle_seconds=3600.0) for name in "ab")
     client = connect(server.url)
 
@@ -183,7 +183,7 @@ async def test_a_server_that_stood_still_waits_for_what_everybody_holds(
 
 
 async def _stand_still(client: "Redis", meta: str, *, seconds: int) -> None:
-    """As if nobody had been heard for so long: everything that was noted is that much older."""
+    """Makes all records older, as if no worker had reported for that long."""
     ago = -1000 * seconds
     await client.hincrby(meta, "heard", ago)  # pyright: ignore[reportGeneralTypeIssues]
     for worker in cast(list[str], await client.zrange(f"{PREFIX}workers", 0, -1)):
@@ -191,7 +191,7 @@ async def _stand_still(client: "Redis", meta: str, *, seconds: int) -> None:
 
 
 async def test_a_lease_ends_for_a_worker_that_is_cut_off_before_the_others_have_it(server: RedisServer) -> None:
-    """And what was spent under it counts once: first as held, however long the books are not read, then as booked."""
+    """What was spent under it counts once: first as held, however long the books are not read, then as booked."""
     books = {ACCOUNT: 0}
     one, two = (Worker(server, name, books, budget=1000, wait_seconds=0.0, settle_seconds=0.0) for name in "ab")
     for worker in (one, two):
@@ -223,18 +223,18 @@ async def test_a_lease_that_ended_unspent_is_had_again(server: RedisServer) -> N
     worker = Worker(server, "a", {}, budget=1000, settle_seconds=0.0)
     await worker.keeper.start()
     assert await worker.spend(40)
-    worker.seconds += 10 * LEASE_SECONDS  # as a machine that slept
+    worker.seconds += 10 * LEASE_SECONDS  # as if the machine had slept
     assert await worker.spend_all(10) == 960
     await worker.counters.aclose()
 
 
 async def _be_silent(other: Worker, name: str, seconds: float) -> None:
-    """As if that worker had last been heard so long before now."""
+    """Makes that worker's last report that much older."""
     await other.client.zincrby(f"{PREFIX}workers", -1000 * seconds, name)
 
 
 async def test_a_clock_that_is_put_back_stops_nothing(server: RedisServer) -> None:
-    """What was noted before is noted in the future then: readings, the end of a start, when a bucket was filled."""
+    """Earlier records are then in the future: readings, the end of a start, the time when a bucket was filled."""
     hour = 3_600_000
     worker = Worker(server, "a", {}, budget=1000, settle_seconds=0.0)
     await worker.keeper.start()
@@ -244,7 +244,7 @@ async def test_a_clock_that_is_put_back_stops_nothing(server: RedisServer) -> No
     for what in ("opened", "heard", "began_at", "begun", "read"):
         await worker.client.hincrby(meta, what, hour)  # pyright: ignore[reportGeneralTypeIssues]
     await worker.client.hincrbyfloat(f"{PREFIX}rate:r", "at", hour)  # pyright: ignore[reportGeneralTypeIssues]
-    await worker.client.persist(f"{PREFIX}rate:r")  # as its end would be an hour later too
+    await worker.client.persist(f"{PREFIX}rate:r")  # because its expiry would be an hour later too
     await worker.client.zincrby(f"{PREFIX}workers", hour, "a")
     [before] = [cast(float, await worker.client.zscore(f"{PREFIX}workers", "a"))]
     assert await worker.counters.read_books(worker.read), "not too early for one"
@@ -256,7 +256,7 @@ async def test_a_clock_that_is_put_back_stops_nothing(server: RedisServer) -> No
 
 
 async def _is_refilled(worker: Worker, rate: Rate) -> bool:
-    """A minute is not waited for: that it fills at all is enough."""
+    """Whether the bucket fills at all; the test does not wait a minute."""
     shortage = await worker.counters.take([rate])
     return shortage is None or shortage.wait_seconds < MINUTE_SECONDS
 
@@ -274,7 +274,7 @@ async def test_a_restart_gives_nothing_back_that_was_spent(pair: tuple[Worker, W
 
 
 async def test_a_stream_under_way_ends_with_length_once_its_lease_is_spent(server: RedisServer) -> None:
-    """The pipeline as it is, on a key with a budget whose store dies while it answers."""
+    """The real pipeline, with a key whose budget's store dies during the answer."""
     counters = RedisCounters(connect(server.url), worker="rig", settle_seconds=0.0)
     treasury = Treasury(counters)
     admission = Admission(limits={"key-1": parse_limits({"budget_usd": "100"})}, treasury=treasury, wait_seconds=1.0)
@@ -303,7 +303,7 @@ async def test_a_stream_under_way_ends_with_length_once_its_lease_is_spent(serve
 async def test_a_server_that_takes_no_changes_is_as_good_as_down_and_a_forgotten_script_is_nothing(
     server: RedisServer,
 ) -> None:
-    """Out of memory, a replica after a failover, still loading its data; scripts are gone after a restart."""
+    """Out of memory, a replica after a failover, a server still loading its data; scripts are gone after a restart."""
     shared, client = connect(server.url), connect(server.url)
     counters, rate = RedisCounters(shared, worker="a"), Rate("team:red", 1.0, 60)
     await counters.report({})
@@ -329,7 +329,7 @@ async def test_a_server_that_takes_no_changes_is_as_good_as_down_and_a_forgotten
 
 
 async def test_more_calls_at_once_than_connections_are_no_outage(server: RedisServer) -> None:
-    """Else budgeted keys would be refused, and rates counted here as well as there."""
+    """Otherwise keys with budgets would be refused, and rates counted both here and in Redis."""
     counters = RedisCounters(connect(server.url), worker="a")
     nothing = Holding(0, 0, 0, 0)
     leases = [counters.lease(ACCOUNT, limit=NANO, holding=nothing, need=1, want=1) for _ in range(5 * CONNECTIONS)]
@@ -338,18 +338,18 @@ async def test_more_calls_at_once_than_connections_are_no_outage(server: RedisSe
 
 
 async def test_connections_that_the_server_closed_fail_no_request(redis_server: RedisServer) -> None:
-    """As it does at its restart, and many do after some idle minutes."""
+    """As a server does when it restarts, and many do after some idle minutes."""
     client, other = connect_bytes(redis_server.url), connect_bytes(redis_server.url)
     await asyncio.gather(*(client.get("x") for _ in range(5)))
     await other.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
-    await asyncio.sleep(0.01)  # until that is noticed
+    await asyncio.sleep(0.01)  # until the client notices
     await asyncio.gather(*(client.get("x") for _ in range(5)))
     for each in (client, other):
         await each.aclose()
 
 
 def test_a_lost_connection_is_an_outage_under_uvloop_too() -> None:
-    """It raises a RuntimeError for what asyncio calls a reset: a task of the background broke off."""
+    """uvloop raises a RuntimeError where asyncio raises a reset, which ended a background task."""
 
     async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(1)

@@ -1,4 +1,4 @@
-"""Warm prefixes over a real Redis: who learns what, how much is kept, and that a Redis that is away is no error."""
+"""Warm prefixes over a real Redis: who learns what, how much is kept, and that an unreachable Redis is no error."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable
@@ -16,10 +16,10 @@ from tests.redis_server import RedisServer
 
 pytestmark = [pytest.mark.faults, pytest.mark.integration]
 PATIENCE_SECONDS = 120.0
-ANSWER_SECONDS = 60.0  # else a machine that stands still loses notes, as it may
+ANSWER_SECONDS = 60.0  # with less, a frozen machine loses notes, as it may
 HOUR = 3600.0
 REDIS_TRIMS_AT_ONCE = 100
-"""Its stream-node-max-entries: an approximate bound is kept by whole nodes."""
+"""Redis's stream-node-max-entries: an approximate limit drops whole nodes only."""
 PROMPT = (b"fingerprint", 3000)
 
 
@@ -62,7 +62,7 @@ async def test_a_replicas_own_engine_is_warm_for_its_own_workers_only(redis_serv
     async with worker(redis_server) as one, worker(redis_server) as beside, worker(redis_server, "two") as other:
         note(one, "own", is_replicas_own=True)
         await until(lambda: known(beside) == {"own"})
-        note(one, "hosted")  # told later, so that whoever knows it would know the other too
+        note(one, "hosted")  # sent later, so a worker that knows it knows the other too
         await until(lambda: known(other))
         assert known(other) == {"hosted"}
 
@@ -104,7 +104,7 @@ async def test_a_worker_says_once_that_it_hears_nothing_and_once_that_it_hears_a
             await until(lambda: known(one) == {"before"})
             server.stop()
             await until(lambda: said("are not received") == 2)
-            await asyncio.sleep(3 * AGAIN_SECONDS)  # it fails some more times, in silence
+            await asyncio.sleep(3 * AGAIN_SECONDS)  # it fails a few more times without a log line
             await asyncio.to_thread(server.start)
             await until(lambda: said("are received again") == 2)
             assert said("are not received") == 2

@@ -1,4 +1,4 @@
-"""Asks a fleet, over a fresh connection each time or over many at once, and keeps what came back."""
+"""Sends requests to a fleet, over a fresh connection each time or over many at once, and keeps the answers."""
 
 import asyncio
 import contextlib
@@ -17,7 +17,7 @@ T = TypeVar("T")
 OF_EVERYBODY = "breakeven_requests_in_flight"
 TIMEOUT = aiohttp.ClientTimeout(total=600)
 PROMPT = "How many words does a question need to have, if nobody is going to read it? " * 2
-"""Estimated at more than the 20 tokens the provider reports for whatever it is asked."""
+"""Its estimate is more than the 20 tokens that the provider reports for every request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,8 @@ async def chat(session: aiohttp.ClientSession, url: str, key: str, **changes: An
 
 
 async def chat_afresh(urls: Sequence[str], key: str, times: int, **changes: Any) -> list[Answered]:
-    """So often at each address, over a new connection each: the kernel deals them out to all workers."""
+    """Sends `times` requests to each address, each over a new connection, so that the kernel spreads them over all
+    workers."""
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(force_close=True), timeout=TIMEOUT) as session:
         return [await chat(session, url, key, **changes) for url in urls for _ in range(times)]
 
@@ -54,7 +55,7 @@ async def chat_afresh(urls: Sequence[str], key: str, times: int, **changes: Any)
 async def of_every_worker(
     urls: Iterable[str], ask: Callable[[aiohttp.ClientSession, str], Awaitable[T]], *, workers: int = 2
 ) -> list[T]:
-    """What each of so many `workers` at each address answers, however the kernel deals out new connections."""
+    """What each of the `workers` at each address answers, however the kernel spreads new connections."""
     answers: list[T] = []
     for url in urls:
         met: set[str] = set()
@@ -67,15 +68,16 @@ async def of_every_worker(
 
 
 async def _worker(session: aiohttp.ClientSession, url: str) -> str:
-    """Who is at the other end: each shows its own sample before the others'. Of what all have, also those that have
-    served nobody yet."""
+    """The name of the worker at the other end, which lists its own sample first. The metric that is read is one that
+    every worker has, even before it has served anyone."""
     async with session.get(f"{url}/metrics") as response:
         families = {family.name: family for family in text_string_to_metric_families(await response.text())}
     return families[OF_EVERYBODY].samples[0].labels["worker"]
 
 
 async def until_known(urls: Sequence[str], key: str) -> None:
-    """A key is created at one worker; the others hear of it. Asks for the list of models, which costs nothing."""
+    """Waits until all workers know a key that was created at one of them; asks for the list of models, which costs
+    nothing."""
 
     async def asked(session: aiohttp.ClientSession, url: str) -> int:
         async with session.get(f"{url}/v1/models", headers={"authorization": f"Bearer {key}"}) as answer:
@@ -95,7 +97,7 @@ async def chat_with_every_worker(urls: Iterable[str], key: str) -> list[Answered
 
 @dataclass(slots=True)
 class Load:
-    """Callers that ask one after the other until told to stop; those whose connection breaks go on."""
+    """Callers that send one request after the other until told to stop, even after a connection broke."""
 
     urls: Sequence[str]
     key: str

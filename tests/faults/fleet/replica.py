@@ -1,4 +1,4 @@
-"""A replica as it is deployed: `breakeven serve --workers N` in a process of its own, with the whole tree in hand."""
+"""A replica as it is deployed: `breakeven serve --workers N` in its own process, with access to all child processes."""
 
 import contextlib
 import os
@@ -50,7 +50,7 @@ def until(condition: Callable[[], object], what: str) -> None:
 
 
 class Replica:
-    """`start` it, again after `kill` too: it keeps its home and its port."""
+    """A replica that can be started again after `kill`: it keeps its home and its port."""
 
     def __init__(
         self,
@@ -105,7 +105,7 @@ class Replica:
         until(is_ready, f"{self.url} is not ready")
 
     def owner_key(self) -> str | None:
-        """Of the replica that was first on an empty database."""
+        """The owner's key, which the first replica on an empty database has."""
         assert self._process is not None
         assert self._process.poll() is None, self.output
         found = re.search(r"owner key.*(bk-\S+)", self.output)
@@ -115,18 +115,19 @@ class Replica:
         assert self._process is not None
         found: list[psutil.Process] = []
         for child in psutil.Process(self._process.pid).children():
-            with contextlib.suppress(psutil.NoSuchProcess):  # one that just died has no command line any more
+            with contextlib.suppress(psutil.NoSuchProcess):  # a process that has just died has no command line
                 found += [child] if "gateway.worker" in child.cmdline() else []
         return found
 
     @property
     def process(self) -> psutil.Process:
-        """The one that was started; with more than one worker, the one that starts them."""
+        """The process that was started; with more than one worker, their parent."""
         assert self._process is not None
         return psutil.Process(self._process.pid)
 
     def kill(self, *, with_children: bool = True) -> None:
-        """-9 to every process of it, as if its machine had lost power but for its disk; or to the first one only."""
+        """Kills all its processes with -9, as if its machine had lost power but kept its disk; or only the first
+        process."""
         assert self._process is not None
         root = self.process
         for process in [root, *(root.children(recursive=True) if with_children else ())]:
@@ -139,5 +140,5 @@ class Replica:
             self._process.send_signal(signal.SIGTERM)
 
     def wait(self) -> int:
-        """The exit status; 0 also if it was never started."""
+        """Waits for the exit status; 0 also if it was never started."""
         return self._process.wait(PATIENCE_SECONDS) if self._process is not None else 0

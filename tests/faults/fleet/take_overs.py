@@ -1,4 +1,4 @@
-"""What a fleet's workers tell of newly activated rules: how often each took some over, and after how many seconds."""
+"""The metrics of newly activated rules: how often each worker of a fleet adopted some, and after how many seconds."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -11,7 +11,7 @@ NAME = "breakeven_rules_taken_over_seconds"
 
 @dataclass(frozen=True, slots=True)
 class TakeOvers:
-    """Of one worker since it started; `seconds` is the sum of all."""
+    """Adoptions by one worker since it started; `seconds` is their sum."""
 
     count: int = 0
     seconds: float = 0.0
@@ -21,7 +21,7 @@ NEVER = TakeOvers()
 
 
 def take_overs(urls: Iterable[str]) -> dict[tuple[str, str], TakeOvers]:
-    """By replica and worker, of those that took any over; whoever is asked shows its whole replica."""
+    """By replica and worker, for workers that adopted any; each worker's metrics cover its whole replica."""
     found: dict[tuple[str, str], TakeOvers] = {}
     for url in urls:
         text = httpx.get(f"{url}/metrics", timeout=300, trust_env=False).text

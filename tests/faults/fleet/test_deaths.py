@@ -1,4 +1,4 @@
-"""What dies of two replicas of two workers each takes nothing with it, and keeps no place."""
+"""Processes of two replicas with two workers each die: nothing is lost with them, and they leave no place occupied."""
 
 import asyncio
 import random
@@ -25,7 +25,7 @@ async def test_who_asks_again_after_an_answer_finds_a_place_and_a_killed_worker_
         assert time.monotonic() < deadline, "somebody was refused again and again"
         refused = len(load.refused)
         await _until_answered(load, 200)
-        # An answer's end waits for Redis, but no longer than that: then an answer took as long.
+        # An answer's end waits for Redis, but at most TOLD_SECONDS: after a timeout the answer took as long.
         is_excused = load.longest_seconds > 0.9 * TOLD_SECONDS
         assert is_excused or not load.refused, "somebody's place was free only after they had heard their answer"
     for victim in fleet.one.worker_processes():
@@ -41,7 +41,7 @@ async def test_who_asks_again_after_an_answer_finds_a_place_and_a_killed_worker_
                 break
             assert time.monotonic() < deadline, "places are held by the dead"
             await asyncio.sleep(1.0)
-    await until_known(fleet.urls, key)  # by the new ones too: nobody listens for the tests that follow until one does
+    await until_known(fleet.urls, key)  # new workers too: until one listens, the tests that follow would find none
 
 
 async def test_a_killed_worker_is_replaced_while_the_others_serve(fleet: Fleet) -> None:

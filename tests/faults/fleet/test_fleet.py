@@ -1,4 +1,4 @@
-"""Two replicas of two workers each, real PostgreSQL, real Redis: they agree, and count as one."""
+"""Two replicas of two workers each, with real PostgreSQL and real Redis: they agree, and count as one."""
 
 import asyncio
 import json
@@ -30,7 +30,7 @@ async def statuses(fleet: Fleet, key: str) -> set[int]:
 
 
 async def until_all(fleet: Fleet, key: str, status: int) -> int:
-    """Every worker answers so; how many were answered with 200 until then."""
+    """Waits until every worker answers with that status; returns how many answers of 200 came until then."""
     deadline, served = time.monotonic() + PATIENCE_SECONDS, 0
     while True:
         found = [got.status for got in await chat_with_every_worker(fleet.urls, key)]
@@ -86,14 +86,14 @@ async def test_rules_activated_at_one_replica_decide_at_every_worker(fleet: Flee
         assert time.monotonic() < deadline
 
     def again() -> list[int]:
-        """Of one reading: another worker may be asked next, who knows less of the others yet."""
+        """All counts from one reading: the next may come from a worker that does not yet know as much of the others."""
         return [one.count - before.get(worker, NEVER).count for worker, one in take_overs(fleet.urls).items()]
 
     until(lambda: again() == [1] * WORKERS, "not every worker tells of one taking over")
 
 
 async def test_a_conversations_next_turn_finds_its_warm_prefix_at_every_worker(fleet: Fleet) -> None:
-    """One worker answers the first turn; the second one's cached input is cheaper, whoever is asked."""
+    """One worker answers the first turn; the second turn's cached input is cheaper at every worker."""
     _, key = fleet.new_key("conversation")
     await until_known(fleet.urls, key)
     first = [{"role": "system", "content": "You count. " * 1000}, {"role": "user", "content": "How far?"}]
@@ -109,7 +109,7 @@ async def test_a_conversations_next_turn_finds_its_warm_prefix_at_every_worker(f
 
 
 async def _expected_costs(fleet: Fleet, key: str, messages: list[dict[str, str]]) -> list[float]:
-    """What each worker takes such a request to cost at the plain model."""
+    """What each worker expects such a request to cost at the plain model."""
     body, headers = {"model": "plain", "messages": messages}, {"authorization": f"Bearer {key}"}
 
     async def expected(session: aiohttp.ClientSession, url: str) -> float:
@@ -135,7 +135,7 @@ async def test_a_teams_rate_is_one_for_all_workers(fleet: Fleet) -> None:
 
 
 async def test_requests_at_once_are_counted_over_all_workers(fleet: Fleet) -> None:
-    """While the provider answers nobody, whoever it was asked for stays under way."""
+    """While the provider holds its answers, all requests that reached it stay under way."""
     most, refused = 3, list[Answered]()
     _, key = fleet.new_key("many-at-once", max_parallel_requests=most)
     await until_known(fleet.urls, key)
@@ -177,7 +177,7 @@ async def test_a_tiers_quota_is_one_for_all_workers_and_no_prompt_buys_more(flee
 
 @pytest.mark.usefixtures("one_month")
 async def test_a_thousand_parallel_requests_spend_the_budget_and_no_more(fleet: Fleet) -> None:
-    """Against a serial oracle: one request after the other, each holding its bound and then charged its cost."""
+    """Compared with a serial oracle: one request after the other, each holding its bound and then charged its cost."""
     bound, cost = await _bound_and_cost(fleet)
     budget = bound + cost * PARALLEL // 2
     serial, spent = 0, 0
@@ -222,7 +222,7 @@ async def test_a_teams_strict_budget_is_one_for_all_its_keys_and_workers(fleet: 
 
 
 async def _bound_and_cost(fleet: Fleet) -> tuple[int, int]:
-    """What such a request must hold, told by a key that cannot pay it, and what it costs."""
+    """What such a request must hold, as a key that cannot afford it is told, and what it costs."""
     _, poor = fleet.new_key("poor", budget_usd="0.000000000001")
     await until_known(fleet.urls, poor)
     async with connections(1) as session:

@@ -1,4 +1,4 @@
-"""LiteLLM's keys at a real fleet: each app's secret goes on working, unchanged, with its limits, at every worker."""
+"""LiteLLM's keys at a real fleet: each app's secret keeps working at every worker, unchanged and with its limits."""
 
 import asyncio
 import json
@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.faults, pytest.mark.integration, pytest.mark.timeout(6
 
 
 class Move:
-    """From a LiteLLM to a fleet of ours that runs already."""
+    """A move from LiteLLM to one of our fleets that is already running."""
 
     def __init__(self, fleet: Fleet, theirs: LiteLLMDatabase, patch: pytest.MonkeyPatch) -> None:
         self.fleet, self.theirs = fleet, theirs
@@ -50,7 +50,7 @@ def moving(running_fleet: Fleet, postgres_directory: str) -> Iterator[Move]:
 
 @pytest.fixture
 def move(moving: Move, fleet: Fleet) -> Move:
-    """With both replicas up."""
+    """A move while both replicas are up."""
     assert moving.fleet is fleet
     return moving
 
@@ -105,7 +105,7 @@ def test_its_limits_are_in_force_over_all_workers(move: Move) -> None:
 
 
 def test_what_litellm_counts_of_the_running_month_counts_here_and_is_in_no_report(move: Move) -> None:
-    """At every worker, also after a restart; imported again, it is the newer figure."""
+    """At every worker, also after a restart; a second import replaces the figure with the newer one."""
     at = datetime.now(UTC)
     reset = datetime(at.year + at.month // 12, at.month % 12 + 1, 1)  # noqa: DTZ001 (as LiteLLM's columns are)
     month: dict[str, Any] = {"max_budget": 10.0, "budget_duration": "30d", "budget_reset_at": reset}

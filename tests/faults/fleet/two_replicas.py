@@ -1,4 +1,4 @@
-"""Two replicas of two workers each behind one database and one Redis, as their tests see them."""
+"""Two replicas of two workers each, with one database and one Redis, as their tests use them."""
 
 import asyncio
 import time
@@ -40,7 +40,7 @@ class Fleet:
         return answer.json()
 
     def new_key(self, name: str, *, team: str | None = None, **limits: Any) -> tuple[str, str]:
-        """Id and secret; known to every worker when this returns."""
+        """The id and secret of a new key, which every worker knows when this returns."""
         made = self.admin("POST", "/keys", name=name, team=team, limits=limits)
         return made["id"], made["key"]
 
@@ -52,7 +52,7 @@ class Fleet:
             await connection.close()
 
     async def until_booked(self, count: int, where: str, *values: object) -> int:
-        """How many entries there are once there are at least so many."""
+        """Waits until there are at least that many entries; returns their number."""
         deadline = time.monotonic() + PATIENCE_SECONDS
         while True:
             [row] = await self.rows(f"select count(*) as count {ENTRIES} {where}", *values)

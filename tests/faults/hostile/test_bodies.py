@@ -1,5 +1,5 @@
-"""Bodies that break parsers, through the whole path: refused with what was wrong, or passed on byte for byte; and the
-caller after them is served."""
+"""Bodies that break parsers, sent through the whole path: each is refused with the reason, or passed on byte for byte,
+and the next caller is served."""
 
 import gzip
 import json
@@ -21,7 +21,7 @@ from tests.scripted_provider import Raw, ScriptedProvider
 pytestmark = pytest.mark.faults
 START = b'{"model":"auto","messages":[{"role":"user","content":"hi"}]'
 DEPTH = 1_000_000
-"""Python 3.11 reads to a depth of 1,000, 3.13 to 10,000, 3.14 as far as its stack goes: 8 MiB last to 260,000."""
+"""Python 3.11 parses to a depth of 1,000, 3.13 to 10,000, 3.14 as far as its stack allows: 260,000 with 8 MiB."""
 DEEP = b"[" * DEPTH + b"]" * DEPTH
 REFUSED: dict[str, bytes] = {
     "too deep in a field we read": b'{"model":"auto","messages":' + DEEP + b"}",
@@ -124,7 +124,7 @@ async def test_a_hundred_megabytes_of_prompt_cost_no_more_than_a_few_copies() ->
 
 @cache
 def bomb() -> bytes:
-    """A small body that unpacks to twice the largest answer that is read."""
+    """A small body that unpacks to twice the size of the largest answer that is read."""
     return gzip.compress(bytes(2 * MAX_ANSWER_BYTES), compresslevel=9)
 
 

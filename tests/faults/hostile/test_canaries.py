@@ -51,7 +51,8 @@ TALKATIVE = json.dumps({"error": {"message": f"{PROMPT} with {UPSTREAM_KEY}", "c
 
 
 def outcomes() -> list[Outcome | Raw]:
-    """Good answers, every fault before and after the first piece, and providers that tell all they know."""
+    """Good answers, every fault before and after the first piece, and providers that repeat everything they were
+    sent."""
     pieces, usage = (ANSWER, " and ", ANSWER), Usage(input_tokens=5, output_tokens=3)
     good: list[Outcome | Raw] = [Outcome(pieces=pieces, usage=usage), Outcome(pieces=pieces, usage=None)]
     bad: list[Outcome | Raw] = [
@@ -116,12 +117,12 @@ async def test_nothing_that_is_kept_or_shown_has_a_canary_in_it(
 
                 async def one(number: int) -> httpx.Response:
                     async with limit:
-                        gateway.pipeline.upstreams.breakers.clear()  # else most would be refused without a call
+                        gateway.pipeline.upstreams.breakers.clear()  # otherwise most would be refused without a call
                         gateway.pipeline.upstreams.retry_budget.saved = 10.0
                         return await ask(client, number, secret)
 
                 answers = await asyncio.gather(*(one(number) for number in range(REQUESTS)))
-                # Which outcomes one request meets is chance; these end in the same refusal however often it is retried.
+                # The outcomes of one request are random; these end in the same refusal however often it is retried.
                 for refusal in (Outcome(fault="rate_limited"), Outcome(fault="overloaded")):
                     provider.plan([refusal] * RetryPolicy().max_attempts)
                     answers.append(await one(REQUESTS))
@@ -143,7 +144,7 @@ async def test_nothing_that_is_kept_or_shown_has_a_canary_in_it(
 
 
 def kept_files(root: Path) -> dict[str, bytes]:
-    """Journal, database, keys: whatever the gateway left on disk."""
+    """Everything that the gateway left on disk: journal, database, keys."""
     return {path.name: path.read_bytes() for path in root.rglob("*") if path.is_file()}
 
 

@@ -76,7 +76,7 @@ OPERATIONS: list[Operation] = ["chat.completions", "completions", "embeddings", 
 
 @st.composite
 def bodies(draw: st.DrawFn) -> bytes:
-    """A valid body with pieces of it replaced."""
+    """A valid body, pieces of which were replaced."""
     body = BODY
     for _ in range(draw(st.integers(0, 4))):
         start = draw(st.integers(0, len(body)))

@@ -27,7 +27,7 @@ HEADERS = ("x-forwarded-host", "x-upstream", "x-base-url", "x-breakeven-backend"
 
 
 def hosts() -> Iterator[str]:
-    """Ways to write the loopback address, and names that lead there."""
+    """Ways to write the loopback address, and names that resolve to it."""
     address = ipaddress.IPv4Address("127.0.0.1")
     number = int(address)
     yield from ("127.0.0.1", "127.1", "127.0.1", "localhost", "LOCALHOST", "localhost.", "0.0.0.0", "0")
@@ -56,7 +56,7 @@ def forms(port: int) -> list[str]:
 
 @asynccontextmanager
 async def canary() -> AsyncGenerator[tuple[int, list[bytes]]]:
-    """A listener that writes down whoever comes."""
+    """A listener that records every connection."""
     heard: list[bytes] = []
 
     async def listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

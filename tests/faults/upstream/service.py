@@ -1,4 +1,4 @@
-"""The gateway as a caller sees it, in memory and in virtual time: HTTP messages in and out, no socket."""
+"""The gateway as a caller sees it, in memory and in virtual time: HTTP messages in and out, without a socket."""
 
 import asyncio
 import json
@@ -32,7 +32,7 @@ class Heard:
 
     @property
     def comments(self) -> list[float]:
-        """When a heartbeat came."""
+        """The times at which a heartbeat came."""
         return [at for at, piece in self.pieces if piece.startswith(b":")]
 
     @property

@@ -1,4 +1,4 @@
-"""Answers that break after their first piece, drip, pause, or change price on the way. In virtual time."""
+"""Answers that break after their first piece, trickle, pause, or change price on the way. In virtual time."""
 
 import asyncio
 import json

@@ -1,6 +1,6 @@
-"""A caller that hangs up at any stage: settled once, upstream released or drained, charged what the provider says.
+"""A caller that hangs up at any stage: settled once, upstream released or drained, charged what the provider reports.
 
-In virtual time; the scripted answer says a piece a second, from second 1 to 4, and settling takes one more.
+In virtual time; the scripted answer sends a piece a second, from second 1 to 4, and settling takes one more.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ class SlowLedger(MemoryLedger):
 
 
 class ClosesSlowly(ScriptedBackend):
-    """Takes two seconds to give up a call."""
+    """A backend that takes two seconds to close a cancelled call."""
 
     async def open(self, call: Call) -> Reply:
         try:
@@ -52,7 +52,7 @@ class Stage:
     is_stream: bool = True
     model: str = "a"
     drained_tokens: int | None = 4
-    """What a draining provider reports in the end; None: no answer had begun, so there is nothing to drain."""
+    """What a provider reports after draining; None if no answer had begun, so that there is nothing to drain."""
 
 
 STAGES = [
@@ -105,7 +105,7 @@ def test_leaving_at_any_stage(stage: Stage, drains: bool) -> None:
 
 
 def thinking_rig(*outcomes: Outcome) -> Rig:
-    """Under a budget of ten cents, at four dollars a million tokens."""
+    """A rig with a budget of ten cents, at four dollars per million tokens."""
     limits = {"key-1": parse_limits({"budget_usd": "0.10"})}
     rig = timed_rig(follow(outcomes), admission=Admission(limits=limits, wait_seconds=0.0))
     thinker = make_candidate(
@@ -116,7 +116,7 @@ def thinking_rig(*outcomes: Outcome) -> Rig:
 
 
 def test_who_always_leaves_before_the_first_word_has_a_budget_too() -> None:
-    """Its prompts alone were charged, whatever the model had thought by then and was paid for."""
+    """Only its prompts were charged, although the thinking of the model until then was paid for."""
 
     async def go() -> None:
         rig = thinking_rig(SILENT)

@@ -1,4 +1,4 @@
-"""Upstreams that refuse, fail, keep silent or do not answer at all, before the first token. In virtual time."""
+"""Upstreams that refuse, fail, stay silent or do not answer at all before the first token. In virtual time."""
 
 import asyncio
 from itertools import pairwise
@@ -58,7 +58,7 @@ def test_a_longer_retry_after_is_handed_on_and_nobody_else_is_sent_there_until_i
 
 
 def test_who_comes_while_one_call_tries_a_paused_model_is_told_to_come_back_soon() -> None:
-    """Not when that call would be given up, a minute later."""
+    """Rather than at the time when that call would be given up, a minute later."""
 
     async def go() -> None:
         slow = Outcome(first_piece_delay_seconds=30.0)
@@ -132,7 +132,7 @@ def test_with_one_healthy_alternate_nobody_notices_and_the_breaker_opens_probes_
 
 
 def test_a_sole_model_is_tried_again_within_seconds_however_long_it_failed() -> None:
-    """It was left alone for up to 75 seconds more, and its callers were told to come back then."""
+    """It used to be left alone for up to 75 seconds more, and its callers were told to come back then."""
 
     async def go() -> None:
         bad, is_sick = Outcome(fault="unavailable"), True

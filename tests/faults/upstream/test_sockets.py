@@ -1,4 +1,4 @@
-"""The faults that only a real connection has, through the whole gateway: sockets on both sides, real adapters."""
+"""Faults that only real connections have, through the whole gateway: sockets on both sides, real adapters."""
 
 import asyncio
 import gzip
@@ -82,7 +82,7 @@ async def test_before_the_first_chunk_another_upstream_answers_in_one_row(kind: 
 
 
 async def test_a_connection_that_is_cut_before_any_answer_may_be_billed() -> None:
-    """As by a load balancer that bears no call longer than a minute: the provider may have worked all the while."""
+    """As by a load balancer that allows no call longer than a minute: the provider may have worked the whole time."""
 
     async def cuts(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"}]")
@@ -156,7 +156,7 @@ async def test_a_refused_key_hands_over_to_the_next_key_and_rests() -> None:
 
 
 async def test_a_key_that_is_revoked_is_asked_once_and_the_next_callers_hear_why() -> None:
-    """They heard that the backend is down."""
+    """They used to be told that the backend is down."""
     async with (
         ScriptedProvider(Outcome(), Outcome(fault="auth")) as provider,
         gateway(adapter("one", provider)) as (rig, url),
@@ -193,7 +193,8 @@ async def test_a_caller_that_hangs_up_closes_the_upstream_or_lets_it_finish(drai
 async def test_who_hangs_up_before_the_first_token_is_noticed_however_long_the_prompt(
     stream: bool, characters: int
 ) -> None:
-    """A long one came while reading was held back, and nobody read on: the answer was bought for who had left."""
+    """A long prompt arrived while reading was paused, and reading never resumed: the answer was paid for although its
+    caller had left."""
     silent = Outcome(first_piece_delay_seconds=4 * PATIENCE_SECONDS)
     async with ScriptedProvider(silent) as provider, gateway(adapter("one", provider)) as (rig, url):
         request = ask(url, stream=stream, prompt="x" * characters)

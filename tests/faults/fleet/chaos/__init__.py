@@ -1,1 +1,1 @@
-"""A fleet under load of which at random moments something dies or stands still, and what its books must say after."""
+"""A fleet under load, parts of which die or freeze at random moments, and what its books must say afterwards."""

@@ -1,4 +1,4 @@
-"""The long form: `python -m tests.faults.fleet.chaos --seconds 300 --seed 1`; exit status 1 if a promise was broken."""
+"""The long run: `python -m tests.faults.fleet.chaos --seconds 300 --seed 1`; exit status 1 if a promise was broken."""
 
 import argparse
 import asyncio
@@ -22,7 +22,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--seed", type=int, default=1)
     wanted = parser.parse_args()
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # whoever ends it, what it started ends too
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that what it started is stopped too
     logging.getLogger("aiohttp.server").disabled = True  # the provider's callers are killed on purpose
     began = time.monotonic()
 

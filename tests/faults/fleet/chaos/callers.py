@@ -1,4 +1,5 @@
-"""Callers that ask until they are told to stop, and everything that they were told: what the books are held against."""
+"""Callers that send requests until told to stop, and a record of all their answers, with which the books are
+compared."""
 
 import asyncio
 import json
@@ -15,12 +16,12 @@ MAX_TOKENS = 16
 REST_SECONDS = 0.1
 DONE = b"data: [DONE]"
 STREAMED, LEFT = 0.5, 0.15
-"""Shares of requests: streams, and among those the ones whose caller leaves in the middle."""
+"""The share of requests that are streams, and the share of streams whose caller leaves in the middle."""
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """Of a key, or of a team whose keys share it; `limit_pico_usd` None: as much as they like."""
+    """The budget of a key, or of a team whose keys share it; with `limit_pico_usd` None there is no limit."""
 
     name: str
     keys: tuple[str, ...]
@@ -29,7 +30,8 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One that ended as it should, as its caller has it. `cost_usd` is None for a stream, which does not tell."""
+    """An answer that ended as it should, as its caller saw it. `cost_usd` is None for a stream, which does not report
+    it."""
 
     request_id: str
     input_tokens: int
@@ -40,12 +42,12 @@ class Answer:
 
 @dataclass(slots=True)
 class Told:
-    """What all callers together were told."""
+    """What all callers together received."""
 
     sent: Counter[str] = field(default_factory=Counter[str])
     answers: list[Answer] = field(default_factory=list[Answer])
     begun: list[str] = field(default_factory=list[str])
-    """Ids of requests that were answered 200 and not to the end: something broke, or their caller left."""
+    """Ids of requests that were answered with 200 but not to the end: something broke, or their caller left."""
     statuses: Counter[int] = field(default_factory=Counter[int])
     used_up: set[str] = field(default_factory=set[str])
     broken: int = 0
@@ -62,7 +64,8 @@ class Told:
 
 
 class Callers:
-    """Each asks one replica, one request after the other; every other one with the first budget that has money left."""
+    """Each caller uses one replica, one request after the other; every other caller takes the first budget with money
+    left."""
 
     def __init__(self, urls: Sequence[str], free: Budget, budgets: Sequence[Budget], *, count: int, seed: int) -> None:
         self.told = Told()
@@ -80,7 +83,7 @@ class Callers:
                 group.create_task(self._ask_on(session, number))
 
     def stop(self) -> None:
-        """No new requests; `run` ends when those under way have."""
+        """Starts no new requests; `run` ends when those under way have ended."""
         self._stopped.set()
 
     async def _ask_on(self, session: aiohttp.ClientSession, number: int) -> None:
@@ -138,7 +141,7 @@ async def _read(response: aiohttp.ClientResponse) -> Answer | None:
 
 
 async def _read_stream(response: aiohttp.ClientResponse, leaves_after: int | None) -> Answer | None:
-    """None where it broke in a way that says so, or its caller left before its end."""
+    """None if the stream broke with an error, or its caller left before its end."""
     usage: Any = None
     events = 0
     async for line in response.content:

@@ -1,4 +1,4 @@
-"""What befalls the fleet, one thing after the other: which, to whom and for how long, a seed says."""
+"""The faults of a fleet, one after the other; a seed determines which, where and for how long."""
 
 import asyncio
 import contextlib
@@ -19,13 +19,13 @@ Kind = Literal[
     "replica killed", "process killed", "writer killed", "process stopped", "writer stopped", "redis stopped", "cut off"
 ]
 KINDS: Final[tuple[Kind, ...]] = (
-    "replica killed",  # with its children, as by a machine that lost power
-    "process killed",  # its children hear of it by themselves
+    "replica killed",  # with its children, as if its machine lost power
+    "process killed",  # its children have to notice by themselves
     "writer killed",  # the child that writes to the database
     "process stopped",
     "writer stopped",
     "redis stopped",
-    "cut off",  # PostgreSQL ends everybody's connections
+    "cut off",  # PostgreSQL closes all connections
 )
 LONGEST_STOP_SECONDS = 2.0
 WRITER = "gateway.storage.sink_process"
@@ -33,7 +33,7 @@ WRITER = "gateway.storage.sink_process"
 
 @dataclass(slots=True)
 class Faults:
-    """Turn by turn; every replica is up again at the end of a turn."""
+    """Causes the faults of one turn after the other; at the end of a turn every replica is up again."""
 
     replicas: Sequence[Replica]
     redis_pid: int
@@ -42,10 +42,10 @@ class Faults:
     say: Callable[[str], None] = lambda line: None
     done: Counter[Kind] = field(default_factory=Counter[Kind])
     longest_absence_seconds: float = 0.0
-    """Of a replica, from its end to being ready again, or while it was stopped."""
+    """The longest time that a replica was away: from its end until it was ready again, or while it was stopped."""
 
     async def turn(self) -> None:
-        """Each kind once, in some order."""
+        """Each kind of fault once, in random order."""
         for kind in self.chance.sample(KINDS, len(KINDS)):
             await asyncio.sleep(self.chance.random())
             victim = self.chance.choice(self.replicas)
@@ -101,7 +101,7 @@ class Faults:
 
 
 def _writers(replica: Replica) -> list[psutil.Process]:
-    """None before its first batch, or while it is being started again."""
+    """The children that write to the database; there is none before the first batch, or during a restart."""
     found: list[psutil.Process] = []
     for child in replica.process.children(recursive=True):
         with contextlib.suppress(psutil.NoSuchProcess):

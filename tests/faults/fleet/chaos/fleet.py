@@ -1,4 +1,4 @@
-"""Two replicas of one worker, the keys and budgets that callers use, and when all that was answered is in the books."""
+"""Two replicas of one worker each, the keys and budgets that callers use, and the wait until all answers are booked."""
 
 import asyncio
 import time
@@ -51,7 +51,7 @@ class Fleet:
         return answer.json()
 
     async def make_budgets(self, count: int, limit_pico_usd: int) -> list[Budget]:
-        """Every other one of a team with two keys. Known to both replicas when this returns."""
+        """Makes budgets, every other one for a team with two keys. Both replicas know them when this returns."""
         made: list[Budget] = []
         for number in range(count):
             usd = format_usd(limit_pico_usd)
@@ -72,7 +72,8 @@ class Fleet:
         return Budget(key_id, (secret,))
 
     async def until_booked(self) -> list[str]:
-        """Until nothing is open and everything is in the database; what each replica says that it all cost."""
+        """Waits until nothing is open and everything is in the database; returns the total cost that each replica
+        reports."""
         deadline = time.monotonic() + PATIENCE_SECONDS
         for replica in self.replicas:
             while left := await _left(replica.url):
@@ -86,7 +87,7 @@ class Fleet:
         return made["id"], made["key"]
 
     async def _until_known(self, secret: str) -> None:
-        """News of changes come in their order: who knows the last one knows the others."""
+        """Changes arrive in their order: a replica that knows the last one knows the others."""
         deadline = time.monotonic() + PATIENCE_SECONDS
         async with httpx.AsyncClient(timeout=PATIENCE_SECONDS, trust_env=False) as client:
             for replica in self.replicas:
@@ -98,7 +99,7 @@ class Fleet:
 
 @asynccontextmanager
 async def running_fleet(root: Path, *, provider: str, database: str, redis: str) -> AsyncGenerator[Fleet]:
-    """Both start at once, on an empty database."""
+    """A fleet whose replicas start at the same time, on an empty database."""
     replicas = [
         Replica(
             root / name,

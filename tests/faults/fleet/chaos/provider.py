@@ -1,4 +1,4 @@
-"""What the provider does with each request that reaches it: mostly answers, now and then in one of ten ways not."""
+"""What the provider does with each request: mostly it answers, now and then it fails in one of ten ways."""
 
 import random
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""One run from an empty database to the verdict: what was done, what callers were told, which promises were broken."""
+"""One run from an empty database to the verdict: what was done, what callers received, which promises were broken."""
 
 import asyncio
 import random
@@ -24,11 +24,11 @@ from tests.scripted_provider.provider import ScriptedProvider
 
 CALLERS = 12
 MOST_INPUT_TOKENS = 400
-"""That a request holds money for."""
+"""The input that a request holds money for."""
 BUDGET_OF = 15
-"""Requests, at what each holds; at what they cost it is some five times as many."""
+"""A budget covers the holds of this many requests; at their actual cost, about five times as many."""
 LEASE_SECONDS = 40.0
-"""After which a worker that was not heard of spends nothing more (docs/fleet.md)."""
+"""A worker that could not report for this long spends nothing more (docs/fleet.md)."""
 OUTCOMES = 50_000
 
 
@@ -50,7 +50,7 @@ async def run_chaos(
     budgets: int = 4,
     say: Callable[[str], None] = lambda line: None,
 ) -> Verdict:
-    """At least one turn of every fault, and as many as begin within `seconds`."""
+    """Runs at least one turn of every fault, and as many turns as begin within `seconds`."""
     await until_a_month_has(seconds + PATIENCE_SECONDS)
     redis.flush()
     database = await empty_postgres(postgres_directory)

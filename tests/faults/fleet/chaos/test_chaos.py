@@ -1,4 +1,4 @@
-"""One turn of everything that may befall a fleet; `python -m tests.faults.fleet.chaos` goes on for as long as told."""
+"""One turn of every fault of a fleet; `python -m tests.faults.fleet.chaos` goes on for as long as it is told."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Whether the books hold what callers were told: each sentence that `broken_promises` yields is a promise not kept."""
+"""Whether the books agree with what callers received: each sentence from `broken_promises` is one broken promise."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -17,19 +17,19 @@ PARTS = ("input", "cached_input", "cache_write", "output", "other", "compute")
 COST = " + ".join(f"e.{part}_pico_usd" for part in PARTS)
 SUMMED = ("input_tokens", "cached_input_tokens", "output_tokens", *(f"{part}_pico_usd" for part in PARTS))
 LEASES_OF = 17
-"""A lease is of what a request needs and of sixteen times as much (docs/fleet.md)."""
+"""A lease covers what a request needs plus sixteen times as much (docs/fleet.md)."""
 EXPECTED_STATUSES = frozenset({200, 429, 502, 503, 504})
 
 
 @dataclass(frozen=True, slots=True)
 class Books:
-    """As they stand in the database, everything shipped."""
+    """The books in the database, once everything was shipped."""
 
     rows: Sequence[asyncpg.Record]
     sums: dict[str, dict[str, int]]
-    """Of each table, by what is summed."""
+    """Sums of each table, by the column that is summed."""
     reported_usd: Sequence[str]
-    """By each replica."""
+    """The total that each replica reports."""
 
 
 async def read_books(socket_directory: str, reported_usd: Sequence[str]) -> Books:
@@ -55,7 +55,8 @@ async def _sums(connection: Any, table: str) -> dict[str, int]:
 def broken_promises(
     told: Told, books: Books, budgets: Sequence[Budget], prices: ModelPrices, *, bound: int, may_be_lost: bool
 ) -> Iterator[str]:
-    """`bound` is what one request holds; `may_be_lost` that a replica was away for so long that its leases ended."""
+    """`bound` is what one request holds; `may_be_lost` says that a replica was away for so long that its leases
+    ended."""
     if odd := set(told.statuses) - EXPECTED_STATUSES:
         yield f"answers with the status {sorted(odd)}"
     by_id: dict[str, list[asyncpg.Record]] = {}
@@ -106,7 +107,8 @@ def _sums_differ(books: Books) -> Iterator[str]:
 
 
 def _overspent(budget: Budget, rows: Sequence[asyncpg.Record], allowance: int) -> Iterator[str]:
-    """A request whose process died counts as the most it may have cost."""
+    """Whether more was spent than the budget allows. A request whose process died counts at its highest possible
+    cost."""
     if budget.limit_pico_usd is None:
         return
     own = [row for row in rows if budget.name in (row["team"], row["key_id"])]

@@ -8,7 +8,7 @@ HOUR = 3600 * 10**6
 @pytest.mark.parametrize(
     ("seconds", "lines_left", "hour"),
     [
-        (None, 1, 21.6),  # the last tenth of the window is kept in any case
+        (None, 1, 21.6),  # the last tenth of the window always stays free
         (None, 50_000, 0.0),  # 35 hours at 10 seconds each, 8 at once
         (1.0, 50_000, 24 - 2 * 50_000 / 8 / 3600),
         (2.0, 10_000, 21.6),

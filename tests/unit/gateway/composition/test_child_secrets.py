@@ -1,4 +1,4 @@
-"""What children of the gateway are not told."""
+"""The secrets that the gateway's child processes do not get."""
 
 from pathlib import Path
 

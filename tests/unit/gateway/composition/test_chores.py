@@ -1,4 +1,4 @@
-"""A chore that fails is done again, and work that breaks off is begun anew."""
+"""A chore that fails is repeated, and background work that ends unexpectedly is restarted."""
 
 import asyncio
 

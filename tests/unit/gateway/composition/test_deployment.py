@@ -147,7 +147,7 @@ def test_a_pepper_that_is_none_is_refused(home: Home, given: str, monkeypatch: p
 
 
 def test_a_snapshot_knows_when_its_prices_hold(home: Home) -> None:
-    """A discount begins on 1 February 2030; that of a provider without a key here is nobody's."""
+    """A discount begins on 1 February 2030; one of a provider without a key here does not count."""
     (home.root / "terms.yaml").write_text(
         "overrides:\n"
         "- {provider: openai, discount: 0.1, from: 2030-02-01}\n"

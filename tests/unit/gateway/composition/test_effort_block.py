@@ -1,4 +1,4 @@
-"""Which models are told how hard to think: those that do, and whoever does not mind being told."""
+"""Which models are told how hard to think: those that think, and those that ignore the setting."""
 
 import json
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What is said of a backend's health, which is news only, and how an engine's curve is measured."""
+"""What is logged about a backend's health, which is changes only, and how an engine's curve is measured."""
 
 import asyncio
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from tests.live_server import serving
 
 
 class Reporting(ScriptedBackend):
-    """Healthy or not, as listed; then the watch is over."""
+    """A backend that reports its health as listed, and then ends the watch."""
 
     def __init__(self, reports: Sequence[bool]) -> None:
         super().__init__("local", lambda _: Outcome())

@@ -1,4 +1,4 @@
-"""In which format a deployment asks Gemini: its callers' own where they speak Gemini's, OpenAI's otherwise."""
+"""In which format a deployment calls Gemini: Gemini's own for callers that use it, otherwise OpenAI's."""
 
 import pytest
 
@@ -19,7 +19,7 @@ NATIVE = "/v1beta/models/m:generateContent"
 
 
 async def asked(wire_format: str, base: str, operation: Operation, body: bytes) -> list[tuple[str, str]]:
-    """Where a provider that is called `gemini` was asked, and with which key."""
+    """The address at which a provider named `gemini` was called, and the key."""
     async with ScriptedProvider() as provider:
         if operation == "generate_content":
             provider.plan([Raw((ANSWER,), headers=JSON)])

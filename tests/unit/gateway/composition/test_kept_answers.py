@@ -1,4 +1,4 @@
-"""Where responses are kept for those who go on from them, and for how long, where nobody said."""
+"""Where responses are stored for callers that continue them, and for how long by default."""
 
 from pathlib import Path
 
@@ -27,7 +27,7 @@ def folder_in_its_place(file: Path) -> None:
 
 
 def others(file: Path) -> Path:
-    """Of conversations."""
+    """The file of conversations beside it."""
     return file.with_name("kept-conversations.db")
 
 

@@ -1,4 +1,4 @@
-"""A provider that only litellm speaks to, from its configuration block to the arguments of the call."""
+"""A provider that is reached through litellm only, from its configuration block to the arguments of the call."""
 
 import sys
 from collections.abc import Mapping

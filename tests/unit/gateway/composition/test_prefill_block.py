@@ -1,4 +1,4 @@
-"""Which blocks are asked to go on inside an assistant's last message: those of which it is known that they can."""
+"""Which blocks are asked to continue the assistant's last message: those that are known to be able to."""
 
 import json
 from typing import Any

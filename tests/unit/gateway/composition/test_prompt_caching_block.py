@@ -1,4 +1,4 @@
-"""The setting that has prompts marked for a provider's cache: for whom it works, and what is said where it cannot."""
+"""The setting that marks prompts for a provider's cache: where it works, and the error where it cannot."""
 
 import pytest
 from pydantic import ValidationError

@@ -1,4 +1,4 @@
-"""Keys from the environment: one or several, with limits, and what is said of a missing one."""
+"""Keys from the environment: one or several, with limits, and the message about a missing one."""
 
 import pytest
 

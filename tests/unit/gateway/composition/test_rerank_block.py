@@ -1,4 +1,4 @@
-"""Who ranks documents: providers by their key, and blocks of one's own, which keep their name."""
+"""What ranks documents: providers that have a key, and the user's own blocks, which keep their name."""
 
 import json
 
@@ -41,7 +41,7 @@ async def test_a_key_brings_those_who_rank() -> None:
 
 
 async def test_a_block_keeps_its_name_from_a_provider_that_came_later() -> None:
-    """Files that `breakeven from-litellm` wrote before call a block of litellm's `cohere`."""
+    """Files that older versions of `breakeven from-litellm` wrote name a litellm block `cohere`."""
     settings = Settings.model_validate({"backends": {"cohere": {"base_url": "http://127.0.0.1:1/v1"}}})
     table = build_backend_table(settings, {"COHERE_API_KEY": "k"}, None, CURVE)
     assert "rerank-v4.0-fast" not in table.models

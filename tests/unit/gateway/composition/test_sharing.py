@@ -1,4 +1,4 @@
-"""What workers call themselves where they share counters: each its own name, and the same after a restart."""
+"""The names of workers that share counters: each has its own, and has it again after a restart."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ def name(home: Home, worker: str) -> str:
 
 
 def test_machines_of_one_image_are_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same host name and the same path of the home: its journals must not be taken for each other's."""
+    """They have the same host name and the same path of the home: their journals must not be confused."""
     monkeypatch.setattr("socket.gethostname", lambda: "image")
     names: set[str] = set()
     for machine in ("one", "two"):

@@ -1,4 +1,4 @@
-"""Which blocks are told what was thought before: those of which it is known that they want to read it."""
+"""Which blocks get earlier thinking: those that are known to want it."""
 
 import json
 from typing import Any

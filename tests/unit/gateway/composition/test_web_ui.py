@@ -18,7 +18,7 @@ OIDC = OidcSignIn(
 
 
 class Keys(MemoryKeys):
-    """With this home's pepper."""
+    """Keys with this home's pepper."""
 
     def __init__(self, home: Home) -> None:
         super().__init__()

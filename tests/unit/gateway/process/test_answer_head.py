@@ -1,4 +1,4 @@
-"""Heads of answers: byte for byte what uvicorn writes."""
+"""Heads of answers are byte for byte what uvicorn writes."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -35,7 +35,7 @@ REFUSED: Sequence[Headers] = (
 
 
 def said(headers: Headers, *, is_ours: bool, status: int = 200, method: bytes = b"GET", times: int = 1) -> bytes:
-    """All that a connection writes for so many requests, one after the other."""
+    """All that a connection writes for this many requests, one after the other."""
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": status, "headers": headers})

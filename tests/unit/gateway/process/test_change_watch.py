@@ -16,7 +16,7 @@ from tests.virtual_time import now, run
 
 
 class Recorder:
-    """A database whose head the test moves on, news that it can speak, and what the watch did."""
+    """A database whose head the test advances, notifications that it can send, and a record of what the watch did."""
 
     def __init__(self) -> None:
         self.head = 1
@@ -39,7 +39,7 @@ class Recorder:
             self.failures += 1
             raise DatabaseDown("cannot use the database")
         if self.hangs:
-            self.hangs = False  # only this connection does
+            self.hangs = False  # only this connection hangs
             await asyncio.Event().wait()
         return self.head
 
@@ -69,7 +69,7 @@ async def test_only_a_change_is_taken_over_and_told() -> None:
 
 
 async def test_a_store_that_hangs_holds_up_no_look() -> None:
-    """A key that is revoked meanwhile is refused, one that is made is known."""
+    """A key that is revoked meanwhile is refused, and one that is created is known."""
     seen = Recorder()
     seen.may_announce.clear()
     telling = asyncio.create_task(seen.watch.tell())
@@ -155,7 +155,7 @@ def test_all_who_want_to_be_caught_up_at_once_share_a_look_and_strangers_cause_f
 
 
 async def test_a_look_that_began_before_is_not_enough() -> None:
-    """What it read may be older than the key that is asked for."""
+    """What it read may be older than the key that is being looked up."""
     seen, may_answer = Recorder(), asyncio.Event()
 
     async def head() -> int:

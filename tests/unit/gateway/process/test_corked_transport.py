@@ -11,7 +11,7 @@ from tests.virtual_time import run
 
 
 class Recorder(asyncio.Transport):
-    """A transport that keeps what it is asked for."""
+    """A transport that records its calls."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -74,7 +74,7 @@ async def test_closing_sends_what_was_held_back_and_aborting_does_not() -> None:
 
 @pytest.mark.parametrize("make_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
 def test_aborting_drops_what_the_system_has_not_sent_either(make_loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
-    """It held megabytes of every dropped client for as long as that read a byte now and then."""
+    """It held megabytes for every dropped client for as long as that read a byte now and then."""
 
     class Much(asyncio.Protocol):
         def connection_made(self, transport: asyncio.BaseTransport) -> None:

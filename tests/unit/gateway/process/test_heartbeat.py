@@ -20,7 +20,7 @@ async def test_it_stops_when_so_many_looks_in_a_row_find_no_beat() -> None:
 
 
 async def test_a_parent_that_stood_still_too_gives_nobody_up() -> None:
-    """However long it stood: what counts is how often it looked."""
+    """However long it was frozen: what counts is how often it looked."""
     pulse = Pulse(Patience(looks=3, look_seconds=0.01))
     looked = asyncio.create_task(pulse.stops())
     for _ in range(4):  # with a beat between two looks, each five times as late as it should be
@@ -34,7 +34,7 @@ async def test_a_parent_that_stood_still_too_gives_nobody_up() -> None:
 
 
 async def test_beating_waits_for_nobody_who_looks() -> None:
-    """A pipe that is full, and one whose other end is gone."""
+    """Beats go on with a full pipe, and with one whose other end is closed."""
     pulse = Pulse(LOOKS)
     os.set_blocking(pulse.descriptor, False)
     try:

@@ -1,4 +1,4 @@
-"""A line of the log, as people and as programs read it."""
+"""A log line, for people and for programs."""
 
 import json
 import logging
@@ -15,7 +15,7 @@ from gateway.process.log_lines import set_up_log
 
 @contextmanager
 def log_of(environ: dict[str, str]) -> Generator[None]:
-    """Of a process that has just begun: the root has none of the test's handlers."""
+    """The log of a process that has just started: the root logger has none of the test's handlers."""
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
     root.handlers.clear()

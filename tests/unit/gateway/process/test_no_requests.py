@@ -1,4 +1,4 @@
-"""What a connection hears that sends no request, or one whose head or body does not end."""
+"""What a connection gets that sends no request, or one whose head or body does not end."""
 
 import asyncio
 import contextlib
@@ -23,7 +23,7 @@ from tests.live_server import serving
 
 
 class Mirror:
-    """Reads all of a body, and only then says which headers came and how long it was."""
+    """An application that reads the whole body, and then returns the headers and the length."""
 
     def __init__(self) -> None:
         self.calls = 0
@@ -45,7 +45,7 @@ class Mirror:
 
 
 def undated(heard: bytes) -> bytes:
-    """Without what every response of the server carries from its first second on."""
+    """The response without its date, which the server adds from its first second on."""
     return re.sub(rb"\r\ndate: [^\r]+ GMT|\r\nserver: [^\r]+", b"", heard)
 
 
@@ -53,8 +53,8 @@ IN_CHUNKS = b"POST / HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n"
 
 
 async def heard_while_talking(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes:
-    """What comes until the connection ends, to somebody who says nothing but letters. What is said after the end may
-    overtake the answer, so that nothing is heard."""
+    """What a client that sends nothing but letters receives until the connection ends. Letters sent after the end may
+    reset the connection before the answer arrives; then it receives nothing."""
     heard = bytearray()
 
     async def hear() -> None:
@@ -99,7 +99,7 @@ async def test_what_follows_a_body_joins_no_headers_and_has_an_end_too() -> None
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(IN_CHUNKS + b"5\r\nhello\r\n0\r\nauthorization: Bearer other\r\n\r\n")
         assert (await reader.readuntil(b" 5")).endswith(b"host,transfer-encoding 5")
-        # Many small parts of a body are no head, however long they are together.
+        # Many small parts of a body do not count as a head, however long they are together.
         writer.write(IN_CHUNKS + b"1\r\nx\r\n" * 40_000 + b"0\r\n\r\n")
         assert (await reader.readuntil(b" 40000")).endswith(b"host,transfer-encoding 40000")
         writer.write(IN_CHUNKS + b"5\r\nhello\r\n0\r\nx-long: ")
@@ -174,7 +174,7 @@ async def test_no_request_behind_one_that_is_being_answered_is_not_told_so_in_th
 
 
 class Begun:
-    """Sends a piece, and waits for its caller to leave."""
+    """An application that sends a piece, and waits for its caller to leave."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": []})

@@ -1,4 +1,4 @@
-"""An offer to go on in another protocol leaves a request as it is: body, connection and what follows included."""
+"""An offer to switch to another protocol leaves a request as it is, with its body, connection and what follows."""
 
 import asyncio
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""In processes of their own: a limit that was lowered cannot be raised again."""
+"""Limits of open files, each test in a process of its own: a limit that was lowered cannot be raised again."""
 
 import subprocess
 import sys
@@ -33,7 +33,7 @@ def test_a_call_has_two_connections(files: int, calls: int) -> None:
 
 
 def test_too_few_to_start_with_are_told_with_what_to_raise() -> None:
-    """It was a stack of calls, or an engine that could never be started."""
+    """It used to be a traceback, or an engine that could never be started."""
     require_open_files(LEAST)
     with pytest.raises(StateError, match=r"may open 24 files, and needs 64 at least: raise the limit \(`ulimit -Hn`"):
         require_open_files(24)

@@ -1,4 +1,4 @@
-"""Requests that come before the answers to those before them: answered in order, and never more than are borne."""
+"""Pipelined requests: they are answered in order, and their number is bounded."""
 
 import asyncio
 
@@ -15,7 +15,7 @@ GET = b"GET / HTTP/1.1\r\nhost: x\r\n\r\n"
 
 
 class Gate(Wire):
-    """Notes whether it is read from."""
+    """A transport that records whether reading is paused."""
 
     is_read = True
 
@@ -27,7 +27,7 @@ class Gate(Wire):
 
 
 class Slow:
-    """Answers with a body's length, a second after it has come."""
+    """An application that answers with the body's length, a second after the body arrived."""
 
     def __init__(self) -> None:
         self.began = 0
@@ -44,7 +44,8 @@ def connect(app: Slow) -> Gate:
 
 
 def test_nothing_more_is_read_until_the_last_that_waits_is_served() -> None:
-    """Each answer let in as many requests as a read holds, thousands, and a stranger's held gigabytes."""
+    """Each answer used to let in thousands of requests, as many as one read holds, and a stranger could fill
+    gigabytes."""
 
     async def scene() -> list[bool]:
         app = Slow()

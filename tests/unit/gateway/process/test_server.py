@@ -18,7 +18,8 @@ PIECES = 2000
 
 
 class Endless:
-    """Sends 131 MB to whoever asks; `taken` is how much of it each has got rid of, in the order they came."""
+    """An application that sends 131 MB for each request; `taken` is how much each could send, in the order of
+    arrival."""
 
     def __init__(self) -> None:
         self.taken: list[int] = []
@@ -121,9 +122,10 @@ async def test_it_stops_when_it_is_told_to(told: signal.Signals) -> None:
 
 @pytest.mark.parametrize("may_hurry", [True, False])
 def test_who_is_told_twice_hurries_only_where_a_person_may_mean_it(may_hurry: bool) -> None:
-    """A service manager tells a worker and its parent, and the parent tells the worker. Later signals end nothing.
+    """A service manager signals a worker and its parent, and the parent signals the worker. Later signals end
+    nothing.
 
-    On the loop that gateways run on: since Python 3.12 asyncio's own waits for connections that nobody closes.
+    On the loop that gateways use: since Python 3.12 asyncio's own waits for connections that nobody closes.
     """
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         runner.run(_told_twice(may_hurry=may_hurry))
@@ -146,7 +148,7 @@ async def _told_twice(*, may_hurry: bool) -> None:
         await reader.readuntil(b"begun")
         for _ in range(2):
             os.kill(os.getpid(), signal.SIGTERM)
-            await asyncio.sleep(0.2)  # for the server's own turn, which comes ten times a second
+            await asyncio.sleep(0.2)  # for the server's own tick, ten times a second
         if not may_hurry:
             finish.set()
             await asyncio.wait_for(reader.readuntil(b"whole"), 300)
@@ -158,7 +160,7 @@ async def _told_twice(*, may_hurry: bool) -> None:
 
 @pytest.mark.usefixtures("hangups_end")
 def test_a_burst_of_callers_is_heard_within_few_turns_of_the_loop() -> None:
-    """On the loop that gateways run on: a turn is long while it has much to do."""
+    """Tested on the loop that gateways use: its iterations are long while it is busy."""
     heard_at: list[int] = []
     turn = 0
 
@@ -189,7 +191,7 @@ def test_a_burst_of_callers_is_heard_within_few_turns_of_the_loop() -> None:
 
 
 class Leaving:
-    """Answers nothing: says who leaves, as the server tells it."""
+    """An application that answers nothing and records the callers that leave, as the server reports them."""
 
     def __init__(self) -> None:
         self.is_listening = asyncio.Event()
@@ -230,7 +232,7 @@ def test_an_address_of_another_machine_is_no_matter_of_ports() -> None:
 
 
 class Slow:
-    """Answers in two pieces, the second when it is told to. With `cares` it is one that leaving would cancel."""
+    """An application that answers in two pieces once told to. With `cares` it listens for its caller to leave."""
 
     def __init__(self, *, cares: bool) -> None:
         self._cares = cares
@@ -250,7 +252,7 @@ class Slow:
 
 @asynccontextmanager
 async def asked(app: Slow, http: type[asyncio.Protocol]) -> AsyncGenerator[int]:
-    """The port of a server; the application ends whatever becomes of the test."""
+    """The port of a server of this application, which ends even if the test fails."""
     async with serving(app, http=http) as url:
         try:
             async with asyncio.timeout(300):
@@ -343,7 +345,7 @@ async def test_of_too_many_connections_those_that_wait_longest_go_and_calls_stay
 
 
 async def test_an_answer_that_is_complete_when_the_end_comes_is_sent() -> None:
-    """However the two fall into the turns of the event loop."""
+    """In whichever iterations of the event loop the two events fall."""
 
     async def at_once(scope: Scope, receive: Receive, send: Send) -> None:
         for _ in range(int(scope["path"][1:])):
@@ -361,7 +363,8 @@ async def test_an_answer_that_is_complete_when_the_end_comes_is_sent() -> None:
 
 
 def test_a_port_whose_last_server_closed_its_connections_is_free() -> None:
-    """Else the web UI moves away from its tabs and bookmarks when `breakeven serve` is started again at once."""
+    """Otherwise the web UI gets another port, and tabs and bookmarks break, when `breakeven serve` is restarted at
+    once."""
     with bind("127.0.0.1", 0) as listener:
         port = int(listener.getsockname()[1])
         assert free_port(prefer=port) != port, "somebody listens there"

@@ -1,4 +1,4 @@
-"""What systemd is told, over a socket like its own."""
+"""What systemd is sent, over a socket like its own."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""What a connection is given time for; in virtual time."""
+"""How long a connection may take for each step; in virtual time."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -18,7 +18,7 @@ ANSWERED = b"HTTP/1.1 204 No Content\r\n\r\n"
 
 
 async def answer(scope: Scope, receive: Receive, send: Send) -> None:
-    """At once: the body, if there is one, is nobody's."""
+    """Answers at once, without reading a body."""
     await send({"type": "http.response.start", "status": 204, "headers": []})
     await send({"type": "http.response.body", "body": b""})
 

@@ -1,4 +1,4 @@
-"""One at a time: who is refused, and that a dead process holds nothing."""
+"""One process at a time: which is refused, and that a dead process holds nothing."""
 
 import os
 import resource

@@ -9,7 +9,7 @@ from gateway.process.stop_signals import stop_at_hangup
 
 @pytest.mark.parametrize("is_ignored", [False, True])
 async def test_a_hangup_stops_unless_somebody_asked_that_it_be_ignored(is_ignored: bool) -> None:
-    """As `nohup` asks."""
+    """As `nohup` does."""
     loop, told, after = asyncio.get_running_loop(), asyncio.Event(), asyncio.Event()
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN if is_ignored else signal.SIG_DFL)
     loop.add_signal_handler(signal.SIGUSR1, after.set)

@@ -36,7 +36,7 @@ async def test_a_child_that_dies_is_started_again(tmp_path: Path) -> None:
 
 
 async def test_a_child_that_cannot_even_be_started_is_tried_again(tmp_path: Path) -> None:
-    """The folder of its log is made by the time of the second attempt: a disk that was full has room again."""
+    """The folder of its log exists by the second attempt, as when a full disk has room again."""
     statuses: list[int] = []
     again = asyncio.Event()
 
@@ -75,7 +75,7 @@ async def test_cancelling_ends_the_child_even_if_it_will_not(tmp_path: Path, ign
 async def test_a_child_that_stands_still_is_killed_and_started_again(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It beats once and then stops itself, as a debugger or a machine's operator would."""
+    """The child sends one heartbeat and then stops itself, as a debugger or an operator would."""
     statuses: list[int] = []
     again = asyncio.Event()
     code = (

@@ -1,4 +1,4 @@
-"""A pipe of which its reader stops reading holds about 64 KB: whoever writes on waits for it."""
+"""A pipe whose reader has stopped reading holds about 64 KB; further writes block."""
 
 import contextlib
 import io
@@ -19,7 +19,8 @@ MORE_THAN_A_PIPE = 100_000
 
 @contextlib.contextmanager
 def output_into_a_pipe(monkeypatch: pytest.MonkeyPatch) -> Generator[int]:
-    """Its reading end. No fixture: pytest sets both streams anew when a test begins."""
+    """The reading end of a pipe for both streams. No fixture, because pytest replaces both streams when a test
+    begins."""
     reading, written = os.pipe()
     with open(written, "w", encoding="utf-8") as text, monkeypatch.context() as patch:
         patch.setattr(sys, "stdout", text)
@@ -31,7 +32,7 @@ def output_into_a_pipe(monkeypatch: pytest.MonkeyPatch) -> Generator[int]:
 
 
 def read(pipe: int) -> bytes:
-    """What there is next; a minute without anything is an error, not a wait."""
+    """The next data; a minute without any is an error."""
     assert select.select((pipe,), (), (), 60)[0], "nothing came"
     return os.read(pipe, 65_536)
 
@@ -44,7 +45,7 @@ def test_nobody_waits_for_a_reader_and_what_it_missed_is_counted(monkeypatch: py
         said = read(pipe)
         assert said.startswith(b"line 0 ")
         while b"read them)\n" not in said:
-            print("said since")  # until there is room for it
+            print("said since")  # until there is room
             said += read(pipe)
     assert next(line for line in said.splitlines() if b"missing" in line).endswith(
         b" lines are missing here: nobody read them)"
@@ -93,7 +94,7 @@ def test_a_stream_that_is_none_of_the_systems_stays(monkeypatch: pytest.MonkeyPa
 
 
 def test_who_began_with_closed_output_has_loggers_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`breakeven serve >&- 2>&- &` ended at once, and could not say why: the server's loggers take no None."""
+    """`breakeven serve >&- 2>&- &` ended at once, and could not say why: the server's loggers do not accept None."""
     monkeypatch.setattr(sys, "stdout", None)
     monkeypatch.setattr(sys, "stderr", None)
     with unawaited_output():

@@ -1,4 +1,4 @@
-"""A cascade on the whole path: two attempts, one entry, every dollar of both."""
+"""A cascade on the whole path: two attempts, one entry, with the cost of both."""
 
 import asyncio
 import json

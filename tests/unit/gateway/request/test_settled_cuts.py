@@ -1,4 +1,4 @@
-"""What is booked of an answer that was cut off or left after its provider had reported part of its usage."""
+"""What is booked for an answer that was cut off, or whose caller left, after part of its usage was reported."""
 
 from backends.protocol import Chunk
 from backends.usage import Usage

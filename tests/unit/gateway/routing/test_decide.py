@@ -146,7 +146,7 @@ def test_capabilities_and_windows_reject() -> None:
         decide(make_request(input_tokens=900_000), snapshot)
     with pytest.raises(NoCapableModel, match=r"local: does not support vision; mid: does not support vision.*supports"):
         decide(make_request(needs=("vision",)), snapshot)
-    with pytest.raises(NoEligibleModel) as refused:  # the one that has tools has no room
+    with pytest.raises(NoEligibleModel) as refused:  # the model that has tools has too small a context
         decide(make_request(input_tokens=900_000, needs=("tools",)), snapshot)
     assert not isinstance(refused.value, NoCapableModel)
 

@@ -15,11 +15,11 @@ SNAPSHOT = make_snapshot(candidates=[CHEAP, DEAR])
         ({}, False),
         ({"cheap": (5, 0.0)}, False),
         ({"cheap": (2, 0.0)}, False),
-        ({"cheap": (1, 0.0)}, True),  # the last one is for others
+        ({"cheap": (1, 0.0)}, True),  # the last slot is reserved for others
         ({"cheap": (0, 9.0)}, True),
-        ({"cheap": (5, 0.0), "dear": (0, 9.0)}, False),  # nobody wants that one
+        ({"cheap": (5, 0.0), "dear": (0, 9.0)}, False),  # the busy one is not the one it should go to
         ({"cheap": (0, 9.0), "dear": (0, 9.0)}, True),
-        ({"cheap": (-1, 0.0)}, False),  # down: no waiting helps, the other is asked
+        ({"cheap": (-1, 0.0)}, False),  # it is down: waiting does not help, the other is asked
     ],
 )
 def test_a_request_waits_for_whom_it_should_go_to(state: dict[str, tuple[int, float]], expected: bool) -> None:
