@@ -58,7 +58,7 @@ async def test_an_interval_of_a_few_days_says_how_often_it_holds() -> None:
     asked = ForecastService(Months(), lambda: us(NOW))
     few, enough = [await asked.forecast(ForecastQuery(days=1, history_days=days)) for days in (9, 10)]
     assert few.caution is not None
-    assert "two to five miss" in few.caution
+    assert "two to five of ten such intervals miss" in few.caution
     assert enough.caution is None
 
 
@@ -71,7 +71,7 @@ async def test_a_forecast_of_nothing_says_that_it_is_one() -> None:
     misspelt, empty = await asked.forecast(ForecastQuery(team="serch")), await asked.forecast(ForecastQuery())
     assert parse_usd(misspelt.total_high_usd) == 0
     assert misspelt.caution is not None
-    assert "spelt" in misspelt.caution
+    assert "check the spelling" in misspelt.caution
     assert empty.caution == "Nothing was spent in the days seen, so nothing is expected."
 
 
