@@ -8,6 +8,8 @@ import httpx
 ANSWER_SECONDS = 30.0
 QUESTIONS = ("/validate", "/replay", "/route")
 """Ends of paths that are called with POST and change nothing."""
+BAD_REQUEST = 400
+HALF_CHARACTER = "What was typed contains half of a character, which is not valid Unicode. Delete it and type it again."
 BAD_GATEWAY = 502
 ANOTHER_SERVICE = "Something other than the gateway answers at its address: it sent no JSON."
 Json = Any
@@ -101,6 +103,8 @@ class GatewayClient:
             answer = await self._http.request(
                 method, path, params=_given(query or {}), json=body, headers={**self._headers, **(headers or {})}
             )
+        except UnicodeEncodeError as error:
+            raise GatewayRefused(BAD_REQUEST, HALF_CHARACTER, None) from error
         except httpx.HTTPError as error:
             is_change = method != "GET" and not path.endswith(QUESTIONS)
             is_away = not isinstance(error, httpx.TimeoutException) or isinstance(error, httpx.ConnectTimeout)

@@ -85,6 +85,15 @@ async def test_a_service_in_the_gateways_place_is_a_refusal_with_a_sentence(answ
         await GatewayClient(http, "bk-ui").get("/admin/v1/me")
 
 
+async def test_half_a_character_is_refused_with_a_sentence() -> None:
+    """A browser sends half of a surrogate pair as it was pasted. The page used to show nothing."""
+    gateway = Gateway()
+    for asked in (gateway.client().get("/x", find="\ud800b"), gateway.client().put("/x", {"name": "\ud800b"})):
+        with pytest.raises(GatewayRefused, match="not valid Unicode"):
+            await asked
+    assert gateway.asked == []
+
+
 @pytest.mark.parametrize(
     ("method", "error", "advice"),
     [
