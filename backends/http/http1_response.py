@@ -144,7 +144,7 @@ class Http1Response:
         """The head has been received."""
         self.status, self.headers = status, headers
         encoding = self.headers["content-encoding"].lower() if "content-encoding" in self.headers else "identity"
-        if encoding in ("gzip", "deflate"):
+        if encoding in ("gzip", "x-gzip", "deflate"):
             self._decoder = zlib.decompressobj(wbits=47)  # detects a zlib or gzip header
         elif encoding != "identity":
             self.fail(f"encoded its answer as {encoding[:20]!r}, which was not requested")

@@ -21,6 +21,10 @@ class AnswerCycle(RequestResponseCycle):
     def send(self, message: Any) -> Awaitable[None]:  # type: ignore[override]
         if self.response_started or self.flow.write_paused or self.disconnected:
             return super().send(message)
+        if self.waiting_for_100_continue and self.more_body:
+            # A client refused before it was told to continue may never send its body: what it sends next would be
+            # taken for that (https://www.rfc-editor.org/rfc/rfc9110#section-10.1.1).
+            self.keep_alive = False
         headers = [*self.default_headers, *message.get("headers", ())]
         by_name = dict(headers)
         if not (self._stays_open(message) and _are_plain(by_name, [value for _, value in headers])):

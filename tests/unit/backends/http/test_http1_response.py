@@ -25,6 +25,7 @@ WHOLE_ANSWERS = {
     "no length, ends with the connection": b"HTTP/1.1 200 OK\r\n\r\nok",
     "HTTP/1.0": b"HTTP/1.0 200 OK\r\ncontent-length: 2\r\n\r\nok",
     "gzip": b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\n\r\n" + gzip.compress(b"ok"),
+    "x-gzip": b"HTTP/1.1 200 OK\r\ncontent-encoding: x-gzip\r\n\r\n" + gzip.compress(b"ok"),
     "deflate": b"HTTP/1.1 200 OK\r\ncontent-encoding: deflate\r\n\r\n" + zlib.compress(b"ok"),
 }
 

@@ -59,6 +59,12 @@ def test_a_body_whose_answer_is_out_is_not_taken_for_ever_and_hears_no_second_an
     assert run(scene(head, b"a")) == (30 + 10 + PATIENCE, ANSWERED)
 
 
+def test_a_refusal_that_lets_a_body_stay_unsent_ends_the_connection() -> None:
+    head = b"POST / HTTP/1.1\r\nhost: x\r\nexpect: 100-continue\r\ncontent-length: 9\r\n\r\n"
+    closing = ANSWERED.replace(b"\r\n\r\n", b"\r\nconnection: close\r\n\r\n")
+    assert run(scene(head, b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")) == (30, closing)
+
+
 def test_who_says_nothing_is_let_go_without_a_word() -> None:
     async def play() -> tuple[float | None, bytes]:
         wire = connect()
