@@ -239,7 +239,7 @@ async def test_one_that_fails_amid_its_answer_is_no_answer(passage: Passage) -> 
 
 async def test_what_it_cannot_be_asked_is_said(passage: Passage) -> None:
     async with passage.openai() as client:
-        with pytest.raises(openai.BadRequestError, match="n: only one choice") as caught:
+        with pytest.raises(openai.BadRequestError, match="n: this model gives only one choice") as caught:
             await client.chat.completions.create(model="gpt-5.4-pro", messages=ASK, n=2)
     assert caught.value.param == "n"
     assert not passage.provider.received
