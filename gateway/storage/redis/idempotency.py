@@ -5,7 +5,6 @@ claim's owner; afterwards `F`, the fingerprint and the answer.
 """
 
 import secrets
-from typing import cast
 
 import msgspec
 from redis.asyncio import Redis
@@ -51,7 +50,9 @@ class RedisIdempotency:
         seconds: float = 86_400.0,
         answer_seconds: float = ANSWER_SECONDS,
     ) -> None:
-        self._client = client
+        self._claim, self._renew, self._finish, self._abandon = map(
+            client.register_script, (CLAIM, RENEW, FINISH, ABANDON)
+        )
         self._seconds = seconds
         self._answer_seconds = answer_seconds
         # After a pause longer than the lease, a worker must not abandon, renew or answer a claim made since by another.
@@ -59,25 +60,22 @@ class RedisIdempotency:
 
     async def claim(self, name: str, fingerprint: bytes) -> Found | None:
         async with answering(self._answer_seconds):
-            value = cast(
-                bytes | None,
-                await self._client.eval(CLAIM, 1, PREFIX + name, self._claimed(fingerprint), LEASE_MS),
-            )  # pyright: ignore[reportGeneralTypeIssues]
+            value: bytes | None = await self._claim(keys=[PREFIX + name], args=[self._claimed(fingerprint), LEASE_MS])
         return None if value is None else _found(value)
 
     async def renew(self, name: str, fingerprint: bytes) -> None:
         async with answering(self._answer_seconds):
-            await self._client.eval(RENEW, 1, PREFIX + name, self._claimed(fingerprint), LEASE_MS)  # pyright: ignore[reportGeneralTypeIssues]
+            await self._renew(keys=[PREFIX + name], args=[self._claimed(fingerprint), LEASE_MS])
 
     async def finish(self, name: str, fingerprint: bytes, recorded: Recorded, *, owner: str = "") -> None:
         value = b"F" + fingerprint + msgspec.msgpack.encode(recorded)
-        claimed, share = self._claimed(fingerprint), share_of(owner, PREFIX)
+        told = (self._claimed(fingerprint), value, round(self._seconds * 1000), share_of(owner, PREFIX))
         async with answering(self._answer_seconds):
-            await self._client.eval(FINISH, 1, PREFIX + name, claimed, value, round(self._seconds * 1000), share)  # pyright: ignore[reportGeneralTypeIssues]
+            await self._finish(keys=[PREFIX + name], args=told)
 
     async def abandon(self, name: str, fingerprint: bytes) -> None:
         async with answering(self._answer_seconds):
-            await self._client.eval(ABANDON, 1, PREFIX + name, self._claimed(fingerprint))  # pyright: ignore[reportGeneralTypeIssues]
+            await self._abandon(keys=[PREFIX + name], args=[self._claimed(fingerprint)])
 
     def _claimed(self, fingerprint: bytes) -> bytes:
         return b"R" + fingerprint + self._owner

@@ -43,6 +43,8 @@ class RedisTurns:
 
     def __init__(self, client: "Redis", *, prefix: str = PREFIX, patience_seconds: float = PATIENCE_SECONDS) -> None:
         self._client = client
+        self._put = client.register_script(PUT)
+        self._swap = client.register_script(SWAP)
         self._prefix = prefix
         self._patience_seconds = patience_seconds
 
@@ -53,9 +55,9 @@ class RedisTurns:
             return cast(bytes | None, await self._client.getex(self._prefix + name, px=round(seconds * 1000)))
 
     async def put(self, name: str, value: bytes, seconds: float, *, owner: str = "") -> None:
-        share = share_of(owner, self._prefix)
+        told = (value, round(seconds * 1000), share_of(owner, self._prefix))
         async with answering(self._patience_seconds):
-            await self._client.eval(PUT, 1, self._prefix + name, value, round(seconds * 1000), share)  # pyright: ignore[reportGeneralTypeIssues]
+            await self._put(keys=[self._prefix + name], args=told)
 
     async def delete(self, name: str) -> bool:
         async with answering(self._patience_seconds):
@@ -70,12 +72,10 @@ class RedisTurns:
             *_said(change.was),
             *_said(change.value),
             share_of(change.owner, self._prefix),
+            *change.beside.values(),
         )
         async with answering(self._patience_seconds):
-            swapped = await self._client.eval(
-                SWAP, len(names), *(self._prefix + name for name in names), *told, *change.beside.values()
-            )  # pyright: ignore[reportGeneralTypeIssues]
-        return swapped == 1
+            return await self._swap(keys=[self._prefix + name for name in names], args=told) == 1
 
 
 def _said(value: bytes | None) -> tuple[int, bytes]:
