@@ -1,6 +1,7 @@
 """The gateway's HTTP API as this process sees it, with one signed-in key. The only way to any figure or change."""
 
 from collections.abc import Mapping
+from http import HTTPStatus
 from typing import Any, cast
 
 import httpx
@@ -8,9 +9,7 @@ import httpx
 ANSWER_SECONDS = 30.0
 QUESTIONS = ("/validate", "/replay", "/route")
 """Ends of paths that are called with POST and change nothing."""
-BAD_REQUEST = 400
 HALF_CHARACTER = "What was typed contains half of a character, which is not valid Unicode. Delete it and type it again."
-BAD_GATEWAY = 502
 ANOTHER_SERVICE = "Something other than the gateway answers at its address: it sent no JSON."
 Json = Any
 
@@ -88,7 +87,7 @@ class GatewayClient:
         try:
             return answer.json()
         except ValueError as error:
-            raise GatewayRefused(BAD_GATEWAY, ANOTHER_SERVICE, None) from error
+            raise GatewayRefused(HTTPStatus.BAD_GATEWAY, ANOTHER_SERVICE, None) from error
 
     async def _request(
         self,
@@ -104,7 +103,7 @@ class GatewayClient:
                 method, path, params=_given(query or {}), json=body, headers={**self._headers, **(headers or {})}
             )
         except UnicodeEncodeError as error:
-            raise GatewayRefused(BAD_REQUEST, HALF_CHARACTER, None) from error
+            raise GatewayRefused(HTTPStatus.BAD_REQUEST, HALF_CHARACTER, None) from error
         except httpx.HTTPError as error:
             is_change = method != "GET" and not path.endswith(QUESTIONS)
             is_away = not isinstance(error, httpx.TimeoutException) or isinstance(error, httpx.ConnectTimeout)

@@ -9,9 +9,9 @@ from rich.table import Column, Table
 
 from gateway.api.admin_batches import booked
 from gateway.batches.values import UNDER_WAY, Batch, Progress
-from gateway.cli.counted import counted
 from gateway.cli.show_table import show_table
 from gateway.cli.state import State, ask
+from gateway.counted import counted
 from gateway.errors import NotFound
 from gateway.instants import moment_of
 from gateway.money import plain, usd

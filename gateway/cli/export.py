@@ -11,8 +11,8 @@ import typer
 
 from gateway.cli.asked import AsOf, Since, TimeZone, Until, Where, read
 from gateway.cli.cost_filters import filters, why_nothing, with_key_id
-from gateway.cli.counted import counted
 from gateway.cli.state import State, ask, ask_reports
+from gateway.counted import counted
 from gateway.errors import StateError
 from gateway.reports.files import ReportFiles, costs_file
 from gateway.reports.forecast_views import DailyQuery, ForecastQuery

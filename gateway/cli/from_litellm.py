@@ -9,7 +9,6 @@ from typing import Annotated, Any
 
 import typer
 
-from gateway.cli.counted import counted
 from gateway.clock import now_us
 from gateway.composition.deployment import load_deployment
 from gateway.config.home import Home
@@ -17,6 +16,7 @@ from gateway.config.price_files import load_price_book
 from gateway.config.price_sources import known_to_litellm
 from gateway.config.providers import load_providers
 from gateway.config.settings import read_text
+from gateway.counted import counted
 from gateway.errors import ConfigurationError, StateError
 from gateway.extras import install_command
 from gateway.from_litellm.config_file import parse_fields, read_config

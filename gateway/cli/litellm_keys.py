@@ -13,13 +13,13 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Column, Table
 
-from gateway.cli.counted import counted
 from gateway.cli.from_litellm import read_merged
 from gateway.cli.key_rotation import AUTHOR
 from gateway.cli.show_table import show_table
 from gateway.cli.state import State, open_state
 from gateway.clock import now_us
 from gateway.config.settings import read_text
+from gateway.counted import counted
 from gateway.from_litellm.allowed import Models
 from gateway.from_litellm.config_file import access_groups
 from gateway.from_litellm.fields import DATABASE_VARIABLE, TABLES

@@ -10,7 +10,6 @@ import typer
 from rich.table import Table
 
 from gateway.cli.asked import ClockIsRight, Until
-from gateway.cli.counted import counted
 from gateway.cli.show_table import show_table
 from gateway.cli.state import ask
 from gateway.clock import now_us
@@ -18,6 +17,7 @@ from gateway.config.home import find_home
 from gateway.config.price_files import SHIPPED, load_deployment_prices, load_prices, own_prices, write_prices
 from gateway.config.price_sources import load_source
 from gateway.config.settings import Settings, load_settings
+from gateway.counted import counted
 from gateway.errors import ConfigurationError
 from gateway.instants import microseconds, start_of_day_us
 from gateway.money import format_usd, show_exact_usd

@@ -11,9 +11,9 @@ from rich.console import Console
 from rich.table import Table
 
 from gateway.cli.asked import ClockIsRight
-from gateway.cli.counted import counted
 from gateway.cli.show_table import show_table
 from gateway.cli.state import open_state
+from gateway.counted import counted
 from gateway.errors import ConfigurationError
 from gateway.money import show_exact_usd
 from gateway.reports.reconcile_service import book_differences, unbookable, view_of

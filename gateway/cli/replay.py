@@ -8,11 +8,11 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Column, Table
 
-from gateway.cli.counted import counted
 from gateway.cli.show_table import show_table
 from gateway.cli.state import open_state
 from gateway.clock import now_us
 from gateway.config.settings import MOST_DAYS, read_text
+from gateway.counted import counted
 from gateway.instants import DAY_US
 from gateway.reports.replay_service import ReplayService
 from gateway.reports.replay_views import ReplayMove, ReplayResult

@@ -11,10 +11,10 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from gateway.cli.counted import counted
 from gateway.cli.prices import instant_us
 from gateway.cli.show_table import show_table
 from gateway.cli.state import open_state
+from gateway.counted import counted
 from gateway.limits.spending import FOR_EVER_US
 from gateway.money import format_usd, show_exact_usd
 from gateway.storage.sql.audit import SqlAuditLog

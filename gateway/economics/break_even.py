@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 
 import numpy as np
 
+from gateway.counted import counted
 from gateway.economics.bootstrap import resample_clusters, spread
 from gateway.economics.break_even_volume import find_volume
 from gateway.economics.demand import PICO, Demand, build_demand
@@ -59,7 +60,7 @@ def analyse_break_even(
     period = period or (covering_period(rows) if rows else Period(0, 3_600_000_000))
     if not sum(row.requests for row in rows if period.holds(row)):
         rent = usd(plan.rent_pico_usd(period.hours))
-        hours = f"{period.hours} hour{'' if period.hours == 1 else 's'}"
+        hours = counted(period.hours, "hour")
         raise EconomicsError(f"idle: no request in {hours}, and {plan.name} cost ${rent:.2f} of rent meanwhile")
     demand = build_demand(rows, period, plan=plan, hosted=hosted, engine=engine).scaled(volume)
     case = build_case(demand, plan, engine)

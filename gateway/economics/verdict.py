@@ -1,5 +1,6 @@
 """The report's answer in plain English, with its numbers and caveats."""
 
+from gateway.counted import counted
 from gateway.economics.demand import Demand
 from gateway.economics.gpu_cost import Engine
 from gateway.economics.report import BreakEvenReport
@@ -24,7 +25,7 @@ def list_caveats(
 ) -> tuple[str, ...]:
     """Answers to the questions a careful reader would ask."""
     notes = [
-        f"A month is {plan.hours_per_month:g} hours; the {_count(period.hours, 'hour')} seen"
+        f"A month is {plan.hours_per_month:g} hours; the {counted(period.hours, 'hour')} seen"
         f" {'is' if period.hours == 1 else 'are'} scaled to it."
     ]
     if period.hours < LEAST_HOURS_FOR_A_WEEK:
@@ -37,7 +38,7 @@ def list_caveats(
     else:
         source = "measured" if engine.is_measured else "assumed, not measured"
         notes.append(
-            f"Throughput is {source}, at {_count(engine.concurrency, 'concurrent sequence')}; nothing is extrapolated."
+            f"Throughput is {source}, at {counted(engine.concurrency, 'concurrent sequence')}; nothing is extrapolated."
             " Prompts are taken to find the same share of their prefix cached on the GPU as in the traffic."
         )
     if demand.measured_requests and demand.measured_requests < demand.requests and engine is None:
@@ -45,13 +46,13 @@ def list_caveats(
     if demand.unpriced_requests:
         known = "has" if demand.unpriced_requests == 1 else "have"
         notes.append(
-            f"{_count(demand.unpriced_requests, 'request')} {known} no known price: the ledger's cost is without."
+            f"{counted(demand.unpriced_requests, 'request')} {known} no known price: the ledger's cost is without."
         )
     if demand.estimated_share:
         notes.append(f"{demand.estimated_share:.1%} of requests have estimated token counts; the interval is widened.")
     if demand.aborted_requests:
         notes.append(
-            f"{_count(demand.aborted_requests, 'aborted request')}: GPU-seconds were taken and no saving is credited."
+            f"{counted(demand.aborted_requests, 'aborted request')}: GPU-seconds were taken and no saving is credited."
         )
     if hosted.quality is None or plan.quality is None:
         notes.append("Quality was not measured on both sides: this compares prices, not answers.")
@@ -61,8 +62,8 @@ def list_caveats(
 def _data(report: BreakEvenReport) -> str:
     seen = report.observed
     text = (
-        f"Over {_count(seen.hours, 'hour')} of data ({_count(seen.days, 'calendar day')}) "
-        f"there {'was' if seen.requests == 1 else 'were'} {_count(seen.requests, 'request')}, "
+        f"Over {counted(seen.hours, 'hour')} of data ({counted(seen.days, 'calendar day')}) "
+        f"there {'was' if seen.requests == 1 else 'were'} {counted(seen.requests, 'request')}, "
         f"{seen.requests_per_day:,.0f} a day."
     )
     if seen.hours < LEAST_HOURS_FOR_A_MONTH:
@@ -136,10 +137,6 @@ def _quality(report: BreakEvenReport) -> str:
 
 def _q(quality: float | None) -> str:
     return "not measured" if quality is None else f"{quality:.3f}"
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 def _replicas(count: int) -> str:

@@ -1,5 +1,6 @@
 """Messages for requests refused by a limit: which one, how much of it is left, what to do. Pure."""
 
+from gateway.counted import counted
 from gateway.limits.counters import Places, Rate
 from gateway.limits.values import StrictBudget, TierQuota
 from gateway.money import format_usd
@@ -19,10 +20,9 @@ def fewer_at_once(places: Places) -> str:
     """The concurrency limit is reached."""
     kind, _, name = places.bucket.partition(":")
     who = "This key" if kind == "key" else f"The {kind} {name!r}"
-    noun = "request" if places.most == 1 else "requests"
     return (
-        f"{who} already has {places.most:,} {noun} under way, the most it may have at once (max_parallel_requests). "
-        "Try again when one has ended, send fewer at once, or have the limit raised."
+        f"{who} already has {counted(places.most, 'request')} under way, the most it may have at once "
+        "(max_parallel_requests). Try again when one has ended, send fewer at once, or have the limit raised."
     )
 
 

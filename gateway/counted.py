@@ -1,4 +1,4 @@
-"""Numbers with their nouns, for the sentences that commands print."""
+"""Numbers with their nouns, for sentences that people read."""
 
 
 def counted(number: int, noun: str) -> str:
