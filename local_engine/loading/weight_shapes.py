@@ -93,7 +93,7 @@ def check_names(names: Mapping[str, str], config: ModelConfig, *, file: str) -> 
     if unknown := sorted(theirs for ours, theirs in names.items() if not is_known(ours)):
         raise ModelUnsupported(
             f"{file} holds {', '.join(unknown[:3])}{' and more' if unknown[3:] else ''}, which a model of its type and "
-            "configuration has not here; it would be computed wrongly without."
+            "configuration does not have here. Without them its answers would be wrong."
         )
 
 
