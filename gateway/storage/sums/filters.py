@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from sqlalchemy import ColumnElement
+from sqlalchemy import ColumnElement, func, literal
 
 from gateway.storage.rows.dimension import Dimension
 from gateway.storage.tables.books import dimensions
@@ -48,5 +48,8 @@ def meets(dimension: Dimension, query: SumsQuery) -> bool:
 
 
 def has_tag(tag: str) -> ColumnElement[bool]:
-    """Tags are a JSON array of strings: a quoted string in it is one whole tag, since inner quotes are escaped."""
-    return dimensions.c.tags.contains(json.dumps(tag, ensure_ascii=False), autoescape=True)
+    """Tags are a JSON array of strings without commas: each is between two once the brackets are commas too. Not LIKE,
+    for which `Prod` is `prod` on SQLite, and not without the commas: `b` would be in `a"b`."""
+    tags = dimensions.c.tags
+    each = literal(",").concat(func.substr(tags, 2, func.length(tags) - 2)).concat(",")
+    return func.replace(each, f",{json.dumps(tag, ensure_ascii=False)},", "") != each

@@ -8,6 +8,7 @@ import pytest
 from sqlalchemy import event
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from gateway.instants import HOUR_US
 from gateway.instants import microseconds as us
 from gateway.ledger.entry import Cost, Entry, Status
 from gateway.storage.sql.ledger import SqlLedger
@@ -93,6 +94,17 @@ async def test_filters_and_an_empty_period(engine: AsyncEngine, stored: list[Ent
     assert await reports.sums(SumsQuery(0, 10**9, ("model",))) == []
     with pytest.raises(ValueError, match="no time zone"):
         await reports.sums(SumsQuery(*whole, time_zone="Mars/Base"))
+
+
+async def test_a_tag_is_only_what_it_is_called(engine: AsyncEngine) -> None:
+    """Of capitals, quotes and what LIKE takes for a pattern; in whole hours and in a cut one."""
+    tags = ("prod", "Prod", "a_b", "axb", "100%", 'x"y', "y", "x\\", "\u00e9", "none")
+    intents = [make_intent(n, tags=(tag, "all")) for n, tag in enumerate(tags, 1)]
+    await SqlLedger(engine).insert([make_entry(n, intent=one) for n, one in enumerate(intents, 1)])
+    hour = intents[0].accepted_at_us // HOUR_US * HOUR_US
+    for until_us, tag in product((hour + HOUR_US, hour + HOUR_US - 1), (*tags, "PROD", ",", "%", "al")):
+        rows = await SqlReports(engine).sums(SumsQuery(hour, until_us, ("day",), {"tag": tag}))
+        assert sum(row.requests for row in rows) == (tag in tags), tag
 
 
 async def test_a_period_as_long_as_the_calendar_takes_as_long_as_what_is_booked_in_it(
