@@ -50,7 +50,9 @@ def command(
     try:
         _require_valid(files, made)
     except ConfigurationError as error:
-        raise ConfigurationError(f"says something that cannot be translated: {error}", file=str(config)) from error
+        # the directory that they were tried in is gone
+        named = ConfigurationError(error.problem, file=Path(error.file).name, line=error.line, field=error.field)
+        raise ConfigurationError(f"says something that cannot be translated: {named}", file=str(config)) from error
     written = _write(out, files)
     if as_json:
         print(

@@ -3,13 +3,14 @@
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from typing import Any, Final
 
 from gateway.config.providers import HostedProvider
 from gateway.errors import ConfigurationError
 from gateway.from_litellm.config_file import Deployment, Fields, LiteLLMConfig
 from gateway.from_litellm.endpoints import Endpoints, Place
+from gateway.from_litellm.windows import PLACES
 from gateway.routing.rules import RERANK
 from gateway.yaml_document import NAME_PATTERN
 
@@ -187,8 +188,9 @@ class _Models:
         first = group[0]
         self._limit(name, group)
         shipped = self._shipped(place)
-        if shipped == name:
-            return  # comes with its provider's key
+        if shipped == name:  # comes with its provider's key
+            self._price(name, first, place, {})
+            return
         spec: dict[str, Any] = {"backend": place.backend, "upstream_model": place.upstream_model}
         if (priced_as := self._priced_as(first, place)) is not None:
             spec["priced_as"] = priced_as
@@ -199,7 +201,14 @@ class _Models:
 
     def _price(self, name: str, deployment: Deployment, place: Place, spec: dict[str, Any]) -> None:
         """The file's price, or else the catalogue's, or else that of LiteLLM's map."""
-        own, source = _prices({**deployment.info, **deployment.params}), "LiteLLM's config.yaml"
+        written = {**deployment.info, **deployment.params}
+        own, source = _prices(written), "LiteLLM's config.yaml"
+        for theirs in (*PRICES, PER_SEARCH):
+            if written.get(theirs) is not None and _amount(written[theirs]) is None:
+                self.made.notes.append(
+                    f"{deployment.where}: its {theirs} is left out: {written[theirs]} is not a price of at least 0 and "
+                    "less than one dollar"
+                )
         provider = self._price_provider(place.backend)
         if not own and self.price_of(str(spec.get("priced_as", f"{provider}/{place.upstream_model}"))):
             return
@@ -212,8 +221,12 @@ class _Models:
         spec.pop("priced_as", None)
         prices = [{"from": self.since, "source": source, **own}]
         override = {"provider": provider, "model": place.upstream_model, "prices": prices}
-        if override not in self.made.overrides:
+        of_the_same = (one for one in self.made.overrides if one["provider"] == provider)
+        there = next((one for one in of_the_same if one["model"] == place.upstream_model), None)
+        if there is None:
             self.made.overrides.append(override)
+        elif there != override:
+            self.made.notes.append(f"{deployment.where}: its price is left out: the file gives this model two")
 
     def _price_provider(self, backend: str) -> str:
         """The provider under whose name its models' prices are looked up."""
@@ -287,13 +300,22 @@ def _fact(deployment: Deployment, known: Mapping[str, Fields], field_name: str) 
 
 def _prices(given: Fields) -> dict[str, Any]:
     """US dollars per million tokens, or per search. Empty unless both input and output have a price."""
-    per_search = given.get(PER_SEARCH)
-    if isinstance(per_search, int | float) and per_search and not any(given.get(one) for one in PRICES):
-        return {"input": 0, "output": 0, "per_search_unit_usd": _plain(Decimal(str(per_search)))}
-    found = {ours: given[theirs] for theirs, ours in PRICES.items() if isinstance(given.get(theirs), int | float)}
+    found = {ours: amount for theirs, ours in PRICES.items() if (amount := _amount(given.get(theirs))) is not None}
+    if (per_search := _amount(given.get(PER_SEARCH))) and not any(found.values()):
+        return {"input": 0, "output": 0, "per_search_unit_usd": _plain(per_search)}
     if not {"input", "output"} <= found.keys():
         return {}
-    return {name: _plain(Decimal(str(value)) * 1_000_000) for name, value in found.items()}
+    return {name: _plain(amount * 1_000_000) for name, amount in found.items()}
+
+
+def _amount(value: object) -> Decimal | None:
+    """To the pico-dollar; None if it is no price. Text is one too: YAML reads `1e-6` as text, and LiteLLM converts
+    it."""
+    try:
+        amount = Decimal(str(value)).quantize(PLACES)
+        return amount if 0 <= amount < 1 else None
+    except InvalidOperation:
+        return None
 
 
 def _order(deployment: Deployment) -> int:

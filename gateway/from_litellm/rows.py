@@ -17,6 +17,7 @@ Row = Mapping[str, Any]
 NO_LABEL: Final = re.compile(r"[^\w .:/@-]")
 LONGEST_LABEL: Final = 64
 NEVER: Final = re.compile(r"infinity|\d{5,}-.*")
+TIMES: Final = ("expires", "budget_reset_at")
 DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 
 
@@ -51,15 +52,26 @@ def parse_answers(texts: Mapping[str, str]) -> Rows:
         listed = answer.get("keys", answer.get("teams")) if isinstance(answer, dict) else answer
         for one in cast("list[Any]", listed) if isinstance(listed, list) else [None]:
             if isinstance(one, dict) and "token" in one:
-                keys[str(one["token"])] = cast("Row", one)
+                keys[str(one["token"])] = _with_times(cast("Row", one), file)
             elif isinstance(one, dict) and "team_id" in one:
-                teams[str(one["team_id"])] = cast("Row", one)
+                teams[str(one["team_id"])] = _with_times(cast("Row", one), file)
             else:
                 raise ConfigurationError(
                     "is no answer of LiteLLM's `/key/list?return_full_object=true&size=100` or `/team/list`", file=file
                 )
     told = {KEYS: [_asked(one, KEYS) for one in keys.values()], TEAMS: [_asked(one, TEAMS) for one in teams.values()]}
     return Rows(told, is_whole=False)
+
+
+def _with_times(row: Row, file: str) -> Row:
+    """The row itself. Raises ConfigurationError if a time in it cannot be read; those of the database always can."""
+    for fields in (row, fields_of(row.get("litellm_budget_table"))):
+        for name in TIMES:
+            try:
+                moment_us(fields.get(name))
+            except (ValueError, OverflowError) as error:
+                raise ConfigurationError(f"{name}: {fields[name]!r} is not a time", file=file) from error
+    return row
 
 
 def _asked(row: Row, table: str) -> Row:

@@ -112,7 +112,7 @@ params = st.fixed_dictionaries(
         "timeout": st.sampled_from([0, 1.5, "x"]),
         "order": st.integers(0, 2),
         "api_version": st.just("1"),
-        "input_cost_per_token": st.sampled_from([0, 1e-7]),
+        "input_cost_per_token": st.sampled_from([0, 1e-7, "2e-7", float("nan")]),
         "output_cost_per_token": st.sampled_from([0, 3e-6]),
         "max_parallel_requests": st.integers(0, 3),
         "aws_region_name": st.just("us-east-1"),

@@ -211,6 +211,28 @@ def test_prices_of_the_file_then_of_the_catalogue_then_of_the_map() -> None:
     assert made.unpriced == ["nowhere"]
 
 
+@pytest.mark.parametrize("price", [float("nan"), float("inf"), -1, True, "text", [1]])
+def test_what_is_no_price_is_said_and_the_catalogues_holds(price: object) -> None:
+    made = drafted(entry("m", MINI, input_cost_per_token=price, output_cost_per_token=0))
+    assert (made.overrides, made.unpriced) == ([], [])
+    assert any("(m): its input_cost_per_token is left out" in note for note in made.notes)
+
+
+@pytest.mark.parametrize("name", ["gpt-5.4-mini", "mini"])
+def test_a_price_that_yaml_reads_as_text_holds_for_models_that_we_name_too(name: str) -> None:
+    made = drafted(entry(name, MINI, input_cost_per_token="1e-6", output_cost_per_token="4e-6"))
+    [override] = made.overrides
+    assert override["prices"] == [{"from": SINCE, "source": "LiteLLM's config.yaml", "input": 1, "output": 4}]
+    assert "gpt-5.4-mini" not in made.rules["models"]
+
+
+def test_of_two_prices_of_one_model_the_first_holds() -> None:
+    """Both names are booked as one model of one provider, where the last would hold without a word."""
+    made = drafted(*(entry(f"m{usd}", MINI, input_cost_per_token=usd, output_cost_per_token=0) for usd in (1e-6, 2e-6)))
+    assert [one["prices"][0]["input"] for one in made.overrides] == [1]
+    assert any("(m2e-06): its price is left out" in note for note in made.notes)
+
+
 def test_models_that_do_one_thing() -> None:
     made = drafted(
         entry("ears", "groq/w", {"mode": "audio_transcription"}),

@@ -318,7 +318,10 @@ def test_an_empty_page_of_answers_says_nothing() -> None:
     assert parse_answers({"k.json": '{"keys": [], "total_count": 0}', "t.json": "[]"}).of(KEYS) == []
 
 
-@pytest.mark.parametrize("text", ["{", "{}", '{"keys": ["hash"]}', "3", '{"error": {}}'])
+SOON = '{"keys": [{"token": "t", "litellm_budget_table": {"budget_reset_at": "soon"}}]}'
+
+
+@pytest.mark.parametrize("text", ["{", "{}", '{"keys": ["hash"]}', "3", '{"error": {}}', SOON])
 def test_what_is_no_answer_is_refused_by_its_file(text: str) -> None:
     with pytest.raises(ConfigurationError, match=r"k\.json"):
         parse_answers({"k.json": text})
