@@ -85,7 +85,7 @@ def whole(least: int, most: int | None = None) -> Callable[[str], int]:
 def seconds(text: str) -> float:
     """An option's type."""
     if not 0 <= (value := float(text)) < math.inf:
-        raise argparse.ArgumentTypeError(f"{text} is no duration")
+        raise argparse.ArgumentTypeError(f"{text} is not a duration")
     return value
 
 

@@ -30,7 +30,7 @@ class SentenceEncoder:
         """Loads a folder, served under the folder's name by default; raises ModelUnavailable or ModelUnsupported."""
         raw = read_json(folder / "config.json")
         if raw.get("model_type") != "bert" or raw.get("hidden_act") != "gelu":
-            raise ModelUnsupported(f"{folder.name} is no encoder of the MiniLM family.")
+            raise ModelUnsupported(f"{folder.name} is not an encoder of the MiniLM family.")
         self.name = name or folder.resolve().name.lower()
         try:
             self.context_window = int(raw["max_position_embeddings"])

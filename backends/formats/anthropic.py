@@ -172,7 +172,7 @@ def not_a_message(document: Fields, body: bytes, *, backend: str) -> BackendErro
     if document.get("type") == "error" or document.get("error") is not None:
         return error_from_event(document.get("error"), backend=backend, is_started=False)
     usage, _ = believable_usage(document.get("usage"))
-    return no_answer(f"{backend} answered with something that is no message", body, usage=usage)
+    return no_answer(f"{backend} answered with something that is not a message", body, usage=usage)
 
 
 class AnthropicStreamReader(StreamReader):

@@ -115,7 +115,7 @@ def _not_a_response(document: Mapping[str, object], body: bytes, *, backend: str
     if document.get("status") == "failed" or document.get("error") is not None:
         return error_from_event(document.get("error"), backend=backend, is_started=False)
     usage, _ = usage_of(document)
-    return no_answer(f"{backend} answered with something that is no response", body, usage=usage)
+    return no_answer(f"{backend} answered with something that is not a response", body, usage=usage)
 
 
 def _final(payload: bytes, response: Mapping[str, object], *, is_started: bool = False) -> Chunk:

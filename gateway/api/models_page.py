@@ -67,5 +67,5 @@ def google_model(name: str, candidate: Candidate | None) -> dict[str, object]:
 
 def _place(names: Sequence[str], parameter: str, name: str) -> int:
     if name not in names:
-        raise InvalidRequest(f"{parameter}: {name[:64]!r} is none of these models.", param=parameter)
+        raise InvalidRequest(f"{parameter}: {name[:64]!r} is not one of these models.", param=parameter)
     return names.index(name)

@@ -75,5 +75,7 @@ def _seconds(text: str) -> int:
     seconds = 0 if text.strip() == "0" else int(found[1]) * UNITS[found[2]] if found else None
     if seconds is None or seconds > MOST_OVERLAP_SECONDS:
         most = MOST_OVERLAP_SECONDS // UNITS["d"]
-        raise typer.BadParameter(f"{text!r} is no time such as 90m, 24h or 7d, at most {most}d", param_hint="--overlap")
+        raise typer.BadParameter(
+            f"{text!r} is not a time such as 90m, 24h or 7d, at most {most}d", param_hint="--overlap"
+        )
     return seconds

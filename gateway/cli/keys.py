@@ -71,7 +71,7 @@ def create(
 ) -> None:
     """Make a key and print its secret, which cannot be shown again."""
     if role not in Role.__args__:
-        raise typer.BadParameter(f"{role!r} is none of {', '.join(Role.__args__)}", param_hint="--role")
+        raise typer.BadParameter(f"{role!r} is not one of {', '.join(Role.__args__)}", param_hint="--role")
     require_team(cast("Role", role), team)
     _require_labels(name, team, project, tag)
     new = NewKey(name, role, team, project, tuple(tag), tuple(model) or None, _end(days), keep_bodies)  # pyright: ignore[reportArgumentType]
@@ -103,7 +103,7 @@ def change(
 ) -> None:
     """Change the given fields and leave the rest. Every worker knows within a second."""
     if unknown := [one for one in clear if one not in CLEARED]:
-        raise typer.BadParameter(f"{unknown[0]!r} is none of {', '.join(CLEARED)}", param_hint="--clear")
+        raise typer.BadParameter(f"{unknown[0]!r} is not one of {', '.join(CLEARED)}", param_hint="--clear")
     _require_labels(name, team, project, tag)
     given: dict[str, Any] = {
         "name": name,

@@ -72,17 +72,18 @@ def show(view: WhatIfView, console: Console) -> None:
         )
     show_table(table)
     console.print(view.answers[0].verdict)
-    for refused in view.refused:
-        console.print(f"- {refused.model} on {refused.gpu}: {refused.reason}")
+    for reason in reasons(view):
+        console.print(f"- {reason}")
 
 
 def why_nothing(view: WhatIfView) -> str:
-    """Why no GPU or model was computed; once, if they all share the reason."""
-    reasons = list(dict.fromkeys(one.reason for one in view.refused))
-    if len(reasons) == 1:
-        return f"Nothing to compare: {reasons[0].rstrip('.')}."
-    said = "; ".join(f"{one.model} on {one.gpu}: {one.reason.rstrip('.')}" for one in view.refused)
-    return f"Nothing to compare: {said}."
+    """Why no GPU or model was computed."""
+    return f"Nothing to compare: {'; '.join(reason.rstrip('.') for reason in reasons(view))}."
+
+
+def reasons(view: WhatIfView) -> list[str]:
+    """Each once, though several combinations share it. They name the GPU or model that they are about."""
+    return list(dict.fromkeys(one.reason for one in view.refused))
 
 
 def break_even(utilisation: float | None) -> str:

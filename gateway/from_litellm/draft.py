@@ -131,8 +131,8 @@ def _by_name(deployments: Iterable[Deployment], notes: list[str]) -> dict[str, l
             found.setdefault(one.name, []).append(one)
         else:
             notes.append(
-                f"{one.where}: this is no model's name here; give it one of letters, digits and . _ : / @ -, at most "
-                f"{LONGEST_NAME} of them, that is none of {', '.join(sorted(RESERVED))}"
+                f"{one.where} is not a valid model name here; give it one of letters, digits and . _ : / @ -, at most "
+                f"{LONGEST_NAME} of them, that is not one of {', '.join(sorted(RESERVED))}"
             )
     return found
 

@@ -48,7 +48,7 @@ def parse_answers(texts: Mapping[str, str]) -> Rows:
         try:
             answer: Any = json.loads(text, parse_float=Decimal)
         except ValueError as error:
-            raise ConfigurationError("is no JSON", file=file) from error
+            raise ConfigurationError("is not JSON", file=file) from error
         listed = answer.get("keys", answer.get("teams")) if isinstance(answer, dict) else answer
         for one in cast("list[Any]", listed) if isinstance(listed, list) else [None]:
             if isinstance(one, dict) and "token" in one:
@@ -57,7 +57,8 @@ def parse_answers(texts: Mapping[str, str]) -> Rows:
                 teams[str(one["team_id"])] = _with_times(cast("Row", one), file)
             else:
                 raise ConfigurationError(
-                    "is no answer of LiteLLM's `/key/list?return_full_object=true&size=100` or `/team/list`", file=file
+                    "is not an answer of LiteLLM's `/key/list?return_full_object=true&size=100` or `/team/list`",
+                    file=file,
                 )
     told = {KEYS: [_asked(one, KEYS) for one in keys.values()], TEAMS: [_asked(one, TEAMS) for one in teams.values()]}
     return Rows(told, is_whole=False)

@@ -321,7 +321,7 @@ def _not_counted(spent: Decimal) -> list[str]:
     if not spent:
         return []
     return [
-        f"the ${plain(spent)} of its present period there does not count here: that is no calendar day or month, UTC"
+        f"the ${plain(spent)} of its present period there does not count here: it is not a calendar day or month in UTC"
     ]
 
 

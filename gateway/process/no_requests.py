@@ -16,7 +16,7 @@ HEAD_TOO_LONG: Final = _refusal(
 HEAD_TOO_SLOW: Final = _refusal("408 Request Timeout", "The head of this request did not come in time; send it again.")
 NO_REQUEST: Final = _refusal(
     "400 Bad Request",
-    "This is no valid HTTP/1.1 request; see to its first line, its headers and the length of its body.",
+    "This is not a valid HTTP/1.1 request; check its first line, its headers and the length of its body.",
 )
 NO_HOST: Final = _refusal(
     "400 Bad Request", "HTTP/1.1 asks for one Host header with the name of the server; send it once."

@@ -246,7 +246,7 @@ def _pico(amount: Any, unit: int) -> int:
     try:
         number = Decimal(str(amount))
     except InvalidOperation as error:
-        problem = f"{amount!r} is no amount such as 1234.56: where a spreadsheet saved the file, take it as it came"
+        problem = f"{amount!r} is not an amount such as 1234.56; if a spreadsheet saved the file, take the original one"
         raise UnknownExport(problem) from error
     if not number.is_finite() or abs(number) >= MOST_DOLLARS:
         raise UnknownExport(f"nobody is charged {amount} in a day")

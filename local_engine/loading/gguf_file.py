@@ -75,7 +75,7 @@ def read_gguf(path: Path) -> GgufFile:
         raise cursor.damaged("two of its fields or tensors have one name")
     alignment = metadata.get("general.alignment", DEFAULT_ALIGNMENT) or DEFAULT_ALIGNMENT
     if not isinstance(alignment, int) or alignment < 0:
-        raise cursor.damaged("its general.alignment is no number of bytes")
+        raise cursor.damaged("its general.alignment is not a number of bytes")
     start = -(-cursor.at // alignment) * alignment
     return GgufFile(metadata, {tensor[0]: _map(cursor, start, *tensor) for tensor in described})
 

@@ -99,7 +99,7 @@ def _shards(folder: Path) -> list[Path]:
         except (KeyError, TypeError, AttributeError) as error:
             raise ModelUnavailable(f"{folder / INDEX} has no weight_map from tensors to files.") from error
         if outside := [name for name in names if Path(name).name != name]:
-            raise ModelUnavailable(f"{folder / INDEX} names {outside[0]!r}, which is no file of its folder.")
+            raise ModelUnavailable(f"{folder / INDEX} names {outside[0]!r}, which is not a file in its folder.")
         return [folder / name for name in names]
     files = sorted(folder.glob("*.safetensors"))
     if not files:

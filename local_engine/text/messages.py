@@ -40,7 +40,7 @@ def _role(role: Any, where: str) -> str:
         raise InvalidRequest("Every message needs a role.", parameter=f"{where}.role")
     if role not in ROLES:
         known = ", ".join(ROLES)
-        raise InvalidRequest(f"{role!r} is no role of a message; use one of {known}.", parameter=f"{where}.role")
+        raise InvalidRequest(f"{role!r} is not the role of a message; use one of {known}.", parameter=f"{where}.role")
     return ROLES[role]
 
 

@@ -68,7 +68,7 @@ except InvalidRequest as error:
         ("--port", "99999", "99999 is not 0 to 65535"),
         ("--max-waiting", "-1", "-1 is not 0 or more"),
         ("--block-size", "x", "invalid integer value: 'x'"),
-        ("--stall-seconds", "nan", "nan is no duration"),
+        ("--stall-seconds", "nan", "nan is not a duration"),
     ],
 )
 def test_a_number_out_of_bounds_is_one_sentence(

@@ -172,6 +172,11 @@ def test_a_what_if_names_its_sources() -> None:
     assert "assumed speed" in " ".join(run("what-if", *words).split())
 
 
+def test_what_does_not_fit_is_named_once() -> None:
+    said = run("what-if", "--gpu", "nvidia-l4-24gb", *WHEN)
+    assert said.count("qwen2.5-14b-instruct") == 1
+
+
 def test_dollars_of_a_bill_are_rounded_as_decimals() -> None:
     assert cells("0.000002500000", None, "99999999999.123456789012") == ["0.000002", "", "99999999999.123457"]
 

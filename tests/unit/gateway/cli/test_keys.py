@@ -101,7 +101,7 @@ def test_what_is_cleared_is_gone() -> None:
     ("words", "said"),
     [
         ((), "name what to change"),
-        (("--clear", "role"), "'role' is none of team, project"),
+        (("--clear", "role"), "'role' is not one of team, project"),
         (("--clear", "team", "--team", "red"), "team is both cleared and given a value"),
         (("--clear", "budget", "--budget-usd", "5"), "budget is both cleared and given a value"),
         (("--budget-usd", "much"), "is not an amount of dollars such as 25"),
@@ -157,7 +157,9 @@ def test_a_key_is_rotated_by_its_name_and_the_list_tells_of_the_overlap_until_it
 @pytest.mark.parametrize("overlap", ["", "24", "1w", "-1h", "31d", "0.5h", "h"])
 def test_an_overlap_that_is_no_time_or_too_long_is_said(overlap: str) -> None:
     make()
-    assert "is no time such as 90m, 24h or 7d, at most 30d" in run("rotate", "bot", f"--overlap={overlap}", exit_code=2)
+    assert "is not a time such as 90m, 24h or 7d, at most 30d" in run(
+        "rotate", "bot", f"--overlap={overlap}", exit_code=2
+    )
     assert listed()["rotated"] is None
 
 

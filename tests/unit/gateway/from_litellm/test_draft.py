@@ -317,7 +317,7 @@ def test_whatever_is_left_out_is_said() -> None:
     )
     said = "\n".join(made.notes)
     for part in (
-        "anthropic/*", "does not say whose unheard-of is", "this is no model's name here", "weight of litellm_params",
+        "anthropic/*", "does not say whose unheard-of is", "is not a valid model name", "weight of litellm_params",
         "timeout has no counterpart", "stream_timeout of litellm_params", "input_cost_per_second of litellm_params",
         "extra_headers of litellm_params", "model_list[4] names no model",
         "litellm_settings.callbacks", "litellm_settings.unheard: has no counterpart here", "latency-based-routing",

@@ -200,7 +200,7 @@ def test_what_a_running_period_has_spent_counts_here(columns: dict[str, Any], wi
 def test_of_a_period_that_is_none_here_nothing_counts_and_that_is_said(columns: dict[str, Any]) -> None:
     made = taken(key(max_budget=5, spend=Decimal("2.5"), **columns), key("idle", max_budget=5, spend=0, **columns))
     assert [one.opening for one in made.keys] == [None, None]
-    said = "the $2.5 of its present period there does not count here: that is no calendar day or month, UTC"
+    said = "the $2.5 of its present period there does not count here: it is not a calendar day or month in UTC"
     assert (said in made.keys[0].notes, said in made.keys[1].notes) == (True, False)
 
 

@@ -173,10 +173,10 @@ def test_every_export_is_read_exactly(export: str, expected: list[Charged]) -> N
         ('{"data": [{"start_time": 0, "results": [{"what": 1}]}]}', "what"),
         ('{"data": [{"start_time": 0, "results": [7]}]}', "cannot be read"),
         (json.dumps(OPENAI_COSTS).replace("usd", "eur"), "'eur'"),
-        (OPENAI_COST_CSV.replace(",0.1,", ",many,"), "'many' is no amount"),
+        (OPENAI_COST_CSV.replace(",0.1,", ",many,"), "'many' is not an amount"),
         (
             OPENAI_COST_CSV.replace(",0.1,", ',"1,234.56",'),
-            "'1,234.56' is no amount such as 1234.56: where a spreadsheet",
+            "'1,234.56' is not an amount such as 1234.56; if a spreadsheet",
         ),
         (OPENAI_COST_CSV.replace(",0.1,", ",1e30,"), "nobody is charged 1e30"),
         (OPENAI_COST_CSV.replace(",0.1,", ",nan,"), "nobody is charged nan"),

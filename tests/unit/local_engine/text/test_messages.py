@@ -62,7 +62,11 @@ def test_arguments_of_earlier_calls_are_objects(sent: Any, seen: Any) -> None:
     [
         ({"content": "x"}, "messages[2].role", "needs a role"),
         ({"role": 7, "content": "x"}, "messages[2].role", "needs a role"),
-        ({"role": "wizard", "content": "x"}, "messages[2].role", "'wizard' is no role of a message; use one of system"),
+        (
+            {"role": "wizard", "content": "x"},
+            "messages[2].role",
+            "'wizard' is not the role of a message; use one of system",
+        ),
         ({"role": "user", "content": 7}, "messages[2].content", "a string or a list"),
         ({"role": "user", "content": [{"type": "image_url"}]}, "messages[2].content", "text only"),
         ({"role": "assistant", "tool_calls": "f"}, "messages[2].tool_calls", "list of calls"),
