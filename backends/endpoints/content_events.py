@@ -9,7 +9,7 @@ import msgspec
 from backends.endpoints.chat_text import said_in
 from backends.endpoints.content_wrapping import Unwrapper, Wrapping
 from backends.endpoints.tool_call_deltas import EndlessAnswer, ToolCallNumbers
-from backends.formats.json_objects import Fields, decode_object, number, objects_of, part_of, text_of
+from backends.formats.json_objects import Fields, decode_object, integer, number, objects_of, part_of, text_of
 from backends.formats.openai import MOST_CHOICES
 from backends.formats.past_thinking import details_of
 from backends.formats.thought_signatures import seal_details
@@ -177,8 +177,8 @@ class ContentEventWriter:
 
 def _choices(document: Fields) -> Iterator[tuple[int, Fields]]:
     for choice in objects_of(document.get("choices")):
-        index = choice.get("index")
-        yield (index if isinstance(index, int) and 0 <= index <= MOST_CHOICES else 0), choice
+        index = integer(choice, "index") or 0
+        yield (index if 0 <= index <= MOST_CHOICES else 0), choice
 
 
 def _content(parts: list[Fields]) -> Fields:

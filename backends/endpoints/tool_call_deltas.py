@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from backends.formats.json_objects import decode_object, part_of, text_of
+from backends.formats.json_objects import decode_object, integer, part_of, text_of
 from backends.http.stream_reader import MOST_CALLS
 
 _MARKS: Final = re.compile(r'\\.?|["{}]', re.DOTALL)
@@ -72,16 +72,16 @@ class ToolCallNumbers:
         self._by_id: dict[str, int] = {}
 
     def number(self, piece: Mapping[str, object]) -> int:
-        index, call_id = piece.get("index"), text_of(piece, "id") or None
+        index, call_id = integer(piece, "index"), text_of(piece, "id") or None
         function = part_of(piece, "function")
         name, arguments = text_of(function, "name") or None, text_of(function, "arguments")
-        number = self._by_index.get(index) if isinstance(index, int) else self._unnumbered(call_id, name)
+        number = self._by_index.get(index) if index is not None else self._unnumbered(call_id, name)
         if number is None or self._calls[number].is_followed_by(call_id, name):
             number = len(self._calls)
             if number >= MOST_CALLS:
                 raise EndlessAnswer
             self._calls.append(_Call(call_id, name))
-            if isinstance(index, int):
+            if index is not None:
                 self._by_index[index] = number
         call = self._calls[number]
         call.call_id = call.call_id or call_id

@@ -22,7 +22,7 @@ from backends.formats.chat_chunks import (
     tool_start_chunk,
     usage_chunk,
 )
-from backends.formats.json_objects import Fields, decode_object, part_of, text_of
+from backends.formats.json_objects import Fields, decode_object, integer, part_of, text_of
 from backends.formats.openai import error_body
 from backends.formats.usage_wire import MalformedUsage, believable, checked, split_writes, token_count
 from backends.http.errors import error_from_event, no_answer
@@ -270,5 +270,5 @@ class AnthropicStreamReader(StreamReader):
 
 
 def _block_index(event: Fields) -> int:
-    index = event.get("index")
-    return index if isinstance(index, int) else -1
+    index = integer(event, "index")
+    return -1 if index is None else index

@@ -49,3 +49,9 @@ def number(fields: Mapping[str, object], name: str) -> float | int | None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return value if -LARGEST <= value <= LARGEST else None
+
+
+def integer(fields: Mapping[str, object], name: str) -> int | None:
+    """An integer member; `true` is none, though Python counts it as 1."""
+    value = fields.get(name)
+    return value if isinstance(value, int) and not isinstance(value, bool) else None

@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from backends.formats.json_objects import Fields, decode_object, objects_of, text_of
+from backends.formats.json_objects import Fields, decode_object, integer, objects_of, text_of
 
 THOUGHT: Final = "reasoning_content"
 """The member in which a translated assistant message holds its reasoning, until `name_thoughts`."""
@@ -68,9 +68,7 @@ def detail_of(carried: str, index: int) -> Fields:
 def details_of(message: Mapping[str, object]) -> list[tuple[int, str]]:
     """(place, carried reasoning) of each reasoning item that a message carries for us, in order."""
     found = [detail for detail in objects_of(message.get(DETAILS)) if is_carried(detail.get("data"))]
-    return sorted(
-        (index if isinstance(index := detail.get("index"), int) else 0, str(detail["data"])) for detail in found
-    )
+    return sorted((integer(detail, "index") or 0, str(detail["data"])) for detail in found)
 
 
 def with_details(

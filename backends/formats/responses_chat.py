@@ -22,7 +22,7 @@ from backends.formats.chat_chunks import (
     tool_start_chunk,
     usage_chunk,
 )
-from backends.formats.json_objects import Fields, decode_object, objects_of, part_of, text_of
+from backends.formats.json_objects import Fields, decode_object, integer, objects_of, part_of, text_of
 from backends.formats.past_thinking import carry, detail_of
 from backends.formats.responses import ENDS, check_response, finish_reason_of, usage_of
 from backends.http.errors import no_answer
@@ -86,11 +86,6 @@ def _head(response: Mapping[str, object]) -> Head:
     )
 
 
-def _whole_number(event: Fields, name: str) -> int | None:
-    value = event.get(name)
-    return value if isinstance(value, int) else None
-
-
 def _named(item: Mapping[str, object]) -> tuple[str, str]:
     """A call's (id, name)."""
     return text_of(item, "call_id") or text_of(item, "id") or "", text_of(item, "name") or ""
@@ -140,7 +135,7 @@ class ChatOfResponseReader(StreamReader):
         return [*last, done_chunk()]
 
     def _chunks(self, kind: str, event: Fields) -> list[Chunk]:
-        item, place = part_of(event, "item"), _whole_number(event, "output_index")
+        item, place = part_of(event, "item"), integer(event, "output_index")
         if kind == "response.output_item.added":
             return self._begin_call(item, place) if item.get("type") in _CALLS else []
         if kind == "response.output_item.done":
@@ -154,7 +149,7 @@ class ChatOfResponseReader(StreamReader):
         if kind == "response.refusal.delta":
             return [refusal_chunk(self._head, delta)]
         if kind in _THOUGHTS:
-            part = _whole_number(event, "summary_index")
+            part = integer(event, "summary_index")
             return [reasoning_chunk(self._head, self._apart("thought", place, part) + delta)]
         return [self._arguments(kind, delta, place)] if kind in _ARGUMENTS and place in self._calls else []
 

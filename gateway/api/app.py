@@ -107,6 +107,7 @@ def build_fastapi() -> FastAPI:
         title="Breakeven",
         version=__version__,
         summary="A cost-aware LLM router and gateway with books that balance.",
+        openapi_url=None,  # the router of the documentation has it
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,  # it would redirect to whatever host the caller's header names
@@ -115,7 +116,7 @@ def build_fastapi() -> FastAPI:
     app.add_exception_handler(BreakevenError, handler)
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(RequestValidationError, _invalid)
-    app.include_router(build_documentation_router())
+    app.include_router(build_documentation_router(app.openapi))
     return app
 
 

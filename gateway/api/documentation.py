@@ -1,8 +1,12 @@
-"""`/docs`: interactive API documentation. Its assets are part of the installation and served from this origin."""
+"""`/openapi.json`, and `/docs` which shows it. The page's assets are part of the installation and served from this
+origin."""
 
+from collections.abc import Callable, Mapping
 from importlib.resources import files
-from typing import Final, Literal
+from threading import Lock
+from typing import Any, Final, Literal
 
+import msgspec
 from fastapi import APIRouter
 from fastapi.responses import FileResponse, HTMLResponse, Response
 
@@ -40,9 +44,18 @@ STATIC: Final = files("fastapi_offline") / "static"
 """Swagger UI's files, the only part of that package that is used."""
 
 
-def build_documentation_router() -> APIRouter:
+def build_documentation_router(document: Callable[[], Mapping[str, Any]]) -> APIRouter:
     """URLs are relative, so that a proxy may serve the gateway under a path prefix."""
     router = APIRouter(include_in_schema=False)
+    building, built = Lock(), list[bytes]()
+
+    @router.get("/openapi.json")
+    def description() -> Response:  # pyright: ignore[reportUnusedFunction]
+        """In a thread of its own: the first time takes half a second, in which the event loop would serve nobody."""
+        with building:
+            if not built:
+                built.append(msgspec.json.encode(document()))
+        return Response(built[0], media_type="application/json")
 
     @router.get("/docs")
     async def page() -> HTMLResponse:  # pyright: ignore[reportUnusedFunction]

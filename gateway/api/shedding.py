@@ -145,6 +145,8 @@ class Shedding:
     ) -> Message:
         if _is_whole(scope):
             return await receive()
+        if not came and (announced := _awaited_bytes(scope)) is not None:
+            self._bound(scope, announced)  # receiving tells the client to send its body
         if unread is not None and unread.is_given_up:
             raise self._refusal(GIVEN_UP)
         seconds = self._body_seconds
@@ -176,3 +178,11 @@ class Shedding:
 def _is_whole(scope: Scope) -> bool:
     """Whether the whole request has already arrived, so that receiving it does not wait."""
     return "is_whole" in scope.get("extensions", {}).get(CONNECTION, ())
+
+
+def _awaited_bytes(scope: Scope) -> int | None:
+    """The announced length of a body that its client sends only once it is told to continue: 0 if it announces none.
+    None for other bodies."""
+    headers = dict(scope["headers"])
+    is_awaited = headers.get(b"expect", b"").lower() == b"100-continue"
+    return int(headers.get(b"content-length", 0)) if is_awaited else None

@@ -21,6 +21,9 @@ NO_REQUEST: Final = _refusal(
 NO_HOST: Final = _refusal(
     "400 Bad Request", "HTTP/1.1 asks for one Host header with the name of the server; send it once."
 )
+SEVERAL_KEYS: Final = _refusal(
+    "400 Bad Request", "A header with the API key came twice; send it once, as either of two could be the one meant."
+)
 URL_TOO_LONG: Final = _refusal(
     "414 URI Too Long", "The address of this request is too long; send what it says in the body."
 )
@@ -28,6 +31,7 @@ UNKNOWN_CODING: Final = _refusal(
     "501 Not Implemented", "Of transfer codings only chunked is known here; a compressed body takes Content-Encoding."
 )
 LONGEST_URL_BYTES: Final = 1 << 15
+_KEYS: Final = frozenset({b"authorization", b"x-api-key", b"api-key", b"x-goog-api-key", b"x-litellm-api-key"})
 _HOST: Final = re.compile(rb"[A-Za-z0-9\-._~!$&'()*+,;=%:\[\]]*")
 """https://www.rfc-editor.org/rfc/rfc3986#section-3.2.2 with an optional port; may be empty."""
 
@@ -41,11 +45,13 @@ def refusal_of(url: bytes, headers: Iterable[tuple[bytes, bytes]], http_version:
     """What to answer to a head that is valid HTTP, if it is refused.
 
     https://www.rfc-editor.org/rfc/rfc9112#section-3.2 demands one Host header, except of HTTP/1.0: a proxy on either
-    side may pick the other of two. Section 6.1 asks for 501 where a body would come in a coding we do not decode.
+    side may pick the other of two, and of two keys as well. Section 6.1 asks for 501 where a body would come in a
+    coding we do not decode.
     """
     if len(url) > LONGEST_URL_BYTES:
         return URL_TOO_LONG
     host = None
+    has_key: set[bytes] = set()
     for name, value in headers:
         if name == b"host":
             if host is not None:
@@ -53,5 +59,9 @@ def refusal_of(url: bytes, headers: Iterable[tuple[bytes, bytes]], http_version:
             host = value
         elif name == b"transfer-encoding" and value.strip().lower() != b"chunked":
             return UNKNOWN_CODING
+        elif name in _KEYS:
+            if name in has_key:
+                return SEVERAL_KEYS
+            has_key.add(name)
     is_named = http_version == "1.0" if host is None else _HOST.fullmatch(host) is not None
     return None if is_named else NO_HOST

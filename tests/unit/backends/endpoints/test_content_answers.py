@@ -158,7 +158,7 @@ def test_several_candidates() -> None:
 
 def test_a_number_that_no_candidate_has_is_not_remembered() -> None:
     writer = ContentEventWriter(CONTENT)
-    for index in (-1, 10**9, 10**30):
+    for index in (-1, 10**9, 10**30, True):
         writer.write(Chunk(b"data: " + json.dumps({"choices": [{"index": index, "delta": {}}]}).encode()))
     [last] = events_of(writer.write(done_chunk()))
     assert [one["index"] for one in last["candidates"]] == [0]

@@ -78,7 +78,7 @@ async def nowhere(message: Message) -> None:
 
 
 def call(shedding: Shedding, receive: Receive, path: str = "/v1/chat/completions", method: str = "POST") -> Any:
-    return shedding({"type": "http", "method": method, "path": path}, receive, nowhere)
+    return shedding({"type": "http", "method": method, "path": path, "headers": []}, receive, nowhere)
 
 
 async def all_started(load: Load, requests: int) -> None:

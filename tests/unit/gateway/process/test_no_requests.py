@@ -14,6 +14,7 @@ from gateway.process.no_requests import (
     LONGEST_URL_BYTES,
     NO_HOST,
     NO_REQUEST,
+    SEVERAL_KEYS,
     UNKNOWN_CODING,
     URL_TOO_LONG,
 )
@@ -125,6 +126,7 @@ async def test_what_follows_a_body_joins_no_headers_and_has_an_end_too() -> None
         (b"GET / HTTP/1.1\r\nhost: x\r\nHost: x\r\n\r\n", NO_HOST),
         (b"GET / HTTP/1.0\r\nhost: x\r\nhost: y\r\n\r\n", NO_HOST),
         (b"GET / HTTP/1.1\r\nhost: x, y\r\n\r\n", NO_HOST),
+        (b"GET / HTTP/1.1\r\nhost: x\r\nAuthorization: a\r\nauthorization: b\r\n\r\n", SEVERAL_KEYS),
     ],
 )
 async def test_what_is_no_request_is_told_so_and_does_not_fill_the_log(
