@@ -23,10 +23,11 @@ outages of tests refuse connections at once."""
 class RedisServer:
     """Started on entry, stopped on exit. `stop` and `start` keep its port, and its data if `persists`."""
 
-    def __init__(self, directory: Path, *, persists: bool = False) -> None:
+    def __init__(self, directory: Path, *, persists: bool = False, is_cluster: bool = False) -> None:
         self._binary = _binary()
         self._directory = directory
         self._persists = persists
+        self._is_cluster = is_cluster
         self._process: subprocess.Popen[bytes] | None = None
         self.port = free_port()
 
@@ -44,10 +45,10 @@ class RedisServer:
 
     def start(self) -> None:
         durability = ["--appendonly", "yes"] if self._persists else ["--save", "", "--appendonly", "no"]
-        self._process = subprocess.Popen(
-            [self._binary, "--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self._directory), *durability],
-            stdout=subprocess.DEVNULL,
-        )
+        place = ["--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self._directory)]
+        if self._is_cluster:  # one node by itself
+            place += ["--cluster-enabled", "yes"]
+        self._process = subprocess.Popen([self._binary, *place, *durability], stdout=subprocess.DEVNULL)
         deadline = time.monotonic() + START_SECONDS
         while self._ask(b"PING") != b"+PONG\r\n":
             assert self._process.poll() is None, "redis-server ended at once"

@@ -51,7 +51,7 @@ class TurnStore(Protocol):
         """`owner` is as in Change."""
         ...
 
-    async def delete(self, name: str) -> bool:
+    async def delete(self, name: str, *, owner: str = "") -> bool:
         """Whether there was anything."""
         ...
 
@@ -199,7 +199,7 @@ class KeptResponses:
         name = _name(resumed.tenant, response_id)
         try:
             sealed = self._seal.close(resumed.tenant, name, msgspec.msgpack.encode(turn))
-            await self._store.put(name, sealed, self._seconds, owner=_name(resumed.tenant, "")[:OWNER_LETTERS])
+            await self._store.put(name, sealed, self._seconds, owner=_owner(resumed.tenant))
         except StoreDown as error:
             self._resting_until = self._monotonic() + REST_SECONDS
             log.warning("responses are not kept: %s", error)
@@ -219,7 +219,7 @@ class KeptResponses:
 
     async def forget(self, tenant: str, response_id: str) -> bool:
         """Deletes a response; False if there was none. Raises StoreDown."""
-        return await self._store.delete(_name(tenant, response_id))
+        return await self._store.delete(_name(tenant, response_id), owner=_owner(tenant))
 
     async def _turns(self, tenant: str, response_id: object) -> Sequence[Turn]:
         """The turns up to the response of that id, oldest first; none if it is not kept here."""
@@ -348,6 +348,10 @@ def _response_of(item_id: str) -> str | None:
 def _name(tenant: str, response_id: str) -> str:
     """Names of different tenants never coincide."""
     return hashlib.sha256(f"{tenant}\0{response_id}".encode()).hexdigest()
+
+
+def _owner(tenant: str) -> str:
+    return _name(tenant, "")[:OWNER_LETTERS]
 
 
 def _beginning_is_gone() -> InvalidRequest:

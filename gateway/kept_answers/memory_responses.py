@@ -19,8 +19,8 @@ class MemoryResponses:
     async def get(self, name: str) -> CachedAnswer | None:
         return self._answers.get(name)
 
-    async def put(self, name: str, answer: CachedAnswer, seconds: int) -> None:
-        self._answers.put(name, answer, seconds)
+    async def put(self, name: str, answer: CachedAnswer, seconds: int, *, owner: str = "") -> None:
+        self._answers.put(name, answer, seconds, owner=owner)
 
 
 def _size(answer: CachedAnswer) -> int:

@@ -22,7 +22,7 @@ class MemoryTurns:
     async def put(self, name: str, value: bytes, seconds: float, *, owner: str = "") -> None:
         self._turns.put(name, value, seconds, owner=owner)
 
-    async def delete(self, name: str) -> bool:
+    async def delete(self, name: str, *, owner: str = "") -> bool:
         return self._turns.drop(name)
 
     async def swap(self, change: Change, seconds: float) -> bool:

@@ -52,7 +52,9 @@ class ResponseStore(Protocol):
 
     async def get(self, name: str) -> CachedAnswer | None: ...
 
-    async def put(self, name: str, answer: CachedAnswer, seconds: int) -> None: ...
+    async def put(self, name: str, answer: CachedAnswer, seconds: int, *, owner: str = "") -> None:
+        """A full store may evict other answers of an `owner` who has many."""
+        ...
 
 
 class ResponseCache:
@@ -127,7 +129,7 @@ class Ticket:
         reason = entry.finish_reason
         answer = CachedAnswer(entry.model, entry.upstream_model, sent.content_type, tuple(sent.chunks), reason, cost)
         try:
-            await self.store.put(self.name, answer, self.seconds)
+            await self.store.put(self.name, answer, self.seconds, owner=_owner(run.intent.tenant))
         except StoreDown as error:
             log.warning("an answer is not kept in the response cache: %s", error)
 
@@ -183,6 +185,11 @@ def _of_rule(name: str, rules: Sequence[Rule]) -> int | None:
         if rule.name == name:
             return rule.cache_seconds
     return None
+
+
+def _owner(tenant: str) -> str:
+    """A pseudonym, because names in a store are visible to whoever operates it."""
+    return hashlib.sha256(tenant.encode()).hexdigest()[:16]
 
 
 def _name(run: Run) -> str:

@@ -153,6 +153,8 @@ async def test_in_a_full_redis_who_keeps_much_makes_room_with_its_own(redis_serv
             shared = await client.zcard(f"breakeven:shares:{PREFIX}bob")
             assert await store.swap(Change("head", b"1", b"2", gone=["a"], owner="bob"), 600)
             assert await client.zcard(f"breakeven:shares:{PREFIX}bob") == shared - 1
+            assert await store.delete(f"{kept[0]}", owner="bob")
+            assert await client.zcard(f"breakeven:shares:{PREFIX}bob") == shared - 2
         finally:
             await client.config_set("maxmemory", 0)
             await client.config_set("maxmemory-policy", "noeviction")

@@ -9,8 +9,8 @@ from redis.asyncio import BlockingConnectionPool, Connection, Redis, SSLConnecti
 from redis.asyncio.connection import AbstractConnection
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
+from redis.exceptions import AskError, ClusterCrossSlotError, ClusterDownError, RedisError, ResponseError
 from redis.exceptions import ConnectionError as ConnectionLost
-from redis.exceptions import RedisError, ResponseError
 from redis.maint_notifications import MaintNotificationsConfig
 
 from gateway.errors import StoreDown
@@ -18,6 +18,10 @@ from gateway.errors import StoreDown
 CONNECTIONS = 64
 ANSWER_SECONDS = 2.0
 SHOWN_CHARACTERS = 200
+NO_CLUSTER: Final = (
+    "it is a Redis Cluster, which is not supported, since a script's keys would have to be on one node: give the "
+    "address of a Redis that is not one"
+)
 
 
 class _LossTold(AbstractConnection):
@@ -103,5 +107,7 @@ async def answering(seconds: float = ANSWER_SECONDS) -> AsyncGenerator[None]:
 
 def reason(error: Exception) -> str:
     """The client's message (for example a rejected certificate or a wrong password) after its class."""
+    if isinstance(error, AskError | ClusterCrossSlotError | ClusterDownError):  # MovedError is an AskError
+        return f"{type(error).__name__}: {NO_CLUSTER}"
     said = " ".join(str(error).split())[:SHOWN_CHARACTERS]
     return f"{type(error).__name__}: {said}" if said else type(error).__name__

@@ -27,7 +27,7 @@ from gateway.limits.counters import (
     Standing,
 )
 from gateway.limits.local_counters import LocalCounters
-from gateway.storage.redis.client import Connections, open_client, reason
+from gateway.storage.redis.client import NO_CLUSTER, Connections, open_client, reason
 from gateway.storage.redis.places import PLACE_SCRIPTS, RedisPlaces
 from gateway.storage.redis.scripts import BEGIN_READING, CLAIM, END_READING, LEASE, REPORT, TAKE
 
@@ -188,12 +188,12 @@ class RedisCounters:
 
     async def _claim(self, epoch: str) -> bool:
         """Whether the epoch is this fleet's. False: it belonged to another fleet that is gone. Raises CountersDown if
-        the other fleet is still active."""
+        the other fleet is still active, and in a cluster."""
         keys = [f"{PREFIX}{epoch}:meta", f"{PREFIX}workers", f"{PREFIX}epoch"]
         [whose] = await self._run(CLAIM, keys, [self._fleet])
-        if whose == "theirs":
+        if (refused := {"theirs": THEIRS, "cluster": NO_CLUSTER}.get(whose)) is not None:
             self._is_down = True
-            raise CountersDown(THEIRS)
+            raise CountersDown(refused)
         return bool(whose == "ours")
 
     async def _run(self, script: str, keys: Sequence[str], arguments: Sequence[Any]) -> list[Any]:

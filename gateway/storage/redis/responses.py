@@ -10,6 +10,7 @@ from redis.asyncio import Redis
 
 from gateway.kept_answers.response_cache import CachedAnswer
 from gateway.storage.redis.client import answering
+from gateway.storage.redis.shares import PUT, share_of
 
 PREFIX = "breakeven:answers:"
 PATIENCE_SECONDS = 0.5
@@ -21,6 +22,7 @@ class RedisResponses:
 
     def __init__(self, client: "Redis", *, patience_seconds: float = PATIENCE_SECONDS) -> None:
         self._client = client
+        self._put = client.register_script(PUT)
         self._patience_seconds = patience_seconds
 
     async def get(self, name: str) -> CachedAnswer | None:
@@ -28,6 +30,7 @@ class RedisResponses:
             value = cast(bytes | None, await self._client.get(PREFIX + name))
         return None if value is None else msgspec.msgpack.decode(value, type=CachedAnswer)
 
-    async def put(self, name: str, answer: CachedAnswer, seconds: int) -> None:
+    async def put(self, name: str, answer: CachedAnswer, seconds: int, *, owner: str = "") -> None:
+        told = (msgspec.msgpack.encode(answer), seconds * 1000, share_of(owner, PREFIX))
         async with answering(self._patience_seconds):
-            await self._client.set(PREFIX + name, msgspec.msgpack.encode(answer), ex=seconds)
+            await self._put(keys=[PREFIX + name], args=told)

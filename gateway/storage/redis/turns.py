@@ -9,12 +9,11 @@ from redis.asyncio import Redis
 
 from gateway.kept_answers.record_store import Change
 from gateway.storage.redis.client import answering
-from gateway.storage.redis.shares import KEEP, share_of
+from gateway.storage.redis.shares import DELETE, KEEP, PUT, share_of
 
 PREFIX = "breakeven:turns:"
 CONVERSATIONS = "breakeven:conversations:"
 LOCKS = "breakeven:conversation-locks:"
-PUT = KEEP + "keep(KEYS[1], ARGV[1], ARGV[2], ARGV[3]) return 0"
 SWAP = (
     KEEP
     + """
@@ -43,8 +42,7 @@ class RedisTurns:
 
     def __init__(self, client: "Redis", *, prefix: str = PREFIX, patience_seconds: float = PATIENCE_SECONDS) -> None:
         self._client = client
-        self._put = client.register_script(PUT)
-        self._swap = client.register_script(SWAP)
+        self._put, self._swap, self._delete = map(client.register_script, (PUT, SWAP, DELETE))
         self._prefix = prefix
         self._patience_seconds = patience_seconds
 
@@ -59,9 +57,9 @@ class RedisTurns:
         async with answering(self._patience_seconds):
             await self._put(keys=[self._prefix + name], args=told)
 
-    async def delete(self, name: str) -> bool:
+    async def delete(self, name: str, *, owner: str = "") -> bool:
         async with answering(self._patience_seconds):
-            return bool(await self._client.delete(self._prefix + name))
+            return bool(await self._delete(keys=[self._prefix + name], args=[share_of(owner, self._prefix)]))
 
     async def swap(self, change: Change, seconds: float) -> bool:
         names = (change.name, *change.beside, *change.renewed, *change.gone)

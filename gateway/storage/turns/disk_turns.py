@@ -102,7 +102,7 @@ class DiskTurns:
                 await self._empty_log()
         return is_swapped
 
-    async def delete(self, name: str) -> bool:
+    async def delete(self, name: str, *, owner: str = "") -> bool:
         self._recent.drop(name)
         try:
             was_there = await self._ask(lambda: self._file.delete(name))

@@ -15,7 +15,9 @@ from gateway.config.first_files import write_first_files
 from gateway.config.home import Home, create_home
 from gateway.config.providers import load_providers
 from gateway.instants import HOUR_US
+from gateway.limits.counters import CountersDown
 from gateway.storage.redis.client import connect_bytes
+from gateway.storage.redis.counters import RedisCounters, connect
 from gateway.storage.sql.notices import SqlNotices
 from tests.newest_schema import make_newest_file
 from tests.redis_server import RedisServer
@@ -197,6 +199,28 @@ def test_a_redis_that_answers_and_takes_no_changes_is_a_finding(home: Home, tmp_
     assert "read only replica" in check.detail
 
 
+def test_a_redis_cluster_is_told_by_doctor_and_by_a_worker(home: Home, tmp_path: Path) -> None:
+    """On one node with all slots doctor found nothing and budgets counted, but no conversation was kept."""
+    create_home(home)
+    write_first_files(home)
+
+    async def count(url: str) -> None:
+        counters = RedisCounters(connect(url), worker="one")
+        try:
+            await counters.report({})
+        finally:
+            await counters.aclose()
+
+    with RedisServer(tmp_path, is_cluster=True) as server:
+        with home.config_file.open("a") as file:
+            file.write(f"redis: {server.url}\n")
+        assert "it is a Redis Cluster, which is not supported" in found(home)["redis"].detail
+        for nodes_slots in ((), (("CLUSTER", "ADDSLOTS", *map(str, range(16_384))),)):
+            asyncio.run(_told(server.url, *nodes_slots))
+            with pytest.raises(CountersDown, match="it is a Redis Cluster"):
+                asyncio.run(count(server.url))
+
+
 def test_a_redis_that_may_drop_what_budgets_need_is_a_finding(home: Home, tmp_path: Path) -> None:
     create_home(home)
     write_first_files(home)
@@ -216,7 +240,7 @@ def test_a_redis_that_may_drop_what_budgets_need_is_a_finding(home: Home, tmp_pa
             assert check.is_ok is is_fine, policy
             assert is_fine or f"(`maxmemory-policy {policy}`): set `maxmemory-policy volatile-lru`" in check.detail
         asyncio.run(_told(server.url, full, ("ACL", "SETUSER", "default", "-info")))
-        assert "can't run this command" in found(home)["redis"].detail, "every worker would be refused"
+        assert "run the 'info' command" in found(home)["redis"].detail, "every worker would be refused"
 
 
 def test_a_deployment_without_the_bundled_engine_does_not_need_its_packages(

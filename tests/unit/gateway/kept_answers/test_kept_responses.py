@@ -39,9 +39,9 @@ class BrokenTurns:
         self._ask()
         await self._turns.put(name, value, seconds, owner=owner)
 
-    async def delete(self, name: str) -> bool:
+    async def delete(self, name: str, *, owner: str = "") -> bool:
         self._ask()
-        return await self._turns.delete(name)
+        return await self._turns.delete(name, owner=owner)
 
     def _ask(self) -> None:
         self.asked += 1

@@ -6,7 +6,7 @@ from typing import cast
 
 import pytest
 
-from backends.protocol import Operation
+from backends.protocol import Chunk, Operation
 from backends.scripted import Outcome, follow
 from gateway.access.keys import KeyRecord, hash_key
 from gateway.errors import StoreDown
@@ -146,7 +146,7 @@ class _Broken:
     async def get(self, name: str) -> CachedAnswer | None:
         raise StoreDown("not today")
 
-    async def put(self, name: str, answer: CachedAnswer, seconds: int) -> None:
+    async def put(self, name: str, answer: CachedAnswer, seconds: int, *, owner: str = "") -> None:
         raise StoreDown("not today")
 
 
@@ -178,6 +178,36 @@ async def test_redis_shares_answers_and_forgets_them_in_time(redis_server: Redis
         assert not two.one.calls
         name = (await client.keys("breakeven:answers:*"))[0]
         assert 0 < await client.ttl(name) <= 60
+
+
+@pytest.mark.parametrize("is_shared", [False, True])
+async def test_in_a_full_store_who_caches_much_makes_room_with_its_own(
+    is_shared: bool, request: pytest.FixtureRequest
+) -> None:
+    """Answers that are kept for less time too: their owner's share is remembered for as long as the longest."""
+    large = CachedAnswer("a", "a", "text/plain", (Chunk(bytes(200_000)),), None, 1)
+
+    async def check(store: ResponseStore) -> None:
+        await store.put("hers", large, 600, owner="ann")
+        for number in range(61):
+            await store.put(f"{number}", large, 600 if number % 2 else 20, owner="bob")
+        assert await store.get("hers") == large
+        assert await store.get("60") == large
+
+    if not is_shared:
+        await check(MemoryResponses(max_bytes=30 * 200_000))
+        return
+    server: RedisServer = request.getfixturevalue("redis_server")
+    async with connect_bytes(server.url) as client:
+        used = int((await client.info("memory"))["used_memory"])
+        await client.config_set("maxmemory-policy", "volatile-lru")
+        await client.config_set("maxmemory", used + 30 * 200_000)
+        try:
+            await check(RedisResponses(client, patience_seconds=PATIENCE_SECONDS))
+            assert await client.ttl("breakeven:shares:breakeven:answers:bob") > 20
+        finally:
+            await client.config_set("maxmemory", 0)
+            await client.config_set("maxmemory-policy", "noeviction")
 
 
 async def test_a_silent_redis_is_a_miss(redis_server: RedisServer) -> None:
