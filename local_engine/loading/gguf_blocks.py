@@ -111,7 +111,7 @@ def bytes_per_weight(kind: GGMLQuantizationType) -> float:
 def _written(tensor: GgufTensor, fields: tuple[tuple[int, bytes], ...]) -> np.ndarray:
     """The weights of these bytes after replacing some bytes in each block, [blocks, weights]."""
     size, block_bytes = GGML_QUANT_SIZES[tensor.kind]
-    raw = tensor.raw.reshape(-1, block_bytes).copy()
+    raw = np.array(tensor.raw).reshape(-1, block_bytes)
     for first, written in fields:
         raw[:, first : first + len(written)] = np.frombuffer(written, np.uint8)
     # By the matrix's rows, which gguf processes sixteen at a time: by blocks, its loop took two thirds of an engine's

@@ -6,7 +6,6 @@ The format is little-endian: magic, version, counts, typed key-values, tensor de
 """
 
 import math
-import mmap
 import re
 import struct
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ import numpy as np
 from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
 
 from local_engine.errors import ModelUnavailable
+from local_engine.loading.open_file import FileRows, OpenFile
 
 MAGIC: Final = b"GGUF"
 VERSIONS: Final = (2, 3)
@@ -34,12 +34,12 @@ SHARD: Final = re.compile(r"(.+)-\d{5}-of-(\d{5})\.gguf")
 
 @dataclass(frozen=True, slots=True)
 class GgufTensor:
-    """One tensor's raw bytes, a view into the mapped file; `shape` is row-major, outermost first."""
+    """`raw` are its bytes, with a row for each of the innermost dimension; `shape` is row-major, outermost first."""
 
     name: str
     shape: tuple[int, ...]
     kind: GGMLQuantizationType
-    raw: np.ndarray
+    raw: np.ndarray | FileRows
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,18 +51,19 @@ class GgufFile:
 
 
 def read_gguf(path: Path) -> GgufFile:
-    """Maps and parses a file; raises ModelUnavailable, with the position, if it is damaged or truncated."""
+    """Opens and parses a file; raises ModelUnavailable, with the position, if it is damaged or truncated."""
     try:
-        with path.open("rb") as file:
-            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    except (OSError, ValueError) as error:
+        return _parse(_Cursor(OpenFile(path)), path.name)
+    except OSError as error:
         raise ModelUnavailable(f"Cannot read {path} ({error}).") from error
-    cursor = _Cursor(mapped, path.name)
+
+
+def _parse(cursor: "_Cursor", name: str) -> GgufFile:
     if cursor.take(4) != MAGIC:
-        raise ModelUnavailable(f"{path.name} is not a GGUF file.")
+        raise ModelUnavailable(f"{name} is not a GGUF file.")
     version = cursor.scalar("I")
     if version not in VERSIONS:
-        raise ModelUnavailable(f"{path.name} is GGUF version {version}; versions 2 and 3 are read.")
+        raise ModelUnavailable(f"{name} is GGUF version {version}; versions 2 and 3 are read.")
     tensor_count, pair_count = cursor.scalar("Q"), cursor.scalar("Q")
     if max(tensor_count, pair_count) > MOST_ENTRIES:
         raise cursor.damaged(f"it has {tensor_count} tensors and {pair_count} fields, above {MOST_ENTRIES}")
@@ -120,32 +121,32 @@ def _map(cursor: "_Cursor", start: int, name: str, shape: tuple[int, ...], kind:
     if math.prod(shape) < block or (shape and shape[-1] % block):
         raise cursor.damaged(f"tensor {name!r} is not of whole blocks in every row")
     size = math.prod(shape) // block * block_bytes
-    if start + offset + size > cursor.size:
+    if start + offset + size > cursor.file.size:
         raise cursor.damaged(f"tensor {name!r} lies beyond its end")
-    raw = np.frombuffer(cursor.buffer, dtype=np.uint8, count=size, offset=start + offset)
-    return GgufTensor(name, shape, quantisation, raw.reshape(math.prod(shape[:-1]), -1))
+    rows = math.prod(shape[:-1])
+    return GgufTensor(name, shape, quantisation, FileRows(cursor.file, start + offset, rows, size // rows))
 
 
 class _Cursor:
-    """Reads forward through the mapped file."""
+    """Reads a header forward."""
 
-    def __init__(self, buffer: mmap.mmap, name: str) -> None:
-        self.buffer = buffer
-        self.size = len(buffer)
+    def __init__(self, file: OpenFile) -> None:
+        self.file = file
         self.at = 0
+        self._header = file.from_its_start()
         self._values = 0
-        self._name = name
 
     def damaged(self, what: str) -> ModelUnavailable:
-        return ModelUnavailable(f"{self._name} is damaged: {what}.")
+        return ModelUnavailable(f"{self.file.name} is damaged: {what}.")
 
     def take(self, count: int) -> bytes:
-        if count > self.size - self.at:
-            raise self.damaged(f"it ends at byte {self.size}, inside its header")
-        self.at += count
-        if self.at > MOST_HEADER_BYTES:
-            raise self.damaged(f"its header has more than {MOST_HEADER_BYTES} bytes")
-        return self.buffer[self.at - count : self.at]
+        if count <= self.file.size - self.at:
+            self.at += count
+            if self.at > MOST_HEADER_BYTES:
+                raise self.damaged(f"its header has more than {MOST_HEADER_BYTES} bytes")
+            if len(taken := self._header.read(count)) == count:
+                return taken
+        raise self.damaged(f"it ends at byte {self.file.size}, inside its header")
 
     def scalar(self, code: str) -> Any:
         return struct.unpack("<" + code, self.take(struct.calcsize("<" + code)))[0]

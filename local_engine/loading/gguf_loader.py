@@ -170,6 +170,6 @@ def _bytes_per_weight(tensors: Mapping[str, GgufTensor]) -> float:
 def dequantise(tensor: GgufTensor) -> np.ndarray:
     """A tensor's values in float32, as a copy."""
     if tensor.kind == GGMLQuantizationType.F32:
-        return tensor.raw.view(np.float32).reshape(tensor.shape).copy()
-    values: np.ndarray = dequantize(tensor.raw, tensor.kind)
+        return np.array(tensor.raw).view(np.float32).reshape(tensor.shape)
+    values: np.ndarray = dequantize(np.asarray(tensor.raw), tensor.kind)
     return np.array(values, dtype=np.float32).reshape(tensor.shape)

@@ -25,7 +25,9 @@ def nibbles_of(tensor: GgufTensor) -> NibbleBlocks | None:
     if read is None or len(tensor.shape) != 2:
         return None
     rows, inputs = tensor.shape
-    packed, scales, offsets = read(tensor.raw.reshape(rows * inputs // BLOCK // _blocks_of(tensor.kind), -1))
+    packed, scales, offsets = read(
+        np.asarray(tensor.raw).reshape(rows * inputs // BLOCK // _blocks_of(tensor.kind), -1)
+    )
     low_and_high = np.concatenate((packed & 15, packed >> 4), axis=-1)
     return NibbleBlocks(
         values=torch.from_numpy(low_and_high.reshape(rows, inputs)),

@@ -35,16 +35,13 @@ class RawTensors(Protocol):
 
 
 def plain_float(tensor: torch.Tensor, name: str) -> torch.Tensor:
-    """A tensor that needs no scale, copied to float32; raises ModelUnsupported for a type that needs one.
-
-    A copy, since the stored one is the mapped file itself: whoever rewrote that changed the running model's answers.
-    """
+    """A tensor that needs no scale, in float32; raises ModelUnsupported for a type that needs one."""
     if tensor.dtype not in PLAIN:
         raise ModelUnsupported(
             f"Tensor {name} is stored as {tensor.dtype}, and config.json has no quantization_config that says how it "
             f"is meant; take a checkpoint that says so ({', '.join(METHODS)}), or one that is not quantised."
         )
-    return tensor.to(torch.float32, copy=True)
+    return tensor.float()
 
 
 @dataclass(frozen=True, slots=True)

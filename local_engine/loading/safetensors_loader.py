@@ -2,7 +2,8 @@
 
 import json
 import math
-from contextlib import suppress
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,6 +14,7 @@ from tokenizers import Tokenizer as FastTokenizer
 from local_engine.errors import ModelUnavailable, ModelUnsupported
 from local_engine.loading.arranged_weights import PLAIN, arranged, our_name, prefix_of
 from local_engine.loading.config_json import change_of, read_config, text_part
+from local_engine.loading.open_file import OpenFile
 from local_engine.loading.quantised_weights import QuantisedWeights, plain_float, read_scheme
 from local_engine.loading.weight_shapes import check_names
 from local_engine.loading.weights import LoadedFile, no_nibbles
@@ -20,30 +22,36 @@ from local_engine.text.panics import panics_told
 from local_engine.text.tokenizer import Tokenizer
 
 INDEX: Final = "model.safetensors.index.json"
-SHORT: Final = ("BF16", "F16")
+KINDS: Final = {
+    "F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16,
+    "F8_E4M3": torch.float8_e4m3fn, "F8_E5M2": torch.float8_e5m2, "I64": torch.int64, "I32": torch.int32,
+    "I16": torch.int16, "I8": torch.int8, "U8": torch.uint8, "BOOL": torch.bool,
+}  # fmt: skip
 # Of a header or a JSON file, twice what 100,000 tensors take; reading it takes thirty times as much memory.
 MOST_JSON_BYTES: Final = 1 << 25
+
+
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    file: OpenFile
+    kind: str
+    shape: tuple[int, ...]
+    start: int
+    end: int
 
 
 class SafetensorsWeights:
     """Tensors of one or more safetensors files, opened once and read on demand."""
 
     def __init__(self, folder: Path) -> None:
-        self._files: dict[str, Any] = {}
-        for path in _shards(folder):
-            _check_header(path)
-            try:
-                opened = safe_open(path, framework="pt")
-                self._files |= dict.fromkeys(opened.keys(), opened)
-            except (SafetensorError, OSError, ValueError) as error:
-                raise ModelUnavailable(f"{path.name} is not a whole safetensors file ({error}).") from error
+        self._stored = {name: stored for path in _shards(folder) for name, stored in _read_header(path)}
 
     def __contains__(self, name: str) -> bool:
-        return name in self._files
+        return name in self._stored
 
     def names(self) -> list[str]:
         """Names of all tensors."""
-        return list(self._files)
+        return list(self._stored)
 
     def tensor(self, name: str) -> torch.Tensor:
         """Returns one tensor in float32; raises ModelUnsupported if it is missing or needs a scale."""
@@ -51,18 +59,17 @@ class SafetensorsWeights:
 
     def mean_bytes(self) -> float:
         """Bytes per value over all tensors, at most four."""
-        sliced = [file.get_slice(name) for name, file in self._files.items()]
-        sizes = [(math.prod(part.get_shape()), 2 if part.get_dtype() in SHORT else 4) for part in sliced]
+        sizes = [(math.prod(one.shape), 2 if one.kind in ("BF16", "F16") else 4) for one in self._stored.values()]
         return sum(count * width for count, width in sizes) / max(1, sum(count for count, _ in sizes))
 
     def raw(self, name: str) -> torch.Tensor:
         """Returns one tensor in the file's own type; raises ModelUnsupported if it is missing."""
-        if name not in self._files:
+        if (found := self._stored.get(name)) is None:
             raise ModelUnsupported(f"The model folder has no tensor {name}.")
-        try:
-            return self._files[name].get_tensor(name)
-        except SafetensorError as error:
-            raise ModelUnavailable(f"Tensor {name} cannot be read ({error}).") from error
+        if (kind := KINDS.get(found.kind)) is None:
+            raise ModelUnsupported(f"Tensor {name} is stored as {found.kind}; this engine reads {', '.join(KINDS)}.")
+        raw = torch.from_numpy(found.file.read(found.start, found.end - found.start))
+        return raw.view(kind).reshape(found.shape)
 
 
 def load_safetensors(folder: Path) -> LoadedFile:
@@ -107,11 +114,29 @@ def _shards(folder: Path) -> list[Path]:
     return files
 
 
-def _check_header(path: Path) -> None:
-    """Raises ModelUnavailable for a header larger than any model's. Other damage is reported when it is read."""
-    with suppress(OSError, ValueError), path.open("rb") as file:
-        if (size := int.from_bytes(file.read(8), "little")) > MOST_JSON_BYTES:
+def _read_header(path: Path) -> Iterator[tuple[str, _Stored]]:
+    """Each tensor by its name. Raises ModelUnavailable for a file that is not whole, or a header larger than any
+    model's."""
+    try:
+        file = OpenFile(path)
+        size = int.from_bytes(file.read(0, 8).tobytes(), "little")
+        if size > MOST_JSON_BYTES:
             raise ModelUnavailable(f"{path.name} is damaged: its header of {size} bytes is above {MOST_JSON_BYTES}.")
+        with safe_open(path, framework="pt"):  # checks every type, shape and place
+            header = json.loads(file.read(8, size).tobytes(), object_pairs_hook=_without_doubles)
+    except (SafetensorError, OSError, ValueError, RecursionError) as error:
+        raise ModelUnavailable(f"{path.name} is not a whole safetensors file ({error}).") from error
+    for name, told in header.items():
+        if name != "__metadata__":
+            start, end = (8 + size + offset for offset in told["data_offsets"])
+            yield name, _Stored(file, told["dtype"], tuple(told["shape"]), start, end)
+
+
+def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Readers differ on which of two equal names counts."""
+    if len(found := dict(pairs)) < len(pairs):
+        raise ValueError("two of its tensors, or of a tensor's fields, have one name")
+    return found
 
 
 def read_json(path: Path) -> dict[str, Any]:

@@ -20,6 +20,27 @@ GB = 1 << 30
         ({"memory.max": "5", "memory.current": "9", "cpu.max": "1000 100000"}, 0, 1),
         ({"memory.max": "", "cpu.max": ""}, None, None),
         ({}, None, None),
+        (
+            {
+                "memory.limit_in_bytes": f"{2 * GB}\n",
+                "memory.usage_in_bytes": f"{2 * GB}\n",
+                "memory.stat": f"inactive_file 1\ntotal_inactive_file {GB}\n",
+                "cpu.cfs_quota_us": "50000\n",
+                "cpu.cfs_period_us": "100000\n",
+            },
+            GB,
+            1,
+        ),
+        (
+            {
+                "memory.limit_in_bytes": "9223372036854771712\n",
+                "memory.usage_in_bytes": "5\n",
+                "cpu.cfs_quota_us": "-1\n",
+                "cpu.cfs_period_us": "100000\n",
+            },
+            None,
+            None,
+        ),
     ],
 )
 def test_a_container_is_as_large_as_its_limits(
@@ -28,12 +49,23 @@ def test_a_container_is_as_large_as_its_limits(
     """The engine planned with the whole machine's memory, and took a thread for each of its cores."""
     for name, text in files.items():
         (tmp_path / name).write_text(text)
-    assert (container.memory_left(tmp_path), container.cores(tmp_path)) == (memory, cores)
+    group = container.Group(tmp_path, tmp_path)
+    assert (container.memory_left(group), container.cores(group)) == (memory, cores)
 
 
 @pytest.mark.parametrize(
-    ("told", "folder"), [("0::/\n", ""), ("4:memory:/x\n0::/system.slice/a.service\n", "system.slice/a.service")]
+    ("told", "memory", "cpu"),
+    [
+        ("0::/\n", "", ""),
+        ("0::/own\n", "own", "own"),
+        ("0::/the/machines\n", "", ""),
+        ("4:memory:/own\n2:cpu,cpuacct:/docker/abc\n1:name=systemd:/\n0::/\n", "memory/own", "cpu"),
+        ("", "", ""),
+    ],
 )
-def test_the_group_is_the_one_that_the_system_tells(tmp_path: Path, told: str, folder: str) -> None:
+def test_the_group_is_the_one_that_the_system_tells(tmp_path: Path, told: str, memory: str, cpu: str) -> None:
+    for folder in ("own", "memory/own", "cpu"):
+        (tmp_path / "root" / folder).mkdir(parents=True)
     (tmp_path / "cgroup").write_text(told)
-    assert container.own_group(tmp_path / "cgroup") == container.ROOT / folder
+    root = tmp_path / "root"
+    assert container.own_group(tmp_path / "cgroup", root) == container.Group(root / memory, root / cpu)

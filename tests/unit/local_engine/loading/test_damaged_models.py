@@ -58,6 +58,30 @@ def test_a_damaged_gguf_file_is_a_clear_error(tmp_path: Path, damage: Callable[[
         load_gguf(path)
 
 
+def test_a_file_that_is_cut_off_while_it_loads_is_a_clear_error(tmp_path: Path) -> None:
+    """Both were mapped: the first look at what was cut off ended the process with SIGBUS."""
+    model, gguf_file = make_model("llama"), tmp_path / "tiny.gguf"
+    loaded = {
+        "tiny.gguf": load_gguf(write_gguf(model, gguf_file, "llama", Kind.F32)),
+        "model.safetensors": load_safetensors(write_folder(model, tmp_path)),
+    }
+    for name, one in loaded.items():
+        (tmp_path / name).write_bytes(b"")
+        with pytest.raises(ModelUnavailable, match=f"{name} is damaged, or was cut off meanwhile"):
+            one.weights.tensor("model.norm.weight")
+
+
+def test_two_tensors_of_one_name_are_refused(tmp_path: Path) -> None:
+    """The last was taken without a word; another reader may take the first."""
+    file = write_folder(make_model("llama"), tmp_path) / "model.safetensors"
+    raw = file.read_bytes()
+    size = int.from_bytes(raw[:8], "little")
+    doubled = b'{"model.norm.weight":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},' + raw[9 : 8 + size]
+    file.write_bytes(len(doubled).to_bytes(8, "little") + doubled + raw[8 + size :])
+    with pytest.raises(ModelUnavailable, match=r"model\.safetensors .*two of its tensors.* have one name"):
+        load_safetensors(tmp_path)
+
+
 def test_random_damage_never_escapes_as_another_error(tmp_path: Path) -> None:
     path = write_gguf(make_model("llama"), tmp_path / "tiny.gguf", "llama", Kind.Q8_0)
     whole = path.read_bytes()
@@ -102,8 +126,8 @@ def test_a_missing_file_is_a_clear_error(tmp_path: Path, missing: str) -> None:
         ("chat_template.jinja", "{% for a in b %}" * 30 + "{% endfor %}" * 30, "too many statically nested blocks"),
         ("chat_template.jinja", "{{ " + "9" * 5_000 + " }}", "chat template cannot be read"),
         ("chat_template.jinja", "{{ a }}" * 50_000, "chat template is longer than"),
-        ("model.safetensors.index.json", '{"weight_map": {"a": "../model.safetensors"}}', "no file of its folder"),
-        ("model.safetensors.index.json", '{"weight_map": {"a": "/dev/stdin"}}', "no file of its folder"),
+        ("model.safetensors.index.json", '{"weight_map": {"a": "../model.safetensors"}}', "not a file in its folder"),
+        ("model.safetensors.index.json", '{"weight_map": {"a": "/dev/stdin"}}', "not a file in its folder"),
         ("model.safetensors.index.json", '{"weight_map": {"a": "\\ud800"}}', "not a whole safetensors file"),
         ("generation_config.json", '{"eos_token_id": "end"}', "wrong type"),
     ],

@@ -300,7 +300,7 @@ def test_conversations_with_tools_have_a_template_of_their_own(tmp_path: Path) -
 
 
 def test_a_file_rewritten_in_place_changes_nothing_that_was_read(tmp_path: Path) -> None:
-    """Float32 weights were the mapped file: the running model answered otherwise, and died once that was cut."""
+    """Weights were the mapped file: the running model answered otherwise."""
     file = write_folder(make_model("llama"), tmp_path) / "model.safetensors"
     norm = load_safetensors(tmp_path).weights.tensor("model.norm.weight")
     read = norm.clone()
