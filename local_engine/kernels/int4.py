@@ -6,6 +6,7 @@ element b + 16 in its high nibble. Each group of weights has a scale and an offs
 Q4_1 as it is, Q4_0 with offset = -8 * scale, AWQ and GPTQ with offset = -zero * scale.
 """
 # pyright: basic, reportCallIssue=false, reportGeneralTypeIssues=false, reportPrivateImportUsage=false
+# pyright: reportOperatorIssue=false
 # Kernel bodies are written in Triton's language, whose types are not Python's.
 
 from dataclasses import dataclass
@@ -20,6 +21,17 @@ from local_engine.kernels.launch import ceil_divide, dot_type, next_power_of_2
 LEVELS = 15
 # Above this many rows the product is compute-bound: unpack once, then use the vendor's library.
 MAX_FUSED_ROWS = 128
+# Outputs of a program of a single row's product, and blocks of 32 columns that it takes at once.
+GEMV_ROWS = 8
+GEMV_BLOCKS = 64
+GEMV_STAGES = 1
+# Of 2^23 in float32.
+EXPONENT = 0x4B000000
+# Outputs of a program of several rows' product. From MANY_ROWS rows on each weight is used more often than it is
+# unpacked, and larger tiles pay where they leave as many programs.
+GEMM_ROWS = 32
+MANY_ROWS = 32
+GEMM_PROGRAMS = 96
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,32 +115,61 @@ def load_weights(
 
 
 @triton.jit
+def _products(words, x, exponent, PLACE: tl.constexpr):
+    """x [words] times each word's nibble at this bit, [rows, words] float32; PLACE up to 16.
+
+    Three instructions: with the exponent of 2^23, the bits where they stand are 2^23 + nibble * 2^PLACE. Subtracting
+    2^23 is exact, and x is divided by 2^PLACE. As an argument the exponent is in a register, which the first one needs.
+    """
+    shifted = ((words & (15 << PLACE)) | exponent).to(tl.float32, bitcast=True) - 8388608.0
+    return shifted * (x * (1.0 / (1 << PLACE)))[None, :]
+
+
+@triton.jit
 def _gemv_kernel(
     x_ptr,
-    packed_ptr,
+    words_ptr,
     scales_ptr,
     offsets_ptr,
     out_ptr,
     rows,
     columns,
+    exponent,
     GROUP: tl.constexpr,
     ROWS: tl.constexpr,
     BLOCKS: tl.constexpr,
+    STAGES: tl.constexpr,
 ):
+    WORDS: tl.constexpr = BLOCKS * 4
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
-    acc = tl.zeros([ROWS, BLOCKS, 16], tl.float32)
-    for first_block in tl.range(0, columns // 32, BLOCKS, num_stages=3):
-        low, high = load_weights(
-            packed_ptr, scales_ptr, offsets_ptr, row, first_block, rows, columns, GROUP, ROWS, BLOCKS
-        )
-        block = first_block + tl.arange(0, BLOCKS)
-        x_at = x_ptr + block[:, None] * 32 + tl.arange(0, 16)[None, :]
-        inside = (block < columns // 32)[:, None]
-        x_low = tl.load(x_at, mask=inside, other=0.0).to(tl.float32)
-        x_high = tl.load(x_at + 16, mask=inside, other=0.0).to(tl.float32)
-        acc += low * x_low[None, :, :] + high * x_high[None, :, :]
-    total = tl.sum(tl.reshape(acc, [ROWS, BLOCKS * 16]), axis=1)
-    tl.store(out_ptr + row, total.to(out_ptr.dtype.element_ty), mask=row < rows)
+    blocks = columns // 32
+    acc = tl.zeros([ROWS, BLOCKS], tl.float32)
+    for first in tl.range(0, blocks, BLOCKS, num_stages=STAGES):
+        word = first * 4 + tl.arange(0, WORDS)
+        inside = word < blocks * 4
+        present = (row < rows)[:, None] & inside[None, :]
+        words = tl.load(words_ptr + row.to(tl.int64)[:, None] * (blocks * 4) + word[None, :], mask=present, other=0)
+        upper = words >> 16
+        total = tl.zeros([ROWS, WORDS], tl.float32)
+        x_sum = tl.zeros([WORDS], tl.float32)
+        for nibble in tl.static_range(8):
+            # Byte nibble // 2 of word w is byte 4 w + nibble // 2 of the block; its high half is 16 columns further.
+            column = word // 4 * 32 + nibble % 2 * 16 + word % 4 * 4 + nibble // 2
+            x = tl.load(x_ptr + column, mask=inside, other=0.0).to(tl.float32)
+            # From bit 20 on a nibble would reach the exponent: those are taken from the upper half.
+            if nibble < 5:
+                total += _products(words, x, exponent, 4 * nibble)
+            else:
+                total += _products(upper, x, exponent, 4 * nibble - 16)
+            x_sum += x
+        block = first + tl.arange(0, BLOCKS)
+        group_at = row.to(tl.int64)[:, None] * (columns // GROUP) + block[None, :] // (GROUP // 32)
+        there = (row < rows)[:, None] & (block < blocks)[None, :]
+        scale = tl.load(scales_ptr + group_at, mask=there, other=0.0).to(tl.float32)
+        offset = tl.load(offsets_ptr + group_at, mask=there, other=0.0).to(tl.float32)
+        of_blocks = tl.sum(tl.reshape(total, [ROWS, BLOCKS, 4]), axis=2)
+        acc += of_blocks * scale + tl.sum(tl.reshape(x_sum, [BLOCKS, 4]), axis=1)[None, :] * offset
+    tl.store(out_ptr + row, tl.sum(acc, axis=1).to(out_ptr.dtype.element_ty), mask=row < rows)
 
 
 @triton.jit(do_not_specialize=["x_rows"])
@@ -218,12 +259,26 @@ def int4_matmul(x: Tensor, weight: Int4Weight) -> Tensor:
     out = torch.empty((x.shape[0], rows), dtype=x.dtype, device=x.device)
     weights = (weight.packed, weight.scales, weight.offsets)
     if x.shape[0] == 1:
-        _gemv_kernel[(ceil_divide(rows, 8),)](
-            x, *weights, out, rows, 2 * half, GROUP=weight.group, ROWS=8, BLOCKS=16, num_warps=4, num_stages=3
+        blocks = min(GEMV_BLOCKS, next_power_of_2(half // 16))
+        _gemv_kernel[(ceil_divide(rows, GEMV_ROWS),)](
+            x,
+            weight.packed.view(torch.int32),
+            weight.scales,
+            weight.offsets,
+            out,
+            rows,
+            2 * half,
+            EXPONENT,
+            GROUP=weight.group,
+            ROWS=GEMV_ROWS,
+            BLOCKS=blocks,
+            STAGES=GEMV_STAGES,
+            num_warps=max(1, blocks // 32),
         )
         return out
     block_m = max(16, next_power_of_2(min(x.shape[0], 64)))
-    _gemm_kernel[(ceil_divide(rows, 32), ceil_divide(x.shape[0], block_m))](
+    per_program = rows_per_program(rows, x.shape[0])
+    _gemm_kernel[(ceil_divide(rows, per_program), ceil_divide(x.shape[0], block_m))](
         x,
         *weights,
         out,
@@ -233,10 +288,16 @@ def int4_matmul(x: Tensor, weight: Int4Weight) -> Tensor:
         x.stride(0),
         GROUP=weight.group,
         BLOCK_M=block_m,
-        ROWS=32,
+        ROWS=per_program,
         BLOCKS=4,
         COMPUTE=dot_type(x.dtype),
         num_warps=4,
         num_stages=3,
     )
     return out
+
+
+def rows_per_program(rows: int, x_rows: int) -> int:
+    """Outputs of a program of the product with `x_rows` rows: 32, 64 or 128."""
+    sizes = (4 * GEMM_ROWS, 2 * GEMM_ROWS) if x_rows >= MANY_ROWS else ()
+    return next((size for size in sizes if rows // size >= GEMM_PROGRAMS), GEMM_ROWS)
