@@ -1,6 +1,7 @@
 """The real weights, loaded once and freed after the last test here, since with their caches they take gigabytes; the
 reference is transformers with the same float32 tensors."""
 
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -26,6 +27,8 @@ from local_engine.steps import DirectSteps
 from tests.weights import fetch_weights
 
 EngineBuilder = Callable[..., Engine]
+# The same tests on a GPU: BREAKEVEN_TEST_DEVICE=cuda python -m pytest tests/engine/test_exactness.py
+DEVICE = os.environ.get("BREAKEVEN_TEST_DEVICE", "cpu")
 # A LlamaForCausalLM of transformers, which only its fixture imports: that takes as long as importing torch, and not
 # every worker that loads this file needs it.
 Reference: TypeAlias = Any
@@ -94,10 +97,11 @@ def build(loaded: LoadedFile, model: DecoderModel, native: NativeDecoder | None)
         return Compute(runner, DirectSteps(runner, Sampler(runner.device)))
 
     def engine(**changes: object) -> Engine:
-        defaults: dict[str, object] = {"kv_blocks": 1024, "context_window": 4096}
+        defaults: dict[str, object] = {"kv_blocks": 1024, "context_window": 4096, "device": DEVICE}
         config = EngineConfig(**(defaults | changes))  # pyright: ignore[reportArgumentType]
         if config not in built:
-            compute = float32_compute(config) if config.weights == "float32" else None
+            is_shared = config.weights == "float32" and config.device == "cpu"
+            compute = float32_compute(config) if is_shared else None
             built[config] = assemble(loaded, config, compute=compute)
         return built[config]
 

@@ -19,6 +19,8 @@ import httpx
 import openai
 import pytest
 
+from tests.engine.conftest import DEVICE
+
 pytestmark = [pytest.mark.engine, pytest.mark.integration]
 FRANCE = [{"role": "user", "content": "What is the capital of France?"}]
 BLOCKS = 256
@@ -37,6 +39,8 @@ class Served:
 def start(model_path: Path, *options: str) -> Served:
     """Starts a child on a free port; returns once it has printed its address, and keeps reading its output."""
     command = [sys.executable, "-m", "local_engine", "serve", "--model", str(model_path), "--port", "0", *options]
+    if DEVICE != "cpu":
+        command += ["--device", DEVICE, "--weights", "float32", "--kv-format", "float32"]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
     lines: list[str] = []
