@@ -244,8 +244,9 @@ def build_compute(
         )
         if progress is not None:
             progress("Capturing the decode steps")
-        runner.capture()
-    return Compute(runner, GpuSteps(runner, DeviceSampler(device, constraints)))
+        runner.capture([1] if config.is_deterministic else None)
+    steps = GpuSteps(runner, DeviceSampler(device, constraints), runs_ahead=not config.is_deterministic)
+    return Compute(runner, steps)
 
 
 def build_cpu_runner(

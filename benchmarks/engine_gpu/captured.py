@@ -8,7 +8,7 @@ from benchmarks.engine_gpu import engine, rivals
 from benchmarks.engine_gpu.shapes import LLAMA_8B
 from local_engine.config import ModelConfig
 from local_engine.kernels.gpu_runner import SEPARATE, OneRow
-from local_engine.kernels.launch import can_overlap
+from local_engine.kernels.launch import is_hopper_or_later
 
 TWO_LAYERS = replace(LLAMA_8B, name="two layers", layers=2, vocabulary_size=4096)
 PROMPT_TOKENS = 200
@@ -30,7 +30,7 @@ def error_of_step(
         device=device,
         one_row=(SEPARATE,),
     )
-    built.runner.take_one_row(OneRow(way.fuses, way.overlaps and can_overlap(device)))
+    built.runner.take_one_row(OneRow(way.fuses, way.overlaps and is_hopper_or_later(device)))
     prompt = list(range(tokens))
     wanted = engine.prompt_logits(built, prompt)
     times = REPLAYS if device.type == "cuda" else 1

@@ -14,7 +14,7 @@ from local_engine.kernels.expert_routing import choose
 from local_engine.kernels.experts import GroupedExperts
 from local_engine.kernels.gemv import gemv
 from local_engine.kernels.gpu_runner import FUSED, OVERLAPPING, SEPARATE, OneRow
-from local_engine.kernels.launch import can_overlap
+from local_engine.kernels.launch import is_hopper_or_later
 from local_engine.kernels.rms_norm import add_rms_norm, rms_norm
 from local_engine.kernels.rope_store import HeadNorms, rope_store
 from local_engine.kernels.sampling import SamplingTensors, sample
@@ -145,7 +145,7 @@ def check_overlapping(device: torch.device) -> float:
             x = gemv(gated, wide[:HIDDEN], residual=x, overlaps=overlaps)
         return x
 
-    return relative_error(chain(overlaps=can_overlap(device)), chain(overlaps=False).cpu())
+    return relative_error(chain(overlaps=is_hopper_or_later(device)), chain(overlaps=False).cpu())
 
 
 def check_fp8(device: torch.device, rows: int) -> float:

@@ -13,10 +13,15 @@ import triton.language as tl
 from torch import Tensor
 
 from local_engine.attention.triton_tiles import LOG2_E, KvScales, attend, group_rows, load_tile
-from local_engine.kernels.launch import dot_type, next_power_of_2
+from local_engine.kernels.launch import dot_type, is_hopper_or_later, next_power_of_2
 
-BLOCK_N = 64
 MAX_TILE_ROWS = 128
+# Keys of a step.
+BLOCK_N = 64
+# Of the largest tile where four warps multiply together: two programs share a multiprocessor, and one multiplies while
+# the other exponentiates. The best of 31 shapes on an H200 (docs/decisions/kernels-on-an-h200.md). On older devices,
+# and with wider heads, four warps lack the registers.
+HOPPERS_BLOCK_N, HOPPERS_MAX_DIM = 32, 128
 
 
 # As in decode: nothing that varies from step to step may cause another compilation.
@@ -149,6 +154,8 @@ def paged_extend(
     scales = kv_scales or KvScales()
     sequences = seq_lens.shape[0]
     tile_rows = choose_tile_rows(group, max_query_tokens, q.element_size())
+    is_largest = tile_rows >= MAX_TILE_ROWS
+    is_large_on_hopper = is_largest and dim <= HOPPERS_MAX_DIM and is_hopper_or_later(q.device)
     if out is None:
         out = torch.empty((tokens, heads, dim), dtype=q.dtype, device=q.device)
     # Each sequence wastes less than one tile, so this many tiles always suffice.
@@ -176,10 +183,10 @@ def paged_extend(
         HEAD_DIM=dim,
         DIM_BLOCK=next_power_of_2(dim),
         BLOCK_M=tile_rows,
-        BLOCK_N=BLOCK_N,
+        BLOCK_N=HOPPERS_BLOCK_N if is_large_on_hopper else BLOCK_N,
         COMPUTE=dot_type(q.dtype),
-        num_warps=8 if tile_rows >= MAX_TILE_ROWS else 4,
-        num_stages=2,
+        num_warps=8 if is_largest and not is_large_on_hopper else 4,
+        num_stages=3 if is_large_on_hopper else 2,
     )
     return out
 

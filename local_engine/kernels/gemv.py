@@ -15,31 +15,40 @@ from torch import Tensor
 from local_engine.kernels.fp8 import E4M3_MAX
 from local_engine.kernels.launch import begin, ceil_divide, next_power_of_2, overlapping
 
-MAX_BLOCK = 1024
-MAX_ROWS = 4
-# Approximate number of programs resident on a large device: fewer would leave part of it idle.
-PROGRAMS = 1024
-# With more registers per thread, seven programs share one of Hopper's 132 multiprocessors, and the last hundred of
-# PROGRAMS would run after all others, with too few reads in flight to keep the memory busy.
-WARPS = 4
-MAX_REGISTERS = 64
-# A thread reads sixteen e4m3 values at once. Half as many threads have two more rows each, which amortises rounding x;
-# with all threads that takes longer than reading the weights.
-FP8_WARPS = 2
-LINE_BYTES = tl.constexpr(128)
+# Columns of a tile, and rows of the weight that it has where that leaves at least PROGRAMS programs. The best of twenty
+# shapes on an H200 (docs/decisions/kernels-on-an-h200.md).
+BLOCK = 512
+TILE_ROWS = 4
+NARROW_TILE_ROWS = 8
+PROGRAMS = 256
+WARPS = 2
+MAX_REGISTERS = 128
+STAGES = 3
 
 
 @triton.jit
-def _prefetch(weight_ptr, row, rows, columns, ROWS: tl.constexpr, BLOCK: tl.constexpr):
-    """Prefetches these rows of the weight, which no kernel writes, into the L2 cache."""
-    LINE: tl.constexpr = LINE_BYTES // (weight_ptr.dtype.element_ty.primitive_bitwidth // 8)
-    LINES: tl.constexpr = (BLOCK + LINE - 1) // LINE
-    at = weight_ptr + tl.minimum(row, rows - 1).to(tl.int64)[:, None] * columns
-    for first in range(0, columns, BLOCK):
-        column = tl.minimum(first + tl.arange(0, LINES) * LINE, columns - 1)
-        tl.inline_asm_elementwise(
-            "prefetch.global.L2 [$1]; // $0", "=r,l", [(at + column[None, :]).to(tl.uint64)], tl.int32, False, 1
-        )
+def _tile(weight_ptr, row, rows, column, columns):
+    """Rows of the weight, [rows, columns]; 0 beyond its sides."""
+    present = (row < rows)[:, None] & (column < columns)[None, :]
+    return tl.load(weight_ptr + row.to(tl.int64)[:, None] * columns + column[None, :], mask=present, other=0.0)
+
+
+@triton.jit
+def _factor(x_ptr, norm_ptr, column, columns, NORMS: tl.constexpr):
+    """x times the norm's weights, and x itself."""
+    inside = column < columns
+    x = tl.load(x_ptr + column, mask=inside, other=0.0).to(tl.float32)
+    normed = x
+    if NORMS:
+        normed = x * tl.load(norm_ptr + column, mask=inside, other=0.0).to(tl.float32)
+    return normed, x
+
+
+@triton.jit
+def _rounded(normed, inverse, inverse_scale, kind: tl.constexpr, narrow: tl.constexpr, LARGEST: tl.constexpr):
+    """As `rms_norm` and `quantise_rows` round one after the other."""
+    x = (normed * inverse).to(kind).to(tl.float32) * inverse_scale
+    return tl.minimum(tl.maximum(x, -LARGEST), LARGEST).to(narrow).to(tl.float32)
 
 
 @triton.jit
@@ -63,57 +72,58 @@ def _gemv_kernel(
     BLOCK: tl.constexpr,
     LARGEST: tl.constexpr,
     OVERLAPS: tl.constexpr,
+    STAGES: tl.constexpr,
 ):
-    kind = x_ptr.dtype.element_ty
+    kind: tl.constexpr = x_ptr.dtype.element_ty
+    narrow: tl.constexpr = weight_ptr.dtype.element_ty
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
-    if OVERLAPS:
-        _prefetch(weight_ptr, row, rows, columns, ROWS, BLOCK)
-        if GATES:
-            _prefetch(weight_ptr, rows + row, 2 * rows, columns, ROWS, BLOCK)
-    begin(OVERLAPS)
     lane = tl.arange(0, BLOCK)
+    up_ptr = weight_ptr + tl.full([], rows, tl.int64) * columns
+    # No kernel writes the weight: its first tiles are on their way while the previous kernel ends.
+    tile = _tile(weight_ptr, row, rows, lane, columns)
+    if GATES:
+        tile_up = _tile(up_ptr, row, rows, lane, columns)
+    begin(OVERLAPS)
+
     inverse = 1.0
     scale = 1.0
     inverse_scale = 1.0
-    if NORMS or SCALES:
+    if SCALES:
         squares = tl.zeros([BLOCK], tl.float32)
         peaks = tl.zeros([BLOCK], tl.float32)
         for first in range(0, columns, BLOCK):
-            part = tl.load(x_ptr + first + lane, mask=first + lane < columns, other=0.0).to(tl.float32)
-            squares += part * part
-            if SCALES:
-                if NORMS:
-                    part *= tl.load(norm_ptr + first + lane, mask=first + lane < columns, other=0.0).to(tl.float32)
-                peaks = tl.maximum(peaks, tl.abs(part))
+            normed, x = _factor(x_ptr, norm_ptr, first + lane, columns, NORMS)
+            squares += x * x
+            peaks = tl.maximum(peaks, tl.abs(normed))
         if NORMS:
             inverse = tl.rsqrt(tl.sum(squares, axis=0) / columns + eps)
-        if SCALES:
-            # Rounding is monotonic: the maximum of the rounded row is the rounded maximum.
-            peak = (tl.max(peaks, axis=0) * inverse).to(kind).to(tl.float32)
-            scale = tl.where(peak > 0.0, peak / LARGEST, 1.0)
-            inverse_scale = 1.0 / scale
+        # Rounding is monotonic: the maximum of the rounded row is the rounded maximum.
+        peak = (tl.max(peaks, axis=0) * inverse).to(kind).to(tl.float32)
+        scale = tl.where(peak > 0.0, peak / LARGEST, 1.0)
+        inverse_scale = 1.0 / scale
 
-    total = tl.zeros([ROWS, BLOCK], tl.float32)
-    total_up = tl.zeros([ROWS, BLOCK], tl.float32)
-    start = row.to(tl.int64)[:, None] * columns
-    up = tl.full([], rows, tl.int64) * columns
-    for first in tl.range(0, columns, BLOCK, num_stages=3):
+    squares = tl.zeros([BLOCK], tl.float32)
+    normed, x = _factor(x_ptr, norm_ptr, lane, columns, NORMS)
+    if SCALES:
+        normed = _rounded(normed, inverse, inverse_scale, kind, narrow, LARGEST)
+    squares += x * x
+    total = tile.to(tl.float32) * normed[None, :]
+    if GATES:
+        total_up = tile_up.to(tl.float32) * normed[None, :]
+    for first in tl.range(BLOCK, columns, BLOCK, num_stages=STAGES):
         column = first + lane
-        inside = column < columns
-        x = tl.load(x_ptr + column, mask=inside, other=0.0).to(tl.float32)
-        if NORMS:
-            x = x * inverse * tl.load(norm_ptr + column, mask=inside, other=0.0).to(tl.float32)
-            x = x.to(kind).to(tl.float32)
+        normed, x = _factor(x_ptr, norm_ptr, column, columns, NORMS)
         if SCALES:
-            x = tl.minimum(tl.maximum(x * inverse_scale, -LARGEST), LARGEST)
-            x = x.to(weight_ptr.dtype.element_ty).to(tl.float32)
-        at = weight_ptr + start + column[None, :]
-        present = (row < rows)[:, None] & inside[None, :]
-        total += tl.load(at, mask=present, other=0.0).to(tl.float32) * x[None, :]
+            normed = _rounded(normed, inverse, inverse_scale, kind, narrow, LARGEST)
+        squares += x * x
+        total += _tile(weight_ptr, row, rows, column, columns).to(tl.float32) * normed[None, :]
         if GATES:
-            total_up += tl.load(at + up, mask=present, other=0.0).to(tl.float32) * x[None, :]
+            total_up += _tile(up_ptr, row, rows, column, columns).to(tl.float32) * normed[None, :]
 
     value = tl.sum(total, axis=1)
+    if NORMS and not SCALES:
+        inverse = tl.rsqrt(tl.sum(squares, axis=0) / columns + eps)
+        value *= inverse
     if SCALES:
         value = value * scale * tl.load(scales_ptr + row, mask=row < rows, other=0.0)
         value = value.to(kind).to(tl.float32)
@@ -121,6 +131,8 @@ def _gemv_kernel(
         value += tl.load(bias_ptr + row, mask=row < rows, other=0.0).to(tl.float32)
     if GATES:
         value_up = tl.sum(total_up, axis=1)
+        if NORMS and not SCALES:
+            value_up *= inverse
         if SCALES:
             value_up = value_up * scale * tl.load(scales_ptr + rows + row, mask=row < rows, other=0.0)
             value_up = value_up.to(kind).to(tl.float32)
@@ -152,14 +164,13 @@ def gemv(
     `scales` float32 [weight rows, 1] belong to e4m3 weights; x is then rounded to e4m3 with a scale of its own, as in
     `quantise_rows`. With `gates` the weight is gate and up, [2 * rows, columns], and the result silu(gate) * up. One
     program computes `per_program` outputs; by default as many as leave enough programs for the device. With `overlaps`
-    a program prefetches its weights while the previous kernel ends.
+    a program reads its first weights while the previous kernel ends.
     """
     assert x.shape[0] == 1, "one row"
     columns = weight.shape[1]
     rows = weight.shape[0] // 2 if gates else weight.shape[0]
     out = torch.empty((1, rows), dtype=x.dtype, device=x.device)
-    per_program = per_program or rows_per_program(rows, gates=gates)
-    warps = WARPS if scales is None else FP8_WARPS
+    per_program = per_program or rows_per_program(rows, is_narrow=scales is not None and not gates)
     _gemv_kernel[(ceil_divide(rows, per_program),)](
         x,
         x if norm is None else norm,
@@ -177,17 +188,18 @@ def gemv(
         ADDS=residual is not None,
         GATES=gates,
         ROWS=per_program,
-        BLOCK=min(MAX_BLOCK, next_power_of_2(columns)),
+        BLOCK=min(BLOCK, next_power_of_2(columns)),
         LARGEST=E4M3_MAX,
         OVERLAPS=overlaps,
-        num_warps=warps,
-        maxnreg=MAX_REGISTERS * WARPS // warps,
+        STAGES=STAGES,
+        num_warps=WARPS,
+        maxnreg=MAX_REGISTERS,
         **overlapping(overlaps),
     )
     return out
 
 
-def rows_per_program(rows: int, *, gates: bool) -> int:
-    """A power of two; a gated output reads two rows of the weight."""
-    most = MAX_ROWS // 2 if gates else MAX_ROWS
+def rows_per_program(rows: int, *, is_narrow: bool = False) -> int:
+    """A power of two. With gates a program reads twice as many rows of the weight, so e4m3 ones have no more then."""
+    most = NARROW_TILE_ROWS if is_narrow else TILE_ROWS
     return max(1, min(most, 1 << max(0, (rows // PROGRAMS).bit_length() - 1)))

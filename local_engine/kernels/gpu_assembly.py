@@ -70,7 +70,8 @@ def build_gpu_runner(
     """Load the model onto `device`; raises KeyError for a weight format without a GPU product.
 
     With int4 weights, matrices from `nibbles` are used as stored, others are rounded. Deterministic mode fixes the
-    splits of attention; the library for dense products may still choose its algorithm by the number of rows.
+    splits of attention and computes rows one by one, as the library for dense products chooses its algorithm by their
+    number.
     """
     model = FusedDecoder(
         config,
@@ -94,6 +95,7 @@ def build_gpu_runner(
         kv_dtype=plan.kv_dtype,
         context_window=plan.context_window,
         max_rows=plan.max_rows,
+        is_deterministic=plan.is_deterministic,
     )
     if not plan.is_deterministic:
         runner.choose_one_row(plan.one_row)

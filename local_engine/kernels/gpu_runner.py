@@ -11,7 +11,7 @@ from triton.errors import TritonError
 from local_engine.attention.protocol import AttentionBatch
 from local_engine.cuda_graph import DecodeBuffers, DecodeGraphs, DecodeInputs, DecodeRow, bucket_for, bucket_sizes
 from local_engine.kernels.fused_decoder import FusedDecoder
-from local_engine.kernels.launch import can_overlap
+from local_engine.kernels.launch import is_hopper_or_later
 from local_engine.model_runner import ModelRunner, TokenPatch
 from local_engine.scheduler import Batch, Row
 
@@ -53,8 +53,11 @@ class GpuRunner(ModelRunner):
         kv_dtype: torch.dtype,
         context_window: int,
         max_rows: int,
+        is_deterministic: bool = False,
     ) -> None:
-        super().__init__(model, blocks=blocks, block_size=block_size, kv_dtype=kv_dtype)
+        super().__init__(
+            model, blocks=blocks, block_size=block_size, kv_dtype=kv_dtype, is_deterministic=is_deterministic
+        )
         self._decoder = model
         self._window = context_window
         self._sizes = bucket_sizes(max_rows)
@@ -71,7 +74,13 @@ class GpuRunner(ModelRunner):
 
     @torch.inference_mode()
     def run(self, batch: Batch, patch: TokenPatch | None = None) -> torch.Tensor:
-        """Logits as in ModelRunner.run; those of a captured step are overwritten by the next step."""
+        """Logits as in ModelRunner.run; those of a captured step are overwritten by the next step.
+
+        In deterministic mode rows are computed one by one, as there.
+        """
+        if self._is_deterministic and len(batch.rows) > 1:
+            assert patch is None, "a device that runs ahead does not compute row by row"
+            return torch.cat([self.run(Batch((row,))).clone() for row in batch.rows])
         bucket = bucket_for(len(batch.rows), self._sizes) if is_pure_decode(batch.rows) else None
         if bucket is None:
             return super().run(batch, patch)
@@ -101,7 +110,7 @@ class GpuRunner(ModelRunner):
         tried: dict[OneRow, Tried] = {}
         refused: list[Exception] = []
         for way in ways:
-            if way.overlaps and not (FUSED in tried and can_overlap(self.device)):
+            if way.overlaps and not (FUSED in tried and is_hopper_or_later(self.device)):
                 continue
             try:
                 tried[way] = self._try_one_row(way)

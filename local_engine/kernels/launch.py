@@ -15,7 +15,7 @@ import triton.language as tl
 from triton import knobs
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
-OVERLAPPING_CAPABILITY = (9, 0)
+HOPPER = (9, 0)
 
 
 def dot_type(dtype: torch.dtype) -> tl.dtype:
@@ -48,9 +48,15 @@ def multiprocessors(device: torch.device) -> int:
     return torch.cuda.get_device_properties(device).multi_processor_count
 
 
-def can_overlap(device: torch.device) -> bool:
-    """Whether the device can begin a kernel before the previous one has ended."""
-    return device.type == "cuda" and torch.cuda.get_device_capability(device) >= OVERLAPPING_CAPABILITY
+@cache
+def capability(device: torch.device) -> tuple[int, int]:
+    """(0, 0) for a CPU."""
+    return torch.cuda.get_device_capability(device) if device.type == "cuda" else (0, 0)
+
+
+def is_hopper_or_later(device: torch.device) -> bool:
+    """Whether four warps multiply together, and a kernel can begin before the previous one has ended."""
+    return capability(device) >= HOPPER
 
 
 def overlapping(overlaps: bool) -> dict[str, bool]:
@@ -60,7 +66,7 @@ def overlapping(overlaps: bool) -> dict[str, bool]:
 
 @triton.jit
 def begin(OVERLAPS: tl.constexpr):
-    """Waits for the previous kernel's results, and lets the next one's programs start."""
+    """Lets the next kernel's programs start where there is room, and waits for the previous kernel's results."""
     if OVERLAPS:
-        gdc_wait()
         gdc_launch_dependents()
+        gdc_wait()

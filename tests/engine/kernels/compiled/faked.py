@@ -116,11 +116,12 @@ def noting() -> Generator[Noted]:
 
 @contextmanager
 def faked() -> Generator[None]:
-    """Within the block, tensors of DEVICE can be created, and it has as many multiprocessors as a Hopper."""
-    ask = torch.cuda.get_device_properties
+    """Within the block, tensors of DEVICE can be created, and it is as capable and as large as a Hopper."""
+    ask, ask_capability = torch.cuda.get_device_properties, torch.cuda.get_device_capability
     torch.cuda.get_device_properties = lambda _device: SimpleNamespace(multi_processor_count=132)
+    torch.cuda.get_device_capability = lambda _device: (9, 0)
     try:
         with FakeTensorMode(), _Indexing(), torch.inference_mode():
             yield
     finally:
-        torch.cuda.get_device_properties = ask
+        torch.cuda.get_device_properties, torch.cuda.get_device_capability = ask, ask_capability

@@ -13,10 +13,13 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
+import torch
 import triton
 from triton.backends.compiler import GPUTarget
 from triton.runtime import driver
 from triton.runtime.jit import JITFunction
+
+from local_engine.kernels import launch as launches
 
 # Compute capabilities, and the shared memory available to a block: A100, Ada, Hopper.
 SHARED_BYTES_PER_BLOCK = {80: 163 * 1024, 89: 99 * 1024, 90: 227 * 1024}
@@ -60,7 +63,7 @@ class OfflineDriver:
 def compiling(capability: int = HOPPER) -> Generator[list[Compiled]]:
     """Within the block, a launch compiles its kernel and appends it to the list instead of running it."""
     compiled: list[Compiled] = []
-    launch = JITFunction.__getitem__
+    launch, ask = JITFunction.__getitem__, launches.capability
 
     def compile_only(kernel: Any, grid: object) -> Callable[..., None]:
         def run(*args: Any, **options: Any) -> None:
@@ -68,12 +71,16 @@ def compiling(capability: int = HOPPER) -> Generator[list[Compiled]]:
 
         return run
 
+    def named(device: torch.device) -> tuple[int, int]:
+        return divmod(capability, 10)
+
     driver.set_active(OfflineDriver(capability))  # pyright: ignore[reportArgumentType] - a stand-in
     JITFunction.__getitem__ = compile_only  # pyright: ignore[reportAttributeAccessIssue]
+    launches.capability = named
     try:
         yield compiled
     finally:
-        JITFunction.__getitem__ = launch
+        JITFunction.__getitem__, launches.capability = launch, ask
 
 
 @cache

@@ -10,7 +10,7 @@ from local_engine.attention.triton_paged_extend import paged_extend
 from local_engine.attention.triton_tiles import PROGRAMS_PER_SM
 from local_engine.kernels.expert_routing import Tiles, add_up, choose, lay_out
 from local_engine.kernels.fp8 import quantise_rows
-from local_engine.kernels.gemv import FP8_WARPS, WARPS, gemv
+from local_engine.kernels.gemv import WARPS, gemv
 from local_engine.kernels.grouped import grouped_int4_matmul, grouped_matmul, tile_height
 from local_engine.kernels.int4 import Int4Weight, dequantise, int4_matmul
 from local_engine.kernels.rms_norm import add_rms_norm, rms_norm
@@ -121,11 +121,11 @@ def test_one_row_of_e4m3() -> None:
     for kernel in kernels:
         assert "LDG.E.128" in kernel.sass or "LDGSTS.E" in kernel.sass, kernel.name
         assert kernel.stack_bytes == 0, kernel
-        assert at_once(kernel, FP8_WARPS) >= HIDDEN // 4, kernel
+        assert at_once(kernel, WARPS) >= HIDDEN // 8, kernel
 
 
 def test_a_kernel_that_begins_early_touches_nothing_before_the_last_one_has_ended() -> None:
-    """Except the weights, which it prefetches. Only afterwards does it let the next kernel start."""
+    """Except weights, which no kernel writes. It lets the next kernel start before it waits itself."""
     x, tokens = torch.zeros(1, HIDDEN, dtype=BF16), torch.zeros(1, dtype=torch.int32)
     weight, narrow = torch.zeros(2 * HIDDEN, HIDDEN, dtype=BF16), torch.zeros(2 * HIDDEN, HIDDEN, dtype=FP8)
     qkv, turns = torch.zeros(1, (HEADS + 2 * KV_HEADS) * DIM, dtype=BF16), torch.zeros(9, DIM // 2)
@@ -142,10 +142,9 @@ def test_a_kernel_that_begins_early_touches_nothing_before_the_last_one_has_ende
     check(kernels, 7)
     for kernel in kernels:
         touches = re.findall(r"\b(LDG|STG|LDGSTS|LD|ST|ATOM|RED|CCTL|ACQBULK|PREEXIT)\b", kernel.sass)
-        waits = touches.index("ACQBULK")
-        assert set(touches[:waits]) <= {"CCTL"}, kernel.name
-        assert touches[waits + 1] == "PREEXIT", kernel.name
-        assert ("CCTL" in touches) == (kernel.name == "_gemv_kernel")
+        before = touches[: touches.index("ACQBULK")]
+        assert before.count("PREEXIT") == 1, kernel.name
+        assert set(before) == ({"LDG", "PREEXIT"} if kernel.name == "_gemv_kernel" else {"PREEXIT"}), kernel.name
 
 
 def test_int4() -> None:

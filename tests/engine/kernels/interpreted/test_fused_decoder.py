@@ -104,6 +104,22 @@ def test_steps_with_experts_are_captured_with_padded_rows_beside_them() -> None:
             request.token_ids.append(42)
 
 
+def test_a_deterministic_runner_computes_each_row_as_if_it_were_alone() -> None:
+    """A product's rounding depends on its number of rows."""
+    config = replace(make_config(), layers=1, vocabulary_size=64)
+    plan = GpuPlan(
+        weights="float32", kv_dtype=torch.float32, blocks=16, context_window=128, max_rows=4, is_deterministic=True
+    )
+    together, alone = (build_gpu_runner(config, make_weights(config), plan, CPU) for _ in range(2))
+    requests = [make_request(name, [number, 9, 5], [number]) for number, name in enumerate("abc")]
+    for start in (0, 3):
+        pairs = [(request, start) for request in requests]
+        wanted = torch.cat([alone.run(make_batch(pair)).clone() for pair in pairs])
+        assert torch.equal(together.run(make_batch(*pairs)), wanted)
+        for request in requests:
+            request.token_ids.append(42)
+
+
 def test_one_row_takes_fewer_launches_to_the_same_logits() -> None:
     """With one layer and few tokens, since the interpreter takes milliseconds per output of a product."""
     config = replace(make_config(has_qkv_bias=True, has_qk_norm=True), layers=1, vocabulary_size=64)
