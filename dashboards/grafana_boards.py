@@ -63,7 +63,7 @@ OPERATIONS = (
         "Each may have been answered by another model; requests that failed altogether are above.",
     ),
     Panel(
-        "Decided without the classifier",
+        "Requests decided without the classifier",
         "reqps",
         (("requests", "rate(breakeven_unclassified_requests_total[$__rate_interval])"),),
     ),
@@ -77,7 +77,7 @@ OPERATIONS = (
     ),
     Panel("Age of the oldest unshipped entry", "s", (("seconds", "breakeven_ledger_unshipped_seconds"),)),
     Panel(
-        "Newly activated rules in force",
+        "Time until activated rules are in force",
         "s",
         (
             (
@@ -85,7 +85,7 @@ OPERATIONS = (
                 "histogram_quantile(0.99, sum by (le) (increase(breakeven_rules_taken_over_seconds_bucket[1h])))",
             ),
         ),
-        "Seconds from an activation to a worker deciding by it, over the last hour.",
+        "Seconds from an activation until a worker decides by the new rules, over the last hour.",
     ),
     Panel("Journal on disk", "bytes", (("{{instance}}", "breakeven_ledger_journal_bytes"),)),
 )
@@ -120,7 +120,7 @@ COSTS = (
                 f"FROM finance_hours {IN_TIME} GROUP BY 1, 2 ORDER BY 1",
             ),
         ),
-        "From the ledger, corrections included.",
+        "From the ledger, including corrections.",
         is_sql=True,
     ),
     Panel(
@@ -138,7 +138,7 @@ COSTS = (
         kind="barchart",
     ),
     Panel(
-        "Cost per million tokens by model, with its mix",
+        "Cost per million tokens by model, and its tokens",
         "short",
         (
             (
@@ -152,7 +152,7 @@ COSTS = (
         kind="table",
     ),
     Panel(
-        "List price against what was paid",
+        "List price and what was paid",
         "currencyUSD",
         (
             (
@@ -191,15 +191,15 @@ COSTS = (
                 f"FROM finance_hours {IN_TIME}",
             ),
         ),
-        "The first are in no sum of money.",
+        "Unpriced requests are missing from all costs.",
         is_sql=True,
         kind="stat",
     ),
     Panel(
-        "Spend now",
+        "Current spending",
         "currencyUSD",
         (("{{model}}, $ per hour", "sum by (model) (rate(breakeven_cost_usd_total[$__rate_interval])) * 3600"),),
-        "Live, from the metrics; the ledger is what is billed.",
+        "Live, from the metrics. Bills come from the ledger.",
     ),
 )
 BOARDS: dict[str, tuple[str, tuple[Panel, ...]]] = {

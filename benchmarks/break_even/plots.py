@@ -65,7 +65,7 @@ def _staircase(axes: Axes, study: Study) -> None:
 
 
 def _disciplines(axes: Axes, study: Study) -> None:
-    names = ["if requests were water", "instant overflow", "a queue, first token within 1 s"]
+    names = ["upper bound: no randomness", "instant overflow", "a queue, first token within 1 s"]
     values = [study.fluid_saving_usd, study.overflow_saving_usd, study.queue_saving_usd]
     axes.barh(names, values, color=["#bbbbbb", OWNED, WARN], height=0.5)
     axes.plot([study.simulated_saving_usd], ["instant overflow"], "ko", markersize=4, label="simulated, every arrival")

@@ -57,7 +57,7 @@ night of the 22nd. A *replica* is one running copy of the model on a GPU; each g
 | on the GPU, one request more while it has room | {owned.marginal_usd_per_request:.6f} |
 
 The second line is the figure that sales pages show. The third is what the books will show: the rent is due whether
-requests come or not. The fourth is why a GPU that is already paid should be kept busy: one more request costs only
+requests come or not. The fourth is why a GPU that is already paid for should be kept busy: one more request costs only
 electricity. Of {_cents(owned.rent_usd)} rent, {_cents(owned.idle_usd)} would pay for hours in which nothing was asked.
 That idle line is booked on its own and never hidden in the price of a request.
 
@@ -98,24 +98,24 @@ free keeps {overflow_share:.0%}. That is what having the router and the GPU in o
 {_cents(Decimal(study.overflow_saving_usd - study.queue_saving_usd))} a month, on one GPU.
 
 The overflow bar is a formula. The black dot is a simulation that shares no code with it: every one of the month's
-arrivals one at a time, through {study.engine.concurrency} slots. On the arrivals that it drew, the two differ by
+arrivals one at a time, through {study.engine.concurrency} slots. On the same arrivals, the two differ by
 {apart:.1%}.
 
-## At what volume does it turn?
+## From what volume does owning pay?
 
 ![Monthly bill against requests a day](images/break-even-volume.png)
 
 At this mix of requests the lines cross at **{report.volume.hybrid.requests_per_day:,.0f} requests a day**, which is
 {_cents(report.volume.hybrid.hosted_usd_per_month)} of hosted calls a month. The dollars apply more widely than the
-requests: with shorter requests or a dearer model, the same dollars are a different number of requests.
+requests: with shorter requests or a more expensive model, the same dollars are a different number of requests.
 {_self_hosted(study)}
 
 ## How sure is this?
 
-Days differ, and the hours of one day are alike, so the interval comes from drawing whole days again
+Days differ, and the hours of one day are alike, so the interval comes from resampling whole days
 ({odds.resamples:,} times): the month's saving lies between {_cents(odds.saving_low_usd)} and
-{_cents(odds.saving_high_usd)} in nine draws of ten, and owning was cheaper in {odds.probability_owning_is_cheaper:.1%}
-of all draws. That covers chance, not a wrong price or a wrong speed. For those:
+{_cents(odds.saving_high_usd)} in nine resamples of ten, and owning was cheaper in
+{odds.probability_owning_is_cheaper:.1%} of all resamples. That covers chance, not a wrong price or speed. For those:
 
 ![The saving with each input a quarter lower and higher](images/break-even-tornado.png)
 

@@ -1,1 +1,1 @@
-"""What comes from outside, tried with bytes nobody wrote: `make fuzz` is led by coverage, `make test` tries a few."""
+"""Fuzzing of what reads bytes from outside: `make fuzz` is guided by coverage, `make test` tries a few inputs."""

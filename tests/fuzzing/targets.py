@@ -1,4 +1,4 @@
-"""One function for each thing that reads bytes of others. Each returns, or raises AssertionError or what it should not.
+"""One function for each parser of bytes from outside. It returns normally unless there is a fault.
 
 The first byte of an input says how it is cut into pieces, which must never change what is read.
 """
@@ -216,7 +216,7 @@ def http(data: bytes) -> None:
 
 
 class _Wire(asyncio.Transport):
-    """A transport to nowhere."""
+    """A transport that discards everything."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""The provider's other endpoints: it draws one pixel, says one sound, hears one sentence, minds nothing and ranks
+"""The provider's other endpoints: it draws one pixel, says one sound, hears one sentence, flags nothing, and ranks
 documents as Cohere does, the longest first."""
 
 import base64

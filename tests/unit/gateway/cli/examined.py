@@ -1,4 +1,4 @@
-"""What `breakeven doctor` finds of a home, beside whatever answers where its gateway should."""
+"""What `breakeven doctor` finds in a home, with a stand-in for the gateway at its address."""
 
 import contextlib
 import socket
@@ -11,7 +11,7 @@ from gateway.config.home import Home
 
 
 def found(home: Home) -> dict[str, Finding]:
-    """Against a port that nobody listens on: it is bound for as long as this takes."""
+    """Nobody listens at the gateway's address: the port is bound meanwhile."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         return {one.name: one for one in examine(home, f"http://127.0.0.1:{taken.getsockname()[1]}")}
@@ -19,7 +19,7 @@ def found(home: Home) -> dict[str, Finding]:
 
 @contextlib.contextmanager
 def endpoint(answer: Callable[[str, str | None], tuple[int, str]]) -> Generator[str]:
-    """What it answers to each path and authorization; yields its origin."""
+    """A server; `answer` maps a path and authorization to status and body. Yields its origin."""
 
     class Provider(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -30,7 +30,7 @@ def endpoint(answer: Callable[[str, str | None], tuple[int, str]]) -> Generator[
             self.wfile.write(body.encode())
 
         def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
-            """Nothing."""
+            """Logs nothing."""
 
     with HTTPServer(("127.0.0.1", 0), Provider) as server:
         Thread(target=server.serve_forever, daemon=True).start()
@@ -41,6 +41,6 @@ def endpoint(answer: Callable[[str, str | None], tuple[int, str]]) -> Generator[
 
 
 def found_beside(home: Home, answer: Callable[[str], bytes], *, status: int = 200) -> dict[str, Finding]:
-    """Beside a gateway that answers so to each path."""
+    """With a gateway that answers each path so."""
     with endpoint(lambda path, _: (status, answer(path).decode())) as origin:
         return {one.name: one for one in examine(home, origin)}

@@ -27,7 +27,7 @@ def run(*words: str) -> Any:
 
 
 class Wanted:
-    """Everything."""
+    """A query that matches every entry."""
 
     since = until = key_id = team = project = model = backend = rule = tag = batch_id = status = before = None
     limit = 500
@@ -35,7 +35,7 @@ class Wanted:
 
 
 async def give_feedback(score: float, *, score_of_newest: float | None = None) -> list[int]:
-    """One on each of some hundred requests, the newer half of which may be judged otherwise. When they came."""
+    """Feedback on some hundred requests, with another score for the newer half if given; the requests' times."""
     async with open_state() as state:
         found = await SqlEntries(state.database).find(Wanted())
         scores = [score_of_newest if score_of_newest is not None and 2 * n < len(found) else score for n in range(500)]
@@ -70,7 +70,7 @@ def test_learn_refuse_promote_and_go_back() -> None:
 
 
 def test_what_was_said_since_a_model_changed_can_be_learnt_alone() -> None:
-    """Of all feedback the older 70 % teach: most of them are of the model that there was before."""
+    """The older 70 % of all feedback are learned from, and most of those are about the former model."""
     accepted = asyncio.run(give_feedback(1.0, score_of_newest=0.0))
     half = moment_of(accepted[len(accepted) // 2 + 1]).isoformat()
     before, since = run("learn"), run("learn", "--since", half)

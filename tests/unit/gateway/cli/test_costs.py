@@ -137,7 +137,7 @@ def test_csv_says_what_json_says() -> None:
 
 
 def test_no_name_becomes_a_formula(monkeypatch: pytest.MonkeyPatch, month: Path, tmp_path: Path) -> None:
-    """A team may be called anything; whoever opens the file runs nothing."""
+    """A team can have any name; opening the file must not run it."""
     shutil.copytree(month, tmp_path / "named")
     with contextlib.closing(sqlite3.connect(tmp_path / "named" / "breakeven.db")) as database, database:
         database.execute("update dimensions set team = '=1+1' where team = 'support'")

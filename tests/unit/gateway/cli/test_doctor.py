@@ -73,7 +73,7 @@ def test_a_clock_that_is_behind_the_books_is_named(home: Home, monkeypatch: pyte
 
 
 def test_a_database_with_torn_pages_is_a_finding(home: Home) -> None:
-    """Which answers most questions all the same, with figures that nobody should believe."""
+    """Such a database still answers most queries, with figures that cannot be trusted."""
     create_home(home)
     write_first_files(home)
     make_newest_file(home.root / "breakeven.db")
@@ -86,7 +86,7 @@ def test_a_database_with_torn_pages_is_a_finding(home: Home) -> None:
 
 
 def test_a_database_of_a_newer_version_is_a_finding(home: Home) -> None:
-    """After a downgrade; it was told that `breakeven serve`, which refuses it, brings it to an older schema."""
+    """After a downgrade. Doctor used to suggest `breakeven serve`, which refuses such a database."""
     create_home(home)
     write_first_files(home)
     make_newest_file(home.root / "breakeven.db")
@@ -98,7 +98,7 @@ def test_a_database_of_a_newer_version_is_a_finding(home: Home) -> None:
 
 
 def test_a_database_without_tables_is_left_as_it_is(home: Home) -> None:
-    """It made the schema: a running gateway whose tables were lost then read that there are no keys any more."""
+    """Doctor used to create the schema: a running gateway whose tables were lost then read that there are no keys."""
     create_home(home)
     write_first_files(home)
     assert found(home)["database"].detail == "reachable, without tables yet: `breakeven serve` makes them"
@@ -185,7 +185,7 @@ async def _told(url: str, *commands: tuple[str, ...]) -> None:
 
 
 def test_a_redis_that_answers_and_takes_no_changes_is_a_finding(home: Home, tmp_path: Path) -> None:
-    """After a failover budgeted keys heard 503, and doctor found nothing."""
+    """After a failover, keys with a budget got 503, and doctor found nothing."""
     create_home(home)
     write_first_files(home)
     with RedisServer(tmp_path) as server:
@@ -276,7 +276,7 @@ def test_what_is_wrong_with_the_configuration_is_said_once(home: Home) -> None:
 
 
 def test_a_gateway_that_is_not_ready_is_not_to_be_started_again(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nor is it asked through the proxy that leads to the rest of the world."""
+    """Nor is it reached through the proxy for outgoing requests."""
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
 
     checks = found_beside(home, lambda path: b'{"problems": ["no backend is up"]}', status=503)

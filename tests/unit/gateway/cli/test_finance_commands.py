@@ -84,7 +84,7 @@ def test_costs_of_one_team_are_its_row() -> None:
 
 
 def test_a_misspelt_filter_is_said_to_match_nothing() -> None:
-    """$0 of a team that there is not reads like a team that spent nothing."""
+    """$0 for a team that does not exist would look like a team that spent nothing."""
     asked = ("--by", "model", *PERIOD)
     said = "Nothing in this time has team=serch; there is: legal, research, search, support.\n"
     result = CliRunner().invoke(build("costs"), ["costs", *asked, "--csv", "--where", "team=serch"])
@@ -120,7 +120,7 @@ def test_a_wrong_word_is_refused_before_anything_is_read() -> None:
 
 @pytest.fixture(scope="module")
 def written_lately(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A month that ends now, from which commands foresee. For nobody to change."""
+    """A month that ends now, for forecasts; shared, not to be changed."""
     home = Home(tmp_path_factory.mktemp("lately"))
     month = asyncio.run(write_demo_month(home, now=datetime.now(UTC), requests=120))
     assert month is not None

@@ -154,7 +154,7 @@ def test_whatever_it_says_the_result_is_valid(
 
 
 def _of_nobody(listed: list[dict[str, Any]]) -> set[str]:
-    """Names of which some entry does not say whose model it is: nothing may be left of those."""
+    """Names with an entry that does not say whose model it is; these may be missing from the result."""
     return {
         one["model_name"]
         for one in listed

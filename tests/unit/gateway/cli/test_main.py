@@ -11,7 +11,7 @@ from gateway.cli import build, main
 def test_a_home_that_is_not_ours_to_read_is_a_sentence(
     command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Such as that of the service's own user; here a file, since to root every directory is open."""
+    """Such as the home of the service's user. Here it is a file, because root may read every directory."""
     (home := tmp_path / "home").write_text("a file")
     monkeypatch.setenv("BREAKEVEN_HOME", str(home))
     monkeypatch.setattr(sys, "argv", ["breakeven", *command.split()])

@@ -1,4 +1,4 @@
-"""`breakeven notices test`: one document, marked as a test, or a sentence that says what is missing."""
+"""`breakeven notices test`: sends one document, marked as a test, or says what is missing."""
 
 from pathlib import Path
 

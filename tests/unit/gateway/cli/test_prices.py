@@ -116,7 +116,7 @@ def test_reprice_books_an_unpriced_request_once(tmp_path: Path) -> None:
 
 
 def test_a_discount_agreed_late_is_booked_as_corrections_and_taken_back_as_corrections(tmp_path: Path) -> None:
-    """The terms of the demonstration change twice after the fact; the books follow each time, and entries never."""
+    """The demonstration's terms change twice in retrospect; corrections follow each time, entries never change."""
     home = Home(tmp_path / "home")
     month = asyncio.run(write_demo_month(home, now=datetime(2026, 11, 20, 12, tzinfo=UTC), requests=5))
     assert month is not None

@@ -1,4 +1,4 @@
-"""What is said of a running gateway after rules were activated, from what its metrics show."""
+"""What is said about a running gateway after an activation of rules, from its metrics."""
 
 import httpx
 import pytest
@@ -19,7 +19,7 @@ class Worker:
 
 
 def shown(*workers: Worker) -> list[Sample]:
-    """As `/metrics` has it."""
+    """The samples of `/metrics`."""
     texts: list[bytes] = []
     for worker in workers:
         registry = CollectorRegistry()

@@ -1,4 +1,4 @@
-"""What whoever starts the gateway reads."""
+"""What `breakeven serve` prints at its start."""
 
 from pathlib import Path
 

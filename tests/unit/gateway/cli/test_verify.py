@@ -1,4 +1,4 @@
-"""`breakeven verify` as a user types it, over the demonstration's month and one that somebody changed."""
+"""`breakeven verify` as a user types it, over the demonstration's month, unchanged and changed."""
 
 import contextlib
 import json
@@ -14,7 +14,7 @@ from tests.unit.gateway.cli.test_finance_commands import run
 
 @pytest.fixture
 def own_month(written_month: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """One that a single test may change."""
+    """A copy of the month that one test may change."""
     home = Path(shutil.copytree(written_month, tmp_path / "demo"))
     monkeypatch.setenv("BREAKEVEN_HOME", str(home))
     return home

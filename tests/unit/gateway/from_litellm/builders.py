@@ -1,4 +1,4 @@
-"""LiteLLM's files, short, and what becomes of them."""
+"""Short LiteLLM files, and what they are translated to."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,7 +14,7 @@ SINCE = "2026-11-01"
 
 
 def entry(name: str, model: str, info: Mapping[str, Any] | None = None, **params: Any) -> dict[str, Any]:
-    """One of `model_list`."""
+    """One entry of `model_list`."""
     return {"model_name": name, "litellm_params": {"model": model, **params}, "model_info": dict(info or {})}
 
 
@@ -36,7 +36,7 @@ def drafted(
 
 
 def rules(made: Draft) -> dict[str, tuple[Sequence[str], Sequence[str], str]]:
-    """By name: for which names, from which models, by what. Without the last one."""
+    """Each rule but the last: its name, and the models it matches, chooses from, and by what."""
     return {
         one["name"]: (one["when"]["model"], one["choose"]["from"], one["choose"]["by"])
         for one in made.rules["rules"][:-1]
