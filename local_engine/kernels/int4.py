@@ -19,8 +19,8 @@ from torch import Tensor
 from local_engine.kernels.launch import ceil_divide, dot_type, next_power_of_2
 
 LEVELS = 15
-# Above this many rows the product is compute-bound: unpack once, then use the vendor's library.
-MAX_FUSED_ROWS = 128
+# Above this many rows each weight would be unpacked more than once: unpack all of it, then use the vendor's library.
+MAX_FUSED_ROWS = 64
 # Outputs of a program of a single row's product, and blocks of 32 columns that it takes at once.
 GEMV_ROWS = 8
 GEMV_BLOCKS = 64
