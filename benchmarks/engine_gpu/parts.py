@@ -53,16 +53,16 @@ def measure_model(run: Attempts, shape: ModelConfig, rates: DeviceRates, device:
     measured already."""
     if is_measured(run, shape, sizes):
         return
-    rival = run.obtain((shape.name, "transformers"), 40, partial(rivals.build, shape, device))
+    rival = run.obtain((shape.name, "transformers"), 15, partial(rivals.build, shape, device))
     if rival is None:
         return
-    run.attempt((shape.name, "sampling_seconds"), 10, partial(sampling_seconds, shape.vocabulary_size, device, sizes))
+    run.attempt((shape.name, "sampling_seconds"), 5, partial(sampling_seconds, shape.vocabulary_size, device, sizes))
     ground = Ground(shape, rates, device, ways_that_run(run))
     for kind in sizes.batches:
         ours = measure_format(run, rival, kind, ground, sizes)
         # Our caches are freed by now: transformers has the memory to itself.
         give_memory_back()
-        if ours is not None:
+        if ours is not None and sizes.compares:
             compare_once(run, ours, rival, ground, sizes)
             give_memory_back()
 
@@ -114,22 +114,22 @@ def measure_format(run: Attempts, rival: Any, kind: WeightFormat, ground: Ground
         device=ground.device,
         one_row=ground.one_row,
     )
-    built = run.obtain((shape.name, kind, "load"), 20, build)
+    built = run.obtain((shape.name, kind, "load"), 10, build)
     if built is None:
         return None
     run.attempt(
         (shape.name, kind, "error_against_transformers"),
-        10,
+        5,
         partial(logit_error, built, rival, sizes.logit_prompt_tokens),
     )
     for rows in batches:
         ceiling = decode_tokens_per_second(shape, rates, batch=rows, context=sizes.context, weights=kind)
-        run.attempt((shape.name, kind, f"b{rows}"), 40, partial(decode, built, rows, ceiling, sizes))
+        run.attempt((shape.name, kind, f"b{rows}"), 25, partial(decode, built, rows, ceiling, sizes))
     ceiling = prefill_tokens_per_second(shape, rates, prompt=sizes.context, weights=kind)
-    run.attempt((shape.name, kind, "prefill"), 20, partial(prefill, built, ceiling, sizes))
+    run.attempt((shape.name, kind, "prefill"), 10, partial(prefill, built, ceiling, sizes))
     if kind != COMPARED:
         return None
-    return run.attempt((shape.name, kind, MANY_ANSWERS), 30, partial(many_answers, built, sizes))
+    return run.attempt((shape.name, kind, MANY_ANSWERS), 15, partial(many_answers, built, sizes))
 
 
 def is_complete(run: Attempts, shape: ModelConfig, kind: WeightFormat, sizes: Sizes) -> bool:
@@ -143,7 +143,8 @@ def is_complete(run: Attempts, shape: ModelConfig, kind: WeightFormat, sizes: Si
 def is_measured(run: Attempts, shape: ModelConfig, sizes: Sizes) -> bool:
     """Whether nothing is left to measure of a model. Without a figure of ours there is nothing to compare."""
     is_compared = (
-        run.is_settled((shape.name, "against_transformers"))
+        not sizes.compares
+        or run.is_settled((shape.name, "against_transformers"))
         or run.measured((shape.name, COMPARED, MANY_ANSWERS)) is None
     )
     formats = all(is_complete(run, shape, kind, sizes) for kind in sizes.batches)

@@ -74,11 +74,13 @@ class Sizes:
     rival_prompts: int = 256
     rival_prompt_tokens: int = 512
     rival_output_tokens: int = 128
-    # The cache of transformers' continuous batching in pages of 256 tokens: three for each answer. When it took all free
-    # memory of an H200, an 8B model's 8 answers took 80 s and 256 were not there after 50 more.
+    # The cache of transformers' continuous batching in pages of 256 tokens, three for each answer. With all free memory
+    # of an H200 for it, 8 answers of an 8B model took 80 s, and 256 were not there after 50 more.
     rival_cache: Mapping[str, int] = field(default_factory=lambda: {"num_blocks": 800, "max_batch_tokens": 8192})
     logit_prompt_tokens: int = 200
     repeats: int = 10
+    # Whether transformers gets the same workload, which takes longer than all of ours.
+    compares: bool = True
     copy_bytes: int = 4 << 30
     product_side: int = 8192
 
@@ -87,9 +89,9 @@ class Sizes:
         """The largest batch that is decoded."""
         return max(max(rows) for rows in self.batches.values())
 
-    def only(self, kind: WeightFormat) -> "Sizes":
+    def only(self, kind: WeightFormat, *, compares: bool) -> "Sizes":
         """The same sizes for one weight format only."""
-        return replace(self, batches={kind: self.batches[kind]})
+        return replace(self, batches={kind: self.batches[kind]}, compares=compares)
 
     def blocks(self, block_size: int) -> int:
         """KV-cache blocks that hold the largest batch, its answers, and some to spare."""
@@ -97,11 +99,13 @@ class Sizes:
 
 
 def in_order(shapes: Sequence[ModelConfig], sizes: Sizes) -> list[tuple[ModelConfig, Sizes]]:
-    """All models in the format that has bars, then the rest of each: running out of time costs no bar.
+    """Our figures of all models in the format that has bars, then transformers', then the rest: what is last may find
+    no time.
 
-    Models are built twice for that, which takes seconds; nothing is measured twice.
+    Models are built anew for each, which takes seconds; nothing is measured twice.
     """
-    return [(shape, some) for some in (sizes.only(COMPARED), sizes) for shape in shapes]
+    compared = [sizes.only(COMPARED, compares=compares) for compares in (False, True)]
+    return [(shape, some) for some in (*compared, sizes) for shape in shapes]
 
 
 # Enough to run every part once with kernels interpreted on a CPU; the figures mean nothing.

@@ -55,11 +55,13 @@ def test_weights_add_up_to_the_models_names() -> None:
 
 def test_what_has_a_bar_is_measured_first_of_all_models() -> None:
     order = in_order([LLAMA_8B, QWEN3_600M], Sizes())
-    assert [(shape.name, list(sizes.batches)) for shape, sizes in order] == [
-        ("llama-3.1-8b", ["bfloat16"]),
-        ("qwen3-0.6b", ["bfloat16"]),
-        ("llama-3.1-8b", ["bfloat16", "fp8", "int4"]),
-        ("qwen3-0.6b", ["bfloat16", "fp8", "int4"]),
+    assert [(shape.name, list(sizes.batches), sizes.compares) for shape, sizes in order] == [
+        ("llama-3.1-8b", ["bfloat16"], False),
+        ("qwen3-0.6b", ["bfloat16"], False),
+        ("llama-3.1-8b", ["bfloat16"], True),
+        ("qwen3-0.6b", ["bfloat16"], True),
+        ("llama-3.1-8b", ["bfloat16", "fp8", "int4"], True),
+        ("qwen3-0.6b", ["bfloat16", "fp8", "int4"], True),
     ]
     assert {sizes.blocks(BLOCK_SIZE) for _, sizes in order} == {Sizes().blocks(BLOCK_SIZE)}
 
