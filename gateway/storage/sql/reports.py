@@ -28,6 +28,7 @@ from gateway.storage.sums.by_dimension import (
     known_dimensions,
     sums_by_dimension,
 )
+from gateway.storage.sums.by_time import UNITS, columns_of, timed_parts, timed_sums, with_times
 from gateway.storage.sums.cut_hours import Totals, moved_in
 from gateway.storage.sums.filtered_rows import RowsOf, filtered_rows
 from gateway.storage.sums.filters import COLUMNS, conditions
@@ -86,9 +87,13 @@ class SqlReports:
             # An hour without entries belongs to the period in which it begins.
             outside = {hour for hour in gone if not whole.since_us <= hour * HOUR_US < whole.until_us}
             skipped = outside.union(cut.hour for cut in split)
-            rollups = spans(whole, skipped=skipped)
+            rollups = [half for span in spans(whole, skipped=skipped) for half in span.halves(last_us - 1)]
             by_row = [*later_corrections(whole, skipped=skipped)]
-            if (columns := await self._by_dimension(connection, whole, rollups)) is None:
+            if set(TIMES) & set(whole.by):
+                for span in rollups:
+                    part = span.within(*booked_us)
+                    by_row += [one async for one in self._add_timed(connection, groups, whole, part, calendar)]
+            elif (columns := await self._by_dimension(connection, whole, rollups)) is None:
                 by_row += rollups
             else:
                 await asyncio.to_thread(_add_columns, groups, *columns)
@@ -114,8 +119,8 @@ class SqlReports:
         self, connection: AsyncConnection, whole: SumsQuery, rollups: Sequence[Span]
     ) -> tuple[SpanSums, Known] | None:
         """The sums of all spans and their dimensions; None if the database should do the summing: for a single group,
-        for groups by time, and for too many dimensions or too large sums."""
-        if not whole.by or any(name in TIMES for name in whole.by) or not rollups:
+        and for too many dimensions or too large sums."""
+        if not whole.by or not rollups:
             return None
         newest = select(dimensions.c.digest).order_by(dimensions.c.id.desc()).limit(1).scalar_subquery()
         marks = (await connection.execute(select(func.count(), newest).select_from(dimensions))).one()
@@ -132,6 +137,22 @@ class SqlReports:
         read_known = partial(known_dimensions, connection, whole.by, wanted)
         known = await (read_known() if wanted else self._kept.known(whole.by, (tuple(marks),), read_known))
         return joined(found), known
+
+    async def _add_timed(
+        self, connection: AsyncConnection, groups: Sequence["_Groups"], whole: SumsQuery, span: Span, calendar: Calendar
+    ) -> AsyncIterator[Span]:
+        """Adds the sums of a span to groups by time. Yields the parts whose sums are too large."""
+        names, rows = names_of(whole), await filtered_rows(connection, whole, span)
+        asked = (tuple(sorted(whole.filters.items())), *columns_of(whole), UNITS[span.unit_us] in whole.by, names)
+        async for part in timed_parts(connection, whole, span, calendar):
+            read = partial(timed_sums, connection, whole, part, names, rows)
+            try:
+                found = await self._kept.columns(connection, part, asked, read, rows)
+            except TooLarge:
+                yield part
+            else:
+                named = with_times(found, whole, lambda name, at: calendar.label(name, at * span.unit_us))
+                await asyncio.to_thread(_add_columns, groups, *named)
 
     async def _rows(
         self, read: Reading, connection: AsyncConnection, query: SumsQuery, span: Span

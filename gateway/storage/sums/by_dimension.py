@@ -9,7 +9,7 @@ from itertools import repeat
 from typing import Any, Final
 
 import numpy as np
-from sqlalchemy import BigInteger, ColumnElement, case, cast, func, select
+from sqlalchemy import BigInteger, ColumnElement, Select, case, cast, func, select
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -49,7 +49,7 @@ class SpanSums:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """Dimensions by ascending id: each of the `columns` is as long as `ids`."""
+    """Dimensions by ascending id: each of the `columns` is as long as `ids`. Columns of a time have its name."""
 
     ids: Any
     columns: Mapping[str, Sequence[Any]]
@@ -65,21 +65,34 @@ async def sums_by_dimension(
 ) -> SpanSums:
     """Sums of the dimensions that meet the filters. Raises TooLarge."""
     of, rows = span.table.c.dimension_id, await filtered_rows(connection, query, span)
-    sums = [_sum(connection, span.table.c[name]).label(name) for name in names]
-    found = select(of, *sums).where(*rows(span)).group_by(of)
+    sums = [sum_of(connection, span.table.c[name]).label(name) for name in names]
+    _, whole = await read_figures(connection, select(of, *sums).where(*rows(span)).group_by(of))
+    return SpanSums(tuple(names), whole[0], np.ascontiguousarray(whole[1:]))
+
+
+async def read_figures(connection: AsyncConnection, query: Select[Any], texts: int = 0) -> tuple[list[list[Any]], Any]:
+    """The first `texts` columns of the rows as lists, in which equal values are the same object, and the others as an
+    array of integers with a row for each column. Raises TooLarge."""
+    values: list[list[Any]] = [[] for _ in range(texts)]
+    shared: dict[Any, Any] = {}
+    parts: list[Any] = []
     try:
-        parts: list[Any] = [np.array(some, np.int64) async for some in parts_of(connection, found)]
-    except TypeError as error:  # NULL: see _sum
+        async for some in parts_of(connection, query):
+            columns = [*zip(*some, strict=True)]
+            for kept, column in zip(values, columns, strict=False):
+                kept.extend(map(shared.setdefault, column, column))
+            parts.append(np.array(columns[texts:], np.int64))
+    except TypeError as error:  # NULL: see sum_of
         raise TooLarge from error
     except DBAPIError as error:
         if "integer overflow" not in str(error.orig):
             raise
         raise TooLarge from error
-    whole = np.concatenate(parts).T if parts else np.empty((len(names) + 1, 0), np.int64)
-    return SpanSums(tuple(names), whole[0], np.ascontiguousarray(whole[1:]))
+    empty = np.empty((len(query.selected_columns) - texts, 0), np.int64)
+    return values, np.concatenate(parts, axis=1) if parts else empty
 
 
-def _sum(connection: AsyncConnection, column: ColumnElement[Any]) -> ColumnElement[Any]:
+def sum_of(connection: AsyncConnection, column: ColumnElement[Any]) -> ColumnElement[Any]:
     """SQLite's sum fails beyond 64 bits. PostgreSQL's is a numeric, sent as text unless cast; NULL if it does not
     fit."""
     total = func.sum(column)
@@ -172,7 +185,7 @@ def _codes(known: Known, by: Sequence[Dimension], places: Any) -> tuple[list[Gro
 
 
 def _values(known: Known, name: Dimension) -> Sequence[Any]:
-    values = known.columns[COLUMNS[name]]
+    values = known.columns[COLUMNS.get(name, name)]
     return ["true" if one else "false" for one in values] if name == "is_simulated" else values
 
 

@@ -2,12 +2,13 @@
 
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 from sqlalchemy import ColumnElement, func, literal, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway.storage.sums.by_dimension import Known, SpanSums
+from gateway.storage.sums.by_time import TimedSums
 from gateway.storage.sums.corrections import Totals
 from gateway.storage.sums.filtered_rows import RowsOf
 from gateway.storage.sums.spans import Span
@@ -21,6 +22,7 @@ MOST_ROWS: Final = 2000
 ROW_BYTES: Final = 4096
 LOW: Final = (1 << 32) - 1
 Key = tuple[Any, ...]
+S = TypeVar("S", SpanSums, TimedSums)
 Marks = tuple[tuple[Any, ...], ...]
 
 
@@ -38,12 +40,17 @@ class KeptSums:
         self._kept: OrderedDict[Key, _Kept] = OrderedDict()
 
     async def columns(
-        self, connection: AsyncConnection, span: Span, asked: Key, read: Callable[[], Awaitable[SpanSums]]
-    ) -> SpanSums:
+        self,
+        connection: AsyncConnection,
+        span: Span,
+        asked: Key,
+        read: Callable[[], Awaitable[S]],
+        of: RowsOf = Span.conditions,
+    ) -> S:
         """The cached sums, or those read now."""
         if not _is_worth_it(span):
             return await read()
-        key, marks = _key(span, asked), await _marks(connection, span, Span.conditions)
+        key, marks = _key(span, asked), await _marks(connection, span, of)
         if (kept := self._find(key, marks)) is not None:
             return kept
         found = await read()

@@ -2,6 +2,7 @@
 
 from collections.abc import Set
 from dataclasses import dataclass, replace
+from typing import Final
 
 from sqlalchemy import ColumnElement, Subquery, Table
 
@@ -10,6 +11,9 @@ from gateway.storage.sums.corrections import taken_back
 from gateway.storage.sums.rollup import DAY_HOURS
 from gateway.storage.tables.books import daily, hourly
 from gateway.sums import TIMES, SumsQuery
+
+PART_HOURS: Final = 14 * DAY_HOURS
+"""Sums are read and kept by fortnights, counted from 1970, so that they are the same whenever a period begins."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +36,12 @@ class Span:
         """The part that contains these times."""
         end = min(self.end, -(-end_us // self.unit_us))
         return replace(self, first=max(self.first, first_us // self.unit_us), end=end)
+
+    def halves(self, last_us: int) -> list["Span"]:
+        """What may be kept for long, and the rest until the last booking, which every request changes."""
+        size = PART_HOURS * HOUR_US // self.unit_us
+        cut = min(last_us // self.unit_us, self.end - 1) // size * size
+        return [replace(self, end=cut), replace(self, first=cut)] if self.first < cut < self.end else [self]
 
     def part(self, first: int, hours: int) -> "Span":
         """The part from `first` on, of at most this many hours."""

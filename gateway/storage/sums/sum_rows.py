@@ -72,7 +72,7 @@ async def rollup_sketches(
                 is_empty = False
                 yield row
             # Skip gaps: if a clock was once unset, the books begin in 1970, followed by decades of nothing.
-            first = await _first_booked(connection, span, step.end) if is_empty else step.end
+            first = await first_booked(connection, span, step.end) if is_empty else step.end
 
     if is_sqlite:
         async for row in _merged(keys, parts()):
@@ -82,7 +82,7 @@ async def rollup_sketches(
             yield _of_key(keys, key, (first, decode))
 
 
-async def _first_booked(connection: AsyncConnection, span: Span, first: int) -> int | None:
+async def first_booked(connection: AsyncConnection, span: Span, first: int) -> int | None:
     """The first hour or day from `first` on that has a row."""
     unit = span.table.columns[0]
     return (await connection.execute(select(func.min(unit)).where(unit >= first, unit < span.end))).scalar()

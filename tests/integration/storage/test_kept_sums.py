@@ -59,7 +59,13 @@ async def test_money_beyond_64_bits_is_exact(engine: AsyncEngine, stored: list[E
         another = {**first, "day": us(START + timedelta(days=6)) // DAY_US, "output_pico_usd": MOST - 1}
         await connection.execute(daily.insert().values(another))
     added += (len(before) + 1) * (MOST - 1) - sum(before)
-    groupings: list[tuple[Dimension, ...]] = [("team", "key"), ("status",), ("is_simulated",)]
+    groupings: list[tuple[Dimension, ...]] = [
+        ("team", "key"),
+        ("status",),
+        ("is_simulated",),
+        ("day",),
+        ("month", "team"),
+    ]
     for by in groupings:
         found = await SqlReports(engine).sums(replace(period, by=by))
         assert sum(one.output_pico_usd for one in found) == added
@@ -96,6 +102,21 @@ async def test_days_are_read_once_while_nothing_is_added_to_them(engine: AsyncEn
     assert sum("FROM daily" in one and "requests" in one and "output_tokens" in one for one in first) == 1
     again = await _statements(engine, reports, queries)
     assert not any("output_tokens" in one or "sketch" in one for one in again if "FROM daily" in one)
+
+
+@pytest.mark.parametrize(("by", "parts"), [(("day",), 2), (("month", "team"), 2), (("week",), 3), (("team",), 2)])
+async def test_only_the_part_is_read_again_to_which_something_was_added(
+    engine: AsyncEngine, stored: list[Entry], by: tuple[Dimension, ...], parts: int
+) -> None:
+    """A year was read again for each request that was booked meanwhile; for groups by time all its rows were sorted."""
+    reports, query = SqlReports(engine), replace(WHOLE, until_us=us(START + timedelta(days=30)), by=by)
+    read: list[int] = []
+    for number in (9_998, 9_999):
+        intent = make_intent(number, accepted_at_us=us(START + timedelta(days=20)))
+        await SqlLedger(engine).insert([make_entry(number, intent=intent)])
+        read.append(sum("output_tokens" in one for one in await _statements(engine, reports, [query])))
+        assert await reports.sums(query) == await SqlReports(engine, KeptSums(most_bytes=0)).sums(query)
+    assert read == [parts, 1]
 
 
 async def test_no_more_is_kept_than_there_is_room_for(engine: AsyncEngine, stored: list[Entry]) -> None:
