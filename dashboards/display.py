@@ -7,6 +7,8 @@ from decimal import ROUND_HALF_EVEN, Decimal
 from typing import Any
 
 UNKNOWN = "–"
+NO_NAME = "(none)"
+"""Of whatever has no team, project, key or tag: none of these can be called so."""
 NO_PRICE = "unknown"
 MILLION = 1_000_000
 LARGEST_CHANGE = 10

@@ -129,7 +129,7 @@ COSTS = (
         (
             (
                 "",
-                f"SELECT COALESCE(team, 'none') AS team, SUM(cost_usd) AS usd FROM finance_hours {IN_TIME} "
+                f"SELECT COALESCE(team, '(none)') AS team, SUM(cost_usd) AS usd FROM finance_hours {IN_TIME} "
                 "GROUP BY 1 ORDER BY 2 DESC",
             ),
         ),

@@ -26,8 +26,11 @@ MOST_MERGED = 10_000
 TOO_DEEP = "fields are nested too deeply; is a bracket or an indentation wrong?"
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._:/@-]{0,119}$"
 NO_NAME = "must begin with a letter or a digit and have only letters, digits and . _ : / @ - (no blanks, 120 at most)"
-LABEL_PATTERN = r"^[\w .:/@-]+$"
-PATTERNS = {NAME_PATTERN: NO_NAME, LABEL_PATTERN: "may have only letters, digits, blanks and . _ : / @ -"}
+LABEL_PATTERN = r"^[\w.:/@-]+( +[\w.:/@-]+)*$"
+PATTERNS = {
+    NAME_PATTERN: NO_NAME,
+    LABEL_PATTERN: "may have only letters, digits and . _ : / @ -, with blanks between them",
+}
 PLAIN_NUMBER = "must be a number, without a unit or a currency"
 PROBLEMS = {
     "extra_forbidden": "is not a known field",

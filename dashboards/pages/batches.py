@@ -165,7 +165,7 @@ def batch_table(rows: Sequence[Mapping[str, Any]]) -> str:
             done(one),
             Cell(display.count(one["failed"]), tone="bad" if one["failed"] else ""),
             ", ".join(one["models"]) or display.UNKNOWN,
-            one["team"] or "none",
+            one["team"] or display.NO_NAME,
             Cell(one["key"] or one["key_id"], title=one["key_id"]),
             cost(one),
             _moment(one["created_at_us"]),

@@ -335,4 +335,4 @@ async def _keys(view: View) -> None:
 
 def _key_row(one: dict[str, Any]) -> list[Cell | str]:
     per = f"{display.dollars(one['budget_usd'])} / {one['window']}"
-    return [one["name"], one["team"] or "none", per, spent(one), gauge(one["spent_share"])]
+    return [one["name"], one["team"] or display.NO_NAME, per, spent(one), gauge(one["spent_share"])]

@@ -32,7 +32,7 @@ ROLES = {
     "owner": "owner: everything",
 }
 
-NONE = Cell("none", tone="muted")
+NONE = Cell(display.NO_NAME, tone="muted")
 NOT_USED = Cell("none", tone="muted", title="in 90 days")
 TITLES = {
     "Last request": "The last day (UTC) of the newest 90 on which it called a model; reading reports is no request"

@@ -225,7 +225,8 @@ def _rules(version: str) -> Cell:
 def _like(one: dict[str, Any], name: str, values: list[str | None], said: str | None = None) -> str | list[Cell]:
     """Values that each link to the requests of the same month that share it, with their cost."""
     month = time_of("month", f"{datetime.fromtimestamp(one['accepted_at_us'] / display.MILLION, UTC):%Y-%m}")
-    return [Cell(said or value, href=link("/requests", month, **{name: value})) for value in values if value] or "none"
+    cells = [Cell(said or value, href=link("/requests", month, **{name: value})) for value in values if value]
+    return cells or display.NO_NAME
 
 
 def _ending(one: dict[str, Any]) -> str:

@@ -148,7 +148,7 @@ def requests_table(entries: list[dict[str, Any]], *, order: str = "newest") -> s
                     tone="be-nowrap",
                 ),
                 clipped(one["model"], note=_simulated(one), tone="muted" if one["is_simulated"] else ""),
-                clipped(one["team"] or "none"),
+                clipped(one["team"] or display.NO_NAME),
                 one["cost_usd"] or "unknown",
                 *([one["corrected_cost_usd"] or "unknown" if _is_corrected(one) else ""] if is_any_corrected else []),
                 clipped(one["rule"]),

@@ -24,9 +24,12 @@ from gateway.request.answer_parts import id_header
 from gateway.request.encodings import without_byte_order_mark
 from gateway.request.field_checks import whole_number
 from gateway.request.many_values import require_bearable
+from gateway.request.tag_bound import OTHER
 
 log = logging.getLogger(__name__)
 TAGS_HEADER = b"x-breakeven-tags"
+RESERVED_TAGS = frozenset({"(none)", OTHER})
+"""What reports say of requests without a tag, and of those with too many different ones."""
 CACHE_HEADER = b"x-breakeven-cache"
 PASSED_ON = frozenset(name.encode() for name in TRACE_HEADERS | VENDOR_HEADERS)
 CACHE_WORDS = {"on": DEFAULT_SECONDS, "off": 0}
@@ -199,6 +202,11 @@ def parse_tags(headers: list[tuple[bytes, bytes]]) -> tuple[str, ...]:
                 )
             if not all(map(str.isprintable, tags)):
                 raise InvalidRequest("x-breakeven-tags takes printable characters only.", param="x-breakeven-tags")
+            if not RESERVED_TAGS.isdisjoint(tags):
+                raise InvalidRequest(
+                    "x-breakeven-tags takes no (none) or (other): reports call other requests so.",
+                    param="x-breakeven-tags",
+                )
             return tags
     return ()
 

@@ -45,8 +45,7 @@ async def why_nothing(books: Books, query: CostQuery, table: CostTable) -> list[
         if value not in known:
             called = [there.key_names.get(one, one) for one in known]
             more = f" and {len(called) - MOST_NAMED} more" if len(called) > MOST_NAMED else ""
-            said.append(
-                f"Nothing in this time has {name}={value}; there is: {', '.join(called[:MOST_NAMED]) or 'none'}{more}."
-            )
-    whole = ", ".join(f"{name}={value}" for name, value in given.items())
+            there_is = ", ".join(called[:MOST_NAMED]) or "none"
+            said.append(f"Nothing in this time has {name}={value or ''}; there is: {there_is}{more}.")
+    whole = ", ".join(f"{name}={value or ''}" for name, value in given.items())
     return said or [f"Nothing in this time has all of: {whole}."]

@@ -112,7 +112,7 @@ def named(table: CostTable, dimension: str, value: str | None) -> str:
     """A group's value; for a key its name, plus its id if another key has the same name."""
     name = table.key_names.get(value or "") if dimension == "key" else None
     if name is None:
-        return value or "none"
+        return value or "(none)"  # no team, project or key can be called so
     return name if [*table.key_names.values()].count(name) == 1 else f"{name} ({value})"
 
 

@@ -101,7 +101,8 @@ class CsvFile:
 
 
 def cell_text(value: Cell) -> str:
-    """Text that a spreadsheet would take for a formula gets a leading apostrophe: names come from outside."""
+    """Text that a spreadsheet would take for a formula gets a leading apostrophe: names come from outside. So does text
+    that has one already, or two tags would look alike."""
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -112,7 +113,7 @@ def cell_text(value: Cell) -> str:
         return _unmistakable(plain(value))
     if isinstance(value, float):
         return _unmistakable(str(value))
-    if isinstance(value, str) and value.startswith(FORMULA_STARTS):
+    if isinstance(value, str) and value.lstrip("'").startswith(FORMULA_STARTS):
         return f"'{value}"
     return str(value)
 

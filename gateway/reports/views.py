@@ -116,8 +116,10 @@ class CostQuery(BooksQuery):
     def dimensions(self) -> list[str]:
         return self.by.split(",")
 
-    def filters(self) -> dict[str, str]:
-        return {name: value for name in self.FILTERS if (value := getattr(self, name)) is not None}
+    def filters(self) -> dict[str, str | None]:
+        """Empty text is for requests that have no team, project or tag. Shadow calls do have a key: the empty one."""
+        given = {name: value for name in self.FILTERS if (value := getattr(self, name)) is not None}
+        return {name: value if name == "key" else value or None for name, value in given.items()}
 
     def shown(self) -> Shown:
         return ALL

@@ -194,6 +194,7 @@ async def test_models_route_and_health(service: Service) -> None:
         ),
         (b"{}", {"x-breakeven-tags": ",".join("abcdefghijklmnopqrst")}, 400, "at most 16 tags"),
         (b"{}", {"x-breakeven-tags": "plain,\u009b2J".encode()}, 400, "printable characters only"),
+        (b"{}", {"x-breakeven-tags": b"a, (none)"}, 400, "takes no (none) or (other)"),
         (b'{"model": "auto", "messages": [{"role": "user", "content": "\\ud800"}]}', {}, 400, "half of a character"),
         (b"\xff\xfe", {}, 400, "UTF-16 text. Send JSON in UTF-8."),
         (b'{"model": "auto", "messages": [{"role": "user"}], "max_tokens": 1e400}', {}, 400, "max_tokens"),

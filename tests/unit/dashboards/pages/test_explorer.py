@@ -36,7 +36,8 @@ def test_names_of_many_keys_are_counted_once_and_not_for_each() -> None:
         ("day", "2026-10-01", "1 Oct 2026"),
         ("month", "2026-10", "October 2026"),
         ("key", "key_1", "chat"),
-        ("team", None, "none"),
+        ("team", None, "(none)"),
+        ("team", "none", "none"),
         ("team", "2026-10", "2026-10"),
     ],
 )
@@ -56,7 +57,7 @@ def test_groups_of_a_time_are_drawn_over_all_of_it() -> None:
     assert len(points) == len(days)
     assert points[0] == ("2026-10-01T00:00:00+00:00", "chat", 1.5)
     [(start, name, _)] = points_over_time([row("2", team=None, month="2026-11")], {}) or []
-    assert (start, name) == ("2026-11-01T00:00:00+00:00", "none")
+    assert (start, name) == ("2026-11-01T00:00:00+00:00", "(none)")
     assert points_over_time([row("2", week="2026-W47")], {}) == [("2026-11-16T00:00:00+00:00", "spend", 2.0)]
     assert points_over_time([row("2", team="a", model="b")], {}) is None
 

@@ -185,7 +185,7 @@ async def test_a_change_that_means_nothing_is_refused_and_changes_nothing(change
 async def test_a_name_with_other_characters_is_told_which_it_may_have() -> None:
     rig = await AdminRig().start()
     said = rig.ask("owner", "POST", KEYS, name="<b>").json()["error"]["message"]
-    assert said == "name: may have only letters, digits, blanks and . _ : / @ -."
+    assert said == "name: may have only letters, digits and . _ : / @ -, with blanks between them."
 
 
 async def test_a_key_that_would_be_born_expired_is_refused_and_an_unknown_one_is_said() -> None:

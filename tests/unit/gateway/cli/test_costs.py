@@ -179,9 +179,9 @@ def test_keys_are_called_by_their_names_and_keep_their_ids() -> None:
 def test_two_keys_of_one_name_are_told_apart() -> None:
     found = CostTable.model_validate({**table(), "key_names": {"key_1": "chat", "key_2": "chat", "key_3": "batch"}})
     assert [named(found, "key", number) for number in ("key_1", "key_3", "key_4", "", None)] == [
-        "chat (key_1)", "batch", "key_4", "none", "none",
+        "chat (key_1)", "batch", "key_4", "(none)", "(none)",
     ]  # fmt: skip
-    assert named(found, "team", "key_1") == "key_1"
+    assert [named(found, "team", team) for team in ("key_1", "none")] == ["key_1", "none"]
 
 
 def test_an_unknown_dimension_is_refused() -> None:

@@ -107,8 +107,9 @@ def test_what_is_cleared_is_gone() -> None:
         (("--budget-usd", "much"), "is not an amount of dollars such as 25"),
         (("--tier-quota", "premium=3/day"), "there is no tier 'premium'"),
         (("--tier-quota", "premium=²/day"), "is not TIER=REQUESTS/WINDOW"),
-        (("--name", "\N{ROCKET}"), "for --name: '\N{ROCKET}' may have only letters, digits, blanks and"),
+        (("--name", "\N{ROCKET}"), "for --name: '\N{ROCKET}' may have only letters, digits and"),
         (("--tag", "a", "--tag", "b,c"), "for --tag: 'b,c' may have only letters"),
+        (("--team", "ops "), "for --team: 'ops ' may have only letters"),
     ],
 )
 def test_what_means_nothing_is_said(words: tuple[str, ...], said: str) -> None:

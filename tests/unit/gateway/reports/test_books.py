@@ -73,6 +73,8 @@ async def test_a_cost_table_says_what_nobody_owns_and_what_was_saved(month: Mont
     assert table.unallocated_share == pytest.approx(teamless / float(Decimal(table.total.cost_usd) * 10**12))
     assert (await month.books.costs(CostQuery(by="model", until=END))).unallocated_usd is None
     of_one = await month.books.costs(CostQuery(by="team", team="red", until=END))
+    of_none = await month.books.costs(CostQuery(by="team", team="", until=END))
+    assert (of_none.total.cost_usd, [row.group["team"] for row in of_none.rows]) == (table.unallocated_usd, [None])
     assert of_one.unallocated_usd is None, "what no team owns was not asked for: it is not $0"
     assert len(table.savings) == 2
     assert table.savings == (await month.books.overview(PeriodQuery(until=END))).savings

@@ -86,6 +86,7 @@ def test_a_spreadsheet_that_writes_decimals_with_a_comma_takes_none_for_another_
 def test_no_cell_becomes_a_formula_of_a_spreadsheet() -> None:
     rows = focus_table([make_sums(group={"team": "=HYPERLINK(1)"})], [], PERIOD, NAMES)
     assert "'=HYPERLINK(1)" in encode(rows, "csv").decode()
+    assert len({cell_text(text) for text in ("=1", "'=1", "''=1", "it's")}) == 4, "no two names become one"
     negative = focus_table([make_sums(adjustment_pico_usd=-5, adjusted_requests=1)], [], PERIOD, NAMES)
     assert ",-0.000000000005," in encode(negative, "csv").decode(), "a negative number stays one"
 
