@@ -71,6 +71,8 @@ def served(model_path: Path) -> Iterator[Served]:
         str(SLOTS),
         "--max-concurrency",
         str(SLOTS),
+        "--drain-seconds",
+        str(PATIENCE_SECONDS),
     )
     yield child
     stop(child.process)
@@ -324,27 +326,6 @@ async def test_more_answers_than_the_engine_ever_takes_are_refused_by_the_field_
             assert f"takes {2 * SLOTS} answers at a time, not {2 * SLOTS + 1}; send fewer" in error["message"]
 
 
-async def test_sigterm_finishes_what_runs_and_refuses_the_rest(model_path: Path) -> None:
-    child = start(model_path, "--kv-blocks", "64", "--context-window", "512", "--drain-seconds", str(PATIENCE_SECONDS))
-    async with httpx.AsyncClient(base_url=child.url, timeout=PATIENCE_SECONDS) as client:
-        # Long enough to be still running when the test, possibly delayed, asks for the health.
-        body = {"messages": FRANCE, "max_tokens": 200, "stream": True, "logit_bias": {"0": -100, "2": -100}}
-        async with client.stream("POST", "/v1/chat/completions", json=body) as answer:
-            parts = answer.aiter_text()
-            text = await anext(parts)
-            child.process.send_signal(signal.SIGTERM)
-            while (await client.get("/health")).json()["status"] != "draining":
-                await asyncio.sleep(0.01)
-            refused = await client.post("/v1/chat/completions", json=body)
-            async for part in parts:
-                text += part
-    assert refused.status_code == 503
-    assert refused.headers["retry-after"]
-    assert text.endswith("data: [DONE]\n\n")
-    assert child.process.wait(timeout=PATIENCE_SECONDS) == 0
-    stop(child.process)
-
-
 def test_a_taken_port_is_one_clear_sentence(served: Served, model_path: Path) -> None:
     port = served.url.rpartition(":")[2]
     command = [sys.executable, "-m", "local_engine", "serve", "--model", str(model_path), "--port", port]
@@ -375,3 +356,23 @@ def test_an_orphan_stops_by_itself(model_path: Path, tmp_path: Path) -> None:
     parent.stdout.close()
     while Path(f"/proc/{child_pid}").exists() and "Z" not in Path(f"/proc/{child_pid}/stat").read_text().split()[2]:
         time.sleep(0.05)
+
+
+async def test_sigterm_finishes_what_runs_and_refuses_the_rest(served: Served) -> None:
+    """The last test with this server."""
+    async with httpx.AsyncClient(base_url=served.url, timeout=PATIENCE_SECONDS) as client:
+        # Long enough to be still running when the test, possibly delayed, asks for the health.
+        body = {"messages": FRANCE, "max_tokens": 200, "stream": True, "logit_bias": {"0": -100, "2": -100}}
+        async with client.stream("POST", "/v1/chat/completions", json=body) as answer:
+            parts = answer.aiter_text()
+            text = await anext(parts)
+            served.process.send_signal(signal.SIGTERM)
+            while (await client.get("/health")).json()["status"] != "draining":
+                await asyncio.sleep(0.01)
+            refused = await client.post("/v1/chat/completions", json=body)
+            async for part in parts:
+                text += part
+    assert refused.status_code == 503
+    assert refused.headers["retry-after"]
+    assert text.endswith("data: [DONE]\n\n")
+    assert served.process.wait(timeout=PATIENCE_SECONDS) == 0

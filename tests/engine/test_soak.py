@@ -11,7 +11,7 @@ pytestmark = pytest.mark.engine
 
 def test_clients_that_come_and_go_leak_nothing_and_get_the_right_tokens(loaded: LoadedFile) -> None:
     engine = assemble(loaded, engine_soak.config(engine_soak.best_weights(), kv_blocks=48))
-    report = engine_soak.run(engine, 10.0, long_tokens=300, progress=lambda _: None)
+    report = engine_soak.run(engine, 5.0, long_tokens=300, progress=lambda _: None)
     assert report.answers > 0
     assert report.left_early > 0
     assert report.preemptions > 0
