@@ -1,5 +1,7 @@
 """The `breakeven` command: a table of subcommands, each imported only when it is the one being run."""
 
+import errno
+import os
 import signal
 import sys
 from collections.abc import Callable
@@ -54,6 +56,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
     },
 }
 INTERRUPTED = 128 + signal.SIGINT
+NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS})
 NOT_YOURS = "run this as the user that runs `breakeven serve`, or set BREAKEVEN_HOME to a directory of yours"
 
 
@@ -96,7 +99,10 @@ def main() -> None:
     try:
         with cycles.unsearched():
             command = build(chosen)
-        command()
+        try:
+            command()
+        finally:
+            _flush()
     except BreakevenError as error:
         print(f"breakeven: {error}", file=sys.stderr)
         sys.exit(1)
@@ -105,6 +111,25 @@ def main() -> None:
             raise
         print(f"breakeven: {error.filename}: {error.strerror}; {NOT_YOURS}", file=sys.stderr)
         sys.exit(1)
+    except BrokenPipeError:  # as `breakeven costs | head` ends
+        sys.exit(1)
+    except OSError as error:
+        if error.errno not in NO_ROOM:
+            raise
+        print(f"breakeven: cannot write {error.filename or 'the output'}: {error.strerror}", file=sys.stderr)
+        sys.exit(1)
     except KeyboardInterrupt:
         print("breakeven: interrupted", file=sys.stderr)
         sys.exit(INTERRUPTED)
+
+
+def _flush() -> None:
+    """Output that cannot be written is noticed here; at its own end Python would report it in its own way."""
+    output = sys.stdout
+    if output is None:  # closed before the start
+        return
+    try:
+        output.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), output.fileno())  # the rest is not tried again
+        raise

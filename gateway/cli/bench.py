@@ -14,7 +14,7 @@ from gateway.cli.serve_children import engine_supervisor
 from gateway.composition.engine_monitor import measure_curve
 from gateway.config.engine_curve import CurveFile, MeasuredEngine, save_engine_curve
 from gateway.config.first_files import write_first_files
-from gateway.config.home import Home, find_home
+from gateway.config.home import Home, create_home, find_home
 from gateway.config.settings import Settings, load_settings
 from gateway.economics.errors import EconomicsError
 from gateway.errors import StateError
@@ -44,6 +44,7 @@ def engine(
 ) -> None:
     """Sweep concurrency, fit t(N) = a + bN (docs/economics.md) and store the curve for routing and break-even."""
     home = find_home()
+    create_home(home)  # the curve is to be written there
     if url is None:
         write_first_files(home)
     whole = load_settings(home)

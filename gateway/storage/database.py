@@ -18,7 +18,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_en
 
 from gateway.errors import DatabaseDown, StateError
 from gateway.extras import install_command
-from gateway.storage.database_down import is_in_the_way, lacking, tell_when_down, told_as_down
+from gateway.storage.database_down import is_in_the_way, lacking, tell_when_down, told_as_down, what_to_see
 from gateway.storage.postgres import Patience, open_postgres
 from gateway.storage.revisions import missing_tables, newest_revision, present_revision
 
@@ -262,10 +262,8 @@ async def migrate(url: str, revision: str = "head") -> None:
         await get_out_of_the_way(lambda: _bring(engine, revision), "the schema's change")
     except (DBAPIError, OSError, sqlite3.Error, TimeoutError) as error:
         cause = error.orig if isinstance(error, DBAPIError) else error
-        raise StateError(
-            f"cannot use the database {engine.url.render_as_string()}: {cause}; see that it runs, that its address and "
-            "password are right, and that its disk has room"
-        ) from error
+        where = engine.url.render_as_string()
+        raise StateError(f"cannot use the database {where}: {cause}; {what_to_see(where)}") from error
     finally:
         await engine.dispose()
 

@@ -170,7 +170,11 @@ def _down(where: str, error: BaseException) -> DatabaseDown:
         cause += SQLITE_DAMAGED
     elif NO_AUTHORITY in cause or (VERIFIED in where and isinstance(error, FILE_OR_CERTIFICATE)):
         cause += OWN_AUTHORITY
-    return DatabaseDown(
-        f"cannot use the database {where}: {cause}; see that it runs and takes changes, that its address and password "
-        "are right, and that its disk has room"
-    )
+    return DatabaseDown(f"cannot use the database {where}: {cause}; {what_to_see(where)}")
+
+
+def what_to_see(where: str) -> str:
+    """Where to look first; `where` is its address."""
+    if where.startswith("sqlite"):
+        return "see that its disk has room, and that this user may write to the file and its folder"
+    return "see that it runs and takes changes, that its address and password are right, and that its disk has room"

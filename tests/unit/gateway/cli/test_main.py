@@ -21,6 +21,19 @@ def test_a_home_that_is_not_ours_to_read_is_a_sentence(
     assert str(home) in "".join(capsys.readouterr())
 
 
+def test_output_that_finds_no_room_is_a_sentence(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`breakeven export focus > file` on a full disk ended in a traceback."""
+    monkeypatch.setattr(sys, "argv", ["breakeven", "rules", "schema"])
+    with Path("/dev/full").open("w", encoding="utf-8") as full:
+        monkeypatch.setattr(sys, "stdout", full)
+        with pytest.raises(SystemExit) as ended:
+            main()
+    assert ended.value.code == 1
+    assert capsys.readouterr().err == "breakeven: cannot write the output: No space left on device\n"
+
+
 def test_the_help_of_a_command_says_more_than_the_list_of_commands() -> None:
     result = CliRunner().invoke(build("verify"), ["verify", "--help"], env={"COLUMNS": "200"})
     assert "Exits with status 1" in result.stdout
