@@ -13,14 +13,14 @@ import triton.language as tl
 from torch import Tensor
 
 from local_engine.kernels.fp8 import E4M3_MAX
-from local_engine.kernels.launch import begin, ceil_divide, next_power_of_2, overlapping
+from local_engine.kernels.launch import begin, ceil_divide, multiprocessors, next_power_of_2, overlapping
 
-# Columns of a tile, and rows of the weight that it has where that leaves at least PROGRAMS programs. The best of twenty
-# shapes on an H200 (docs/decisions/kernels-on-an-h200.md).
+# Columns of a tile, and rows of the weight that it has where that leaves programs enough. The best of twenty shapes on
+# an H200 (docs/decisions/kernels-on-an-h200.md).
 BLOCK = 512
 TILE_ROWS = 4
 NARROW_TILE_ROWS = 8
-PROGRAMS = 256
+PROGRAMS_PER_SM = 1.5
 WARPS = 2
 MAX_REGISTERS = 128
 STAGES = 3
@@ -170,7 +170,9 @@ def gemv(
     columns = weight.shape[1]
     rows = weight.shape[0] // 2 if gates else weight.shape[0]
     out = torch.empty((1, rows), dtype=x.dtype, device=x.device)
-    per_program = per_program or rows_per_program(rows, is_narrow=scales is not None and not gates)
+    per_program = per_program or rows_per_program(
+        rows, multiprocessors(x.device), is_narrow=scales is not None and not gates
+    )
     _gemv_kernel[(ceil_divide(rows, per_program),)](
         x,
         x if norm is None else norm,
@@ -199,7 +201,8 @@ def gemv(
     return out
 
 
-def rows_per_program(rows: int, *, is_narrow: bool = False) -> int:
+def rows_per_program(rows: int, multiprocessors: int, *, is_narrow: bool = False) -> int:
     """A power of two. With gates a program reads twice as many rows of the weight, so e4m3 ones have no more then."""
     most = NARROW_TILE_ROWS if is_narrow else TILE_ROWS
-    return max(1, min(most, 1 << max(0, (rows // PROGRAMS).bit_length() - 1)))
+    to_spare = int(rows / (PROGRAMS_PER_SM * multiprocessors))
+    return max(1, min(most, 1 << max(0, to_spare.bit_length() - 1)))

@@ -52,7 +52,7 @@ def test_one_row_is_as_its_parts(rows: int, columns: int, per_program: int, *, h
     [(64, False, 1), (576, False, 2), (1024, False, 4), (128_256, False, 4), (1024, True, 4), (128_256, True, 8)],
 )
 def test_programs_are_enough_for_a_large_device(rows: int, wanted: int, *, is_narrow: bool) -> None:
-    assert rows_per_program(rows, is_narrow=is_narrow) == wanted
+    assert rows_per_program(rows, 132, is_narrow=is_narrow) == wanted
 
 
 def test_one_row_rounds_where_the_separate_kernels_do() -> None:
