@@ -115,9 +115,9 @@ def test_a_what_if_is_what_its_sheet_and_the_rows_say(gpu: str, model: str) -> N
     assert saved < 0.999 * credit, "a busy hour loses some requests: else nothing of Erlang is in this"
 
 
-def test_a_fit_is_the_exact_least_squares_line() -> None:
-    """The published sweep of the shipped table, in fractions; the product uses numpy's decomposition."""
-    [sweep] = SHEET["curves"]
+@pytest.mark.parametrize("sweep", SHEET["curves"], ids=lambda sweep: sweep["model"])
+def test_a_fit_is_the_exact_least_squares_line(sweep: dict[str, Any]) -> None:
+    """The sweeps of the shipped table, in fractions; the product uses numpy's decomposition."""
     points = [(point["concurrency"], point["decode_tokens_per_second"]) for point in sweep["points"]]
     xs = [Fraction(count) for count, _ in points]
     ys = [Fraction(count) / Fraction(str(speed)) for count, speed in points]
