@@ -35,16 +35,17 @@ class TooLarge(ArithmeticError):
 
 @dataclass(frozen=True, slots=True)
 class SpanSums:
-    """`figures` has a row for each of `names` and a column for each dimension in `ids`."""
+    """`figures` has an array for each of `names`, as long as `ids` and of the narrowest integers that hold it: most
+    counts are small or zero, and what is kept has a bound."""
 
     names: tuple[str, ...]
     ids: Any
-    figures: Any
+    figures: Sequence[Any]
 
     @property
     def size(self) -> int:
         """Bytes."""
-        return int(self.ids.nbytes + self.figures.nbytes)
+        return int(self.ids.nbytes + sum(one.nbytes for one in self.figures))
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +68,18 @@ async def sums_by_dimension(
     of, rows = span.table.c.dimension_id, await filtered_rows(connection, query, span)
     sums = [sum_of(connection, span.table.c[name]).label(name) for name in names]
     _, whole = await read_figures(connection, select(of, *sums).where(*rows(span)).group_by(of))
-    return SpanSums(tuple(names), whole[0], np.ascontiguousarray(whole[1:]))
+    return SpanSums(tuple(names), whole[0], narrowed(whole[1:]))
+
+
+def narrowed(figures: Any) -> Sequence[Any]:
+    """Each row as an array of its own."""
+    return [one.astype(_narrowest(one)) for one in figures]
+
+
+def _narrowest(figure: Any) -> Any:
+    least, most = (figure.min(), figure.max()) if len(figure) else (0, 0)
+    kinds = map(np.iinfo, (np.int8, np.int16, np.int32))
+    return next((kind.dtype for kind in kinds if kind.min <= least and most <= kind.max), np.int64)
 
 
 async def read_figures(connection: AsyncConnection, query: Select[Any], texts: int = 0) -> tuple[list[list[Any]], Any]:
@@ -119,8 +131,8 @@ async def known_dimensions(
 
 def joined(parts: Sequence[SpanSums]) -> SpanSums:
     """Concatenates the sums of several spans; a dimension may occur once per span."""
-    ids, figures = np.concatenate([one.ids for one in parts]), np.hstack([one.figures for one in parts])
-    return SpanSums(parts[0].names, ids, figures)
+    ids, figures = np.concatenate([one.ids for one in parts]), zip(*(one.figures for one in parts), strict=True)
+    return SpanSums(parts[0].names, ids, [np.concatenate(one) for one in figures])
 
 
 def grouped(sums: SpanSums, known: Known, by: Sequence[Dimension], names: Sequence[str]) -> Iterator[Numbered]:
@@ -146,9 +158,9 @@ def _figures(sums: SpanSums, known: Known, columns: Any, places: Any, names: Seq
     summed = dict(zip(sums.names, sums.figures, strict=True))
     for name in names:
         if name in summed:
-            yield summed[name][columns]
+            yield summed[name][columns].astype(np.int64)
         elif name in BY_STATUS:
-            yield np.where(_counts(known, name)[places], summed["requests"][columns], 0)
+            yield np.where(_counts(known, name)[places], summed["requests"][columns], 0).astype(np.int64)
         else:
             yield np.zeros(len(columns), np.int64)
 

@@ -15,7 +15,7 @@ from gateway.storage.sums.spans import Span
 from gateway.storage.tables.books import daily, hourly
 
 MOST_BYTES: Final = 64 << 20
-"""Per process. 15,000 dimensions, as of 5,000 keys, take 4 MB for each period."""
+"""Per process. 15,000 dimensions, as of 5,000 keys, take 2 MB for each period."""
 LEAST: Final = 4
 """Minimum number of days or hours: for fewer, reading the sums is as fast as validating the cache."""
 MOST_ROWS: Final = 2000

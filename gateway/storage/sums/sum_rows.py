@@ -4,7 +4,7 @@ sql/reports.py makes groups of them.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from sqlalchemy import ColumnElement, LargeBinary, Select, Subquery, Table, case, func, literal, select
@@ -57,7 +57,7 @@ async def rollup_sketches(
     connection: AsyncConnection, query: SumsQuery, span: Span, rows: RowsOf
 ) -> AsyncIterator[Totals]:
     """Like `rollup_sums`, for sketches. A group's sketches are joined by the database, since there are far more rows
-    than groups, but may come in several rows."""
+    than groups."""
     keys = _keys(query, span)
     source = span.table.join(dimensions, dimensions.c.id == span.table.c.dimension_id)
     sketches, is_sqlite = [span.table.c[name] for name in SKETCHES], connection.dialect.name == "sqlite"
@@ -74,12 +74,8 @@ async def rollup_sketches(
             # Skip gaps: if a clock was once unset, the books begin in 1970, followed by decades of nothing.
             first = await first_booked(connection, span, step.end) if is_empty else step.end
 
-    if is_sqlite:
-        async for row in _merged(keys, parts()):
-            yield row
-    else:
-        async for *key, first, decode in parts():
-            yield _of_key(keys, key, (first, decode))
+    async for row in _merged(keys, parts(), bytes.fromhex if is_sqlite else bytes):
+        yield row
 
 
 async def first_booked(connection: AsyncConnection, span: Span, first: int) -> int | None:
@@ -157,13 +153,15 @@ async def rows_of(connection: AsyncConnection, query: Select[Any]) -> AsyncItera
             yield row
 
 
-async def _merged(keys: Sequence[ColumnElement[Any]], rows: AsyncIterator[tuple[Any, ...]]) -> AsyncIterator[Totals]:
-    """Merges rows of a key and its sketches in hexadecimal, so that each key occurs once."""
+async def _merged(
+    keys: Sequence[ColumnElement[Any]], rows: AsyncIterator[tuple[Any, ...]], decoded: Callable[[Any], bytes]
+) -> AsyncIterator[Totals]:
+    """Merges rows of a key and its sketches, so that each key occurs once and little is kept of it."""
     parts: dict[Key, tuple[bytearray, bytearray]] = {}
     async for *key, first, decode in rows:
         firsts, decodes = parts.setdefault(tuple(key), (bytearray(), bytearray()))
-        grow(firsts, bytes.fromhex(first or ""))
-        grow(decodes, bytes.fromhex(decode or ""))
+        grow(firsts, decoded(first) if first else b"")
+        grow(decodes, decoded(decode) if decode else b"")
     async for key, sketches in _in_turns(parts):
         yield _of_key(keys, key, sketches)
 
