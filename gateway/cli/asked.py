@@ -5,6 +5,7 @@ from typing import Annotated, Any, TypeVar
 import typer
 from pydantic import BaseModel, ValidationError
 
+from gateway.config.addresses import parse_http_url
 from gateway.yaml_document import problem_of
 
 Query = TypeVar("Query", bound=BaseModel)
@@ -30,6 +31,14 @@ TimeZone = Annotated[
     typer.Option("--time-zone", help="Whose days and months, such as Europe/Berlin; UTC when left out."),
 ]
 Where = Annotated[list[str] | None, typer.Option("--where", help="Only these, as team=search; may be repeated.")]
+
+
+def http_url(text: str | None) -> str | None:
+    """An option's callback: httpx raises errors of various kinds for an address that cannot be."""
+    try:
+        return text if text is None else parse_http_url(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
 
 
 def read(schema: type[Query], /, **given: Any) -> Query:

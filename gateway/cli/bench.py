@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from gateway.cli.asked import http_url
 from gateway.cli.serve_children import engine_supervisor
 from gateway.composition.engine_monitor import measure_curve
 from gateway.config.engine_curve import CurveFile, MeasuredEngine, save_engine_curve
@@ -17,6 +18,7 @@ from gateway.config.first_files import write_first_files
 from gateway.config.home import Home, create_home, find_home
 from gateway.config.settings import Settings, load_settings
 from gateway.economics.errors import EconomicsError
+from gateway.economics.throughput_curve import MINIMUM_POINTS
 from gateway.errors import StateError
 from gateway.extras import install_command
 from gateway.process.server import free_port
@@ -36,7 +38,9 @@ def group() -> None:
 @app.command()
 def engine(
     url: str | None = typer.Option(
-        None, help="A running engine's base URL, as in http://127.0.0.1:9000/v1; left out, one is started for this."
+        None,
+        callback=http_url,
+        help="A running engine's base URL, as in http://127.0.0.1:9000/v1; left out, one is started for this.",
     ),
     concurrency: str = typer.Option("1,2,4,8", help="Concurrencies to sweep, at least three."),
     plot: Path | None = typer.Option(None, help="Draw the curve into this PNG (needs the reports extra)."),
@@ -81,6 +85,8 @@ def parse_steps(text: str) -> tuple[int, ...]:
     parts = [part.strip() for part in text.split(",")]
     if not all(part.isdecimal() and int(part) > 0 for part in parts):
         raise StateError(f"--concurrency takes positive numbers with commas between, as in 1,2,4; not {text!r}")
+    if len(set(map(int, parts))) < MINIMUM_POINTS:
+        raise StateError(f"--concurrency takes at least {MINIMUM_POINTS} different numbers, as in 1,2,4; not {text!r}")
     return tuple(int(part) for part in parts)
 
 

@@ -13,6 +13,7 @@ from classifier.load import load_artefact
 from classifier.names import canonical
 from classifier.prompt_lines import PromptFileError
 from classifier.protocol import ModelProfile
+from gateway.counted import counted
 from gateway.errors import ConfigurationError
 
 USUAL_MODELS = (
@@ -41,12 +42,12 @@ def command(
         names = dict.fromkeys([*(pair or ()), *(model or (() if pair else loaded.adapted_to or USUAL_MODELS))])
         bound = loaded.bind([ModelProfile(name) for name in names])
         count = classify_file(jsonl, out, bound, pair=pair)
-    except OSError as error:
-        unfinished = str(error.filename).endswith(".part")
-        raise ConfigurationError(f"{out if unfinished else error.filename or jsonl}: {error.strerror}") from error
+    except OSError as error:  # one without a name comes of writing
+        unfinished = error.filename is None or str(error.filename).endswith(".part")
+        raise ConfigurationError(f"{out if unfinished else error.filename}: {error.strerror}") from error
     except (ArtefactError, PromptFileError) as error:
         raise ConfigurationError(str(error)) from error
-    took = f"{count:,} prompts classified in {time.perf_counter() - started:.1f} s by {bound.version}: {out}"
+    took = f"{counted(count, 'prompt')} classified in {time.perf_counter() - started:.1f} s by {bound.version}: {out}"
     # If `out` is a pipe such as /dev/stdout, a program reads the lines: the message must not be among them.
     typer.echo(took + _ranked_by(pair, loaded.adapted_to), err=not out.is_file())
 

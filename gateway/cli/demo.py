@@ -15,6 +15,7 @@ from rich.progress import BarColumn as Bar
 from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from gateway.cli.address import running_url
+from gateway.cli.asked import http_url
 from gateway.cli.demo_month import run_month
 from gateway.cli.demo_summary import Summary, show, summarise
 from gateway.cli.state import open_state
@@ -45,7 +46,9 @@ def command(
     month: bool = typer.Option(
         False, "--month", help="Instead: make up a month of traffic in a separate database; calls no model."
     ),
-    url: str | None = typer.Option(None, help="The running gateway; where it was last started when left out."),
+    url: str | None = typer.Option(
+        None, callback=http_url, help="The running gateway; where it was last started when left out."
+    ),
     key: str = typer.Option("", envvar="BREAKEVEN_API_KEY", help="An app key; without one a key for a day is made."),
     limit: int = typer.Option(300, min=1, help="How many prompts to send."),
     concurrency: int = typer.Option(8, min=1, help="Requests at once."),

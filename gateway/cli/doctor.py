@@ -66,7 +66,9 @@ class _Readiness(msgspec.Struct):
 
 
 def command(
-    port: int | None = typer.Option(None, help="The gateway's port; that of its last start when left out."),
+    port: int | None = typer.Option(
+        None, min=1, max=65535, help="The gateway's port; that of its last start when left out."
+    ),
     asks: bool = typer.Option(
         False, "--ask", help="Also ask every backend for its models with each key; costs nothing."
     ),

@@ -16,6 +16,7 @@ from rich.progress import track
 
 from classifier.exam import Question, ability_from_marks, grade, load_exam
 from classifier.load import load_artefact
+from gateway.cli.asked import http_url
 from gateway.errors import ConfigurationError, StateError
 from gateway.whole_file import write_whole
 
@@ -36,11 +37,11 @@ class Mark:
 
 def command(
     model: Annotated[str, typer.Option(help="The model's name at the endpoint.")],
-    url: Annotated[str, typer.Option(help="Base URL, such as http://127.0.0.1:8080/v1.")],
+    url: Annotated[str, typer.Option(callback=http_url, help="Base URL, such as http://127.0.0.1:8080/v1.")],
     key: Annotated[str, typer.Option(help="API key.", envvar="BREAKEVEN_EVALUATE_KEY")] = "",
     out: Annotated[Path | None, typer.Option(help="Where to write the profile; printed when not given.")] = None,
-    max_tokens: Annotated[int, typer.Option(help="Longest answer.")] = 512,
-    concurrency: Annotated[int, typer.Option(help="Questions under way at once.")] = 4,
+    max_tokens: Annotated[int, typer.Option(min=1, help="Longest answer.")] = 512,
+    concurrency: Annotated[int, typer.Option(min=1, max=1000, help="Questions under way at once.")] = 4,
     json_output: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Grade a live model on the bundled exam; costs one short answer per question."""
@@ -99,7 +100,7 @@ def _ask_all(
     def ask(question: Question) -> Mark:
         return _ask(client, endpoint, model, question, max_tokens)
 
-    with ThreadPoolExecutor(max_workers=max(concurrency, 1)) as pool:
+    with ThreadPoolExecutor(max_workers=concurrency) as pool:
         yield from pool.map(ask, questions)
 
 

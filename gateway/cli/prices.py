@@ -20,6 +20,7 @@ from gateway.config.settings import Settings, load_settings
 from gateway.counted import counted
 from gateway.errors import ConfigurationError
 from gateway.instants import microseconds, start_of_day_us
+from gateway.moments import parse_moment
 from gateway.money import format_usd, show_exact_usd
 from gateway.pricing.catalogue import ModelPrices, PriceBook, ProviderPrices
 from gateway.pricing.price_figures import figures, is_each, tool_figures
@@ -178,10 +179,9 @@ def repriced_row(row: RepricedModel) -> dict[str, str]:
 
 def instant_us(text: str) -> int:
     try:
-        moment = datetime.fromisoformat(text)
+        return microseconds(parse_moment(text))
     except ValueError as error:
-        raise ConfigurationError(f"{text!r} is not an ISO 8601 time") from error
-    return microseconds(moment if moment.tzinfo else moment.replace(tzinfo=UTC))
+        raise ConfigurationError(f"{text!r} {error}") from error
 
 
 def differences(source: str, provider: str | None, directory: Path | None) -> tuple[list[ProviderPrices], list[Change]]:

@@ -159,7 +159,7 @@ def test_what_goes_to_a_pipe_is_json_alone(tmp_path: Path, capsys: pytest.Captur
         assert json.loads(answers.read())["id"] == 1
     told = capsys.readouterr()
     assert not told.out  # a command's pipe is its standard output
-    assert "1 prompts classified" in told.err
+    assert "1 prompt classified" in told.err
 
 
 def test_an_answer_file_that_cannot_be_written_is_named_as_it_was_given(tmp_path: Path) -> None:

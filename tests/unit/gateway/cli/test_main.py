@@ -21,6 +21,15 @@ def test_a_home_that_is_not_ours_to_read_is_a_sentence(
     assert str(home) in "".join(capsys.readouterr())
 
 
+@pytest.mark.parametrize("url", ["http://[::1", "http://127.0.0.1:99999", "nope"])
+@pytest.mark.parametrize("command", ["bench engine", "demo prompts.jsonl", "evaluate --model m"])
+def test_an_address_that_cannot_be_is_refused(command: str, url: str) -> None:
+    words = command.split()
+    result = CliRunner().invoke(build(words[0]), [*words, "--url", url])
+    assert result.exit_code == 2
+    assert "Invalid value for '--url'" in result.output
+
+
 def test_output_that_finds_no_room_is_a_sentence(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
