@@ -160,6 +160,7 @@ class Scheduler:
             self._go_on(request, plan, most)
         elif not plan.is_closed and most > 0:
             self._start(request, plan, most)
+        plan.coming.update(self._coming_blocks(request, plan.rows))
 
     def _go_on(self, request: Request, plan: "_Plan", most: int) -> None:
         """Gives a running request up to `most` tokens of the step."""
@@ -216,11 +217,11 @@ class Scheduler:
         if count > row.count and self._kv_cache.reserve(request, count):
             plan.budget += row.count
             self._enter(request, count, plan)
+            plan.coming.update(self._coming_blocks(request, plan.rows))
 
     def _enter(self, request: Request, count: int, plan: "_Plan") -> None:
         plan.rows[request.request_id] = _row(request, count)
         plan.budget -= count
-        plan.coming.update(self._coming_blocks(request, plan.rows))
 
     def _coming_blocks(self, request: Request, rows: dict[str, Row]) -> list[bytes]:
         """Hashes of the blocks that this step, or an earlier one still running, fills for a running request."""
