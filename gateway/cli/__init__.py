@@ -1,6 +1,7 @@
 """The `breakeven` command: a table of subcommands, each imported only when it is the one being run."""
 
 import errno
+import io
 import os
 import signal
 import sys
@@ -96,6 +97,8 @@ def build(chosen: str | None) -> typer.Typer:
 def main() -> None:
     """Run the command line; our own errors and closed files end as one sentence and exit status 1, Ctrl-C with 130."""
     chosen = next((word for word in sys.argv[1:] if not word.startswith("-")), None)
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal's encoding may lack ×, and any lacks half a character
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         with cycles.unsearched():
             command = build(chosen)

@@ -43,6 +43,18 @@ def test_output_that_finds_no_room_is_a_sentence(
     assert capsys.readouterr().err == "breakeven: cannot write the output: No space left on device\n"
 
 
+def test_a_terminal_without_a_letter_shows_its_number(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A price, a name or a path with one ended in a traceback."""
+    monkeypatch.setattr(sys, "argv", ["breakeven", "from-litellm", str(tmp_path / "c.yaml"), "--out", f"{tmp_path}/é"])
+    (tmp_path / "c.yaml").write_text("model_list: [{model_name: m, litellm_params: {model: openai/m}}]\n")
+    with (tmp_path / "said").open("w", encoding="ascii") as said:
+        monkeypatch.setattr(sys, "stdout", said)
+        with pytest.raises(SystemExit) as ended:
+            main()
+    assert ended.value.code == 0
+    assert f"{tmp_path}/\\xe9/breakeven.yaml" in (tmp_path / "said").read_text("ascii")
+
+
 def test_the_help_of_a_command_says_more_than_the_list_of_commands() -> None:
     result = CliRunner().invoke(build("verify"), ["verify", "--help"], env={"COLUMNS": "200"})
     assert "Exits with status 1" in result.stdout
