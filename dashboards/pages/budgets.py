@@ -1,7 +1,9 @@
 """Monthly budgets: how much may be spent, how much is spent, and the forecast."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from decimal import Decimal
 from html import escape
 from typing import Any
 from urllib.parse import urlencode
@@ -26,6 +28,15 @@ NEAR, LIKELY = 0.8, 0.5
 MOST_KEYS = 50
 LONGEST_FIND = 200
 MOST_NOTED = 5
+ORDERS: Mapping[str, Callable[[dict[str, Any]], Any]] = {
+    "name": lambda one: budget_name(one).casefold(),
+    "amount": lambda one: Decimal(one["month_usd"]),
+    "spent": lambda one: Decimal(one["spent_usd"]),
+    "used": lambda one: one["spent_share"],
+    "chance": lambda one: one["outlook"]["probability_of_exceeding"] if one["outlook"] else -1.0,
+}
+"""What rows can be sorted by: figures with the largest first, names from A. A leading `-` reverses it."""
+SPEND = "spend"
 KEY_COLUMNS = [
     Column("Key"),
     Column("Team"),
@@ -44,12 +55,13 @@ async def build(view: View) -> None:
     with panel(f"Budgets for {month}", note):
         if sees_all:
             html(failing_note(await view.gateway.get("/admin/v1/notices")))
-        listed = most_used(found["budgets"], _find(view), page_number(view.query("page")))
+        asked = Asked(_find(view), page_number(view.query("page")), view.query("order") or "")
+        listed = most_used(found["budgets"], asked)
         shown = listed.shown
         if _find(view) or listed.pages > 1:
-            html(search(_find(view), listed))
+            html(search(asked, listed))
         if shown:
-            html(budgets_table(shown))
+            html(budgets_table(shown, asked))
             html(taken_over_note([budget_name(one) for one in shown], shown))
         elif _find(view):
             html(markup.message("No such budget", "No budget's name contains all of these words."))
@@ -58,12 +70,13 @@ async def build(view: View) -> None:
             html(markup.message("No budgets yet", advice))
         if may_write:
             stopping = {(one["scope"], one["name"]) for one in found["budgets"] if one["stops"]}
-            await _setter(view, listed, stopping)
+            await _setter(view, asked, listed, stopping)
     team = view.query("team")
     whose = team or ("everything" if sees_all else "your team")
-    with panel(f"Spend by day and the next {FORECAST_DAYS} days", f"US dollars, {whose}, UTC days."):
+    spend = panel(f"Spend by day and the next {FORECAST_DAYS} days", f"US dollars, {whose}, UTC days.")
+    with spend.props(f"id={SPEND}"):
         teams = [one["name"] for one in shown if one["scope"] == "team"]
-        await _forecast(view, team, _teams(view, listed.page, teams) if sees_all else "")
+        await _forecast(view, team, _teams(view, replace(asked, page=listed.page), teams) if sees_all else "")
     if view.session.may("keys.read", "team.read"):
         with panel("Budgets of keys", "A key that has spent its budget is refused until the next window."):
             await _keys(view)
@@ -73,33 +86,49 @@ def _find(view: View) -> str:
     return (view.query("find") or "")[:LONGEST_FIND].strip()
 
 
-def most_used(budgets: Sequence[dict[str, Any]], find: str, page: int) -> ListPage:
-    """A page of the budgets with every word of `find` in their name; if there are several pages, those that have used
-    most come first. The last page, if `page` is beyond it."""
-    words = find.casefold().split()
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the address asks for: words in a budget's name, which page, and what to sort by (empty: see `most_used`)."""
+
+    find: str = ""
+    page: int = 1
+    order: str = ""
+
+    def address(self, *, team: str = "") -> str:
+        page = str(self.page) if self.page > 1 else ""
+        given = {"find": self.find, "page": page, "order": self.order, "team": team}
+        query = urlencode({name: value for name, value in given.items() if value})
+        return f"budgets?{query}" if query else "budgets"
+
+
+def most_used(budgets: Sequence[dict[str, Any]], asked: Asked) -> ListPage:
+    """A page of the budgets with every word of `find` in their name, in the order asked for; without one, if there are
+    several pages, those that have used most come first. The last page, if `page` is beyond it."""
+    words, column = asked.find.casefold().split(), asked.order.removeprefix("-")
     matching = [one for one in budgets if all(word in budget_name(one).casefold() for word in words)]
-    page = min(page, pages_of(len(matching)))
-    if len(matching) > MOST:
-        matching.sort(key=lambda one: -one["spent_share"])
+    page = min(asked.page, pages_of(len(matching)))
+    if column in ORDERS:
+        matching.sort(key=ORDERS[column], reverse=_is_falling(asked.order))
+    elif len(matching) > MOST:
+        matching.sort(key=ORDERS["used"], reverse=True)
     return ListPage(matching[(page - 1) * MOST : page * MOST], len(matching), page)
 
 
-def search(find: str, listed: ListPage) -> str:
+def _is_falling(order: str) -> bool:
+    return (order.removeprefix("-") != "name") != order.startswith("-")
+
+
+def search(asked: Asked, listed: ListPage) -> str:
     """The search form, and links to the pages before and after."""
-    order = ", the ones that have used most first" if listed.pages > 1 else ""
-    links = listed.links("Previous", "Next", lambda page: _address(find, page))
+    order = ", the ones that have used most first" if listed.pages > 1 and not asked.order else ""
+    links = listed.links("Previous", "Next", lambda page: replace(asked, page=page).address())
     said = f'<p class="be-note be-hint">{listed.range_text}{order}.{links}</p>' if listed.shown else ""
     return (
         '<form class="be-filters" method="get" action="budgets" role="search">'
-        f'<label class="be-field">Team or project<input type="search" name="find" value="{escape(find)}" '
-        f'maxlength="{LONGEST_FIND}"></label><button class="be-button" type="submit">Search</button></form>{said}'
+        f'<label class="be-field">Team or project<input type="search" name="find" value="{escape(asked.find)}" '
+        f'maxlength="{LONGEST_FIND}"></label><input type="hidden" name="order" value="{escape(asked.order)}">'
+        f'<button class="be-button" type="submit">Search</button></form>{said}'
     )
-
-
-def _address(find: str, page: int, *, team: str = "") -> str:
-    asked = {"find": find, "page": str(page) if page > 1 else "", "team": team}
-    query = urlencode({name: value for name, value in asked.items() if value})
-    return f"budgets?{query}" if query else "budgets"
 
 
 def failing_note(notices: dict[str, Any]) -> str:
@@ -112,14 +141,20 @@ def failing_note(notices: dict[str, Any]) -> str:
     return markup.message("A budget notice is waiting to be sent", said, tone="bad")
 
 
-def budgets_table(rows: Sequence[dict[str, Any]]) -> str:
+def budgets_table(rows: Sequence[dict[str, Any]], asked: Asked) -> str:
+    def sortable(column: Column, name: str) -> Column:
+        is_now = asked.order.removeprefix("-") == name
+        order = f"-{name}" if asked.order == name else name
+        sort = ("descending" if _is_falling(asked.order) else "ascending") if is_now else None
+        return replace(column, href=Asked(asked.find, order=order).address(), sort=sort)
+
     columns = [
-        Column("Budget"),
-        Column("A\N{NO-BREAK SPACE}month", is_dollars=True),
-        Column("Spent so far", is_dollars=True),
-        Column("Used"),
+        sortable(Column("Budget"), "name"),
+        sortable(Column("A\N{NO-BREAK SPACE}month", is_dollars=True), "amount"),
+        sortable(Column("Spent so far", is_dollars=True), "spent"),
+        sortable(Column("Used"), "used"),
         Column("Month will come to", is_number=True, title="5 to 95 % of simulated months"),
-        Column("Chance of exceeding", is_number=True),
+        sortable(Column("Chance of exceeding", is_number=True), "chance"),
         Column("Runs out on", title="the first day on which it is expected to be spent"),
         Column("Once spent", title="A warning, or 429 for every further request until the month ends"),
     ]
@@ -202,7 +237,7 @@ def _day(outlook: dict[str, Any] | None) -> Cell | str:
     return Cell(display.day(outlook["runs_out"]), tone="bad be-nowrap")
 
 
-async def _setter(view: View, page: ListPage, stopping: set[tuple[str, str]]) -> None:
+async def _setter(view: View, asked: Asked, page: ListPage, stopping: set[tuple[str, str]]) -> None:
     """The forms. Any budget on the `page` can be removed; `stopping` are all that refuse requests, shown or not."""
     costs = await view.gateway.get("/admin/v1/reports/costs", by="team", costs_alone=True)
     teams = sorted(row["group"]["team"] for row in costs["rows"] if row["group"]["team"])
@@ -228,7 +263,7 @@ async def _setter(view: View, page: ListPage, stopping: set[tuple[str, str]]) ->
         except (GatewayRefused, GatewayUnreachable) as error:
             marked.say(refusal(view, error), error)
             return
-        ui.navigate.to(f"/{_address(_find(view), page.page)}")
+        ui.navigate.to(f"/{replace(asked, page=page.page).address()}")
 
     async def set_budget() -> None:
         whose = "" if scope.value == "all" else (name.value or "").strip()
@@ -308,15 +343,15 @@ def days_table(found: dict[str, Any]) -> str:
     return markup.table(columns, [*spent, *ahead], caption="Spend by day and its forecast")
 
 
-def _teams(view: View, page: int, teams: list[str]) -> str:
-    """Those on the page, and the one that is shown."""
+def _teams(view: View, asked: Asked, teams: list[str]) -> str:
+    """Those on the page, and the one that is shown. The links lead to this part of the page."""
     chosen = view.query("team") or ""
     if not teams and not chosen:
         return ""
     shown = ""
     for name in dict.fromkeys(("", *teams, chosen)):
         current = ' aria-current="true"' if name == chosen else ""
-        href = escape(_address(_find(view), page, team=name))
+        href = escape(f"{asked.address(team=name)}#{SPEND}")
         shown += f'<a href="{href}"{current}>{escape(name or "Everything")}</a>'
     return f'<div class="be-periods" role="group" aria-label="Team">{shown}</div>'
 
