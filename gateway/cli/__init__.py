@@ -114,6 +114,11 @@ def main() -> None:
             raise
         print(f"breakeven: {error.filename}: {error.strerror}; {NOT_YOURS}", file=sys.stderr)
         sys.exit(1)
+    except FileNotFoundError as error:
+        if error.filename is not None:
+            raise
+        print("breakeven: the current directory was removed: change to another one", file=sys.stderr)
+        sys.exit(1)
     except BrokenPipeError:  # as `breakeven costs | head` ends
         sys.exit(1)
     except OSError as error:

@@ -21,6 +21,18 @@ def test_a_home_that_is_not_ours_to_read_is_a_sentence(
     assert str(home) in "".join(capsys.readouterr())
 
 
+def test_a_directory_that_is_gone_is_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (here := tmp_path / "here").mkdir()
+    monkeypatch.chdir(here)
+    here.rmdir()
+    monkeypatch.setattr(sys, "argv", ["breakeven", "from-litellm", "c.yaml", "--out", "o"])
+    with pytest.raises(SystemExit):
+        main()
+    assert "the current directory was removed" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("url", ["http://[::1", "http://127.0.0.1:99999", "nope"])
 @pytest.mark.parametrize("command", ["bench engine", "demo prompts.jsonl", "evaluate --model m"])
 def test_an_address_that_cannot_be_is_refused(command: str, url: str) -> None:
