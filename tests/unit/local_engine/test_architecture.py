@@ -12,8 +12,3 @@ def test_scheduling_never_loads_torch() -> None:
 def test_the_command_line_answers_help_without_torch() -> None:
     code = "import sys, local_engine.cli as c; c.build_parser(); sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-
-
-def test_serving_starts_without_the_constraint_library() -> None:
-    code = "import sys, local_engine.assembly, local_engine.server.openai_server; sys.exit('llguidance' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
