@@ -37,7 +37,7 @@ fuzz: .venv/.dev
 	$(BIN)/python -m tests.fuzzing --seconds $(FUZZ_SECONDS)
 
 # Each reads the libraries for itself: two end sooner than one and take half as much CPU again. With room for what is new
-# and for what stays a fifth of the CPU goes: node otherwise copies what lives, and looks through all of it, to make room.
+# and what stays a tenth of the CPU and more goes: node otherwise copies what lives, and looks through it, to make room.
 LINT_THREADS ?= 2
 ROOM := --max-semi-space-size=128 --min-semi-space-size=128 --initial-heap-size=4096
 lint: .venv/.dev
