@@ -1,6 +1,7 @@
 """`breakeven check`: is the configuration right? Offline; starts and calls nothing."""
 
 import json
+from collections.abc import Container, Iterator
 
 import typer
 from rich.console import Console
@@ -10,7 +11,7 @@ from gateway.cli.show_table import show_table
 from gateway.clock import now_us
 from gateway.composition.deployment import load_deployment
 from gateway.config.home import find_home
-from gateway.config.settings import read_text
+from gateway.config.settings import Settings, read_text
 from gateway.money import format_usd
 from gateway.pricing.price_figures import unit_figures
 from gateway.routing.snapshot import Candidate
@@ -24,6 +25,7 @@ def command(as_json: bool = typer.Option(False, "--json", help="Print one JSON o
         deployment.rules, deployment.prices, classifier_version="-", at_us=now_us()
     )
     rules_version = text_version(read_text(deployment.home.rules_file))
+    notes = list(_limits_of_nothing(deployment.settings, snapshot.candidates))
     if as_json:
         print(
             json.dumps(
@@ -34,6 +36,7 @@ def command(as_json: bool = typer.Option(False, "--json", help="Print one JSON o
                     "prices_version": snapshot.prices_version,
                     "rules": [rule.name for rule in snapshot.rules],
                     "models": {name: _shown_price(one) for name, one in snapshot.candidates.items()},
+                    "notes": notes,
                 }
             )
         )
@@ -44,7 +47,18 @@ def command(as_json: bool = typer.Option(False, "--json", help="Print one JSON o
     console = Console()
     show_table(table)
     console.print(f"Rules {rules_version}: {', '.join(rule.name for rule in snapshot.rules)}")
+    for note in notes:
+        console.print(f"Note: {note}")
     console.print(f"{deployment.home.config_file} and {deployment.home.rules_file} are valid.")
+
+
+def _limits_of_nothing(settings: Settings, models: Container[str]) -> Iterator[str]:
+    """Names that may be misspelt, or are of a provider whose key is not set here."""
+    named = {f"tiers.{tier}": names for tier, names in settings.tiers.items()}
+    for where, names in {"limits.models": settings.limits.models, **named}.items():
+        for name in names:
+            if name not in models:
+                yield f"{where}: there is no model {name!r} here now, so this limits nothing"
 
 
 def _shown_price(candidate: Candidate) -> str:
