@@ -12,7 +12,7 @@ WORKERS ?= 4
 # Many containers set it: then every process that is started would compile all of Breakeven anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: serve test suite test-clients fuzz lint format bench screenshots sbom lock clean
+.PHONY: serve test suite test-clients test-gpu fuzz lint format bench screenshots sbom lock clean
 
 # A .venv that was not finished (Debian's python3 without python3-venv) is no .venv.
 .DELETE_ON_ERROR:
@@ -29,6 +29,11 @@ suite: .venv/.dev
 test-clients: .venv/.dev .venv-clients/.installed
 	$(BIN)/pyright -p tests/clients/python
 	.venv-clients/bin/python -m pytest -c tests/clients/python/pytest.ini tests/clients/python
+
+# The engine with real weights on a GPU instead of a CPU.
+GPU ?= cuda
+test-gpu: .venv/.dev
+	BREAKEVEN_TEST_DEVICE=$(GPU) $(BIN)/python -m pytest $(addprefix tests/engine/,test_exactness.py test_determinism.py test_server.py kernels/test_cuda_graph.py)
 
 # What reads bytes of others, with bytes nobody wrote, led by coverage; so many seconds for each of six targets.
 FUZZ_SECONDS ?= 5
