@@ -293,6 +293,7 @@ class Pipeline:
         elif not await ticket.replay(run, books, caller):
             sent = Recording(caller)
             await self._serve(run, books, sent)
+            caller.outlive()  # it may leave with its answer while that is kept
             await ticket.keep(run, sent)
 
     def names_of(self, team: str | None) -> ResponseNames | None:

@@ -142,6 +142,30 @@ async def test_state_kept_at_a_provider_is_never_cached() -> None:
     assert "x-breakeven-cache" not in caller.headers
 
 
+class _Hasty(RecordingCaller):
+    """Closes its connection once it has the last byte."""
+
+    async def send(self, payload: bytes, *, chunk: Chunk | None = None, is_last: bool = False) -> None:
+        await super().send(payload, chunk=chunk, is_last=is_last)
+        task = asyncio.current_task()
+        if is_last and task is not None:
+            asyncio.get_running_loop().call_soon(lambda: self._is_outlived or task.cancel())
+
+
+class _Slow(MemoryResponses):
+    async def put(self, name: str, answer: CachedAnswer, seconds: int, *, owner: str = "") -> None:
+        await asyncio.sleep(0.01)
+        await super().put(name, answer, seconds, owner=owner)
+
+
+async def test_who_closes_the_connection_after_its_answer_finds_that_kept() -> None:
+    """As `curl` does: over the first connections to Redis, its cached answers were lost."""
+    rig = Rig(responses=ResponseCache(_Slow()))
+    asked = Incoming("chat.completions", f"Bearer {KEY}", json.dumps(BODY).encode(), (), 60)
+    await asyncio.create_task(rig.pipeline.answer(asked, _Hasty()))
+    assert (await ask(rig)).headers["x-breakeven-cache"] == "hit"
+
+
 class _Broken:
     async def get(self, name: str) -> CachedAnswer | None:
         raise StoreDown("not today")
