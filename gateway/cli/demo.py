@@ -59,11 +59,11 @@ def command(
 
     Without any provider key the hosted side is simulated at list prices, and every line that contains it says so.
     """
-    if month:
+    if month == (file is not None):
+        raise typer.BadParameter("give either a file of prompts or --month")
+    if file is None:
         run_month(find_home(), requests=MONTH_REQUESTS, as_json=as_json)
         return
-    if file is None:
-        raise typer.BadParameter("give a file of prompts, or --month")
     prompts = load_prompts(file, limit)
     console = Console(stderr=as_json)
     summary = asyncio.run(_run(prompts, url or running_url(find_home()), key, concurrency, max_tokens, console))

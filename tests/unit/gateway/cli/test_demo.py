@@ -8,7 +8,9 @@ from typing import Any
 import httpx
 import pytest
 from rich.console import Console
+from typer.testing import CliRunner
 
+from gateway.cli import build
 from gateway.cli.demo import Sent, load_prompts, read_entries, send_all
 from gateway.cli.demo_summary import Summary, Tier, percentile, show
 from gateway.errors import ConfigurationError
@@ -84,3 +86,11 @@ def test_a_percentile_is_the_value_of_its_rank() -> None:
     assert [percentile(range(1, count + 1), 0.5) for count in (1, 2, 6, 7)] == [1, 1, 3, 4]
     assert percentile(range(1, 101), 0.95) == 95
     assert percentile([], 0.5) is None
+
+
+@pytest.mark.parametrize("words", [[], ["prompts.jsonl", "--month"]])
+def test_it_needs_prompts_or_a_month_and_not_both(words: list[str]) -> None:
+    """A file beside --month was ignored."""
+    result = CliRunner().invoke(build("demo"), ["demo", *words])
+    assert result.exit_code == 2
+    assert "give either a file of prompts or --month" in result.output
