@@ -18,7 +18,7 @@ import msgspec
 
 from gateway.errors import BodyTooLarge, InvalidRequest, NotFound, Overloaded, StoreDown
 from gateway.kept_answers.conversation_items import Item, join_items, parse_items, split_items
-from gateway.kept_answers.record_store import Change, RecordStore
+from gateway.kept_answers.record_store import Change, RecordStore, pseudonym
 from gateway.kept_answers.sealing import Seal
 
 log = logging.getLogger(__name__)
@@ -32,8 +32,6 @@ LEASE_SECONDS: Final = 30.0
 """How long a conversation stays locked if a turn's process was killed."""
 RENEW_SECONDS: Final = 10.0
 MOST_TRIES: Final = 20
-OWNER_LETTERS: Final = 16
-"""Length of a tenant's pseudonym in the store: tenants that collide would share a size limit, and nothing else."""
 
 
 class Piece(msgspec.Struct, frozen=True, array_like=True):
@@ -286,7 +284,7 @@ class KeptConversations:
             gone=[_piece_name(found, piece) for piece in gone],
             renewed=[name for name in names if name not in beside],
             erases=erases,
-            owner=_name(found.tenant, "")[:OWNER_LETTERS],
+            owner=pseudonym(found.tenant),
         )
 
     async def _found(self, tenant: str, conversation_id: str, seconds: float | None = None) -> _Found:

@@ -20,8 +20,9 @@ from backends.formats.json_splice import NotAnObject, splice
 from backends.protocol import Chunk
 from gateway.errors import BodyTooLarge, InvalidRequest, Overloaded, StoreDown
 from gateway.kept_answers.conversation_items import output_of, parse_items
-from gateway.kept_answers.kept_conversations import OWNER_LETTERS, Belonging
+from gateway.kept_answers.kept_conversations import Belonging
 from gateway.kept_answers.passing_caller import PassingCaller
+from gateway.kept_answers.record_store import pseudonym
 from gateway.kept_answers.sealing import Seal
 from gateway.request.many_values import require_bearable
 from gateway.request.run import Caller, Incoming
@@ -199,7 +200,7 @@ class KeptResponses:
         name = _name(resumed.tenant, response_id)
         try:
             sealed = self._seal.close(resumed.tenant, name, msgspec.msgpack.encode(turn))
-            await self._store.put(name, sealed, self._seconds, owner=_owner(resumed.tenant))
+            await self._store.put(name, sealed, self._seconds, owner=pseudonym(resumed.tenant))
         except StoreDown as error:
             self._resting_until = self._monotonic() + REST_SECONDS
             log.warning("responses are not kept: %s", error)
@@ -219,7 +220,7 @@ class KeptResponses:
 
     async def forget(self, tenant: str, response_id: str) -> bool:
         """Deletes a response; False if there was none. Raises StoreDown."""
-        return await self._store.delete(_name(tenant, response_id), owner=_owner(tenant))
+        return await self._store.delete(_name(tenant, response_id), owner=pseudonym(tenant))
 
     async def _turns(self, tenant: str, response_id: object) -> Sequence[Turn]:
         """The turns up to the response of that id, oldest first; none if it is not kept here."""
@@ -348,10 +349,6 @@ def _response_of(item_id: str) -> str | None:
 def _name(tenant: str, response_id: str) -> str:
     """Names of different tenants never coincide."""
     return hashlib.sha256(f"{tenant}\0{response_id}".encode()).hexdigest()
-
-
-def _owner(tenant: str) -> str:
-    return _name(tenant, "")[:OWNER_LETTERS]
 
 
 def _beginning_is_gone() -> InvalidRequest:

@@ -20,6 +20,7 @@ from backends.formats.responses import needs_its_provider
 from backends.protocol import VENDOR_HEADERS, Chunk
 from gateway.errors import StoreDown
 from gateway.kept_answers.passing_caller import PassingCaller
+from gateway.kept_answers.record_store import pseudonym
 from gateway.ledger.entry import Cost, Entry, Status
 from gateway.request.answer_parts import answer_headers, cost_text
 from gateway.request.bookkeeping import Bookkeeper
@@ -129,7 +130,7 @@ class Ticket:
         reason = entry.finish_reason
         answer = CachedAnswer(entry.model, entry.upstream_model, sent.content_type, tuple(sent.chunks), reason, cost)
         try:
-            await self.store.put(self.name, answer, self.seconds, owner=_owner(run.intent.tenant))
+            await self.store.put(self.name, answer, self.seconds, owner=pseudonym(run.intent.tenant))
         except StoreDown as error:
             log.warning("an answer is not kept in the response cache: %s", error)
 
@@ -185,11 +186,6 @@ def _of_rule(name: str, rules: Sequence[Rule]) -> int | None:
         if rule.name == name:
             return rule.cache_seconds
     return None
-
-
-def _owner(tenant: str) -> str:
-    """A pseudonym, because names in a store are visible to whoever operates it."""
-    return hashlib.sha256(tenant.encode()).hexdigest()[:16]
 
 
 def _name(run: Run) -> str:
