@@ -97,7 +97,7 @@ def read_gguf_shards(path: Path) -> GgufFile:
         )
     files = [read_gguf(path.with_name(f"{named[1]}-{part:05}-of-{named[2]}.gguf")) for part in range(1, parts + 1)]
     tensors = {name: tensor for file in files for name, tensor in file.tensors.items()}
-    wanted = files[0].metadata.get("split.tensors.count", len(tensors))
+    wanted = files[0].metadata.get("split.tensors.count", sum(len(file.tensors) for file in files))
     if len(tensors) != wanted:
         raise ModelUnavailable(f"The {parts} parts of {path.name} hold {len(tensors)} of {wanted} tensors.")
     return GgufFile(files[0].metadata, tensors)

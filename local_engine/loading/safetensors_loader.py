@@ -44,7 +44,12 @@ class SafetensorsWeights:
     """Tensors of one or more safetensors files, opened once and read on demand."""
 
     def __init__(self, folder: Path) -> None:
-        self._stored = {name: stored for path in _shards(folder) for name, stored in _read_header(path)}
+        """Raises ModelUnavailable for a tensor in two files: readers differ on which counts."""
+        self._stored: dict[str, _Stored] = {}
+        for name, stored in (found for path in _shards(folder) for found in _read_header(path)):
+            if (other := self._stored.setdefault(name, stored)) is not stored:
+                both = f"{other.file.name} and {stored.file.name}"
+                raise ModelUnavailable(f"{folder} holds {name} twice, in {both}; remove the file that is not meant.")
 
     def __contains__(self, name: str) -> bool:
         return name in self._stored

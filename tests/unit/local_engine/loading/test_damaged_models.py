@@ -115,6 +115,14 @@ def test_a_missing_file_is_a_clear_error(tmp_path: Path, missing: str) -> None:
         load_safetensors(folder)
 
 
+def test_a_tensor_in_two_files_of_a_folder_is_a_clear_error(tmp_path: Path) -> None:
+    """The file last in order used to win, without a word."""
+    folder = write_folder(make_model("llama"), tmp_path)
+    save_file({"model.norm.weight": torch.zeros(64)}, folder / "old.safetensors")
+    with pytest.raises(ModelUnavailable, match=r"model\.norm\.weight twice, in model.* and old\.safetensors"):
+        load_safetensors(folder)
+
+
 @pytest.mark.parametrize(
     ("file", "text", "named"),
     [
