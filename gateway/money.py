@@ -5,6 +5,8 @@ from decimal import ROUND_HALF_EVEN, Decimal
 PICO_PER_USD = 10**12
 PICO_PER_TOKEN_AT_USD_PER_MTOK = 10**6
 """One dollar per million tokens is a million pico-dollars per token."""
+MOST_USD = 9_000_000
+"""The largest amount that may be given: the books keep pico-dollars in 64 bits, which hold 9.2 million dollars."""
 
 
 def parse_usd(text: str | int | Decimal) -> int:

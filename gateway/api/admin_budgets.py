@@ -13,15 +13,13 @@ from gateway.access.keys import KeyRecord, KeyRing
 from gateway.api.admin_guard import Caller, OnlyTeam, needs
 from gateway.errors import InvalidRequest, NotFound
 from gateway.limits.values import BudgetScope, WindowName
-from gateway.money import format_usd, parse_usd
+from gateway.money import MOST_USD, format_usd, parse_usd
 from gateway.notices.key_budgets import KeySpent
 from gateway.reports.budgets_service import BudgetsService, Standing
 from gateway.reports.daily_costs import BudgetBurn
 from gateway.stores import Budget
 
 MOST_KEYS = 1000
-LARGEST_USD = 1_000_000
-"""Amounts are stored as pico-USD in 64 bits, which hold about nine times this."""
 
 
 def _amount(text: str) -> str:
@@ -30,8 +28,8 @@ def _amount(text: str) -> str:
         pico = parse_usd(text)
     except (ArithmeticError, ValueError) as error:
         raise ValueError("is not an amount of dollars such as 2500 or 2500.50") from error
-    if not 0 < usd <= LARGEST_USD:
-        raise ValueError(f"must be above 0 and at most {LARGEST_USD:,} dollars a month")
+    if not 0 < usd <= MOST_USD:
+        raise ValueError(f"must be above 0 and at most {MOST_USD:,} dollars a month")
     return format_usd(pico)
 
 

@@ -11,22 +11,13 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchem
 from gateway.access.keys import KeyRecord, Role
 from gateway.access.rotation import DEFAULT_OVERLAP_SECONDS, MOST_OVERLAP_SECONDS, Rotation
 from gateway.instants import DAY_US, LAST_US, moment_of
-from gateway.limits.values import Limits, parse_limits
+from gateway.limits.values import Limits, new_limits
 from gateway.stores import LAST_DAYS, KeyChange, ListedKey, NewKey
 from gateway.yaml_document import LABEL_PATTERN
 
 Label = Annotated[str, Field(min_length=1, max_length=64, pattern=LABEL_PATTERN)]
 
 NULL = {"type": "null"}
-
-
-def _limits(given: dict[str, Any]) -> dict[str, Any]:
-    """As stored: null fields are left out. Raises ValueError."""
-    limits = {name: value for name, value in given.items() if value is not None}
-    parse_limits(limits)
-    if small := [name for name, value in limits.items() if isinstance(value, int) and value < 1]:
-        raise ValueError(f"{small[0]} must be at least 1; leave it out for no limit, or revoke the key to stop it")
-    return limits
 
 
 def _limits_schema() -> dict[str, Any]:
@@ -50,8 +41,9 @@ def _limits_schema() -> dict[str, Any]:
     return limits | {"properties": {name: or_null(one) for name, one in limits["properties"].items()}}
 
 
-KeyLimits = Annotated[dict[str, Any], AfterValidator(_limits), WithJsonSchema(_limits_schema())]
+StoredLimits = Annotated[dict[str, Any], WithJsonSchema(_limits_schema())]
 """Documented by the type with which admission parses limits."""
+KeyLimits = Annotated[StoredLimits, AfterValidator(new_limits)]
 
 
 class CreateKey(BaseModel):
@@ -137,7 +129,7 @@ class Key(BaseModel):
     created_at_us: int
     expires_at_us: int | None
     revoked_at_us: int | None
-    limits: KeyLimits
+    limits: StoredLimits
     keeps_bodies: bool
     rotated_at_us: int | None
     old_secrets: list[WorkingSecret]

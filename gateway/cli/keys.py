@@ -21,7 +21,7 @@ from gateway.cli.state import State, open_state
 from gateway.clock import now_us
 from gateway.instants import DAY_US, moment_of
 from gateway.limits.openings import by_budget
-from gateway.limits.values import WindowName, parse_limits, window_id
+from gateway.limits.values import WindowName, new_limits, window_id
 from gateway.money import plain, usd
 from gateway.storage.sql.openings import SqlOpenings
 from gateway.stores import LAST_DAYS, KeyChange, ListedKey, NewKey
@@ -162,12 +162,10 @@ def _limits(
         "max_parallel_requests": max_parallel_requests,
         "tier_quotas": dict(_quota(text) for text in tier_quota) or None,
     }
-    limits = {name: value for name, value in given.items() if value is not None}
     try:
-        parse_limits(limits)
+        return new_limits(given)
     except ValueError as error:
         raise typer.BadParameter(f"limits: {error}") from error
-    return limits
 
 
 def _quota(text: str) -> tuple[str, dict[str, object]]:

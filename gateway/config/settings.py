@@ -22,7 +22,7 @@ from gateway.config.notice_settings import NoticeSettings
 from gateway.config.providers import OnDisconnect, WireFormat
 from gateway.config.sign_in import SignInSettings
 from gateway.errors import ConfigurationError
-from gateway.money import parse_usd
+from gateway.money import MOST_USD, parse_usd
 from gateway.yaml_document import validate_yaml
 
 LOCAL_BACKEND = "local"
@@ -34,8 +34,7 @@ class Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
-Usd = Annotated[Decimal, Field(ge=0, le=9_000_000, decimal_places=12)]
-"""In pico-dollars the books keep 64 bits."""
+Usd = Annotated[Decimal, Field(ge=0, le=MOST_USD, decimal_places=12)]
 
 
 class ServerSettings(Strict):

@@ -7,6 +7,7 @@ from fractions import Fraction
 from typing import Final
 
 from gateway.limits.values import WindowName
+from gateway.money import MOST_USD
 
 WORDS: Final = {"hourly": "1h", "daily": "24h", "weekly": "7d", "monthly": "30d"}
 SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
@@ -15,7 +16,7 @@ MONTH_DAYS: Final = 30
 """LiteLLM counts 30 days as a month, which begins on the first."""
 PLACES: Final = Decimal("1E-12")
 CENT: Final = Decimal("0.01")
-MOST: Final = Decimal(9_000_000)
+MOST: Final = Decimal(MOST_USD)
 """The most the books can sum: a larger budget could never be used up."""
 
 

@@ -9,7 +9,7 @@ from typing import Any, Literal, cast
 import msgspec
 
 from gateway.instants import HOUR_US
-from gateway.money import parse_usd
+from gateway.money import MOST_USD, parse_usd
 
 WindowName = Literal["day", "month", "total"]
 BudgetScope = Literal["all", "team", "project"]
@@ -73,12 +73,23 @@ def parse_limits(stored: Mapping[str, Any]) -> Limits:
     limits = msgspec.convert(dict(stored), Limits)
     try:
         budget = limits.budget_pico_usd
-    except ArithmeticError as error:
+    except (ArithmeticError, ValueError) as error:
         raise ValueError("budget_usd is not an amount of dollars such as 25 or 25.50") from error
     if budget is not None and budget < 0:
         raise ValueError("a budget cannot be negative")
     if any(quota.requests < 0 for quota in limits.tier_quotas.values()):
         raise ValueError("a tier's quota cannot be negative")
+    return limits
+
+
+def new_limits(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Limits that somebody sets, as stored: without nulls. Raises ValueError, also for amounts and numbers that earlier
+    versions took and `parse_limits` still reads."""
+    limits = {name: value for name, value in given.items() if value is not None}
+    if (parse_limits(limits).budget_pico_usd or 0) > parse_usd(MOST_USD):
+        raise ValueError(f"budget_usd must be at most {MOST_USD:,} dollars")
+    if small := [name for name, value in limits.items() if isinstance(value, int) and value < 1]:
+        raise ValueError(f"{small[0]} must be at least 1; leave it out for no limit, or revoke the key to stop it")
     return limits
 
 

@@ -5,7 +5,7 @@ from typing import Protocol
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from gateway.money import PICO_PER_USD
+from gateway.money import MOST_USD, PICO_PER_USD
 from gateway.reports.daily_history import HISTORY_DAYS
 
 
@@ -30,7 +30,7 @@ class ForecastQuery(DailyQuery):
     """`budget_usd` is for the current calendar month; without it the answer's `budget` is null."""
 
     days: int = Field(default=30, ge=1, le=366)
-    budget_usd: float | None = Field(default=None, gt=0, le=1e9)
+    budget_usd: float | None = Field(default=None, gt=0, le=MOST_USD)
 
     @property
     def budget_pico_usd(self) -> int | None:

@@ -60,7 +60,7 @@ async def test_a_budget_says_how_many_keys_it_counts_so_that_a_name_misspelt_is_
         {"scope": "all", "name": "red", "month_usd": "1"},
         {"scope": "all", "month_usd": "0"},
         {"scope": "all", "month_usd": "a lot"},
-        {"scope": "all", "month_usd": "1000001"},
+        {"scope": "all", "month_usd": "9000000.01"},
         {"scope": "key", "name": "x", "month_usd": "1"},
     ],
 )

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from gateway.stores import NewKey
 from tests.unit.gateway.api.fakes import AdminRig
 from tests.unit.gateway.api.memory_stores import NOW_US
 
@@ -110,6 +111,8 @@ async def test_a_limit_of_null_is_none_and_documented_so() -> None:
         {"budget": "5"},
         {"budget_usd": "much"},
         {"budget_usd": "-1"},
+        {"budget_usd": "1e30"},
+        {"budget_usd": "NaN"},
         {"requests_per_minute": 0},
         {"max_parallel_requests": 0},
         {"max_parallel_requests": "many"},
@@ -121,6 +124,13 @@ async def test_limits_that_mean_nothing_are_refused_in_words(limits: dict[str, A
     answer = rig.ask("owner", "POST", KEYS, name="bot", limits=limits)
     assert answer.status_code == 400
     assert answer.json()["error"]["param"] == "limits"
+
+
+async def test_a_key_keeps_the_limits_that_an_earlier_version_took() -> None:
+    rig = await AdminRig().start()
+    await rig.keys.create(NewKey("bot"), author="x", limits={"budget_usd": "1e30"})
+    listed = rig.ask("owner", "GET", f"{KEYS}?find=bot").json()["keys"]
+    assert [one["limits"] for one in listed] == [{"budget_usd": "1e30"}]
 
 
 async def test_a_quota_of_a_tier_that_there_is_not_is_refused_at_creation_and_later() -> None:

@@ -105,6 +105,8 @@ def test_what_is_cleared_is_gone() -> None:
         (("--clear", "team", "--team", "red"), "team is both cleared and given a value"),
         (("--clear", "budget", "--budget-usd", "5"), "budget is both cleared and given a value"),
         (("--budget-usd", "much"), "is not an amount of dollars such as 25"),
+        (("--budget-usd", "NaN"), "is not an amount of dollars such as 25"),
+        (("--budget-usd", "1e30"), "budget_usd must be at most 9,000,000 dollars"),
         (("--tier-quota", "premium=3/day"), "there is no tier 'premium'"),
         (("--tier-quota", "premium=²/day"), "is not TIER=REQUESTS/WINDOW"),
         (("--name", "\N{ROCKET}"), "for --name: '\N{ROCKET}' may have only letters, digits and"),
