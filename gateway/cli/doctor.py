@@ -23,6 +23,7 @@ from gateway.cli.gateway_metrics import samples
 from gateway.cli.state import NoSchema, open_state
 from gateway.clock import now_us
 from gateway.composition.deployment import load_deployment, load_environment_settings
+from gateway.config.engine_curve import load_engine_curve
 from gateway.config.home import Home, find_home
 from gateway.config.providers import hosted_from_environment, load_providers
 from gateway.config.settings import Settings
@@ -99,13 +100,16 @@ def examine(home: Home, url: str, *, asks: bool = False) -> Iterator[Finding]:
     version = ".".join(str(part) for part in sys.version_info[:3])
     yield Finding("Python", sys.version_info >= (3, 11), version, "install Python 3.11 or newer")
     yield _reader()
+    has_engine = settings is None or settings.engine.is_enabled
     for extra, (module, purpose) in EXTRAS.items():
         is_there = _is_installed(module)
-        needed = extra == "engine" and (settings is None or settings.engine.is_enabled)
+        needed = extra == "engine" and has_engine
         fix = install_command(extra) if needed else None
         missing = f"not installed: {install_command(extra)} adds {purpose}"
         yield Finding(f"extra {extra}", is_there, purpose if is_there else missing, fix)
     yield from examine_disk(home, settings)
+    if has_engine:
+        yield attempt("throughput curve", lambda: _curve(home), "`breakeven bench engine`")
     fix = "set the variable or edit the file that it names, then `breakeven check`"
     yield (configuration := attempt("configuration", lambda: _configuration(home), fix))
     if configuration.is_ok:  # otherwise the finding above says what is wrong
@@ -150,6 +154,11 @@ def _is_installed(module: str) -> bool:
         return importlib.util.find_spec(module) is not None
     except ModuleNotFoundError:  # its parent package is missing too
         return False
+
+
+def _curve(home: Home) -> str:
+    is_assumed = load_engine_curve(home.curve_file).is_assumed
+    return "assumed until `breakeven bench engine` has measured it" if is_assumed else "measured"
 
 
 def _configuration(home: Home) -> str:

@@ -1,12 +1,13 @@
 """Everything in a deployment's files and environment, read and validated together; nothing is started."""
 
+import logging
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from gateway.composition.backend_table import BackendTable, build_backend_table
 from gateway.config.addresses import parse_database_url, parse_http_url, parse_redis_url
-from gateway.config.engine_curve import MeasuredEngine, load_engine_curve
+from gateway.config.engine_curve import ASSUMED, MeasuredEngine, fit_engine, load_engine_curve
 from gateway.config.home import Home
 from gateway.config.limit_settings import shared_limits
 from gateway.config.price_files import load_deployment_prices
@@ -17,6 +18,7 @@ from gateway.pricing.catalogue import PriceBook
 from gateway.routing.rules import RulesDocument
 from gateway.rulebook.catalogue import Catalogue
 
+log = logging.getLogger(__name__)
 ENVIRONMENT_ADDRESSES = (
     ("database", "BREAKEVEN_DATABASE_URL", parse_database_url),
     ("redis", "BREAKEVEN_REDIS_URL", parse_redis_url),
@@ -57,7 +59,7 @@ def load_deployment(
     """
     settings = load_environment_settings(home, environ)
     require_redis(settings, settings.server.workers, home)
-    curve = load_engine_curve(home.curve_file)
+    curve = _curve_or_assumed(home)
     url = (engine_url or OFFLINE_ENGINE_URL) if settings.engine.is_enabled else None
     table = build_backend_table(settings, environ, url, curve)
     catalogue = table.catalogue()
@@ -65,6 +67,15 @@ def load_deployment(
     rules = catalogue.parse(text, file=str(home.rules_file))
     prices = load_deployment_prices(home, settings)
     return Deployment(home, settings, curve, table, catalogue, prices, text, rules)
+
+
+def _curve_or_assumed(home: Home) -> MeasuredEngine:
+    """Few commands need the curve, so a damaged one stops none."""
+    try:
+        return load_engine_curve(home.curve_file)
+    except ConfigurationError as error:
+        log.warning("%s. Until then the engine's figures are assumed", error)
+        return fit_engine(ASSUMED)
 
 
 def load_environment_settings(home: Home, environ: Mapping[str, str] = os.environ) -> Settings:

@@ -47,7 +47,9 @@ def test_a_home_has_a_database_that_answers(home: Home) -> None:
     create_home(home)
     write_first_files(home)
     make_newest_file(home.root / "breakeven.db")
+    home.curve_file.write_text("{", "utf-8")
     checks = found(home)
+    assert "is not a throughput curve" in checks["throughput curve"].detail
     assert checks["database"] == Finding("database", True, "reachable, no request yet", checks["database"].fix)
     assert checks["journal"].detail.startswith("synced by ")
     assert checks["journal"].fix is None

@@ -42,6 +42,13 @@ def test_addresses_with_passwords_may_come_from_the_environment(home: Home) -> N
     assert load_deployment(home, environ={}).database_url == "postgresql+asyncpg://file/x"
 
 
+def test_a_damaged_throughput_curve_stops_nothing_and_is_told(home: Home, caplog: pytest.LogCaptureFixture) -> None:
+    home.curve_file.write_text("{", "utf-8")
+    assert load_deployment(home, environ={}).curve.is_assumed
+    assert "throughput-curve.json: is not a throughput curve" in caplog.text
+    assert "`breakeven bench engine`" in caplog.text
+
+
 def test_the_webhook_of_notices_may_come_from_the_environment(home: Home) -> None:
     assert load_deployment(home, environ={}).settings.notices.webhook is None
     add(home, "\nnotices: {webhook: 'https://file.example/x', at: [0.5, 1]}\n")
