@@ -54,6 +54,7 @@ format: .venv/.dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+# Lists them: some take an hour, some need data or a GPU.
 bench: .venv/.dev
 	$(BIN)/python -m benchmarks
 

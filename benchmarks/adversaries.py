@@ -1,4 +1,4 @@
-"""Prompts that try to reach the expensive tier: how often they succeed, without and with a tier quota. `--json`."""
+"""Prompts that try to reach the expensive tier: how often they succeed, without and with a tier quota."""
 
 import argparse
 import base64

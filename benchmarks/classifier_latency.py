@@ -1,4 +1,4 @@
-"""CPU time of a classification by prompt length, load time and memory: `-m benchmarks.classifier_latency --json`."""
+"""CPU time of a classification by prompt length, load time and memory."""
 
 import argparse
 import resource

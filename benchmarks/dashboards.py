@@ -1,4 +1,4 @@
-"""How quick the web UI is over a big ledger: `python -m benchmarks.dashboards --rows 10000000 --json`.
+"""How quick the web UI is over a big ledger (`--rows 10000000`).
 
 A month of rows in SQLite, the gateway and the UI as two processes, and a real Chromium that loads every page. It
 measures first paint, first figures, charts drawn, kilobytes received, and the memory of both processes afterwards.

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.page_loads --url ... --key ...`: first paint, first figures, charts drawn, and page weight.
+"""First paint, first figures, charts drawn and weight of each page of a running web UI (`--url`, `--key`).
 
 In a real Chromium, one cold and several warm loads of each page; prints one JSON object.
 """

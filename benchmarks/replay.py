@@ -1,4 +1,4 @@
-"""How long a month's replay takes: `python -m benchmarks.replay [--requests N] --json`.
+"""How long a month's replay takes.
 
 Synthetic requests, decided and priced by the gateway's own functions. The time to generate the requests is measured and
 subtracted.

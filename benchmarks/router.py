@@ -1,4 +1,4 @@
-"""Routing quality, with each source judged by a fit without its family: `python -m benchmarks.router --json`."""
+"""Routing quality, with each source judged by a fit without its family."""
 
 import argparse
 from collections.abc import Mapping

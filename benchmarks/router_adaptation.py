@@ -1,4 +1,4 @@
-"""What a deployment's own labels are worth, by source: `python -m benchmarks.router_adaptation --data DIR --json`.
+"""What a deployment's own labels are worth, by source.
 
 Each source (or sources of one kind) stands for a deployment whose family the frozen artefact never saw. Some of its
 prompts are labelled for one pair of models, the rest are routed. The recipe of `train --adapt` was chosen by these

@@ -1,4 +1,4 @@
-"""python -m benchmarks.break_even [--report DIR] [--json]: the worked report, and measurements of its claims."""
+"""The worked break-even report, and measurements of its claims."""
 
 import argparse
 import json

@@ -1,6 +1,6 @@
-"""`python -m benchmarks.engine_cpu --json [--llama-cpp-python PATH]`: rounds over all contenders, then ratios and bars.
+"""The engine on a CPU beside llama.cpp and transformers: rounds over all contenders, then ratios and bars.
 
-PATH is a Python with llama-cpp-python built for this machine: `python -m venv .venv-llama` and
+`--llama-cpp-python PATH` is a Python with llama-cpp-python built for this machine: `python -m venv .venv-llama` and
 `CMAKE_ARGS=-DGGML_NATIVE=ON .venv-llama/bin/pip install --no-binary llama-cpp-python llama-cpp-python==0.3.36`. The one
 in .venv-llama is the default; without it llama.cpp is left out, with a message. llama-server, which
 `python -m benchmarks.engine_cpu.build_llama_server` compiles there, is needed to compare servers over HTTP.

@@ -1,4 +1,4 @@
-"""Command line: measures what fits into the time, most important first, in processes of their own."""
+"""The engine on a GPU against the GPU's own limits and transformers: what fits into the time, most important first."""
 
 import argparse
 import json

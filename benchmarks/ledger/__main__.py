@@ -1,4 +1,4 @@
-"""The ledger's cost per request and its throughput: `python -m benchmarks.ledger --json`.
+"""The ledger's cost per request and its throughput.
 
 Measures durable settlements per second in one process, what they add to a request at 2,000 requests/s compared with an
 in-memory queue and one INSERT per request, how fast rows reach each database, their size there, and the duration of a
