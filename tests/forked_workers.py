@@ -16,7 +16,7 @@ from multiprocessing.sharedctypes import Synchronized
 from typing import Any, TypeAlias
 
 import pytest
-from _pytest import runner
+from _pytest import runner, tmpdir
 from _pytest.capture import CaptureManager
 
 COPIES = get_context("fork")
@@ -113,6 +113,8 @@ def _work(session: pytest.Session, items: Iterator[pytest.Item], tells: Reports)
             item = following
     finally:
         runner.pytest_sessionfinish(session)  # cleans up after an interrupted test: servers, directories, browsers
+        # Each worker makes a base directory of its own: without this it would stay, locked, for three days.
+        tmpdir.pytest_sessionfinish(session, 1 if session.testsfailed else 0)
         tells.close()
         capture.suspend_global_capture(in_=True)  # so that an error that ends the worker is printed
 

@@ -24,10 +24,10 @@ def pytest_runtestloop(session):
 ENDINGS = """
 import os, pytest
 
-def test_passes():
-    pass
+def test_passes(tmp_path):
+    (tmp_path / "file").touch()
 
-def test_fails():
+def test_fails(tmp_path):
     print("what it printed")
     assert os.getpid() == 0
 
@@ -39,9 +39,14 @@ def test_is_skipped():
 
 def run(folder: Path, *arguments: str) -> str:
     (folder / "conftest.py").write_text(CONFTEST, encoding="utf-8")
-    (folder / "pytest.ini").touch()
+    (folder / "pytest.ini").write_text("[pytest]\ntmp_path_retention_policy = failed", encoding="utf-8")
+    (folder / "kept").mkdir()
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments]
-    alone = {"PYTHONPATH": str(Path(__file__).parents[2]), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    alone = {
+        "PYTHONPATH": str(Path(__file__).parents[2]),
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+        "TMPDIR": str(folder / "kept"),
+    }
     done = subprocess.run(command, cwd=folder, env=alone, capture_output=True, text=True, check=False)
     assert done.returncode == 1, done.stdout + done.stderr
     return done.stdout
@@ -55,6 +60,8 @@ def test_every_ending_and_what_was_printed_is_told(tmp_path: Path) -> None:
     assert said.count("\nwhat it printed\n") == 3
     assert "why not" in said
     assert (tmp_path / "ended").read_text(encoding="utf-8") == "xx", "each worker ends its fixtures, once"
+    kept = [path for path in (tmp_path / "kept").glob("*/*/*") if not path.is_symlink()]
+    assert {path.name.rstrip("012") for path in kept} == {"test_fails"}, "no locks, nothing of what passed"
 
 
 @pytest.mark.parametrize(
