@@ -21,6 +21,7 @@ class Part(msgspec.Struct):
 class Message(msgspec.Struct):
     role: str
     content: str | list[Part] | None = None
+    tool_calls: msgspec.Raw = ABSENT
 
 
 class StreamOptions(msgspec.Struct):

@@ -70,7 +70,7 @@ def unseen_tokens(
 
 def _longest_input(candidate: Candidate, view: RequestView) -> int:
     """Twice the character-based estimate: real tokenizers differ by less. Never less than twice the whole body's size,
-    for what the estimate ignores (tool calls, schemas, future fields); a whole window if the body does not tell."""
+    for what the estimate ignores (schemas, future fields); a whole window if the body does not tell."""
     if view.most_input_tokens is not None:
         return view.most_input_tokens
     longest = max(view.input_tokens * 2, round(view.body_bytes * 2 / CHARACTERS_PER_TOKEN))

@@ -60,6 +60,17 @@ def _inner_texts(value: object, levels: int = DEEPEST_BLOCKS) -> Iterator[str]:
             yield from _inner_texts(fields.get("content"), levels - 1)
 
 
+def with_shown(blocks: Iterable[Block]) -> Iterator[Block]:
+    """The blocks, and the images and documents inside tool results."""
+    for block in blocks:
+        yield block
+        if block.type == "tool_result" and isinstance(block.content, list):
+            for item in cast(list[object], block.content):
+                fields = cast(dict[str, object], item) if isinstance(item, dict) else {}
+                if (kind := fields.get("type")) in ("image", "document"):
+                    yield Block(str(kind), source=fields.get("source"))
+
+
 def is_media(block: Block) -> bool:
     """An image, or a document that is not plain text."""
     return block.type == "image" or (block.type == "document" and not any(_inner_texts(block.source)))

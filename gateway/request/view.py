@@ -37,6 +37,7 @@ from gateway.request.texts import (
     item_texts,
     said,
     texts_of,
+    with_shown,
 )
 from gateway.request.turns import Reuse, conversation_of, prefixes, reuse_of
 from gateway.routing.rules import AUTO, EMBEDDINGS
@@ -140,6 +141,7 @@ def _view_chat(body: ChatBody) -> RequestView:
     tools = [*(body.tools or ()), *(body.functions or ())]
     wants_json = body.response_format is not None and body.response_format.type != "text"
     tool_tokens = sum(len(bytes(tool)) for tool in tools) // 4 if tools else 0
+    called = sum(len(memoryview(message.tool_calls)) for message in body.messages)
     limit = checked_limit("max_completion_tokens", body.max_completion_tokens)
     other = checked_limit("max_tokens", body.max_tokens)
     if limit is None or (other is not None and other > limit):  # if both are given, the provider decides which counts
@@ -159,7 +161,7 @@ def _view_chat(body: ChatBody) -> RequestView:
             audio=audio > 0,
         ),
         conversation=conversation_of(turns, tools=len(tools), images=images, wants_json=wants_json),
-        input_tokens=estimate_tokens(texts) + 4 * len(turns) + tool_tokens + images * TOKENS_PER_IMAGE,
+        input_tokens=estimate_tokens(texts) + 4 * len(turns) + called // 4 + tool_tokens + images * TOKENS_PER_IMAGE,
         image_bytes=images_length,
         is_open_ended=has_files,
         prefixes=(known := prefixes(turns, tools)),
@@ -262,7 +264,8 @@ def _view_messages(body: CountBody) -> RequestView:
     turns = [("system", asked)] if system else []
     turns += [text for turn in body.messages for text in said(turn)]
     blocks = [block for turn in body.messages if isinstance(turn.content, list) for block in turn.content]
-    images = sum(is_media(block) for block in blocks)
+    media = [block for block in with_shown(blocks) if is_media(block)]
+    images = len(media)
     wanted = (body.output_config and body.output_config.format) or body.output_format
     wants_json, tools = wanted is not None and wanted.type == "json_schema", body.tools or []
     is_answered = isinstance(body, MessagesBody)
@@ -280,7 +283,7 @@ def _view_messages(body: CountBody) -> RequestView:
             streaming=bool(body.stream) and is_answered,
             tools=bool(tools),
             json_schema=wants_json,
-            vision=any(block.type == "image" for block in blocks),
+            vision=any(block.type == "image" for block in media),
         ),
         conversation=conversation_of(turns, tools=len(tools), images=images, wants_json=wants_json),
         input_tokens=estimate_tokens([text for _, text in turns])
@@ -288,7 +291,7 @@ def _view_messages(body: CountBody) -> RequestView:
         + sum(len(bytes(raw)) for raw in (*tools, *(block.input for block in blocks))) // 4
         + images * TOKENS_PER_IMAGE,
         image_bytes=image_bytes_of_blocks(blocks),
-        is_open_ended=any(is_media(block) and block.type == "document" for block in blocks),
+        is_open_ended=any(block.type == "document" for block in media),
         prefixes=prefixes(turns, tools),
     )
 

@@ -25,3 +25,10 @@ from gateway.request.view import parse_request
 def test_a_schema_is_needed_wherever_it_stands(form: Any, needs: tuple[str, ...]) -> None:
     body = {"model": "auto", "messages": [{"role": "user", "content": "hi"}], "response_format": form}
     assert parse_request("chat.completions", json.dumps(body).encode()).needs == needs
+
+
+def test_the_arguments_of_earlier_calls_count() -> None:
+    call = {"id": "c", "type": "function", "function": {"name": "write", "arguments": "x" * 40_000}}
+    messages = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": None, "tool_calls": [call]}]
+    body = {"model": "auto", "messages": messages}
+    assert 10_000 <= parse_request("chat.completions", json.dumps(body).encode()).input_tokens < 10_100

@@ -131,13 +131,11 @@ def held_input(asked: RequestView) -> int:
 
 
 HIDDEN = "hidden " * 10_000
-CALLED = {"id": "c", "type": "function", "function": {"name": "f", "arguments": HIDDEN}}
 
 
 @pytest.mark.parametrize(
     "asked",
     [
-        view(messages=[{"role": "user", "content": "x"}, {"role": "assistant", "tool_calls": [CALLED]}]),
         view(response_format={"type": "json_schema", "json_schema": {"name": "n", "schema": {"description": HIDDEN}}}),
         view(a_field_to_come=HIDDEN),
         view([{"type": "text", "text": "the word image"}, {"type": "a part to come", "said": HIDDEN}]),

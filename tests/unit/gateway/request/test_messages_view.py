@@ -47,6 +47,8 @@ def test_a_systems_message_may_only_say_how_hard_to_think() -> None:
         ({"output_format": {"type": "json_schema", "schema": {}}}, ("json_schema",)),
         (asked(IMAGE), ("vision",)),
         (asked(PDF), ()),
+        (asked({"type": "tool_result", "tool_use_id": "t", "content": [IMAGE]}), ("vision",)),
+        (asked({"type": "tool_result", "tool_use_id": "t", "content": [PDF, "out"]}), ()),
     ],
 )
 def test_needs(body: dict[str, Any], needs: tuple[str, ...]) -> None:
@@ -93,6 +95,7 @@ def test_sizes_grow_with_what_a_model_must_read() -> None:
         asked({"type": "tool_use", "id": "t", "name": "f", "input": {"a": long}}),
         asked(IMAGE),
         asked(PDF),
+        asked({"type": "tool_result", "tool_use_id": "t", "content": [IMAGE]}),
     ):
         assert view(**body).input_tokens > least + 400, body
 
