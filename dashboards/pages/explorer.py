@@ -196,8 +196,8 @@ def labels(key_names: dict[str, str]) -> dict[str, str]:
 
 
 def named(dimension: str, value: str | None, key_names: dict[str, str]) -> str:
-    """The label of a group: a key by its name, a time as people write it."""
-    if value is None:
+    """The label of a group: a key by its name, a time as people write it. Shadow calls belong to no key."""
+    if value is None or (dimension == "key" and not value):
         return display.NO_NAME
     return display.group_time(dimension, value) if dimension in TIMES and value else key_names.get(value, value)
 
@@ -218,9 +218,9 @@ def cost_table(view: View, found: dict[str, Any], part: TablePart, before: Compa
 
 
 def _sum_row(view: View, found: dict[str, Any], of: str, before: str | None, said: str) -> list[Cell | str | None]:
-    whole = {**found[of], "group": dict.fromkeys(found["by"], "")}
-    row = _row(view, whole, change_cell(display.cost(whole), before) if before is not None else NOT_COMPARED, {})
-    return [Cell(said, tone="be-total" if of == "total" else ""), *row[1:]]
+    whole = {**found[of], "group": {}}
+    figures = _row(view, whole, change_cell(display.cost(whole), before) if before is not None else NOT_COMPARED, {})
+    return [Cell(said, tone="be-total" if of == "total" else ""), *[""] * (len(found["by"]) - 1), *figures]
 
 
 def _other_parts(view: View, part: TablePart) -> str:

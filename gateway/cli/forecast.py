@@ -26,8 +26,8 @@ def command(
     days: Annotated[int, typer.Option(min=1, max=366, help="How many days ahead.")] = 30,
     history: Annotated[int, typer.Option(min=2, max=1000, help="Days to learn from.")] = 90,
     budget_usd: Annotated[float | None, typer.Option(help="A budget for this calendar month.")] = None,
-    team: Annotated[str | None, typer.Option(help="Only this team.")] = None,
-    project: Annotated[str | None, typer.Option(help="Only this project.")] = None,
+    team: Annotated[str | None, typer.Option(help="Only this team; '' is what has none.")] = None,
+    project: Annotated[str | None, typer.Option(help="Only this project; '' is what has none.")] = None,
     model: Annotated[str | None, typer.Option(help="Only this model.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
@@ -56,9 +56,9 @@ async def _ask(query: ForecastQuery) -> tuple[ForecastView, Anomalies, list[str]
     async with open_state() as state:
         services = await state.report_services()
         view, unusual = await services.forecasts.forecast(query), await services.forecasts.anomalies(query)
-        if not (given := query.filters()):
+        if not query.filters():
             return view, unusual, []
-        now = datetime.now(UTC)
+        now, given = datetime.now(UTC), query.model_dump(include={*query.FILTERS}, exclude_none=True)
         seen = CostQuery.model_validate({"since": now - timedelta(days=query.history_days), "until": now, **given})
         return view, unusual, await why_nothing(services.books, seen, await services.books.costs(seen))
 

@@ -1,18 +1,22 @@
 """Queries and answers of the forecasts of spend and of the search for unusual days."""
 
 from datetime import date
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from gateway.money import MOST_USD, PICO_PER_USD
 from gateway.reports.daily_history import HISTORY_DAYS
+from gateway.reports.views import filters_of
 
 
 class DailyQuery(BaseModel):
-    """Complete UTC days before today, of all spend or of one team, project, model and so on."""
+    """Complete UTC days before today, of all spend or of one team, project, model and so on. Empty text is what has no
+    team or project."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+    FILTERS: ClassVar = ("team", "project", "key", "model", "provider")
 
     history_days: int = Field(default=HISTORY_DAYS, ge=2, le=1000)
     team: str | None = Field(default=None, max_length=64)
@@ -21,9 +25,8 @@ class DailyQuery(BaseModel):
     model: str | None = Field(default=None, max_length=120)
     provider: str | None = Field(default=None, max_length=120)
 
-    def filters(self) -> dict[str, str]:
-        names = ("team", "project", "key", "model", "provider")
-        return {name: value for name in names if (value := getattr(self, name)) is not None}
+    def filters(self) -> dict[str, str | None]:
+        return filters_of({name: getattr(self, name) for name in self.FILTERS})
 
 
 class ForecastQuery(DailyQuery):

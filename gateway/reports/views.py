@@ -1,5 +1,6 @@
 """Queries and answers of the reports on costs, GPU hours and break-even, shared by HTTP and the command line."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, ClassVar, Literal, Protocol
@@ -37,6 +38,13 @@ def _dimensions(text: str) -> str:
     if unknown or not 1 <= len(names) <= 3 or len(set(names)) != len(names):
         raise ValueError(f"takes one to three different names of: {', '.join(known)}")
     return ",".join(names)
+
+
+def filters_of(fields: Mapping[str, str | None]) -> dict[str, str | None]:
+    """The filters among a query's fields. Empty text is for requests that have no team, project or tag. Shadow calls do
+    have a key: the empty one."""
+    given = {name: value for name, value in fields.items() if value is not None}
+    return {name: value if name == "key" else value or None for name, value in given.items()}
 
 
 class PeriodQuery(BaseModel):
@@ -117,9 +125,7 @@ class CostQuery(BooksQuery):
         return self.by.split(",")
 
     def filters(self) -> dict[str, str | None]:
-        """Empty text is for requests that have no team, project or tag. Shadow calls do have a key: the empty one."""
-        given = {name: value for name in self.FILTERS if (value := getattr(self, name)) is not None}
-        return {name: value if name == "key" else value or None for name, value in given.items()}
+        return filters_of({name: getattr(self, name) for name in self.FILTERS})
 
     def shown(self) -> Shown:
         return ALL

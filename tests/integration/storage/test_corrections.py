@@ -15,6 +15,8 @@ from gateway.instants import DAY_US, HOUR_US
 from gateway.instants import microseconds as us
 from gateway.ledger.entry import Entry
 from gateway.pricing.reprice import Booked
+from gateway.reports.daily_history import read_daily_costs
+from gateway.storage.database import writing
 from gateway.storage.sql.adjustments import SqlAdjustments
 from gateway.storage.sql.audit import SqlAuditLog
 from gateway.storage.sql.entries import SqlEntries
@@ -167,6 +169,39 @@ async def test_no_correction_is_dated_back_by_a_clock_that_the_books_show_to_be_
     with pytest.raises(StateError, match=r"and the books go on to .* add --clock-is-right"):
         await SqlAdjustments(engine).book(credit, author="ada")
     assert await SqlAdjustments(engine, trusts_clock=True).book(credit, author="ada") == 1
+
+
+async def test_a_correction_that_a_fast_clock_dated_ahead_counts_at_once_and_closes_months_from_its_date_on(
+    engine: AsyncEngine, stored: list[Entry]
+) -> None:
+    """Reports and budgets show it at once, wherever their period ends; a closed month has it once, from its date on."""
+    reports, query = SqlReports(engine), SumsQuery(us(START), us(START) + 6 * DAY_US, filters={"team": "ads"})
+
+    async def spent() -> int:
+        read = await read_daily_costs(reports, query.filters, us(START) + 2 * DAY_US, 90, of_budget=True)
+        return read.today_pico_usd + sum(day.cost_pico_usd for day in read.month)
+
+    async def corrected(as_of_us: int | None, until_us: int) -> int:
+        rows = await reports.sums(replace(query, as_of_us=as_of_us, until_us=until_us))
+        return sum(row.adjustment_pico_usd for row in rows)
+
+    before = await spent()
+    ads = max((one for one in stored if one.intent.team == "ads"), key=lambda one: one.intent.accepted_at_us)
+    credit = Adjustment(ads.intent.request_id, "refund", "credit-7", -5, "outage")
+    assert await SqlAdjustments(engine).book([credit], author="ada") == 1
+    ahead_us = now_us() + 40 * DAY_US
+    async with writing(engine) as connection:
+        await connection.execute(adjustments.update().values(at_us=ahead_us))
+    for until_us in (query.until_us, ads.intent.accepted_at_us + 1):
+        moments = (None, now_us(), ahead_us, ahead_us + 1)
+        assert [await corrected(moment, until_us) for moment in moments] == [-5, 0, 0, -5]
+    assert await spent() == before - 5
+    again = replace(credit, reference="credit-8")
+    with pytest.raises(StateError, match=r"and the books go on to .* add --clock-is-right"):
+        await SqlAdjustments(engine).book([again], author="ada")
+    assert await SqlAdjustments(engine, trusts_clock=True).book([credit, again], author="ada") == 1
+    assert await newest_us(engine) == ahead_us
+    assert await SqlAdjustments(engine).book([replace(credit, reference="credit-9")], author="ada") == 1
 
 
 async def test_corrections_of_one_request_in_one_batch_all_count(engine: AsyncEngine, stored: list[Entry]) -> None:

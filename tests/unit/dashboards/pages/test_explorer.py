@@ -36,6 +36,7 @@ def test_names_of_many_keys_are_counted_once_and_not_for_each() -> None:
         ("day", "2026-10-01", "1 Oct 2026"),
         ("month", "2026-10", "October 2026"),
         ("key", "key_1", "chat"),
+        ("key", "", "(none)"),
         ("team", None, "(none)"),
         ("team", "none", "none"),
         ("team", "2026-10", "2026-10"),

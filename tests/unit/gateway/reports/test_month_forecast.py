@@ -13,6 +13,7 @@ from gateway.reports.daily_costs import DailyCost, DailyHistory
 from gateway.reports.forecast import SEED, burn_of_month, forecast
 from gateway.reports.forecast_service import ForecastService
 from gateway.reports.forecast_views import ForecastQuery
+from gateway.reports.views import CostQuery
 from gateway.stores import Budget
 from gateway.sums import Sums, SumsQuery
 from tests.unit.gateway.api.memory_stores import MemoryBudgets, OneSum
@@ -73,6 +74,13 @@ async def test_a_forecast_of_nothing_says_that_it_is_one() -> None:
     assert misspelt.caution is not None
     assert "check the spelling" in misspelt.caution
     assert empty.caution == "Nothing was spent in the days seen, so nothing is expected."
+
+
+def test_a_forecast_is_filtered_as_costs_are() -> None:
+    """`team=` used to be the spend of a team without a name: nothing."""
+    given = {"team": "", "project": None, "key": "", "model": "large"}
+    assert ForecastQuery.model_validate(given).filters() == {"team": None, "key": "", "model": "large"}
+    assert CostQuery.model_validate(given).filters() == ForecastQuery.model_validate(given).filters()
 
 
 @pytest.mark.parametrize("seen", [5, 15, 60], ids=["mean", "level", "weekdays"])
