@@ -14,6 +14,7 @@ from backends.errors import Untranslatable, UpstreamRejected
 from backends.formats.json_objects import Fields, decode_object, number, part_of, text_of
 from backends.formats.past_thinking import DETAILS, THOUGHT, detail_of, is_carried, name_thoughts
 from backends.formats.schema_subset import is_strict
+from backends.formats.user_ids import user_of_chat
 
 _CHOICES: Final = {"auto": "auto", "any": "required", "none": "none"}
 _EFFORTS: Final = {"low": "low", "medium": "medium", "high": "high", "xhigh": "xhigh", "max": "xhigh"}
@@ -84,7 +85,7 @@ def chat_body_from_messages(
         chat["stop"] = stop
     if fields.get("stream") is True:
         chat |= {"stream": True, "stream_options": {"include_usage": True}}
-    user = text_of(part_of(fields, "metadata"), "user_id")
+    user = user_of_chat(text_of(part_of(fields, "metadata"), "user_id") or "")
     tools = [_tool(tool, f"tools[{place}]") for place, tool in enumerate(_list(fields, "tools"))]
     optional: Fields = {"user": user, "tools": tools, "response_format": _response_format(fields)}
     if reasons:

@@ -19,6 +19,7 @@ from backends.formats.chat_view import ChatView, Media, Part, Text, ToolCall, To
 from backends.formats.json_objects import Fields, number, text_of
 from backends.formats.sampling import is_older_claude
 from backends.formats.schema_subset import OpenObject
+from backends.formats.user_ids import user_of_anthropic
 from backends.protocol import Call
 
 DEFAULT_MAX_TOKENS: Final = 8192
@@ -61,7 +62,7 @@ def build_messages_body(view: ChatView, call: Call) -> bytes:
         "tool_choice": _tool_choice(view),
         "stop_sequences": list(view.stop),
         "output_config": _output_config(view),
-        "metadata": {"user_id": user} if (user := _user(view.fields)) else None,
+        "metadata": {"user_id": user_of_anthropic(user)} if (user := _user(view.fields)) else None,
         "service_tier": _SERVICE_TIERS.get(text_of(view.fields, "service_tier") or ""),
         "cache_control": view.fields.get("cache_control"),
         "thinking": _thinking_of_older(view, messages[-1]) if is_older else _thinking(view),

@@ -11,6 +11,7 @@ from backends.endpoints.messages_format import chat_body_from_messages
 from backends.errors import Untranslatable, UpstreamRejected
 from backends.formats.anthropic_request import build_messages_body
 from backends.formats.chat_view import parse_chat
+from backends.formats.user_ids import user_of_chat
 from backends.protocol import Call
 from backends.scripted import Outcome, ScriptedBackend, follow
 from backends.translating import TranslatingBackend
@@ -33,6 +34,7 @@ FIELDS: list[tuple[Json, Json]] = [
     ({"stop_sequences": ["x"]}, {"stop": ["x"]}),
     ({"stream": True}, {"stream": True, "stream_options": {"include_usage": True}}),
     ({"metadata": {"user_id": "u"}}, {"user": "u"}),
+    ({"metadata": {"user_id": "u" * 150}}, {"user": user_of_chat("u" * 150)}),
     (
         {"tools": [{"name": "f", "description": "d", "input_schema": SCHEMA, "strict": True}]},
         {

@@ -8,6 +8,7 @@ import pytest
 from backends.errors import Untranslatable, UpstreamRejected
 from backends.formats.anthropic_request import DEFAULT_MAX_TOKENS, DEFAULT_WITH_THOUGHTS, build_messages_body
 from backends.formats.chat_view import parse_chat
+from backends.formats.user_ids import user_of_anthropic
 from backends.protocol import Call
 from tests.unit.backends.formats.anthropic_bodies import CALL, HI, HI_SAID, OLDER, SCHEMA, TOOL, Json, ask, translate
 
@@ -26,6 +27,7 @@ FIELDS: list[tuple[Json, Json]] = [
     ({"stop": "x"}, {"stop_sequences": ["x"]}),
     ({"stop": ["x", "y"]}, {"stop_sequences": ["x", "y"]}),
     ({"user": "u1"}, {"metadata": {"user_id": "u1"}}),
+    ({"user": "a@b.c"}, {"metadata": {"user_id": user_of_anthropic("a@b.c")}}),
     ({"service_tier": "default"}, {"service_tier": "standard_only"}),
     ({"reasoning_effort": "high"}, {"output_config": {"effort": "high"}}),
     ({"thinking": {"type": "adaptive"}}, {"thinking": {"type": "adaptive"}}),
