@@ -77,10 +77,10 @@ def message_from_answer(
     reasoning, text = said_in(message)
     if text := text or text_of(message, "refusal") or "":
         content.append({"type": "text", "text": text})
-    for call in objects_of(message.get("tool_calls")):
-        function = part_of(call, "function")
+    for number, call in enumerate(objects_of(message.get("tool_calls"))):
+        function, call_id = part_of(call, "function"), text_of(call, "id") or _call_id(message_id, number)
         tool_input = decode_object((text_of(function, "arguments") or "").encode()) or {}
-        content.append({"type": "tool_use", "id": call.get("id"), "name": function.get("name"), "input": tool_input})
+        content.append({"type": "tool_use", "id": call_id, "name": function.get("name"), "input": tool_input})
     details = details_of(message)
     details = details if details and keeps_reasoning() else []
     thoughts: list[tuple[int, Fields]] = [
@@ -225,7 +225,7 @@ class MessagesEventWriter:
         number, function = self._numbers.number(call), part_of(call, "function")
         events: list[bytes] = []
         if number not in self._tools:
-            call_id = text_of(call, "id") or f"toolu_{self._message_id}_{number}"
+            call_id = text_of(call, "id") or _call_id(self._message_id, number)
             block: Fields = {"type": "tool_use", "id": call_id, "name": function.get("name"), "input": {}}
             events += self._begin("tool", block)
             self._tools[number] = self._next_index - 1
@@ -260,6 +260,11 @@ class MessagesEventWriter:
 
     def _said(self, delta: Fields) -> bytes:
         return _event("content_block_delta", index=self._next_index - 1, delta=delta)
+
+
+def _call_id(message_id: str, number: int) -> str:
+    """The id of a call that its provider gave none, which a result must name."""
+    return f"toolu_{message_id}_{number}"
 
 
 def _message(message_id: str, model: str, content: list[Fields], usage: Fields, stop: Fields) -> Fields:

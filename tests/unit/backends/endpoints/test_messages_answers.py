@@ -109,6 +109,14 @@ def test_the_official_client_reads_our_message() -> None:
     assert (message.stop_reason, message.usage.input_tokens, message.usage.output_tokens) == ("tool_use", 7, 9)
 
 
+def test_calls_without_an_id_get_one_that_a_result_can_name() -> None:
+    answer = Answer(Head("x", "m", 0), finish_reason="tool_calls")
+    answer.add_tool_call("", "f", "{}")
+    answer.add_tool_call("", "g", "{}")
+    message = json.loads(message_from_answer(answer.chunk().payload, Usage(1), message_id="msg_1", model="m"))
+    assert [block["id"] for block in message["content"]] == ["toolu_msg_1_0", "toolu_msg_1_1"]
+
+
 def test_the_official_client_raises_our_errors() -> None:
     refused = messages_error(429, "slow down")
     with client_for(refused, "application/json", 429) as client, pytest.raises(anthropic.RateLimitError, match="slow"):
