@@ -9,8 +9,9 @@ from pathlib import Path
 
 from sqlalchemy import make_url
 
-from gateway.storage.database import migrate, open_blocking_sqlite, writing_here
+from gateway.storage.database import migrate
 from gateway.storage.schema import bring_to
+from gateway.storage.sqlite import open_blocking_sqlite, writing_here
 from tests.postgres_server import dump_postgres, restore_postgres
 
 _dumps: dict[str, str] = {}

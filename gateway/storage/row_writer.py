@@ -65,7 +65,7 @@ class RowWriter:
         numbers = insert(connection, records)
         new = [one for one in rows if one.row[0] in numbers]
         if tries := [attempt for one in new for attempt in one.attempts]:
-            connection.execute(insert_or_ignore(connection, attempts), tries)
+            connection.execute(insert_or_ignore(connection.dialect, attempts), tries)
         add_to_rollups(connection, roll_up(new, dimension_ids.__getitem__))
         return Written(len(new), dimension_ids, circumstance_ids)
 

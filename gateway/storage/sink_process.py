@@ -4,16 +4,15 @@ import asyncio
 import os
 import sys
 from collections.abc import Sequence
-from typing import BinaryIO
+from typing import BinaryIO, Protocol
 
 import msgspec
 
 from gateway.ledger.entry import Entry
 from gateway.ledger.remote_sink import LENGTH
-from gateway.storage.database import is_sqlite, open_blocking_sqlite, open_database, writing_here
 from gateway.storage.row_writer import RowWriter, once_each
 from gateway.storage.rows.entry_rows import entry_rows
-from gateway.storage.sql.ledger import SqlLedger
+from gateway.storage.sqlite import is_sqlite, open_blocking_sqlite, writing_here
 from native import cycles, huge_pages
 
 NICER = 5  # the token path comes first
@@ -33,6 +32,14 @@ def answer(stream: BinaryIO, reply: object) -> None:
     content = msgspec.msgpack.encode(reply)
     stream.write(LENGTH.pack(len(content)) + content)
     stream.flush()
+
+
+class Sink(Protocol):
+    """An EntrySink that can be closed."""
+
+    async def insert(self, batch: Sequence[Entry]) -> int: ...
+
+    async def aclose(self) -> None: ...
 
 
 class BlockingSqlite:
@@ -55,8 +62,14 @@ class BlockingSqlite:
         self._engine.dispose()
 
 
-def sink_of(url: str) -> BlockingSqlite | SqlLedger:
-    return BlockingSqlite(url) if is_sqlite(url) else SqlLedger(open_database(url))
+def sink_of(url: str) -> Sink:
+    """Imports what PostgreSQL needs only for it: SQLAlchemy's asyncio and its ORM."""
+    if is_sqlite(url):
+        return BlockingSqlite(url)
+    from gateway.storage.database import open_database
+    from gateway.storage.sql.ledger import SqlLedger
+
+    return SqlLedger(open_database(url))
 
 
 async def serve(source: BinaryIO, target: BinaryIO) -> None:

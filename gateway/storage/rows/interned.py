@@ -3,9 +3,8 @@
 from collections.abc import Iterable
 from typing import Any
 
-from sqlalchemy import Connection, Table, select
+from sqlalchemy import Connection, Dialect, Table, select
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway.storage.rows.dimension import digest
 
@@ -13,13 +12,13 @@ MAX_REMEMBERED = 50_000
 CHUNK = 500
 
 
-def insert_or_ignore(connection: Connection | AsyncConnection, table: Table, *unique: str) -> Any:
-    """INSERT ... ON CONFLICT (`unique`, by default the primary key) DO NOTHING in the connection's dialect.
+def insert_or_ignore(dialect: Dialect, table: Table, *unique: str) -> Any:
+    """INSERT ... ON CONFLICT (`unique`, by default the primary key) DO NOTHING.
 
     The key is named so that PostgreSQL rejects a table without it: while a backup is being restored, keys come last,
     and everything could be inserted twice.
     """
-    insert = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
+    insert = postgresql.insert if dialect.name == "postgresql" else sqlite.insert
     return insert(table).on_conflict_do_nothing(index_elements=unique or [one.name for one in table.primary_key])
 
 
@@ -47,7 +46,7 @@ class Interned:
         rows: list[dict[str, Any]] = [
             {"digest": key, **dict(zip(self._names, values, strict=True))} for key, values in sorted(missing.items())
         ]
-        connection.execute(insert_or_ignore(connection, self._table, "digest"), rows)
+        connection.execute(insert_or_ignore(connection.dialect, self._table, "digest"), rows)
         for start in range(0, len(rows), CHUNK):
             keys = [row["digest"] for row in rows[start : start + CHUNK]]
             table = self._table

@@ -193,7 +193,7 @@ async def _insert_new(
     if not rows:
         return []
     booked = adjustments.c.request_id, adjustments.c.kind, adjustments.c.reference
-    insert = insert_or_ignore(connection, adjustments, *(column.name for column in booked))
+    insert = insert_or_ignore(connection.dialect, adjustments, *(column.name for column in booked))
     inserted = await connection.execute(insert.returning(*booked), rows)
     identities = {(bytes(row["request_id"]), row["kind"], row["reference"]) for row in inserted.mappings()}
     new = [row for row in rows if _identity(row) in identities]

@@ -136,7 +136,7 @@ class SqlBatches:
             if found is None or found.runner != runner:
                 return None
             if parts:
-                await connection.execute(insert_or_ignore(connection, file_parts), parts)
+                await connection.execute(insert_or_ignore(connection.dialect, file_parts), parts)
             stored = _batch(found)
             is_cancelled = stored.status == "cancelling" and batch.status in UNDER_WAY
             batch = msgspec.structs.replace(batch, times_us=stored.times_us)
@@ -195,7 +195,7 @@ class SqlBatches:
             if lines
         ]
         if rows:
-            await connection.execute(insert_or_ignore(connection, files), rows)
+            await connection.execute(insert_or_ignore(connection.dialect, files), rows)
 
 
 def _file_of(batch: Batch, result: LineResult) -> str:

@@ -31,7 +31,7 @@ class SqlBodies:
         """Later bodies of the same request are ignored."""
         rows = [self._sealed(bodies) for bodies in batch]
         async with writing(self._engine) as connection:
-            await connection.execute(insert_or_ignore(connection, request_bodies), rows)
+            await connection.execute(insert_or_ignore(connection.dialect, request_bodies), rows)
 
     async def get(self, request_id: str) -> Bodies | None:
         """None if nothing is stored. Raises StateError if it was encrypted with another key, or altered."""

@@ -63,7 +63,7 @@ class SqlFeedback:
             "propensity": call.propensity,
         }
         async with writing(self._engine) as connection:
-            await connection.execute(insert_or_ignore(connection, shadow_calls).values(**row))
+            await connection.execute(insert_or_ignore(connection.dialect, shadow_calls).values(**row))
 
     async def shadows(self, since_us: int, until_us: int) -> Sequence[ShadowCall]:
         period = (shadow_calls.c.at_us >= since_us, shadow_calls.c.at_us < until_us)

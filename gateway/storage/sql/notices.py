@@ -33,7 +33,7 @@ class SqlNotices:
         is_abandoned = or_(table.c.claimed_at_us < at_us - ABANDONED_US, table.c.claimed_at_us > at_us + ABANDONED_US)
         async with writing(self._engine) as connection:
             await connection.execute(delete(table).where(_untold(mark), is_abandoned))
-            row = insert_or_ignore(connection, table).values(**asdict(mark), claimed_at_us=at_us)
+            row = insert_or_ignore(connection.dialect, table).values(**asdict(mark), claimed_at_us=at_us)
             made = await connection.execute(row)
         return made.rowcount == 1
 
@@ -55,7 +55,7 @@ class SqlNotices:
         moved = update(notice_state).where(notice_state.c.looked_at_us == seen.looked_at_us)
         async with writing(self._engine) as connection:
             first = {"id": 1, "looked_at_us": seen.now_us, "problem": ""}
-            made = await connection.execute(insert_or_ignore(connection, notice_state).values(first))
+            made = await connection.execute(insert_or_ignore(connection.dialect, notice_state).values(first))
             if made.rowcount == 1:
                 return True
             return (await connection.execute(moved.values(looked_at_us=seen.now_us))).rowcount == 1

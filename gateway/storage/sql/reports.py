@@ -33,10 +33,10 @@ from gateway.storage.sums.cut_hours import Totals, moved_in
 from gateway.storage.sums.filtered_rows import RowsOf, filtered_rows
 from gateway.storage.sums.filters import COLUMNS, conditions
 from gateway.storage.sums.group_count import refuse_too_many
+from gateway.storage.sums.joined_sketches import grow, percentile
 from gateway.storage.sums.kept_sums import KeptSums
 from gateway.storage.sums.periods import Calendar, Cut, cut_hours
 from gateway.storage.sums.rollup import DAY_HOURS, SKETCHES, SUMS
-from gateway.storage.sums.sketch import grow, percentile
 from gateway.storage.sums.spans import Span, later_corrections, spans
 from gateway.storage.sums.sum_rows import (
     BY_STATUS,

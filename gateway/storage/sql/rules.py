@@ -23,7 +23,7 @@ class SqlRulesStore:
 
     async def put(self, rules: StoredRules) -> None:
         async with writing(self._engine) as connection:
-            added = await connection.execute(insert_or_ignore(connection, rule_versions).values(asdict(rules)))
+            added = await connection.execute(insert_or_ignore(connection.dialect, rule_versions).values(asdict(rules)))
             if added.rowcount:
                 await append_audit(
                     connection,

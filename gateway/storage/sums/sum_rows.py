@@ -15,9 +15,10 @@ from gateway.storage.sums.corrections import Totals
 from gateway.storage.sums.cut_hours import requests_of
 from gateway.storage.sums.filtered_rows import RowsOf
 from gateway.storage.sums.filters import COLUMNS, conditions
+from gateway.storage.sums.joined_sketches import grow
 from gateway.storage.sums.periods import Cut
 from gateway.storage.sums.rollup import DAY_HOURS, SKETCHES, SUMS
-from gateway.storage.sums.sketch import grow, sketch
+from gateway.storage.sums.sketch import sketch
 from gateway.storage.sums.spans import Span
 from gateway.storage.tables.books import dimensions
 from gateway.sums import TIMES, SumsQuery

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.storage.sums.sketch import LONG_BYTES, count, grow, merged, percentile, sketch
+from gateway.storage.sums.joined_sketches import LONG_BYTES, count, grow, percentile
+from gateway.storage.sums.sketch import merged, sketch
 
 values = st.lists(st.floats(1e-5, 1e6), min_size=1, max_size=200)
 
