@@ -23,12 +23,15 @@ class Cut:
 def choose_cut(scores: Array, strong: Array, weak: Array, *, target: float) -> Cut:
     """The highest threshold whose kept quality is at least the target in 95 % of resamples.
 
-    Raises ValueError for a target outside (0, 1] or fewer than 30 prompts. Always-strong meets every target.
+    Raises ValueError for a target outside (0, 1], fewer than 30 prompts, or a strong model without any score above 0.
+    Always-strong meets every target.
     """
     if not 0.0 < target <= 1.0:
         raise ValueError(f"a quality target of {target} is not in (0, 1]")
     if len(scores) < 30:
         raise ValueError(f"{len(scores)} graded prompts are too few to calibrate on: at least 30 are needed")
+    if not strong.any():
+        raise ValueError("the strong model's scores are all 0: there is no quality to keep a share of")
     order = np.argsort(-scores, kind="stable")
     ends = np.r_[np.flatnonzero(np.diff(scores[order])), len(scores) - 1]  # equal scores are routed alike
     draw = np.random.default_rng(0)
@@ -41,7 +44,7 @@ def choose_cut(scores: Array, strong: Array, weak: Array, *, target: float) -> C
         low = float(np.quantile(kept, 0.05))
         if low >= target or end == len(scores) - 1:
             threshold = float(scores[order[end]]) if end >= 0 else float(np.nextafter(scores.max(), np.inf))
-            return Cut(threshold, float(routed.mean()), float(earned.mean() / max(strong.mean(), 1e-9)), low)
+            return Cut(threshold, float(routed.mean()), float(earned.mean() / strong.mean()), low)
     raise AssertionError("always-strong ends the search")
 
 

@@ -37,6 +37,12 @@ def test_impossible_requests_are_refused(target: float, size: int) -> None:
         choose_cut(SCORES[:size], STRONG[:size], WEAK[:size], target=target)
 
 
+def test_a_strong_model_that_never_succeeds_has_no_quality_to_keep() -> None:
+    """It was told that 100000000000 % are kept, or that 0 % are and the target is met."""
+    with pytest.raises(ValueError, match="all 0"):
+        choose_cut(SCORES, np.zeros(400), WEAK, target=0.9)
+
+
 def test_the_curve_runs_from_weak_to_strong() -> None:
     curve = cost_quality_curve(SCORES, STRONG, WEAK)
     assert curve[0] == (0.0, 0.75)
