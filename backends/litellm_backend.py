@@ -15,7 +15,6 @@ from backends.errors import (
     StreamBroken,
     StreamStalled,
     UnreadableAnswer,
-    UpstreamRejected,
     UpstreamTimeout,
     UpstreamUnavailable,
 )
@@ -138,10 +137,8 @@ class LitellmBackend:
             return UnreadableAnswer(f"{self._name} sent an answer that litellm cannot read")
         response = getattr(error, "response", None)
         headers = cast(Mapping[str, str], getattr(response, "headers", None) or {})
-        result = error_from_status(status, headers, b"", backend=self._name)
-        if isinstance(result, UpstreamRejected):
-            result.body = error_body(str(getattr(error, "message", "")), kind="invalid_request_error")
-        return result
+        body = error_body(str(getattr(error, "message", "")), kind="invalid_request_error")
+        return error_from_status(status, headers, body, backend=self._name)
 
     def broken(self, error: Exception, *, is_started: bool) -> BackendError:
         """The error for an exception in the middle of a stream."""

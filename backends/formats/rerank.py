@@ -51,7 +51,7 @@ _TOO_MANY: Final = re.compile(
     re.IGNORECASE,
 )
 """How servers reject too many documents, which another server may accept."""
-_REFUSALS: Final = (400, 413, 422)
+_REFUSALS: Final = (400, 422)
 
 
 class _Text(msgspec.Struct):

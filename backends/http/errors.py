@@ -18,6 +18,7 @@ from backends.errors import (
     RateLimited,
     StreamBroken,
     UnreadableAnswer,
+    Untranslatable,
     UpstreamAuth,
     UpstreamRejected,
     UpstreamTimeout,
@@ -33,6 +34,13 @@ _FILTERED: Final = re.compile(
     re.IGNORECASE,
 )
 """How xAI, OpenRouter and compatible servers word a 403 that concerns the prompt, not the key."""
+_TOO_LONG: Final = re.compile(
+    rb"context_length_exceeded|exceed_context|context (?:length|window|size|limit)|(?:prompt|input) is too long"
+    rb"|input token count|maximum (?:prompt|model) length",
+    re.IGNORECASE,
+)
+"""How providers reject a prompt that another model may have room for: OpenAI and compatible servers, llama.cpp,
+Anthropic, Bedrock, Gemini, xAI, vLLM. Our count of tokens, by which candidates are chosen, is an estimate."""
 _AUTH: Final = frozenset({401, 402, 403})  # 402: our account with that provider is out of money
 _TIMEOUT: Final = frozenset({408, 504})
 _BUSY: Final = frozenset({407, 409, 423, 425, 498})  # 407: from a proxy in between, of which the caller knows nothing
@@ -76,6 +84,8 @@ def error_from_status(
         return RateLimited(message, retry_after_seconds=wait)
     if status in _TIMEOUT:
         return UpstreamTimeout(message, status=status)
+    if status == 413 or (status in (400, 422) and _TOO_LONG.search(body)):
+        return Untranslatable(f"{message}: the request is too long for it", status=status, body=body)
     if 400 <= status < 500 and status not in _BUSY:
         return UpstreamRejected(message, status=status, body=body)
     return UpstreamUnavailable(message, status=status, retry_after_seconds=parse_retry_after(headers, now))
@@ -194,6 +204,7 @@ _STATUS_BY_TYPE: Final[Mapping[str, int]] = {
     "request_too_large": 413,
     "api_error": 500,
     "server_error": 500,
+    "context_length_exceeded": 400,
     "invalid_prompt": 400,
     "bio_policy": 400,
     **dict.fromkeys(

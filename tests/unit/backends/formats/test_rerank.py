@@ -72,7 +72,6 @@ def test_more_documents_than_a_provider_takes_are_for_another() -> None:
     ("status", "message", "is_of_many"),
     [
         (422, "batch size 40 > maximum allowed batch size 32", True),  # Text Embeddings Inference
-        (413, "batch size 40 > maximum allowed batch size 32", True),
         (400, "The number of documents exceeds the maximum of 1000", True),
         (400, "too many documents", True),
         (400, "query is required", False),

@@ -9,6 +9,7 @@ from backends.errors import (
     BackendError,
     RateLimited,
     StreamBroken,
+    Untranslatable,
     UpstreamAuth,
     UpstreamRejected,
     UpstreamTimeout,
@@ -30,7 +31,8 @@ def from_status(status: int, body: bytes = b"", headers: dict[str, str] | None =
 
 
 STATUSES: list[tuple[type[BackendError], list[int]]] = [
-    (UpstreamRejected, [400, 404, 405, 406, 410, 411, 413, 415, 418, 422, 431, 451]),
+    (UpstreamRejected, [400, 404, 405, 406, 410, 411, 415, 418, 422, 431, 451]),
+    (Untranslatable, [413]),
     (UpstreamAuth, [401, 402, 403]),
     (RateLimited, [429]),
     (UpstreamTimeout, [408, 504]),
@@ -47,6 +49,27 @@ def test_statuses(kind: type[BackendError], status: int) -> None:
     assert type(error) is kind
     assert error.status == status
     assert str(status) in error.message
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "This model's maximum context length is 4096 tokens. However, you requested 5000 tokens.",
+        "The decoder prompt (length 5000) is longer than the maximum model length of 4096.",
+        "Your input exceeds the context window of this model. Please adjust your input and try again.",
+        "the request exceeds the available context size, try increasing it",
+        "prompt is too long: 210000 tokens > 200000 maximum",
+        "input length and `max_tokens` exceed context limit: 180000 + 32000 > 200000, decrease input length",
+        "Input is too long for requested model.",
+        "The input token count (1200000) exceeds the maximum number of tokens allowed (1048576).",
+        "This model's maximum prompt length is 131072 but the request contains 140000 tokens.",
+    ],
+)
+def test_a_prompt_that_is_too_long_for_one_model_may_fit_into_another(message: str) -> None:
+    body = msgspec.json.encode({"error": {"message": message}})
+    error = from_status(400, body)
+    assert isinstance(error, Untranslatable)
+    assert (error.status, error.body) == (400, body)
 
 
 FORBIDDEN: list[tuple[type[BackendError], bytes]] = [
