@@ -10,6 +10,7 @@ from backends.errors import (
     RateLimited,
     StreamBroken,
     UnreadableAnswer,
+    Untranslatable,
     UpstreamRejected,
     UpstreamUnavailable,
 )
@@ -105,6 +106,7 @@ def test_a_malformed_usage_is_flagged() -> None:
     assert read_response(json.dumps(RESPONSE | {"usage": None}).encode(), backend="b").usage is None
 
 
+SAID: Json = {"type": "response.output_text.delta", "delta": "hi"}
 FAILED: Json = {"type": "response.failed", "response": {"error": {"code": "rate_limit_exceeded"}}}
 BREAKS: list[tuple[list[Json], type[BackendError]]] = [
     ([], UnreadableAnswer),
@@ -112,9 +114,11 @@ BREAKS: list[tuple[list[Json], type[BackendError]]] = [
     ([{"type": "error", "code": "server_error"}], UpstreamUnavailable),
     ([{"type": "response.failed", "response": {"error": {"code": "invalid_prompt"}}}], UpstreamRejected),
     ([{"type": "response.failed", "response": {"error": {"code": "image_too_large"}}}], UpstreamRejected),
+    ([EVENTS[0], FAILED], RateLimited),  # nothing was said yet
+    ([EVENTS[0], {"type": "error", "error": {"code": "context_length_exceeded"}}], Untranslatable),
     ([{"type": "bad\nname"}], UnreadableAnswer),
     ([EVENTS[0]], StreamBroken),
-    ([EVENTS[0], FAILED], StreamBroken),
+    ([EVENTS[0], SAID, FAILED], StreamBroken),
     ([EVENTS[0], {"no": "type"}], StreamBroken),
 ]
 
