@@ -25,7 +25,7 @@ from backends.formats.chat_fields import (
     refuse_unsayable,
     untranslatable,
 )
-from backends.formats.json_objects import Fields, part_of, text_of
+from backends.formats.json_objects import Fields, decode_object, part_of, text_of
 
 _DATA_URL: Final = re.compile(r"data:([\w.+-]+/[\w.+-]+)(?:;[\w=.+-]+)*;base64,(.*)", re.DOTALL)
 
@@ -240,16 +240,15 @@ def _tool_calls(message: Fields, where: str) -> Iterator[ToolCall]:
             raise untranslatable(f"{here}.type", "calls of custom tools cannot be sent to this model")
         function = object_of(call.get("function"), f"{here}.function")
         name = text_of(function, "name") or ""
-        text = text_of(function, "arguments") or "{}"
-        try:
-            arguments: object = msgspec.json.decode(text)
-        except (msgspec.DecodeError, RecursionError) as error:
-            raise invalid(f"{here}.function.arguments", "not JSON") from error
+        arguments = decode_object((text_of(function, "arguments") or "{}").encode())
+        if arguments is None:
+            why = "this model takes only a JSON object; mend the call (was its answer cut off?) or leave it out"
+            raise untranslatable(f"{here}.function.arguments", why)
         google = part_of(part_of(call, "extra_content"), "google")
         yield ToolCall(
             call_id=text_of(call, "id") or name,
             name=name,
-            arguments=object_of(arguments, f"{here}.function.arguments"),
+            arguments=arguments,
             signature=text_of(google, "thought_signature"),
             cache_control=mark_of(call),
         )
