@@ -66,16 +66,20 @@ def chat_body_from_responses(body: bytes, *, thoughts: tuple[str, ...] = (), tak
         chat |= {"stream": True, "stream_options": {"include_usage": True}}
     text = part_of(fields, "text")
     choice = fields.get("tool_choice")
+    functions = tools.functions(choice)
+    if not functions:  # many servers refuse both without tools; agents send them with each request
+        chat.pop("parallel_tool_calls", None)
+        choice = None if choice in ("auto", "none") else choice
     optional: Fields = {
         "max_tokens": fields.get("max_output_tokens"),
-        "tools": tools.functions(choice),
+        "tools": functions,
         "tool_choice": _tool_choice(choice, tools),
         "response_format": _response_format(part_of(text, "format")),
         "verbosity": text.get("verbosity"),
         "reasoning_effort": part_of(fields, "reasoning").get("effort") if takes_effort else None,
     }
-    if isinstance(fields.get("top_logprobs"), int):
-        optional |= {"logprobs": True, "top_logprobs": fields["top_logprobs"]}
+    if isinstance(alternatives := fields.get("top_logprobs"), int) and alternatives:
+        optional |= {"logprobs": True, "top_logprobs": alternatives}
     elif LOGPROBS in list_of(fields.get("include"), "include"):
         optional["logprobs"] = True
     return msgspec.json.encode(chat | {name: value for name, value in optional.items() if value})

@@ -67,7 +67,10 @@ def test_each_kind_of_item_becomes_a_message(given: dict[str, Any], expected: di
         ({"text": {"format": {"type": "json_object"}}}, {"response_format": {"type": "json_object"}}),
         ({"stream": True}, {"stream": True, "stream_options": {"include_usage": True}}),
         ({"top_logprobs": 2}, {"logprobs": True, "top_logprobs": 2}),
+        ({"top_logprobs": 0}, {}),
         ({"tool_choice": "required"}, {"tool_choice": "required"}),
+        ({"tools": [], "tool_choice": "auto", "parallel_tool_calls": False}, {}),
+        ({"tool_choice": "none"}, {}),
         (
             {"tool_choice": {"type": "function", "name": "f"}},
             {"tool_choice": {"type": "function", "function": {"name": "f"}}},
