@@ -34,9 +34,3 @@ def test_every_kernel_computes_what_its_reference_says() -> None:
 @needs_triton
 def test_every_kernel_compiles_for_hopper(tmp_path: Path) -> None:
     run_folder("compiled", {"TRITON_COMPILE_OFFLINE": "1", "TRITON_INTERPRET": "0", "TRITON_CACHE_DIR": str(tmp_path)})
-
-
-def test_serving_on_a_cpu_imports_no_triton() -> None:
-    """A CPU engine's modules must not import a 700 MB package that it does not use."""
-    code = "import sys, local_engine.cuda_graph, local_engine.kernels.reference; assert 'triton' not in sys.modules"
-    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
