@@ -4,9 +4,10 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from gateway.limits.values import Rates, SharedLimits
+from gateway.limits.values import MOST_COUNT, Rates, SharedLimits
 
 Name = Annotated[str, Field(min_length=1, max_length=120)]
+Count = Annotated[int, Field(ge=1, le=MOST_COUNT)]
 
 
 class _Strict(BaseModel):
@@ -16,9 +17,9 @@ class _Strict(BaseModel):
 class RateSettings(_Strict):
     """Across all keys; tokens are input tokens."""
 
-    requests_per_minute: int | None = Field(default=None, ge=1)
-    tokens_per_minute: int | None = Field(default=None, ge=1)
-    max_parallel_requests: int | None = Field(default=None, ge=1)
+    requests_per_minute: Count | None = None
+    tokens_per_minute: Count | None = None
+    max_parallel_requests: Count | None = None
 
 
 class LimitSettings(_Strict):

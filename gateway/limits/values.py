@@ -12,6 +12,8 @@ from gateway.instants import HOUR_US
 from gateway.money import MOST_USD, parse_usd
 
 WindowName = Literal["day", "month", "total"]
+MOST_COUNT = 10**12
+"""The largest number of requests or tokens that may be given: rates are divided, and floats end."""
 BudgetScope = Literal["all", "team", "project"]
 
 
@@ -86,10 +88,15 @@ def new_limits(given: Mapping[str, Any]) -> dict[str, Any]:
     """Limits that somebody sets, as stored: without nulls. Raises ValueError, also for amounts and numbers that earlier
     versions took and `parse_limits` still reads."""
     limits = {name: value for name, value in given.items() if value is not None}
-    if (parse_limits(limits).budget_pico_usd or 0) > parse_usd(MOST_USD):
+    parsed = parse_limits(limits)
+    if (parsed.budget_pico_usd or 0) > parse_usd(MOST_USD):
         raise ValueError(f"budget_usd must be at most {MOST_USD:,} dollars")
-    if small := [name for name, value in limits.items() if isinstance(value, int) and value < 1]:
+    numbers = {name: value for name, value in limits.items() if isinstance(value, int)}
+    if small := [name for name, value in numbers.items() if value < 1]:
         raise ValueError(f"{small[0]} must be at least 1; leave it out for no limit, or revoke the key to stop it")
+    numbers |= {"tier_quotas": max((quota.requests for quota in parsed.tier_quotas.values()), default=0)}
+    if large := [name for name, value in numbers.items() if value > MOST_COUNT]:
+        raise ValueError(f"{large[0]} must be at most {MOST_COUNT:,}")
     return limits
 
 

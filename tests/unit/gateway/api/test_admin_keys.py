@@ -114,6 +114,8 @@ async def test_a_limit_of_null_is_none_and_documented_so() -> None:
         {"budget_usd": "1e30"},
         {"budget_usd": "NaN"},
         {"requests_per_minute": 0},
+        {"requests_per_minute": 10**400},
+        {"tier_quotas": {"premium": {"requests": 10**400}}},
         {"max_parallel_requests": 0},
         {"max_parallel_requests": "many"},
         {"budget_usd": 5},
