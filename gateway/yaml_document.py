@@ -51,6 +51,7 @@ PROBLEMS = {
     "literal_error": "must be {expected}",
     "enum": "must be {expected}",
     "too_short": "has too few items: at least {min_length}",
+    "too_long": "has too many items: at most {max_length}",
     "greater_than": "must be above {gt}",
     "greater_than_equal": "must be at least {ge}",
     "less_than": "must be below {lt}",
@@ -144,6 +145,8 @@ def problem_of(found: ErrorDetails) -> str:
     """What is wrong with a field, in pydantic's words if ours has none."""
     if found["type"] == "string_pattern_mismatch" and (said := PATTERNS.get(found.get("ctx", {}).get("pattern", ""))):
         return said
+    if found["type"] == "string_too_short" and found.get("ctx", {}).get("min_length") == 1:
+        return "must not be empty"
     if (known := PROBLEMS.get(found["type"])) is None:
         return found["msg"].removeprefix("Value error, ")
     return known.format(**found.get("ctx", {}))

@@ -1,7 +1,8 @@
 """API keys: one for each app or person, with a team that its cost belongs to, and with limits."""
 
+import contextlib
 import time
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import Any
@@ -58,13 +59,17 @@ async def build(view: View) -> None:
     """Create a key, list all, change one."""
     may_write = view.session.may("keys.write")
     models: list[str] = []
+    find = _find(view)
+
+    async def list_again() -> None:
+        listing.set_content(_listing(view, await _listed(view, find), find))
+
     if may_write:
         models = [one["name"] for one in (await view.gateway.get("/admin/v1/models"))["models"]]
         with panel(
             "New key", "The key is shown only once, here: only its hash is stored. An empty limit means no limit."
         ):
-            _creator(view, models)
-    find = _find(view)
+            _creator(view, models, list_again)
     keys = await _listed(view, find)
     chosen = await _chosen(view, keys) if may_write else None
     if chosen is not None and (why := why_not_changed(chosen)) is not None:
@@ -74,9 +79,7 @@ async def build(view: View) -> None:
         _change_panel(view, keys, models, chosen)
     change = "Click a name to change its key, or Spend" if may_write else "Click Spend"
     with panel("Keys", f"Times in UTC. {change} to see what it spent this month."):
-        if find or keys.pages > 1:
-            html(_search(keys, find))
-        html(_table(view, keys) if keys.shown else markup.message("No such key", "No key contains all of these words."))
+        listing = html(_listing(view, keys, find))
     if may_write and chosen is None:
         _change_panel(view, keys, models, None)
 
@@ -135,7 +138,7 @@ def _change_panel(view: View, keys: ListPage, models: Sequence[str], chosen: Cho
             _Changer(view, ListPage(offered, keys.matching, keys.page), models, chosen.id if chosen else None)
 
 
-def _creator(view: View, models: Sequence[str]) -> None:
+def _creator(view: View, models: Sequence[str], list_again: Callable[[], Awaitable[None]]) -> None:
     with grid("be-fields"):
         role = ui.select(ROLES, value="app", label="Role").props("dense outlined")
         fields = KeyFields.build(models)
@@ -152,13 +155,22 @@ def _creator(view: View, models: Sequence[str]) -> None:
         except (ValueError, GatewayRefused, GatewayUnreachable) as error:
             marked.say(refusal(view, error), error)
             return
+        fields.name.set_value("")  # or another press would make another key of this name
         kept.opened()
         marked.say(
             f'<p class="be-fine" role="status">{escape(made["name"])} can be used now. Copy the key: it is not '
             f'shown again.</p><code class="be-secret">{escape(made["key"])}</code>'
         )
+        with contextlib.suppress(GatewayRefused, GatewayUnreachable):  # the secret is on the page, and stays
+            await list_again()
 
     on_press(button, create)
+
+
+def _listing(view: View, keys: ListPage, find: str) -> str:
+    search = _search(keys, find) if find or keys.pages > 1 else ""
+    none = markup.message("No such key", "No key contains all of these words.")
+    return search + (_table(view, keys) if keys.shown else none)
 
 
 def _search(keys: ListPage, find: str) -> str:

@@ -26,6 +26,9 @@ def test_a_key_is_made_once_and_works(browser: webdriver.Chrome, running: Runnin
     see(browser, "from the browser can be used now")
     secret = browser.find_element(By.CLASS_NAME, "be-secret").text
     assert running.ask("/v1/models", secret)["data"]
+    patient(browser).until(lambda one: one.find_elements(By.LINK_TEXT, "from the browser"))  # in the list at once
+    button(browser, "Create").click()  # once more: does not make another of this name
+    see(browser, "Name: must not be empty")
     go(browser, running, "/keys")
     see(browser, "from the browser")
     assert secret not in browser.page_source

@@ -31,7 +31,7 @@ def test_it_is_text() -> None:
 @pytest.mark.parametrize(
     ("said", "asked", "field"),
     [
-        ("name: is too short: the minimum length is 1.", "name", "name"),
+        ("name: must not be empty.", "name", "name"),
         ("tags.1: is too long: the maximum length is 64.", "tags.1", "tags"),
         ("A key of the role 'lead' reads what its team spends: name the team.", "team", "team"),
         ("limits: budget_usd is not an amount of dollars such as 25 or 25.50.", "limits", "budget"),

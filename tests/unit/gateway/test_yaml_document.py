@@ -148,14 +148,16 @@ def test_a_misspelt_field_is_told_which_is_meant(text: str, said: str) -> None:
 
 
 class Named(BaseModel):
-    name: str = Field(min_length=1, max_length=3)
+    name: str = Field(default="a", min_length=1, max_length=3)
+    tags: list[str] = Field(default_factory=list[str], max_length=1)
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("name: ''", "name: is too short: the minimum length is 1"),
+        ("name: ''", "name: must not be empty"),
         ("name: abcd", "name: is too long: the maximum length is 3"),
+        ("tags: [a, b]", "tags: has too many items: at most 1"),
     ],
 )
 def test_a_text_of_a_wrong_length_is_told_the_right_one(text: str, said: str) -> None:
