@@ -47,6 +47,7 @@ class Dialer:
                     done, pending = await asyncio.wait(pending, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
                     for one in done:
                         if (error := one.exception()) is None:
+                            pending |= done - {one}
                             return one.result()[1]
                     if not is_last:
                         break

@@ -6,6 +6,7 @@ import socket
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -99,6 +100,29 @@ def test_an_address_that_swallows_everything_is_not_waited_for() -> None:
             assert (await Dialer(next_seconds=0.01).dial(Line, "provider", port, None)).reached == HERE
 
     in_loop(scene)
+
+
+class Twins(Resolver):
+    """Connects to two addresses at the same moment."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.addresses = HERE, NOWHERE
+        self.both = asyncio.Barrier(2)
+        self.lines: list[MagicMock] = []
+
+    async def create_connection(self, *args: Any, **options: Any) -> Any:
+        await self.both.wait()
+        self.lines.append(MagicMock(asyncio.Transport))
+        return self.lines[-1], Line()
+
+
+def test_of_two_that_answer_at_once_the_one_that_is_not_used_is_closed() -> None:
+    with asyncio.Runner(loop_factory=Twins) as runner:
+        loop = runner.get_loop()
+        assert isinstance(loop, Twins)
+        runner.run(Dialer(next_seconds=0.0).dial(Line, "provider", 1, None))
+        assert sum(line.abort.call_count for line in loop.lines) == len(loop.lines) - 1 == 1
 
 
 def test_what_the_last_address_fails_with_is_raised() -> None:
