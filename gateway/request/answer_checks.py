@@ -43,7 +43,7 @@ def objection(request: bytes, answer: bytes, verify: Verify) -> str | None:
 
 def is_asked_for_logprobs(request: bytes) -> bool:
     """Whether the caller asked for log-probabilities."""
-    return json.loads(request).get("logprobs") is True
+    return bytes(_TOP.decode(request).get("logprobs", b"")) == b"true"
 
 
 def without_logprobs(answer: bytes) -> bytes:

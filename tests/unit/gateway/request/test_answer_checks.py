@@ -125,3 +125,5 @@ def test_log_probabilities_nobody_asked_for_go_and_nothing_else_changes() -> Non
 @pytest.mark.parametrize(("fields", "expected"), [({}, False), ({"logprobs": True}, True), ({"logprobs": None}, False)])
 def test_whether_the_caller_asked(fields: dict[str, Any], expected: bool) -> None:
     assert is_asked_for_logprobs(asked(fields)) is expected
+    endless = b'{"seed": %b, "logprobs" : true}' % (b"1" * 5_000)  # Python reads integers up to 4,300 digits
+    assert is_asked_for_logprobs(endless)
