@@ -26,7 +26,7 @@ This is the report that `breakeven break-even` writes, on a made-up but realisti
 written by `python -m benchmarks.break_even --report docs`; no figure in it was typed by hand. The traffic is synthetic
 (April 2026: office hours, weekends, one outage, one nightly batch), the prices are illustrative, and the GPU's speed is
 the assumed curve of [economics.md](economics.md), not a measurement. With your own ledger, the same command reads your
-own traffic. A month here is {month.hours:g} hours, which is {DAYS} days.
+own traffic. *Hosted* means at a provider's API. A month here is {month.hours:g} hours, which is {DAYS} days.
 
 ## The answer
 
@@ -56,10 +56,10 @@ night of the 22nd. A *replica* is one running copy of the model on a GPU; each g
 | on the GPU, with its idle hours included | {_or_idle(owned.allocated_usd_per_request)} |
 | on the GPU, one request more while it has room | {owned.marginal_usd_per_request:.6f} |
 
-The second line is the figure that sales pages show. The third is what the books will show: the rent is due whether
+The second line is the figure that sales pages show. The third is what the ledger will show: the rent is due whether
 requests come or not. The fourth is why a GPU that is already paid for should be kept busy: one more request costs only
-electricity. Of {_cents(owned.rent_usd)} rent, {_cents(owned.idle_usd)} would pay for hours in which nothing was asked.
-That idle line is booked on its own and never hidden in the price of a request.
+electricity. Of {_cents(owned.rent_usd)} rent, {_cents(owned.idle_usd)} would pay for idle time. It is booked on a line
+of its own and never hidden in the price of a request.
 
 ## How busy must it be?
 
@@ -78,7 +78,7 @@ The first replica takes {_cents(report.staircase[0].value_usd)} off the hosted b
 {_cents(second.value_usd)} off and costs the same, so it {"pays too" if second.pays else "does not pay"}. Each further
 one is worth less; that is why the picture is called a staircase.
 
-| always on | bill of the month, without chance | with instant overflow |
+| replicas always on | monthly bill without random arrivals | with them, and instant overflow |
 |---|---|---|
 | none, everything hosted | {_cents(month.all_hosted_usd)} | {_cents(month.all_hosted_usd)} |
 {_staircase_rows(study)}
