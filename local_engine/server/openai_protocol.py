@@ -18,6 +18,7 @@ Probability = Annotated[float, Meta(ge=0, le=1)]
 Penalty = Annotated[float, Meta(ge=-2, le=2)]
 TokenCount = Annotated[int, Meta(ge=0, le=10_000_000)]
 MAX_CHOICES: Final = 16
+MOST_DIGITS: Final = 20
 
 
 class StreamOptions(Struct):
@@ -283,7 +284,8 @@ def _next_seed(seed: int, choice: int) -> int:
 def _logit_bias(raw: dict[str, float], vocabulary_size: int) -> dict[int, float]:
     bias: dict[int, float] = {}
     for key, value in raw.items():
-        if not key.isdecimal() or int(key) >= vocabulary_size:
-            raise InvalidRequest(f"logit_bias names the unknown token {key!r}.", parameter="logit_bias")
+        # Longer numbers are in no vocabulary, and Python refuses to read them.
+        if not key.isdecimal() or len(key) > MOST_DIGITS or int(key) >= vocabulary_size:
+            raise InvalidRequest(f"logit_bias names the unknown token {key[:MOST_DIGITS]!r}.", parameter="logit_bias")
         bias[int(key)] = value
     return bias

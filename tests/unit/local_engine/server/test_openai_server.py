@@ -45,6 +45,7 @@ REFUSED: list[tuple[str, dict[str, Any], str | None]] = [
     ("completions", {"stop_token_ids": [10**9], "min_tokens": 2}, "stop_token_ids"),
     ("completions", {"stop_token_ids": [-1], "min_tokens": 2}, "stop_token_ids"),
     ("completions", {"logit_bias": {str(VOCABULARY): 1}}, "logit_bias"),
+    ("completions", {"logit_bias": {"9" * 5000: 1}}, "logit_bias"),
     ("chat/completions", {"max_tokens": 0}, "max_tokens"),
     ("chat/completions", {"max_completion_tokens": 0}, "max_tokens"),
     ("chat/completions", {"prompt_logprobs": 0, "stream": True}, "prompt_logprobs"),
