@@ -73,9 +73,7 @@ class Admission:
 
     def release(self) -> None:
         """Returns the slots. Idempotent."""
-        if self.answers:
-            self._engine.give_back(self)
-            self.answers = 0
+        self._engine.give_back(self)
 
 
 class AsyncEngine:
@@ -113,6 +111,7 @@ class AsyncEngine:
         self._idle = asyncio.Event()
         self._idle.set()
         self.draining = asyncio.Event()
+        self.abandoned = asyncio.Event()
         self.has_died = False
         # If set: why no more answers will be finished.
         self._abandoned: str | None = None
@@ -179,8 +178,7 @@ class AsyncEngine:
         slots from requests that have not begun and whose turn is later; a refusal says how long others of its
         `priority` wait.
         """
-        if self.is_draining or self.has_died:
-            raise EngineDraining("The engine is shutting down.")
+        self._refuse_if_ending()
         if not prompt_token_ids:
             raise InvalidRequest("The prompt is empty.", parameter=parameter)
         if len(prompt_token_ids) + room > self.context_window:
@@ -196,7 +194,18 @@ class AsyncEngine:
         turn = turn_of(self._clock(), priority)
         if held + answers > limit and not self._displace(held + answers - limit, turn):
             raise self.full(priority)
-        admission = Admission(self, answers, priority, turn)
+        return self._enter(Admission(self, answers, priority, turn))
+
+    def attend(self) -> "Admission":
+        """For work that needs no slot, but that `drain` waits for. Raises EngineDraining."""
+        self._refuse_if_ending()
+        return self._enter(Admission(self, 0, 0, 0))
+
+    def _refuse_if_ending(self) -> None:
+        if self.is_draining or self.has_died:
+            raise EngineDraining("The engine is shutting down.")
+
+    def _enter(self, admission: "Admission") -> "Admission":
         self._admissions[admission] = None
         self._idle.clear()
         return admission
@@ -231,8 +240,8 @@ class AsyncEngine:
         return max((now - timings.arrived for timings in waiting), default=0.0)
 
     def give_back(self, admission: Admission) -> None:
-        """Frees slots; called once by an admission."""
-        del self._admissions[admission]
+        """Frees an admission's slots. Idempotent."""
+        self._admissions.pop(admission, None)
         if not self._admissions:
             self._idle.set()
 
@@ -328,6 +337,7 @@ class AsyncEngine:
     def abandon(self, message: str) -> None:
         """Tells all waiting and future callers that there will be no answers."""
         self._abandoned = message
+        self.abandoned.set()
         waiting = self._requests.values()
         self._deliver([Delta(r, finish_reason="error", error=message, is_abandoned=True) for r in waiting])
 

@@ -1,5 +1,5 @@
-"""Processes long bodies in threads beside the event loop, abandoned at shutdown: tokenizing megabytes, or compiling a
-grammar of that size, takes seconds and cannot be interrupted."""
+"""Processes long bodies in threads beside the event loop, abandoned at shutdown: tokenizing megabytes, compiling a
+grammar of that size, or embedding thousands of texts takes seconds and cannot be interrupted."""
 
 import asyncio
 import threading
@@ -17,19 +17,19 @@ SHUTTING_DOWN: Final = "The engine is shutting down."
 
 
 class LongBodies:
-    """Processes some at a time; none once `draining` is set."""
+    """Processes some at a time; none once `is_over` is set."""
 
-    def __init__(self, draining: asyncio.Event) -> None:
-        self._draining = draining
+    def __init__(self, is_over: asyncio.Event) -> None:
+        self._is_over = is_over
         self._places = asyncio.Semaphore(AT_ONCE)
 
     async def read(self, work: Callable[[], T]) -> T:
         """What `work` returns or raises in its thread. Raises EngineDraining as soon as the process is to end."""
         async with self._places:
-            if self._draining.is_set():
+            if self._is_over.is_set():
                 raise EngineDraining(SHUTTING_DOWN)
             reading = _begin(work)
-            told = asyncio.ensure_future(self._draining.wait())
+            told = asyncio.ensure_future(self._is_over.wait())
             try:
                 await asyncio.wait((reading, told), return_when=asyncio.FIRST_COMPLETED)
                 if not reading.done():

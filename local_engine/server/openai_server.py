@@ -56,6 +56,8 @@ class Served:
     chats: LongBodies
     # Separate, so that no long prompt waits for a grammar.
     long_constraints: LongBodies
+    # Separate too, and finished while the engine drains, as answers are.
+    embeddings: LongBodies
 
 
 def build_app(
@@ -64,7 +66,10 @@ def build_app(
     """The ASGI application; the caller starts and stops the engine."""
     model = Model(parts.tokenizer, parts.constraints, engine.context_window, parts.model.vocabulary_size)
     long_bodies, chats, long_constraints = (LongBodies(engine.draining) for _ in range(3))
-    served = Served(engine, model, model_name, int(time.time()), encoder, long_bodies, chats, long_constraints)
+    embeddings = LongBodies(engine.abandoned)
+    served = Served(
+        engine, model, model_name, int(time.time()), encoder, long_bodies, chats, long_constraints, embeddings
+    )
 
     def bound(
         endpoint: Callable[[Served, HttpRequest], Awaitable[Response]],
@@ -149,7 +154,12 @@ async def _embeddings(served: Served, http: HttpRequest) -> Response:
         body = error_body(message, kind="invalid_request_error", parameter="model", code="model_not_found")
         return json_response(body, status=404)
     body = await _body(http)
-    return encoded_response(await asyncio.to_thread(answer_embeddings, served.encoder, body, served.model_name))
+    admission = served.engine.attend()
+    try:
+        answer = await served.embeddings.read(partial(answer_embeddings, served.encoder, body, served.model_name))
+    finally:
+        admission.release()
+    return encoded_response(answer)
 
 
 async def _tokenize(served: Served, http: HttpRequest) -> Response:

@@ -2,13 +2,17 @@
 
 import asyncio
 import threading
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import httpx
 import pytest
 
 from local_engine.assembly import Engine
+from local_engine.async_engine import AsyncEngine
+from local_engine.encoder import Embedded
 from local_engine.sampling.constraints import ConstraintCompiler
 from local_engine.sampling.sampling_params import Constraint
 from local_engine.server.long_bodies import AT_ONCE, are_unfinished
@@ -168,3 +172,61 @@ async def test_a_long_prompt_is_cut_into_tokens_while_others_are_answered(engine
         assert (await chat(client))["choices"][0]["message"]["content"]
         held.may_go_on.set()
         assert (await long).json()["error"]["code"] == "context_length_exceeded"
+
+
+class HeldEncoder:
+    """Waits within a text until it is told to go on."""
+
+    name, dimensions, context_window = "held", 1, 9
+
+    def __init__(self) -> None:
+        self.has_begun, self.may_go_on = threading.Event(), threading.Event()
+
+    def encode(self, texts: list[str], first: int | None = None) -> Embedded:
+        del first
+        self.has_begun.set()
+        assert self.may_go_on.wait(60), "whoever would let it go on waits for it"
+        return Embedded([[1.0]] * len(texts), 1)
+
+
+Embeddings = list[asyncio.Task[httpx.Response]]
+
+
+@asynccontextmanager
+async def embedding(
+    engine: Engine, held: HeldEncoder, texts: int
+) -> AsyncGenerator[tuple[AsyncEngine, httpx.AsyncClient, Embeddings]]:
+    """A server at work on so many requests for embeddings."""
+    running = engine.serve()
+    running.start()
+    async with client_of(build_app(running, engine, model_name="tiny", encoder=cast("Any", held))) as client:
+        asked = [asyncio.create_task(client.post("/v1/embeddings", json={"input": "x"})) for _ in range(texts)]
+        while not held.has_begun.is_set():
+            await asyncio.sleep(0.001)
+        yield running, client, asked
+        held.may_go_on.set()
+    await running.stop()
+
+
+async def test_who_embeds_delays_nobody_else_and_is_cut_off_by_the_drain_limit(engine: Engine) -> None:
+    """Requests for embeddings took all of asyncio's threads, and SIGTERM waited for the last of them."""
+    async with embedding(engine, HeldEncoder(), 33) as (running, client, asked):
+        constrained = client.post("/v1/completions", json=TEXT | {"guided_regex": "a+"})
+        assert (await asyncio.wait_for(constrained, 30)).status_code == 200
+        assert not await running.drain(0.01)
+        running.abandon("The engine was stopped.")
+        answers = await asyncio.wait_for(asyncio.gather(*asked), 30)
+        assert {answer.status_code for answer in answers} == {503}
+        assert await running.drain(30)
+
+
+async def test_a_drain_waits_for_embeddings_and_lets_none_begin(engine: Engine) -> None:
+    held = HeldEncoder()
+    async with embedding(engine, held, 1) as (running, client, asked):
+        draining = asyncio.create_task(running.drain(30))
+        await asyncio.sleep(0)
+        assert (await client.post("/v1/embeddings", json={"input": "x"})).status_code == 503
+        assert not draining.done()
+        held.may_go_on.set()
+        assert (await asked[0]).status_code == 200
+        assert await draining
