@@ -1,6 +1,7 @@
 """`python -m dashboards --gateway http://127.0.0.1:8080 --port 8081`: serves the web UI under /ui."""
 
 import argparse
+import math
 import multiprocessing
 import os
 import signal
@@ -20,14 +21,17 @@ from dashboards.oidc_sign_in import CONFIGURATION, read_oidc
 from dashboards.path_prefix import parse_prefix
 
 PARENT_SECONDS = 1.0
+LAST_PORT = 65_535
 
 
 def main() -> None:
     """Serve until told to stop."""
     parser = argparse.ArgumentParser(prog="python -m dashboards", description="Breakeven's web UI.")
-    parser.add_argument("--gateway", default="http://127.0.0.1:8080", help="the gateway's address, as seen from here")
+    parser.add_argument(
+        "--gateway", type=address, default="http://127.0.0.1:8080", help="the gateway's address, as seen from here"
+    )
     parser.add_argument("--host", default="127.0.0.1")
-    parser.add_argument("--port", type=int, default=8081)
+    parser.add_argument("--port", type=port, default=8081)
     parser.add_argument("--behind-tls", action="store_true", help="a proxy in front speaks HTTPS: secure cookies only")
     parser.add_argument(
         "--path-prefix",
@@ -37,7 +41,7 @@ def main() -> None:
     parser.add_argument("--state", type=Path, help="a directory: sessions outlive a restart in it")
     parser.add_argument(
         "--answer-seconds",
-        type=float,
+        type=seconds,
         default=ANSWER_SECONDS,
         help="how long the gateway may take for a report before a page says that it does not answer (%(default)s)",
     )
@@ -74,6 +78,30 @@ def main() -> None:
         server_header=False,
         access_log=False,
     )
+
+
+def address(text: str) -> str:
+    """An argument's type: any other text would start, and say on every page that the gateway does not answer."""
+    try:
+        parts = urlsplit(text)
+        if parts.scheme in ("http", "https") and parts.hostname and parts.port != 0:
+            return text
+    except ValueError:  # `http://[`, or a port beyond 65535
+        pass
+    raise argparse.ArgumentTypeError(f"{text!r} is not an address such as http://127.0.0.1:8080")
+
+
+def port(text: str) -> int:
+    """Checked here, because the system takes a larger one by its last 16 bits."""
+    if not text.isdecimal() or int(text) > LAST_PORT:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port from 0 to {LAST_PORT}")
+    return int(text)
+
+
+def seconds(text: str) -> float:
+    if not 0 < (given := float(text)) < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds above 0")
+    return given
 
 
 def why_no_semaphore(make: Callable[[], object] = multiprocessing.Lock) -> str | None:

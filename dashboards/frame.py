@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from html import escape
+from http import HTTPStatus
 from typing import Literal
 
 from nicegui import ui
@@ -29,8 +30,8 @@ OF_ONE_PERIOD = frozenset({"period", "since", "until", "last", "before", "page"}
 """Query parameters of one period, or of a position in its list: links to another period drop them."""
 AWAY_SECONDS = 3.0
 """How often a page checks whether an unreachable gateway is back."""
-CANNOT_NOW = 503
-"""HTTP status of a gateway that runs without something that it needs, such as its database."""
+CANNOT_NOW = HTTPStatus.SERVICE_UNAVAILABLE
+"""Of a gateway that runs without something that it needs, such as its database."""
 ANEW_SECONDS = 10.0
 ANEW = f"This page reloads every {ANEW_SECONDS:.0f} seconds until it can."
 THEME_COOKIE = "breakeven_theme"
@@ -132,12 +133,9 @@ async def guarded(build: Callable[[View], Awaitable[None]], view: View) -> None:
             html(markup.message("The gateway cannot answer now", f"{refused} {ANEW}", tone="bad"))
             ui.timer(ANEW_SECONDS, ui.navigate.reload, once=True)
             return
-        tone = "" if refused.status == 400 else "bad"
-        html(
-            markup.message(
-                "Nothing to show" if refused.status == 400 else "The gateway refused this", str(refused), tone=tone
-            )
-        )
+        is_askers = refused.status in (HTTPStatus.BAD_REQUEST, HTTPStatus.NOT_FOUND)
+        title, tone = ("Nothing to show", "") if is_askers else ("The gateway refused this", "bad")
+        html(markup.message(title, str(refused), tone=tone))
         html(way_on(view, refused))
     except GatewayUnreachable as error:
         html(

@@ -69,7 +69,7 @@ def _tiles(found: dict[str, Any], before: dict[str, Any], earlier: Earlier, view
         *volume_tiles(found, before, earlier, view),
         *_prices(total, view),
         *_speeds(total),
-        *saved_tiles(found["savings"]),
+        *saved_tiles(found["savings"], has_rent=found["idle"] is not None),
         *_idle(found, view),
     ]
 
@@ -139,12 +139,14 @@ def _speeds(total: dict[str, Any]) -> list[str]:
     ]
 
 
-def saved_tiles(savings: list[dict[str, Any]]) -> list[str]:
-    """Compared with the most expensive model of the report; a negative saving is called `Spent more`."""
+def saved_tiles(savings: list[dict[str, Any]], *, has_rent: bool) -> list[str]:
+    """Compared with the most expensive model of the report; a negative saving is called `Spent more`. Unlike the spend
+    it counts idle rent, and says so."""
     best = next(reversed(savings), None)
     if best is None or is_of_nothing(best):
         return []
     saved, against_it = Decimal(best["saved_usd"]), f"always {best['against']} at today's price"
+    against_it += ", idle rent included" if has_rent else ""
     if saved < 0:
         return [markup.tile("Spent more", display.dollars(-saved), f"than {against_it}", tone="bad")]
     return [markup.tile("Saved", display.dollars(saved), f"against {against_it}", tone="good" if saved else "")]

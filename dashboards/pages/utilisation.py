@@ -4,17 +4,22 @@ from decimal import Decimal
 from typing import Any
 
 from dashboards import charts, display, markup
-from dashboards.frame import View, chart, first_request, html, panel
+from dashboards.frame import View, chart, html, no_requests, panel
 from dashboards.periods import link, time_of
 
 OWN_BACKEND = "local"
+NO_GPU = markup.message(
+    "No GPU of your own",
+    "The bundled engine is switched off, so there is no rent and nothing idle. `breakeven what-if` says whether "
+    "renting one would pay.",
+)
 
 
 async def build(view: View) -> None:
     """Rent = used + idle, hour by hour."""
     found = await view.gateway.get("/admin/v1/reports/utilisation", **view.period.bounds())
     if found["idle"] is None:
-        html(_nothing_paid(view, is_configured=found["is_configured"]))
+        html(await _nothing_paid(view) if found["is_configured"] else NO_GPU)
         return
     html(_tiles(found, view.period.label))
     with panel("Used and idle by the hour", "Everything above the area was paid for but idle. Hours in UTC."):
@@ -28,18 +33,10 @@ async def build(view: View) -> None:
         html(f'<div class="be-actions be-downloads">{every_hour}</div>')
 
 
-def _nothing_paid(view: View, *, is_configured: bool) -> str:
-    if is_configured:
-        return markup.message(
-            "No hours yet",
-            "Your own engine counts as paid from the ledger's first request on. Send it a request, or choose a longer "
-            "time range above.",
-        ) + first_request(view)
-    return markup.message(
-        "No GPU of your own",
-        "The bundled engine is switched off, so there is no rent and nothing idle. `breakeven what-if` says whether "
-        "renting one would pay.",
-    )
+async def _nothing_paid(view: View) -> str:
+    """The engine counts as paid from the ledger's first request on: this time is before it, or still to come."""
+    costs = await view.gateway.get("/admin/v1/reports/costs", **view.period.bounds(), costs_alone=True)
+    return no_requests(view, costs["books_begin"])
 
 
 def _tiles(found: dict[str, Any], period: str) -> str:

@@ -219,7 +219,7 @@ def parquet_column(content: bytes, name: str) -> list[Decimal]:
 
 def test_a_time_without_traffic_leads_on(browser: webdriver.Chrome, running: Running) -> None:
     """The page points to a period with traffic, not to a first request."""
-    for page in ("/", "/requests", "/explorer"):
+    for page in ("/", "/requests", "/explorer", "/utilisation"):
         go(browser, running, f"{page}?since=2020-01-01&last=2020-01-02")
         assert "The books begin on" in browser.find_element(By.CLASS_NAME, "be-message").text
         assert not browser.find_elements(By.CLASS_NAME, "be-secret")

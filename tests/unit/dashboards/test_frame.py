@@ -113,6 +113,18 @@ async def test_a_page_is_loaded_again_once_a_gateway_that_was_away_is_back(
     assert page.reloads == reloads
 
 
+async def test_what_is_not_there_is_no_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = list[str]()
+    monkeypatch.setattr(frame, "html", shown.append)
+
+    async def build(view: View) -> None:
+        raise GatewayRefused(404, "There is no request 'nope'.", None)
+
+    await guarded(build, make_view())
+    assert "Nothing to show" in shown[0]
+    assert "There is no request &#x27;nope&#x27;." in shown[0]
+
+
 async def test_a_page_whose_database_is_down_is_loaded_anew_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     page, shown = Page(), list[str]()
     monkeypatch.setattr(frame, "ui", page)

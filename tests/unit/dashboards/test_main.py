@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from dashboards.__main__ import why_no_semaphore
+from dashboards.__main__ import main, why_no_semaphore
 
 PARENT = """
 import os, subprocess, sys
@@ -30,6 +30,26 @@ def test_an_orphan_stops_by_itself() -> None:
     parent.stdin.close()
     assert parent.stdout.read() == b""
     parent.stdout.close()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--port", "99999"), "'99999' is not a port from 0 to 65535"),
+        (("--port", "-1"), "'-1' is not a port"),
+        (("--gateway", "gateway:8080"), "'gateway:8080' is not an address such as http://127.0.0.1:8080"),
+        (("--gateway", "http://["), "'http://[' is not an address"),
+        (("--answer-seconds", "nan"), "'nan' is not a number of seconds above 0"),
+    ],
+)
+def test_an_argument_that_means_nothing_ends_it_before_it_serves(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], said: str
+) -> None:
+    """It listened on port 34463 when it was told 99999."""
+    monkeypatch.setattr(sys, "argv", ["dashboards", *arguments])
+    with pytest.raises(SystemExit):
+        main()
+    assert said in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("number", [errno.EROFS, errno.ENOSPC, errno.EACCES, errno.ENOENT])

@@ -42,7 +42,7 @@ def test_no_figure_is_told_against_a_time_within_which_the_books_begin() -> None
 
 def saved(usd: str) -> str:
     cheap, dear = ({"against": name, "would_have_cost_usd": "9"} for name in ("cheap", "acme/dear"))
-    return "".join(saved_tiles([{**cheap, "saved_usd": "-9"}, {**dear, "saved_usd": usd}]))
+    return "".join(saved_tiles([{**cheap, "saved_usd": "-9"}, {**dear, "saved_usd": usd}], has_rent=False))
 
 
 def test_a_saving_is_told_against_the_dearest_model_and_a_loss_as_what_was_spent_more() -> None:
@@ -55,15 +55,17 @@ def test_a_saving_is_told_against_the_dearest_model_and_a_loss_as_what_was_spent
     assert "bad" in saved("-3.31")
     assert "bad" not in saved("0")
     assert ">Saved<" in saved("0")
-    assert saved_tiles([]) == []
+    assert saved_tiles([], has_rent=False) == []
 
 
 def test_nothing_is_said_to_be_saved_where_nothing_was_compared() -> None:
     """A first request that failed, or whose price is unknown."""
     nothing = {"against": "acme/dear", "would_have_cost_usd": "0", "saved_usd": "0"}
-    assert saved_tiles([nothing]) == []
+    assert saved_tiles([nothing], has_rent=True) == []
     idle_rent = {**nothing, "saved_usd": "-0.1"}
-    assert ">Spent more<" in "".join(saved_tiles([idle_rent]))
+    said = "".join(saved_tiles([idle_rent], has_rent=True))
+    assert ">Spent more<" in said
+    assert "idle rent included" in said, "the tile of the spend leaves it out"
 
 
 @pytest.mark.parametrize(
