@@ -50,6 +50,23 @@ class SentenceEncoder:
             raise ModelUnavailable(f"{folder / 'tokenizer.json'} is missing or damaged ({error}).") from error
         self._tokenizer.no_padding()
         self._tokenizer.no_truncation()
+        self._check(folder)
+
+    def _check(self, folder: Path) -> None:
+        """Raises ModelUnavailable for files that do not belong together, which only requests would find out."""
+        try:
+            self._forward([[0]])
+            places, words = (
+                len(self._weights[f"embeddings.{part}_embeddings.weight"]) for part in ("position", "word")
+            )
+        except (LookupError, RuntimeError) as error:
+            raise ModelUnavailable(f"The tensors of {folder} are not those of its config.json ({error}).") from error
+        last = max(self._tokenizer.get_vocab().values(), default=0)
+        if places < self.context_window or words <= last:
+            raise ModelUnavailable(
+                f"{folder} has vectors for {places} positions and {words} tokens; its other files say "
+                f"{self.context_window} and {last + 1}."
+            )
 
     def encode(self, texts: list[str], first: int | None = None) -> Embedded:
         """Embeds texts, or the first `first` tokens of each, special tokens included; raises ContextLengthExceeded for

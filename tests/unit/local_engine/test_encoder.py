@@ -2,19 +2,21 @@
 
 import base64
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer as FastTokenizer
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
 from tokenizers.processors import TemplateProcessing
 
 from local_engine.encoder import SentenceEncoder
-from local_engine.errors import InvalidRequest, ModelUnsupported
+from local_engine.errors import InvalidRequest, ModelUnavailable, ModelUnsupported
 from local_engine.server.embeddings_endpoint import answer_embeddings
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *(f"w{i}" for i in range(60))]
@@ -106,6 +108,28 @@ def test_bad_requests_name_their_parameter(folder: Path, body: dict[str, Any], p
 def test_another_kind_of_model_is_refused(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text('{"model_type": "llama"}')
     with pytest.raises(ModelUnsupported):
+        SentenceEncoder(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("lost", "config", "named"),
+    [
+        ("encoder.layer.1.output.dense.bias", {}, "encoder.layer.1.output.dense.bias"),
+        ("", {"num_attention_heads": 5}, "not those of its config"),
+        ("", {"max_position_embeddings": 41}, "40 positions and 64 tokens; its other files say 41"),
+    ],
+)
+def test_files_that_do_not_belong_together_are_refused_at_start(
+    folder: Path, tmp_path: Path, lost: str, config: dict[str, int], named: str
+) -> None:
+    """The server started, and every request was answered by a 500."""
+    save_file(
+        {name: one for name, one in load_file(folder / "model.safetensors").items() if name != lost},
+        tmp_path / "model.safetensors",
+    )
+    (tmp_path / "tokenizer.json").write_bytes((folder / "tokenizer.json").read_bytes())
+    (tmp_path / "config.json").write_text(json.dumps(json.loads((folder / "config.json").read_bytes()) | config))
+    with pytest.raises(ModelUnavailable, match=re.escape(named)):
         SentenceEncoder(tmp_path)
 
 
