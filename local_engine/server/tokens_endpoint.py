@@ -36,6 +36,7 @@ def tokenized(body: bytes, model: Model) -> dict[str, Any]:
     if (text is None) == (not request.messages):
         raise InvalidRequest("Send either a prompt or messages.", parameter="prompt")
     if text is not None:
+        model.tokenizer.refuse_longer(text, None, "prompt")
         ids = model.tokenizer.encode(text, with_bos=request.add_special_tokens)
     else:
         ids = chat_prompt(parse_chat(body), model)

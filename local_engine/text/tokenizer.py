@@ -8,7 +8,7 @@ from typing import Any
 from tokenizers import Tokenizer as FastTokenizer
 from tokenizers.models import BPE
 
-from local_engine.errors import ContextLengthExceeded
+from local_engine.errors import ContextLengthExceeded, InvalidRequest
 from local_engine.text.bounded_template import BoundedTemplate
 from local_engine.text.chat_template import ChatTemplate
 from local_engine.text.tool_formats import tool_format_of
@@ -19,6 +19,8 @@ from local_engine.text.user_markup import UserMarkup, cut_into_tokens, encoded_i
 MOST_NORMALISED = 4
 # Twice the largest known vocabularies: a larger id means a damaged file, and a list up to it would take gigabytes.
 MOST_IDS = 1 << 21
+# Of a text that no window bounds. As single letters they are two million tokens, and take 0.7 GB.
+MOST_CHARACTERS = 1 << 22
 
 
 def byte_alphabet() -> dict[str, int]:
@@ -84,7 +86,11 @@ class Tokenizer:
 
     def refuse_longer(self, text: str, within: int | None, parameter: str) -> None:
         """Raises ContextLengthExceeded for a text that is too long however it is tokenized: tokenizing takes hundreds
-        of bytes per token, gigabytes for a text that does not fit anyway."""
+        of bytes per token, gigabytes for a text that does not fit anyway. Raises InvalidRequest for one that no window
+        bounds."""
+        if within is None and len(text) > MOST_CHARACTERS:
+            message = f"The text has {len(text)} characters; at most {MOST_CHARACTERS} are cut into tokens."
+            raise InvalidRequest(message, parameter=parameter)
         if within is None or len(text) <= within:
             return
         # Blanks may be merged into neighbouring tokens.

@@ -61,6 +61,8 @@ def test_a_text_that_has_no_room_however_it_is_cut_is_refused_uncut() -> None:
             tokenizer.refuse_longer("a " * 1000, 2, "messages")
         tokenizer.refuse_longer("a" * 40, most, "prompt")
         tokenizer.refuse_longer("a " * 1000, None, "prompt")
+        with pytest.raises(InvalidRequest, match="at most 4194304"):
+            tokenizer.refuse_longer("a" * (1 << 22) + "a", None, "prompt")
     lacking = FastTokenizer(BPE(vocab={"a": 0, "<unk>": 1}, merges=[], unk_token="<unk>", fuse_unk=True))
     Tokenizer(lacking, chat_template=None, bos_token_id=None, eos_token_ids=[]).refuse_longer("b" * 1000, 2, "prompt")
 
