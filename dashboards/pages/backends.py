@@ -39,7 +39,7 @@ async def build(view: View) -> None:
     saved, burst = found["retry_budget_saved"], found["retry_budget_burst"]
     with panel(
         "Circuit breakers",
-        f"Retry budget: {saved:.1f} of {burst:.0f} retries saved up. An open breaker sends traffic elsewhere.",
+        f"Retry budget: {saved:,.0f} of {burst:,.0f} retries saved up. An open breaker sends traffic elsewhere.",
     ):
         if breakers:
             html(_breakers(breakers))

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from nicegui import ui
 
 from dashboards import markup
-from dashboards.frame import View, grid, html, panel
+from dashboards.frame import View, grid, html, panel, way_on
 from dashboards.gateway_client import GatewayRefused, GatewayUnreachable
 from dashboards.one_press import give_back_focus
 from dashboards.pages.replay_result import replay_result
@@ -72,7 +72,7 @@ class Editor:
             self.code.reveal_line(line)
         said = f"{where(line, one['field'])}: {one['message']}"
         self._mark(rule_of(one["field"]), said, is_shown=is_asked)
-        self.verdict.set_content(f'<p class="be-problem" role="alert">{escape(said)}</p>')
+        self.complain(said)
         return False
 
     def _mark(self, rule: int | None, said: str, *, is_shown: bool = False) -> None:
@@ -123,11 +123,10 @@ class Editor:
         active = await self.view.gateway.get(f"{RULES}/{listed['active']}")
         self.base, self.base_text = active["version"], active["text"]
         await self.compare()
-        said = (
+        self.complain(
             f"Version {active['version']} by {active['author']} became active while you edited, so nothing was saved. "
             "It is shown beside your edit below: copy what you want to keep of it; saving again replaces it with yours."
         )
-        self.verdict.set_content(f'<p class="be-problem" role="alert">{escape(said)}</p>')
 
     async def attempt(self, action: Action, *, is_asked: bool = True) -> None:
         """Run an action, or say why it failed. Buttons are disabled while a user waits for one."""
@@ -149,16 +148,16 @@ class Editor:
             if refused.code == CHANGED_MEANWHILE:
                 await self.meet()
             else:
-                self.complain(refused)
+                self.complain(str(refused), way_on(self.view, refused))
         except GatewayUnreachable as error:
-            self.complain(error)
+            self.complain(str(error))
         finally:
             for button in self.buttons:
                 button.enable()
 
-    def complain(self, error: Exception) -> None:
-        """In the gateway's own words, below the editor."""
-        self.verdict.set_content(f'<p class="be-problem" role="alert">{escape(str(error))}</p>')
+    def complain(self, said: str, way_on: str = "") -> None:
+        """Below the editor."""
+        self.verdict.set_content(f'<p class="be-problem" role="alert">{escape(said)}</p>{way_on}')
 
 
 def leave(address: str) -> None:
