@@ -10,7 +10,9 @@ from gateway.config.providers import HostedProvider
 from gateway.errors import ConfigurationError
 from gateway.from_litellm.config_file import Deployment, Fields, LiteLLMConfig
 from gateway.from_litellm.endpoints import Endpoints, Place
+from gateway.from_litellm.rows import whole
 from gateway.from_litellm.windows import PLACES
+from gateway.limits.values import MOST_COUNT
 from gateway.routing.rules import RERANK
 from gateway.yaml_document import NAME_PATTERN
 
@@ -277,9 +279,9 @@ class _Models:
         """The sum over all deployments; no limit if one of them has none."""
         for theirs, ours in LIMITS.items():
             limits = [one.params.get(theirs) for one in group]
-            whole = [one for one in limits if isinstance(one, int) and one > 0]
-            if whole and len(whole) == len(limits):
-                self.limits.setdefault(name, {})[ours] = sum(whole)
+            found = [one for one in map(whole, limits) if one is not None and one > 0]
+            if found and len(found) == len(limits):
+                self.limits.setdefault(name, {})[ours] = min(sum(found), MOST_COUNT)
 
 
 def _mode(deployment: Deployment, known: Mapping[str, Fields]) -> str:

@@ -12,6 +12,7 @@ from typing import Any, Final, cast
 from gateway.errors import ConfigurationError
 from gateway.from_litellm.fields import KEYS, TAKEN, TEAMS, TOLD
 from gateway.instants import microseconds
+from gateway.limits.values import MOST_COUNT
 
 Row = Mapping[str, Any]
 NO_LABEL: Final = re.compile(r"[^\w .:/@-]")
@@ -120,7 +121,8 @@ def as_label(text: str) -> str:
 
 
 def whole(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
+    """A limit. None also for one that nothing reaches: LiteLLM itself writes `sys.maxsize` for none."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and value <= MOST_COUNT else None
 
 
 def distinct_labels(rows: Sequence[Row], *, key: str, alias: str) -> Iterator[tuple[str, str]]:

@@ -65,6 +65,11 @@ def test_a_key_with_all_that_has_a_place() -> None:
     assert made.notes == ["tokens_per_minute counts input tokens here; LiteLLM's tpm counts those of answers too"]
 
 
+def test_a_limit_that_nothing_reaches_is_none() -> None:
+    made = taken(key(rpm_limit=2**63 - 1, tpm_limit=1000))
+    assert [one.limits for one in made.keys] == [{"tokens_per_minute": 1000}]
+
+
 @pytest.mark.parametrize(
     ("columns", "why"),
     [
