@@ -3,6 +3,7 @@
 from typing import Any
 
 from dashboards import display
+from dashboards.markup import counted
 
 WINDOWS = {"day": "a day", "month": "a month", "total": "in all"}
 
@@ -12,11 +13,11 @@ def limits_text(limits: dict[str, Any]) -> str:
     parts: list[str] = []
     if (budget := limits.get("budget_usd")) is not None:
         parts.append(f"{display.dollars(budget)} {WINDOWS[limits.get('budget_window', 'month')]}")
-    for name, unit in (("requests_per_minute", "requests / min"), ("tokens_per_minute", "tokens / min")):
+    for name, what in (("requests_per_minute", "request"), ("tokens_per_minute", "token")):
         if (value := limits.get(name)) is not None:
-            parts.append(f"{value:,} {unit}")
+            parts.append(f"{counted(value, what)} / min")
     if (most := limits.get("max_parallel_requests")) is not None:
         parts.append(f"{most:,} at once")
     for tier, quota in limits.get("tier_quotas", {}).items():
-        parts.append(f"{quota['requests']:,} {tier} requests {WINDOWS[quota.get('window', 'day')]}")
+        parts.append(f"{counted(quota['requests'], f'{tier} request')} {WINDOWS[quota.get('window', 'day')]}")
     return ", ".join(parts) or "none"

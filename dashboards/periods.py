@@ -50,6 +50,11 @@ class Period:
         """The label within a sentence."""
         return self.label.lower() if self.name else self.label
 
+    @property
+    def is_of_one_year(self) -> bool:
+        """Whether its times can be told apart without their year."""
+        return self.since.year == self.last_moment.year
+
     def within(self, other: "Period") -> "Period":
         """The part that lies in `other`; all of it if they do not overlap."""
         since, until = max(self.since, other.since), min(self.until, other.until)

@@ -13,7 +13,7 @@ MOST = 16
 HOUR_MS = 3_600_000
 STEP_MS = {"hour": HOUR_MS, "day": 24 * HOUR_MS}
 """Weeks, months and quarters differ in length or start anywhere: their labels are put at starts of bars."""
-STEPS = {"hour": (1, 2, 3, 6, 12, 24, 48, 168), "day": (1, 2, 4, 7, 14, 28, 91, 364)}
+STEPS = {"hour": (1, 2, 3, 6, 12, 24, 48, 168, 336, 672, 2184, 8736), "day": (1, 2, 4, 7, 14, 28, 91, 364)}
 LINE_PIXELS = 14
 BY_MONTH = frozenset({"month", "quarter"})
 DAY_OR_HOUR = """(value) => new Date(value).toLocaleString('en-GB', {timeZone: 'UTC',

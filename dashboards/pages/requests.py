@@ -52,7 +52,7 @@ async def build_list(view: View) -> None:
     ):
         if said:
             html(f'<p class="be-sum">{escape(markup.unbroken(said))}</p>')
-        html(requests_table(found["entries"], order=order))
+        html(requests_table(found["entries"], order=order, has_years=not view.period.is_of_one_year))
         next_before = found["next_before"]
         html(
             ways_on(
@@ -120,8 +120,9 @@ def in_all(total: dict[str, Any]) -> str:
     )
 
 
-def requests_table(entries: list[dict[str, Any]], *, order: str = "newest") -> str:
+def requests_table(entries: list[dict[str, Any]], *, order: str = "newest", has_years: bool = False) -> str:
     is_by_total = order == "total_time"
+    moment = display.long_moment if has_years else display.short_moment
     is_any_corrected = any(_is_corrected(one) for one in entries)
     columns = [
         Column("Time"),
@@ -143,7 +144,7 @@ def requests_table(entries: list[dict[str, Any]], *, order: str = "newest") -> s
         [
             [
                 Cell(
-                    display.short_moment(one["accepted_at_us"]),
+                    moment(one["accepted_at_us"]),
                     href=f"request?id={one['request_id']}",
                     tone="be-nowrap",
                 ),

@@ -72,6 +72,7 @@ def _busiest(hours: list[dict[str, Any]], view: View) -> str:
 
 def hours_table(hours: list[dict[str, Any]], view: View, caption: str) -> str:
     """In the order given."""
+    is_of_one_year = view.period.is_of_one_year
     return markup.table(
         [
             markup.Column("Hour, UTC"),
@@ -81,7 +82,10 @@ def hours_table(hours: list[dict[str, Any]], view: View, caption: str) -> str:
         ],
         [
             [
-                markup.Cell(display.hour(p["start"]), href=_requests_of(p["start"], view)),
+                markup.Cell(
+                    display.hour(p["start"]) if is_of_one_year else display.group_time("hour", p["start"]),
+                    href=_requests_of(p["start"], view),
+                ),
                 display.count(p["requests"]),
                 f"{p['used_gpu_seconds']:,.0f} s",
                 display.share(p["used_gpu_seconds"] / p["paid_gpu_seconds"] if p["paid_gpu_seconds"] else None),

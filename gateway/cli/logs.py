@@ -73,7 +73,7 @@ def _table(found: list[EntrySummary]) -> Table:
         table.add_column(name, justify="right", no_wrap=name.endswith("$"))
     for one in found:
         table.add_row(
-            moment_of(one.accepted_at_us).strftime("%m-%d %H:%M:%S"),
+            moment_of(one.accepted_at_us).strftime("%Y-%m-%d %H:%M:%S"),
             one.model + (" (simulated)" if one.is_simulated else ""),
             one.team or "",
             one.rule,

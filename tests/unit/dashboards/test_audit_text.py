@@ -30,8 +30,8 @@ KEY = {"role": "app", "team": "red", "project": None, "limits": json.dumps({"bud
         ),
         (
             "key.change",
-            json.dumps({"before": {"limits": {"requests_per_minute": 9}}, "after": {"limits": AT_ONCE}}),
-            "9 requests / min → 9 requests / min, 4 at once",
+            json.dumps({"before": {"limits": {"requests_per_minute": 1}}, "after": {"limits": AT_ONCE}}),
+            "1 request / min → 9 requests / min, 4 at once",
         ),
         (
             "key.change",

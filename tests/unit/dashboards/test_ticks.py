@@ -27,6 +27,7 @@ def named(since: str, every: timedelta, count: int, each: str) -> list[datetime]
         (HOUR, 24, "hour", 2 * HOUR),
         (HOUR, 168, "hour", 12 * HOUR),
         (HOUR, 720, "hour", 2 * DAY),
+        (HOUR, 365 * 24, "hour", 28 * DAY),
         (7 * DAY, 40, "week", 21 * DAY),
     ],
 )

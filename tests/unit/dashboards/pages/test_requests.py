@@ -87,6 +87,12 @@ def test_every_order_has_a_way_on_and_back_to_its_beginning(order: str, labels: 
     assert ways_on(order, first=None, further=None) == ""
 
 
+def test_a_time_of_two_years_shows_the_year_of_each() -> None:
+    one = {**ENTRY, "accepted_at_us": 1_790_000_000_000_000}
+    assert ">21 Sep 14:13:20<" in requests_table([one])
+    assert ">21 Sep 2026 14:13:20<" in requests_table([one], has_years=True)
+
+
 def test_by_total_time_the_list_shows_it() -> None:
     one = {**ENTRY, "total_seconds": 77.25}
     assert ">77.25<" in requests_table([one], order="total_time")

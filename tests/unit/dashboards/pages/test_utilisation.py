@@ -1,10 +1,14 @@
 """The rent is stated as the period paid it, not at today's price of an hour."""
 
+from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
-from dashboards.pages.utilisation import rent_note
+from dashboards.pages.utilisation import hours_table, rent_note
+from dashboards.periods import parse_period
+from tests.unit.dashboards.views import make_view
 
 
 @pytest.mark.parametrize(
@@ -21,3 +25,10 @@ def test_hours_at_the_mean_of_their_own_prices(rent: str, paid_hours: list[int],
     hours = [{"paid_gpu_seconds": 3600.0 * hours} for hours in paid_hours]
     found: dict[str, Any] = {"gpu_hour_usd": "0.100000", "idle": {"rent_usd": rent}, "hours": hours}
     assert rent_note(found) == said
+
+
+@pytest.mark.parametrize(("last", "shown"), [("2026-12-31", "9 Dec 14:00"), ("2027-01-01", "9 Dec 2026 14:00")])
+def test_an_hour_has_its_year_where_the_time_is_of_two(last: str, shown: str) -> None:
+    period = parse_period({"since": "2026-01-01", "last": last}, datetime(2027, 3, 1, tzinfo=UTC))
+    hour = {"start": "2026-12-09T14:00:00Z", "requests": 1, "used_gpu_seconds": 1.0, "paid_gpu_seconds": 3600.0}
+    assert f">{shown}<" in hours_table([hour], replace(make_view(), period=period), "Hours")
