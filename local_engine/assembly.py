@@ -107,7 +107,7 @@ def build_engine(
     if config.device == "cpu":
         huge_pages.gather()
     else:
-        warm_up(engine.core, min(config.max_tokens_per_step, engine.context_window - 2))
+        warm_up(engine.core, max(1, min(config.max_tokens_per_step, engine.context_window - 2)))
     return engine
 
 
@@ -156,6 +156,11 @@ def assemble(
         available_bytes(config.device),
         exact_bytes_per_weight=loaded.bytes_per_weight if is_native else 4.0,
     )
+    # A longer request would fail where the cache ends.
+    if (held := blocks * config.block_size) < context_window:
+        context_window = held
+        if progress is not None:
+            progress(f"{loaded.config.name} is served up to {held} tokens, as its KV cache holds no more")
     # A cached prefix or a draft would change how a request is divided into steps.
     is_deterministic = config.is_deterministic
     kv_cache = KvCacheManager(

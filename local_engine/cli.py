@@ -93,7 +93,9 @@ def _add_engine_options(parser: argparse.ArgumentParser) -> None:
     default = EngineConfig()
     parser.add_argument("--context-window", type=whole(2), default=None, help="tokens (default: the model's)")
     parser.add_argument("--block-size", type=whole(1), default=default.block_size, help="tokens per KV-cache block")
-    parser.add_argument("--kv-blocks", type=whole(1), default=None, help="KV-cache blocks (default: from the window)")
+    parser.add_argument(
+        "--kv-blocks", type=whole(1), default=None, help="KV-cache blocks (default: from the window, which they limit)"
+    )
     parser.add_argument(
         "--max-concurrency",
         type=whole(1),

@@ -259,6 +259,14 @@ def test_longrope_is_served_up_to_its_original_window_and_the_start_says_how_far
     assert build_engine(folder, EngineConfig(kv_blocks=32, context_window=256)).context_window == 256
 
 
+def test_a_window_is_no_longer_than_the_cache_and_the_start_says_so(tmp_path: Path) -> None:
+    """A longer prompt was answered by a 500, and an answer that grew beyond the cache was lost."""
+    folder = write_folder(make_model("llama"), tmp_path)
+    told: list[str] = []
+    assert build_engine(folder, EngineConfig(kv_blocks=5), progress=told.append).context_window == 80
+    assert any("is served up to 80 tokens" in line for line in told)
+
+
 def test_the_text_of_a_gemma_that_reads_images_too_is_run(tmp_path: Path) -> None:
     """Its configuration is nested in another one, and omits transformers' defaults."""
     model = make_model("gemma3")
