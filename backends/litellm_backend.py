@@ -22,7 +22,7 @@ from backends.formats.chat_fields import invalid, untranslatable
 from backends.formats.json_objects import decode_object, objects_of
 from backends.formats.openai import OpenAIStreamReader, error_body, read_answer
 from backends.formats.past_thinking import DETAILS, details_of
-from backends.http.errors import error_from_status
+from backends.http.errors import TOO_LONG, error_from_status, is_too_long
 from backends.http.reply import PlainReply
 from backends.protocol import BackendHealth, Call, Chunk, Reply, trace_of
 
@@ -137,7 +137,9 @@ class LitellmBackend:
             return UnreadableAnswer(f"{self._name} sent an answer that litellm cannot read")
         response = getattr(error, "response", None)
         headers = cast(Mapping[str, str], getattr(response, "headers", None) or {})
-        body = error_body(str(getattr(error, "message", "")), kind="invalid_request_error")
+        message = str(getattr(error, "message", ""))
+        code = TOO_LONG if is_too_long(message.encode()) else None
+        body = error_body(message, kind="invalid_request_error", code=code)
         return error_from_status(status, headers, body, backend=self._name)
 
     def broken(self, error: Exception, *, is_started: bool) -> BackendError:

@@ -10,6 +10,7 @@ from backends.endpoints.chat_text import said_in
 from backends.endpoints.tool_call_deltas import ToolCallNumbers
 from backends.formats.json_objects import Fields, decode_object, first_of, objects_of, part_of, text_of
 from backends.formats.past_thinking import UNSIGNED, details_of, with_details
+from backends.http.errors import is_too_long
 from backends.protocol import Chunk
 from backends.usage import Usage
 
@@ -23,6 +24,8 @@ STOP_REASONS: Final[Mapping[str, str]] = {
 NOT_STOPPED: Final[Fields] = {"stop_reason": None, "stop_sequence": None}
 _BLOCK_START: Final = b"event: content_block_start\n"
 _BLOCK_STOP: Final = b"event: content_block_stop\n"
+_TOO_LONG: Final = ("prompt is too long", "exceed context limit")
+"""Anthropic's words. Coding agents shorten the conversation if they find them, whatever the status and type."""
 ERROR_TYPES: Final[Mapping[int, str]] = {
     400: "invalid_request_error",
     401: "authentication_error",
@@ -49,8 +52,10 @@ def messages_error(status: int, message: str, *, request_id: str | None = None, 
 
 def messages_error_from(body: bytes, status: int, otherwise: str) -> bytes:
     """An OpenAI error body in Anthropic's format. `otherwise` is the message if it has none."""
-    message = text_of(part_of(decode_object(body) or {}, "error"), "message")
-    return messages_error(status, message or otherwise)
+    message = text_of(part_of(decode_object(body) or {}, "error"), "message") or otherwise
+    if is_too_long(body) and not any(words in message.lower() for words in _TOO_LONG):
+        message = f"{_TOO_LONG[0]}: {message}"
+    return messages_error(status, message)
 
 
 def error_event(status: int, message: str) -> bytes:

@@ -25,15 +25,12 @@ from backends.formats.chat_chunks import (
 from backends.formats.json_objects import Fields, decode_object, integer, part_of, text_of
 from backends.formats.openai import error_body
 from backends.formats.usage_wire import MalformedUsage, believable, checked, split_writes, token_count
-from backends.http.errors import error_from_event, no_answer
+from backends.http.errors import TOO_LONG, error_from_event, is_too_long, no_answer
 from backends.http.sse import MAX_EVENT_BYTES
 from backends.http.stream_reader import MOST_CALLS, StreamReader
 from backends.protocol import Chunk
 from backends.usage import Usage
 
-TOO_LONG: Final = "context_length_exceeded"
-"""OpenAI's error code, which clients check for."""
-_TOO_LONG: Final = ("prompt is too long", "input length and `max_tokens` exceed context limit")
 FINISH_REASONS: Final[Mapping[str, str]] = {
     "end_turn": "stop",
     "stop_sequence": "stop",
@@ -142,7 +139,7 @@ def openai_error(body: bytes) -> bytes:
     return error_body(
         message,
         kind=text_of(error, "type") or "invalid_request_error",
-        code=TOO_LONG if message.startswith(_TOO_LONG) else None,
+        code=TOO_LONG if is_too_long(body) else None,
     )
 
 

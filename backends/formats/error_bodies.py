@@ -9,6 +9,7 @@ from typing import Final, cast
 
 from backends.formats.json_objects import Fields, decode_object, part_of, text_of
 from backends.formats.openai import error_body
+from backends.http.errors import TOO_LONG, is_too_long
 
 _WRAPPERS: Final = ("error", "message", "detail", "msg")
 
@@ -23,9 +24,8 @@ def in_openai_shape(body: bytes) -> bytes:
     message = _message(document)
     if message is None:
         return body
-    return error_body(
-        message, kind="invalid_request_error", code=text_of(document, "code"), param=text_of(document, "param")
-    )
+    code = TOO_LONG if is_too_long(body) else text_of(document, "code")
+    return error_body(message, kind="invalid_request_error", code=code, param=text_of(document, "param"))
 
 
 def _of_google(body: bytes) -> bytes:
@@ -35,7 +35,8 @@ def _of_google(body: bytes) -> bytes:
     message, status = text_of(error, "message"), text_of(error, "status")
     if message is None:
         return body
-    return error_body(message, kind="invalid_request_error", code=status.lower() if status else None)
+    code = TOO_LONG if is_too_long(body) else status.lower() if status else None
+    return error_body(message, kind="invalid_request_error", code=code)
 
 
 def _message(value: object, levels: int = 4) -> str | None:

@@ -28,7 +28,7 @@ from backends.formats.json_objects import Fields, decode_object, first_of, numbe
 from backends.formats.openai import error_body
 from backends.formats.past_thinking import UNKNOWN_SIGNATURE
 from backends.formats.usage_wire import MalformedUsage, believable, checked, token_count
-from backends.http.errors import error_from_event, no_answer
+from backends.http.errors import TOO_LONG, error_from_event, is_too_long, no_answer
 from backends.http.stream_reader import StreamReader
 from backends.protocol import Chunk
 from backends.usage import Usage
@@ -187,7 +187,7 @@ def openai_error(body: bytes) -> bytes:
     return error_body(
         message if isinstance(message, str) else "the provider refused the request",
         kind="invalid_request_error",
-        code=status.lower() if isinstance(status, str) else None,
+        code=TOO_LONG if is_too_long(body) else status.lower() if isinstance(status, str) else None,
     )
 
 

@@ -27,6 +27,8 @@ from backends.errors import (
 from backends.usage import Usage
 
 _IDENTIFIER: Final = re.compile(r"[a-z][a-z_]{2,47}")
+TOO_LONG: Final = "context_length_exceeded"
+"""OpenAI's error code, which clients check for before they shorten a conversation."""
 _RETRY_DELAY: Final = re.compile(rb'"retryDelay"\s*:\s*"(\d{1,9}(?:\.\d{1,9})?)s"')
 _FILTERED: Final = re.compile(
     rb"usage guidelines|safety_check|requires moderation|flagged_input|(?:input|prompt|content)[^\"]{0,20} flagged"
@@ -84,7 +86,7 @@ def error_from_status(
         return RateLimited(message, retry_after_seconds=wait)
     if status in _TIMEOUT:
         return UpstreamTimeout(message, status=status)
-    if status == 413 or (status in (400, 422) and _TOO_LONG.search(body)):
+    if status == 413 or (status in (400, 422) and is_too_long(body)):
         return Untranslatable(f"{message}: the request is too long for it", status=status, body=body)
     if 400 <= status < 500 and status not in _BUSY:
         return UpstreamRejected(message, status=status, body=body)
@@ -151,6 +153,11 @@ def google_status(status: int, body: bytes) -> int:
     return 401 if status == 400 and b"API_KEY_INVALID" in body else status
 
 
+def is_too_long(body: bytes) -> bool:
+    """Whether an error body says that the prompt is longer than the model's context."""
+    return _TOO_LONG.search(body) is not None
+
+
 def has_nothing_there(status: int, body: bytes) -> bool:
     """Whether a server lacks the path, rather than rejecting the request: 405, or a 404 or 410 whose body is HTML,
     empty, or a plain "not found"."""
@@ -204,7 +211,7 @@ _STATUS_BY_TYPE: Final[Mapping[str, int]] = {
     "request_too_large": 413,
     "api_error": 500,
     "server_error": 500,
-    "context_length_exceeded": 400,
+    TOO_LONG: 400,
     "invalid_prompt": 400,
     "bio_policy": 400,
     **dict.fromkeys(

@@ -53,8 +53,8 @@ def refusal(
     if all(TOO_LONG in reason for reason in reasons.values()):
         limit = LIMITS.get(operation, "max_tokens")
         return ContextTooLong(
-            f"This prompt is about {facts.input_tokens:,} tokens long"
-            + (f" and asks for {facts.max_output_tokens:,} more" if facts.max_output_tokens else "")
+            f"This prompt is too long: about {facts.input_tokens:,} tokens"  # agents look for these words
+            + (f", and {facts.max_output_tokens:,} more for the answer" if facts.max_output_tokens else "")
             + f"; the widest model allowed here takes {widest:,}. Shorten the prompt"
             + (f" or lower {limit}." if facts.max_output_tokens else "."),
             param=PROMPTS.get(operation, "messages"),

@@ -267,7 +267,7 @@ async def test_a_refusal_by_a_chat_model_takes_anthropics_shape(passage: Passage
     passage.provider.plan([Raw((refusal,), status=400, headers=JSON)])
     asked = b'{"model":"b","max_tokens":9,"messages":[{"role":"user","content":"hi"}]}'
     answer = await passage.post("/v1/messages", asked)
-    said = {"type": "invalid_request_error", "message": "too long"}
+    said = {"type": "invalid_request_error", "message": "prompt is too long: too long"}  # agents look for these words
     assert (answer.status_code, answer.json()) == (400, {"type": "error", "error": said})
     chat = await passage.post("/v1/chat/completions", b'{"model":"b","messages":[{"role":"user","content":"hi"}]}')
     assert (chat.status_code, chat.content) == (400, refusal)

@@ -1,10 +1,15 @@
 """Errors of servers that follow OpenAI's format except for errors: callers still see the message."""
 
 import json
+from collections.abc import Callable
 
 import pytest
 
+from backends.endpoints.messages_events import messages_error_from
+from backends.formats import anthropic, gemini
 from backends.formats.error_bodies import in_openai_shape
+
+Error = dict[str, object]
 
 
 @pytest.mark.parametrize(
@@ -34,6 +39,31 @@ def test_param_and_code_are_kept() -> None:
     body = {"object": "error", "message": "too long", "param": "messages", "code": "context_length_exceeded"}
     error = json.loads(in_openai_shape(json.dumps(body).encode()))["error"]
     assert (error["param"], error["code"]) == ("messages", "context_length_exceeded")
+
+
+VLLM: Error = {"object": "error", "message": "This model's maximum context length is 10 tokens.", "code": 400}
+CLAUDE: Error = {"type": "error", "error": {"type": "invalid_request_error", "message": "prompt is too long: 9 > 8"}}
+GEMINI: Error = {
+    "error": {"code": 400, "message": "The input token count (9) exceeds 8.", "status": "INVALID_ARGUMENT"}
+}
+
+
+@pytest.mark.parametrize(
+    ("translate", "body"),
+    [
+        (in_openai_shape, VLLM),
+        (in_openai_shape, [GEMINI]),
+        (anthropic.openai_error, CLAUDE),
+        (gemini.openai_error, GEMINI),
+    ],
+)
+def test_a_prompt_that_is_too_long_is_told_in_the_words_that_agents_look_for(
+    translate: Callable[[bytes], bytes], body: object
+) -> None:
+    said = translate(json.dumps(body).encode())
+    assert json.loads(said)["error"]["code"] == "context_length_exceeded"
+    message = json.loads(messages_error_from(said, 400, ""))["error"]["message"]
+    assert message.lower().count("prompt is too long") == 1
 
 
 @pytest.mark.parametrize(
