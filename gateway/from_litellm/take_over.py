@@ -179,7 +179,7 @@ class _Reader:
             duration = _duration(row, shared)
             window, spent, opening = window_of(duration), self._spent(row, shared), None
             if window.name == "total":
-                amount = max(Decimal(0), amount - spent)
+                amount = window.amount(max(Decimal(0), amount - spent))
                 notes.append(
                     f"what is left of its budget for good is its budget of each month: here a {scope} has no other"
                 )

@@ -11,6 +11,7 @@ from gateway.from_litellm.allowed import Models
 from gateway.from_litellm.fields import ACCESS_GROUPS, BUDGETS, KEYS, MEMBERSHIPS, ORGANIZATIONS, PROJECTS, TEAMS, USERS
 from gateway.from_litellm.rows import Rows, parse_answers
 from gateway.from_litellm.take_over import TakenKey, TakenOpening, TakeOver, take_over, without_openings
+from gateway.money import MOST_USD
 from gateway.stores import NewKey
 from tests.litellm_database import hash_token
 
@@ -237,12 +238,14 @@ def test_budgets_of_teams_and_projects_are_for_a_month_and_stop() -> None:
             {"team_id": "2", "team_alias": "day", "max_budget": 2, "budget_duration": "1d"},
             {"team_id": "3", "team_alias": "good", "max_budget": 9, "spend": 4, "soft_budget": 3},
             {"team_id": "4", "team_alias": "none", "tpd_limit": 5},
+            {"team_id": "5", "team_alias": "endless", "max_budget": 1e9},
         ],
         budgets=[{"budget_id": "b", "max_budget": 3, "budget_duration": "30d", "rpm_limit": 5}],
         projects=[{"project_id": "p", "project_alias": "search", "budget_id": "b"}],
     )
     assert [(one.scope, one.name, one.month_usd) for one in made.budgets] == [
-        ("team", "month", 50), ("team", "day", 60), ("team", "good", 5), ("project", "search", 3),
+        ("team", "month", 50), ("team", "day", 60), ("team", "good", 5), ("team", "endless", MOST_USD),
+        ("project", "search", 3),
     ]  # fmt: skip
     assert made.rates == {"month": {"requests_per_minute": 9}}
     assert any(note.startswith("soft_budget: ") for note in made.budgets[2].notes)
