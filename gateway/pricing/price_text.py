@@ -52,7 +52,7 @@ def clock(text: str) -> int:
 
 
 Price = Annotated[Decimal, Field(ge=0, lt=1_000_000), AfterValidator(whole_pico)]
-Fee = Annotated[Decimal, Field(ge=0), AfterValidator(whole_pico_usd)]
+Fee = Annotated[Decimal, Field(ge=0, lt=1_000_000), AfterValidator(whole_pico_usd)]
 MinuteOfDay = Annotated[int, BeforeValidator(clock)]
 Name = Annotated[str, Field(min_length=1)]
 SERVICES = ("batch", "flex", "priority", "fast", "us")

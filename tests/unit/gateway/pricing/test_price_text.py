@@ -80,6 +80,7 @@ def test_every_field_is_read_exactly() -> None:
         ("from: 2026-06-01", "from: June", "acme.yaml:5: models.large.prices.0.from: "),
         ("source: x", "source: ''", "acme.yaml:5: models.large.prices.0.source: "),
         ("output: 2}", "output: 2, per_request_usd: 1e-13}", "finer than one pico-dollar"),
+        ("output: 2}", "output: 2, per_request_usd: 1e20}", "prices.0.per_request_usd: must be below 1000000"),
         ("output: 2}", "output: 2, batch: {}}", "give either `multiplier` or `prices`"),
         ("output: 2}", "output: 2, batch: {multiplier: 1, prices: {input: 1, output: 1}}}", "give either"),
         ("output: 2}", "output: 2, slow: {multiplier: 1}}", "models.large.prices.0.slow: is not a known field"),
