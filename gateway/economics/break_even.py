@@ -55,14 +55,41 @@ def analyse_break_even(
 
     With an `engine` (its curve at N*), requests are priced by their tokens and overflow is modelled; without one, the
     ledger's GPU-seconds per request are used and the fluid bound is reported. `volume` multiplies the observed traffic.
-    Raises EconomicsError on an empty period, or if nothing tells how many GPU-seconds a request takes.
+    Raises EconomicsError as `demand_of` does.
     """
     period = period or (covering_period(rows) if rows else Period(0, 3_600_000_000))
-    if not sum(row.requests for row in rows if period.holds(row)):
+    demand = demand_of(rows, plan, hosted, engine=engine, period=period, volume=volume)
+    return report_of(demand, plan, hosted, period, engine=engine, generator=generator)
+
+
+def demand_of(
+    rows: Sequence[HourlyTraffic],
+    plan: GpuPlan,
+    hosted: HostedAlternative,
+    *,
+    engine: Engine | None,
+    period: Period,
+    volume: float = 1.0,
+) -> Demand:
+    """What a report is made of. Raises EconomicsError on an empty period, or if nothing tells how many GPU-seconds a
+    request takes."""
+    if not any(row.requests for row in rows if period.holds(row)):
         rent = usd(plan.rent_pico_usd(period.hours))
         hours = counted(period.hours, "hour")
         raise EconomicsError(f"idle: no request in {hours}, and {plan.name} cost ${rent:.2f} of rent meanwhile")
-    demand = build_demand(rows, period, plan=plan, hosted=hosted, engine=engine).scaled(volume)
+    return build_demand(rows, period, plan=plan, hosted=hosted, engine=engine).scaled(volume)
+
+
+def report_of(
+    demand: Demand,
+    plan: GpuPlan,
+    hosted: HostedAlternative,
+    period: Period,
+    *,
+    engine: Engine | None,
+    generator: np.random.Generator,
+) -> BreakEvenReport:
+    """`analyse_break_even` of a demand that was computed with the same plan, model, engine and period."""
     case = build_case(demand, plan, engine)
     staircase = _staircase(case)
     report = BreakEvenReport(
@@ -72,7 +99,7 @@ def analyse_break_even(
         hosted_quality=hosted.quality,
         discipline="overflow" if engine else "fluid",
         observed=_observed(demand, period),
-        unit=_unit(demand, case),
+        unit=unit_of(demand, case),
         owned=_owned(demand, plan, period, case),
         month=_month(case, plan, staircase, demand.variable_usd),
         staircase=staircase,
@@ -105,7 +132,7 @@ def _observed(demand: Demand, period: Period) -> Observed:
     )
 
 
-def _unit(demand: Demand, case: Case) -> UnitEconomics:
+def unit_of(demand: Demand, case: Case) -> UnitEconomics:
     seconds, value = demand.gpu_seconds_per_request, case.load.value_usd / demand.requests
     value_per_hour = value_usd_per_hour(value, seconds)
     return UnitEconomics(

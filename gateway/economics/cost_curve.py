@@ -6,12 +6,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from gateway.economics.bootstrap import resample_clusters, spread
-from gateway.economics.demand import build_demand
-from gateway.economics.gpu_cost import Engine
+from gateway.economics.demand import Demand
 from gateway.economics.overflow import served_value_usd_by_bin
-from gateway.economics.sensitivity import Case, build_case
+from gateway.economics.sensitivity import Case
 from gateway.economics.staircase import best_replicas
-from gateway.economics.traffic import GpuPlan, HostedAlternative, HourlyTraffic, Period
+from gateway.economics.traffic import Period
 
 RESAMPLES = 400
 
@@ -29,21 +28,10 @@ class CostPoint:
 
 
 def cost_curve(
-    rows: Sequence[HourlyTraffic],
-    period: Period,
-    plan: GpuPlan,
-    hosted: HostedAlternative,
-    *,
-    engine: Engine | None,
-    scales: Sequence[float],
-    generator: np.random.Generator,
-    volume: float = 1.0,
+    demand: Demand, case: Case, period: Period, *, scales: Sequence[float], generator: np.random.Generator
 ) -> list[CostPoint]:
-    """One point per scale, each a multiple of `volume` times the observed traffic, at the observed mix and daily
-    profile. At least one replica is kept. Raises EconomicsError, as `build_demand` does.
-    """
-    demand = build_demand(rows, period, plan=plan, hosted=hosted, engine=engine).scaled(volume)
-    case = build_case(demand, plan, engine)
+    """One point per scale, each a multiple of the demand, at the observed mix and daily profile. At least one replica
+    is kept."""
     per_day = demand.requests / period.hours * 24
     return [_point(case, scale, per_day, demand.day_of_hour, generator) for scale in scales]
 

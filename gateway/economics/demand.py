@@ -24,7 +24,7 @@ class Demand:
 
     load: Load
     day_of_hour: NDArray[np.int64]
-    """Which local calendar day each hour belongs to, counted from 0; a day has 23 to 25 hours where clocks change."""
+    """Which UTC day each hour belongs to, counted from 0."""
     requests: float
     input_tokens: float
     cached_input_tokens: float

@@ -79,6 +79,8 @@ class HostedAlternative:
     def credit(self, row: HourlyTraffic) -> int:
         """What a GPU serving the hour is credited with: the bill without aborted requests, each taken as average."""
         bill = self.price(row)
+        if not row.aborted_requests:
+            return bill if row.requests else 0
         return round(bill * Fraction(row.requests - row.aborted_requests, row.requests)) if row.requests else 0
 
 

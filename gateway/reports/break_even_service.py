@@ -1,6 +1,7 @@
 """The break-even report and its curves for this deployment's ledger, with what-ifs. Computed off the event loop."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
@@ -8,18 +9,20 @@ from fractions import Fraction
 import numpy as np
 
 from gateway.config.settings import LOCAL_BACKEND
-from gateway.economics.break_even import analyse_break_even
+from gateway.economics.break_even import demand_of, report_of, unit_of
 from gateway.economics.cost_curve import cost_curve
+from gateway.economics.demand import Demand
 from gateway.economics.errors import EconomicsError
 from gateway.economics.gpu_cost import Engine
 from gateway.economics.payback import payback
 from gateway.economics.report import BreakEvenReport
-from gateway.economics.traffic import GpuPlan, HourlyTraffic, Period
+from gateway.economics.sensitivity import Case, build_case
+from gateway.economics.traffic import GpuPlan, HostedAlternative, HourlyTraffic, Period
 from gateway.errors import InvalidRequest
 from gateway.money import PICO_PER_USD, format_usd
 from gateway.reports.books import Books
 from gateway.reports.plans import hosted_alternative, hosted_candidates, pick_alternative
-from gateway.reports.views import BreakEvenQuery, BreakEvenView, CurvePoint, PayBack
+from gateway.reports.views import BreakEvenQuery, BreakEvenView, CurvePoint, PayBack, PeriodQuery
 from gateway.routing.snapshot import Snapshot
 from gateway.sums import ReportStore
 
@@ -38,6 +41,19 @@ class BreakEvenOf:
     engine: Callable[[], Engine | None]
 
 
+@dataclass(frozen=True, slots=True)
+class _Compared:
+    """A plan and a hosted model, with what both would serve. `hosted_names`: all that could be compared with."""
+
+    plan: GpuPlan
+    engine: Engine | None
+    hosted_name: str
+    hosted: HostedAlternative
+    hosted_names: list[str]
+    demand: Demand
+    case: Case
+
+
 class BreakEvenService:
     """Answers `/reports/break-even`."""
 
@@ -48,47 +64,55 @@ class BreakEvenService:
 
     async def break_even(self, query: BreakEvenQuery) -> BreakEvenView:
         """Raises InvalidRequest if there is too little traffic."""
+        rows, period = await self._traffic(query)
+        return await asyncio.to_thread(self._answer, query, rows, period)
+
+    async def break_even_utilisation(self, query: PeriodQuery) -> float | None:
+        """That of the report, without computing the rest. Raises InvalidRequest as `break_even` does."""
+        asked = BreakEvenQuery(since=query.since, until=query.until)
+        rows, period = await self._traffic(asked)
+        compared = await asyncio.to_thread(self._compare, asked, rows, period)
+        return unit_of(compared.demand, compared.case).break_even_utilisation
+
+    async def _traffic(self, query: BreakEvenQuery) -> tuple[Sequence[HourlyTraffic], Period]:
         known = await self._books.known_hours(query, of="break-even")
         if known.since_us >= known.until_us:
             raise InvalidRequest("There is no traffic in this time; choose a longer one.")
         period = Period(known.since_us, known.until_us)
-        rows = await self._store.hourly_traffic(period.start_us, period.end_us)
-        return await asyncio.to_thread(self._compute, query, rows, period)
+        return await self._store.hourly_traffic(period.start_us, period.end_us), period
 
-    def _compute(self, query: BreakEvenQuery, rows: Sequence[HourlyTraffic], period: Period) -> BreakEvenView:
+    def _compare(self, query: BreakEvenQuery, rows: Sequence[HourlyTraffic], period: Period) -> "_Compared":
         plan, snapshot, engine = self._plan(query), self._of.snapshot(), self._of.engine()
         rows = _own_time(rows, snapshot)
-        used = sorted({row.model for row in rows}, key=lambda name: -sum(r.requests for r in rows if r.model == name))
-        candidate = pick_alternative(snapshot, query.hosted_model, used)
+        used: Counter[str] = Counter()
+        for row in rows:
+            used[row.model] += row.requests
+        candidate = pick_alternative(snapshot, query.hosted_model, [model for model, _ in used.most_common()])
         hosted = hosted_alternative(candidate, factor=Fraction(str(query.hosted_price_factor)))
         try:
-            report = analyse_break_even(
-                rows,
-                plan,
-                hosted,
-                generator=np.random.default_rng(SEED),
-                engine=engine,
-                period=period,
-                volume=query.volume_factor,
-            )
-            crossing = report.volume.hybrid.requests_per_day if report.volume.hybrid else 0.0
-            widest = max(BEYOND_HERE, min(1000.0, 1.5 * crossing / report.observed.requests_per_day))
-            curve = cost_curve(
-                rows, period, plan, hosted, engine=engine, generator=np.random.default_rng(SEED),
-                volume=query.volume_factor,
-                scales=[widest * (step + 0.02) / CURVE_POINTS for step in range(CURVE_POINTS + 1)],
-            )  # fmt: skip
+            demand = demand_of(rows, plan, hosted, engine=engine, period=period, volume=query.volume_factor)
         except EconomicsError as error:
             raise InvalidRequest(f"{error}.") from error
+        names = [one.name for one in hosted_candidates(snapshot)]
+        return _Compared(plan, engine, candidate.name, hosted, names, demand, build_case(demand, plan, engine))
+
+    def _answer(self, query: BreakEvenQuery, rows: Sequence[HourlyTraffic], period: Period) -> BreakEvenView:
+        its = self._compare(query, rows, period)
+        plan, demand, generator = its.plan, its.demand, np.random.default_rng(SEED)
+        report = report_of(demand, plan, its.hosted, period, engine=its.engine, generator=generator)
+        crossing = report.volume.hybrid.requests_per_day if report.volume.hybrid else 0.0
+        widest = max(BEYOND_HERE, min(1000.0, 1.5 * crossing / report.observed.requests_per_day))
+        scales = [widest * (step + 0.02) / CURVE_POINTS for step in range(CURVE_POINTS + 1)]
+        curve = cost_curve(demand, its.case, period, scales=scales, generator=np.random.default_rng(SEED))
         return BreakEvenView(
             report=report,
             payback=_payback(query, report, plan),
             curve=[CurvePoint(**asdict(point)) for point in curve],
-            hosted_models=[one.name for one in hosted_candidates(snapshot)],
+            hosted_models=its.hosted_names,
             inputs={
                 "gpu_hour_usd": format_usd(plan.gpu_hour_price_pico_usd, places=4),
                 "replicas": str(plan.replicas),
-                "hosted_model": candidate.name,
+                "hosted_model": its.hosted_name,
                 "hosted_price_factor": query.hosted_price_factor,
                 "volume_factor": query.volume_factor,
                 "fixed_usd_per_month": format_usd(plan.fixed_month_pico_usd, places=2),

@@ -45,11 +45,10 @@ class AllReports:
         """Takes the break-even line from the break-even report, so that the two never disagree."""
         found = await self.books.utilisation(query)
         try:
-            asked = BreakEvenQuery(since=query.since, until=query.until)
-            view = await self.break_even_service.break_even(asked)
+            pays_from = await self.break_even_service.break_even_utilisation(query)
         except InvalidRequest:  # too little traffic for a break-even
             return found
-        return found.model_copy(update={"break_even_utilisation": view.report.unit.break_even_utilisation})
+        return found.model_copy(update={"break_even_utilisation": pays_from})
 
     async def break_even(self, query: BreakEvenQuery) -> BreakEvenView:
         return await self.break_even_service.break_even(query)

@@ -11,12 +11,11 @@ from dataclasses import fields, replace
 from functools import partial
 from operator import add, attrgetter, itemgetter
 
-from sqlalchemy import case, func, literal, select
+from sqlalchemy import func, select
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from gateway.economics.traffic import HourlyTraffic
 from gateway.instants import HOUR_US
-from gateway.routing.rules import SPECIALTIES
 from gateway.storage.database import at_one_moment
 from gateway.storage.sums.by_dimension import (
     Group,
@@ -46,9 +45,9 @@ from gateway.storage.sums.sum_rows import (
     rollup_sketches,
     rollup_sums,
 )
+from gateway.storage.sums.traffic import hourly_traffic
 from gateway.storage.tables.administration import api_keys
 from gateway.storage.tables.books import dimensions, entries, hourly
-from gateway.stores import SHADOW
 from gateway.sums import TIMES, Latencies, Sums, SumsQuery, TooManyGroups
 
 KEYS_AT_ONCE = 500
@@ -163,43 +162,8 @@ class SqlReports:
             yield row
 
     async def hourly_traffic(self, since_us: int, until_us: int, *, on_gpus: bool = False) -> Sequence[HourlyTraffic]:
-        first, end = -(-since_us // HOUR_US), until_us // HOUR_US
-        cost = sum((hourly.c[name] for name in SUMS if name.endswith("_pico_usd") and name not in NOT_COST), literal(0))
-        query = (
-            select(
-                hourly.c.hour,
-                dimensions.c.model,
-                *(func.sum(hourly.c[name]).label(name) for name in TRAFFIC),
-                func.sum(cost).label("cost"),
-                func.sum(hourly.c.unpriced_requests - hourly.c.priced_later_requests).label("still_unpriced_requests"),
-                func.sum(case((BY_STATUS["aborted_requests"], hourly.c.requests), else_=0)).label("aborted"),
-            )
-            .join(dimensions, dimensions.c.id == hourly.c.dimension_id)
-            .where(hourly.c.hour >= first, hourly.c.hour < end)
-            .group_by(hourly.c.hour, dimensions.c.model)
-            .order_by(hourly.c.hour, dimensions.c.model)
-        )
-        served = dimensions.c.operation.not_in((SHADOW, *SPECIALTIES))
-        query = query.where(hourly.c.gpu_us > 0 if on_gpus else served)
-        async with self._engine.connect() as connection:
-            rows = (await connection.execute(query)).mappings().all()
-        return [
-            HourlyTraffic(
-                hour_start_us=row["hour"] * HOUR_US,
-                model=row["model"],
-                requests=int(row["requests"]),
-                input_tokens=int(row["input_tokens"]),
-                cached_input_tokens=int(row["cached_input_tokens"]),
-                output_tokens=int(row["output_tokens"]),
-                gpu_seconds=int(row["gpu_us"]) / 1e6,
-                cost_pico_usd=int(row["cost"]),
-                list_cost_pico_usd=int(row["list_pico_usd"]),
-                unpriced_requests=int(row["still_unpriced_requests"]),
-                estimated_requests=int(row["estimated_requests"]),
-                aborted_requests=int(row["aborted"]),
-            )
-            for row in rows
-        ]
+        async with at_one_moment(self._engine) as connection:
+            return await hourly_traffic(connection, self._kept, since_us, until_us, on_gpus=on_gpus)
 
     async def key_names(self, key_ids: Collection[str]) -> Mapping[str, str]:
         found: dict[str, str] = {}
@@ -233,18 +197,6 @@ class SqlReports:
                 later = select(func.min(hourly.c.hour)).where(hourly.c.hour >= cut.hour)
                 booked_from = (await connection.execute(later)).scalar()
         return gone
-
-
-NOT_COST = ("list_pico_usd", "lower_pico_usd", "upper_pico_usd")
-TRAFFIC = (
-    "requests",
-    "input_tokens",
-    "cached_input_tokens",
-    "output_tokens",
-    "gpu_us",
-    "list_pico_usd",
-    "estimated_requests",
-)
 
 
 class _Groups:

@@ -157,6 +157,11 @@ async def test_hourly_traffic_for_the_break_even_report(engine: AsyncEngine, sto
     assert sum(row.gpu_seconds for row in traffic) == pytest.approx(sum(entry.gpu_seconds for entry in stored))
     assert sum(row.aborted_requests for row in traffic) == sum(entry.status is Status.cancelled for entry in stored)
     assert await SqlReports(engine).hourly_traffic(0, 3_600_000_000) == []
+    at_us = stored[0].intent.accepted_at_us
+    await SqlLedger(engine).insert([make_entry(intent=make_intent(9_000, accepted_at_us=at_us))])
+    again = await reports.hourly_traffic(*bounds)
+    assert sum(row.requests for row in again) == 401, "what is kept of a time is valid until something is added to it"
+    assert again == await SqlReports(engine).hourly_traffic(*bounds)
 
 
 async def test_when_single_requests_are_gone_a_cut_hour_counts_where_it_begins(engine: AsyncEngine) -> None:
