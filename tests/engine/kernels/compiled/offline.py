@@ -34,11 +34,16 @@ class Compiled:
     registers: int
     stack_bytes: int
     shared_bytes: int
+    ptx: str
     cubin: bytes
+
+    def uses(self, instruction: str) -> bool:
+        """Whether PTX, from which the assembler works, has an instruction that matches this expression."""
+        return re.search(rf"^\s*(@\S+ )?{instruction}", self.ptx, re.MULTILINE) is not None
 
     @cached_property
     def sass(self) -> str:
-        """Its instructions, disassembled on demand, since that takes as long as compiling."""
+        """Its instructions as assembled. On demand: it takes five times as long as to assemble them."""
         return dump(self.cubin, "-sass")
 
 
@@ -89,7 +94,14 @@ def inspect(kernel: Any) -> Compiled:
     usage = dump(kernel.asm["cubin"], "-res-usage")
     found = re.search(r"REG:(\d+) STACK:(\d+)", usage)
     assert found, usage
-    return Compiled(kernel.metadata.name, int(found[1]), int(found[2]), kernel.metadata.shared, kernel.asm["cubin"])
+    return Compiled(
+        kernel.metadata.name,
+        int(found[1]),
+        int(found[2]),
+        kernel.metadata.shared,
+        kernel.asm["ptx"],
+        kernel.asm["cubin"],
+    )
 
 
 def dump(cubin: bytes, what: str) -> str:

@@ -22,6 +22,10 @@ from tests.engine.kernels.compiled.offline import HOPPER, SHARED_BYTES_PER_BLOCK
 HEADS, KV_HEADS, DIM, HIDDEN = 32, 8, 128, 4096
 MULTIPROCESSORS = 132
 BF16, FP8 = torch.bfloat16, torch.float8_e4m3fn
+# Each is one of Hopper's own instructions: HMMA, HGMMA, LDGSTS, LDG.E.128, STG.E.128, and F2FP.F16.E4M3.UNPACK_B.
+TENSOR_CORES, MATRIX_UNIT, ASYNCHRONOUS_COPY = r"mma\.sync", r"wgmma\.mma_async", r"cp\.async\.c[ag]"
+WIDE_LOAD, WIDE_STORE = r"ld\.global\S*\.v4\.b32", r"st\.global\S*\.v4\.b32"
+TWO_OF_E4M3 = r"cvt\.rn\.f16x2\.e4m3x2"
 
 
 def check(kernels: list[Compiled], expected: int, *instructions: str) -> None:
@@ -31,7 +35,7 @@ def check(kernels: list[Compiled], expected: int, *instructions: str) -> None:
         # A few bytes of stack for scalars are tolerable; a spilled tile is hundreds.
         assert kernel.stack_bytes <= 32, f"{kernel.name} spills {kernel.stack_bytes} bytes"
     for instruction in instructions:
-        assert any(instruction in kernel.sass for kernel in kernels), f"no {instruction}"
+        assert any(kernel.uses(instruction) for kernel in kernels), f"no {instruction}"
 
 
 def at_once(kernel: Compiled, warps: int) -> int:
@@ -52,11 +56,11 @@ def test_decode_uses_tensor_cores_and_asynchronous_copies() -> None:
     q = torch.zeros(2, HEADS, DIM, dtype=BF16)
     with compiling() as kernels:
         paged_decode(q, *attention_inputs(BF16), scale=1.0, splits=4)
-    check(kernels, 2, "HMMA", "LDGSTS")
+    check(kernels, 2, TENSOR_CORES, ASYNCHRONOUS_COPY)
     assert at_once(kernels[0], 4) >= PROGRAMS_PER_SM * MULTIPROCESSORS
     with compiling() as kernels:
         paged_decode(q, *attention_inputs(FP8), scale=1.0, splits=1)
-    check(kernels, 1, "HMMA")
+    check(kernels, 1, TENSOR_CORES)
 
 
 def test_extend_uses_hoppers_matrix_unit_for_prefill_and_a_small_tile_for_verify_rows() -> None:
@@ -64,13 +68,13 @@ def test_extend_uses_hoppers_matrix_unit_for_prefill_and_a_small_tile_for_verify
     bounds = torch.arange(3, dtype=torch.int32)
     with compiling() as kernels:
         paged_extend(q, *attention_inputs(BF16), bounds, max_query_tokens=512, scale=1.0)
-    check(kernels, 1, "HGMMA", "LDGSTS")
+    check(kernels, 1, MATRIX_UNIT, ASYNCHRONOUS_COPY)
     with compiling() as kernels:
         paged_extend(q, *attention_inputs(FP8), bounds, max_query_tokens=512, scale=1.0, window=4096)
-    check(kernels, 1, "HGMMA")
+    check(kernels, 1, MATRIX_UNIT)
     with compiling() as kernels:
         paged_extend(q, *attention_inputs(FP8), bounds, max_query_tokens=4, scale=1.0)
-    check(kernels, 1, "HMMA")
+    check(kernels, 1, TENSOR_CORES)
 
 
 def test_layers() -> None:
@@ -86,7 +90,7 @@ def test_layers() -> None:
         quantise_rows(x)
         rope_store(qkv, (turns, turns), tokens, tokens, (cache, cache), q_heads=HEADS, norms=norms)
         rope_store(qkv, (turns, turns), tokens.int(), tokens.int(), (cache.to(FP8), cache.to(FP8)), q_heads=HEADS)
-    check(kernels, 5, "LDG.E.128", "STG.E.128")
+    check(kernels, 5, WIDE_LOAD, WIDE_STORE)
 
 
 def test_one_row() -> None:
@@ -104,7 +108,7 @@ def test_one_row() -> None:
         gemv(wide, down, residual=x, overlaps=True)
     check(kernels, 6)
     for kernel in kernels:
-        assert "LDG.E.128" in kernel.sass or "LDGSTS.E" in kernel.sass, kernel.name
+        assert kernel.uses(WIDE_LOAD) or kernel.uses(ASYNCHRONOUS_COPY), kernel.name
         assert at_once(kernel, WARPS) >= HIDDEN // 4, kernel
 
 
@@ -117,9 +121,9 @@ def test_one_row_of_e4m3() -> None:
         gemv(x, gate_up, scales=scales, norm=x[0], eps=1e-5, gates=True)
         gemv(wide, down, scales=scales, residual=x)
         gemv(wide, down, scales=scales, residual=x, overlaps=True)
-    check(kernels, 3, "F2FP.F16.E4M3.UNPACK_B")
+    check(kernels, 3, TWO_OF_E4M3)
     for kernel in kernels:
-        assert "LDG.E.128" in kernel.sass or "LDGSTS.E" in kernel.sass, kernel.name
+        assert kernel.uses(WIDE_LOAD) or kernel.uses(ASYNCHRONOUS_COPY), kernel.name
         assert kernel.stack_bytes == 0, kernel
         assert at_once(kernel, WARPS) >= HIDDEN // 8, kernel
 
@@ -153,7 +157,7 @@ def test_int4() -> None:
     with compiling() as kernels:
         for rows in (1, 16, 64):
             int4_matmul(torch.zeros(rows, HIDDEN, dtype=BF16), weight)
-    check(kernels, 3, "HMMA", "HGMMA")
+    check(kernels, 3, TENSOR_CORES, MATRIX_UNIT)
 
 
 def test_a_files_own_four_bits() -> None:
@@ -164,7 +168,7 @@ def test_a_files_own_four_bits() -> None:
         for rows in (1, 64):
             int4_matmul(torch.zeros(rows, HIDDEN, dtype=BF16), weight)
         dequantise(weight, BF16)
-    check(kernels, 3, "HGMMA", "STG.E.128")
+    check(kernels, 3, MATRIX_UNIT, WIDE_STORE)
 
 
 def test_experts() -> None:
@@ -182,12 +186,12 @@ def test_experts() -> None:
     check(kernels, 4)
     with compiling() as kernels:
         grouped_matmul(x[:1], gate_up, tiles, used, used=used, gates=True)
-    check(kernels, 1, "HMMA", "LDGSTS")
+    check(kernels, 1, TENSOR_CORES, ASYNCHRONOUS_COPY)
     assert at_once(kernels[0], 4) >= used * size // 32, "all programs of one answer's experts"
     high = Tiles(chosen[0], torch.empty(used, tile_height(8192 * used, experts, BF16)).int(), experts)
     with compiling() as kernels:
         grouped_matmul(x, gate_up, high, used, used=used, gates=True)
-    check(kernels, 1, "HGMMA")
+    check(kernels, 1, MATRIX_UNIT)
 
 
 def test_sampling() -> None:
