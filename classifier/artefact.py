@@ -38,7 +38,7 @@ class Artefact:
 def write_artefact(
     folder: Path, tensors: Mapping[str, NDArray[Any]], pieces: Sequence[str], facts: Mapping[str, Any]
 ) -> str:
-    """Write the three files and return the artefact's hash."""
+    """Write the three files and return the artefact's hash. An older artefact stays if they do not all fit the disk."""
     folder.mkdir(parents=True, exist_ok=True)
     table: list[dict[str, Any]] = []
     blob = bytearray()
@@ -60,9 +60,7 @@ def write_artefact(
         sort_keys=True,
         ensure_ascii=False,
     ).encode("utf-8")
-    (folder / WEIGHTS).write_bytes(blob)
-    (folder / VOCABULARY).write_bytes(words)
-    (folder / MANIFEST).write_bytes(manifest)
+    _write_together(folder, {WEIGHTS: blob, VOCABULARY: words, MANIFEST: manifest})
     return hashlib.sha256(manifest).hexdigest()
 
 
@@ -86,6 +84,18 @@ def read_artefact(folder: Path) -> Artefact:
         for row in table
     }
     return Artefact(tensors, words.decode("utf-8").split("\n"), facts, hashlib.sha256(manifest).hexdigest())
+
+
+def _write_together(folder: Path, files: Mapping[str, bytes | bytearray]) -> None:
+    parts = {name: folder / f"{name}.part" for name in files}
+    try:
+        for name, content in files.items():
+            parts[name].write_bytes(content)
+        for name, part in parts.items():
+            part.replace(folder / name)
+    finally:
+        for part in parts.values():
+            part.unlink(missing_ok=True)
 
 
 def _read(path: Path) -> bytes:

@@ -1,5 +1,6 @@
 """Artefact files: round trip, equal bytes for equal content, and reported damage."""
 
+import resource
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +22,20 @@ def test_round_trip_and_equal_bytes(tmp_path: Path) -> None:
     assert found.facts["model"] == {"x": 1}
     for name, tensor in TENSORS.items():
         np.testing.assert_array_equal(found.tensors[name], tensor)
+
+
+def test_an_artefact_that_does_not_fit_the_disk_leaves_the_one_before(tmp_path: Path) -> None:
+    """The older one was overwritten in part, and so lost."""
+    write_artefact(tmp_path, TENSORS, ["x"], {})
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    least, most = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 12, most))
+    try:
+        with pytest.raises(OSError, match="too large"):
+            write_artefact(tmp_path, TENSORS, ["x" * 10_000], {})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (least, most))
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
 def test_damage_is_told(tmp_path: Path) -> None:
