@@ -1,4 +1,5 @@
-"""From corpus to artefact: computes every number of the shipped classifier, bit-identical for identical inputs."""
+"""From corpus to artefact: computes every number of the shipped classifier. On one kind of processor, identical inputs
+give identical bits."""
 
 import math
 import platform

