@@ -148,10 +148,10 @@ async def _http_error(request: Request, error: Exception) -> Response:
         return await _our_error(request, refusal)
     path: str = request.scope["path"]  # `request.url` would read a `?` in it as the beginning of a query
     if error.status_code == HTTPStatus.NOT_FOUND and path in POSTED:
-        is_socket = request.headers.get("upgrade", "").lower() == "websocket"
-        error = HTTPException(
-            HTTPStatus.METHOD_NOT_ALLOWED, NO_SOCKETS if is_socket else SEND_A_POST, {"allow": "POST"}
-        )
+        if request.headers.get("upgrade", "").lower() == "websocket":  # after any other status Codex tries again first
+            error = HTTPException(HTTPStatus.UPGRADE_REQUIRED, NO_SOCKETS, {"upgrade": "HTTP/1.1"})
+        else:
+            error = HTTPException(HTTPStatus.METHOD_NOT_ALLOWED, SEND_A_POST, {"allow": "POST"})
     is_another_method = error.status_code == HTTPStatus.METHOD_NOT_ALLOWED and path not in POSTED
     is_anothers = is_another_method and is_googles(request.scope)  # a Gemini method, which is part of the path
     if error.status_code == HTTPStatus.NOT_FOUND or is_elsewhere(path) or is_anothers:

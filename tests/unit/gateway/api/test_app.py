@@ -20,9 +20,9 @@ def test_a_model_endpoint_opened_in_a_browser_says_that_it_wants_a_post(path: st
 
 
 def test_who_wants_a_websocket_is_told_that_there_is_none() -> None:
-    """OpenAI's clients open one for `responses.connect`."""
+    """OpenAI's clients open one for `responses.connect`; Codex turns to POSTs at once only after 426."""
     answer = TestClient(build_fastapi()).get("/v1/responses", headers={"upgrade": "WebSocket"})
-    assert (answer.status_code, answer.headers["allow"]) == (405, "POST")
+    assert (answer.status_code, answer.headers["upgrade"]) == (426, "HTTP/1.1")
     assert answer.json()["error"]["message"].startswith("WebSockets are not supported here: send a POST")
 
 
