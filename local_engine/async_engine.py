@@ -322,7 +322,7 @@ class AsyncEngine:
             self.metrics.record_step(
                 report.seconds,
                 prefill_tokens=report.prefill_tokens,
-                decode_tokens=report.decode_tokens,
+                drawn_tokens=sum(len(delta.token_ids) for delta in report.deltas),
                 rows=report.rows,
             )
         self.metrics.preemptions.set(self._core.scheduler.preemptions)

@@ -86,14 +86,14 @@ class EngineMetrics:
         recent = [seconds for other, seconds in self._recent_queue_seconds if other <= priority]
         return sum(recent) / len(recent) if recent else 0.0
 
-    def record_step(self, seconds: float, *, prefill_tokens: int, decode_tokens: int, rows: int) -> None:
+    def record_step(self, seconds: float, *, prefill_tokens: int, drawn_tokens: int, rows: int) -> None:
         """Count one step."""
         self.steps.inc()
         self.rows.inc(rows)
         self.device_seconds.inc(seconds)
         self.step_seconds.observe(seconds)
         self.prefill_tokens.inc(prefill_tokens)
-        self.output_tokens.inc(decode_tokens)
+        self.output_tokens.inc(drawn_tokens)
 
     def record_drafts(self, drafted: int, accepted: int) -> None:
         """Adds the growth of these totals since the last call."""

@@ -103,7 +103,7 @@ async def test_crowding_clients_with_random_leaving_get_right_tokens_and_leak_no
         steps.close()
 
 
-async def test_whether_guesses_pay_is_told() -> None:
+async def test_what_was_drawn_and_whether_guesses_pay_is_told() -> None:
     engine = make_engine()
     engine.start()
     prompt = [5, 4, 3, 2, 1, 0]
@@ -113,13 +113,14 @@ async def test_whether_guesses_pay_is_told() -> None:
     told = {
         line.split()[0]: float(line.split()[1])
         for line in engine.metrics.render().decode().splitlines()
-        if "draft" in line and not line.startswith("#")
+        if "tokens_total" in line and not line.startswith("#")
     }
     drafted, accepted = (
         told["breakeven_engine_draft_tokens_total"],
         told["breakeven_engine_accepted_draft_tokens_total"],
     )
     assert 0 < accepted <= drafted < 2 * 40 * 3
+    assert told["breakeven_engine_output_tokens_total"] == 2 * 40, "the first of each answer too, and no wrong guess"
 
 
 async def test_a_full_engine_refuses_and_says_when_to_come_back() -> None:
