@@ -11,6 +11,7 @@ FIELDS = {
     "limits": "Limits",
     "month_usd": "Dollars a month",
     "overlap_seconds": "The old secret works for",
+    "purchase_usd": "Or buy the GPUs for, $",
 }
 LIMITS = {
     "budget_usd": "Budget, $",

@@ -14,7 +14,7 @@ from starlette.requests import Request
 from dashboards import display, markup
 from dashboards.charts import Options
 from dashboards.destination import sign_in_address
-from dashboards.form_problem import form_problem
+from dashboards.form_problem import form_problem, in_form_words
 from dashboards.gateway_client import GatewayClient, GatewayRefused, GatewayUnreachable
 from dashboards.periods import PRESETS, Period, below_ui, link, parse_period, preset
 from dashboards.sessions import Session
@@ -135,7 +135,7 @@ async def guarded(build: Callable[[View], Awaitable[None]], view: View) -> None:
             return
         is_askers = refused.status in (HTTPStatus.BAD_REQUEST, HTTPStatus.NOT_FOUND)
         title, tone = ("Nothing to show", "") if is_askers else ("The gateway refused this", "bad")
-        html(markup.message(title, str(refused), tone=tone))
+        html(markup.message(title, in_form_words(str(refused)), tone=tone))
         html(way_on(view, refused))
     except GatewayUnreachable as error:
         html(

@@ -149,7 +149,12 @@ def problem_of(found: ErrorDetails) -> str:
         return "must not be empty"
     if (known := PROBLEMS.get(found["type"])) is None:
         return found["msg"].removeprefix("Value error, ")
-    return known.format(**found.get("ctx", {}))
+    return known.format(**{name: _as_written(value) for name, value in found.get("ctx", {}).items()})
+
+
+def _as_written(value: object) -> object:
+    """A whole number without a decimal point."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def meant(found: ErrorDetails, schema: type[BaseModel]) -> str:

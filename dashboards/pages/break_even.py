@@ -7,6 +7,7 @@ from typing import Any
 from nicegui import ui
 
 from dashboards import break_even_answer, charts, display, markup
+from dashboards.form_problem import in_form_words
 from dashboards.frame import View, chart, first_request, grid, html, panel
 from dashboards.gateway_client import GatewayRefused, GatewayUnreachable
 from dashboards.levers import LEVERS
@@ -55,7 +56,7 @@ async def build(view: View) -> None:
         try:
             again = await view.gateway.get(PATH, **view.period.bounds(), **changed)
         except (GatewayRefused, GatewayUnreachable) as error:
-            problem = markup.message("Nothing to show", str(error), tone="warn")
+            problem = markup.message("Nothing to show", in_form_words(str(error)), tone="warn")
         if mine != asked:
             return
         for place in places:

@@ -13,6 +13,7 @@ from dashboards.form_problem import field_of, form_problem, in_form_words
         ("limits: a budget cannot be negative.", "Limits: a budget cannot be negative."),
         ("limits: budget_usd is not an amount.", "Budget, $: is not an amount."),
         ("limits: requests_per_minute must be at least 1.", "Requests a minute: must be at least 1."),
+        ("purchase_usd: must be at most 100000000.", "Or buy the GPUs for, $: must be at most 100000000."),
         ("body: a team's budget needs its name.", "A team's budget needs its name."),
         ("There is no tier 'x' in breakeven.yaml; there are: none.", None),
         ("The gateway did not answer (ReadTimeout).", None),

@@ -150,6 +150,7 @@ def test_a_misspelt_field_is_told_which_is_meant(text: str, said: str) -> None:
 class Named(BaseModel):
     name: str = Field(default="a", min_length=1, max_length=3)
     tags: list[str] = Field(default_factory=list[str], max_length=1)
+    usd: float = Field(default=1, gt=0.5, le=1e8)
 
 
 @pytest.mark.parametrize(
@@ -158,9 +159,11 @@ class Named(BaseModel):
         ("name: ''", "name: must not be empty"),
         ("name: abcd", "name: is too long: the maximum length is 3"),
         ("tags: [a, b]", "tags: has too many items: at most 1"),
+        ("usd: 1e9", "usd: must be at most 100000000$"),
+        ("usd: 0", "usd: must be above 0.5$"),
     ],
 )
-def test_a_text_of_a_wrong_length_is_told_the_right_one(text: str, said: str) -> None:
+def test_what_is_too_long_or_too_much_is_told_the_bound(text: str, said: str) -> None:
     with pytest.raises(ConfigurationError, match=said):
         validate_yaml(Named, text, "f")
 
