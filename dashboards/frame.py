@@ -198,9 +198,9 @@ def no_requests(view: View, books_begin: str | None) -> str:
         said = f"The books begin on {began} UTC: choose another time above."
         return markup.message("No requests in this time", said)
     return markup.message(
-        "No requests in this time",
-        "Point an OpenAI client at the gateway and its cost appears here within seconds. Or choose a longer "
-        "time range above; `breakeven demo --month` fills a separate database with an example month.",
+        "No requests yet",
+        "Point an OpenAI client at the gateway and its cost appears here within seconds. `breakeven demo --month` "
+        "fills a separate database with an example month.",
     ) + first_request(view)
 
 
