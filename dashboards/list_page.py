@@ -34,9 +34,9 @@ class ListPage:
         return "".join(f' <a href="{escape(href)}">{name}</a>' for name, href in there)
 
 
-def pages_of(matching: int) -> int:
+def pages_of(matching: int, size: int = MOST) -> int:
     """The number of pages, at least one."""
-    return max(1, -(-matching // MOST))
+    return max(1, -(-matching // size))
 
 
 def page_number(asked: str | None) -> int:

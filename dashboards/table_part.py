@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from dashboards.list_page import page_number, pages_of
+
 ROWS = 500
 """Per part."""
 
@@ -15,7 +17,7 @@ class TablePart:
 
     @property
     def last_number(self) -> int:
-        return max(1, -(-self.rows // ROWS))
+        return pages_of(self.rows, ROWS)
 
     @property
     def shown(self) -> slice:
@@ -34,5 +36,4 @@ class TablePart:
 
 def parse_part(text: str | None, rows: int) -> TablePart:
     """The first part if the text is no number; the last if the number is beyond it."""
-    number = int(text) if text is not None and text.isascii() and text.isdecimal() and len(text) < 10 else 1
-    return TablePart(min(max(number, 1), TablePart(1, rows).last_number), rows)
+    return TablePart(min(page_number(text), pages_of(rows, ROWS)), rows)

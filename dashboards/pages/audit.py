@@ -35,7 +35,7 @@ async def build(view: View) -> None:
 
 def _verdict(checked: dict[str, Any]) -> str:
     if checked["is_intact"]:
-        whole = f"The chain of {checked['records']:,} records is intact, checked just now. {BOOKS}"
+        whole = f"The chain of {markup.counted(checked['records'], 'record')} is intact, checked just now. {BOOKS}"
         return f'<div class="be-banner" role="status">{whole}</div>'
     return markup.message(
         "The audit log was altered",

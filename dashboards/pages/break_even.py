@@ -92,7 +92,7 @@ def _picture(found: dict[str, Any]) -> None:
             size="tall",
             numbers=lambda: curve_table(found["curve"]),
         )
-    html(markup.tiles([*_tiles(report), *_payback(found["payback"])]))
+    html(markup.tiles([*_tiles(report), *payback_tiles(found["payback"])]))
 
 
 def curve_table(points: list[dict[str, Any]]) -> str:
@@ -176,14 +176,14 @@ def _tiles(report: dict[str, Any]) -> list[str]:
     ]
 
 
-def _payback(found: dict[str, Any] | None) -> list[str]:
+def payback_tiles(found: dict[str, Any] | None) -> list[str]:
     if found is None:
         return []
     note = f"of {display.dollars(str(found['purchase_usd']))}, bought instead of rented"
     if found["months"] is None:
         recovered = display.dollars(str(round(found["best_recovered_usd"], 2)))
         return [markup.tile("Paid back", "never", f"{note}; at most {recovered} of it", tone="bad")]
-    return [markup.tile("Paid back", f"{found['months']} months", note, tone="good")]
+    return [markup.tile("Paid back", markup.counted(found["months"], "month"), note, tone="good")]
 
 
 def _staircase(rows: list[dict[str, Any]]) -> str:

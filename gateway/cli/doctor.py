@@ -27,6 +27,7 @@ from gateway.config.engine_curve import load_engine_curve
 from gateway.config.home import Home, find_home
 from gateway.config.providers import hosted_from_environment, load_providers
 from gateway.config.settings import Settings
+from gateway.counted import counted
 from gateway.errors import BreakevenError, StateError
 from gateway.extras import install_command
 from gateway.instants import HOUR_US, moment_of
@@ -165,7 +166,7 @@ def _configuration(home: Home) -> str:
     if not home.config_file.exists():
         return "none yet; `breakeven serve` writes a first one"
     deployment = load_deployment(home)
-    return f"{home.config_file} is valid, {len(deployment.catalogue.models(deployment.rules))} models"
+    return f"{home.config_file} is valid, {counted(len(deployment.catalogue.models(deployment.rules)), 'model')}"
 
 
 def _clock(end_us: int) -> Finding:
@@ -302,7 +303,8 @@ def _classifier(home: Home, url: str) -> str:
         return what
     drift, alarms = (max((one.value for one in found if one.name == name), default=0.0) for name in (DRIFT, ALARMS))
     if alarms:
-        raise OSError(f"{what}: {alarms:.0f} alarms (drift index {drift:.2f}); predictions no longer fit what is seen")
+        told = f"{counted(round(alarms), 'alarm')} (drift index {drift:.2f})"
+        raise OSError(f"{what}: {told}; predictions no longer fit what is seen")
     return f"{what}; no alarm"
 
 

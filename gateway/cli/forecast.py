@@ -15,6 +15,7 @@ from gateway.cli.asked import read
 from gateway.cli.cost_filters import why_nothing
 from gateway.cli.show_table import show_table
 from gateway.cli.state import open_state
+from gateway.counted import counted
 from gateway.money import show_usd
 from gateway.reports.forecast_views import Anomalies, BudgetOutlookPoint, ForecastQuery, ForecastView
 from gateway.reports.views import CostQuery
@@ -74,7 +75,7 @@ def show(view: ForecastView, unusual: Anomalies, console: Console) -> None:
         table.add_row(str(week[0].day), str(week[-1].day), f"{sum(Decimal(day.expected_usd) for day in week):.4f}")
     show_table(table)
     console.print(
-        f"All {len(view.days)} days: {show_usd(view.total_expected_usd)} "
+        f"{counted(len(view.days), 'day')} in all: {show_usd(view.total_expected_usd)} "
         f"(90% of the paths: {show_usd(view.total_low_usd)} to {show_usd(view.total_high_usd)}), "
         f"from {len(view.history)} days seen. It is the median of whole paths, not the sum of the weeks."
     )

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from gateway.counted import counted
 from gateway.from_litellm.fields import KEYS, MEMBERSHIPS, OLD_SECRETS, ORGANIZATIONS, USERS
 from gateway.from_litellm.rows import Rows, is_said, moment_us
 
@@ -17,10 +18,11 @@ def left_behind(rows: Rows, *, counts_tokens: bool, now_us: int) -> Iterator[str
     """`counts_tokens`: whether anything that is taken over has a limit of tokens a minute."""
     keys = [row for row in rows.of(KEYS) if row.get("team_id") != PAGES_TEAM]
     if sessions := len(rows.of(KEYS)) - len(keys):
-        yield f"{sessions} keys of sessions of LiteLLM's pages are left out"
+        yield f"left out: {counted(sessions, 'key')} of sessions of LiteLLM's pages"
     older = sum((moment_us(one.get("revoke_at")) or 0) > now_us for one in rows.of(OLD_SECRETS))
     if older:
-        yield f"{older} older secrets that LiteLLM still takes after a rotation are left out: the new ones work here"
+        secrets = counted(older, "older secret")
+        yield f"left out: {secrets} that LiteLLM still takes after a rotation; the newest of each key works here"
     if counts_tokens:
         yield "tokens_per_minute counts input tokens here; LiteLLM's tpm counts those of answers too"
     yield from _limits_of_others(rows)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from dashboards.pages.break_even import curve_table, tornado_table
+from dashboards.pages.break_even import curve_table, payback_tiles, tornado_table
 from tests.unit.dashboards.views import cells_of
 
 
@@ -23,3 +23,8 @@ def test_what_moves_the_saving_is_a_table() -> None:
         "tornado": [{"input": "price of a GPU-hour", **moved}],
     }
     assert cells_of(tornado_table(report)) == [["price of a GPU-hour", "−$20.00", "−$8.25", "$3.50"]]
+
+
+def test_one_month_is_one_month() -> None:
+    [tile] = payback_tiles({"purchase_usd": 100.0, "months": 1, "best_recovered_usd": 120.0})
+    assert ">1 month<" in tile

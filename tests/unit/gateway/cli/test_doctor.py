@@ -318,5 +318,5 @@ def test_an_alarm_of_any_worker_is_seen(home: Home) -> None:
     )
 
     checks = found_beside(home, lambda path: labelled if path == "/metrics" else b"{}")
-    assert "1 alarms (drift index 1.00)" in checks["classifier"].detail
+    assert "1 alarm (drift index 1.00)" in checks["classifier"].detail
     assert not checks["classifier"].is_ok

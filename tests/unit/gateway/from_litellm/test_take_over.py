@@ -296,7 +296,7 @@ def test_whatever_has_no_place_is_told() -> None:
     assert "config" not in said
     assert "created_at" not in said
     for part in (
-        "1 keys of sessions",
+        "left out: 1 key of sessions",
         "organization org: budget_id",
         "user ada: max_budget",
         "budgets of 1 of its members",
