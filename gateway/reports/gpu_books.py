@@ -28,9 +28,10 @@ class Bounds:
         return self.since_us // HOUR_US, self.until_us // HOUR_US
 
     def known(self, first_us: int, now_us: int) -> "Bounds":
-        """Its whole hours from the ledger's first until now; empty or reversed if there are none."""
-        since = max(self.since_us, first_us) // HOUR_US * HOUR_US
-        return Bounds(since, -(-min(self.until_us, now_us) // HOUR_US) * HOUR_US)
+        """The hours that begin in it, from the ledger's first until now; empty or reversed if there are none.
+        Consecutive periods share no hour, even if they meet within one, as months in India do."""
+        ends = (max(self.since_us, first_us), min(self.until_us, now_us))
+        return Bounds(*(-(-end // HOUR_US) * HOUR_US for end in ends))
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,13 +4,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from itertools import pairwise
+from zoneinfo import ZoneInfo
 
 import pytest
 
 from gateway.config.rents import present_rents
 from gateway.economics.traffic import HourlyTraffic
+from gateway.instants import microseconds as us
 from gateway.money import format_usd
 from gateway.reports.break_even_service import BreakEvenOf, BreakEvenService
+from gateway.reports.gpu_books import Bounds
 from gateway.reports.plans import own_engine_plan
 from gateway.reports.views import BreakEvenQuery, CostQuery, PeriodQuery
 from gateway.storage.sql.reports import SqlReports
@@ -55,6 +59,19 @@ async def test_a_new_rent_and_a_gpu_given_back_leave_earlier_hours_alone(month: 
     assert format_usd(sum(day.idle_pico_usd for day in days.values())) == found.idle.idle_usd
     before = PeriodQuery(since=start, until=RISE)
     assert (await books.utilisation(before)).idle == (await month.books_with(rents[:1]).utilisation(before)).idle
+
+
+async def test_the_rent_of_an_hour_is_in_one_month_alone_though_months_begin_within_it(month: Month) -> None:
+    """India's October and November used to pay both for the hour from 18:00 to 19:00 UTC."""
+    zone = ZoneInfo("Asia/Kolkata")
+    marks = (datetime(2026, 10, 1, tzinfo=zone), datetime(2026, 11, 1, tzinfo=zone), datetime(2026, 12, 1, tzinfo=zone))
+    whole, *months = [
+        await month.books.gpus.idle(Bounds(us(since), us(until)))
+        for since, until in ((marks[0], marks[2]), *pairwise(marks))
+    ]
+    assert whole is not None
+    assert sum(Decimal(one.rent_usd) for one in months if one) == Decimal(whole.rent_usd)
+    assert sum(Decimal(one.used_usd) for one in months if one) == Decimal(whole.used_usd)
 
 
 async def test_without_a_gpu_that_was_paid_for_there_is_no_idle_line(month: Month) -> None:
