@@ -83,7 +83,8 @@ class EngineMetrics:
 
     def recent_queue_seconds(self, priority: int = 0) -> float:
         """Mean wait of recently finished requests at least as important: this one waits behind such requests only."""
-        recent = [seconds for other, seconds in self._recent_queue_seconds if other <= priority]
+        # A copy, made in one go: the step loop's thread adds to it meanwhile.
+        recent = [seconds for other, seconds in tuple(self._recent_queue_seconds) if other <= priority]
         return sum(recent) / len(recent) if recent else 0.0
 
     def record_step(self, seconds: float, *, prefill_tokens: int, drawn_tokens: int, rows: int) -> None:
