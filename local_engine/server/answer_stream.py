@@ -25,8 +25,6 @@ from local_engine.server.openai_answers import (
 )
 from local_engine.text.thinking import ThinkingSplit
 
-FINISH = {"stop": "stop", "length": "length", "cancelled": "stop", "error": "stop"}
-
 
 async def deltas(admission: Admission, prepared: Prepared) -> AsyncGenerator[tuple[int, Delta]]:
     """Deltas of all answers as they come. A prompt's first answer computes the prompt; the others start from its
@@ -111,7 +109,7 @@ def _of_echo(logprobs: LogprobWire, prepared: Prepared, answer: int, first: Requ
 def _choice(wire: AnswerWire, index: int, answer: Collected, prepared: Prepared) -> dict[str, Any]:
     entry: dict[str, Any] = {
         "index": index,
-        **ending_of(FINISH[answer.finish_reason or "stop"], answer.stop_string),
+        **ending_of(answer.finish_reason or "stop", answer.stop_string),
     }
     if prepared.tells_token_ids:
         entry["token_ids"] = answer.token_ids
@@ -183,7 +181,7 @@ async def events(admission: Admission, prepared: Prepared, wire: AnswerWire) -> 
                 yield chunk(choice, {"content": prepared.echo_of(choice)}, of_echo)
             told[choice] += len(delta.token_ids)
             shown = logprobs[choice].push(delta.logprobs)
-            text, finish, split = delta.text, FINISH.get(delta.finish_reason or ""), splits[choice]
+            text, finish, split = delta.text, delta.finish_reason, splits[choice]
             ids = delta.token_ids if prepared.tells_token_ids else []
             if (thinking := thoughts[choice]) is not None:
                 thought, text = thinking.push(text, is_last=finish is not None)
