@@ -19,6 +19,8 @@ from backends.usage import Usage
 
 FINISH_REASONS: Final[Mapping[object, str]] = {"length": "MAX_TOKENS", "content_filter": "SAFETY"}
 """By the chat's finish reason; any other is STOP."""
+_LINE_ENDS: Final = tuple((end.encode(), b"\\u%04x" % ord(end)) for end in "\u2028\u2029\x85")
+"""What JSON may contain unescaped, but Google's clients take for the end of a line and then wait for the rest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,4 +207,6 @@ def _candidate_token(token: Mapping[str, object]) -> Fields:
 
 
 def _event(document: bytes) -> bytes:
+    for line_end in _LINE_ENDS:
+        document = document.replace(*line_end)
     return b"data: " + document + b"\n\n"

@@ -71,6 +71,13 @@ def test_a_text() -> None:
     ]
 
 
+def test_no_client_finds_the_end_of_a_line_inside_of_an_event() -> None:
+    said = "a\u2028b\u2029c\x85d"
+    event = ContentEventWriter(CONTENT).write(delta_chunk(HEAD, {"content": said}))
+    assert event.decode().splitlines() == [event.decode().strip(), ""]
+    assert parts_of(events_of(event)[0]) == [{"text": said}]
+
+
 @pytest.mark.parametrize(
     ("reason", "said"),
     [
