@@ -30,9 +30,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 TOGETHER = {
     "tests/browser/": "browser",
     "tests/engine/test_": "engine",
-    "tests/faults/fleet/test_deaths": "fleet",
-    "tests/faults/fleet/test_fleet": "fleet",
-    "tests/faults/fleet/test_keys_of_litellm": "fleet",
+    "tests/faults/fleet/test_": "fleet",
     "tests/unit/local_engine/": "engine",
 }
 """Files that share a browser with its servers, a fleet of six processes, or a model and transformers (which takes as

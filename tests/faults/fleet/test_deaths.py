@@ -8,7 +8,7 @@ import aiohttp
 import pytest
 
 from gateway.api.under_way import TOLD_SECONDS
-from tests.faults.fleet.caller import Load, chat, connections, until_known
+from tests.faults.fleet.caller import Load, chat, until_known
 from tests.faults.fleet.replica import PATIENCE_SECONDS
 from tests.faults.fleet.two_replicas import ENTRIES, Fleet
 
@@ -61,7 +61,7 @@ async def test_a_killed_worker_is_replaced_while_the_others_serve(fleet: Fleet) 
     load.stop()
     await running
     assert not load.refused
-    await _all_are_booked_once(fleet, load.answered)
+    await fleet.all_are_booked_once(load.answered)
 
 
 async def test_a_replica_killed_under_load_loses_no_settled_entry(fleet: Fleet) -> None:
@@ -77,28 +77,11 @@ async def test_a_replica_killed_under_load_loses_no_settled_entry(fleet: Fleet) 
     assert load.broken, "nothing was under way when it died"
     fleet.two.start()
     fleet.two.wait_until_ready()
-    await _all_are_booked_once(fleet, load.answered)
+    await fleet.all_are_booked_once(load.answered)
     [row] = await fleet.rows(f"select count(*) as whole {ENTRIES} where d.key_id = $1 and status = 'completed'", key_id)
     assert row["whole"] >= len(load.answered)
     totals = [fleet.admin("GET", "/reports/costs?by=key", at=replica)["total"] for replica in (fleet.one, fleet.two)]
     assert totals[0] == totals[1], "whoever is asked tells the same"
-
-
-async def test_sigterm_under_load_drops_no_stream(fleet: Fleet) -> None:
-    _, key = fleet.new_key("drained")
-    await until_known(fleet.urls, key)
-    async with connections(64) as session:
-        asked = [asyncio.create_task(chat(session, fleet.two.url, key, stream=True, model="plain")) for _ in range(64)]
-        await asyncio.wait(asked, return_when=asyncio.FIRST_COMPLETED)
-        fleet.two.terminate()
-        answers = await asyncio.gather(*asked, return_exceptions=True)
-    assert not any(isinstance(got, aiohttp.ClientPayloadError) for got in answers), "a stream was cut"
-    whole = [got for got in answers if not isinstance(got, BaseException)]
-    assert {got.status for got in whole} == {200}
-    assert all(got.body.endswith(b"data: [DONE]\n\n") for got in whole)
-    assert await asyncio.to_thread(fleet.two.wait) == 0
-    await _all_are_booked_once(fleet, [got.request_id for got in whole])
-    assert fleet.two.output.rstrip().endswith("Stopped.")
 
 
 async def _until_answered(load: Load, more: int) -> None:
@@ -107,10 +90,3 @@ async def _until_answered(load: Load, more: int) -> None:
     while len(load.answered) < wanted:
         assert time.monotonic() < deadline, f"{len(load.answered)} of {wanted} answered, {load.broken} broken"
         await asyncio.sleep(0.02)
-
-
-async def _all_are_booked_once(fleet: Fleet, request_ids: list[str]) -> None:
-    assert len(set(request_ids)) == len(request_ids)
-    ids = [bytes.fromhex(one) for one in request_ids]
-    booked = await fleet.until_booked(len(ids), "where e.request_id = any($1)", ids)
-    assert booked == len(ids)

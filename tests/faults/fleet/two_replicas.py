@@ -60,3 +60,9 @@ class Fleet:
                 return int(row["count"])
             assert time.monotonic() < deadline, f"{row['count']} of {count} entries are in the database"
             await asyncio.sleep(0.1)
+
+    async def all_are_booked_once(self, request_ids: list[str]) -> None:
+        assert len(set(request_ids)) == len(request_ids)
+        ids = [bytes.fromhex(one) for one in request_ids]
+        booked = await self.until_booked(len(ids), "where e.request_id = any($1)", ids)
+        assert booked == len(ids)
