@@ -23,7 +23,7 @@ from tests.read_stream import read_stream
 
 pytestmark = pytest.mark.faults
 TRIES = settings(
-    max_examples=int(os.environ.get("BREAKEVEN_FUZZ", "300")),
+    max_examples=int(os.environ.get("BREAKEVEN_FUZZ", "135")),
     derandomize="BREAKEVEN_FUZZ" not in os.environ,
 )
 NUMBERS = st.sampled_from(

@@ -13,7 +13,7 @@ from tests.fuzzing.targets import TARGETS
 
 pytestmark = pytest.mark.faults
 TRIES = settings(
-    max_examples=int(os.environ.get("BREAKEVEN_FUZZ", "150")),
+    max_examples=int(os.environ.get("BREAKEVEN_FUZZ", "70")),
     derandomize="BREAKEVEN_FUZZ" not in os.environ,
 )
 PIECES = st.binary(max_size=3) | st.sampled_from(

@@ -23,7 +23,7 @@ PROFILES = [ModelProfile(name, head=name) for name in HEADS]
 CLASSIFIERS = [
     ItemResponseClassifier(projector, PLAIN.traits, build_book(ARTEFACT), PROFILES) for projector in (PROJECTOR, PLAIN)
 ]
-TRIES = settings(max_examples=150)
+TRIES = settings(max_examples=70)
 # Not bitwise: numpy's libraries may sum in another order on another processor.
 RTOL, ATOL = 1e-4, 1e-6
 

@@ -82,7 +82,7 @@ contents = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(contents)
 def test_a_rule_is_written_so_that_it_is_read_back(content: dict[str, object]) -> None:
     text = "rules:\n" + render(content, 2)

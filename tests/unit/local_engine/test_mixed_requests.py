@@ -2,7 +2,7 @@
 
 from functools import cache
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import AddedToken, decoders, pre_tokenizers
 from tokenizers import Tokenizer as FastTokenizer
@@ -87,7 +87,6 @@ prompts = st.lists(
 )
 
 
-@settings(max_examples=100)
 @given(
     raw=prompts,
     block_size=st.sampled_from([1, 3, 8]),

@@ -147,7 +147,7 @@ def transcript(core: EngineCore, requests: list[Request], stagger: int) -> list[
     return [(texts[r.request_id], r.output_token_ids, str(r.finish_reason)) for r in requests]
 
 
-@settings(max_examples=150)
+@settings(max_examples=70)
 @given(
     drawn=st.lists(st.tuples(st.lists(st.integers(0, 9), min_size=1, max_size=14), params), min_size=1, max_size=5),
     block_size=st.sampled_from([1, 2, 4]),

@@ -67,7 +67,7 @@ prompts = st.lists(
 PREFIXES = ([], [5, 4, 3, 2, 1, 0, 1, 2], [5, 4, 3, 2, 9, 9, 9, 9, 9, 9, 9])
 
 
-@settings(max_examples=200)
+@settings(max_examples=90)
 @given(
     raw=prompts,
     block_size=st.sampled_from([1, 2, 3, 4, 8]),

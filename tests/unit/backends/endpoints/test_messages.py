@@ -274,7 +274,7 @@ BODY = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=55, deadline=None)
 @given(BODY)
 def test_any_body_is_translated_or_refused(body: Json) -> None:
     try:

@@ -271,7 +271,7 @@ EVENT = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=120)
+@settings(max_examples=55)
 @given(st.lists(EVENT, max_size=6))
 def test_no_event_crashes_either_reader(events: list[Json]) -> None:
     for reader in (AnthropicStreamReader("b", wants_usage_chunk=True, created=0), NativeMessagesReader("b")):

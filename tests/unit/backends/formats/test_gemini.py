@@ -378,7 +378,7 @@ EVENT = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=150)
+@settings(max_examples=70)
 @given(st.lists(EVENT, max_size=4))
 def test_no_event_crashes_the_reader(events: list[Json]) -> None:
     try:

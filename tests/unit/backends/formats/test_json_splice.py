@@ -69,7 +69,7 @@ OBJECTS = st.dictionaries(
 )
 
 
-@settings(max_examples=120)
+@settings(max_examples=55)
 @given(
     OBJECTS,
     st.booleans(),
@@ -94,7 +94,7 @@ def test_reads_back_as_edited(
     assert list(json.loads(result)) == list(expected)
 
 
-@settings(max_examples=120)
+@settings(max_examples=55)
 @given(
     st.lists(
         st.sampled_from([b'{"a":', b"1", b",", b'"a":', b'"model":', b'"x"', b"}", b"{", b'\\"', b" ", b'"']),
@@ -114,7 +114,7 @@ def test_members_found_are_the_members_there(pieces: list[bytes]) -> None:
 NAMES = st.sampled_from(['"a"', '"\\u0061"', '"b"', '"\\\\u0061"', '"\\n"', '"\\\\n"'])
 
 
-@settings(max_examples=200)
+@settings(max_examples=90)
 @given(st.lists(st.tuples(NAMES, st.sampled_from(["1", "12", '"a"'])), max_size=4), st.sampled_from(["", " "]))
 def test_an_object_is_taken_if_and_only_if_its_names_are_distinct(members: list[tuple[str, str]], blank: str) -> None:
     body = "{" + f",{blank}".join(f"{name}:{blank}{value}" for name, value in members) + "}"

@@ -248,7 +248,7 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=150)
+@settings(max_examples=70)
 @given(
     st.dictionaries(
         st.sampled_from(["choices", "usage", "error", "object", "x_groq", "x_breakeven", "service_tier"]), JSON
@@ -323,7 +323,7 @@ EVENTS: list[bytes] = [
 ]
 
 
-@settings(max_examples=400)
+@settings(max_examples=180)
 @given(st.lists(st.sampled_from(EVENTS), max_size=6), st.booleans())
 def test_events_that_came_together_say_what_they_say_one_by_one(events: list[bytes], wants_usage: bool) -> None:
     one_by_one = outcome(events, joins_events=False, wants_usage=wants_usage)

@@ -193,7 +193,7 @@ INNER = ["cached_tokens", "reasoning_tokens", "audio_tokens", "cache_write_token
 COUNTS = st.integers(0, 1000) | st.integers() | st.floats() | st.text(max_size=3) | st.none() | st.booleans()
 
 
-@settings(max_examples=200)
+@settings(max_examples=90)
 @given(
     st.dictionaries(
         st.sampled_from(FIELDS), COUNTS | st.dictionaries(st.sampled_from(INNER), COUNTS, max_size=3) | st.lists(COUNTS)

@@ -76,7 +76,7 @@ PIECES = [
 ]
 
 
-@settings(max_examples=200)
+@settings(max_examples=90)
 @given(st.lists(st.sampled_from(PIECES) | st.binary(max_size=6), max_size=30).map(b"".join), st.data())
 def test_events_do_not_depend_on_chunk_boundaries(stream: bytes, data: st.DataObject) -> None:
     cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=8)))

@@ -132,7 +132,7 @@ def entries(draw: st.DrawFn) -> dict[str, Any]:
 fallbacks = st.lists(st.dictionaries(names, st.lists(names, max_size=3), max_size=2), max_size=3)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(entries(), min_size=1, max_size=6), fallbacks, st.dictionaries(names, names, max_size=2))
 def test_whatever_it_says_the_result_is_valid(
     listed: list[dict[str, Any]], behind: list[dict[str, list[str]]], aliases: dict[str, str]

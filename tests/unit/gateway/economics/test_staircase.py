@@ -112,7 +112,7 @@ def test_a_staircase_can_cross_more_than_once() -> None:
         assert not is_peak_fleet_cheaper(load.scaled(interval.end * 1.0001), 2.4)
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(load=loads, rent=st.floats(0.1, 3), fixed=st.floats(0, 30), scale=st.floats(0.01, 40))
 def test_the_intervals_are_where_the_bill_is_smaller(load: Load, rent: float, fixed: float, scale: float) -> None:
     intervals = self_hosted_intervals(load, rent, fixed_usd=fixed)
@@ -123,7 +123,7 @@ def test_the_intervals_are_where_the_bill_is_smaller(load: Load, rent: float, fi
     assert is_inside == is_peak_fleet_cheaper(load.scaled(scale), rent, fixed_usd=fixed)
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(load=loads, rent=st.floats(0.1, 3), fixed=st.floats(0, 30), replicas=st.integers(1, 3))
 def test_a_hybrid_fleet_is_cheaper_exactly_from_its_break_even_on(
     load: Load, rent: float, fixed: float, replicas: int

@@ -219,7 +219,7 @@ def test_gpu_time_that_is_no_duration_is_refused(seconds: float) -> None:
         price_compute(seconds, parse_usd(2))
 
 
-FEW = settings(max_examples=50)
+FEW = settings(max_examples=30)
 TOKENS = st.integers(0, 300_000)
 
 

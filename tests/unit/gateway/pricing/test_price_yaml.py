@@ -51,7 +51,7 @@ PRICES = st.builds(
 )
 
 
-@settings(max_examples=50)
+@settings(max_examples=30)
 @given(PRICES, TEXT, TEXT)
 def test_what_is_written_reads_back_as_itself(prices: ModelPrices, model: str, alias: str) -> None:
     later = replace(prices, from_us=at("2099-01-01"))

@@ -5,7 +5,7 @@ from functools import cache
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from local_engine.assembly import Engine, assemble
@@ -142,7 +142,6 @@ DRAWN = st.tuples(
 )
 
 
-@settings(max_examples=100)
 @given(
     raw=st.lists(DRAWN, min_size=1, max_size=6),
     block_size=st.sampled_from([1, 2, 3, 8]),

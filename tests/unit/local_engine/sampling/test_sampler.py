@@ -149,7 +149,7 @@ def test_values_out_of_bounds_are_refused(changes: dict[str, object], parameter:
     assert caught.value.parameter == parameter
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(
     seed=st.integers(0, 30),
     prompt=st.lists(st.integers(0, 9), min_size=1, max_size=6),
