@@ -1,7 +1,7 @@
 """`breakeven prices`: look at the dated catalogue, bring it up to date, and re-price past requests."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Awaitable, Iterator
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,7 +11,7 @@ from rich.table import Table
 
 from gateway.cli.asked import ClockIsRight, Until
 from gateway.cli.show_table import show_table
-from gateway.cli.state import ask
+from gateway.cli.state import State, ask
 from gateway.clock import now_us
 from gateway.config.home import find_home
 from gateway.config.price_files import SHIPPED, load_deployment_prices, load_prices, own_prices, write_prices
@@ -26,7 +26,7 @@ from gateway.pricing.catalogue import ModelPrices, PriceBook, ProviderPrices
 from gateway.pricing.price_figures import figures, is_each, tool_figures
 from gateway.pricing.price_update import Change, append, compare, describe
 from gateway.pricing.price_yaml import decimal_text
-from gateway.reports.reprice_service import RepricedModel, RepriceQuery, reprice_period
+from gateway.reports.reprice_service import RepricedModel, RepriceQuery, Repricing, reprice_period
 from gateway.storage.sql.adjustments import SqlAdjustments
 
 app = typer.Typer(no_args_is_help=True)
@@ -142,14 +142,14 @@ def reprice_past(
 
     Differences are booked as corrections, each once; what was booked is never rewritten.
     """
-    until_us = now_us() if until is None else instant_us(until)
-    query = RepriceQuery(instant_us(since), until_us, provider, model, only_unpriced)
+    query = RepriceQuery(*period_us(since, until, now_us()), provider, model, only_unpriced)
     author = "breakeven prices reprice" if yes else None
-    found = ask(
-        lambda state: reprice_period(
-            query, state.ledger, SqlAdjustments(state.database), state.deployment.prices, author=author
-        )
-    )
+
+    def reprice(state: State) -> Awaitable[Repricing]:
+        store = SqlAdjustments(state.database, trusts_clock=clock_is_right)
+        return reprice_period(query, state.ledger, store, state.deployment.prices, author=author)
+
+    found = ask(reprice)
     total, rows = format_usd(found.difference_pico_usd), found.models
     if as_json:
         models = [repriced_row(row) for row in rows]
@@ -175,6 +175,15 @@ def repriced_row(row: RepricedModel) -> dict[str, str]:
         "now_usd": format_usd(row.now_pico_usd),
         "difference_usd": format_usd(row.now_pico_usd - row.was_pico_usd),
     }
+
+
+def period_us(since: str | None, until: str | None, at_most: int) -> tuple[int, int]:
+    """Both ends; `at_most` where `until` is left out. A period that ends before it begins is refused: that nothing is
+    found in it would look like a result."""
+    since_us, until_us = instant_us(since or "1970-01-01"), at_most if until is None else instant_us(until)
+    if since_us >= until_us:
+        raise ConfigurationError("--since must be before --until, which is now where it is left out")
+    return since_us, until_us
 
 
 def instant_us(text: str) -> int:

@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from gateway.cli.prices import instant_us
+from gateway.cli.prices import period_us
 from gateway.cli.show_table import show_table
 from gateway.cli.state import open_state
 from gateway.counted import counted
@@ -65,9 +65,7 @@ def command(
 ) -> None:
     """Add up single requests and corrections, day by day, and compare them with the sums that every report is made of;
     also check the audit log's chain. Exits with status 1 if something does not add up. Can run beside the gateway."""
-    since_us = 0 if since is None else instant_us(since)
-    until_us = FOR_EVER_US if until is None else instant_us(until)
-    report = asyncio.run(_verify(since_us, until_us))
+    report = asyncio.run(_verify(*period_us(since, until, FOR_EVER_US)))
     if as_json:
         print(json.dumps(_as_json(report), indent=2))
     else:

@@ -73,7 +73,8 @@ class Books:
         until_us = until if until is not None else (self.now_us() // HOUR_US + 1) * HOUR_US
         since_us = since if since is not None else max(0, until_us - DEFAULT_DAYS * 24 * HOUR_US)  # no year before 1
         if since_us >= until_us:
-            raise InvalidRequest("`since` must be before `until`.", param="since")
+            ends = "." if until is not None else ", which is the end of this hour where it is left out."
+            raise InvalidRequest(f"`since` must be before `until`{ends}", param="since")
         return Bounds(since_us, until_us)
 
     async def known_hours(self, query: PeriodQuery, *, of: str) -> Bounds:
@@ -105,7 +106,7 @@ class Books:
                 param="by",
             ) from error
         then = await self._earlier(asked, query)
-        ceased = _ceased(table.groups, then, by)
+        ceased = _ceased(table.groups, then)
         names = await self._key_names([*table.groups, *ceased]) if "key" in by else {}
         found = await _rows(table, query.shown(), names, ceased)
         unallocated = None if owner is None else _cost(one for one in owned if one.group[owner] is None)
@@ -224,7 +225,7 @@ async def _rows(
     return await asyncio.to_thread(rows_of, table, shown, names, ceased)
 
 
-def _ceased(groups: Sequence[Sums], then: Then | None, by: Sequence[Dimension]) -> list[Sums]:
+def _ceased(groups: Sequence[Sums], then: Then | None) -> list[Sums]:
     """Groups of the comparison period that no longer occur, as empty groups, most expensive first."""
     if then is None or not then.groups:
         return []

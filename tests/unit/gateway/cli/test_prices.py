@@ -15,7 +15,9 @@ from gateway.cli.demo_month import write_demo_month
 from gateway.cli.state import open_state
 from gateway.config.home import Home
 from gateway.config.settings import load_settings
-from gateway.errors import ConfigurationError
+from gateway.errors import ConfigurationError, StateError
+from gateway.storage.database import writing
+from gateway.storage.tables.books import adjustments
 from gateway.sums import SumsQuery
 from tests.unit.gateway.ledger.builders import make_entry
 
@@ -134,6 +136,18 @@ def test_a_discount_agreed_late_is_booked_as_corrections_and_taken_back_as_corre
             assert (found["difference_usd"], found["booked"]) == (difference, 1)
             assert json.loads(run(*words))["booked"] == 0
         assert asyncio.run(corrected_pico_usd()) == 637_500
+        asyncio.run(date_corrections_ahead())
+        terms.write_text(agreed.replace("0.15", "0.5"))
+        with pytest.raises(StateError, match="add --clock-is-right"):
+            run(*words)
+        assert json.loads(run(*words, "--clock-is-right"))["booked"] == 1
+        with pytest.raises(ConfigurationError, match="--since must be before --until"):
+            run(*words, "--until", "2026-11-18")
+
+
+async def date_corrections_ahead() -> None:
+    async with open_state() as state, writing(state.database) as connection:
+        await connection.execute(adjustments.update().values(at_us=1 << 53))
 
 
 async def corrected_pico_usd() -> int:
