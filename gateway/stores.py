@@ -308,6 +308,10 @@ class FeedbackStore(Protocol):
 
     async def add(self, batch: Sequence[Feedback]) -> None: ...
 
+    async def newest(self) -> int:
+        """The number of the last that arrived, 0 if there is none."""
+        ...
+
     async def after(self, number: int, *, limit: int = 1000) -> Sequence[Feedback]:
         """Feedback that arrived after `number`, in order of arrival: where a learner resumes."""
         ...

@@ -53,10 +53,11 @@ class ClassifierWatch:
 
     async def look(self) -> None:
         """The first call skips feedback from before the start."""
-        is_first, self._read_to = self._read_to is None, self._read_to or 0
+        if self._read_to is None:
+            self._read_to = await self._feedback.newest()
         while batch := await self._feedback.after(self._read_to):
             self._read_to = batch[-1].number
-            for one in batch if not is_first else ():
+            for one in batch:
                 entry = await self._entries.get(one.request_id)
                 if entry is not None and one.source not in IMPLIED:
                     self._judged(entry, one)

@@ -37,6 +37,10 @@ class SqlFeedback:
             async with writing(self._engine) as connection:
                 await connection.execute(feedback.insert(), rows)
 
+    async def newest(self) -> int:
+        async with self._engine.connect() as connection:
+            return (await connection.execute(select(func.max(feedback.c.id)))).scalar() or 0
+
     async def after(self, number: int, *, limit: int = 1000) -> Sequence[Feedback]:
         query = select(feedback).where(feedback.c.id > number).order_by(feedback.c.id).limit(limit)
         async with self._engine.connect() as connection:

@@ -29,13 +29,13 @@ def make_feedback(number: int, **given: object) -> Feedback:
 async def test_a_learner_goes_on_where_it_stopped(engine: AsyncEngine) -> None:
     store = SqlFeedback(engine)
     await store.add([])
-    assert await store.after(0) == []
+    assert (await store.after(0), await store.newest()) == ([], 0)
     await store.add([make_feedback(1, comment="wrong \u4f60"), make_feedback(2, kind="label", score=1.0)])
     [first] = await store.after(0, limit=1)
     assert (first.request_id, first.comment, first.score) == (request_id(1), "wrong \u4f60", 0.5)
     [second] = await store.after(first.number)
     assert (second.kind, second.score, second.source) == ("label", 1.0, "caller")
-    assert await store.after(second.number) == []
+    assert (await store.after(second.number), await store.newest()) == ([], second.number)
 
 
 async def test_opinions_change_and_nothing_is_forgotten(engine: AsyncEngine) -> None:

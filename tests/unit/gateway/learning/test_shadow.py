@@ -36,6 +36,9 @@ class MemoryFeedback:
     async def add(self, batch: Sequence[Feedback]) -> None:
         self.given.extend(batch)
 
+    async def newest(self) -> int:
+        return len(self.given)
+
     async def after(self, number: int, *, limit: int = 1000) -> Sequence[Feedback]:
         return self.given[number:]
 
