@@ -16,7 +16,7 @@ ORDERS = {
     "newest": "newest",
     "cost": "most expensive",
     "total_time": "longest",
-    "first_token": "slowest to a first token",
+    "first_token": "slowest first token",
 }
 PAGE = 50
 TONES = {"completed": "", "partial": "warn", "cancelled": "muted", "failed": "bad", "orphaned": "warn"}
@@ -185,9 +185,8 @@ def _form(view: View, given: dict[str, str | None], order: str, known: Suggestio
         known.field(name, name.capitalize().replace("_", " "), given[name]) for name in FILTERS if name != "status"
     )
     statuses = {"": "any"} | {one: one for one in STATUSES}
-    orders = {one: f"{said} first" for one, said in ORDERS.items()}
     kept = "".join(f'<input type="hidden" name="{n}" value="{escape(v)}">' for n, v in view.period.address().items())
-    selects = _select("status", "Status", statuses, given["status"] or "") + _select("order", "Order", orders, order)
+    selects = _select("status", "Status", statuses, given["status"] or "") + _select("order", "First", ORDERS, order)
     return (
         f'<form class="be-filters" method="get" action="requests">{fields}{selects}{kept}'
         '<button class="be-button" type="submit">Show</button></form>'

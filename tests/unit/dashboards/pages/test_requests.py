@@ -76,7 +76,7 @@ def test_the_list_has_the_corrected_cost_of_those_that_were_corrected() -> None:
         ("newest", ["Newest requests", "Older requests"]),
         ("cost", ["Most expensive requests", "The next 50"]),
         ("total_time", ["Longest requests", "The next 50"]),
-        ("first_token", ["Slowest to a first token requests", "The next 50"]),
+        ("first_token", ["Slowest first token requests", "The next 50"]),
     ],
 )
 def test_every_order_has_a_way_on_and_back_to_its_beginning(order: str, labels: list[str]) -> None:
