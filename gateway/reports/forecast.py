@@ -38,6 +38,8 @@ SEED = 20_261_101
 UNUSUAL_SCORE = 4.0
 """Threshold in robust standard deviations from the day's expected cost."""
 NORMAL_PER_MAD = 1.4826
+TREND_DAYS = 29
+"""Odd, as STL wants it; why not its defaults: docs/decisions/unusual-days.md."""
 SMALLEST_SHARE = 0.02
 """Even a noiseless series varies by rounding, so deviations below 2 % of a typical day are never unusual."""
 
@@ -107,14 +109,18 @@ def burn_budget(
 def find_unusual_days(history: Sequence[DailyCost]) -> list[UnusualDay]:
     """Days whose cost is far from what weekday and trend suggest, most unusual first. Raises TooShort."""
     costs = _series(history)
-    expected = _expected(costs)
-    residuals = costs - expected
+    has_weeks = len(costs) >= LEAST_DAYS_FOR_WEEKS
+    is_log = has_weeks and _varies_proportionally(costs)
+    values = np.log(costs) if is_log else costs
+    expected = _fitted(values) if has_weeks else np.full_like(values, float(np.median(values)))
+    residuals = values - expected
     typical = float(np.median(np.abs(residuals - np.median(residuals)))) * NORMAL_PER_MAD
-    floor = SMALLEST_SHARE * float(np.median(costs))
-    scale = max(typical, floor, 1.0)
+    typical *= _correction(len(costs)) if has_weeks else 1.0
+    scale = max(typical, SMALLEST_SHARE if is_log else max(SMALLEST_SHARE * float(np.median(costs)), 1.0))
+    means = np.exp(expected) if is_log else expected
     unusual = [
         UnusualDay(row.day, row.cost_pico_usd, round(float(mean)), float(residual / scale))
-        for row, mean, residual in zip(history, expected, residuals, strict=True)
+        for row, mean, residual in zip(history, means, residuals, strict=True)
         if abs(residual) > UNUSUAL_SCORE * scale
     ]
     return sorted(unusual, key=lambda day: -abs(day.score))
@@ -138,8 +144,7 @@ def _simulate(costs: FloatArray, days: int, generator: np.random.Generator) -> t
     if len(costs) < LEAST_DAYS_FOR_A_LEVEL or float(costs.std()) <= 1e-9 * max(scale, 1.0):
         return "mean of the days seen", _simulate_mean(costs, days, generator)
     is_weekly = len(costs) >= LEAST_DAYS_FOR_WEEKS
-    # Costs vary proportionally, so use logarithms if every day is well above zero.
-    is_log = float(costs.min()) > SMALLEST_SHARE * scale
+    is_log = _varies_proportionally(costs)
     paths = simulate(
         np.log(costs / scale) if is_log else costs / scale, days, PATHS, is_weekly=is_weekly, generator=generator
     )
@@ -154,13 +159,22 @@ def _simulate_mean(costs: FloatArray, days: int, generator: np.random.Generator)
     return np.maximum(level + generator.normal(0.0, 1.0, (days, PATHS)) * deviation, 0.0)
 
 
-def _expected(costs: FloatArray) -> FloatArray:
-    """Robust trend and weekday, so that an unusual day does not influence its own expectation; the median on short
-    histories."""
-    if len(costs) < LEAST_DAYS_FOR_WEEKS:
-        return np.full_like(costs, float(np.median(costs)))
-    fitted = STL(costs, period=WEEK, robust=True).fit()
+def _varies_proportionally(costs: FloatArray) -> bool:
+    """As costs do if every day is well above zero: then logarithms are used."""
+    return float(costs.min()) > SMALLEST_SHARE * float(np.abs(costs).mean())
+
+
+def _fitted(values: FloatArray) -> FloatArray:
+    """Robust trend and weekday, so that an unusual day does not influence its own expectation. Each weekday is the same
+    in all weeks: one that may change from week to week follows the noise."""
+    always = 10 * len(values) + 1  # odd, as STL wants it
+    fitted = STL(values, period=WEEK, seasonal=always, seasonal_deg=0, trend=TREND_DAYS, robust=True).fit()
     return np.asarray(fitted.trend + fitted.seasonal, dtype=np.float64)
+
+
+def _correction(days: int) -> float:
+    """What was fitted to so many days makes their deviations look smaller than they are."""
+    return (days / (days - WEEK - 2 * days / TREND_DAYS)) ** 0.5
 
 
 def _range(values: FloatArray) -> Range:

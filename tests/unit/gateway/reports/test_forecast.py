@@ -224,6 +224,13 @@ def test_a_strange_day_is_found_and_a_weekend_is_not_strange() -> None:
     }
 
 
+@pytest.mark.parametrize("days", [29, 90])
+def test_noise_is_not_unusual(days: int) -> None:
+    """A month of it had four such days, a quarter nine."""
+    found = [find_unusual_days(make_history(make_series(days, seed, noise=0.08))) for seed in range(10)]
+    assert sum(map(len, found)) <= 10
+
+
 def test_short_histories_are_compared_with_their_median() -> None:
     unusual = find_unusual_days(make_history([10.0, 11.0, 9.5, 10.5, 60.0, 10.0]))
     assert [(day.day, day.expected_pico_usd) for day in unusual] == [(START + timedelta(days=4), round(10.25 * USD))]
