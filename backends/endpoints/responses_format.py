@@ -39,6 +39,11 @@ KEPT_ELSEWHERE: Final = {
     "prompt": "prompts are stored only at providers that offer the Responses API",
 }
 """Fields that refer to what one provider stores, and the remedy for each."""
+COMPACTIONS: Final = ("compaction", "compaction_trigger")
+NOT_COMPACTED: Final = (
+    "only OpenAI's models compact a conversation into such an item, or read it; have your client compact by itself (Codex "
+    "does if config.toml names this gateway under [model_providers], not as openai_base_url)"
+)
 CALLS: Final = ("function_call", "custom_tool_call")
 OUTPUTS: Final = ("function_call_output", "custom_tool_call_output")
 
@@ -176,6 +181,8 @@ def _message(fields: Fields, kind: str, where: str) -> Fields:
         return {"role": "tool", "tool_call_id": fields.get("call_id"), "content": content}
     if kind == "item_reference":
         raise untranslatable(f"{where}.type", f"the item {NOT_KEPT}")
+    if kind in COMPACTIONS:
+        raise untranslatable(f"{where}.type", NOT_COMPACTED)
     if kind != "message":
         raise untranslatable(f"{where}.type", f"an item of type {kind!r} cannot be sent to this model")
     role, content = fields.get("role"), fields.get("content")
