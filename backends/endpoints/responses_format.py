@@ -41,8 +41,8 @@ KEPT_ELSEWHERE: Final = {
 """Fields that refer to what one provider stores, and the remedy for each."""
 COMPACTIONS: Final = ("compaction", "compaction_trigger")
 NOT_COMPACTED: Final = (
-    "only OpenAI's models compact a conversation into such an item, or read it; have your client compact by itself (Codex "
-    "does if config.toml names this gateway under [model_providers], not as openai_base_url)"
+    "only OpenAI's models compact a conversation into such an item, or read it; have your client compact by itself "
+    "(Codex does if config.toml names this gateway under [model_providers], not as openai_base_url)"
 )
 CALLS: Final = ("function_call", "custom_tool_call")
 OUTPUTS: Final = ("function_call_output", "custom_tool_call_output")

@@ -23,8 +23,8 @@ OTHERS = (
 )
 ELSEWHERE = {
     "/v1/responses/compact": (
-        "conversations are not compacted here: other providers' models could not read the result. Codex compacts by itself "
-        "if config.toml names this gateway under [model_providers], not as openai_base_url"
+        "conversations are not compacted here: other providers' models could not read the result. Codex compacts by "
+        "itself if config.toml names this gateway under [model_providers], not as openai_base_url"
     ),
     "/v1/audio": "for audio there are /v1/audio/speech, /v1/audio/transcriptions and /v1/audio/translations",
     "/v1/images": "for images there are /v1/images/generations and /v1/images/edits",
