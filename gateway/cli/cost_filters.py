@@ -7,6 +7,8 @@ from gateway.reports.books import Books
 from gateway.reports.views import CostQuery, CostTable
 
 MOST_NAMED = 20
+NO_NAME = "(none)"
+"""No team, project, key or tag can be called so."""
 
 
 def filters(where: list[str] | None) -> dict[str, str]:
@@ -43,7 +45,7 @@ async def why_nothing(books: Books, query: CostQuery, table: CostTable) -> list[
         there = await books.costs(query.model_copy(update={**dict.fromkeys(CostQuery.FILTERS), "by": name}))
         known = sorted(text for row in there.rows if (text := row.group[name]) is not None)
         if value not in known:
-            called = [there.key_names.get(one, one) for one in known]
+            called = [there.key_names.get(one, one) or NO_NAME for one in known]
             more = f" and {len(called) - MOST_NAMED} more" if len(called) > MOST_NAMED else ""
             there_is = ", ".join(called[:MOST_NAMED]) or "none"
             said.append(f"Nothing in this time has {name}={value or ''}; there is: {there_is}{more}.")

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Column, Table
 
 from gateway.cli.asked import AsOf, Since, TimeZone, Until, Where, read
-from gateway.cli.cost_filters import filters, why_nothing, with_key_id
+from gateway.cli.cost_filters import NO_NAME, filters, why_nothing, with_key_id
 from gateway.cli.show_table import show_table
 from gateway.cli.state import open_state
 from gateway.money import show_usd
@@ -112,7 +112,7 @@ def named(table: CostTable, dimension: str, value: str | None) -> str:
     """A group's value; for a key its name, plus its id if another key has the same name."""
     name = table.key_names.get(value or "") if dimension == "key" else None
     if name is None:
-        return value or "(none)"  # no team, project or key can be called so
+        return value or NO_NAME
     return name if [*table.key_names.values()].count(name) == 1 else f"{name} ({value})"
 
 

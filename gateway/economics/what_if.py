@@ -13,7 +13,7 @@ import numpy as np
 
 from gateway.economics.break_even import analyse_break_even
 from gateway.economics.errors import EconomicsError
-from gateway.economics.gpu_cost import HOURS_30_DAYS, Engine
+from gateway.economics.gpu_cost import Engine
 from gateway.economics.gpu_table import Basis, Gpu, GpuPrice, GpuTable, ServedModel
 from gateway.economics.report import BreakEvenReport
 from gateway.economics.throughput_curve import SweepPoint, ThroughputCurve, best_concurrency, fit_throughput_curve
@@ -35,7 +35,6 @@ class Candidate:
     replicas: int = 1
     quality: float | None = None
     fixed_month_pico_usd: int = 0
-    hours_per_month: float = HOURS_30_DAYS
     time_per_output_token_seconds: float = 0.06
 
 
@@ -70,7 +69,6 @@ def what_if(
         gpus_per_replica=candidate.gpus_per_replica,
         replicas=candidate.replicas,
         fixed_month_pico_usd=candidate.fixed_month_pico_usd,
-        hours_per_month=candidate.hours_per_month,
         quality=candidate.quality,
     )
     report = analyse_break_even(rows, plan, hosted, generator=generator, engine=engine, period=period)

@@ -1,7 +1,7 @@
 """Every report as a table for a file, with the same figures as the report itself."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import replace
 
 from gateway.instants import DAY_US, microseconds, moment_of
@@ -38,14 +38,14 @@ class ReportFiles:
 
     async def focus(self, query: BooksQuery) -> PagedTable:
         """FOCUS 1.3, one page per UTC day: a year of many keys is more rows than a process should hold."""
-        bounds = self._books.bounds(query)
-        return PagedTable(COLUMNS, self._focus_days(bounds, query.as_of_us(), await self._books.gpus.capacity(bounds)))
+        bounds, gpus = self._books.bounds(query), self._books.gpus
+        capacity, rented = await gpus.capacity(bounds), await gpus.rented_in(bounds)
+        return PagedTable(COLUMNS, self._focus_days(bounds, query.as_of_us(), capacity, rented))
 
     async def _focus_days(
-        self, bounds: Bounds, as_of_us: int | None, capacity: Sequence[Capacity]
+        self, bounds: Bounds, as_of_us: int | None, capacity: Sequence[Capacity], rented: Collection[str]
     ) -> AsyncIterator[ReportTable]:
         period = Period(moment_of(bounds.since_us), moment_of(bounds.until_us))
-        rented = {one.backend for one in capacity}
         for day in await self._days(bounds, capacity):
             since_us, until_us = max(bounds.since_us, day * DAY_US), min(bounds.until_us, (day + 1) * DAY_US)
             asked = SumsQuery(since_us, until_us, GROUP_BY, as_of_us=as_of_us)

@@ -88,6 +88,11 @@ class GpuBooks:
         used = {(r.group["day"], r.group["backend"]): Used(r.compute_pico_usd, r.gpu_us) for r in rows}
         return [day for one in rented for day in _days(one, _hours_by_day(paid), used)]
 
+    async def rented_in(self, bounds: Bounds) -> set[str]:
+        """The backends whose rent covers the GPU time of the period, though it may be due in the period before."""
+        hours = (bounds.since_us // HOUR_US, -(-bounds.until_us // HOUR_US))
+        return {one.backend for one in await self._rented() if one.hours(*hours)}
+
     async def utilisation(self, bounds: Bounds) -> Utilisation:
         paid = await self.paid(bounds)
         prices = [one.hour_pico_usd for one in await self._rented() if one.hour_pico_usd is not None]

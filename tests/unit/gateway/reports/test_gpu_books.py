@@ -12,11 +12,12 @@ import pytest
 from gateway.config.rents import present_rents
 from gateway.economics.traffic import HourlyTraffic
 from gateway.instants import microseconds as us
+from gateway.instants import moment_of
 from gateway.money import format_usd
 from gateway.reports.break_even_service import BreakEvenOf, BreakEvenService
 from gateway.reports.gpu_books import Bounds
 from gateway.reports.plans import own_engine_plan
-from gateway.reports.views import BreakEvenQuery, CostQuery, PeriodQuery
+from gateway.reports.views import BooksQuery, BreakEvenQuery, CostQuery, PeriodQuery
 from gateway.storage.sql.reports import SqlReports
 from tests.builders import make_local
 from tests.unit.gateway.reports.month import END, Month, Recorded, services
@@ -72,6 +73,14 @@ async def test_the_rent_of_an_hour_is_in_one_month_alone_though_months_begin_wit
     assert whole is not None
     assert sum(Decimal(one.rent_usd) for one in months if one) == Decimal(whole.rent_usd)
     assert sum(Decimal(one.used_usd) for one in months if one) == Decimal(whole.used_usd)
+
+
+async def test_gpu_time_is_never_billed_though_its_hour_began_before_the_export(month: Month) -> None:
+    at = next(moment_of(entry.intent.accepted_at_us) for entry in month.entries if entry.gpu_seconds)
+    asked = BooksQuery(since=at, until=at + timedelta(microseconds=1))
+    [row] = [row async for page in (await services(month).files.focus(asked)).pages for row in page.rows]
+    assert (row["BilledCost"], row["CapacityReservationStatus"]) == (0, "Used")
+    assert row["EffectiveCost"]
 
 
 async def test_without_a_gpu_that_was_paid_for_there_is_no_idle_line(month: Month) -> None:
