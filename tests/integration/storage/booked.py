@@ -87,6 +87,7 @@ GROUPINGS: list[tuple[Dimension, ...]] = [
     ("quarter", "model"),
     ("hour",),
 ]
+TIMED = [by for by in GROUPINGS if {"hour", "day", "week", "month", "quarter"} & set(by)]
 
 
 @dataclass(frozen=True)

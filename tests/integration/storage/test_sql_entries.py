@@ -119,7 +119,7 @@ async def test_page_after_page_of_the_largest_has_each_once_down_to_those_withou
     await SqlLedger(engine).insert(equals)
     refund = Adjustment(equals[0].intent.request_id, "refund", "credit-7", -(10**12), "outage")
     assert await SqlAdjustments(engine).book([refund], author="ada") == 1
-    for order, team, batch_id in product(FIGURES, ("ads", None), (None, "batch_a")):
+    for order, (team, batch_id) in product(FIGURES, ((None, None), ("ads", None), ("ads", "batch_a"))):
         wanted = Wanted(team=team, batch_id=batch_id, order=order, limit=500)
         numbers = [one.intent.request_id for one in await SqlEntries(engine).find(wanted)]
         assert {one.intent.request_id for one in equals} <= set(numbers)
