@@ -6,6 +6,9 @@ import typer
 from pydantic import BaseModel, ValidationError
 
 from gateway.config.addresses import parse_http_url
+from gateway.errors import ConfigurationError
+from gateway.instants import microseconds
+from gateway.moments import parse_moment
 from gateway.yaml_document import problem_of
 
 Query = TypeVar("Query", bound=BaseModel)
@@ -39,6 +42,22 @@ def http_url(text: str | None) -> str | None:
         return text if text is None else parse_http_url(text)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
+
+
+def period_us(since: str | None, until: str | None, at_most: int) -> tuple[int, int]:
+    """Both ends; `at_most` where `until` is left out. A period that ends before it begins is refused: that nothing is
+    found in it would look like a result."""
+    since_us, until_us = instant_us(since or "1970-01-01"), at_most if until is None else instant_us(until)
+    if since_us >= until_us:
+        raise ConfigurationError("--since must be before --until, which is now where it is left out")
+    return since_us, until_us
+
+
+def instant_us(text: str) -> int:
+    try:
+        return microseconds(parse_moment(text))
+    except ValueError as error:
+        raise typer.BadParameter(f"{text!r} {error}") from error
 
 
 def read(schema: type[Query], /, **given: Any) -> Query:

@@ -6,21 +6,21 @@ from collections.abc import Callable
 from dataclasses import asdict
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
 from rich.progress import track
 
 from classifier.online.correction import NONE, Correction, learn
+from gateway.cli.asked import instant_us
 from gateway.cli.state import State, ask, open_state
 from gateway.clock import now_us
 from gateway.config.home import find_home
 from gateway.errors import ConfigurationError, StateError
-from gateway.instants import microseconds, moment_of
+from gateway.instants import moment_of
 from gateway.learning.classifier_versions import UNTIL, Active, ClassifierVersions
 from gateway.learning.correction import Judged, Verdict, by_request, correction_name, judge, outcomes, word_on
-from gateway.moments import parse_moment
 from gateway.rulebook.catalogue import profiles
 from gateway.storage.sql.entries import SqlEntries
 from gateway.storage.sql.feedback import SqlFeedback
@@ -76,7 +76,7 @@ def learn_correction(
 ) -> None:
     """Make a correction from the feedback in the books; it changes nothing until it is promoted."""
     versions = _versions()
-    since_us = _since_us(since)
+    since_us = 0 if since is None else instant_us(since)
     judged = [one for one in ask(_gather) if one.entry.intent.accepted_at_us >= since_us]
     said = sum(not one.is_implied for one in judged)
     if said < LEAST_JUDGED:
@@ -130,7 +130,8 @@ def promote(
         verdict = None
     versions.activate(chosen)
     if as_json:
-        print(json.dumps({"active": asdict(chosen), "verdict": None if verdict is None else _facts(verdict)}))
+        told = None if verdict is None else {**asdict(verdict), "objection": verdict.objection}
+        print(json.dumps({"active": asdict(chosen), "verdict": told}))
     else:
         print(f"in force: {chosen.artefact} + {chosen.correction or 'no correction'} ({chosen.why})")
 
@@ -143,15 +144,6 @@ def rollback(as_json: JsonFlag = False) -> None:
         print(json.dumps({"active": asdict(active)}))
     else:
         print(f"in force: {active.artefact} + {active.correction or 'no correction'} ({active.why})")
-
-
-def _since_us(since: str | None) -> int:
-    if since is None:
-        return 0
-    try:
-        return microseconds(parse_moment(since))
-    except ValueError as error:
-        raise ConfigurationError(f"--since {since} {error}") from error
 
 
 def _versions() -> ClassifierVersions:
@@ -204,7 +196,3 @@ async def _verdict(versions: ClassifierVersions, name: str, active: Active) -> V
         return judge(held, snapshot, versions.correction(name), incumbent, _correction_of(versions))
     except ValueError as error:
         raise StateError(f"correction {name} is not promoted: {error}; gather more feedback") from error
-
-
-def _facts(verdict: Verdict) -> dict[str, Any]:
-    return {**asdict(verdict), "objection": verdict.objection}

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from gateway.cli.asked import ClockIsRight, Until
+from gateway.cli.asked import ClockIsRight, Until, period_us
 from gateway.cli.show_table import show_table
 from gateway.cli.state import State, ask
 from gateway.clock import now_us
@@ -19,8 +19,7 @@ from gateway.config.price_sources import load_source
 from gateway.config.settings import Settings, load_settings
 from gateway.counted import counted
 from gateway.errors import ConfigurationError
-from gateway.instants import microseconds, start_of_day_us
-from gateway.moments import parse_moment
+from gateway.instants import start_of_day_us
 from gateway.money import format_usd, show_exact_usd
 from gateway.pricing.catalogue import ModelPrices, PriceBook, ProviderPrices
 from gateway.pricing.price_figures import figures, is_each, tool_figures
@@ -175,22 +174,6 @@ def repriced_row(row: RepricedModel) -> dict[str, str]:
         "now_usd": format_usd(row.now_pico_usd),
         "difference_usd": format_usd(row.now_pico_usd - row.was_pico_usd),
     }
-
-
-def period_us(since: str | None, until: str | None, at_most: int) -> tuple[int, int]:
-    """Both ends; `at_most` where `until` is left out. A period that ends before it begins is refused: that nothing is
-    found in it would look like a result."""
-    since_us, until_us = instant_us(since or "1970-01-01"), at_most if until is None else instant_us(until)
-    if since_us >= until_us:
-        raise ConfigurationError("--since must be before --until, which is now where it is left out")
-    return since_us, until_us
-
-
-def instant_us(text: str) -> int:
-    try:
-        return microseconds(parse_moment(text))
-    except ValueError as error:
-        raise ConfigurationError(f"{text!r} {error}") from error
 
 
 def differences(source: str, provider: str | None, directory: Path | None) -> tuple[list[ProviderPrices], list[Change]]:
