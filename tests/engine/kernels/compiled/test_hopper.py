@@ -17,7 +17,7 @@ from local_engine.kernels.rms_norm import add_rms_norm, rms_norm
 from local_engine.kernels.rope_store import HeadNorms, rope_store
 from local_engine.kernels.sampling import SamplingTensors, sample
 from local_engine.kernels.silu_mul import silu_mul
-from tests.engine.kernels.compiled.offline import HOPPER, SHARED_BYTES_PER_BLOCK, Compiled, compiling
+from tests.engine.kernels.compiled.offline import HOPPER, SHARED_BYTES_PER_BLOCK, Compiled, compiling, disassembled
 
 HEADS, KV_HEADS, DIM, HIDDEN = 32, 8, 128, 4096
 MULTIPROCESSORS = 132
@@ -144,8 +144,8 @@ def test_a_kernel_that_begins_early_touches_nothing_before_the_last_one_has_ende
         )
         rms_norm(x, x[0], 1e-5, overlaps=True)
     check(kernels, 7)
-    for kernel in kernels:
-        touches = re.findall(r"\b(LDG|STG|LDGSTS|LD|ST|ATOM|RED|CCTL|ACQBULK|PREEXIT)\b", kernel.sass)
+    for kernel, sass in zip(kernels, disassembled(kernels), strict=True):
+        touches = re.findall(r"\b(LDG|STG|LDGSTS|LD|ST|ATOM|RED|CCTL|ACQBULK|PREEXIT)\b", sass)
         before = touches[: touches.index("ACQBULK")]
         assert before.count("PREEXIT") == 1, kernel.name
         assert set(before) == ({"LDG", "PREEXIT"} if kernel.name == "_gemv_kernel" else {"PREEXIT"}), kernel.name
