@@ -1,4 +1,4 @@
-"""Short prompts and long ones: questions, code, lists, languages, arithmetic, odd characters."""
+"""A hundred different prompts, and long ones: questions, code, lists, languages, arithmetic, odd characters."""
 
 SUBJECTS = (
     "the tides", "a sorting algorithm", "sourdough bread", "the French Revolution", "photosynthesis",
