@@ -63,6 +63,8 @@ def read_oidc() -> tuple[OidcSettings, str] | None:
     if not text:
         return None
     given = json.loads(text)
+    if not isinstance(given, dict) or not all(isinstance(given.get(one, {}), dict) for one in ("roles", "leads")):
+        raise ValueError("it must be a JSON object, and so must roles and leads in it")
     settings = OidcSettings(client_secret=os.environ.get(given.pop("client_secret_env"), ""), **given)
     own_key = os.environ.get(OWN_KEY, "")
     if not settings.client_secret or not own_key:

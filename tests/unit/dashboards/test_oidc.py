@@ -299,7 +299,8 @@ def test_configuration_comes_from_the_environment(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize(
-    "changed", [{"issuer": "http://id.example"}, {"roles": {"a": "app"}}, {"client_secret_env": "NOT_SET"}]
+    "changed",
+    [{"issuer": "http://id.example"}, {"roles": {"a": "app"}}, {"roles": ["a"]}, {"client_secret_env": "NOT_SET"}],
 )
 def test_a_configuration_that_is_not_safe_is_refused(
     monkeypatch: pytest.MonkeyPatch, changed: dict[str, object]
@@ -308,4 +309,7 @@ def test_a_configuration_that_is_not_safe_is_refused(
     monkeypatch.setenv(OWN_KEY, "bk-ui")
     monkeypatch.setenv(CONFIGURATION, configuration(**changed))
     with pytest.raises(ValueError, match=r"https|role|secret"):
+        read_oidc()
+    monkeypatch.setenv(CONFIGURATION, '"issuer"')
+    with pytest.raises(ValueError, match="must be a JSON object"):
         read_oidc()
