@@ -14,7 +14,7 @@ import numpy as np
 from gateway.counted import counted
 from gateway.economics.bootstrap import resample_clusters, spread
 from gateway.economics.break_even_volume import find_volume
-from gateway.economics.demand import PICO, Demand, build_demand
+from gateway.economics.demand import PICO, Demand, build_demand, count_hours
 from gateway.economics.dollars import plain_usd, to_usd
 from gateway.economics.errors import EconomicsError
 from gateway.economics.gpu_cost import Engine, break_even_utilisation, value_usd_per_hour
@@ -77,7 +77,7 @@ def demand_of(
         rent = usd(plan.rent_pico_usd(period.hours))
         hours = counted(period.hours, "hour")
         raise EconomicsError(f"idle: no request in {hours}, and {plan.name} cost ${rent:.2f} of rent meanwhile")
-    return build_demand(rows, period, plan=plan, hosted=hosted, engine=engine).scaled(volume)
+    return build_demand(count_hours(rows, period, hosted), plan=plan, engine=engine).scaled(volume)
 
 
 def report_of(

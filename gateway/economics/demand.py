@@ -75,53 +75,98 @@ class Demand:
         )
 
 
-def build_demand(
-    rows: Sequence[HourlyTraffic],
-    period: Period,
-    *,
-    plan: GpuPlan,
-    hosted: HostedAlternative,
-    engine: Engine | None,
-) -> Demand:
-    """Hours without rows are hours without traffic.
+@dataclass(frozen=True, slots=True, eq=False)
+class Hours:
+    """What a period's rows add up to, whatever GPUs would serve them: the part of a demand that does not depend on the
+    plan, since a what-if tries dozens. `on_gpus_*` are the totals of the rows that ran on GPUs."""
 
-    GPU-seconds come from the engine's curve and each hour's tokens or, without a curve, from the ledger's measured mean
-    per request of the rows that ran on GPUs. Raises EconomicsError without requests, or with neither source.
-    """
+    period: Period
+    hosted: HostedAlternative
+    requests: FloatArray
+    fresh_tokens: FloatArray
+    output_tokens: FloatArray
+    credited_usd: FloatArray
+    input_tokens: int
+    cached_input_tokens: int
+    hosted_pico_usd: int
+    ledger_pico_usd: int
+    list_pico_usd: int
+    unpriced_requests: int
+    estimated_requests: int
+    aborted_requests: int
+    on_gpus_requests: int
+    on_gpus_fresh_tokens: int
+    on_gpus_output_tokens: int
+    on_gpus_seconds: float
+
+
+def count_hours(rows: Sequence[HourlyTraffic], period: Period, hosted: HostedAlternative) -> Hours:
+    """Hours without rows are hours without traffic."""
     inside = [row for row in rows if period.holds(row)]
-    requests = np.zeros(period.hours)
-    gpu_seconds, credited_usd = np.zeros_like(requests), np.zeros_like(requests)
-    seconds_of_mean = 0.0 if engine else _measured_seconds_per_request(inside)
+    local = [row for row in inside if row.gpu_seconds > 0]
+    requests, fresh, output, credited = np.zeros((4, period.hours))
     for row in inside:
         hour = (row.hour_start_us - period.start_us) // HOUR_US
         requests[hour] += row.requests
-        credited_usd[hour] += hosted.credit(row) / PICO
-        gpu_seconds[hour] += _row_seconds(row, engine, seconds_of_mean)
-    total = int(requests.sum())
-    if total == 0:
-        raise EconomicsError("no request in the period: the GPUs were idle, and there is nothing to compare")
-    shape_tokens = [sum(getattr(row, name) for row in inside) for name in _TOKEN_FIELDS]
-    local = [row for row in inside if row.gpu_seconds > 0]
-    output_pico = shape_tokens[2] * hosted.output_pico_usd_per_token
-    bill = sum(hosted.price(row) for row in inside)
-    return Demand(
-        load=_load(requests, gpu_seconds, credited_usd, plan),
-        day_of_hour=_days(period),
-        requests=total,
-        input_tokens=shape_tokens[0],
-        cached_input_tokens=shape_tokens[1],
-        output_tokens=shape_tokens[2],
-        hosted_pico_usd=bill,
-        variable_usd=plan.variable_pico_usd_per_gpu_second / PICO * float(gpu_seconds.sum()),
+        fresh[hour] += row.input_tokens - row.cached_input_tokens
+        output[hour] += row.output_tokens
+        credited[hour] += hosted.credit(row) / PICO
+    return Hours(
+        period=period,
+        hosted=hosted,
+        requests=requests,
+        fresh_tokens=fresh,
+        output_tokens=output,
+        credited_usd=credited,
+        input_tokens=sum(row.input_tokens for row in inside),
+        cached_input_tokens=sum(row.cached_input_tokens for row in inside),
+        hosted_pico_usd=sum(hosted.price(row) for row in inside),
         ledger_pico_usd=sum(row.cost_pico_usd for row in inside),
         list_pico_usd=sum(row.list_cost_pico_usd for row in inside),
         unpriced_requests=sum(row.unpriced_requests for row in inside),
-        estimated_share=sum(row.estimated_requests for row in inside) / total,
+        estimated_requests=sum(row.estimated_requests for row in inside),
         aborted_requests=sum(row.aborted_requests for row in inside),
-        measured_gpu_seconds=sum(row.gpu_seconds for row in local),
-        measured_requests=sum(row.requests for row in local),
-        measured_capacity_seconds=sum(_row_seconds(row, engine, seconds_of_mean) for row in local),
-        prefill_share=_prefill_share(inside, engine, float(gpu_seconds.sum())),
+        on_gpus_requests=sum(row.requests for row in local),
+        on_gpus_fresh_tokens=sum(row.input_tokens - row.cached_input_tokens for row in local),
+        on_gpus_output_tokens=sum(row.output_tokens for row in local),
+        on_gpus_seconds=sum(row.gpu_seconds for row in local),
+    )
+
+
+def build_demand(hours: Hours, *, plan: GpuPlan, engine: Engine | None) -> Demand:
+    """GPU-seconds come from the engine's curve and each hour's tokens or, without a curve, from the ledger's measured
+    mean per request of the rows that ran on GPUs. Raises EconomicsError without requests, or with neither source.
+    """
+    total, output_tokens = int(hours.requests.sum()), int(hours.output_tokens.sum())
+    if engine is None:
+        mean_seconds = _measured_seconds_per_request(hours)
+        gpu_seconds, capacity = hours.requests * mean_seconds, hours.on_gpus_requests * mean_seconds
+    else:
+        prefill, each = engine.prefill_tokens_per_second, engine.decode_gpu_seconds_per_token
+        gpu_seconds = hours.fresh_tokens / prefill + hours.output_tokens * each
+        capacity = hours.on_gpus_fresh_tokens / prefill + hours.on_gpus_output_tokens * each
+    if total == 0:
+        raise EconomicsError("no request in the period: the GPUs were idle, and there is nothing to compare")
+    bill, busy_seconds = hours.hosted_pico_usd, float(gpu_seconds.sum())
+    output_pico = output_tokens * hours.hosted.output_pico_usd_per_token
+    return Demand(
+        load=_load(hours.requests, gpu_seconds, hours.credited_usd, plan),
+        day_of_hour=_days(hours.period),
+        requests=total,
+        input_tokens=hours.input_tokens,
+        cached_input_tokens=hours.cached_input_tokens,
+        output_tokens=output_tokens,
+        hosted_pico_usd=bill,
+        variable_usd=plan.variable_pico_usd_per_gpu_second / PICO * busy_seconds,
+        ledger_pico_usd=hours.ledger_pico_usd,
+        list_pico_usd=hours.list_pico_usd,
+        unpriced_requests=hours.unpriced_requests,
+        estimated_share=hours.estimated_requests / total,
+        aborted_requests=hours.aborted_requests,
+        measured_gpu_seconds=hours.on_gpus_seconds,
+        measured_requests=hours.on_gpus_requests,
+        measured_capacity_seconds=capacity,
+        prefill_share=_prefill_share(hours, engine, busy_seconds),
         output_value_share=min(1.0, output_pico / bill) if bill else 0.0,
     )
 
@@ -130,29 +175,19 @@ _MEASURED_FIELDS = ("measured_gpu_seconds", "measured_requests", "measured_capac
 _TOKEN_FIELDS = ("input_tokens", "cached_input_tokens", "output_tokens")
 
 
-def _measured_seconds_per_request(rows: Sequence[HourlyTraffic]) -> float:
-    local = [row for row in rows if row.gpu_seconds > 0]
-    if not local:
+def _measured_seconds_per_request(hours: Hours) -> float:
+    if not hours.on_gpus_seconds:
         raise EconomicsError(
             "no request of this period ran on the engine in question, and it has no measured throughput curve: "
             "`breakeven bench engine` measures the bundled one, and `breakeven what-if` is about other GPUs"
         )
-    return sum(row.gpu_seconds for row in local) / sum(row.requests for row in local)
+    return hours.on_gpus_seconds / hours.on_gpus_requests
 
 
-def _row_seconds(row: HourlyTraffic, engine: Engine | None, seconds_of_mean: float) -> float:
-    """GPU-seconds of an hour's requests: from their tokens if there is a curve, else from the measured mean."""
-    if engine is None:
-        return row.requests * seconds_of_mean
-    fresh = row.input_tokens - row.cached_input_tokens
-    return fresh / engine.prefill_tokens_per_second + row.output_tokens * engine.decode_gpu_seconds_per_token
-
-
-def _prefill_share(rows: Sequence[HourlyTraffic], engine: Engine | None, gpu_seconds: float) -> float | None:
-    if engine is None or gpu_seconds <= 0:
+def _prefill_share(hours: Hours, engine: Engine | None, busy_seconds: float) -> float | None:
+    if engine is None or busy_seconds <= 0:
         return None
-    fresh = sum(row.input_tokens - row.cached_input_tokens for row in rows)
-    return fresh / engine.prefill_tokens_per_second / gpu_seconds
+    return float(hours.fresh_tokens.sum()) / engine.prefill_tokens_per_second / busy_seconds
 
 
 def _load(requests: FloatArray, gpu_seconds: FloatArray, credited_usd: FloatArray, plan: GpuPlan) -> Load:

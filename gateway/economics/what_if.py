@@ -11,13 +11,14 @@ from datetime import date
 
 import numpy as np
 
-from gateway.economics.break_even import analyse_break_even
+from gateway.economics.break_even import report_of
+from gateway.economics.demand import Hours, build_demand
 from gateway.economics.errors import EconomicsError
 from gateway.economics.gpu_cost import Engine
 from gateway.economics.gpu_table import Basis, Gpu, GpuPrice, GpuTable, ServedModel
 from gateway.economics.report import BreakEvenReport
 from gateway.economics.throughput_curve import SweepPoint, ThroughputCurve, best_concurrency, fit_throughput_curve
-from gateway.economics.traffic import GpuPlan, HostedAlternative, HourlyTraffic, Period
+from gateway.economics.traffic import GpuPlan
 
 LARGEST_ASSUMED_CONCURRENCY = 256
 """The default scheduling limit of engines, however much memory is left."""
@@ -51,17 +52,10 @@ class WhatIf:
 
 
 def what_if(
-    rows: Sequence[HourlyTraffic],
-    candidate: Candidate,
-    table: GpuTable,
-    hosted: HostedAlternative,
-    *,
-    day: date,
-    generator: np.random.Generator,
-    period: Period | None = None,
+    hours: Hours, candidate: Candidate, table: GpuTable, *, day: date, generator: np.random.Generator
 ) -> WhatIf:
     """Raises EconomicsError for a model that does not fit, a name that the table lacks, a target that cannot be met."""
-    engine, basis, source = build_engine(candidate, table, tokens_per_sequence=_tokens_per_sequence(rows))
+    engine, basis, source = build_engine(candidate, table, tokens_per_sequence=_tokens_per_sequence(hours))
     price = table.gpu(candidate.gpu).typical_price(day)
     plan = GpuPlan(
         name=f"{candidate.gpus_per_replica} × {candidate.gpu} with {candidate.model}",
@@ -71,7 +65,8 @@ def what_if(
         fixed_month_pico_usd=candidate.fixed_month_pico_usd,
         quality=candidate.quality,
     )
-    report = analyse_break_even(rows, plan, hosted, generator=generator, engine=engine, period=period)
+    demand = build_demand(hours, plan=plan, engine=engine)
+    report = report_of(demand, plan, hours.hosted, hours.period, engine=engine, generator=generator)
     return WhatIf(candidate, price, basis, source, engine.concurrency, report)
 
 
@@ -132,7 +127,6 @@ def _assume(
     return fit_throughput_curve(points), operations_per_second / model.operations_per_token
 
 
-def _tokens_per_sequence(rows: Sequence[HourlyTraffic]) -> float:
-    requests = sum(row.requests for row in rows)
-    tokens = sum(row.input_tokens + row.output_tokens for row in rows)
+def _tokens_per_sequence(hours: Hours) -> float:
+    requests, tokens = float(hours.requests.sum()), hours.input_tokens + float(hours.output_tokens.sum())
     return max(1.0, SHAPE_MARGIN * tokens / requests) if requests else 1.0

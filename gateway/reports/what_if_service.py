@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from gateway.economics.demand import count_hours
 from gateway.economics.errors import EconomicsError
 from gateway.economics.gpu_table import GpuTable
 from gateway.economics.traffic import HourlyTraffic, Period
@@ -62,13 +63,14 @@ class WhatIfService:
             counts[row.model] = counts.get(row.model, 0) + row.requests
         used = sorted(counts, key=lambda name: -counts[name])
         hosted = hosted_alternative(pick_alternative(snapshot, query.hosted_model, used))
+        hours = count_hours(rows, period, hosted)
         answers: list[WhatIf] = []
         refused: list[Refused] = []
         day = moment_of(self._books.now_us()).date()
         for candidate in _candidates(query, table):
             generator = np.random.default_rng(SEED)
             try:
-                answers.append(what_if(rows, candidate, table, hosted, day=day, generator=generator, period=period))
+                answers.append(what_if(hours, candidate, table, day=day, generator=generator))
             except EconomicsError as error:
                 refused.append(Refused(gpu=candidate.gpu, model=candidate.model, reason=f"{error}."))
         if not answers and len(refused) == 1:

@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 import gateway.economics.gpu_table
+from gateway.economics.demand import count_hours
 from gateway.economics.gpu_table import parse_gpu_table
 from gateway.economics.throughput_curve import SweepPoint, fit_throughput_curve
 from gateway.economics.traffic import HostedAlternative, HourlyTraffic, Period
@@ -75,15 +76,8 @@ def named(rows: Sequence[dict[str, Any]], name: str) -> dict[str, Any]:
 def test_a_what_if_is_what_its_sheet_and_the_rows_say(gpu: str, model: str) -> None:
     rows = traffic()
     table = parse_gpu_table(TEXT)
-    answer = what_if(
-        rows,
-        Candidate(gpu, model),
-        table,
-        HOSTED,
-        day=DAY,
-        generator=np.random.default_rng(1),
-        period=Period(MARCH_2026_US, MARCH_2026_US + HOURS * HOUR_US),
-    )
+    hours = count_hours(rows, Period(MARCH_2026_US, MARCH_2026_US + HOURS * HOUR_US), HOSTED)
+    answer = what_if(hours, Candidate(gpu, model), table, day=DAY, generator=np.random.default_rng(1))
     card, net, shares = named(SHEET["gpus"], gpu), named(SHEET["models"], model), SHEET["assumptions"]
     weights = net["parameters_billion"] * 1e9 * net["bytes_per_parameter"]
     per_token = 2 * net["layers"] * net["kv_heads"] * net["head_dimension"] * 2

@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 
 import gateway.economics.gpu_table
+from gateway.economics.demand import Hours, count_hours
 from gateway.economics.errors import EconomicsError
 from gateway.economics.gpu_table import GpuTable, parse_gpu_table
+from gateway.economics.traffic import HostedAlternative, covering_period
 from gateway.economics.what_if import Candidate, WhatIf, build_engine, rank, sequences_that_fit, what_if
 from tests.unit.gateway.economics.builders import LARGE, MINI, USD, make_days
 
@@ -19,7 +21,12 @@ EIGHT_B = Candidate("nvidia-h100-sxm-80gb", "llama-3.1-8b-instruct")
 
 
 def ask(candidate: Candidate = EIGHT_B, table: GpuTable = TABLE) -> WhatIf:
-    return what_if(make_days(7), candidate, table, LARGE, day=DAY, generator=np.random.default_rng(1))
+    return what_if(hours_of(7, LARGE), candidate, table, day=DAY, generator=np.random.default_rng(1))
+
+
+def hours_of(days: int, hosted: HostedAlternative) -> Hours:
+    rows = make_days(days)
+    return count_hours(rows, covering_period(rows), hosted)
 
 
 def test_every_row_of_the_shipped_table_says_where_it_comes_from() -> None:
@@ -148,7 +155,6 @@ def test_a_wrong_table_is_refused(change: tuple[str, str]) -> None:
 
 
 def test_quality_of_the_candidate_is_stated() -> None:
-    answer = what_if(
-        make_days(2), replace(EIGHT_B, quality=0.66), TABLE, MINI, day=DAY, generator=np.random.default_rng(1)
-    )
+    candidate = replace(EIGHT_B, quality=0.66)
+    answer = what_if(hours_of(2, MINI), candidate, TABLE, day=DAY, generator=np.random.default_rng(1))
     assert "0.660 owned against 0.710 hosted" in answer.report.verdict
