@@ -1,6 +1,7 @@
 """`breakeven calibrate`: the threshold that keeps a share of always-strong quality on your own graded prompts."""
 
 import json
+import math
 from collections import Counter
 from pathlib import Path
 from typing import Annotated
@@ -16,7 +17,7 @@ from classifier.metrics import Array, brier, calibration_error
 from classifier.names import canonical
 from classifier.prompt_lines import PromptFileError, read_prompt_lines
 from classifier.protocol import Conversation, ModelProfile
-from classifier.threshold import choose_cut, cost_quality_curve
+from classifier.threshold import Cut, choose_cut, cost_quality_curve
 from gateway.cli.classify import require_two_models
 from gateway.errors import ConfigurationError
 from gateway.extras import install_command
@@ -50,7 +51,7 @@ def command(
     report = {
         "prompts": len(prompts),
         "ranked_by": "quality gap" if is_adapted else "difficulty",
-        "threshold": cut.threshold,
+        "threshold": in_four_decimals(cut),
         "strong_share": cut.strong_share,
         "kept_quality": cut.kept_quality,
         "kept_quality_low": cut.kept_quality_low,
@@ -64,10 +65,16 @@ def command(
         print(json.dumps(report))
         return
     print(
-        f"Send prompts with a {report['ranked_by']} of at least {cut.threshold:.4f} to {pair[0]}: "
+        f"Send prompts with a {report['ranked_by']} of at least {report['threshold']:.4f} to {pair[0]}: "
         f"{cut.strong_share:.0%} of calls keep {cut.kept_quality:.1%} of its quality "
         f"(at least {cut.kept_quality_low:.1%} in 95 % of resamples of {len(prompts):,} prompts)."
     )
+
+
+def in_four_decimals(cut: Cut) -> float:
+    """The threshold for scores as they are and as the gateway rounds them: rounded down, so that nothing at the cut
+    falls below it, or above both if nothing is to be sent."""
+    return (math.floor(cut.threshold * 10_000) + (2 if cut.strong_share == 0 else 0)) / 10_000
 
 
 def _graded(labels: Path, pair: tuple[str, str]) -> tuple[list[str], Array, Array]:

@@ -11,6 +11,7 @@ import pytest
 
 from classifier.exam import load_exam
 from classifier.seeds import load_seeds
+from classifier.threshold import Cut
 from gateway.cli import calibrate, classify, evaluate, train
 from gateway.errors import ConfigurationError, StateError
 
@@ -101,6 +102,14 @@ def test_train_adapt_then_classify_then_calibrate(tmp_path: Path, capsys: pytest
     assert {path.name for path in (tmp_path / "plots").iterdir()} == {"cost-quality.png", "reliability.png"}
     with pytest.raises(ConfigurationError, match=r"--plots .*labels\.jsonl: File exists"):
         calibrate.command(labels, ("big", "small"), artefact=tmp_path / "artefact", plots=labels)
+
+
+@pytest.mark.parametrize("score", [0.34614, 0.34616, 0.5, 0.00001])
+def test_a_threshold_holds_for_scores_as_the_gateway_rounds_them(score: float) -> None:
+    """Exact, it left out the very prompts at the cut; rounded up, those that a file of scores has."""
+    rounded = (score * 10_000 + 0.5) // 1.0 / 10_000
+    some, none = (calibrate.in_four_decimals(Cut(score, share, 1.0, 1.0)) for share in (0.1, 0.0))
+    assert some <= min(score, rounded) <= max(score, rounded) < none
 
 
 def test_a_pair_is_two_models_and_one_without_labels_is_told(
