@@ -25,8 +25,8 @@ from tests.live_server import serving
 from tests.scripted_provider import Raw, ScriptedProvider
 
 pytestmark = pytest.mark.faults
-REQUESTS = 400
-LEAST_OF_EACH = 100
+REQUESTS = 1000
+LEAST_OF_EACH = 250
 AT_ONCE = 16
 UPSTREAM_KEY = "sk-canary-of-the-provider"
 PROMPT, ANSWER, TOOL = "canary-of-the-prompt", "canary-of-the-answer", "canary-of-a-tool"

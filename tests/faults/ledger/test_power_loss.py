@@ -14,7 +14,7 @@ from gateway.ledger.record import Framing
 from gateway.ledger.segments import Segment, Segments
 from tests.faults.ledger.power_loss import Simulation
 
-SEEDS = int(os.environ.get("BREAKEVEN_POWER_LOSS_SEEDS", "400"))
+SEEDS = int(os.environ.get("BREAKEVEN_POWER_LOSS_SEEDS", "1000"))
 pytestmark = pytest.mark.faults
 
 
