@@ -2,7 +2,14 @@
 
 import asyncio
 import importlib
+import logging
+import runpy
+import sys
 from collections.abc import Mapping
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -59,12 +66,23 @@ def test_lists_go_on_and_sections_are_the_last_files() -> None:
     assert "/c/k.yaml was not read" in said
 
 
+@cache
+def litellms_includes() -> Any:
+    """Its module alone, with a logger in place of LiteLLM's: importing all of LiteLLM takes seconds."""
+    package = find_spec("litellm")
+    if package is None or not package.submodule_search_locations:
+        pytest.skip("compares with LiteLLM's own; `pip install 'breakeven[litellm]'` brings it")
+    file = Path(package.submodule_search_locations[0], "proxy/common_utils/config_includes.py")
+    log = SimpleNamespace(verbose_proxy_logger=logging.getLogger(__name__))
+    with pytest.MonkeyPatch.context() as patch:
+        for name, module in (("litellm", SimpleNamespace()), ("litellm._logging", log)):
+            patch.setitem(sys.modules, name, module)
+        return SimpleNamespace(**runpy.run_path(str(file)))
+
+
 @pytest.mark.parametrize("files", CASES)
 def test_the_result_is_litellms(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
-    theirs = pytest.importorskip(
-        "litellm.proxy.common_utils.config_includes",
-        reason="compares with LiteLLM's own; `pip install 'breakeven[litellm]'` brings it",
-    )
+    theirs = litellms_includes()
     paths = importlib.import_module("os.path")
     monkeypatch.setattr(paths, "exists", files.__contains__)
 
