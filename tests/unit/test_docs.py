@@ -24,7 +24,7 @@ WRITTEN = sorted([*PAGES, ROOT / "CHANGELOG.md", *(ROOT / "docs" / "decisions").
 """With those that tell what was decided or done, whose links lead somewhere too."""
 
 INLINE = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
-FENCED = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+FENCED = re.compile(r"^ *```(\w*)\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
 COMMAND_LINE = re.compile(r"^(?: {4}|\$ )?(breakeven [a-z].*|python -m .*)$", re.MULTILINE)
 OPTION = re.compile(r"(?<!\S)--[a-z][a-z-]*")
 FILE = re.compile(r"(?:[\w-]+/)+[\w.-]+\.(?:py|md|yaml|yml|json|png|cpp)")
