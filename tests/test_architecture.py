@@ -65,6 +65,9 @@ NOT_WITH: dict[str, tuple[str, ...]] = {
     "gateway.storage.sink_process": ("numpy", "sqlalchemy.orm", "sqlalchemy.ext.asyncio"),
     "backends.litellm_backend": ("litellm",),
     "local_engine.cli": ("torch",),
+    # Serving a folder without constraints needs neither.
+    "local_engine.assembly": ("gguf", "llguidance"),
+    "local_engine.server.openai_server": ("gguf", "llguidance"),
     "local_engine.scheduler": ("torch",),
     "local_engine.kv_cache_manager": ("torch",),
     # On a CPU the engine does not use its 700 MB.

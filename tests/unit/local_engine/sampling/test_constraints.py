@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 import threading
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -241,3 +242,13 @@ def test_a_ban_that_leaves_a_schema_nothing_gives_way(
         request.token_ids += drawn.token_ids
         is_complete = drawn.is_complete
     assert tokenizer.decode(request.output_token_ids) == "{a}"
+
+
+def test_without_its_library_a_constraint_is_refused_in_a_sentence(
+    tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    modules = cast("dict[str, Any]", sys.modules)
+    monkeypatch.delitem(modules, "local_engine.sampling.guidance", raising=False)
+    monkeypatch.setitem(modules, "llguidance", None)
+    with pytest.raises(InvalidRequest, match="without the Python package llguidance"):
+        ConstraintCompiler(tokenizer, VOCABULARY).check(Constraint("regex", "a+"))
