@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-ROOMS = ("gateway", "backends", "classifier", "local_engine", "migrations", "dashboards", "native")
+ROOMS = ("gateway", "backends", "classifier", "local_engine", "migrations", "dashboards", "native", "benchmarks")
 
 # Importer (a module and everything below it) -> what it must never import, at any level of nesting in its files.
 EDGES = tuple(f"gateway.{room}" for room in ("api", "cli", "composition", "config", "reports", "storage"))
@@ -56,6 +56,8 @@ EXCEPTIONS = {
 ONLY = {
     "migrations": ("gateway.storage.tables",),
 }
+# It may have torch, triton and transformers alone, and is measured all the same.
+ABSENT_ON_A_GPU_MACHINE = ("gguf", "llguidance", "msgspec", "uvicorn", "fastapi", "aiohttp", "pydantic")
 # What is not loaded with a module, by whatever it imports: each costs a process that does not need it memory and CPU.
 NOT_WITH: dict[str, tuple[str, ...]] = {
     # The first process of a fleet, which serves no requests: 0.7 s of CPU and 23 MB.
@@ -68,9 +70,11 @@ NOT_WITH: dict[str, tuple[str, ...]] = {
     # Serving a folder without constraints needs neither.
     "local_engine.assembly": ("gguf", "llguidance"),
     "local_engine.server.openai_server": ("gguf", "llguidance"),
-    "local_engine.scheduler": ("torch",),
-    "local_engine.kv_cache_manager": ("torch",),
+    "local_engine.scheduler": ("torch", *ABSENT_ON_A_GPU_MACHINE),
+    "local_engine.kv_cache_manager": ("torch", *ABSENT_ON_A_GPU_MACHINE),
     # On a CPU the engine does not use its 700 MB.
+    "benchmarks.engine_gpu.__main__": ABSENT_ON_A_GPU_MACHINE,
+    "local_engine.kernels.gpu_assembly": ABSENT_ON_A_GPU_MACHINE,
     "local_engine.cuda_graph": ("triton",),
     "local_engine.kernels.reference": ("triton",),
 }

@@ -156,8 +156,7 @@ def alone(build: EngineBuilder) -> tuple[list[list[int]], list[list[int]]]:
     [
         {"has_prefix_cache": False},
         {"max_tokens_per_step": 7},
-        {"max_tokens_per_step": 64, "block_size": 8},
-        {"block_size": 32},
+        {"max_tokens_per_step": 64, "block_size": 32},
         {"kv_blocks": 14},
         {"speculative_tokens": 8},
         {"max_running_requests": 1},

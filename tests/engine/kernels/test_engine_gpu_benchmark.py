@@ -8,7 +8,6 @@ import sys
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -364,25 +363,6 @@ def test_a_machine_on_which_every_process_dies_is_given_up(budget_seconds: float
 def test_without_a_gpu_it_says_so_in_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--json"]) == 2
     assert capsys.readouterr().err == "engine_gpu needs an NVIDIA GPU that torch can use, and this machine has none.\n"
-
-
-@pytest.mark.skipif(find_spec("triton") is None, reason="triton is not installed: pip install triton (Linux only)")
-def test_it_needs_none_of_the_engines_other_packages() -> None:
-    """A GPU machine may have only torch, triton and transformers with their dependencies."""
-    code = """
-import importlib.abc, sys
-
-class Refuse(importlib.abc.MetaPathFinder):
-    def find_spec(self, name, path, target=None):
-        if name.split(".")[0] in {"gguf", "llguidance", "msgspec", "uvicorn", "fastapi", "aiohttp", "pydantic"}:
-            raise ImportError(f"{name} may be absent")
-        return None
-
-sys.meta_path.insert(0, Refuse())
-import benchmarks.engine_gpu.__main__, local_engine.kernels.gpu_assembly, local_engine.kv_cache_manager
-import local_engine.scheduler
-"""
-    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
 
 
 @pytest.mark.parametrize(
