@@ -287,6 +287,8 @@ def test_it_stops_in_order_and_a_second_start_makes_no_new_keys(home: Path, serv
     assert served.stop() == 0
     assert served.output.rstrip().endswith("Stopped.")
     assert not engine.is_running()
+    file = home / "breakeven.yaml"
+    file.write_text(file.read_text().replace("is_enabled: true", "is_enabled: false"))  # keys need no engine
     second = Served(home)
     second.wait_for("Ready.")
     assert "bk-" not in second.output
