@@ -102,7 +102,9 @@ class Pipeline:
         """
         started_at = self.monotonic()
         key = self.identify(incoming) if known_key is None else known_key
-        if incoming.operation == "responses" and (named := self._own_conversation(incoming)) is not None:
+        if incoming.operation not in RESPONSES:
+            await self._answer(incoming, caller, key, started_at, asked=incoming, resumed=None)
+        elif incoming.operation == "responses" and (named := self._own_conversation(incoming)) is not None:
             conversations, conversation_id = named
             async with conversations.turn(tenant_of(key.team, key.id), conversation_id) as belonging:
                 await self._answer_whole(incoming, caller, key, started_at, belonging)

@@ -15,8 +15,8 @@ MOST_SEEN: Final = 10_000
 class NewKeys:
     """Wraps the application. `catch_up` applies all earlier changes to keys, or gives up soon and returns False.
 
-    For keys seen before, the cost is one set lookup. The set holds only hashes, from which no key can be recovered; on
-    a collision, the later key merely skips the lookup in the store.
+    For keys seen before, the cost is one set lookup, and no coroutine of its own. The set holds only hashes, from which
+    no key can be recovered; on a collision, the later key merely skips the lookup in the store.
     """
 
     def __init__(self, app: ASGIApp, keys: KeyRing, catch_up: Callable[[], Awaitable[bool]]) -> None:
@@ -25,15 +25,18 @@ class NewKeys:
         self._catch_up = catch_up
         self._seen: set[int] = set()
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http":
-            credential = credential_of(scope["headers"])
-            is_new = credential is not None and hash(credential) not in self._seen
-            if credential is not None and is_new and not await self._meet(credential):
-                with self._keys.doubting(credential):
-                    await self._app(scope, receive, send)
-                return
-        await self._app(scope, receive, send)
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        credential = credential_of(scope["headers"]) if scope["type"] == "http" else None
+        if credential is None or hash(credential) in self._seen:
+            return self._app(scope, receive, send)
+        return self._with_new(credential, scope, receive, send)
+
+    async def _with_new(self, credential: str, scope: Scope, receive: Receive, send: Send) -> None:
+        if await self._meet(credential):
+            await self._app(scope, receive, send)
+            return
+        with self._keys.doubting(credential):
+            await self._app(scope, receive, send)
 
     async def _meet(self, credential: str) -> bool:
         """Whether it is certain by now that the key exists, or that it does not."""

@@ -1,10 +1,10 @@
 """Counts the concurrent calls of a key and its team, from before the body is read until the answer's last byte.
 
-Does nothing, not even authenticate, unless such a limit is set.
+Does nothing, not even authenticate or make a coroutine, unless such a limit is set.
 """
 
 import asyncio
-from collections.abc import Callable, Generator
+from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
 from typing import Final
 
@@ -43,15 +43,17 @@ class UnderWay:
         self._admission = admission
         self._key_of = key_of
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         if (
             not self._admission.counts_stays
             or scope["type"] != "http"
             or scope["method"] != "POST"
             or not scope["path"].startswith(API)
         ):
-            await self._app(scope, receive, send)
-            return
+            return self._app(scope, receive, send)
+        return self._counted(scope, receive, send)
+
+    async def _counted(self, scope: Scope, receive: Receive, send: Send) -> None:
         call, is_asked = _Call(), False
 
         async def entering() -> Message:

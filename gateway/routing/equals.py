@@ -16,11 +16,17 @@ def share_load(names: Sequence[str], facts: Facts) -> tuple[list[str], int]:
     Models with less than half of the most free slots come last; then the order is by warm prompt tokens, free slots,
     queueing time, and chance.
     """
+    if not (facts.backend_state or facts.warm_tokens):
+        return sorted(names, key=lambda name: _chance(name, facts)), len(names)
     states = {name: facts.backend_state.get(name, (0, 0.0)) for name in names}
     most = max(slots for slots, _ in states.values())
     places = {
         name: (2 * slots < most, -facts.warm_tokens.get(name, 0), -slots, queue_seconds)
         for name, (slots, queue_seconds) in states.items()
     }
-    ordered = sorted(names, key=lambda name: (places[name], zlib.crc32(f"{facts.draw} {name}".encode())))
-    return ordered, sum(place == places[ordered[0]] for place in places.values())
+    ordered = sorted(names, key=lambda name: (places[name], _chance(name, facts)))
+    return ordered, list(places.values()).count(places[ordered[0]])
+
+
+def _chance(name: str, facts: Facts) -> int:
+    return zlib.crc32(f"{facts.draw} {name}".encode())

@@ -2,7 +2,6 @@
 serve it, and at what cost, is determined before."""
 
 from collections.abc import Iterable
-from itertools import takewhile
 
 import msgspec
 
@@ -104,10 +103,11 @@ def in_order(kept: list[Ranked], choose: Choose, request: RequestFacts) -> list[
     if len(kept) == 1:
         return kept
     by, facts = choose.by, request.facts
-    has_target = choose.max_time_to_first_token_seconds is not None  # apply_limits has checked the queueing time
+    # With a latency target, apply_limits has checked the queueing time.
+    nobody_waits = choose.max_time_to_first_token_seconds is not None or not facts.backend_state
 
     def must_wait(ranked: Ranked) -> bool:
-        return not (has_target or is_slot_free(facts, ranked.candidate.name))
+        return not (nobody_waits or is_slot_free(facts, ranked.candidate.name))
 
     if by == "order":
         return sorted(kept, key=must_wait)
@@ -119,12 +119,16 @@ def in_order(kept: list[Ranked], choose: Choose, request: RequestFacts) -> list[
 def with_load_shared(ordered: list[Ranked], choose: Choose, facts: Facts) -> tuple[list[Ranked], int]:
     """Reorders candidates as good as the first by `share_load`; also returns how many could be first by chance
     alone."""
-    first = ordered[0]
-    if choose.by == "order" or len(ordered) == 1 or not _is_as_good(ordered[1], first, facts):
+    first, number = ordered[0], 1
+    if choose.by == "order":
         return ordered, 1
-    by_name = {one.candidate.name: one for one in takewhile(lambda one: _is_as_good(one, first, facts), ordered)}
+    while number < len(ordered) and _is_as_good(ordered[number], first, facts):
+        number += 1
+    if number == 1:
+        return ordered, 1
+    by_name = {one.candidate.name: one for one in ordered[:number]}
     names, equals = share_load(list(by_name), facts)
-    return [*(by_name[name] for name in names), *ordered[len(names) :]], equals
+    return [by_name[name] for name in names] + ordered[number:], equals
 
 
 def _is_as_good(one: Ranked, other: Ranked, facts: Facts) -> bool:
