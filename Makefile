@@ -56,7 +56,7 @@ format: .venv/.dev
 
 # Lists them: some take an hour, some need data or a GPU.
 bench: .venv/.dev
-	$(BIN)/python -m benchmarks
+	@$(PYTHON) -m benchmarks
 
 screenshots: .venv/.dev
 	$(BIN)/python -m tests.browser.screenshots
