@@ -55,7 +55,7 @@ format: .venv/.dev
 	$(BIN)/ruff format .
 
 # Lists them: some take an hour, some need data or a GPU.
-bench: .venv/.dev
+bench:
 	@$(PYTHON) -m benchmarks
 
 screenshots: .venv/.dev
