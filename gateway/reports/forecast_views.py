@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from gateway.money import MOST_USD, PICO_PER_USD
 from gateway.reports.daily_history import HISTORY_DAYS
-from gateway.reports.views import filters_of
+from gateway.reports.dimensions import filters_of
 
 
 class DailyQuery(BaseModel):

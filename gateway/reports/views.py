@@ -1,6 +1,5 @@
 """Queries and answers of the reports on costs, GPU hours and break-even, shared by HTTP and the command line."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, ClassVar, Literal, Protocol
@@ -10,41 +9,8 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInf
 from gateway.economics.report import BreakEvenReport
 from gateway.instants import microseconds
 from gateway.moments import Moment, localised, require_zone
+from gateway.reports.dimensions import as_dimensions, filters_of
 from gateway.reports.row_order import is_order
-
-Dimension = Literal[
-    "model",
-    "team",
-    "project",
-    "key",
-    "backend",
-    "provider",
-    "rule",
-    "status",
-    "operation",
-    "tag",
-    "hour",
-    "day",
-    "week",
-    "month",
-    "quarter",
-]
-
-
-def _dimensions(text: str) -> str:
-    known = Dimension.__args__  # pyright: ignore[reportAttributeAccessIssue]
-    names = [part.strip() for part in text.split(",") if part.strip()]
-    unknown = [name for name in names if name not in known]
-    if unknown or not 1 <= len(names) <= 3 or len(set(names)) != len(names):
-        raise ValueError(f"takes one to three different names of: {', '.join(known)}")
-    return ",".join(names)
-
-
-def filters_of(fields: Mapping[str, str | None]) -> dict[str, str | None]:
-    """The filters among a query's fields. Empty text is for requests that have no team, project or tag. Shadow calls do
-    have a key: the empty one."""
-    given = {name: value for name, value in fields.items() if value is not None}
-    return {name: value if name == "key" else value or None for name, value in given.items()}
 
 
 class PeriodQuery(BaseModel):
@@ -101,7 +67,7 @@ class CostQuery(BooksQuery):
 
     _localise = model_validator(mode="before")(localised)
 
-    by: Annotated[str, AfterValidator(_dimensions)] = "model"
+    by: Annotated[str, AfterValidator(as_dimensions)] = "model"
     model: str | None = Field(default=None, max_length=120)
     team: str | None = Field(default=None, max_length=64)
     project: str | None = Field(default=None, max_length=64)

@@ -1,0 +1,39 @@
+"""What reports are grouped and filtered by, as queries name it."""
+
+from collections.abc import Mapping
+from typing import Literal
+
+Dimension = Literal[
+    "model",
+    "team",
+    "project",
+    "key",
+    "backend",
+    "provider",
+    "rule",
+    "status",
+    "operation",
+    "tag",
+    "hour",
+    "day",
+    "week",
+    "month",
+    "quarter",
+]
+
+
+def as_dimensions(text: str) -> str:
+    """Names of dimensions, separated by commas, without blanks. Raises ValueError."""
+    known = Dimension.__args__  # pyright: ignore[reportAttributeAccessIssue]
+    names = [part.strip() for part in text.split(",") if part.strip()]
+    unknown = [name for name in names if name not in known]
+    if unknown or not 1 <= len(names) <= 3 or len(set(names)) != len(names):
+        raise ValueError(f"takes one to three different names of: {', '.join(known)}")
+    return ",".join(names)
+
+
+def filters_of(fields: Mapping[str, str | None]) -> dict[str, str | None]:
+    """The filters among a query's fields. Empty text is for requests that have no team, project or tag. Shadow calls do
+    have a key: the empty one."""
+    given = {name: value for name, value in fields.items() if value is not None}
+    return {name: value if name == "key" else value or None for name, value in given.items()}
