@@ -3,7 +3,6 @@
 import asyncio
 import sys
 from decimal import Decimal
-from typing import get_args
 from zoneinfo import ZoneInfo
 
 import typer
@@ -15,12 +14,11 @@ from gateway.cli.cost_filters import NO_NAME, filters, why_nothing, with_key_id
 from gateway.cli.show_table import show_table
 from gateway.cli.state import open_state
 from gateway.money import show_usd
-from gateway.reports.dimensions import Dimension
+from gateway.reports.dimensions import DIMENSIONS
 from gateway.reports.files import costs_file
 from gateway.reports.tables import to_csv
 from gateway.reports.views import CostQuery, CostRow, CostTable
 
-DIMENSIONS: tuple[str, ...] = get_args(Dimension)
 COST_PLACES = 6
 
 

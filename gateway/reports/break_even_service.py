@@ -1,7 +1,6 @@
 """The break-even report and its curves for this deployment's ledger, with what-ifs. Computed off the event loop."""
 
 import asyncio
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
@@ -21,7 +20,7 @@ from gateway.economics.traffic import GpuPlan, HostedAlternative, HourlyTraffic,
 from gateway.errors import InvalidRequest
 from gateway.money import PICO_PER_USD, format_usd
 from gateway.reports.books import Books
-from gateway.reports.plans import hosted_alternative, hosted_candidates, pick_alternative
+from gateway.reports.plans import hosted_alternative, hosted_candidates, most_used, pick_alternative
 from gateway.reports.views import BreakEvenQuery, BreakEvenView, CurvePoint, PayBack, PeriodQuery
 from gateway.routing.snapshot import Snapshot
 from gateway.sums import ReportStore
@@ -84,10 +83,7 @@ class BreakEvenService:
     def _compare(self, query: BreakEvenQuery, rows: Sequence[HourlyTraffic], period: Period) -> "_Compared":
         plan, snapshot, engine = self._plan(query), self._of.snapshot(), self._of.engine()
         rows = _own_time(rows, snapshot)
-        used: Counter[str] = Counter()
-        for row in rows:
-            used[row.model] += row.requests
-        candidate = pick_alternative(snapshot, query.hosted_model, [model for model, _ in used.most_common()])
+        candidate = pick_alternative(snapshot, query.hosted_model, most_used(rows))
         hosted = hosted_alternative(candidate, factor=Fraction(str(query.hosted_price_factor)))
         try:
             demand = demand_of(rows, plan, hosted, engine=engine, period=period, volume=query.volume_factor)

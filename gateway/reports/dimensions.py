@@ -1,34 +1,21 @@
 """What reports are grouped and filtered by, as queries name it."""
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Final, get_args
 
-Dimension = Literal[
-    "model",
-    "team",
-    "project",
-    "key",
-    "backend",
-    "provider",
-    "rule",
-    "status",
-    "operation",
-    "tag",
-    "hour",
-    "day",
-    "week",
-    "month",
-    "quarter",
-]
+from gateway.sums import Dimension
+
+INTERNAL: Final = frozenset({"upstream_model", "is_simulated", "tags"})
+"""What only other rooms group by."""
+DIMENSIONS: Final[tuple[str, ...]] = tuple(one for one in get_args(Dimension) if one not in INTERNAL)
 
 
 def as_dimensions(text: str) -> str:
     """Names of dimensions, separated by commas, without blanks. Raises ValueError."""
-    known = Dimension.__args__  # pyright: ignore[reportAttributeAccessIssue]
     names = [part.strip() for part in text.split(",") if part.strip()]
-    unknown = [name for name in names if name not in known]
+    unknown = [name for name in names if name not in DIMENSIONS]
     if unknown or not 1 <= len(names) <= 3 or len(set(names)) != len(names):
-        raise ValueError(f"takes one to three different names of: {', '.join(known)}")
+        raise ValueError(f"takes one to three different names of: {', '.join(DIMENSIONS)}")
     return ",".join(names)
 
 

@@ -1,12 +1,13 @@
 """What break-even compares in this deployment: its own GPUs as plans, and a hosted model from its catalogue."""
 
+from collections import Counter
 from collections.abc import Iterable
 from fractions import Fraction
 
 from gateway.config.engine_curve import MeasuredEngine
 from gateway.config.settings import EngineSettings
 from gateway.economics.gpu_cost import Engine
-from gateway.economics.traffic import GpuPlan, HostedAlternative
+from gateway.economics.traffic import GpuPlan, HostedAlternative, HourlyTraffic
 from gateway.errors import InvalidRequest
 from gateway.money import parse_usd
 from gateway.routing.snapshot import Candidate, Snapshot
@@ -33,6 +34,14 @@ def hosted_candidates(snapshot: Snapshot) -> list[Candidate]:
     candidates = snapshot.candidates.values()
     hosted = [one for one in candidates if one.prices is not None and not one.is_local and one.specialty is None]
     return sorted(hosted, key=lambda one: (one.prices.rates.output if one.prices else 0, one.name))
+
+
+def most_used(rows: Iterable[HourlyTraffic]) -> list[str]:
+    """The models by their requests, most first."""
+    requests: Counter[str] = Counter()
+    for row in rows:
+        requests[row.model] += row.requests
+    return [model for model, _ in requests.most_common()]
 
 
 def pick_alternative(snapshot: Snapshot, name: str | None, used: Iterable[str] = ()) -> Candidate:

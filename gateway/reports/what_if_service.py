@@ -15,7 +15,7 @@ from gateway.errors import InvalidRequest
 from gateway.instants import moment_of
 from gateway.money import PICO_PER_USD, format_usd
 from gateway.reports.books import Books
-from gateway.reports.plans import hosted_alternative, pick_alternative
+from gateway.reports.plans import hosted_alternative, most_used, pick_alternative
 from gateway.reports.what_if_views import Refused, WhatIfQuery, WhatIfRow, WhatIfView
 from gateway.routing.snapshot import Snapshot
 from gateway.sums import ReportStore
@@ -58,11 +58,7 @@ class WhatIfService:
 
     def _compute(self, query: WhatIfQuery, rows: Sequence[HourlyTraffic], period: Period) -> WhatIfView:
         table, snapshot = self._of.table(), self._of.snapshot()
-        counts: dict[str, int] = {}
-        for row in rows:
-            counts[row.model] = counts.get(row.model, 0) + row.requests
-        used = sorted(counts, key=lambda name: -counts[name])
-        hosted = hosted_alternative(pick_alternative(snapshot, query.hosted_model, used))
+        hosted = hosted_alternative(pick_alternative(snapshot, query.hosted_model, most_used(rows)))
         hours = count_hours(rows, period, hosted)
         answers: list[WhatIf] = []
         refused: list[Refused] = []
@@ -77,7 +73,7 @@ class WhatIfService:
             raise InvalidRequest(refused[0].reason)
         return WhatIfView(
             hosted=hosted.name,
-            requests_per_day=sum(counts.values()) * 24 / period.hours,
+            requests_per_day=sum(row.requests for row in rows) * 24 / period.hours,
             hours_per_month=answers[0].report.month.hours if answers else 0.0,
             answers=[_row(answer) for answer in rank(answers)],
             refused=refused,
