@@ -2,11 +2,14 @@
 
 import asyncio
 import time
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
 from gateway.limits.counters import Counters, Places
 from gateway.storage.redis.counters import PREFIX, connect
+from gateway.storage.redis.places import RENEW
 from tests.contract.redis_counters import PATIENCE_SECONDS, Pair, shared
 from tests.redis_server import RedisServer
 
@@ -137,6 +140,26 @@ async def test_who_leaves_while_places_are_renewed_has_left(pair: Pair) -> None:
         assert await two.enter("c", [KEYS_TWO]) is None
         assert await two.enter("d", [KEYS_TWO]) is None
         await asyncio.gather(leave(two, "c"), leave(two, "d"))
+
+
+async def test_a_renewal_that_comes_after_who_left_takes_no_place(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    one, two = pair
+    places = one._places  # pyright: ignore[reportPrivateUsage]
+    run, refused = places._run, list[Places | None]()  # pyright: ignore[reportPrivateUsage]
+
+    async def late(script: str, keys: Sequence[str], arguments: Sequence[Any]) -> list[Any]:
+        if script != RENEW:
+            return await run(script, keys, arguments)
+        await leave(one, "a")
+        answer = await run(script, keys, arguments)
+        refused.append(await two.enter("b", [Places("key:k", 1)]))
+        return answer
+
+    monkeypatch.setattr(places, "_run", late)
+    assert await one.enter("a", [Places("key:k", 1)]) is None
+    await one.renew()
+    assert refused == [None]
+    assert await one.enter("c", [Places("key:k", 1)]) is not None, "and b, who came then, keeps it"
 
 
 async def test_who_gives_up_while_it_asks_for_a_place_has_none(pair: Pair) -> None:

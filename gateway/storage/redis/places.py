@@ -40,15 +40,34 @@ end
 return {}
 """
 
-# KEYS: the buckets; ARGV: duration of a place, then pairs of a request and the index of its bucket. -> {}
+# KEYS: the buckets; ARGV: duration of a place, then pairs of a request and the index of its bucket. -> the requests
+# that have no place. They get none here: one that ended a moment ago may have left already, and its place would refuse
+# another.
 RENEW: Final = """
+local time = redis.call('TIME')
+local ends = string.format('%.0f', time[1] * 1000 + math.floor(time[2] / 1000) + tonumber(ARGV[1]))
+local missing = {}
+for i = 2, #ARGV, 2 do
+  local key = KEYS[tonumber(ARGV[i + 1])]
+  if redis.call('ZSCORE', key, ARGV[i]) then
+    redis.call('ZADD', key, ends, ARGV[i])
+  else
+    missing[#missing + 1] = ARGV[i]
+  end
+end
+for _, key in ipairs(KEYS) do redis.call('PEXPIRE', key, ARGV[1]) end
+return missing
+"""
+
+# As RENEW, but gives places to requests that have none. -> {}
+RESTORE: Final = """
 local time = redis.call('TIME')
 local ends = string.format('%.0f', time[1] * 1000 + math.floor(time[2] / 1000) + tonumber(ARGV[1]))
 for i = 2, #ARGV, 2 do redis.call('ZADD', KEYS[tonumber(ARGV[i + 1])], ends, ARGV[i]) end
 for _, key in ipairs(KEYS) do redis.call('PEXPIRE', key, ARGV[1]) end
 return {}
 """
-PLACE_SCRIPTS: Final = (ENTER, LEAVE, RENEW)
+PLACE_SCRIPTS: Final = (ENTER, LEAVE, RENEW, RESTORE)
 Run = Callable[[str, Sequence[str], Sequence[Any]], Awaitable[list[Any]]]
 """Runs a script with keys and arguments. Raises CountersDown."""
 
@@ -144,20 +163,25 @@ class RedisPlaces:
     async def _renew(self, held: Mapping[str, tuple[str, ...]]) -> None:
         names = list(held)
         self._unheard.difference_update(names)
+        missing = set[str]()
+        for first in range(0, len(names), AT_ONCE):
+            missing.update(await self._place(RENEW, {name: held[name] for name in names[first : first + AT_ONCE]}))
+        lost = [name for name in names if name in missing and name in self._held]
         try:
-            for first in range(0, len(names), AT_ONCE):
-                await self._renew_some({name: held[name] for name in names[first : first + AT_ONCE]})
+            for first in range(0, len(lost), AT_ONCE):
+                await self._place(RESTORE, {name: held[name] for name in lost[first : first + AT_ONCE]})
         finally:
-            gone = {name: held[name] for name in names if name not in self._held}
-            self._left |= gone  # ended while being renewed: the renewal may have restored their places
+            gone = {name: held[name] for name in lost if name not in self._held}
+            self._left |= gone  # ended meanwhile: their places may have been restored after they left
         if gone:
             await self._tell_all_left()
 
-    async def _renew_some(self, held: Mapping[str, tuple[str, ...]]) -> None:
+    async def _place(self, script: str, held: Mapping[str, tuple[str, ...]]) -> list[str]:
+        """Runs RENEW or RESTORE."""
         buckets = dict.fromkeys(bucket for one in held.values() for bucket in one)
         numbers = {bucket: number for number, bucket in enumerate(buckets, start=1)}
         arguments = [part for name, one in held.items() for bucket in one for part in (name, numbers[bucket])]
-        await self._run(RENEW, self._keys(buckets), [self._place_ms, *arguments])
+        return await self._run(script, self._keys(buckets), [self._place_ms, *arguments])
 
     def _keys(self, buckets: Iterable[str]) -> list[str]:
         return [f"{self._prefix}{bucket}" for bucket in buckets]
