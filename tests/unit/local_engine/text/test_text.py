@@ -8,7 +8,6 @@ from tokenizers import Tokenizer as FastTokenizer
 from tokenizers.models import BPE
 
 from local_engine.errors import ContextLengthExceeded, InvalidRequest
-from local_engine.spec_decode import NgramDrafter
 from local_engine.text.answer_text import AnswerText, overlap
 from local_engine.text.tokenizer import IncrementalDetokenizer, Tokenizer, byte_alphabet
 
@@ -114,23 +113,6 @@ def test_a_template_that_refuses_or_escapes_is_the_callers_error(template: str) 
     with pytest.raises(InvalidRequest) as caught:
         make_tokenizer(template).render_chat([{"role": "user", "content": "x"}])
     assert caught.value.parameter == "messages"
-
-
-def test_drafts_continue_the_latest_earlier_occurrence() -> None:
-    drafter = NgramDrafter(max_depth=4)
-    assert drafter.propose([1, 2, 3, 4, 5, 9, 2, 3]) == [4, 5, 9, 2]
-    assert drafter.propose([1, 2, 3, 4, 5, 9, 2, 3, 7]) == []
-
-
-def test_depth_grows_with_success_and_pauses_after_failure() -> None:
-    drafter, tokens = NgramDrafter(max_depth=4), [1, 2, 3, 1, 2]
-    assert drafter.propose(tokens) == [3, 1, 2]
-    drafter.learn(3, 0, 5)
-    assert drafter.propose(tokens) == []
-    longer = [*tokens, 3, 1, 2]
-    assert drafter.propose(longer) == [3]
-    drafter.learn(1, 1, 8)
-    assert drafter.propose([*longer, 3, 1]) == [2, 3]
 
 
 def test_a_template_may_ask_for_the_date() -> None:
