@@ -2,6 +2,7 @@
 
 import asyncio
 import difflib
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from html import escape
 from typing import Any, Literal
@@ -31,7 +32,7 @@ CHANGED_MEANWHILE = "rules_changed_meanwhile"
 @dataclass(slots=True)
 class Editor:
     """`base` is the version that the edit started from: saving fails if another became active. `opened` is the text as
-    the page was loaded."""
+    the page was loaded. `on_overtaken` receives the list of versions when another one became active meanwhile."""
 
     view: View
     opened: str
@@ -44,6 +45,7 @@ class Editor:
     form: RuleForm | None = None
     buttons: list[ui.button] = field(default_factory=list[ui.button])
     changes: int = 0
+    on_overtaken: Callable[[dict[str, Any]], None] = lambda _: None
 
     @property
     def is_edited(self) -> bool:
@@ -122,6 +124,7 @@ class Editor:
         listed = await self.view.gateway.get(RULES)
         active = await self.view.gateway.get(f"{RULES}/{listed['active']}")
         self.base, self.base_text = active["version"], active["text"]
+        self.on_overtaken(listed)
         await self.compare()
         self.complain(
             f"Version {active['version']} by {active['author']} became active while you edited, so nothing was saved. "

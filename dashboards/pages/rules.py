@@ -24,16 +24,28 @@ async def build(view: View) -> None:
     active_text = (await view.gateway.get(f"{RULES}/{listed['active']}"))["text"] if listed["active"] else ""
     _banners(view, listed)
     may_write = view.session.may("rules.write")
-    with panel("Editor" if may_write else "Active rules", _editor_note(shown, may_write=may_write)):
+    with panel("Editor" if may_write else "Active rules"):
+        note = html("")
         editor = await build_editor(view, listed["active"], active_text, shown["text"], may_write=may_write)
     with panel("History", "Versions are never changed or deleted. Times in UTC."):
-        _history(view, listed, editor, may_write=may_write)
+        history = ui.element("div")
+
+    def show_state(listed: dict[str, Any]) -> None:
+        """Which version is active; again when another one became that while the page was open."""
+        note.set_content(_editor_note(shown, listed["active"], may_write=may_write))
+        history.clear()
+        with history:
+            _history(view, listed, editor, may_write=may_write)
+
+    show_state(listed)
+    editor.on_overtaken = show_state
 
 
-def _editor_note(shown: dict[str, Any], *, may_write: bool) -> str:
-    state = "active" if shown["is_active"] else "not active"
+def _editor_note(shown: dict[str, Any], active: str | None, *, may_write: bool) -> str:
+    state = "active" if shown["version"] == active else "not active"
     suffix = "" if may_write else " Your role may read and replay, not save."
-    return f"Version {shown['version']} ({state}), by {shown['author']}.{suffix}"
+    said = f"Version {shown['version']} ({state}), by {shown['author']}.{suffix}"
+    return f'<p class="be-note">{escape(said)}</p>'
 
 
 def _banners(view: View, listed: dict[str, Any]) -> None:

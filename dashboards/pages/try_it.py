@@ -6,10 +6,11 @@ from typing import Any
 from nicegui import ui
 
 from dashboards import display, markup
-from dashboards.form_problem import form_word
+from dashboards.form_problem import WrongField, form_problem, form_word
 from dashboards.frame import View, grid, html, panel
 from dashboards.gateway_client import GatewayRefused, GatewayUnreachable
 from dashboards.kept_form import KeptForm
+from dashboards.marked_fields import MarkedFields
 from dashboards.markup import Cell, Column
 from dashboards.one_press import on_press
 
@@ -28,10 +29,16 @@ async def build(view: View) -> None:
         said = html("")
     fields = {"prompt": prompt, "tags": tags}
     KeptForm("try", fields, lambda text: said.set_content(form_word(text)), outlives_leaving=True)
+    marked = MarkedFields(fields, said)
     result = ui.element("div")
 
     async def explain() -> None:
         text = (prompt.value or "")[:LONGEST_PROMPT]
+        if not text.strip():
+            wrong = WrongField("prompt", "Write a prompt first.")
+            marked.say(form_problem(wrong), wrong)
+            return
+        marked.say("")
         body = {"model": "auto", "messages": [{"role": "user", "content": text}]}
         result.clear()
         with result:

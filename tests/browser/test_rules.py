@@ -75,6 +75,8 @@ def test_who_was_overtaken_keeps_the_edit_and_sees_what_it_would_replace(
     theirs = running.put("/admin/v1/rules", text=f"{text}# theirs\n", expected_active=before, activate=True)["version"]
     button(browser, "Save and activate").click()
     see(browser, f"Version {theirs} by demo-owner became active while you edited")
+    see(browser, f"Version {before} (not active), by")
+    button(browser, f"Roll back to {before}")
     assert "theirs" in " ".join(one.text for one in browser.find_elements(By.CSS_SELECTOR, ".be-sides .del"))
     assert "at_most: 0.25" in " ".join(one.text for one in browser.find_elements(By.CSS_SELECTOR, ".be-sides .add"))
     button(browser, "Save").click()

@@ -24,6 +24,9 @@ XSS = "<img src=x onerror=\"document.title='owned'\"><script>document.title='own
 def test_a_hostile_prompt_and_key_name_are_shown_as_text(browser: webdriver.Chrome, running: Running) -> None:
     go(browser, running, "/try")
     area = browser.find_element(By.TAG_NAME, "textarea")
+    button(browser, "Explain the decision").click()
+    see(browser, "Write a prompt first.")
+    assert area.get_attribute("aria-invalid") == "true"
     area.send_keys(XSS)
     browser.find_element(By.CSS_SELECTOR, "input[aria-label^=Tags]").send_keys(SIMULATE_TAG + Keys.TAB)
     button(browser, "Explain the decision").click()
