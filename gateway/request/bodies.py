@@ -29,9 +29,10 @@ class StreamOptions(msgspec.Struct):
 
 
 class Format(msgspec.Struct):
-    """An answer format. `schema` and `value` hold the schema in formats other than OpenAI's, next to the type."""
+    """An answer format. `json_schema` holds the schema in a chat, `schema` and `value` in formats other than that."""
 
     type: str = "text"
+    json_schema: msgspec.Raw = ABSENT
     schema: msgspec.Raw = ABSENT
     value: msgspec.Raw = ABSENT
 
@@ -39,6 +40,10 @@ class Format(msgspec.Struct):
     def has_schema(self) -> bool:
         beside = self.type in JSON_KINDS and any(bytes(one).startswith(b"{") for one in (self.schema, self.value))
         return self.type == "json_schema" or beside
+
+    @property
+    def tokens(self) -> int:
+        return sum(len(memoryview(one)) for one in (self.json_schema, self.schema, self.value)) // 4
 
 
 class Body(msgspec.Struct):
@@ -62,10 +67,12 @@ class ChatBody(Body):
     web_search_options: msgspec.Raw = ABSENT
     search_parameters: msgspec.Raw = ABSENT
     plugins: msgspec.Raw = ABSENT
+    prediction: msgspec.Raw = ABSENT
 
 
 class CompletionBody(Body):
     prompt: str | list[str | int | list[int]] | None = ""
+    suffix: str | None = None
     n: int | None = None
     best_of: int | None = None
 
@@ -75,15 +82,24 @@ class EmbeddingBody(msgspec.Struct):
     input: str | list[str | int | list[int]]
 
 
+class OutputPart(Part):
+    """`stdout` and `stderr` are what a shell's call wrote."""
+
+    stdout: str | None = None
+    stderr: str | None = None
+
+
 class Item(msgspec.Struct):
     """An input item: a message, a call, a call's output or reasoning, whose content is in different fields. The
-    arguments of some calls are an object, and the output of a computer call is a single part."""
+    arguments of some calls are an object (`operation` is a patch's), and the output of a computer call is a single
+    part."""
 
     role: str = ""
     content: str | list[Part] | None = None
     arguments: object = None
     input: object = None
-    output: str | list[Part] | Part | None = None
+    operation: object = None
+    output: str | list[OutputPart] | OutputPart | None = None
 
 
 class ResponsesText(msgspec.Struct):

@@ -36,6 +36,7 @@ TOOL_KINDS: Final[dict[str, ToolKind]] = {
 }
 """Tools that Google runs. Answers do not report the cost of any others."""
 TIERS: Final = ("flex", "priority")
+SCHEMAS: Final = ("responseSchema", "responseJsonSchema")
 CONFIGS: Final = ("generationConfig", "generation_config")
 LIMITS: Final = ("maxOutputTokens", "max_output_tokens")
 
@@ -90,6 +91,8 @@ def _view(asked: Fields, incoming: Incoming) -> RequestView:
     raw_tools = [msgspec.Raw(msgspec.json.encode(tool)) for tool in tools]
     tool_tokens = sum(len(bytes(raw)) for raw in raw_tools) // 4
     called = sum(len(msgspec.json.encode(one)) for part in parts if (one := part.get("functionCall"))) // 4
+    schemas = [config[name] for name in SCHEMAS if name in config]
+    schema_tokens = sum(len(msgspec.json.encode(one)) for one in schemas) // 4
     wants_json = "json" in (text_of(config, "responseMimeType") or "")
     is_count = incoming.operation == COUNT
     is_stream = incoming.is_stream and not is_count
@@ -106,7 +109,7 @@ def _view(asked: Fields, incoming: Incoming) -> RequestView:
             for name, is_needed in (
                 ("streaming", is_stream),
                 ("tools", bool(tools)),
-                ("json_schema", wants_json and bool(config.keys() & {"responseSchema", "responseJsonSchema"})),
+                ("json_schema", wants_json and bool(schemas)),
                 ("vision", images > 0),
                 ("audio", any(_kind(one) == "audio" for one in media)),
             )
@@ -117,6 +120,7 @@ def _view(asked: Fields, incoming: Incoming) -> RequestView:
         + 4 * len(turns)
         + tool_tokens
         + called
+        + schema_tokens
         + images * TOKENS_PER_IMAGE,
         service_tier=tier if (tier := (text_of(asked, "serviceTier") or "").lower()) in TIERS else None,
         may_write_cache=False,

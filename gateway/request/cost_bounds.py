@@ -79,6 +79,7 @@ def _longest_input(candidate: Candidate, view: RequestView) -> int:
 
 def _most(candidate: Candidate, view: RequestView, limit: int) -> int | None:
     input_tokens = _longest_input(candidate, view)
+    limit += 2 * view.predicted_tokens  # twice, as for input
     if candidate.speed is not None:
         return compute_cost(candidate.speed, input_tokens, limit).total_pico_usd
     if candidate.prices is None:

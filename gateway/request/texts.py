@@ -5,7 +5,7 @@ from typing import Final, cast
 
 import msgspec
 
-from gateway.request.bodies import Block, Item, Part, Turn
+from gateway.request.bodies import Block, Item, OutputPart, Part, Turn
 
 DEEPEST_BLOCKS: Final = 6
 """The deepest nesting of blocks in any form that Anthropic documents."""
@@ -27,6 +27,10 @@ WRITTEN_OUT: Final = frozenset(
     }
 )
 """Types of parts whose length bounds their tokens, unlike files, recordings and videos."""
+
+
+_WITH_TEXTS: Final = ("content", "source", "stdout", "stderr")
+"""Members that hold the texts of documents, search results and programs' outputs."""
 
 
 def said(turn: Turn) -> Iterator[tuple[str, str]]:
@@ -56,8 +60,9 @@ def _inner_texts(value: object, levels: int = DEEPEST_BLOCKS) -> Iterator[str]:
         fields = cast(dict[str, object], value)
         if fields.get("type") == "text":
             yield from _inner_texts(fields.get("text") or fields.get("data"), levels - 1)
-        elif fields.get("type") == "content":
-            yield from _inner_texts(fields.get("content"), levels - 1)
+            return
+        for name in _WITH_TEXTS:
+            yield from _inner_texts(fields.get(name), levels - 1)
 
 
 def with_shown(blocks: Iterable[Block]) -> Iterator[Block]:
@@ -115,15 +120,22 @@ def item_parts(item: Item) -> Iterator[Part]:
 
 def item_texts(item: Item) -> Iterator[str]:
     yield from texts_of(item.content)
-    yield from texts_of(item.output)
-    for given in (item.arguments, item.input):
+    yield from _output_texts(item.output)
+    for given in (item.arguments, item.input, item.operation):
         if isinstance(given, str):
             yield given
         elif given is not None:
             yield msgspec.json.encode(given).decode()
 
 
-def texts_of(content: str | list[Part] | Part | None) -> Iterator[str]:
+def _output_texts(output: str | list[OutputPart] | OutputPart | None) -> Iterator[str]:
+    if isinstance(output, str):
+        yield output
+    elif isinstance(output, list):
+        yield from (text for part in output for text in (part.text, part.stdout, part.stderr) if text)
+
+
+def texts_of(content: str | list[Part] | None) -> Iterator[str]:
     if isinstance(content, str):
         yield content
     elif isinstance(content, list):

@@ -58,7 +58,8 @@ class RequestView(msgspec.Struct, frozen=True):
     open-ended body refers to files or to what its provider stores. `prefixes` recognise the conversation's next turn;
     `reuse` is the part of a chat's prompt that may be sent again, for marking it in a provider's cache. For models that
     do not write text (media_views.py), `output_tokens` and `units` are expected values. The `most_*` fields bound the
-    cost; if None, the other fields do.
+    cost; if None, the other fields do. Tokens of a `prediction` are read as input, and billed as output where they turn
+    out wrong.
     """
 
     operation: Operation
@@ -80,6 +81,7 @@ class RequestView(msgspec.Struct, frozen=True):
     prefixes: tuple[Prefix, ...] = ()
     reuse: Reuse | None = None
     output_tokens: int = 0
+    predicted_tokens: int = 0
     most_input_tokens: int | None = None
     most_output_tokens: int | None = None
     units: Units = NO_UNITS
@@ -142,6 +144,8 @@ def _view_chat(body: ChatBody) -> RequestView:
     wants_json = body.response_format is not None and body.response_format.type != "text"
     tool_tokens = sum(len(bytes(tool)) for tool in tools) // 4 if tools else 0
     called = sum(len(memoryview(message.tool_calls)) for message in body.messages)
+    schema_tokens = body.response_format.tokens if body.response_format is not None else 0
+    predicted = len(memoryview(body.prediction)) // 4
     limit = checked_limit("max_completion_tokens", body.max_completion_tokens)
     other = checked_limit("max_tokens", body.max_tokens)
     if limit is None or (other is not None and other > limit):  # if both are given, the provider decides which counts
@@ -161,7 +165,14 @@ def _view_chat(body: ChatBody) -> RequestView:
             audio=audio > 0,
         ),
         conversation=conversation_of(turns, tools=len(tools), images=images, wants_json=wants_json),
-        input_tokens=estimate_tokens(texts) + 4 * len(turns) + called // 4 + tool_tokens + images * TOKENS_PER_IMAGE,
+        input_tokens=estimate_tokens(texts)
+        + 4 * len(turns)
+        + called // 4
+        + tool_tokens
+        + images * TOKENS_PER_IMAGE
+        + schema_tokens
+        + predicted,
+        predicted_tokens=predicted,
         image_bytes=images_length,
         is_open_ended=has_files,
         prefixes=(known := prefixes(turns, tools)),
@@ -181,7 +192,7 @@ def _view_completion(body: CompletionBody) -> RequestView:
         choices=max(checked_choices("n", body.n), checked_choices("best_of", body.best_of)) * max(prompts, 1),
         needs=_needs(streaming=bool(body.stream)),
         conversation=Conversation(last_user="\n".join(texts)),
-        input_tokens=tokens,
+        input_tokens=tokens + (estimate_tokens([body.suffix]) if body.suffix else 0),
     )
 
 
@@ -210,7 +221,8 @@ def _view_responses(body: ResponsesBody) -> RequestView:
     kinds = [part.type for part in parts]
     images, tools = sum(kind in IMAGES for kind in kinds), body.tools or []
     tool_tokens = sum(len(bytes(tool)) for tool in tools) // 4
-    wanted = body.text.format.type if body.text is not None and body.text.format is not None else "text"
+    form = body.text.format if body.text is not None else None
+    wanted = form.type if form is not None else "text"
     return RequestView(
         operation="responses",
         model=body.model,
@@ -229,6 +241,7 @@ def _view_responses(body: ResponsesBody) -> RequestView:
         input_tokens=estimate_tokens([text for _, text in turns])
         + 4 * len(turns)
         + tool_tokens
+        + (form.tokens if form is not None else 0)
         + images * TOKENS_PER_IMAGE,
         image_bytes=image_bytes(parts),
         is_open_ended=is_open_ended(parts) or any((body.previous_response_id, body.conversation, body.prompt)),
@@ -249,11 +262,7 @@ def _view_input_tokens(body: InputTokensBody) -> RequestView:
         conversation=body.conversation,
         prompt=body.prompt,
     )
-    wanted = body.text.format if body.text is not None else None
-    view, schema = _view_responses(asked), bytes(wanted.schema) if wanted is not None else b""
-    return msgspec.structs.replace(
-        view, operation="responses.input_tokens", input_tokens=view.input_tokens + len(schema) // 4
-    )
+    return msgspec.structs.replace(_view_responses(asked), operation="responses.input_tokens")
 
 
 def _view_messages(body: CountBody) -> RequestView:
@@ -289,6 +298,7 @@ def _view_messages(body: CountBody) -> RequestView:
         input_tokens=estimate_tokens([text for _, text in turns])
         + 4 * len(turns)
         + sum(len(bytes(raw)) for raw in (*tools, *(block.input for block in blocks))) // 4
+        + (wanted.tokens if wanted is not None else 0)
         + images * TOKENS_PER_IMAGE,
         image_bytes=image_bytes_of_blocks(blocks),
         is_open_ended=any(block.type == "document" for block in media),

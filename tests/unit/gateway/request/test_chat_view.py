@@ -27,8 +27,23 @@ def test_a_schema_is_needed_wherever_it_stands(form: Any, needs: tuple[str, ...]
     assert parse_request("chat.completions", json.dumps(body).encode()).needs == needs
 
 
-def test_the_arguments_of_earlier_calls_count() -> None:
-    call = {"id": "c", "type": "function", "function": {"name": "write", "arguments": "x" * 40_000}}
-    messages = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": None, "tool_calls": [call]}]
-    body = {"model": "auto", "messages": messages}
+LONG = "x" * 40_000
+CALL = {"id": "c", "type": "function", "function": {"name": "write", "arguments": LONG}}
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": None, "tool_calls": [CALL]}]},
+        {"tools": [{"type": "function", "function": {"name": "f", "description": LONG}}]},
+        {"functions": [{"name": "f", "description": LONG}]},
+        {"response_format": {"type": "json_schema", "json_schema": {"name": "n", "schema": {"description": LONG}}}},
+        {"response_format": {"type": "json_object", "schema": {"description": LONG}}},
+        {"response_format": {"type": "json", "value": {"description": LONG}}},
+        {"prediction": {"type": "content", "content": LONG}},
+    ],
+    ids=lambda fields: next(iter(fields)),
+)
+def test_everything_that_a_model_reads_counts(fields: Any) -> None:
+    body = {"model": "auto", "messages": [{"role": "user", "content": "hi"}], **fields}
     assert 10_000 <= parse_request("chat.completions", json.dumps(body).encode()).input_tokens < 10_100

@@ -25,6 +25,7 @@ def test_no_token_at_all_may_be_asked_for() -> None:
 )
 def test_prompts_are_measured_in_every_form(prompt: object, tokens: int) -> None:
     assert view(prompt=prompt).input_tokens == tokens
+    assert view(prompt=prompt, suffix="z" * 40).input_tokens == tokens + 11
 
 
 @pytest.mark.parametrize(

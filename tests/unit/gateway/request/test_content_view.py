@@ -74,6 +74,8 @@ def test_how_an_answer_is_made() -> None:
     seen = view(generation_config=config | {"response_schema": {"type": "OBJECT"}}, serviceTier="FLEX")
     assert (seen.max_output_tokens, seen.choices, seen.needs) == (9, 2, ("json_schema",))
     assert (seen.conversation.wants_json, seen.service_tier) == (True, "flex")
+    long = {"response_json_schema": {"description": "x" * 4000}}
+    assert view(generation_config=long).input_tokens > view().input_tokens + 1000
     assert view(serviceTier="STANDARD").service_tier is None
     assert view(generationConfig={"maxOutputTokens": 0}).max_output_tokens is None
 

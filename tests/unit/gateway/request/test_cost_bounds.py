@@ -136,7 +136,6 @@ HIDDEN = "hidden " * 10_000
 @pytest.mark.parametrize(
     "asked",
     [
-        view(response_format={"type": "json_schema", "json_schema": {"name": "n", "schema": {"description": HIDDEN}}}),
         view(a_field_to_come=HIDDEN),
         view([{"type": "text", "text": "the word image"}, {"type": "a part to come", "said": HIDDEN}]),
         parse_request("responses", json.dumps({"model": "m", "input": [{"action": {"said": HIDDEN}}]}).encode()),
@@ -219,6 +218,15 @@ def held_output(asked: RequestView, *supports: str) -> int:
     held = increment_pico_usd(make_candidate(prices=prices, supports=frozenset(supports)), asked, 1600)
     assert held is not None
     return held // 1_000_000
+
+
+def test_what_a_prediction_says_is_held_as_output() -> None:
+    """OpenAI bills what it did not use of it as output."""
+    predicted = {"type": "content", "content": "x" * 40_000}
+    held = held_output(view(stream=True, prediction=predicted), "streaming") - held_output(
+        view(stream=True), "streaming"
+    )
+    assert 20_000 <= held < 20_100
 
 
 @pytest.mark.parametrize(

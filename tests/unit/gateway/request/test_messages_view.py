@@ -11,7 +11,15 @@ from gateway.request.view import RequestView, parse_request
 IMAGE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo="}}
 PDF = {"type": "document", "source": {"type": "base64", "media_type": "application/pdf", "data": "JVBERi0="}}
 NOTE = {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "a note"}}
+LONG = "word " * 400
+
+
+def note(text: str) -> dict[str, Any]:
+    return NOTE | {"source": {"type": "text", "media_type": "text/plain", "data": text}}
+
+
 CHAPTERS = {"type": "document", "source": {"type": "content", "content": [{"type": "text", "text": "one"}]}}
+FOUND = {"type": "search_result", "source": "https://a", "title": "a", "content": [{"type": "text", "text": LONG}]}
 
 
 def view(**body: Any) -> RequestView:
@@ -86,13 +94,25 @@ def test_what_a_tool_gave_counts_whatever_its_form(content: object) -> None:
 
 def test_sizes_grow_with_what_a_model_must_read() -> None:
     least = view().input_tokens
-    long = "word " * 400
     for body in (
-        {"system": long},
-        {"system": [{"type": "text", "text": long}]},
-        {"tools": [{"name": "f", "description": long}]},
-        asked({"type": "tool_result", "tool_use_id": "t", "content": long}),
-        asked({"type": "tool_use", "id": "t", "name": "f", "input": {"a": long}}),
+        {"system": LONG},
+        {"system": [{"type": "text", "text": LONG}]},
+        {"tools": [{"name": "f", "description": LONG}]},
+        {"output_config": {"format": {"type": "json_schema", "schema": {"description": LONG}}}},
+        asked({"type": "tool_result", "tool_use_id": "t", "content": LONG}),
+        asked({"type": "tool_result", "tool_use_id": "t", "content": [note(LONG)]}),
+        asked(
+            {
+                "type": "tool_result",
+                "tool_use_id": "t",
+                "content": [CHAPTERS | {"source": {"type": "content", "content": [{"type": "text", "text": LONG}]}}],
+            }
+        ),
+        asked(FOUND),
+        asked({"type": "tool_result", "tool_use_id": "t", "content": [FOUND]}),
+        asked({"type": "web_fetch_tool_result", "content": {"type": "web_fetch_result", "content": note(LONG)}}),
+        asked({"type": "bash_code_execution_tool_result", "content": {"type": "x", "stdout": LONG}}),
+        asked({"type": "tool_use", "id": "t", "name": "f", "input": {"a": LONG}}),
         asked(IMAGE),
         asked(PDF),
         asked({"type": "tool_result", "tool_use_id": "t", "content": [IMAGE]}),

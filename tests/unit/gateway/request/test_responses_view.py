@@ -29,9 +29,23 @@ def test_an_item_of_any_form_is_read(item: object) -> None:
     assert view(item).input_tokens > view().input_tokens
 
 
-@pytest.mark.parametrize("member", ["input", "arguments", "output"])
-def test_what_a_call_says_counts_wherever_it_is_said(member: str) -> None:
-    assert view({"type": "custom_tool_call", member: "some words " * 100}).input_tokens > 200
+LONG = "some words " * 100
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"input": LONG},
+        {"arguments": LONG},
+        {"arguments": {"query": LONG}},
+        {"output": LONG},
+        {"output": [{"type": "input_text", "text": LONG}]},
+        {"output": [{"stdout": "", "stderr": LONG, "outcome": {"type": "timeout"}}]},
+        {"operation": {"type": "update_file", "path": "a", "diff": LONG}},
+    ],
+)
+def test_what_a_call_says_counts_wherever_it_is_said(said: dict[str, object]) -> None:
+    assert view({"type": "custom_tool_call", **said}).input_tokens > 200
 
 
 @pytest.mark.parametrize(
@@ -55,6 +69,8 @@ def test_what_is_only_counted_is_viewed_as_the_response_would_be_with_the_schema
     answered = parse_request("responses", json.dumps(asked).encode())
     counted = parse_request("responses.input_tokens", json.dumps(asked).encode())
     assert (counted.input_tokens, counted.needs) == (answered.input_tokens, answered.needs)
-    shaped = parse_request("responses.input_tokens", json.dumps({**asked, "text": {"format": schema}}).encode())
-    assert shaped.input_tokens - counted.input_tokens == len(json.dumps(schema["schema"])) // 4
+    shaped = json.dumps({**asked, "text": {"format": schema}}).encode()
+    for operation in ("responses", "responses.input_tokens"):
+        added = parse_request(operation, shaped).input_tokens - answered.input_tokens
+        assert added == len(json.dumps(schema["schema"])) // 4
     assert parse_request("responses.input_tokens", b'{"input": null}').model == "auto"
