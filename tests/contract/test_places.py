@@ -2,14 +2,14 @@
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from typing import Any
 
 import pytest
 
 from gateway.limits.counters import Counters, Places
 from gateway.storage.redis.counters import PREFIX, connect
-from gateway.storage.redis.places import RENEW
+from gateway.storage.redis.places import ENTER, RENEW
 from tests.contract.redis_counters import PATIENCE_SECONDS, Pair, shared
 from tests.redis_server import RedisServer
 
@@ -176,6 +176,33 @@ async def test_who_gives_up_while_it_asks_for_a_place_has_none(pair: Pair) -> No
             assert time.monotonic() < deadline, "the place is held by nobody"
             await asyncio.sleep(0.005)
         await leave(two, "b")
+
+
+async def test_a_request_that_gave_up_before_redis_heard_of_it_has_no_place(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two = pair
+    places = one._places  # pyright: ignore[reportPrivateUsage]
+    run, is_held, goes_on = places._run, asyncio.Event(), asyncio.Event()  # pyright: ignore[reportPrivateUsage]
+
+    async def held_back(script: str, keys: Sequence[str], arguments: Sequence[Any]) -> list[Any]:
+        is_held.set()
+        await goes_on.wait()
+        return await run(script, keys, arguments)
+
+    def late(script: str, keys: Sequence[str], arguments: Sequence[Any]) -> Awaitable[list[Any]]:
+        """It has left this process: who gives up does not stop it."""
+        return asyncio.shield(held_back(script, keys, arguments)) if script == ENTER else run(script, keys, arguments)
+
+    monkeypatch.setattr(places, "_run", late)
+    asking = asyncio.create_task(one.enter("a", [Places("key:k", 1)]))
+    await is_held.wait()
+    asking.cancel()
+    asyncio.get_running_loop().call_later(0.05, goes_on.set)
+    await asyncio.wait((asking,))
+    await goes_on.wait()
+    await one.aclose()
+    assert await two.enter("b", [Places("key:k", 1)]) is None
 
 
 async def test_while_the_store_is_down_a_worker_keeps_to_its_share_of_the_places(

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from gateway.limits.counters import PLACE_SECONDS, CountersDown, Places
 from gateway.limits.held_places import HeldPlaces
+from gateway.process.tasks import to_its_end
 
 AT_ONCE: Final = 500
 """Requests per command: a command blocks Redis for everyone."""
@@ -102,7 +103,7 @@ class RedisPlaces:
             return full
         buckets, mosts = tuple(one.bucket for one in places), [one.most for one in places]
         try:
-            answer = await self._run(ENTER, self._keys(buckets), [self._place_ms, name, *mosts])
+            answer = await to_its_end(self._run(ENTER, self._keys(buckets), [self._place_ms, name, *mosts]))
         except CountersDown:  # Redis may have run it nevertheless
             full = self._held.try_take(name, places)
             if full is not None:
