@@ -17,7 +17,7 @@ from gateway.batches.lines import Check, Line, Lines, LineTooLong, expired, pars
 from gateway.batches.pace import Pace
 from gateway.batches.values import Batch, FileReader, LineProblem, LineResult, Progress, Results, Status, Tokens
 from gateway.errors import DatabaseDown, NotFound, StateError
-from gateway.process.tasks import end_tasks
+from gateway.process.tasks import end_tasks, to_its_end
 
 log = logging.getLogger(__name__)
 LEASE_SECONDS: Final = 30.0
@@ -245,26 +245,30 @@ class BatchRun:
                     progress=_with(batch.progress, some),
                     status=status if status is not None and is_last else batch.status,
                 )
-                now = await self._saved(batch, some)
-                del self._results[: len(some)]
-                # Readers see only what is stored, and we learn here whether somebody cancels the batch.
-                self._batch = msgspec.structs.replace(batch, status=now.status, times_us=now.times_us)
+                await self._save_at_last(batch, some)
 
-    async def _saved(self, batch: Batch, results: Sequence[LineResult]) -> Batch:
+    async def _save_at_last(self, batch: Batch, results: Sequence[LineResult]) -> None:
         """Retries until the database accepts it. Raises Lost."""
         while True:
             try:
-                now = await _to_its_end(self._batches.save(batch, results, runner=self._runner, seconds=LEASE_SECONDS))
+                # An interrupted transaction keeps SQLite locked for a while, so that the final results were lost.
+                await to_its_end(self._save(batch, results))
             except StateError as error:
                 self._is_unstored = True  # nothing new is started meanwhile
                 log.warning("results of %s cannot be stored (%s); trying again", batch.id, error)
                 await self._sleep(RETRY_SECONDS)
             else:
                 self._is_unstored = False
-                if now is None:
-                    self._is_lost = True
-                    raise Lost
-                return now
+                return
+
+    async def _save(self, batch: Batch, results: Sequence[LineResult]) -> None:
+        now = await self._batches.save(batch, results, runner=self._runner, seconds=LEASE_SECONDS)
+        if now is None:
+            self._is_lost = True
+            raise Lost
+        del self._results[: len(results)]
+        # Readers see only what is stored, and we learn here whether somebody cancels the batch.
+        self._batch = msgspec.structs.replace(batch, status=now.status, times_us=now.times_us)
 
     async def _lines(self) -> AsyncGenerator[tuple[int, bytes]]:
         lines = Lines(most_bytes=self._most_line_bytes)
@@ -301,17 +305,6 @@ class BatchRun:
         """Waits instead of failing: the run would resume only when its lease is over, and its lines be asked twice."""
         log.warning("%s cannot be read (%s); trying again", self._batch.id, error)
         await self._sleep(RETRY_SECONDS)
-
-
-async def _to_its_end(saving: Coroutine[Any, Any, Batch | None]) -> Batch | None:
-    """Completes despite one cancellation: an interrupted transaction keeps SQLite locked for a while, so that the final
-    results were lost. A second cancellation interrupts it."""
-    task = asyncio.create_task(saving)
-    try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        await asyncio.gather(task, return_exceptions=True)
-        raise
 
 
 def _with(said: Progress, results: Sequence[LineResult]) -> Progress:

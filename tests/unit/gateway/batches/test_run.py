@@ -270,3 +270,25 @@ async def test_no_save_is_broken_off_by_the_end_of_a_run() -> None:
     run.wind_down()
     await task
     assert (store.broken_off, sorted(store.results)) == (0, sorted(asked))
+
+
+class Ending(MemoryBatches):
+    """The run is cancelled while its end is stored."""
+
+    task: asyncio.Task[None] | None = None
+
+    async def save(self, batch: Batch, results: Sequence[LineResult], *, runner: str, seconds: float) -> Batch | None:
+        saved = await super().save(batch, results, runner=runner, seconds=seconds)
+        if batch.status == "completed":
+            assert self.task is not None
+            self.task.cancel()
+            await asyncio.sleep(0.01)
+        return saved
+
+
+async def test_a_batch_that_ended_as_its_run_was_cancelled_stays_ended() -> None:
+    """It was stored once more, as one that is in progress."""
+    store = Ending()
+    store.task = asyncio.create_task(open_run(store, [], status="in_progress", progress=Progress(COUNT)).run())
+    await asyncio.wait((store.task,))
+    assert (store.saved.status, store.saved.progress.completed) == ("completed", COUNT)
