@@ -20,6 +20,7 @@ from gateway.errors import BodyTooLarge, InvalidRequest, NotFound, Overloaded, S
 from gateway.kept_answers.conversation_items import Item, join_items, parse_items, split_items
 from gateway.kept_answers.record_store import Change, RecordStore, pseudonym
 from gateway.kept_answers.sealing import Seal
+from gateway.process.tasks import to_its_end
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -194,18 +195,20 @@ class KeptConversations:
     async def turn(self, tenant: str, conversation_id: str) -> AsyncGenerator[Belonging]:
         """As `read`, with the conversation locked for one turn."""
         name, holder = _name(tenant, f"{conversation_id}/turn"), secrets.token_bytes(16)
-        with _told():
-            if not await self._locks.swap(Change(name, None, holder), LEASE_SECONDS):
-                raise InvalidRequest(
-                    "Another request is using this conversation: wait until it has ended, then try again.",
-                    param="conversation",
-                    code="conversation_locked",
-                )
-        renewing = asyncio.create_task(self._renew(name, holder))
+        renewing: asyncio.Task[None] | None = None
         try:
+            with _told():
+                if not await to_its_end(self._locks.swap(Change(name, None, holder), LEASE_SECONDS)):
+                    raise InvalidRequest(
+                        "Another request is using this conversation: wait until it has ended, then try again.",
+                        param="conversation",
+                        code="conversation_locked",
+                    )
+            renewing = asyncio.create_task(self._renew(name, holder))
             yield await self.read(tenant, conversation_id)
-        finally:
-            renewing.cancel()
+        finally:  # also of a caller that left, or heard of an outage, while the lock was taken
+            if renewing is not None:
+                renewing.cancel()
             with suppress(StoreDown):  # its lease ends
                 await self._locks.swap(Change(name, holder, None), LEASE_SECONDS)
 

@@ -175,6 +175,39 @@ async def test_a_turn_is_alone_until_it_has_ended_however_that_is() -> None:
             pass
 
 
+class Overtaken(MemoryTurns):
+    """Whoever takes a lock has left, or is told of an outage, when it is taken."""
+
+    asking: asyncio.Task[None] | None = None
+
+    async def swap(self, change: Change, seconds: float) -> bool:
+        asking, self.asking = self.asking, None
+        is_swapped = await super().swap(change, seconds)
+        if asking is not None:
+            asking.cancel()
+            await asyncio.sleep(0)
+        elif change.was is None:
+            raise StoreDown("it took too long")
+        return is_swapped
+
+
+async def test_who_leaves_or_waits_too_long_while_a_turn_begins_locks_nobody_out() -> None:
+    locks = Overtaken()
+    kept = Kept(locks=locks)
+    name, _ = await kept.conversations.create(TENANT, items("x"), {})
+
+    async def turn() -> None:
+        async with kept.conversations.turn(TENANT, name):
+            raise AssertionError("it has no lock")
+
+    for error in (asyncio.CancelledError, Overloaded):
+        asking = asyncio.create_task(turn())
+        locks.asking = asking if error is asyncio.CancelledError else None
+        with pytest.raises(error):
+            await asking
+        assert not locks._turns._kept, "the lock is nobody's"  # pyright: ignore[reportPrivateUsage]
+
+
 async def test_of_a_worker_that_was_killed_the_lock_ends() -> None:
     kept = Kept()
     name, _ = await kept.conversations.create(TENANT, items("x"), {})
