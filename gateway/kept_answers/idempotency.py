@@ -18,6 +18,7 @@ import msgspec
 
 from backends.errors import StreamBroken
 from gateway.errors import BreakevenError, IdempotencyMismatch, InvalidRequest, Overloaded, StoreDown
+from gateway.process.tasks import to_its_end
 
 log = logging.getLogger(__name__)
 LONGEST_KEY = 255
@@ -201,7 +202,7 @@ class Idempotency:
                 _require_equal(shared.fingerprint, fingerprint)
                 await shared.follow(sink, REPLAYED)
                 return
-            found = await self._store.claim(name, fingerprint)
+            found = await self._claim(name, fingerprint)
             if found is None:
                 self._running[name] = own
                 self._start(self._lead(name, own, serve))
@@ -213,6 +214,16 @@ class Idempotency:
                 await sink.send(found.recorded.body, is_last=True)
                 return
             await asyncio.sleep(POLL_SECONDS)  # another worker is serving it
+
+    async def _claim(self, name: str, fingerprint: bytes) -> Found | None:
+        claiming = asyncio.ensure_future(self._store.claim(name, fingerprint))
+        try:
+            return await asyncio.shield(claiming)
+        except asyncio.CancelledError:
+            with contextlib.suppress(StoreDown):
+                if await claiming is None:  # by nobody now: whoever asks again would wait for the end of the lease
+                    await self._store.abandon(name, fingerprint)
+            raise
 
     def _start(self, work: Awaitable[None]) -> None:
         task = asyncio.ensure_future(work)
@@ -259,13 +270,14 @@ class Idempotency:
             while True:
                 await asyncio.sleep(lease / 3)
                 with contextlib.suppress(StoreDown):  # the next one may come through before the lease ends
-                    await self._store.renew(name, fingerprint)
+                    await to_its_end(self._store.renew(name, fingerprint))
 
         task = asyncio.create_task(renew())
         try:
             yield
         finally:
             task.cancel()
+            await asyncio.wait((task,))  # a renewal that the store got after `abandon` would claim the name for nobody
 
 
 def _require_equal(known: bytes, asked: bytes) -> None:

@@ -1,8 +1,8 @@
 """The contract of all idempotency stores, also with a hundred callers at once."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
-from typing import cast
+from collections.abc import AsyncGenerator, Coroutine, Sequence
+from typing import Any, cast
 
 import pytest
 from redis.asyncio import Redis
@@ -283,6 +283,61 @@ async def test_an_answer_whose_lease_is_over_is_kept_where_nobody_asked_since(re
         await store.finish("n", ONE, ANSWER)
         assert await store.claim("n", ONE) == Found(ONE, ANSWER)
         assert 80_000_000 < await client.pttl("breakeven:idempotency:n") <= 86_400_000
+
+
+class LateStore(MemoryIdempotency):
+    """One of its commands arrives when told to, whether or not anybody waits for it. A claim is renewed at once."""
+
+    lease_seconds = 0.0  # pyright: ignore[reportAssignmentType]
+
+    def __init__(self, late: str) -> None:
+        super().__init__()
+        self._late = late
+        self.is_sent, self.arrives = asyncio.Event(), asyncio.Event()
+
+    async def claim(self, name: str, fingerprint: bytes) -> Found | None:
+        return await self._sent("claim", super().claim(name, fingerprint))
+
+    async def renew(self, name: str, fingerprint: bytes) -> None:
+        """Makes the claim again, as RedisIdempotency does."""
+        await self._sent("renew", super().claim(name, fingerprint))
+
+    async def _sent(self, command: str, work: Coroutine[Any, Any, Found | None]) -> Found | None:
+        return await asyncio.shield(self._arrived(work)) if command == self._late else await work
+
+    async def _arrived(self, work: Coroutine[Any, Any, Found | None]) -> Found | None:
+        self.is_sent.set()
+        await self.arrives.wait()
+        return await work
+
+
+async def test_who_leaves_while_a_name_is_claimed_claims_nothing() -> None:
+    store, served = LateStore("claim"), Served()
+    asking = asyncio.ensure_future(ask(Idempotency(store, identify), served))
+    await store.is_sent.wait()
+    asking.cancel()
+    await asyncio.sleep(0)
+    store.arrives.set()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+    await asyncio.sleep(0)
+    assert not store._claims  # pyright: ignore[reportPrivateUsage]
+    assert not served.count
+
+
+async def test_a_renewal_that_is_under_way_as_a_request_fails_claims_nothing() -> None:
+    store = LateStore("renew")
+
+    async def fails(sink: Sink) -> bool:
+        await store.is_sent.wait()
+        asyncio.get_running_loop().call_later(0.02, store.arrives.set)
+        raise InvalidRequest("wrong")
+
+    with pytest.raises(InvalidRequest, match="wrong"):
+        await Idempotency(store, identify).answer("k", "ann", (b"b",), fails, Kept())
+    await store.arrives.wait()
+    await asyncio.sleep(0)
+    assert not store._claims  # pyright: ignore[reportPrivateUsage]
 
 
 class SlowToKeep(MemoryIdempotency):
