@@ -1,6 +1,7 @@
 """The sums that reports read, their dimensions, and the protocols of the stores behind them. Names no technology."""
 
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Final, Literal, Protocol
 
@@ -195,6 +196,11 @@ class ReportStore(Protocol):
 
 class BookStore(ReportStore, Protocol):
     """A ReportStore that answers several questions from one reading of the rows."""
+
+    def at_one_moment(self) -> AbstractAsyncContextManager["BookStore"]:
+        """This store, as it is now however much is booked meanwhile. It holds a connection to the database: whoever
+        waits for another one with it in hand may wait for himself."""
+        ...
 
     async def sums_together(self, queries: Sequence[SumsQuery]) -> Sequence[Sequence[Sums]]:
         """As `sums` of each, from one consistent view. All queries share period, time zone and filters."""

@@ -1,7 +1,8 @@
 """Cost reports of the admin API, built from the ledger's sums. Knows protocols only; reads no clock itself."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Literal, cast
@@ -87,6 +88,10 @@ class Books:
         return bounds.known(seen[0], self.now_us())
 
     async def costs(self, query: CostQuery) -> CostTable:
+        async with self._at_one_moment() as books:
+            return await books._costs(query)
+
+    async def _costs(self, query: CostQuery) -> CostTable:
         bounds = self.bounds(query)
         by = cast("tuple[Dimension, ...]", tuple(query.dimensions()))
         filters = cast("dict[Dimension, str | None]", query.filters())
@@ -156,6 +161,10 @@ class Books:
         return Bounds(since_us, until_us)
 
     async def overview(self, query: PeriodQuery) -> Overview:
+        async with self._at_one_moment() as books:
+            return await books._overview(query)
+
+    async def _overview(self, query: PeriodQuery) -> Overview:
         bounds = self.bounds(query)
         bucket: Literal["hour", "day"] = "hour" if bounds.until_us - bounds.since_us <= HOURLY_UP_TO_US else "day"
         asked = SumsQuery(bounds.since_us, bounds.until_us, ("model",))
@@ -189,7 +198,20 @@ class Books:
         )
 
     async def utilisation(self, query: PeriodQuery) -> Utilisation:
-        return await self.gpus.utilisation(self.bounds(query))
+        async with self._at_one_moment() as books:
+            return await books.gpus.utilisation(self.bounds(query))
+
+    @asynccontextmanager
+    async def _at_one_moment(self) -> AsyncGenerator["Books"]:
+        """These books over a store of one moment, so that the figures of a report add up however much is booked
+        meanwhile."""
+        rents = await self._of.rented()  # before: see BookStore.at_one_moment
+
+        async def rented() -> Sequence[RentHistory]:
+            return rents
+
+        async with self._store.at_one_moment() as store:
+            yield Books(store, replace(self._of, rented=rented))
 
     async def _books_begin(self) -> datetime | None:
         booked_us = await self._store.first_and_last_us()

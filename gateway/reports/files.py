@@ -24,13 +24,13 @@ from gateway.reports.views import (
     Savings,
     UtilisationPoint,
 )
-from gateway.sums import ReportStore, Sums, SumsQuery
+from gateway.sums import BookStore, ReportStore, Sums, SumsQuery
 
 
 class ReportFiles:
     """Implements admin_exports.Files."""
 
-    def __init__(self, store: ReportStore, books: Books, reports: Reports, forecasts: Forecasts) -> None:
+    def __init__(self, store: BookStore, books: Books, reports: Reports, forecasts: Forecasts) -> None:
         self._store = store
         self._books = books
         self._reports = reports
@@ -49,20 +49,23 @@ class ReportFiles:
         for day in await self._days(bounds, capacity):
             since_us, until_us = max(bounds.since_us, day * DAY_US), min(bounds.until_us, (day + 1) * DAY_US)
             asked = SumsQuery(since_us, until_us, GROUP_BY, as_of_us=as_of_us)
-            groups = await self._store.sums(asked)
-            at_month_end = await self._at_month_end(asked, groups)
-            names = await self._store.key_names({key_id for group in groups if (key_id := group.group["key"])})
+            async with self._store.at_one_moment() as store:
+                groups = await store.sums(asked)
+                at_month_end = await self._at_month_end(store, asked, groups)
+                names = await store.key_names({key_id for group in groups if (key_id := group.group["key"])})
             idle = [one for one in capacity if one.day == _label(day)]
             # Off the event loop, which also serves answers.
             yield await asyncio.to_thread(focus_table, groups, idle, period, names, rented, at_month_end)
 
-    async def _at_month_end(self, asked: SumsQuery, groups: Sequence[Sums]) -> Sequence[Sums] | None:
+    async def _at_month_end(
+        self, store: ReportStore, asked: SumsQuery, groups: Sequence[Sums]
+    ) -> Sequence[Sums] | None:
         """A day's groups without corrections made after its month; None if there can be none."""
         end_us = microseconds(month_of(moment_of(asked.since_us))[1])
         is_over = end_us <= min(self._books.now_us(), asked.as_of_us or end_us)
         if not is_over or not any(group.adjusted_requests for group in groups):
             return None
-        return await self._store.sums(replace(asked, as_of_us=end_us))
+        return await store.sums(replace(asked, as_of_us=end_us))
 
     async def _days(self, bounds: Bounds, capacity: Sequence[Capacity]) -> range:
         """Days since the epoch, within the period, that may have bookings or GPUs to pay for."""

@@ -6,16 +6,19 @@ See gateway.stores.ReportStore. Sums are exact integers on both databases, even 
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from copy import copy
 from dataclasses import fields, replace
 from functools import partial
 from operator import add, attrgetter, itemgetter
+from typing import Self
 
 from sqlalchemy import func, select
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from gateway.economics.traffic import HourlyTraffic
-from gateway.instants import HOUR_US
+from gateway.instants import DAY_US, HOUR_US
 from gateway.storage.database import at_one_moment
 from gateway.storage.sums.by_dimension import (
     Group,
@@ -35,7 +38,7 @@ from gateway.storage.sums.group_count import refuse_too_many
 from gateway.storage.sums.joined_sketches import grow, percentile
 from gateway.storage.sums.kept_sums import KeptSums
 from gateway.storage.sums.periods import Calendar, Cut, cut_hours
-from gateway.storage.sums.rollup import DAY_HOURS, SKETCHES, SUMS
+from gateway.storage.sums.rollup import SKETCHES, SUMS
 from gateway.storage.sums.spans import Span, later_corrections, spans
 from gateway.storage.sums.sum_rows import (
     BY_STATUS,
@@ -67,6 +70,22 @@ class SqlReports:
     def __init__(self, engine: AsyncEngine, kept: KeptSums | None = None) -> None:
         self._engine = engine
         self._kept = kept or KeptSums()
+        self._connection: AsyncConnection | None = None
+
+    @asynccontextmanager
+    async def at_one_moment(self) -> AsyncGenerator[Self]:
+        async with self._reading() as connection:
+            there = copy(self)
+            there._connection = connection
+            yield there
+
+    @asynccontextmanager
+    async def _reading(self) -> AsyncGenerator[AsyncConnection]:
+        if self._connection is not None:
+            yield self._connection
+        else:
+            async with at_one_moment(self._engine) as connection:
+                yield connection
 
     async def sums(self, query: SumsQuery) -> Sequence[Sums]:
         [found] = await self.sums_together([query])
@@ -76,9 +95,9 @@ class SqlReports:
         whole, timed = _all_of(queries), [one for one in queries if one.with_latencies]
         calendar = Calendar(whole.time_zone, whole.by)
         groups = [_Groups(query, calendar) for query in queries]
-        first_us, last_us = await self.first_and_last_us() or (0, 0)
-        booked_us = (first_us, last_us + DAY_HOURS * HOUR_US)  # one more day, for requests booked meanwhile
-        async with at_one_moment(self._engine) as connection:
+        async with self._reading() as connection:
+            first_us, last_us = await first_and_last_us(connection) or (0, 0)
+            booked_us = (first_us, last_us + DAY_US)  # all of the last day
             await refuse_too_many(connection, queries, booked_us)
             cuts = cut_hours(whole.since_us, whole.until_us, calendar, booked_us)
             gone = await self._without_entries(connection, cuts)
@@ -162,13 +181,13 @@ class SqlReports:
             yield row
 
     async def hourly_traffic(self, since_us: int, until_us: int, *, on_gpus: bool = False) -> Sequence[HourlyTraffic]:
-        async with at_one_moment(self._engine) as connection:
+        async with self._reading() as connection:
             return await hourly_traffic(connection, self._kept, since_us, until_us, on_gpus=on_gpus)
 
     async def key_names(self, key_ids: Collection[str]) -> Mapping[str, str]:
         found: dict[str, str] = {}
         wanted = sorted(key_ids)
-        async with self._engine.connect() as connection:
+        async with self._reading() as connection:
             for start in range(0, len(wanted), KEYS_AT_ONCE):
                 some = api_keys.c.id.in_(wanted[start : start + KEYS_AT_ONCE])
                 rows = await connection.execute(select(api_keys.c.id, api_keys.c.name).where(some))
@@ -176,11 +195,8 @@ class SqlReports:
         return found
 
     async def first_and_last_us(self) -> tuple[int, int] | None:
-        async with self._engine.connect() as connection:
-            # In two subqueries: for both in one query SQLite would read the whole index instead of its ends.
-            first, last = (select(end(hourly.c.hour)).scalar_subquery() for end in (func.min, func.max))
-            begin, end = (await connection.execute(select(first, last))).one()
-        return None if begin is None else (begin * HOUR_US, (end + 1) * HOUR_US)
+        async with self._reading() as connection:
+            return await first_and_last_us(connection)
 
     @staticmethod
     async def _without_entries(connection: AsyncConnection, cuts: Iterable[Cut]) -> set[int]:
@@ -197,6 +213,13 @@ class SqlReports:
                 later = select(func.min(hourly.c.hour)).where(hourly.c.hour >= cut.hour)
                 booked_from = (await connection.execute(later)).scalar()
         return gone
+
+
+async def first_and_last_us(connection: AsyncConnection) -> tuple[int, int] | None:
+    # In two subqueries: for both in one query SQLite would read the whole index instead of its ends.
+    first, last = (select(end(hourly.c.hour)).scalar_subquery() for end in (func.min, func.max))
+    begin, end = (await connection.execute(select(first, last))).one()
+    return None if begin is None else (begin * HOUR_US, (end + 1) * HOUR_US)
 
 
 class _Groups:

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
+from datetime import timedelta
 from itertools import product
 
 import pytest
@@ -10,12 +11,16 @@ from sqlalchemy import func, select
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from gateway.clock import now_us
+from gateway.economics.rent import RentHistory
 from gateway.errors import StateError
-from gateway.instants import DAY_US, HOUR_US
+from gateway.instants import DAY_US, HOUR_US, moment_of
 from gateway.instants import microseconds as us
 from gateway.ledger.entry import Entry
+from gateway.money import parse_usd
 from gateway.pricing.reprice import Booked
+from gateway.reports.books import Books, BooksOf
 from gateway.reports.daily_history import read_daily_costs
+from gateway.reports.views import PeriodQuery
 from gateway.storage.database import writing
 from gateway.storage.sql.adjustments import SqlAdjustments
 from gateway.storage.sql.audit import SqlAuditLog
@@ -29,6 +34,7 @@ from gateway.storage.sums.spans import Span
 from gateway.storage.tables.books import adjustments
 from gateway.stores import Adjustment, AdjustmentKind
 from gateway.sums import Dimension, SumsQuery
+from tests.builders import make_snapshot
 from tests.integration.storage.booked import PERIODS, START, group_of
 from tests.unit.gateway.ledger.builders import make_entry, make_intent, request_id
 
@@ -154,6 +160,25 @@ async def test_a_closed_month_is_what_it_was_in_the_moment_of_a_correction_too(
     meanwhile = Interrupted(lambda: SqlAdjustments(engine).book(credit, author="ada"))
     assert await SqlReports(engine, meanwhile).sums(query) == as_closed
     assert await SqlReports(engine).sums(replace(query, as_of_us=None)) != as_closed
+
+
+async def test_an_overview_and_its_chart_are_of_one_moment(engine: AsyncEngine) -> None:
+    """They are two readings: what was booked in between was in the chart and not in the total."""
+
+    async def no_rents() -> list[RentHistory]:
+        return []
+
+    entry, snapshot = make_entry(1), make_snapshot()
+    await SqlLedger(engine).insert([entry])
+    credit = [Adjustment(entry.intent.request_id, "refund", "credit-7", -5, "outage")]
+    meanwhile = Interrupted(lambda: SqlAdjustments(engine).book(credit, author="ada"))
+    books = Books(SqlReports(engine, meanwhile), BooksOf(lambda: snapshot, no_rents, now_us))
+    begin = moment_of(entry.intent.accepted_at_us)
+    asked = PeriodQuery(since=begin - timedelta(days=9), until=begin + timedelta(days=9))
+    for adjustment in ("0", "-0.000000000005"):
+        seen = await books.overview(asked)
+        assert parse_usd(seen.total.corrections_usd) == parse_usd(adjustment)
+        assert sum(parse_usd(point.cost_usd) for point in seen.spend) == parse_usd(seen.total.cost_usd)
 
 
 async def newest_us(engine: AsyncEngine) -> int:
