@@ -24,7 +24,14 @@ from backends.formats.chat_chunks import (
 )
 from backends.formats.json_objects import Fields, decode_object, integer, part_of, text_of
 from backends.formats.openai import error_body
-from backends.formats.usage_wire import MalformedUsage, believable, checked, split_writes, token_count
+from backends.formats.usage_wire import (
+    MalformedUsage,
+    believable,
+    checked,
+    split_writes,
+    token_count,
+    unknown_lifetime,
+)
 from backends.http.errors import TOO_LONG, error_from_event, is_too_long, no_answer
 from backends.http.sse import MAX_EVENT_BYTES
 from backends.http.stream_reader import MOST_CALLS, StreamReader
@@ -78,7 +85,9 @@ def parse_messages_usage(wire: object) -> Usage:
     if len(found) > _MOST_ITERATIONS:
         raise MalformedUsage("more iterations than an answer can have")
     parts = [cast(Fields, part) for part in found if isinstance(part, dict)]
-    counted = [_tokens(usage), *(_tokens(part) for part in parts if part.get("type") == _BESIDE)]
+    billed = [usage, *(part for part in parts if part.get("type") == _BESIDE)]
+    counted = [_tokens(one) for one in billed]
+    special = service_tier(usage), next(filter(None, map(unknown_lifetime, billed)), None)
     return checked(
         Usage(
             input_tokens=sum(one.input_tokens for one in counted),
@@ -87,7 +96,7 @@ def parse_messages_usage(wire: object) -> Usage:
             cache_write_1h_tokens=sum(one.cache_write_1h_tokens for one in counted),
             output_tokens=sum(one.output_tokens for one in counted),
             reasoning_tokens=sum(one.reasoning_tokens for one in counted),
-            service_tier=service_tier(usage),
+            service_tier="+".join(filter(None, special)) or None,
             web_searches=token_count(
                 part_of(usage, "server_tool_use").get("web_search_requests"), "web_search_requests"
             ),

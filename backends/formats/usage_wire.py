@@ -25,6 +25,8 @@ _LARGEST_FIGURE: Final = 10**12
 
 _COUNTED_APART: Final = frozenset({"web_search_calls", "file_search_calls", "mcp_calls"})
 """xAI counters that are not other tool calls: searches, counted separately, and MCP, billed by tokens only."""
+_LIFETIMES: Final = frozenset({"ephemeral_5m_input_tokens", "ephemeral_1h_input_tokens"})
+"""Counters of cache writes whose prices are known."""
 _BARE: Final = frozenset({"prompt_tokens", "completion_tokens", "total_tokens"})
 """The only fields most servers send."""
 
@@ -69,7 +71,7 @@ def parse_openai_usage(wire: object, *, service_tier: object = None) -> Usage:
             audio_output_tokens=_count(out, "audio_tokens"),
             image_input_tokens=_count(into, "image_tokens"),
             image_output_tokens=_count(out, "image_tokens"),
-            service_tier=_tier(service_tier),
+            service_tier="+".join(filter(None, (_tier(service_tier), unknown_lifetime(usage)))) or None,
             web_searches=_first(
                 (_details(usage, "server_tool_use"), "web_search_requests"),
                 (into, "web_search_requests"),
@@ -182,6 +184,16 @@ def _cache_writes(usage: Wire, into: Wire) -> tuple[int, int]:
         (usage, "cache_creation_input_tokens"), (into, "cache_write_tokens"), (into, "cache_creation_tokens")
     )
     return split_writes(max(total, write_5m + write_1h), write_5m, write_1h)
+
+
+def unknown_lifetime(usage: Wire) -> str | None:
+    """A counter of cache writes that are kept neither for five minutes nor for an hour, if there were any. Part of the
+    service tier, since nobody knows what they cost: as writes for five minutes they would be booked too cheaply."""
+    split = usage.get("cache_creation")
+    if not isinstance(split, dict):
+        return None
+    counted = ((name, count) for name, count in cast(Wire, split).items() if name not in _LIFETIMES)
+    return next((name for name, count in counted if isinstance(count, int | float) and count > 0), None)
 
 
 def split_writes(total: int, write_5m: int, write_1h: int) -> tuple[int, int]:

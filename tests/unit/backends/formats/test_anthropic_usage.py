@@ -7,6 +7,8 @@ from backends.formats.usage_wire import MalformedUsage
 from backends.usage import Usage
 
 Json = dict[str, object]
+WRITTEN: Json = {"cache_creation_input_tokens": 50}
+TWELVE_HOURS: Json = {"ephemeral_5m_input_tokens": 20, "ephemeral_12h_input_tokens": 30}
 USAGES: list[tuple[Json, Usage]] = [
     ({"input_tokens": 10, "output_tokens": 5}, Usage(10, output_tokens=5)),
     (
@@ -88,6 +90,25 @@ USAGES: list[tuple[Json, Usage]] = [
     ),
     ({"input_tokens": 1, "output_tokens": 2, "iterations": None}, Usage(1, output_tokens=2)),
     ({"input_tokens": 1, "output_tokens": 2, "iterations": [{"type": []}]}, Usage(1, output_tokens=2)),
+    *(  # kept for a time that has no price: no tier of that name has one
+        (
+            {"input_tokens": 1, "output_tokens": 2, **said, **part},
+            Usage(51 + more, 0, 50, output_tokens=2 + more, service_tier=tier),
+        )
+        for said, part, more, tier in (
+            (WRITTEN, {"cache_creation": TWELVE_HOURS}, 0, "ephemeral_12h_input_tokens"),
+            (
+                {**WRITTEN, "speed": "fast"},
+                {
+                    "iterations": [
+                        {"type": "compaction", "input_tokens": 1, "output_tokens": 1, "cache_creation": TWELVE_HOURS}
+                    ]
+                },
+                1,
+                "fast+ephemeral_12h_input_tokens",
+            ),
+        )
+    ),
     *(
         ({"input_tokens": 1, "output_tokens": 2, **said}, Usage(1, output_tokens=2, service_tier=tier))
         for said, tier in (
@@ -96,6 +117,7 @@ USAGES: list[tuple[Json, Usage]] = [
             ({"speed": None, "inference_geo": "us"}, "us"),
             ({"speed": "fast", "inference_geo": "us"}, "fast+us"),
             ({"speed": {"a": 1}, "inference_geo": ["us"]}, None),
+            ({"cache_creation": {"ephemeral_12h_input_tokens": 0}}, None),
         )
     ),
 ]

@@ -30,6 +30,18 @@ WORDINGS: list[tuple[str, dict[str, object], Usage]] = [
         Usage(100, output_tokens=50),
     ),
     (
+        "a proxy of Anthropic's, with cache writes for a time that has no price",
+        OPENAI | {"cache_creation_input_tokens": 9, "cache_creation": {"ephemeral_12h_input_tokens": 9}},
+        Usage(
+            *(100, 64, 9),
+            output_tokens=50,
+            reasoning_tokens=20,
+            audio_input_tokens=3,
+            audio_output_tokens=2,
+            service_tier="ephemeral_12h_input_tokens",
+        ),
+    ),
+    (
         "deepseek",
         {
             "prompt_tokens": 100,
