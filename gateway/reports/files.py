@@ -39,6 +39,7 @@ class ReportFiles:
     async def focus(self, query: BooksQuery) -> PagedTable:
         """FOCUS 1.3, one page per UTC day: a year of many keys is more rows than a process should hold."""
         bounds, gpus = self._books.bounds(query), self._books.gpus
+        await self._store.await_corrections()
         capacity, rented = await gpus.capacity(bounds), await gpus.rented_in(bounds)
         return PagedTable(COLUMNS, self._focus_days(bounds, query.as_of_us(), capacity, rented))
 

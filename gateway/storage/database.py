@@ -31,6 +31,7 @@ RECONCILIATION_LOCK = 0x62726B65_76656E36
 REPRICING_LOCK = 0x62726B65_76656E37
 BATCHES_LOCK = 0x62726B65_76656E38
 LATER_LOCK = 0x62726B65_76656E39
+CORRECTIONS_LOCK = 0x62726B65_76656E3A
 PATIENT_MS = 500
 """How long changing a table in use waits for its lock; others who come later queue behind it for that long."""
 AGAIN_SECONDS = 1.0
@@ -117,6 +118,12 @@ async def lock(connection: AsyncConnection, number: int) -> None:
     """Takes an exclusive lock until this transaction ends; a no-op on SQLite, which has only one writer."""
     if connection.dialect.name == "postgresql":
         await connection.execute(text("SELECT pg_advisory_xact_lock(:number)"), {"number": number})
+
+
+async def share_lock(connection: AsyncConnection, number: int) -> None:
+    """As `lock`, with all others who share it."""
+    if connection.dialect.name == "postgresql":
+        await connection.execute(text("SELECT pg_advisory_xact_lock_shared(:number)"), {"number": number})
 
 
 async def try_lock(connection: AsyncConnection, number: int) -> bool:

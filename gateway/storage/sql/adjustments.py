@@ -13,7 +13,15 @@ from gateway.clock import now_us
 from gateway.errors import StateError
 from gateway.instants import MINUTE_US, moment_of
 from gateway.pricing.reprice import Booked
-from gateway.storage.database import RECONCILIATION_LOCK, REPRICING_LOCK, lock, shared_now_us, writing
+from gateway.storage.database import (
+    CORRECTIONS_LOCK,
+    RECONCILIATION_LOCK,
+    REPRICING_LOCK,
+    lock,
+    share_lock,
+    shared_now_us,
+    writing,
+)
 from gateway.storage.rows.entry_rows import COST_FIELDS
 from gateway.storage.rows.interned import insert_or_ignore
 from gateway.storage.sql.audit import append_audit
@@ -115,7 +123,9 @@ class SqlAdjustments:
         return found
 
     async def _today_us(self, connection: AsyncConnection) -> int:
-        """The time at which to book a correction: one dated back would change months that are closed."""
+        """The time at which to book a correction: one dated back would change months that are closed. Whoever reads a
+        closed month waits until it is committed."""
+        await share_lock(connection, CORRECTIONS_LOCK)
         now = await shared_now_us(connection, self._now_us)
         last_hour = (await connection.execute(select(func.max(hourly.c.hour)))).scalar() or 0
         newest = select(adjustments.c.at_us).order_by(adjustments.c.id.desc()).limit(1)

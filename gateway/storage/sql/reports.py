@@ -19,7 +19,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from gateway.economics.traffic import HourlyTraffic
 from gateway.instants import DAY_US, HOUR_US
-from gateway.storage.database import at_one_moment
+from gateway.storage.database import CORRECTIONS_LOCK, at_one_moment, lock, writing
 from gateway.storage.sums.by_dimension import (
     Group,
     Known,
@@ -86,6 +86,11 @@ class SqlReports:
         else:
             async with at_one_moment(self._engine) as connection:
                 yield connection
+
+    async def await_corrections(self) -> None:
+        # In SQLite a correction is dated once its transaction has the only place for writing.
+        async with writing(self._engine) as connection:
+            await lock(connection, CORRECTIONS_LOCK)
 
     async def sums(self, query: SumsQuery) -> Sequence[Sums]:
         [found] = await self.sums_together([query])

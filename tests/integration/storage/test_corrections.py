@@ -20,7 +20,7 @@ from gateway.money import parse_usd
 from gateway.pricing.reprice import Booked
 from gateway.reports.books import Books, BooksOf
 from gateway.reports.daily_history import read_daily_costs
-from gateway.reports.views import PeriodQuery
+from gateway.reports.views import CostQuery, PeriodQuery
 from gateway.storage.database import writing
 from gateway.storage.sql.adjustments import SqlAdjustments
 from gateway.storage.sql.audit import SqlAuditLog
@@ -160,6 +160,41 @@ async def test_a_closed_month_is_what_it_was_in_the_moment_of_a_correction_too(
     meanwhile = Interrupted(lambda: SqlAdjustments(engine).book(credit, author="ada"))
     assert await SqlReports(engine, meanwhile).sums(query) == as_closed
     assert await SqlReports(engine).sums(replace(query, as_of_us=None)) != as_closed
+
+
+class Held(SqlAdjustments):
+    """Its correction has a date, and is committed once it may go."""
+
+    def __init__(self, engine: AsyncEngine) -> None:
+        super().__init__(engine)
+        self.dated: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self.may_go = asyncio.Event()
+
+    async def _today_us(self, connection: AsyncConnection) -> int:
+        at_us = await super()._today_us(connection)
+        self.dated.set_result(at_us)
+        await self.may_go.wait()
+        return at_us
+
+
+async def test_a_month_is_closed_once_all_corrections_until_then_are_booked(engine: AsyncEngine) -> None:
+    """Some were dated before it was closed, and committed after it had been read."""
+
+    async def no_rents() -> list[RentHistory]:
+        return []
+
+    entry, snapshot = make_entry(1), make_snapshot()
+    await SqlLedger(engine).insert([entry])
+    books, held = Books(SqlReports(engine), BooksOf(lambda: snapshot, no_rents, now_us)), Held(engine)
+    credit = [Adjustment(entry.intent.request_id, "refund", "credit-7", -5, "outage")]
+    booking = asyncio.create_task(held.book(credit, author="ada"))
+    as_of = moment_of(1 + await held.dated)
+    asked = CostQuery(since=moment_of(entry.intent.accepted_at_us), until=as_of, as_of=as_of)
+    closing = asyncio.create_task(books.costs(asked))
+    await asyncio.wait({closing}, timeout=0.1)
+    held.may_go.set()
+    assert await booking == 1
+    assert (await closing).total == (await books.costs(asked)).total
 
 
 async def test_an_overview_and_its_chart_are_of_one_moment(engine: AsyncEngine) -> None:
