@@ -71,8 +71,8 @@ class SentenceEncoder:
     def encode(self, texts: list[str], first: int | None = None) -> Embedded:
         """Embeds texts, or the first `first` tokens of each, special tokens included; raises ContextLengthExceeded for
         one that is too long."""
-        with cut_into_tokens():
-            ids = [_first(encoding.ids, first) for encoding in self._tokenizer.encode_batch(texts)]
+        with cut_into_tokens(sum(map(len, texts))):
+            ids = [_first(encoding.ids, first) for encoding in self._tokenizer.encode_batch_fast(texts)]
         longest = max(len(tokens) for tokens in ids)
         if longest > self.context_window:
             raise ContextLengthExceeded(

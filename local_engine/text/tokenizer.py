@@ -8,7 +8,7 @@ from typing import Any
 from tokenizers import Tokenizer as FastTokenizer
 from tokenizers.models import BPE
 
-from local_engine.errors import ContextLengthExceeded, InvalidRequest
+from local_engine.errors import ContextLengthExceeded
 from local_engine.text.bounded_template import BoundedTemplate
 from local_engine.text.chat_template import ChatTemplate
 from local_engine.text.tool_formats import tool_format_of
@@ -19,8 +19,9 @@ from local_engine.text.user_markup import UserMarkup, cut_into_tokens, encoded_i
 MOST_NORMALISED = 4
 # Twice the largest known vocabularies: a larger id means a damaged file, and a list up to it would take gigabytes.
 MOST_IDS = 1 << 21
-# Of a text that no window bounds. As single letters they are two million tokens, and take 0.7 GB.
-MOST_CHARACTERS = 1 << 22
+# A text's bytes, or so many for each token of a window if that is more. Each may be a token, which takes 300 bytes.
+MOST_BYTES = 1 << 21
+BYTES_A_TOKEN = 8
 
 
 def byte_alphabet() -> dict[str, int]:
@@ -85,24 +86,25 @@ class Tokenizer:
         return self._with_bos(encoded_ids(self.fast, text), with_bos=with_bos)
 
     def refuse_longer(self, text: str, within: int | None, parameter: str) -> None:
-        """Raises ContextLengthExceeded for a text that is too long however it is tokenized: tokenizing takes hundreds
-        of bytes per token, gigabytes for a text that does not fit anyway. Raises InvalidRequest for one that no window
-        bounds."""
-        if within is None and len(text) > MOST_CHARACTERS:
-            message = f"The text has {len(text)} characters; at most {MOST_CHARACTERS} are cut into tokens."
-            raise InvalidRequest(message, parameter=parameter)
-        if within is None or len(text) <= within:
-            return
-        # Blanks may be merged into neighbouring tokens.
-        counted = "".join(text.split()).encode(errors="replace").translate(None, self._uncounted)
-        least = len(counted) // self._bytes_a_token
-        if least > within:
-            message = f"This model's context window is {within} tokens; the prompt has at least {least}."
+        """Raises ContextLengthExceeded for a text that is too long however it is tokenized, or would fit only if its
+        tokens were unusually long: tokenizing takes hundreds of bytes per token, gigabytes for what does not fit."""
+        if within is not None:
+            if len(text) <= within:
+                return
+            # Blanks may be merged into neighbouring tokens.
+            counted = "".join(text.split()).encode(errors="replace").translate(None, self._uncounted)
+            least = len(counted) // self._bytes_a_token
+            if least > within:
+                message = f"This model's context window is {within} tokens; the prompt has at least {least}."
+                raise ContextLengthExceeded(message, parameter=parameter)
+        size, most = len(text.encode(errors="replace")), max(MOST_BYTES, BYTES_A_TOKEN * (within or 0))
+        if size > most:
+            message = f"The text has {size} bytes; at most {most} are cut into tokens."
             raise ContextLengthExceeded(message, parameter=parameter)
 
     def encode_with_offsets(self, text: str, *, with_bos: bool = True) -> tuple[list[int], list[int]]:
         """Token ids of `text`, and the character offset of each; an added BOS has the first one's."""
-        with cut_into_tokens():
+        with cut_into_tokens(len(text)):
             [encoded] = self.fast.encode_batch([text], add_special_tokens=False)
         begins: list[int] = []
         before = 0

@@ -1,4 +1,6 @@
-"""Text from tokens: never part of a character or of a stop string, and drafts from the text so far."""
+"""Text from tokens, never part of a character or of a stop string, and tokens from text, within bounds."""
+
+from threading import Thread
 
 import pytest
 from hypothesis import given
@@ -10,6 +12,7 @@ from tokenizers.models import BPE
 from local_engine.errors import ContextLengthExceeded, InvalidRequest
 from local_engine.text.answer_text import AnswerText, overlap
 from local_engine.text.tokenizer import IncrementalDetokenizer, Tokenizer, byte_alphabet
+from local_engine.text.user_markup import LONG, cut_into_tokens, encoded_ids
 
 
 def make_tokenizer(template: str | None = None) -> Tokenizer:
@@ -60,10 +63,22 @@ def test_a_text_that_has_no_room_however_it_is_cut_is_refused_uncut() -> None:
             tokenizer.refuse_longer("a " * 1000, 2, "messages")
         tokenizer.refuse_longer("a" * 40, most, "prompt")
         tokenizer.refuse_longer("a " * 1000, None, "prompt")
-        with pytest.raises(InvalidRequest, match="at most 4194304"):
-            tokenizer.refuse_longer("a" * (1 << 22) + "a", None, "prompt")
+        for text, within in (("é" * (1 << 20) + "a", None), (" " * (1 << 21) + "a", 9)):
+            with pytest.raises(ContextLengthExceeded, match="at most 2097152 are cut"):
+                tokenizer.refuse_longer(text, within, "prompt")
     lacking = FastTokenizer(BPE(vocab={"a": 0, "<unk>": 1}, merges=[], unk_token="<unk>", fuse_unk=True))
     Tokenizer(lacking, chat_template=None, bos_token_id=None, eos_token_ids=[]).refuse_longer("b" * 1000, 2, "prompt")
+
+
+def test_long_texts_are_cut_one_at_a_time_and_others_beside_them() -> None:
+    fast, long = FastTokenizer(BPE(vocab={"a": 0}, merges=[])), "b" * (LONG + 1)
+    with cut_into_tokens(len(long)):
+        waiting = Thread(target=encoded_ids, args=(fast, long))
+        waiting.start()
+        assert encoded_ids(fast, "a") == [0]
+        waiting.join(0.05)
+        assert waiting.is_alive()
+    waiting.join()
 
 
 def test_special_tokens_are_not_shown() -> None:
