@@ -1,6 +1,7 @@
 """Translates OpenAI chat answers and chunks to Anthropic's messages and events. Pure."""
 
 import json
+import re
 from collections.abc import Callable, Collection, Mapping, Sized
 from typing import Final, Literal
 
@@ -26,6 +27,10 @@ _BLOCK_START: Final = b"event: content_block_start\n"
 _BLOCK_STOP: Final = b"event: content_block_stop\n"
 _TOO_LONG: Final = ("prompt is too long", "exceed context limit")
 """Anthropic's words. Coding agents shorten the conversation if they find them, whatever the status and type."""
+_NO_ROOM: Final = re.compile(
+    r"request has \d+ input tokens \((?P<asked>\d{1,9}) > (?P<window>\d{1,9}) - (?P<prompt>\d{1,9})\)"
+)
+"""How vLLM says that there is no room for the answer beside the prompt."""
 ERROR_TYPES: Final[Mapping[int, str]] = {
     400: "invalid_request_error",
     401: "authentication_error",
@@ -53,9 +58,22 @@ def messages_error(status: int, message: str, *, request_id: str | None = None, 
 def messages_error_from(body: bytes, status: int, otherwise: str) -> bytes:
     """An OpenAI error body in Anthropic's format. `otherwise` is the message if it has none."""
     message = text_of(part_of(decode_object(body) or {}, "error"), "message") or otherwise
-    if is_too_long(body) and not any(words in message.lower() for words in _TOO_LONG):
+    if found := _NO_ROOM.search(message):
+        message = too_long(int(found["prompt"]), int(found["asked"]), int(found["window"]))
+    elif is_too_long(body) and not any(words in message.lower() for words in _TOO_LONG):
         message = f"{_TOO_LONG[0]}: {message}"
     return messages_error(status, message)
+
+
+def too_long(prompt: int, asked: int, window: int) -> str:
+    """In Anthropic's words, with tokens as they write them: agents read the numbers, then ask for a shorter answer or
+    shorten the conversation."""
+    if prompt >= window:
+        return f"{_TOO_LONG[0]}: {prompt} tokens > {window} maximum"
+    return (
+        f"input length and `max_tokens` {_TOO_LONG[1]}: {prompt} + {asked} > {window}, "
+        "decrease input length or `max_tokens` and try again"
+    )
 
 
 def error_event(status: int, message: str) -> bytes:

@@ -3,6 +3,7 @@
 from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Final
 
+from backends.endpoints.messages_events import too_long
 from gateway.errors import ContextTooLong, ModelsPaused, NoCapableModel, NoEligibleModel
 from gateway.ledger.entry import Facts
 from gateway.routing.rules import RERANK
@@ -51,6 +52,8 @@ def refusal(
 ) -> NoEligibleModel | ContextTooLong:
     """The error for candidates that were weighed, by name; `widest` is the largest of their context windows."""
     if all(TOO_LONG in reason for reason in reasons.values()):
+        if operation == "messages":
+            return ContextTooLong(too_long(facts.input_tokens, facts.max_output_tokens or 1, widest))
         limit = LIMITS.get(operation, "max_tokens")
         return ContextTooLong(
             f"This prompt is too long: about {facts.input_tokens:,} tokens"  # agents look for these words

@@ -66,6 +66,15 @@ def test_a_prompt_that_is_too_long_is_told_in_the_words_that_agents_look_for(
     assert message.lower().count("prompt is too long") == 1
 
 
+def test_an_answer_that_has_no_room_is_told_in_the_numbers_that_agents_read() -> None:
+    said = (
+        "'max_tokens' or 'max_completion_tokens' is too large: 8192. This model's maximum context length is 65536 "
+        "tokens and your request has 57546 input tokens (8192 > 65536 - 57546). (parameter=max_tokens, value=8192)"
+    )
+    error = json.loads(messages_error_from(json.dumps({"error": {"message": said}}).encode(), 400, ""))["error"]
+    assert error["message"].startswith("input length and `max_tokens` exceed context limit: 57546 + 8192 > 65536, ")
+
+
 @pytest.mark.parametrize(
     "body",
     [

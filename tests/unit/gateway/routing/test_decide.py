@@ -1,3 +1,4 @@
+import re
 from typing import Any
 
 import pytest
@@ -166,6 +167,24 @@ def test_a_prompt_that_is_too_long_is_called_as_its_endpoint_calls_it(
     with pytest.raises(ContextTooLong) as refused:
         decide(make_request(input_tokens=2_000_000, **changes), make_snapshot())
     assert (refused.value.param, str(refused.value).endswith(advice)) == (param, True)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "says"),
+    [
+        (120_000, "prompt is too long: 120000 tokens > 100000 maximum"),
+        (
+            90_000,
+            "input length and `max_tokens` exceed context limit: 90000 + 32000 > 100000, "
+            "decrease input length or `max_tokens` and try again",
+        ),
+    ],
+)
+def test_anthropics_clients_read_numbers_in_its_words(tokens: int, says: str) -> None:
+    """Claude Code asks for a shorter answer if there is room for one; it took every refusal for a prompt too long."""
+    asked = make_request(operation="messages", input_tokens=tokens, max_output_tokens=32_000)
+    with pytest.raises(ContextTooLong, match=f"^{re.escape(says)}$"):
+        decide(asked, make_snapshot())
 
 
 def test_refusing_says_why_for_each() -> None:
