@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -101,19 +101,26 @@ async def test_a_thousand_who_come_and_go_at_once_are_never_too_many_and_leave_n
 async def test_the_places_of_a_worker_that_died_are_free_after_a_while_and_of_one_that_lives_are_not(
     redis_server: RedisServer,
 ) -> None:
-    dead, alive = (shared(redis_server, name, place_seconds=1.0) for name in ("dead", "alive"))
+    dead, alive = shared(redis_server, "dead", place_seconds=1.0), shared(redis_server, "alive")
+    client = connect(redis_server.url)
+
+    async def ends_at() -> float:
+        return cast(float, await client.zscore(f"{PREFIX}places:key:k", "b"))
+
+    began = time.monotonic()
     assert await dead.enter("a", [KEYS_TWO]) is None
     assert await alive.enter("b", [KEYS_TWO]) is None
-    began = time.monotonic()
+    before = await ends_at()
     while await alive.enter("c", [KEYS_TWO]):
         await alive.renew()
         assert time.monotonic() < began + PATIENCE_SECONDS, "the dead worker holds its place for ever"
         await asyncio.sleep(0.05)
-    assert time.monotonic() - began > 0.5
+    assert time.monotonic() - began > 0.9
     await alive.renew()
+    assert await ends_at() > before + 900
     assert await alive.enter("d", [KEYS_TWO]) == KEYS_TWO
-    for counters in (dead, alive):
-        await counters.aclose()
+    for each in (dead, alive, client):
+        await each.aclose()
 
 
 async def test_places_are_there_again_after_a_flush(pair: Pair, redis_server: RedisServer) -> None:

@@ -17,6 +17,7 @@ from typing import Any
 
 import httpx
 import openai
+import psutil
 import pytest
 
 from tests.engine.conftest import DEVICE
@@ -354,8 +355,9 @@ def test_an_orphan_stops_by_itself(model_path: Path, tmp_path: Path) -> None:
     parent.kill()
     parent.wait()
     parent.stdout.close()
-    while Path(f"/proc/{child_pid}").exists() and "Z" not in Path(f"/proc/{child_pid}/stat").read_text().split()[2]:
-        time.sleep(0.05)
+    with contextlib.suppress(psutil.NoSuchProcess):
+        while psutil.Process(child_pid).status() != psutil.STATUS_ZOMBIE:
+            time.sleep(0.05)
 
 
 async def test_sigterm_finishes_what_runs_and_refuses_the_rest(served: Served) -> None:

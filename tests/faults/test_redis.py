@@ -350,11 +350,12 @@ async def test_connections_that_the_server_closed_fail_no_request(redis_server: 
 
 def test_a_lost_connection_is_an_outage_under_uvloop_too() -> None:
     """uvloop raises a RuntimeError where asyncio raises a reset, which ended a background task."""
+    is_connected = asyncio.Event()
 
     async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(1)
         writer.write(b"%0\r\n+OK\r\n+OK\r\n")
-        await asyncio.sleep(0.01)
+        await is_connected.wait()
         writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         writer.transport.abort()
 
@@ -363,7 +364,11 @@ def test_a_lost_connection_is_an_outage_under_uvloop_too() -> None:
             client = connect_bytes(f"redis://127.0.0.1:{server.sockets[0].getsockname()[1]}")
             connection = client.connection_pool.make_connection()
             await connection.connect()
-            await asyncio.sleep(0.05)
+            is_connected.set()
+            ours = connection._writer  # pyright: ignore[reportPrivateUsage]
+            assert ours is not None
+            while not ours.is_closing():
+                await asyncio.sleep(0.001)
             with pytest.raises(ConnectionLost):
                 await connection.send_command("PING")
 
