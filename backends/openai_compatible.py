@@ -253,14 +253,9 @@ class OpenAICompatibleBackend(HttpBackend):
         url = self._urls.get("responses")
         if url is None:
             return None
-        # A separate client: the one for calls remembers every URL, and these contain ids.
-        asker = HttpBackend(self.name, self._base_url, self._headers)
-        try:
-            status, headers, body = await asker.ask(
-                method, join_url(url, path), self._headers, timeouts=_STORED_TIMEOUTS, limit=MAX_ANSWER_BYTES
-            )
-        finally:
-            await asker.aclose()
+        status, headers, body = await self.ask(
+            method, join_url(url, path), self._headers, timeouts=_STORED_TIMEOUTS, limit=MAX_ANSWER_BYTES
+        )
         if 200 <= status < 300:
             return body
         raise error_from_status(status, headers, in_openai_shape(body), backend=self.name)

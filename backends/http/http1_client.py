@@ -28,6 +28,8 @@ UNKNOWN_ISSUER: Final = (18, 19, 20, 21)
 """OpenSSL's codes for a certificate whose chain ends at no CA that this machine trusts."""
 AGAINST_RFC_5280: Final = range(80, 95)
 """OpenSSL's codes for a certificate, or a CA's, that violates RFC 5280; Python checks this since 3.13."""
+MOST_TARGETS: Final = 64
+"""URLs that are remembered: a backend's calls have a dozen, those of stored responses one for each id."""
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 
 
@@ -93,6 +95,8 @@ class Http1Client:
             target = _Target(parts.scheme, name, port, head.encode("ascii"), (parts.scheme, name, port))
         except (ValueError, KeyError) as error:
             raise ConnectFailed(f"{self._backend} has an invalid address") from error
+        if len(self._targets) >= MOST_TARGETS:
+            self._targets.clear()
         self._targets[url] = target
         return target
 

@@ -2,13 +2,14 @@
 
 import asyncio
 import gc
+import tracemalloc
 from contextlib import suppress
 
 import pytest
 
 from backends.errors import ConnectFailed, UpstreamUnavailable
 from backends.http import http1_connection
-from backends.http.http1_client import Http1Client
+from backends.http.http1_client import MOST_TARGETS, Http1Client
 from backends.http.http1_connection import Http1Connection
 from backends.http.http1_response import Http1Response
 from backends.protocol import Timeouts
@@ -171,6 +172,19 @@ async def test_an_address_that_cannot_be_reached_is_connect_failed(url: str) -> 
     async with client() as made:
         with pytest.raises(ConnectFailed):
             await made.send("GET", url, {}, None, timeouts=Timeouts())
+
+
+async def test_urls_with_ids_in_them_are_not_remembered_for_ever() -> None:
+    async with server(says(*[OK] * 200)) as url, client() as made:
+        await fetch(made, url)
+        tracemalloc.start()
+        try:
+            for number in range(3 * MOST_TARGETS):
+                await fetch(made, f"{url}/{number:x>10000}")
+            held = tracemalloc.get_traced_memory()[0]
+        finally:
+            tracemalloc.stop()
+    assert held < 3 * MOST_TARGETS * 20_000, "each address, and a head with it"
 
 
 async def test_after_a_burst_no_connection_is_kept_for_ever_and_calls_under_way_are_left_alone() -> None:
