@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any, TextIO
 
 from classifier.item_response import ItemResponseClassifier
 from classifier.names import canonical
-from classifier.prompt_lines import read_prompt_lines
+from classifier.prompt_lines import STANDARD, read_prompt_lines
 from classifier.protocol import Classification, Conversation
 
 
@@ -34,6 +35,10 @@ def classify_file(
 @contextmanager
 def _appearing_whole(out: Path) -> Generator[TextIO]:
     """A file that takes its name when complete; devices and pipes are written to directly."""
+    if out == STANDARD:
+        yield sys.stdout
+        sys.stdout.flush()
+        return
     if out.exists() and not out.is_file():
         with out.open("w", encoding="utf-8") as sink:
             yield sink

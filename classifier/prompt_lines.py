@@ -2,9 +2,14 @@
 
 import codecs
 import json
+import sys
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
+
+STANDARD: Final = Path("-")
+"""What users of pipes write for standard input and output."""
 
 
 class PromptFileError(Exception):
@@ -13,12 +18,14 @@ class PromptFileError(Exception):
 
 def read_prompt_lines(source: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """Line numbers from 1 and objects with a `prompt` string; empty lines and a byte order mark are skipped."""
-    with source.open("rb") as lines:  # bytes: only a line feed ends a line, and invalid text can be located
+    name = "standard input" if source == STANDARD else str(source)
+    # Bytes: only a line feed ends a line, and invalid text can be located.
+    with nullcontext(sys.stdin.buffer) if source == STANDARD else source.open("rb") as lines:
         for number, line in enumerate(lines, start=1):
             if number == 1:
                 line = line.removeprefix(codecs.BOM_UTF8)
             if line.strip():
-                yield number, _parse(line, f"{source}:{number}")
+                yield number, _parse(line, f"{name}:{number}")
 
 
 def _parse(line: bytes, where: str) -> dict[str, Any]:

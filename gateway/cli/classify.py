@@ -1,5 +1,6 @@
 """`breakeven classify`: difficulty, quality per model and uncertainty for a file of prompts, offline."""
 
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,7 +12,7 @@ from classifier.artefact import ArtefactError
 from classifier.batch import classify_file
 from classifier.load import load_artefact
 from classifier.names import canonical
-from classifier.prompt_lines import PromptFileError
+from classifier.prompt_lines import STANDARD, PromptFileError
 from classifier.protocol import ModelProfile
 from gateway.counted import counted
 from gateway.errors import ConfigurationError
@@ -27,28 +28,36 @@ USUAL_MODELS = (
 
 
 def command(
-    jsonl: Annotated[Path, typer.Option(help="Prompts, one JSON object a line: `id`, `prompt`.")],
-    out: Annotated[Path, typer.Option(help="Where to write one line per prompt.")],
+    jsonl: Annotated[
+        Path, typer.Option(help="Prompts, one JSON object a line: `id`, `prompt`; `-` for standard input.")
+    ],
+    out: Annotated[Path, typer.Option(help="Where to write one line per prompt; `-` for standard output.")],
     artefact: Annotated[Path | None, typer.Option(help="Folder of a trained or adapted artefact.")] = None,
     model: Annotated[list[str] | None, typer.Option(help="A model to predict for; may be repeated.")] = None,
     pair: Annotated[tuple[str, str] | None, typer.Option(help="STRONG WEAK: adds `route_score` and the gap.")] = None,
 ) -> None:
     """Run the data path's classifier over a file of prompts."""
     started = time.perf_counter()
+    name = "standard output" if out == STANDARD else str(out)
     if pair:
         require_two_models(pair)
+    for path, stream in ((jsonl, sys.stdin), (out, sys.stdout)):
+        if path == STANDARD and not stream:
+            raise ConfigurationError("standard input or output is closed: name a file instead of -")
     try:
         loaded = load_artefact(artefact)
         names = dict.fromkeys([*(pair or ()), *(model or (() if pair else loaded.adapted_to or USUAL_MODELS))])
         bound = loaded.bind([ModelProfile(name) for name in names])
         count = classify_file(jsonl, out, bound, pair=pair)
+    except BrokenPipeError:
+        raise  # who reads the lines has enough of them
     except OSError as error:  # one without a name comes of writing
         unfinished = error.filename is None or str(error.filename).endswith(".part")
-        raise ConfigurationError(f"{out if unfinished else error.filename}: {error.strerror}") from error
+        raise ConfigurationError(f"{name if unfinished else error.filename}: {error.strerror}") from error
     except (ArtefactError, PromptFileError) as error:
         raise ConfigurationError(str(error)) from error
-    took = f"{counted(count, 'prompt')} classified in {time.perf_counter() - started:.1f} s by {bound.version}: {out}"
-    # If `out` is a pipe such as /dev/stdout, a program reads the lines: the message must not be among them.
+    took = f"{counted(count, 'prompt')} classified in {time.perf_counter() - started:.1f} s by {bound.version}: {name}"
+    # If `out` is standard output or a pipe, a program reads the lines: the message must not be among them.
     typer.echo(took + _ranked_by(pair, loaded.adapted_to), err=not out.is_file())
 
 

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from classifier.artefact import ArtefactError, read_artefact
+from classifier.artefact import MANIFEST, VOCABULARY, WEIGHTS, ArtefactError, read_artefact
 from classifier.item_response import ItemResponseClassifier
 from classifier.load import load_artefact
 from classifier.online.correction import CorrectedClassifier, Correction
@@ -162,9 +162,13 @@ def _copy_whole(folder: Path, kept: Path) -> None:
     for left in kept.parent.glob(f"*{PART}"):
         shutil.rmtree(left, ignore_errors=True)
     try:
-        shutil.copytree(folder, part)
+        part.mkdir(parents=True)
+        for name in (WEIGHTS, VOCABULARY, MANIFEST):
+            write_whole(part / name, (folder / name).read_bytes())
         shutil.rmtree(kept, ignore_errors=True)
         part.rename(kept)
     except OSError as error:
         shutil.rmtree(part, ignore_errors=True)
-        raise StateError(f"cannot keep the artefact in {kept}: {error}; make room there, then try again") from error
+        raise StateError(
+            f"cannot keep the artefact in {kept}: {error.strerror}; make room there, then try again"
+        ) from error

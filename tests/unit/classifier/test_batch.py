@@ -1,7 +1,9 @@
 """Files of prompts: which lines are rejected, what is tolerated, and what a rejection leaves behind."""
 
+import io
 import json
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,7 +11,7 @@ import pytest
 from classifier.batch import classify_file
 from classifier.item_response import ItemResponseClassifier
 from classifier.load import load_artefact
-from classifier.prompt_lines import PromptFileError
+from classifier.prompt_lines import STANDARD, PromptFileError
 
 
 @pytest.fixture(scope="module")
@@ -75,3 +77,14 @@ def test_a_pipe_by_its_name_is_written_to(classifier: ItemResponseClassifier, tm
         assert classify_file(tmp_path / "in.jsonl", Path(f"/proc/self/fd/{writing}"), classifier) == 1
         os.close(writing)
         assert json.loads(pipe.read())["id"] == 1
+
+
+def test_standard_input_and_output_are_a_dash(
+    classifier: ItemResponseClassifier, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = b'{"id": 1, "prompt": "hi"}\n{"id": 2}\n'
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(given)))
+    with pytest.raises(PromptFileError, match="standard input:2 needs a `prompt` string"):
+        classify_file(STANDARD, STANDARD, classifier)
+    assert json.loads(capsys.readouterr().out)["id"] == 1
+    assert not Path("-").exists()

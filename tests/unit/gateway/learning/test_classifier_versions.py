@@ -3,7 +3,9 @@
 import errno
 import os
 import resource
+from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -104,14 +106,26 @@ def test_an_artefact_that_was_not_copied_whole_is_none(tmp_path: Path) -> None:
     assert not left.exists()
 
 
+@contextmanager
+def full_disk() -> Generator[None]:
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, limit[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+
+
 def test_a_correction_that_cannot_be_written_leaves_the_one_in_force(tmp_path: Path) -> None:
     versions = ClassifierVersions(tmp_path)
     name = versions.add_correction(Correction({"a": (0.5, 0.0)}), {})
-    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (0, limit[1]))  # as on a full disk
-    try:
-        with pytest.raises(OSError, match=os.strerror(errno.EFBIG)):
-            versions.add_correction(Correction({"a": (0.5, 0.0)}), {})
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+    with full_disk(), pytest.raises(OSError, match=os.strerror(errno.EFBIG)):
+        versions.add_correction(Correction({"a": (0.5, 0.0)}), {})
     assert versions.correction(name) == Correction({"a": (0.5, 0.0)})
+
+
+def test_an_artefact_that_does_not_fit_the_disk_is_told_in_a_sentence(tmp_path: Path) -> None:
+    versions = ClassifierVersions(tmp_path)
+    with full_disk(), pytest.raises(StateError, match=rf"[0-9a-f]{{16}}: {os.strerror(errno.EFBIG)}; make room there"):
+        versions.add_artefact(SHIPPED_FOLDER)
+    assert not list((tmp_path / "artefacts").iterdir())
