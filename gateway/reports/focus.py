@@ -5,6 +5,7 @@ One row per day, group of the ledger and meter (what is counted: input tokens, o
 - Hosted requests: list cost at list prices; contracted, billed and effective cost as charged.
 - GPUs of our own: the rent of a day is a Purchase (billed, effective cost 0); the seconds that requests used and the
   seconds that nobody used are Usage of that capacity (billed 0, effective their share of the rent).
+- Answers from the response cache: list cost as their originals were charged; contracted, billed and effective cost 0.
 - Groups with requests whose price was unknown when booked have no pricing columns; `x_UnpricedRequests` counts those
   whose price is still unknown, as in every report.
 - Corrections of the ledger are rows of category Adjustment; those booked after their month are separate rows of class
@@ -102,6 +103,8 @@ def _notes(rows: Sequence[Mapping[str, Cell]], *, was_any_unpriced: bool) -> Ite
 
 def _usage_rows(base: Mapping[str, Cell], group: Sums, rented: Collection[str]) -> Iterator[dict[str, Cell]]:
     meters = list(_meters(group))
+    if not meters and group.list_pico_usd:  # from the response cache
+        meters = [Meter("Requests", Decimal(group.requests), "Requests", 0)]
     lists = apportion(group.list_pico_usd, [one.cost_pico_usd for one in meters]) if meters else []
     for meter, list_pico in zip(meters, lists, strict=True):
         yield _usage(base, group, meter, list_pico, is_rented=group.group["backend"] in rented)

@@ -58,6 +58,12 @@ def make_engine(**given: Any) -> Sums:
     )
 
 
+def make_answer_from_cache() -> Sums:
+    tokens = ("input_tokens", "cached_input_tokens", "cache_write_5m_tokens", "output_tokens")
+    given = {**no_cost(), **dict.fromkeys(tokens, 0), "list_pico_usd": 999}
+    return make_sums(group={"backend": "response_cache", "provider": "response_cache"}, **given)
+
+
 def make_capacity(**given: Any) -> Capacity:
     fields: dict[str, Any] = {
         "day": "2026-01-31",
@@ -76,6 +82,7 @@ def a_month() -> ReportTable:
     """Every kind of charge."""
     groups = [
         make_sums(),
+        make_answer_from_cache(),
         make_sums(group={"team": None, "project": None, "tags": "[]", "day": "2026-01-30"}, list_pico_usd=10**9 + 7),
         make_sums(group={"provider": "anthropic"}, unpriced_requests=1, estimated_requests=2),
         make_sums(group={"provider": "nobody"}, unpriced_requests=3, **no_cost()),

@@ -13,6 +13,7 @@ from tests.unit.gateway.reports.focus_month import (
     NAMES,
     PERIOD,
     a_month,
+    make_answer_from_cache,
     make_capacity,
     make_engine,
     make_sums,
@@ -182,6 +183,7 @@ def total(rows: ReportTable, name: str) -> Decimal:
 
 def test_costs_add_up_to_the_ledger_and_the_rent_to_the_pico_dollar() -> None:
     groups = [make_sums(list_pico_usd=10**9 + 7), make_sums(adjustment_pico_usd=55, adjusted_requests=1), make_engine()]
+    groups.append(make_answer_from_cache())
     capacity = [make_capacity()]
     table = focus_table(groups, capacity, PERIOD, NAMES)
     booked = sum(group.corrected_cost_pico_usd for group in groups)
