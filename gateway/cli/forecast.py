@@ -21,6 +21,10 @@ from gateway.reports.forecast_views import Anomalies, BudgetOutlookPoint, Foreca
 from gateway.reports.views import CostQuery
 
 WEEK = 7
+FEW_WEEKS = 5
+CHANCE = (
+    "So few weeks say little of a weekday: with mere noise, one or two of ten such histories show an unusual day too."
+)
 
 
 def command(
@@ -90,6 +94,8 @@ def show(view: ForecastView, unusual: Anomalies, console: Console) -> None:
         console.print(budget_sentence(view.budget))
     for one in unusual.unusual:
         console.print(f"Unusual: {one.day} cost {show_usd(one.cost_usd)}, expected {show_usd(one.expected_usd)}.")
+    if unusual.unusual and unusual.days_seen < FEW_WEEKS * WEEK:
+        console.print(CHANCE)
 
 
 def budget_sentence(budget: BudgetOutlookPoint) -> str:

@@ -7,6 +7,7 @@ paths, because the interval of a month's total is not the sum of its days' inter
 
 import calendar
 import itertools
+import math
 from collections.abc import Sequence
 from datetime import date, timedelta
 
@@ -36,7 +37,7 @@ PATHS = 1000
 SEED = 20_261_101
 """Fixed, so that the same question has the same answer."""
 UNUSUAL_SCORE = 4.0
-"""Threshold in robust standard deviations from the day's expected cost."""
+"""Threshold in robust standard deviations from the day's expected cost, if many days were seen."""
 NORMAL_PER_MAD = 1.4826
 TREND_DAYS = 29
 """Odd, as STL wants it; why not its defaults: docs/decisions/unusual-days.md."""
@@ -114,14 +115,15 @@ def find_unusual_days(history: Sequence[DailyCost]) -> list[UnusualDay]:
     values = np.log(costs) if is_log else costs
     expected = _fitted(values) if has_weeks else np.full_like(values, float(np.median(values)))
     residuals = values - expected
+    freedom = len(costs) - (WEEK + 2 * len(costs) / TREND_DAYS if has_weeks else 1)
     typical = float(np.median(np.abs(residuals - np.median(residuals)))) * NORMAL_PER_MAD
-    typical *= _correction(len(costs)) if has_weeks else 1.0
+    typical *= math.sqrt(len(costs) / freedom)  # deviations from what was fitted to them are smaller than they were
     scale = max(typical, SMALLEST_SHARE if is_log else max(SMALLEST_SHARE * float(np.median(costs)), 1.0))
     means = np.exp(expected) if is_log else expected
     unusual = [
         UnusualDay(row.day, row.cost_pico_usd, round(float(mean)), float(residual / scale))
         for row, mean, residual in zip(history, means, residuals, strict=True)
-        if abs(residual) > UNUSUAL_SCORE * scale
+        if abs(residual) > _threshold(freedom) * scale
     ]
     return sorted(unusual, key=lambda day: -abs(day.score))
 
@@ -172,9 +174,11 @@ def _fitted(values: FloatArray) -> FloatArray:
     return np.asarray(fitted.trend + fitted.seasonal, dtype=np.float64)
 
 
-def _correction(days: int) -> float:
-    """What was fitted to so many days makes their deviations look smaller than they are."""
-    return (days / (days - WEEK - 2 * days / TREND_DAYS)) ** 0.5
+def _threshold(freedom: float) -> float:
+    """As improbable by Student's t as UNUSUAL_SCORE by the normal distribution (Wallace's approximation, 1959), since
+    few days say little of how much days vary."""
+    normal = UNUSUAL_SCORE * (8 * freedom + 3) / (8 * freedom + 1)
+    return math.sqrt(freedom * math.expm1(normal**2 / freedom))
 
 
 def _range(values: FloatArray) -> Range:
