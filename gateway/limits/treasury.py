@@ -9,6 +9,7 @@ from gateway.clock import unstepped_seconds
 from gateway.limits.counters import LEASE_SECONDS, Account, Counters, Grant, Holding
 from gateway.limits.local_counters import LocalCounters
 from gateway.limits.purse import Purse
+from gateway.process.tasks import to_its_end
 
 POLL_SECONDS = 0.02
 IDLE_REPORTS = 120  # a minute: unused leases are kept that long, in case the store goes down
@@ -95,7 +96,7 @@ class Treasury:
             asked_at = self._begin_asking()
             purses = list(self._purses.values())
             shipped = [(purse, purse.shipped_amount) for purse in purses]
-            standing = await self.counters.report({purse.account: purse.holding for purse in purses})
+            standing = await to_its_end(self.counters.report({purse.account: purse.holding for purse in purses}))
             self._ends_at = asked_at + LEASE_SECONDS
             changed: dict[Account, Holding] = {}
             for purse, amount in shipped:
@@ -112,7 +113,7 @@ class Treasury:
                     del self._purses[purse.account]
             self._read = standing.read
             if changed:
-                await self.counters.report(changed)
+                await to_its_end(self.counters.report(changed))
             return standing.read
 
     async def close(self) -> None:
@@ -129,8 +130,10 @@ class Treasury:
             need = amount - purse.free
             if need <= 0:
                 return None
-            grant = await self.counters.lease(
-                purse.account, limit=purse.limit, holding=purse.holding, need=need, want=need + PREFETCH * amount
+            grant = await to_its_end(  # a store that got it after a later message would take the old holding for ours
+                self.counters.lease(
+                    purse.account, limit=purse.limit, holding=purse.holding, need=need, want=need + PREFETCH * amount
+                )
             )
             self._ends_at = asked_at + LEASE_SECONDS
             purse.free += grant.amount

@@ -1,7 +1,10 @@
 """How purses are filled and emptied, and what is reported to the store."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
+from typing import Any, TypeVar
+
+import pytest
 
 from gateway.limits.counters import LEASE_SECONDS, Account, Booked, Grant, Holding, Standing, budget_account
 from gateway.limits.local_counters import LocalCounters
@@ -10,6 +13,7 @@ from gateway.limits.treasury import PREFETCH, Treasury
 ACCOUNT = budget_account("k", "2026-11")
 LIMIT = 1000
 LONG_SECONDS = 3600.0
+T = TypeVar("T")
 
 
 class HeardCounters(LocalCounters):
@@ -148,3 +152,51 @@ async def test_a_purse_of_a_window_that_is_read_no_more_is_forgotten() -> None:
     grant = await treasury.obtain(treasury.purse(ACCOUNT, LIMIT), 1, 0.0)
     assert grant is not None
     assert grant.is_unread
+
+
+class LateCounters(HeardCounters):
+    """One command arrives when told to, whether or not anybody waits for it; `held` is what the store heard last."""
+
+    def __init__(self, late: str) -> None:
+        super().__init__()
+        self._late = late
+        self.is_sent, self.arrives = asyncio.Event(), asyncio.Event()
+
+    async def lease(self, account: Account, *, limit: int, holding: Holding, need: int, want: int) -> Grant:
+        asked = super().lease(account, limit=limit, holding=holding, need=need, want=want)
+        return await self._sent("lease", asked)
+
+    async def report(self, holdings: Mapping[Account, Holding]) -> Standing:
+        return await self._sent("report", super().report(holdings))
+
+    async def _sent(self, command: str, work: Coroutine[Any, Any, T]) -> T:
+        return await asyncio.shield(self._arrived(command, work))
+
+    async def _arrived(self, command: str, work: Coroutine[Any, Any, T]) -> T:
+        if command == self._late and not self.is_sent.is_set():
+            self.is_sent.set()
+            await self.arrives.wait()
+        answer = await work
+        if isinstance(answer, Grant):
+            self.held[ACCOUNT] = answer.amount
+        return answer
+
+
+@pytest.mark.parametrize("late", ["lease", "report"])
+async def test_what_was_under_way_when_its_asker_left_is_heard_before_what_is_said_next(late: str) -> None:
+    counters = LateCounters(late)
+    treasury = Treasury(counters)
+    purse = treasury.purse(ACCOUNT, LIMIT)
+    if late == "report":
+        assert await treasury.obtain(purse, 10, 0.0) is None
+    asking = asyncio.create_task(treasury.report() if late == "report" else treasury.obtain(purse, 10, 0.0))
+    await counters.is_sent.wait()
+    asking.cancel()
+    closing = asyncio.create_task(treasury.close())
+    for _ in range(9):
+        await asyncio.sleep(0)
+    counters.arrives.set()
+    await asyncio.wait((asking, closing))
+    for _ in range(9):
+        await asyncio.sleep(0)
+    assert counters.held == {ACCOUNT: 0}
