@@ -135,7 +135,7 @@ class SqlSecrets:
         old = replaced_secrets.c
         async with writing(self._engine) as connection:
             at_us = await shared_now_us(connection, self._now_us)
-            for key_hash, seconds in seconds_ago.items():
+            for key_hash, seconds in sorted(seconds_ago.items()):  # in one order, so that workers cannot deadlock
                 used_at_us = at_us - round(seconds * 1e6)
                 is_news = old.last_used_at_us.is_(None) | (old.last_used_at_us < used_at_us)
                 noted = update(replaced_secrets).where(old.hash == key_hash, is_news)

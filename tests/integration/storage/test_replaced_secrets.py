@@ -6,19 +6,21 @@ import time
 from collections.abc import Callable
 
 import pytest
-from sqlalchemy import func, select, update
+from sqlalchemy import func, select, text, update
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from gateway.access.keys import KeyRing
 from gateway.access.rotation import NewSecret, Overlaps
 from gateway.errors import Conflict, Unauthenticated
-from gateway.storage.database import migrate, writing
+from gateway.storage.database import migrate, open_database, writing
 from gateway.storage.pepper import pepper_mark
 from gateway.storage.sql.audit import SqlAuditLog
 from gateway.storage.sql.keys import SqlKeyStore
 from gateway.storage.sql.secrets import MOST_WORKING, REMEMBERED, SqlSecrets
 from gateway.storage.tables.administration import api_keys, audit_log, replaced_secrets
 from gateway.stores import NewKey
+from tests.newest_schema import make_newest
+from tests.postgres_server import empty_postgres
 
 pytestmark = pytest.mark.integration
 PEPPER = b"p" * 32
@@ -224,6 +226,27 @@ async def test_the_last_use_is_the_latest_that_any_worker_saw_and_changes_no_key
     assert old.last_used_at_us is not None
     assert 5e6 <= time.time_ns() // 1000 - old.last_used_at_us < 45e6
     assert await SqlAuditLog(engine).head() == head
+
+
+async def test_workers_that_saw_old_secrets_in_different_orders_do_not_lock_each_other_out(
+    postgres_directory: str,
+) -> None:
+    await make_newest(url := await empty_postgres(postgres_directory))
+    engine = open_database(url)
+    worker, old = Worker(engine), replaced_secrets.c
+    key_id, _ = await a_key(engine)
+    for _ in range(2):
+        await worker.rotate(key_id, HOUR)
+    one, other = sorted(await worker.secrets.replaced())
+    noting: list[asyncio.Task[None]] = []
+    async with writing(engine) as connection:
+        await connection.execute(select(old.hash).where(old.hash == one).with_for_update())
+        for used in ((one, other), (other, one)):
+            noting.append(asyncio.create_task(worker.secrets.note_uses(dict.fromkeys(used, 0.0))))
+            while await connection.scalar(text("SELECT count(*) FROM pg_locks WHERE NOT granted")) < len(noting):
+                await asyncio.sleep(0.01)
+    await asyncio.gather(*noting)
+    await engine.dispose()
 
 
 async def test_only_the_newest_withdrawn_secrets_are_remembered(engine: AsyncEngine) -> None:
