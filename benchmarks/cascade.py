@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks.report import build_report, text_of
-from classifier.training.corpus import read_rows
+from benchmarks.report import build_report, text_of, told
+from classifier.training.corpus import CorpusError, read_rows
 
 RESULT = Path(__file__).parent / "results" / "cascade.json"
 VERIFIERS: Mapping[str, tuple[float, float]] = {
@@ -47,7 +47,8 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="print JSON only")
     parser.add_argument("--save", action="store_true", help=f"write {RESULT.name} too")
     chosen = parser.parse_args()
-    files = {path.stem: measure(read_rows(path)) for path in sorted(chosen.data.glob("*.jsonl"))}
+    with told(CorpusError):
+        files = {path.stem: measure(read_rows(path)) for path in sorted(chosen.data.glob("*.jsonl"))}
     if not files:
         raise SystemExit(f"{chosen.data} holds no .jsonl file of graded prompts")
     print(text_of(build_report("cascade", files, []), save_to=RESULT if chosen.save else None))

@@ -1,12 +1,13 @@
 """The JSON that every benchmark prints: machine, commit, results, and bars that hold or do not."""
 
+import contextlib
 import json
 import operator
 import os
 import platform
 import shutil
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -56,3 +57,12 @@ def commit() -> str:
         return ""
     result = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
     return result.stdout.strip()
+
+
+@contextlib.contextmanager
+def told(*mistakes: type[Exception]) -> Generator[None]:
+    """Ends the program with the sentence of a mistake of its user's, without a traceback."""
+    try:
+        yield
+    except mistakes as mistake:
+        raise SystemExit(str(mistake)) from mistake

@@ -10,14 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from benchmarks.report import Bar, build_report, text_of
+from benchmarks.report import Bar, build_report, text_of, told
 from benchmarks.router_curves import CURVES, combined, curve
 from benchmarks.router_judges import JUDGED_SETS, JUDGES, load_judged, mendable_gap, rows_of
 from classifier.encoder import HAND
 from classifier.metrics import apgr, bootstrap_interval, brier, calibration_error, cpt, tie_aware_apgr
 from classifier.plots import draw_learning_curves
 from classifier.training.build import Bench, assemble, measure_with, open_bench
-from classifier.training.corpus import Matrix, failure_shares, mean_known, strong_and_middle
+from classifier.training.corpus import CorpusError, Matrix, failure_shares, mean_known, strong_and_middle
+from classifier.training.distil import EncoderError
 from classifier.training.folds import Sheet, fit_traits, left_out_traits
 from classifier.training.ridge import Recipe
 
@@ -43,7 +44,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="print JSON only")
     parser.add_argument("--save", action="store_true", help=f"write {RESULT.name} too")
     chosen = parser.parse_args()
-    with threadpool_limits(limits=1):
+    with threadpool_limits(limits=1), told(CorpusError, EncoderError):
         report = measure(
             open_bench(chosen.data, chosen.encoder, (lambda _: None) if chosen.json else print, with_never_fitted=True)
         )

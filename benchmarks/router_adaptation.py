@@ -15,12 +15,13 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from benchmarks.report import Bar, build_report, text_of
+from benchmarks.report import Bar, build_report, text_of, told
 from benchmarks.router_curves import view_of
 from classifier.metrics import tie_aware_apgr
 from classifier.training.adapt import View, fit_adaptation
 from classifier.training.build import Bench, open_bench
-from classifier.training.corpus import FORMAT_FAILURES, Matrix
+from classifier.training.corpus import FORMAT_FAILURES, CorpusError, Matrix
+from classifier.training.distil import EncoderError
 from classifier.training.folds import fit_traits
 from classifier.training.ridge import Recipe
 
@@ -73,7 +74,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="print JSON only")
     parser.add_argument("--save", action="store_true", help=f"write {RESULT.name} too")
     chosen = parser.parse_args()
-    with threadpool_limits(limits=1):
+    with threadpool_limits(limits=1), told(CorpusError, EncoderError):
         bench = open_bench(chosen.data, chosen.encoder, (lambda _: None) if chosen.json else print)
         report = measure(bench, chosen.splits)
     print(text_of(report, save_to=RESULT if chosen.save else None))
