@@ -3,6 +3,7 @@
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
+from weakref import WeakKeyDictionary
 
 from sqlalchemy import ColumnElement, func, literal, select
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -33,11 +34,12 @@ class _Kept(NamedTuple):
 
 
 class KeptSums:
-    """Evicts the least recently used."""
+    """Evicts the least recently used. A connection must read one snapshot: marks are read once for it."""
 
     def __init__(self, most_bytes: int = MOST_BYTES) -> None:
         self._most_bytes = most_bytes
         self._kept: OrderedDict[Key, _Kept] = OrderedDict()
+        self._read: WeakKeyDictionary[AsyncConnection, list[tuple[Span, Marks]]] = WeakKeyDictionary()
 
     async def columns(
         self,
@@ -50,7 +52,7 @@ class KeptSums:
         """The cached sums, or those read now."""
         if not _is_worth_it(span):
             return await read()
-        key, marks = _key(span, asked), await _marks(connection, span, of)
+        key, marks = _key(span, asked), await self._marks(connection, span, of)
         if (kept := self._find(key, marks)) is not None:
             return kept
         found = await read()
@@ -79,7 +81,7 @@ class KeptSums:
             async for row in read():
                 yield row
             return
-        key, marks = _key(span, asked), await _marks(connection, span, of)
+        key, marks = _key(span, asked), await self._marks(connection, span, of)
         kept: Sequence[Totals] | None = self._find(key, marks)
         if kept is not None:
             for row in kept:
@@ -95,6 +97,19 @@ class KeptSums:
                 len(value) for row in found for value in row.values() if isinstance(value, bytes | bytearray)
             )
             self._keep(key, _Kept(marks, found, len(found) * ROW_BYTES + sketches))
+
+    async def _marks(self, connection: AsyncConnection, span: Span, rows: RowsOf) -> Marks:
+        """Those of an unfiltered span that contains this one, if they were read: a report asks for the same days up to
+        three times, and reading their marks is most of what it takes once its sums are kept."""
+        if rows is not Span.conditions:
+            return await _marks(connection, span, rows)
+        read = self._read.setdefault(connection, [])
+        for whole, marks in read:
+            if whole.contains(span):
+                return tuple(one for one in marks if span.first <= one[0] < span.end and one[0] not in span.skipped)
+        marks = await _marks(connection, span, rows)
+        read.append((span, marks))
+        return marks
 
     def _find(self, key: Key, marks: Marks) -> Any:
         kept = self._kept.get(key)

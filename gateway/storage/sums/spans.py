@@ -32,6 +32,10 @@ class Span:
         bounds = [unit >= self.first, unit < self.end]
         return [*bounds, unit.not_in(sorted(self.skipped))] if self.skipped else bounds
 
+    def contains(self, other: "Span") -> bool:
+        is_around = self.table is other.table and self.first <= other.first and other.end <= self.end
+        return is_around and self.skipped <= other.skipped
+
     def within(self, first_us: int, end_us: int) -> "Span":
         """The part that contains these times."""
         end = min(self.end, -(-end_us // self.unit_us))

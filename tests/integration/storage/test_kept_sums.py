@@ -103,6 +103,7 @@ async def test_days_are_read_once_while_nothing_is_added_to_them(engine: AsyncEn
     assert sum("FROM daily" in one and "requests" in one and "output_tokens" in one for one in first) == 1
     again = await _statements(engine, reports, queries)
     assert not any("output_tokens" in one or "sketch" in one for one in again if "FROM daily" in one)
+    assert sum("FROM daily" in one for one in again) == 1, "whether they are valid is read once too"
 
 
 @pytest.mark.parametrize(("by", "parts"), [(("day",), 2), (("month", "team"), 2), (("week",), 3), (("team",), 2)])
