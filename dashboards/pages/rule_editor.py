@@ -155,8 +155,9 @@ class Editor:
         except GatewayUnreachable as error:
             self.complain(str(error))
         finally:
-            for button in self.buttons:
-                button.enable()
+            if is_asked:  # else somebody may be waiting for another action
+                for button in self.buttons:
+                    button.enable()
 
     def complain(self, said: str, way_on: str = "") -> None:
         """Below the editor."""
