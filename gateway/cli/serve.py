@@ -14,7 +14,7 @@ from gateway.cli.known_keys import remember_key_names
 from gateway.cli.serve_children import fetch_weights, has_engine_package
 from gateway.cli.serve_fleet import serve_fleet
 from gateway.cli.serve_text import without_engine
-from gateway.composition.deployment import load_environment_settings, require_redis
+from gateway.composition.deployment import load_environment_settings, require_clients, require_redis
 from gateway.config.first_files import write_first_files
 from gateway.config.home import Home, create_home, find_home
 from gateway.process.log_lines import set_up_log
@@ -51,6 +51,7 @@ def _start(host: str, port: int, workers: int, *, with_ui: bool) -> None:
     settings = load_environment_settings(home)
     workers = workers or settings.server.workers
     require_redis(settings, workers, home)
+    require_clients(settings)
     serve = _alone_or_fleet(workers)
     take_port = bind if workers == 1 else reserve
     with _alone(home), take_port(host or settings.server.host, port) as listener:

@@ -4,6 +4,7 @@ import logging
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from importlib.util import find_spec
 
 from gateway.composition.backend_table import BackendTable, build_backend_table
 from gateway.config.addresses import parse_database_url, parse_http_url, parse_redis_url
@@ -12,7 +13,8 @@ from gateway.config.home import Home
 from gateway.config.limit_settings import shared_limits
 from gateway.config.price_files import load_deployment_prices
 from gateway.config.settings import Settings, load_settings, read_own_text
-from gateway.errors import ConfigurationError
+from gateway.errors import ConfigurationError, StateError
+from gateway.extras import install_command
 from gateway.limits.values import SharedLimits
 from gateway.pricing.catalogue import PriceBook
 from gateway.routing.rules import RulesDocument
@@ -108,3 +110,16 @@ def require_redis(settings: Settings, workers: int, home: Home) -> None:
             file=str(home.config_file),
             field="server.workers",
         )
+
+
+def require_clients(
+    settings: Settings, is_installed: Callable[[str], bool] = lambda package: find_spec(package) is not None
+) -> None:
+    """Raises StateError if a configured service has no client here. Workers would find that out one by one, and be
+    started again for ever."""
+    for service, package, extra, address in (
+        ("Redis", "redis", "redis", settings.redis),
+        ("telemetry", "opentelemetry", "otel", settings.telemetry.otlp_endpoint),
+    ):
+        if address is not None and not is_installed(package):
+            raise StateError(f"{service} is configured and {package} is missing: {install_command(extra)}")

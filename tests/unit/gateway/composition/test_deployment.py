@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.composition.deployment import load_deployment
+from gateway.composition.deployment import load_deployment, load_environment_settings, require_clients
 from gateway.config.first_files import write_first_files
 from gateway.config.home import Home, create_home
 from gateway.config.price_files import load_prices, own_prices, write_prices
@@ -125,6 +125,22 @@ def test_more_than_one_worker_without_redis_is_refused_with_the_reason(home: Hom
     with pytest.raises(ConfigurationError, match=r"server\.workers: 3 workers need Redis: .* 3 times what is allowed"):
         load_deployment(home, environ={})
     assert load_deployment(home, environ={"BREAKEVEN_REDIS_URL": "redis://h/0"}).settings.server.workers == 3
+
+
+@pytest.mark.parametrize(
+    ("addresses", "missing"),
+    [
+        ({"BREAKEVEN_REDIS_URL": "redis://h/0"}, "Redis is configured and redis is missing: .*redis"),
+        ({}, "telemetry is configured and opentelemetry is missing: .*otel"),
+    ],
+)
+def test_what_each_worker_would_miss_stops_the_start(home: Home, addresses: dict[str, str], missing: str) -> None:
+    """With several workers it started, and so did they, again and again."""
+    add(home, "\ntelemetry: {otlp_endpoint: 'http://h:4318'}\n")
+    settings = load_environment_settings(home, addresses)
+    require_clients(settings, lambda _: True)
+    with pytest.raises(StateError, match=missing):
+        require_clients(settings, lambda _: False)
 
 
 def test_limits_of_teams_and_models_and_tiers(home: Home) -> None:
