@@ -75,6 +75,16 @@ def parse_items(items: bytes, known: Collection[str], *, param: str = "items") -
     return found
 
 
+def placed_items(items: bytes) -> list[Item]:
+    """The objects of a JSON array, each with its own id or, so that every listing has the same, that of its place."""
+    found: dict[str, Item] = {}
+    for place, given in enumerate(split_items(items)):
+        own = text_of(decode_object(given) or {}, "id")
+        named = f"item_{place}" if own is None or own in found else own
+        found[named] = Item(named, given)
+    return list(found.values())
+
+
 def _is_deep(fields: Fields) -> bool:
     level: list[object] = [fields]
     for _ in range(MOST_LEVELS):

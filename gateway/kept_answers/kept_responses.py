@@ -15,11 +15,11 @@ from typing import Final, Protocol, cast
 
 import msgspec
 
-from backends.formats.json_objects import Fields, decode_object, objects_of
+from backends.formats.json_objects import Fields, decode_object
 from backends.formats.json_splice import NotAnObject, splice
 from backends.protocol import Chunk
 from gateway.errors import BodyTooLarge, InvalidRequest, Overloaded, StoreDown
-from gateway.kept_answers.conversation_items import output_of, parse_items
+from gateway.kept_answers.conversation_items import output_of, parse_items, placed_items, shown
 from gateway.kept_answers.kept_conversations import Belonging
 from gateway.kept_answers.passing_caller import PassingCaller
 from gateway.kept_answers.record_store import pseudonym
@@ -212,11 +212,11 @@ class KeptResponses:
         return None if sealed is None else self._opened(tenant, name, sealed)
 
     async def input_items(self, tenant: str, turn: Turn) -> list[Fields]:
-        """All input items of a response, including those of earlier turns, each with an id. Raises as `resume`."""
+        """All input items of a response, including those of earlier turns, as clients expect them. Raises as
+        `resume`."""
         turns = await self._turns(tenant, turn.previous)
         whole = _joined([part for one in turns for part in (one.items, output_of(one.response))] + [turn.items])
-        items = objects_of(msgspec.json.decode(whole))
-        return [{"type": "message", "id": f"item_{place}", **item} for place, item in enumerate(items)]
+        return [shown(item) for item in placed_items(whole)]
 
     async def forget(self, tenant: str, response_id: str) -> bool:
         """Deletes a response; False if there was none. Raises StoreDown."""

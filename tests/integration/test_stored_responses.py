@@ -153,6 +153,8 @@ async def test_what_a_model_without_a_responses_api_answered_is_kept_here(is_str
     service.rest.include_router(build_stored_responses_router(rig.pipeline))
     async with serving(service.app) as url, client_of(url) as own, client_of(url, "bk-other") as other:
         first = await responded(own, is_stream=is_stream, input="hello")
+        [listed] = (await own.responses.input_items.list(first.id)).data
+        assert listed.to_dict()["content"] == [{"type": "input_text", "text": "hello"}]
         second = await responded(own, is_stream=is_stream, input="more", previous_response_id=first.id)
         assert (second.previous_response_id, second.to_dict()["store"]) == (first.id, True)
         asked = json.loads(rig.one.calls[-1].body)["messages"]

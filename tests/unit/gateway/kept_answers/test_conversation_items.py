@@ -9,7 +9,15 @@ from hypothesis import strategies as st
 from backends.endpoints.responses_format import chat_body_from_responses
 from backends.formats.json_objects import Fields
 from gateway.errors import InvalidRequest
-from gateway.kept_answers.conversation_items import MOST_LEVELS, Item, join_items, parse_items, shown, split_items
+from gateway.kept_answers.conversation_items import (
+    MOST_LEVELS,
+    Item,
+    join_items,
+    parse_items,
+    placed_items,
+    shown,
+    split_items,
+)
 
 USER: Fields = {"role": "user", "content": "hi"}
 TEXT = {"type": "input_text", "text": "hi"}
@@ -97,3 +105,10 @@ def test_what_clients_read_can_be_sent_back_to_any_model() -> None:
     body = {"model": "m", "input": [shown(one) for one in items]}
     chat = json.loads(chat_body_from_responses(json.dumps(body).encode()))
     assert [one["role"] for one in chat["messages"]] == ["user", "assistant", "tool", "assistant"]
+
+
+def test_items_without_an_id_of_their_own_are_named_by_their_places() -> None:
+    items = [{"id": None, "role": "user", "content": "a"}, *[{"id": "x", "role": "user", "content": "b"}] * 2, {}]
+    placed = placed_items(json.dumps(items).encode())
+    assert [one.id for one in placed] == ["item_0", "x", "item_2", "item_3"]
+    assert placed == placed_items(json.dumps(items).encode())
