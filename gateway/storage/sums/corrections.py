@@ -37,7 +37,7 @@ FIGURES: dict[str, ColumnElement[Any]] = {
     "adjustment_pico_usd": adjustments.c.amount_pico_usd,
 }
 _begins_us = adjustments.c.hour * literal(HOUR_US, BigInteger)
-_beside_requests = adjustments.outerjoin(
+BESIDE_REQUESTS = adjustments.outerjoin(
     entries,
     and_(
         entries.c.request_id == adjustments.c.request_id,
@@ -55,7 +55,7 @@ async def corrections(connection: AsyncConnection, query: SumsQuery, cut: Cut) -
     figures = [figure.label(name) for name, figure in FIGURES.items()]
     rows = await connection.execute(
         select(at_us.label("at_us"), *figures, *list(dimensions.columns)[2:])
-        .select_from(_beside_requests.join(dimensions, dimensions.c.id == adjustments.c.dimension_id))
+        .select_from(BESIDE_REQUESTS.join(dimensions, dimensions.c.id == adjustments.c.dimension_id))
         .where(*wanted)
     )
     return [(row["at_us"], dict(row)) for row in rows.mappings()]
@@ -66,7 +66,7 @@ def taken_back(as_of_us: int) -> Subquery:
     figures = [(-FIGURES[name] if name in FIGURES else literal(0)).label(name) for name in SUMS]
     return (
         select(adjustments.c.hour, adjustments.c.dimension_id, *figures)
-        .select_from(_beside_requests)
+        .select_from(BESIDE_REQUESTS)
         .where(adjustments.c.at_us >= as_of_us)
         .subquery()
     )

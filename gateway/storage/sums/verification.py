@@ -15,17 +15,22 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from gateway.instants import DAY_US, HOUR_US, moment_of
 from gateway.storage.rows.entry_rows import FIGURES
+from gateway.storage.sums.corrections import BESIDE_REQUESTS
+from gateway.storage.sums.corrections import FIGURES as CORRECTIONS
 from gateway.storage.sums.rollup import DAY_HOURS
 from gateway.storage.tables.administration import audit_log
-from gateway.storage.tables.books import adjustments, daily, entries, hourly
+from gateway.storage.tables.books import adjustments, circumstances, daily, entries, hourly
 
 MOVED: Final = frozenset({"other_pico_usd", "list_pico_usd"})
 """Figures that an attempt on another bill moves from one dimension to another, within the same hour."""
-OF_REQUESTS: Final = ("requests", "unpriced_requests", *FIGURES)
-OF_CORRECTIONS: Final = ("adjusted_requests", "adjustment_pico_usd")
-COMPARED: Final = (*OF_REQUESTS, *OF_CORRECTIONS)
-"""All summed figures except the bounds of costs, which do not follow from a row's columns alone."""
-PAID: Final = tuple(name for name in COMPARED if name.endswith("_pico_usd") and name != "list_pico_usd")
+OF_REQUESTS: Final = ("requests", "unpriced_requests", "estimated_requests", *FIGURES)
+FIRST_PRICES: Final = "priced_later_requests"
+"""Follows from corrections and their requests."""
+OF_CORRECTIONS: Final = ("adjusted_requests", "adjustment_pico_usd", FIRST_PRICES)
+BOUNDS: Final = ("unbounded_requests", "lower_pico_usd", "upper_pico_usd")
+"""Of costs. Compared between hours and days alone, since they do not follow from a row's columns."""
+COMPARED: Final = (*OF_REQUESTS, *OF_CORRECTIONS, *BOUNDS)
+PAID: Final = tuple(name for name in COMPARED if name.endswith("_pico_usd") and name not in ("list_pico_usd", *BOUNDS))
 
 Compared = Literal["requests", "corrections", "hours"]
 Key = tuple[int, int | None]
@@ -105,17 +110,21 @@ def _statement(number: int) -> CompoundSelect[Any]:
     counted = {
         "requests": func.count(),
         "unpriced_requests": func.sum(case((entries.c.list_pico_usd.is_(None), 1), else_=0)),
+        "estimated_requests": func.sum(case((circumstances.c.is_usage_estimated, 1), else_=0)),
         **{name: func.coalesce(func.sum(entries.c[name]), 0) for name in FIGURES},
     }
     corrected = {
         "adjusted_requests": func.count(),
         "adjustment_pico_usd": func.sum(adjustments.c.amount_pico_usd),
+        FIRST_PRICES: func.sum(CORRECTIONS[FIRST_PRICES]),
     }
     return union_all(
         _part("requests", hour, entries.c.dimension_id, counted)
+        .join_from(entries, circumstances, circumstances.c.id == entries.c.circumstance_id)
         .where(entries.c.accepted_at_us >= number * DAY_US, entries.c.accepted_at_us < (number + 1) * DAY_US)
         .group_by(hour, entries.c.dimension_id),
         _part("corrections", adjustments.c.hour, adjustments.c.dimension_id, corrected)
+        .select_from(BESIDE_REQUESTS)
         .where(adjustments.c.hour >= first, adjustments.c.hour < end)
         .group_by(adjustments.c.hour, adjustments.c.dimension_id),
         _part("hours", hourly.c.hour, hourly.c.dimension_id, {name: hourly.c[name] for name in COMPARED}).where(
@@ -138,7 +147,8 @@ def _verified(day: date, rows: Sequence[Any], *, is_forgotten: bool) -> Verified
     for where, at, dimension_id, *figures in rows:
         read[where][at, dimension_id] = dict(zip(COMPARED, map(int, figures), strict=True))
     hours = read["hours"]
-    mismatches = list(_compare("corrections", read["corrections"], hours, OF_CORRECTIONS))
+    of_corrections = [name for name in OF_CORRECTIONS if not (is_forgotten and name == FIRST_PRICES)]
+    mismatches = list(_compare("corrections", read["corrections"], hours, of_corrections))
     if not is_forgotten:
         unmoved = [name for name in OF_REQUESTS if name not in MOVED]
         mismatches += _compare("requests", read["requests"], hours, unmoved)

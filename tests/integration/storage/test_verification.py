@@ -22,6 +22,7 @@ pytestmark = pytest.mark.integration
 START_US = make_intent(0).accepted_at_us
 END_US = START_US + 50 * DAY_US
 REQUESTS = 120
+SUMMED_ALONE = ("gpu_us", "estimated_requests", "priced_later_requests", "upper_pico_usd")
 
 
 async def verified(engine: AsyncEngine, since_us: int = 0, until_us: int = END_US) -> list[VerifiedDay]:
@@ -30,14 +31,16 @@ async def verified(engine: AsyncEngine, since_us: int = 0, until_us: int = END_U
 
 async def booked(engine: AsyncEngine) -> int:
     """Requests over forty days, some without a price and some with attempts on other bills; returns their cost
-    including two corrections."""
+    including four corrections."""
     chance = random.Random(5)
     found = [random_entry(chance, number) for number in range(REQUESTS)]
     await SqlLedger(engine).insert(found)
     priced = [one for one in found if one.cost is not None][:2]
     batch = [Adjustment(one.intent.request_id, "refund", "june", -7, "broken") for one in priced]
-    assert await SqlAdjustments(engine, now_us=lambda: END_US).book(batch, author="test") == 2
-    return sum(one.cost.total_pico_usd for one in found if one.cost is not None) - 14
+    unpriced = [one for one in found if one.cost is None][:2]
+    batch += [Adjustment(one.intent.request_id, "reprice", "july", 7, "known") for one in unpriced]
+    assert await SqlAdjustments(engine, now_us=lambda: END_US).book(batch, author="test") == 4
+    return sum(one.cost.total_pico_usd for one in found if one.cost is not None)
 
 
 async def test_books_that_add_up_say_what_they_come_to(engine: AsyncEngine) -> None:
@@ -45,7 +48,7 @@ async def test_books_that_add_up_say_what_they_come_to(engine: AsyncEngine) -> N
     days = await verified(engine)
     assert [one for one in days if one.mismatches] == []
     assert sum(one.requests for one in days) == REQUESTS
-    assert sum(one.corrections for one in days) == 2
+    assert sum(one.corrections for one in days) == 4
     assert sum(one.cost_pico_usd for one in days) == total
     assert [one.day for one in days] == sorted({one.day for one in days})
     tenth = days[0].day.toordinal() + 10
@@ -76,8 +79,13 @@ DAMAGE: dict[str, tuple[Update | Delete, set[tuple[str, str]]]] = {
         {("requests", "unpriced_requests")},
     ),
     "hours": (
-        update(hourly).values(gpu_us=hourly.c.gpu_us + 1),
-        {("requests", "gpu_us"), ("hours", "gpu_us")},
+        update(hourly).values({name: hourly.c[name] + 1 for name in SUMMED_ALONE}),
+        {
+            ("requests", "gpu_us"),
+            ("requests", "estimated_requests"),
+            ("corrections", "priced_later_requests"),
+            *(("hours", name) for name in SUMMED_ALONE),
+        },
     ),
     "days": (update(daily).values(input_pico_usd=daily.c.input_pico_usd + 1), {("hours", "input_pico_usd")}),
     "a correction": (
