@@ -1,6 +1,7 @@
 """The fields of each endpoint's body that the gateway reads. All others pass through unread; only the provider
 validates them."""
 
+from contextlib import suppress
 from typing import Final
 
 import msgspec
@@ -92,7 +93,7 @@ class OutputPart(Part):
 class Item(msgspec.Struct):
     """An input item: a message, a call, a call's output or reasoning, whose content is in different fields. The
     arguments of some calls are an object (`operation` is a patch's), and the output of a computer call is a single
-    part."""
+    part. `tools` are offered from there on."""
 
     role: str = ""
     content: str | list[Part] | None = None
@@ -100,6 +101,7 @@ class Item(msgspec.Struct):
     input: object = None
     operation: object = None
     output: str | list[OutputPart] | OutputPart | None = None
+    tools: msgspec.Raw = ABSENT
 
 
 class ResponsesText(msgspec.Struct):
@@ -187,6 +189,19 @@ DECODERS: Final[dict[Operation, msgspec.json.Decoder[AnyBody]]] = {
     "messages": msgspec.json.Decoder(MessagesBody),
     "messages.count_tokens": msgspec.json.Decoder(CountBody),
 }
+
+
+_TOOLS: Final = msgspec.json.Decoder(list[msgspec.Raw])
+
+
+def tools_of(body: ResponsesBody) -> list[msgspec.Raw]:
+    """The body's tools, and those that items of its input offer."""
+    found = list(body.tools or ())
+    if not isinstance(body.input, str):
+        for offered in [item.tools for item in body.input if item.tools]:
+            with suppress(msgspec.DecodeError):  # not a list: the provider will refuse it
+                found += _TOOLS.decode(offered)
+    return found
 
 
 def tier_of(body: AnyBody) -> str | None:

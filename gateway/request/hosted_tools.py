@@ -11,7 +11,7 @@ import msgspec
 
 from backends.formats.json_splice import find_members, splice
 from gateway.pricing.price import ToolKind
-from gateway.request.bodies import ABSENT, AnyBody, ChatBody, MessagesBody, ResponsesBody
+from gateway.request.bodies import ABSENT, AnyBody, ChatBody, MessagesBody, ResponsesBody, tools_of
 
 ASSUMED_CALLS: Final = 5
 ESCAPE: Final = b"\\u00"
@@ -91,13 +91,16 @@ def hosted_tools(parsed: AnyBody, body: bytes) -> HostedTools:
         return _of_chat(parsed)
     if isinstance(parsed, MessagesBody) and parsed.fallbacks:
         return OTHER_MODELS
-    if not isinstance(parsed, ResponsesBody | MessagesBody) or not parsed.tools:
+    if not isinstance(parsed, ResponsesBody | MessagesBody):
+        return NO_TOOLS
+    tools = tools_of(parsed) if isinstance(parsed, ResponsesBody) else parsed.tools
+    if not tools:
         return NO_TOOLS
     if ESCAPE not in body and not any(mark in body for mark in MARKS):
         return NO_TOOLS
     if isinstance(parsed, ResponsesBody):
-        return _of_responses(parsed.tools, parsed.max_tool_calls)
-    return _of_messages(parsed.tools)
+        return _of_responses(tools, parsed.max_tool_calls)
+    return _of_messages(tools)
 
 
 def _is_given(raw: msgspec.Raw) -> bool:

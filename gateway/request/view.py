@@ -22,6 +22,7 @@ from gateway.request.bodies import (
     MessagesBody,
     ResponsesBody,
     tier_of,
+    tools_of,
 )
 from gateway.request.encodings import unreadable
 from gateway.request.field_checks import checked_choices, checked_limit, invalid_field
@@ -219,7 +220,7 @@ def _view_responses(body: ResponsesBody) -> RequestView:
     turns = [(item.role or "tool", "\n".join(item_texts(item))) for item in items]
     parts = [part for item in items for part in item_parts(item)]
     kinds = [part.type for part in parts]
-    images, tools = sum(kind in IMAGES for kind in kinds), body.tools or []
+    images, tools = sum(kind in IMAGES for kind in kinds), tools_of(body)
     tool_tokens = sum(len(bytes(tool)) for tool in tools) // 4
     form = body.text.format if body.text is not None else None
     wanted = form.type if form is not None else "text"
@@ -245,7 +246,7 @@ def _view_responses(body: ResponsesBody) -> RequestView:
         + images * TOKENS_PER_IMAGE,
         image_bytes=image_bytes(parts),
         is_open_ended=is_open_ended(parts) or any((body.previous_response_id, body.conversation, body.prompt)),
-        prefixes=(known := prefixes(turns, tools)),
+        prefixes=(known := prefixes(turns, body.tools or [])),
         reuse=reuse_of(turns, known, tool_tokens, bytes(body.tool_choice)),
     )
 

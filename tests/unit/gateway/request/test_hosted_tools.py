@@ -28,6 +28,7 @@ CENT = 10**10
 PRICES = replace(make_prices(1.0, 4.0), web_search_pico_usd=CENT, file_search_pico_usd=CENT // 4)
 WEB, FILES = {"type": "web_search"}, {"type": "file_search", "vector_store_ids": ["v"]}
 FUNCTION = {"type": "function", "name": "search", "parameters": {}}
+LATER = {"type": "additional_tools", "role": "developer", "tools": [WEB]}
 CLAUDES = {"type": "web_search_20250305", "name": "web_search"}
 
 
@@ -68,6 +69,9 @@ def held(calls: int, cents: float) -> float:
         ("responses", {"tools": [WEB], "max_tool_calls": "two"}, held(ASSUMED_CALLS, 1)),
         ("responses", {"tools": [FILES], "max_tool_calls": 2}, held(2, 0.25)),
         ("responses", {"tools": [FUNCTION, FILES, WEB], "max_tool_calls": 3}, held(3, 1)),
+        ("responses", {"input": [LATER]}, held(ASSUMED_CALLS, 1)),
+        ("responses", {"input": [LATER], "tools": [FILES], "max_tool_calls": 2}, held(2, 1)),
+        ("responses", {"input": [LATER | {"tools": "web_search"}]}, 0),
         ("responses", {"tools": [{"type": "code_interpreter"}]}, None),
         ("responses", {"tools": [{"type": "web_search_preview"}], "max_tool_calls": 1}, None),
         ("responses", {"tools": [{"type": "code_execution"}]}, None),
@@ -130,6 +134,7 @@ def test_nothing_odd_beside_it_hides_a_tool(odd: str) -> None:
     ("operation", "fields", "written"),
     [
         ("responses", {"tools": [WEB]}, {"tools": [WEB], "max_tool_calls": ASSUMED_CALLS}),
+        ("responses", {"input": [LATER]}, {"input": [LATER], "max_tool_calls": ASSUMED_CALLS}),
         ("responses", {"tools": [WEB], "max_tool_calls": 9}, {"tools": [WEB], "max_tool_calls": 9}),
         (
             "messages",

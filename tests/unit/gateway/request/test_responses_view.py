@@ -48,6 +48,13 @@ def test_what_a_call_says_counts_wherever_it_is_said(said: dict[str, object]) ->
     assert view({"type": "custom_tool_call", **said}).input_tokens > 200
 
 
+def test_tools_that_the_input_offers_count_as_tools() -> None:
+    functions = [{"type": "function", "name": "f", "parameters": {"description": LONG}}]
+    seen = view({"type": "additional_tools", "role": "developer", "tools": functions})
+    assert seen.needs == ("tools",)
+    assert seen.input_tokens > 200
+
+
 @pytest.mark.parametrize(
     "output",
     [
