@@ -21,7 +21,13 @@ CHART = DEPLOY / "chart"
 KUBERNETES = "1.34"
 EVERYTHING: dict[str, Any] = {
     "autoscaling": {"isEnabled": True},
-    "serviceMonitor": {"isEnabled": True},
+    "serviceMonitor": {"isEnabled": True, "labels": {"release": "kube-prometheus-stack"}},
+    "resources": {"cpu": 2, "memory": "2Gi"},
+    "env": [{"name": "BREAKEVEN_DATABASE_URL", "valueFrom": {"secretKeyRef": {"name": "db", "key": "uri"}}}],
+    "volumes": [{"name": "ca", "configMap": {"name": "own-ca"}}],
+    "volumeMounts": [{"name": "ca", "mountPath": "/etc/own-ca", "readOnly": True}],
+    "serviceAccountName": "bedrock",
+    "podAnnotations": {"team": "platform"},
     "storage": {"className": "fast"},
     "rules": 'version: 1\nrules:\n  - {name: "a", choose: {from: any}}\n',
     "imagePullSecrets": ["registry"],
@@ -146,6 +152,20 @@ def test_what_a_cluster_sets_for_its_nodes_reaches_the_pods(kind: str) -> None:
     assert spec["imagePullSecrets"] == [{"name": "registry"}]
     assert spec["nodeSelector"] == EVERYTHING["nodeSelector"]
     assert spec["tolerations"] == EVERYTHING["tolerations"]
+
+
+def test_what_an_operator_adds_stands_beside_what_the_chart_has() -> None:
+    manifests = rendered(everything=True)
+    template = manifests["StatefulSet"]["spec"]["template"]
+    container, spec = template["spec"]["containers"][0], template["spec"]
+    assert container["env"] == EVERYTHING["env"]
+    assert container["envFrom"] == [{"secretRef": {"name": "breakeven"}}]
+    assert container["volumeMounts"][-1] == EVERYTHING["volumeMounts"][0]
+    assert [one["name"] for one in spec["volumes"]] == ["config", "tmp", "ca"]
+    assert spec["serviceAccountName"] == "bedrock"
+    assert set(template["metadata"]["annotations"]) == {"checksum/config", "team"}
+    assert container["resources"]["requests"] == {"cpu": "2", "memory": "2Gi"}
+    assert manifests["ServiceMonitor"]["metadata"]["labels"]["release"] == "kube-prometheus-stack"
 
 
 def test_the_journal_is_on_a_volume_of_the_pods_own_and_probes_ask_the_gateway() -> None:
