@@ -139,13 +139,15 @@ class InputTokensBody(msgspec.Struct):
 
 
 class Block(msgspec.Struct):
-    """An Anthropic content block. The content of tool results and documents may be text, blocks or future forms."""
+    """An Anthropic content block. The content of tool results and documents may be text, blocks or future forms.
+    `tool` is offered from there on: a reference to another one, or a definition."""
 
     type: str = "text"
     text: str | None = None
     content: object = None
     source: object = None
     input: msgspec.Raw = ABSENT
+    tool: msgspec.Raw = ABSENT
 
 
 class Turn(msgspec.Struct):
@@ -191,16 +193,26 @@ DECODERS: Final[dict[Operation, msgspec.json.Decoder[AnyBody]]] = {
 }
 
 
+class _Offer(msgspec.Struct):
+    definition: msgspec.Raw = ABSENT
+
+
+_OFFER: Final = msgspec.json.Decoder(_Offer)
 _TOOLS: Final = msgspec.json.Decoder(list[msgspec.Raw])
 
 
-def tools_of(body: ResponsesBody) -> list[msgspec.Raw]:
-    """The body's tools, and those that items of its input offer."""
-    found = list(body.tools or ())
-    if not isinstance(body.input, str):
-        for offered in [item.tools for item in body.input if item.tools]:
+def later_tools(body: ResponsesBody | CountBody) -> list[msgspec.Raw]:
+    """Tools that are not among the body's own, but defined in its items or blocks."""
+    found: list[msgspec.Raw] = []
+    if isinstance(body, ResponsesBody):
+        for offered in [item.tools for item in body.input if item.tools] if isinstance(body.input, list) else ():
             with suppress(msgspec.DecodeError):  # not a list: the provider will refuse it
                 found += _TOOLS.decode(offered)
+        return found
+    blocks = [block for turn in body.messages if isinstance(turn.content, list) for block in turn.content]
+    for offered in [block.tool for block in blocks if block.tool]:
+        with suppress(msgspec.DecodeError):
+            found += filter(None, [_OFFER.decode(offered).definition])
     return found
 
 

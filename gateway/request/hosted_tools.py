@@ -11,7 +11,7 @@ import msgspec
 
 from backends.formats.json_splice import find_members, splice
 from gateway.pricing.price import ToolKind
-from gateway.request.bodies import ABSENT, AnyBody, ChatBody, MessagesBody, ResponsesBody, tools_of
+from gateway.request.bodies import ABSENT, AnyBody, ChatBody, MessagesBody, ResponsesBody, later_tools
 
 ASSUMED_CALLS: Final = 5
 ESCAPE: Final = b"\\u00"
@@ -93,14 +93,14 @@ def hosted_tools(parsed: AnyBody, body: bytes) -> HostedTools:
         return OTHER_MODELS
     if not isinstance(parsed, ResponsesBody | MessagesBody):
         return NO_TOOLS
-    tools = tools_of(parsed) if isinstance(parsed, ResponsesBody) else parsed.tools
-    if not tools:
+    tools, later = parsed.tools or [], later_tools(parsed)
+    if not tools and not later:
         return NO_TOOLS
     if ESCAPE not in body and not any(mark in body for mark in MARKS):
         return NO_TOOLS
     if isinstance(parsed, ResponsesBody):
-        return _of_responses(tools, parsed.max_tool_calls)
-    return _of_messages(tools)
+        return _of_responses([*tools, *later], parsed.max_tool_calls)
+    return _of_messages(tools, later)
 
 
 def _is_given(raw: msgspec.Raw) -> bool:
@@ -161,11 +161,16 @@ def _responses_kind(tool: _Tool) -> ToolKind | None:
     return RESPONSES_KINDS.get(name)
 
 
-def _of_messages(tools: Sequence[msgspec.Raw]) -> HostedTools:
-    parsed = [_parse_tool(raw) for raw in tools]
-    if any(_name(tool).startswith("advisor_") for tool in parsed):
+def _of_messages(tools: Sequence[msgspec.Raw], later: Sequence[msgspec.Raw]) -> HostedTools:
+    parsed, defined = [_parse_tool(raw) for raw in tools], [_parse_tool(raw) for raw in later]
+    if any(_name(tool).startswith("advisor_") for tool in (*parsed, *defined)):
         return OTHER_MODELS
     limits = [_limited(tool.max_uses, kind) for tool in parsed if (kind := _messages_kind(tool)) is not None]
+    limits += [  # no limit is written into blocks: without one of its own, its cost is unknown
+        _limited(tool.max_uses, kind if _is_given(tool.max_uses) else "other")
+        for tool in defined
+        if (kind := _messages_kind(tool)) is not None
+    ]
     if not limits:
         return NO_TOOLS
     kinds = frozenset[ToolKind]().union(*(one.kinds for one in limits))

@@ -21,8 +21,8 @@ from gateway.request.bodies import (
     Item,
     MessagesBody,
     ResponsesBody,
+    later_tools,
     tier_of,
-    tools_of,
 )
 from gateway.request.encodings import unreadable
 from gateway.request.field_checks import checked_choices, checked_limit, invalid_field
@@ -220,7 +220,7 @@ def _view_responses(body: ResponsesBody) -> RequestView:
     turns = [(item.role or "tool", "\n".join(item_texts(item))) for item in items]
     parts = [part for item in items for part in item_parts(item)]
     kinds = [part.type for part in parts]
-    images, tools = sum(kind in IMAGES for kind in kinds), tools_of(body)
+    images, tools = sum(kind in IMAGES for kind in kinds), [*(body.tools or ()), *later_tools(body)]
     tool_tokens = sum(len(bytes(tool)) for tool in tools) // 4
     form = body.text.format if body.text is not None else None
     wanted = form.type if form is not None else "text"
@@ -277,7 +277,8 @@ def _view_messages(body: CountBody) -> RequestView:
     media = [block for block in with_shown(blocks) if is_media(block)]
     images = len(media)
     wanted = (body.output_config and body.output_config.format) or body.output_format
-    wants_json, tools = wanted is not None and wanted.type == "json_schema", body.tools or []
+    wants_json = wanted is not None and wanted.type == "json_schema"
+    tools = [*(body.tools or ()), *later_tools(body)]
     is_answered = isinstance(body, MessagesBody)
     return RequestView(
         operation="messages" if is_answered else "messages.count_tokens",
@@ -303,7 +304,7 @@ def _view_messages(body: CountBody) -> RequestView:
         + images * TOKENS_PER_IMAGE,
         image_bytes=image_bytes_of_blocks(blocks),
         is_open_ended=any(block.type == "document" for block in media),
-        prefixes=prefixes(turns, tools),
+        prefixes=prefixes(turns, body.tools or []),
     )
 
 

@@ -30,6 +30,13 @@ WEB, FILES = {"type": "web_search"}, {"type": "file_search", "vector_store_ids":
 FUNCTION = {"type": "function", "name": "search", "parameters": {}}
 LATER = {"type": "additional_tools", "role": "developer", "tools": [WEB]}
 CLAUDES = {"type": "web_search_20250305", "name": "web_search"}
+ADVISOR = {"type": "advisor_20260301", "name": "advisor", "model": "dear"}
+
+
+def defining(tool: dict[str, Any]) -> dict[str, Any]:
+    """Messages of which one defines a tool (Anthropic's beta inline-tools)."""
+    added = {"type": "tool_addition", "tool": {"type": "tool_definition", "definition": tool}}
+    return {"messages": [{"role": "user", "content": "hello"}, {"role": "system", "content": [added]}]}
 
 
 def body_of(operation: Operation, **fields: Any) -> bytes:
@@ -69,6 +76,10 @@ def held(calls: int, cents: float) -> float:
         ("responses", {"tools": [WEB], "max_tool_calls": "two"}, held(ASSUMED_CALLS, 1)),
         ("responses", {"tools": [FILES], "max_tool_calls": 2}, held(2, 0.25)),
         ("responses", {"tools": [FUNCTION, FILES, WEB], "max_tool_calls": 3}, held(3, 1)),
+        ("messages", defining({**CLAUDES, "max_uses": 2}), held(2, 1)),
+        ("messages", {**defining({**CLAUDES, "max_uses": 2}), "tools": [CLAUDES]}, held(2 + ASSUMED_CALLS, 1)),
+        ("messages", defining(CLAUDES), None),
+        ("messages", defining(FUNCTION), 0),
         ("responses", {"input": [LATER]}, held(ASSUMED_CALLS, 1)),
         ("responses", {"input": [LATER], "tools": [FILES], "max_tool_calls": 2}, held(2, 1)),
         ("responses", {"input": [LATER | {"tools": "web_search"}]}, 0),
@@ -202,11 +213,11 @@ async def test_a_tool_of_unknown_price_is_refused_under_a_budget_alone() -> None
     assert rig.entry.intent.cost_bound_pico_usd is None
 
 
-ADVISED: dict[str, Any] = {"tools": [{"type": "advisor_20260301", "name": "advisor", "model": "dear"}]}
+ADVISED: dict[str, Any] = {"tools": [ADVISOR]}
 FALLEN_BACK: dict[str, Any] = {"fallbacks": [{"model": "dear"}]}
 
 
-@pytest.mark.parametrize("asked", [ADVISED, FALLEN_BACK])
+@pytest.mark.parametrize("asked", [ADVISED, FALLEN_BACK, defining(ADVISOR)])
 async def test_models_that_a_request_names_beside_its_own_are_for_keys_that_may_use_any_and_have_no_budget(
     asked: dict[str, Any],
 ) -> None:

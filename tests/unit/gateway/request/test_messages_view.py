@@ -51,6 +51,12 @@ def test_a_systems_message_may_only_say_how_hard_to_think() -> None:
     [
         ({"stream": True}, ("streaming",)),
         ({"tools": [{"name": "f", "input_schema": {}}]}, ("tools",)),
+        (
+            asked({"type": "tool_addition", "tool": {"type": "tool_definition", "definition": {"name": "f"}}}),
+            ("tools",),
+        ),
+        (asked({"type": "tool_addition", "tool": {"type": "tool_reference", "name": "f"}}), ()),
+        (asked({"type": "tool_addition", "tool": "f"}), ()),
         ({"output_config": {"format": {"type": "json_schema", "schema": {}}}}, ("json_schema",)),
         ({"output_format": {"type": "json_schema", "schema": {}}}, ("json_schema",)),
         (asked(IMAGE), ("vision",)),
