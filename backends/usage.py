@@ -1,14 +1,15 @@
 """What a call consumed, in our own token classes. Every wire format is normalised to this; money is unknown here."""
 
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
 
-class Units(NamedTuple):
+class Units(msgspec.Struct, frozen=True, array_like=True):
     """Billing units other than tokens: images generated, audio transcribed, characters spoken, and rerank searches (up
-    to a hundred documents each). Counted even if tokens are what is billed."""
+    to a hundred documents each). Counted even if tokens are what is billed. A struct, since the ledger records it: an
+    older version reads a struct that has grown, but not a tuple."""
 
     images: int = 0
     audio_milliseconds: int = 0

@@ -17,6 +17,8 @@ from itertools import pairwise
 from operator import attrgetter
 from typing import Literal
 
+from msgspec.structs import astuple, replace
+
 from backends.usage import NO_UNITS, Units, Usage
 from gateway.ledger.entry import Cost
 from gateway.pricing.catalogue import Ladder, ModelPrices, Rates
@@ -97,7 +99,7 @@ def unit_fees(usage: Usage, prices: ModelPrices) -> int:
     ):
         if rate is not None and has_tokens and not count:
             raise UnknownUnitPrice(f"{prices.source} has a price for a {what}, and nobody counted them")
-    for what, count, rate in zip(Units._fields, usage.units, unit_rates(prices), strict=True):
+    for what, count, rate in zip(Units.__struct_fields__, astuple(usage.units), unit_rates(prices), strict=True):
         if count and rate is None and not has_tokens:
             raise UnknownUnitPrice(f"{count} {what} have no price in {prices.source}, and no tokens were reported")
     return round(amount_of_units(usage.units, prices))
@@ -106,8 +108,9 @@ def unit_fees(usage: Usage, prices: ModelPrices) -> int:
 def amount_of_units(units: Units, prices: ModelPrices) -> Fraction:
     """Pico-USD of the units that have a price."""
     if 0 < units.audio_milliseconds < prices.least_audio_milliseconds:
-        units = units._replace(audio_milliseconds=prices.least_audio_milliseconds)
-    return sum((count * rate for count, rate in zip(units, unit_rates(prices), strict=True) if rate), Fraction(0))
+        units = replace(units, audio_milliseconds=prices.least_audio_milliseconds)
+    counts = zip(astuple(units), unit_rates(prices), strict=True)
+    return sum((count * rate for count, rate in counts if rate), Fraction(0))
 
 
 def is_by_what_is_told(prices: ModelPrices) -> bool:

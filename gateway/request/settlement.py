@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 import msgspec
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 
 from backends.errors import UnreadableAnswer
 from backends.usage import NO_UNITS, Units, Usage
@@ -177,7 +177,7 @@ def _media(usage: Usage) -> Media:
         usage.image_input_tokens,
         usage.image_output_tokens,
     )
-    return Media(*tokens, *usage.units) if any(tokens) or usage.units != NO_UNITS else NO_MEDIA
+    return Media(*tokens, *astuple(usage.units)) if any(tokens) or usage.units != NO_UNITS else NO_MEDIA
 
 
 def _usage(intent: Intent, meter: Meter, outcome: Outcome) -> Usage:
@@ -271,8 +271,10 @@ def _halved(usage: Usage) -> Usage:
         cached_input_tokens=0,
         cache_write_5m_tokens=0,
         cache_write_1h_tokens=0,
-        units=usage.units._replace(
-            audio_milliseconds=usage.units.audio_milliseconds // 2, search_units=(usage.units.search_units + 1) // 2
+        units=replace(
+            usage.units,
+            audio_milliseconds=usage.units.audio_milliseconds // 2,
+            search_units=(usage.units.search_units + 1) // 2,
         ),
     )
 

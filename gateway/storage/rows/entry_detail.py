@@ -116,7 +116,7 @@ def encode_detail(entry: Entry, *, is_plain: bool) -> bytes:
         escalates_to=decision.escalates_to,
         repeated_tokens=facts.repeated_tokens,
         media=_media(entry.media),
-        units=() if facts.units == NO_UNITS else tuple(facts.units),
+        units=() if facts.units == NO_UNITS else astuple(facts.units),
     )
     return ENCODER.encode(detail)
 
@@ -162,7 +162,7 @@ def facts_from(detail: Detail, names: Sequence[str]) -> Facts:
         explored_pico_usd=detail.explored,
         allowed_loss={name: long(loss) for name, loss in detail.allowed_loss.items()},
         repeated_tokens=detail.repeated_tokens,
-        units=Units(*detail.units) if detail.units else NO_UNITS,
+        units=msgspec.convert(detail.units, Units) if detail.units else NO_UNITS,
     )
 
 

@@ -5,6 +5,8 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
+import msgspec
+
 from gateway.ledger.entry import Attempt, Cost, Decision, Entry, Intent, Media, PaidTo, Status
 from gateway.storage.rows.bounded import seconds
 from gateway.storage.rows.dimension import REMEMBERED
@@ -55,7 +57,7 @@ def entry_from(row: Row, attempt_rows: Sequence[Row]) -> Entry:
         http_status=row["http_status"],
         error=row["error"],
         attempts=_attempts(detail, was, attempt_rows),
-        media=None if detail.media is None else Media(*detail.media),
+        media=None if detail.media is None else msgspec.convert(detail.media, Media),
     )
 
 
