@@ -5,7 +5,9 @@ import asyncio
 import contextlib
 import logging
 
-from gateway.errors import DatabaseDown
+import msgspec
+
+from gateway.errors import DatabaseDown, StateError
 from gateway.ledger.batch import Batch
 from gateway.ledger.journal import Journal
 from gateway.ledger.shipper import EntrySink
@@ -37,14 +39,23 @@ class CountingSink:
 
 
 async def carry_unshipped(journal: Journal, admission: Admission) -> None:
-    """Hold what the journal has settled but the database does not have yet. Must run before anything is leased."""
+    """Hold what the journal has settled but the database does not have yet. Must run before anything is leased.
+
+    Raises StateError if it holds entries of a later version.
+    """
     position = journal.shipped
     while True:
         batch, end = journal.read_settled(position)
         if end == position:
             return
-        for entry in batch:
-            admission.carry(entry)
+        try:
+            for entry in batch:
+                admission.carry(entry)
+        except msgspec.DecodeError as error:
+            raise StateError(
+                f"the journal holds {journal.unshipped_entries:,} entries that are not in the database, and that this "
+                f"version cannot read ({error}): start the version that wrote them until it has shipped them"
+            ) from error
         position = end
         await asyncio.sleep(0)
 

@@ -229,7 +229,7 @@ def check(usage: Usage) -> None:
         name = COUNTS[counts.index(min(counts))]
         raise MalformedUsage(f"{name} is {min(counts)}")
     cache = usage.cached_input_tokens + usage.cache_write_5m_tokens + usage.cache_write_1h_tokens
-    if min(usage.units) < 0:
+    if usage.units != NO_UNITS and min(astuple(usage.units)) < 0:
         raise MalformedUsage(f"{usage.units} are billed")
     media = usage.audio_input_tokens + usage.image_input_tokens
     spoken = usage.reasoning_tokens + usage.audio_output_tokens + usage.image_output_tokens

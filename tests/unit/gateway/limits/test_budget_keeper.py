@@ -2,9 +2,10 @@ import asyncio
 from collections.abc import Mapping
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from gateway.errors import BudgetExhausted
+from gateway.errors import BudgetExhausted, StateError
 from gateway.ledger.batch import Batch
 from gateway.ledger.entry import Cost
 from gateway.ledger.journal import Journal
@@ -263,3 +264,14 @@ async def test_what_an_earlier_life_settled_and_did_not_ship_is_held_until_the_b
 
 def raise_it(error: OSError) -> None:
     raise error
+
+
+async def test_entries_of_a_version_to_come_that_wait_in_the_journal_are_told_in_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal = Journal.open(tmp_path, on_failure=raise_it, segment_bytes=1 << 20)
+    journal.intend(make_intent())
+    await journal.settle(make_entry())
+    monkeypatch.setattr("gateway.ledger.batch.DECODER", msgspec.msgpack.Decoder(Cost))
+    with pytest.raises(StateError, match="start the version that wrote them"):
+        await carry_unshipped(journal, Admission())
