@@ -10,6 +10,7 @@ from typing import Final
 import msgspec
 
 from backends.formats.json_objects import Fields, decode_object, part_of, text_of
+from backends.http.errors import is_too_long
 
 WORDS: Final[Mapping[int, str]] = {
     400: "INVALID_ARGUMENT",
@@ -29,6 +30,8 @@ WORDS: Final[Mapping[int, str]] = {
 }
 DOMAIN: Final = "breakeven"
 _TYPES: Final = "type.googleapis.com/google.rpc."
+_TOO_LONG: Final = "exceeds the maximum number of tokens allowed"
+"""Google's words, by which clients know that a conversation has to be shortened."""
 
 
 def content_error(
@@ -63,9 +66,12 @@ def content_error_from(
     error = part_of(decode_object(body) or {}, "error")
     if text_of(error, "status") and isinstance(error.get("code"), int):
         return body
+    message = text_of(error, "message") or otherwise
+    if is_too_long(body) and _TOO_LONG not in message:
+        message = f"The input token count {_TOO_LONG}: {message}"
     return content_error(
         status,
-        text_of(error, "message") or otherwise,
+        message,
         code=text_of(error, "code"),
         field=text_of(error, "param"),
         retry_seconds=retry_seconds,

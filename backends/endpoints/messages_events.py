@@ -67,12 +67,12 @@ def messages_error_from(body: bytes, status: int, otherwise: str) -> bytes:
 
 def too_long(prompt: int, asked: int, window: int) -> str:
     """In Anthropic's words, with tokens as they write them: agents read the numbers, then ask for a shorter answer or
-    shorten the conversation."""
+    shorten the conversation. LangChain does only the latter, at the first words alone."""
     if prompt >= window:
         return f"{_TOO_LONG[0]}: {prompt} tokens > {window} maximum"
     return (
         f"input length and `max_tokens` {_TOO_LONG[1]}: {prompt} + {asked} > {window}, "
-        "decrease input length or `max_tokens` and try again"
+        f"decrease input length or `max_tokens` and try again: the {_TOO_LONG[0]} for an answer of that length"
     )
 
 

@@ -225,7 +225,10 @@ async def test_a_provider_refuses_in_its_own_words_or_in_googles_shape(passage: 
     native = await passage.post("/v1beta/models/a:generateContent", HI)
     assert (native.status_code, native.content) == (400, own)
     chat = (await passage.post("/v1beta/models/b:generateContent", HI)).json()["error"]
-    assert (chat["message"], chat["status"]) == ("too long", "INVALID_ARGUMENT")
+    said = (
+        "The input token count exceeds the maximum number of tokens allowed: too long"  # clients look for these words
+    )
+    assert (chat["message"], chat["status"]) == (said, "INVALID_ARGUMENT")
     assert chat["details"][0]["reason"] == "CONTEXT_LENGTH_EXCEEDED"
 
 

@@ -176,7 +176,7 @@ def test_a_prompt_that_is_too_long_is_called_as_its_endpoint_calls_it(
         (
             90_000,
             "input length and `max_tokens` exceed context limit: 90000 + 32000 > 100000, "
-            "decrease input length or `max_tokens` and try again",
+            "decrease input length or `max_tokens` and try again: the prompt is too long for an answer of that length",
         ),
     ],
 )
