@@ -159,12 +159,17 @@ def test_the_text_of_the_rules_is_left_by_the_keyboard(browser: webdriver.Chrome
 
 
 def test_the_editor_is_dark_where_the_page_is(browser: webdriver.Chrome, running: Running) -> None:
-    """By the system's setting, and immediately when somebody presses the button."""
+    """By the system's setting, and immediately when somebody presses the button; never on paper."""
     dark = {"features": [{"name": "prefers-color-scheme", "value": "dark"}]}
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", dark)
     try:
         go(browser, running, "/rules")
         patient(browser).until(lambda one: brightness(one) < 90)
+        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print", **dark})
+        line, editor = (browser.find_element(By.CSS_SELECTOR, one) for one in (".cm-line", ".cm-editor"))
+        assert line.value_of_css_property("color") == "rgba(0, 0, 0, 1)", "on paper, which is white"
+        assert editor.value_of_css_property("overflow-y") == "visible", "a print has every line"
+        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "", **dark})
         button(browser, "Light / dark").click()
         patient(browser).until(lambda one: brightness(one) > 200)
     finally:
