@@ -172,7 +172,9 @@ DEFAULTS: Final[dict[str, Raw]] = {
         "query_pre_attn_scalar": 256,
         "sliding_window": 4096,
         "tie_word_embeddings": True,
-    }
+    },
+    "mixtral": {"rope_theta": 1000000.0},
+    "smollm3": {"rope_theta": 2000000.0},
 }
 # Features of models that are not implemented, and words for them.
 UNCOMPUTED: Final = {
@@ -189,8 +191,12 @@ LONG_ROPED: Final[tuple[Family, ...]] = ("phi3",)
 
 
 def _rope_of(raw: Raw) -> Raw:
-    """The rotary settings; if each kind of layer has its own, those of layers with full attention."""
-    rope = raw.get("rope_parameters") or raw.get("rope_scaling") or {}
+    """The rotary settings; if each kind of layer has its own, those of layers with full attention.
+
+    The older field counts, since models' pages say to add it for longer texts, whatever the file has already.
+    """
+    named, added = raw.get("rope_parameters") or {}, raw.get("rope_scaling") or {}
+    rope = named[FULL] | added if named.get(FULL) else added or named
     return rope.get(FULL) or rope
 
 

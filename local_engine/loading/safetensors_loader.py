@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,6 +21,7 @@ from local_engine.loading.weights import LoadedFile, no_nibbles
 from local_engine.text.panics import panics_told
 from local_engine.text.tokenizer import Tokenizer
 
+HEAD: Final = "lm_head.weight"
 INDEX: Final = "model.safetensors.index.json"
 KINDS: Final = {
     "F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16,
@@ -90,6 +91,8 @@ def load_safetensors(folder: Path) -> LoadedFile:
             return name.replace(PLAIN, prefix) in weights
 
         config = read_config(described, folder.resolve().name.lower(), folder=folder.name, has=has)
+        if config.has_tied_embedding and has(HEAD) and not _are_equal(stored, HEAD, f"{prefix}embed_tokens.weight"):
+            config = replace(config, has_tied_embedding=False)  # as in transformers
         tokenizer = _load_tokenizer(folder, raw)
     except KeyError as error:
         raise ModelUnavailable(f"{folder / 'config.json'} lacks {error.args[0]!r}.") from error
@@ -102,6 +105,11 @@ def load_safetensors(folder: Path) -> LoadedFile:
     held = 4.0 if scheme is not None else stored.mean_bytes()
     loaded = LoadedFile(config, weights, tokenizer, nibbles, stored_in, bytes_per_weight=held)
     return arranged(loaded, change_of(described))
+
+
+def _are_equal(stored: SafetensorsWeights, one: str, other: str) -> bool:
+    pair = stored.raw(one), stored.raw(other)
+    return pair[0].dtype == pair[1].dtype and torch.equal(*pair)
 
 
 def _shards(folder: Path) -> list[Path]:

@@ -285,16 +285,23 @@ def test_the_text_of_a_gemma_that_reads_images_too_is_run(tmp_path: Path) -> Non
     assert_same(assemble(loaded, SMALL), model)
 
 
-def test_frequencies_that_change_beyond_the_window_are_the_plain_ones_within_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "changes",
+    [
+        # Frequencies that change beyond the window are the plain ones within it.
+        {"rope_parameters": {"rope_type": "dynamic", "factor": 4.0, "rope_theta": 10000.0}},
+        # Added for longer texts to a file that has the newer field.
+        {"rope_scaling": {"rope_type": "linear", "factor": 2.0}},
+        {"tie_word_embeddings": True},
+    ],
+)
+def test_a_configuration_is_read_as_transformers_reads_it(tmp_path: Path, changes: dict[str, Any]) -> None:
     from transformers import LlamaForCausalLM
 
     folder = write_folder(make_model("llama"), tmp_path)
-    rope = {"rope_type": "dynamic", "factor": 4.0, "rope_theta": 10000.0}
-    change(folder / "config.json", {"rope_parameters": rope})
+    change(folder / "config.json", changes)
     model = LlamaForCausalLM.from_pretrained(folder).eval()  # pyright: ignore[reportUnknownMemberType]
-    loaded = load_safetensors(folder)
-    assert loaded.config.context_window == 256
-    assert_same(assemble(loaded, SMALL), model)
+    assert_same(assemble(load_safetensors(folder), SMALL), model)
 
 
 def test_conversations_with_tools_have_a_template_of_their_own(tmp_path: Path) -> None:
