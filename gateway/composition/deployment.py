@@ -17,6 +17,7 @@ from gateway.errors import ConfigurationError, StateError
 from gateway.extras import install_command
 from gateway.limits.values import SharedLimits
 from gateway.pricing.catalogue import PriceBook
+from gateway.process.file_watch import FileWatch
 from gateway.routing.rules import RulesDocument
 from gateway.rulebook.catalogue import Catalogue
 
@@ -37,6 +38,7 @@ class Deployment:
     home: Home
     settings: Settings
     curve: MeasuredEngine
+    curve_watch: FileWatch
     table: BackendTable
     catalogue: Catalogue
     prices: PriceBook
@@ -61,14 +63,15 @@ def load_deployment(
     """
     settings = load_environment_settings(home, environ)
     require_redis(settings, settings.server.workers, home)
-    curve = _curve_or_assumed(home)
+    # In this order: a curve that is measured in between is noticed.
+    curve_watch, curve = FileWatch(home.curve_file), _curve_or_assumed(home)
     url = (engine_url or OFFLINE_ENGINE_URL) if settings.engine.is_enabled else None
     table = build_backend_table(settings, environ, url, curve)
     catalogue = table.catalogue()
     text = read_own_text(home.rules_file)
     rules = catalogue.parse(text, file=str(home.rules_file))
     prices = load_deployment_prices(home, settings)
-    return Deployment(home, settings, curve, table, catalogue, prices, text, rules)
+    return Deployment(home, settings, curve, curve_watch, table, catalogue, prices, text, rules)
 
 
 def _curve_or_assumed(home: Home) -> MeasuredEngine:

@@ -107,7 +107,6 @@ class Gateway:
     watching: Watching
     watch: ChangeWatch
     exposition: CollectorRegistry
-    curve_watch: FileWatch
     versions: ClassifierVersions
     versions_watch: FileWatch
     classifier_watch: ClassifierWatch
@@ -296,7 +295,7 @@ class Gateway:
         while True:
             await asyncio.sleep(WRITE_SECONDS)
             try:
-                if self.curve_watch.has_changed():
+                if self.deployment.curve_watch.has_changed():
                     self.use_curve(load_engine_curve(self.deployment.home.curve_file))
                 if self.versions_watch.has_changed():
                     self.classifier = self.versions.open()

@@ -159,7 +159,6 @@ def _put_together(
         watching=watching,
         watch=watch,
         exposition=_exposition(metrics, deployment, claim, workers=workers),
-        curve_watch=FileWatch(home.curve_file),
         versions=versions,
         versions_watch=versions_watch,
         classifier_watch=classifier_watch,

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from gateway.composition.deployment import load_deployment, load_environment_settings, require_clients
+from gateway.config.engine_curve import CurveFile, save_engine_curve
 from gateway.config.first_files import write_first_files
 from gateway.config.home import Home, create_home
 from gateway.config.price_files import load_prices, own_prices, write_prices
@@ -47,6 +48,13 @@ def test_a_damaged_throughput_curve_stops_nothing_and_is_told(home: Home, caplog
     assert load_deployment(home, environ={}).curve.is_assumed
     assert "throughput-curve.json: is not a throughput curve" in caplog.text
     assert "`breakeven bench engine`" in caplog.text
+
+
+def test_a_throughput_curve_that_is_measured_while_a_worker_starts_is_noticed(home: Home) -> None:
+    deployment = load_deployment(home)
+    assert not deployment.curve_watch.has_changed()
+    save_engine_curve(home.curve_file, CurveFile("tiny", 300.0, [(1, 20.0), (2, 30.0), (4, 40.0)]))
+    assert deployment.curve_watch.has_changed()
 
 
 def test_the_webhook_of_notices_may_come_from_the_environment(home: Home) -> None:
