@@ -80,7 +80,7 @@ def test_elsewhere_there_is_nothing(path: str) -> None:
         ("/", "see /docs; of Hugging Face's client, only chat_completion works here"),
         ("/v1", "see /docs; of Hugging Face's client, only chat_completion works here"),
         ("/generate_stream", "text-generation-inference's API is not offered here: use an OpenAI client"),
-        ("/health", "did you mean /healthz (it is alive) or /readyz"),
+        ("/health", "/healthz says whether it is alive, /readyz whether"),
         ("/v1/v1/nothing", "see /docs"),
     ],
 )
