@@ -15,13 +15,16 @@ from dashboards.markup import Cell, Column
 from dashboards.one_press import on_press
 
 LONGEST_PROMPT = 100_000
+CUT = f"The page takes no more than {LONGEST_PROMPT:,} characters: the decision is for those."
 
 
 async def build(view: View) -> None:
     """A form for a prompt, and the explained decision."""
     note = "It is classified and decided as a real request would be. Nothing is sent to a model or stored."
     with panel("A prompt", note):
-        prompt = ui.textarea(placeholder="Write a prompt…").props("outlined autogrow aria-label=Prompt")
+        prompt = ui.textarea(placeholder="Write a prompt…").props(
+            f"outlined autogrow aria-label=Prompt maxlength={LONGEST_PROMPT}"
+        )
         prompt.style("width: 100%")
         with grid("be-actions"):
             tags = ui.input("Tags, comma-separated").props("dense outlined maxlength=200").style("min-width: 16rem")
@@ -33,7 +36,7 @@ async def build(view: View) -> None:
     result = ui.element("div")
 
     async def explain() -> None:
-        text = (prompt.value or "")[:LONGEST_PROMPT]
+        text = prompt.value or ""
         if not text.strip():
             wrong = WrongField("prompt", "Write a prompt first.")
             marked.say(form_problem(wrong), wrong)
@@ -42,7 +45,7 @@ async def build(view: View) -> None:
         body = {"model": "auto", "messages": [{"role": "user", "content": text}]}
         result.clear()
         with result:
-            with panel("The prompt"):
+            with panel("The prompt", CUT if len(text) >= LONGEST_PROMPT else ""):
                 html(f'<div class="be-code" style="white-space: pre-wrap">{escape(text)}</div>')
             try:
                 found = await view.gateway.explain(body, tags=header_of(tags.value or ""))

@@ -27,6 +27,10 @@ def test_a_hostile_prompt_and_key_name_are_shown_as_text(browser: webdriver.Chro
     button(browser, "Explain the decision").click()
     see(browser, "Write a prompt first.")
     assert area.get_attribute("aria-invalid") == "true"
+    browser.execute_cdp_cmd("Input.insertText", {"text": "word " * 30_000})  # as if pasted, into what has the focus
+    button(browser, "Explain the decision").click()
+    see(browser, "takes no more than 100,000 characters")
+    area.send_keys(Keys.CONTROL + "a")
     area.send_keys(XSS)
     browser.find_element(By.CSS_SELECTOR, "input[aria-label^=Tags]").send_keys(SIMULATE_TAG + Keys.TAB)
     button(browser, "Explain the decision").click()
