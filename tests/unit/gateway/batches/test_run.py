@@ -236,7 +236,7 @@ async def test_lines_that_wait_to_be_asked_again_do_not_hold_up_the_end(
     store.saved = make_batch(status="in_progress")
     run = open_run(store, [], wait, status="in_progress", progress=Progress(COUNT))
     task = asyncio.create_task(run.run())
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(300):
         while waiting < 4:
             await asyncio.sleep(0)
         if is_stopped:

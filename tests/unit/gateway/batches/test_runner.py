@@ -54,7 +54,7 @@ async def nothing_new() -> bool:
 async def looked(store: Offering, times: int, sleep: Callable[[float], Awaitable[None]] = at_once) -> BatchRunner:
     runner = BatchRunner(store, lambda batch: Endless(), nothing_new, name="me", sleep=sleep)
     task = asyncio.create_task(runner.run())
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(300):
         while store.looks < times:
             runner.wake()
             await asyncio.sleep(0)
@@ -118,7 +118,7 @@ async def test_no_team_keeps_all_others_waiting() -> None:
 
     runner = BatchRunner(Waiting(), open_run, nothing_new, name="me")
     task = asyncio.create_task(runner.run())
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(300):
         while "batch_blue" not in begun:
             await asyncio.sleep(0)
     task.cancel()
@@ -133,7 +133,7 @@ async def test_once_it_stops_it_takes_none_that_nobody_would_end() -> None:
     store = Offering()
     runner = BatchRunner(store, lambda batch: Endless(), nothing_new, name="me")
     task = asyncio.create_task(runner.run())
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(300):
         while not Endless.began:
             await asyncio.sleep(0)
     await runner.stop(1.0)
@@ -161,7 +161,7 @@ async def test_keys_made_before_a_batch_are_known_before_its_first_line() -> Non
 
     runner = BatchRunner(Offering(), lambda batch: Noted(), catch_up, name="me", sleep=at_once)
     task = asyncio.create_task(runner.run())
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(300):
         while "lines" not in order:
             await asyncio.sleep(0)
     task.cancel()
