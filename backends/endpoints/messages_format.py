@@ -11,7 +11,7 @@ import msgspec
 
 from backends.endpoints.messages_events import messages_error
 from backends.errors import Untranslatable, UpstreamRejected
-from backends.formats.json_objects import Fields, decode_object, number, part_of, text_of
+from backends.formats.json_objects import Fields, decode_object, number, objects_of, part_of, text_of
 from backends.formats.past_thinking import DETAILS, THOUGHT, detail_of, is_carried, name_thoughts
 from backends.formats.schema_subset import is_strict
 from backends.formats.user_ids import user_of_chat
@@ -21,6 +21,8 @@ _EFFORTS: Final = {"low": "low", "medium": "medium", "high": "high", "xhigh": "x
 """Only some of OpenAI's models accept `max`."""
 _CONTINUES: Final[Fields] = {"continue_final_message": True, "add_generation_prompt": False}
 """Understood by vLLM, SGLang and our engine. The second is true by default, which would contradict the first."""
+_TOOL_CHANGES: Final = ("tool_addition", "tool_removal")
+"""Blocks that change the tools from there on. Chats offer one list of tools: what is left at the end."""
 _BILLING_LINE: Final = re.compile(r"\Ax-anthropic-billing-header:[^\n]*\n?")
 
 _BOUND: Final = {
@@ -86,7 +88,7 @@ def chat_body_from_messages(
     if fields.get("stream") is True:
         chat |= {"stream": True, "stream_options": {"include_usage": True}}
     user = user_of_chat(text_of(part_of(fields, "metadata"), "user_id") or "")
-    tools = [_tool(tool, f"tools[{place}]") for place, tool in enumerate(_list(fields, "tools"))]
+    tools = _tools(fields)
     optional: Fields = {"user": user, "tools": tools, "response_format": _response_format(fields)}
     if reasons:
         optional["reasoning_effort"] = _EFFORTS.get(text_of(part_of(fields, "output_config"), "effort") or "")
@@ -119,6 +121,7 @@ def _messages(fields: Fields) -> Iterator[Fields]:
         if content is None and role == "system":  # only changes the effort from here on
             continue
         blocks = [_object(block, f"{where}.content") for block in _list(message, "content", where)]
+        blocks = [block for block in blocks if block.get("type") not in _TOOL_CHANGES]
         yield from _assistant(blocks, where) if role == "assistant" else _user(cast(str, role), blocks, where)
 
 
@@ -258,6 +261,29 @@ def _text_part(block: object, where: str) -> Fields:
     cache = fields.get("cache_control")
     part: Fields = {"type": "text", "text": text}
     return part | ({"cache_control": cache} if isinstance(cache, dict) else {})
+
+
+def _tools(fields: Fields) -> list[Fields]:
+    tools = [_tool(tool, f"tools[{place}]") for place, tool in enumerate(_list(fields, "tools"))]
+    known = {_name_of(tool): tool for tool in tools}
+    for place, item in enumerate(_list(fields, "messages")):
+        for block in objects_of(cast(Fields, item).get("content")):
+            if (kind := block.get("type")) not in _TOOL_CHANGES:
+                continue
+            change = part_of(block, "tool")
+            name = text_of(change, "name") or ""
+            if "definition" in change:
+                defined = _tool(change["definition"], f"messages[{place}].content")
+                name = _name_of(defined)
+                known[name] = defined
+            tools = [tool for tool in tools if _name_of(tool) != name]
+            if kind == "tool_addition" and name in known:
+                tools.append(known[name])
+    return tools
+
+
+def _name_of(tool: Fields) -> str:
+    return text_of(part_of(tool, "function"), "name") or ""
 
 
 def _tool(tool: object, where: str) -> Fields:

@@ -192,6 +192,10 @@ MESSAGE_SAMPLES: dict[str, tuple[Json, Json]] = {
     "container": (MESSAGE, {"container": "c"}),
     "context_management": (MESSAGE, {"context_management": {"edits": [{"type": "clear_tool_uses_20250919"}]}}),
     "deferred tool": (MESSAGE | {"tools": [OWN_TOOL]}, {"tools": [OWN_TOOL | {"defer_loading": True}]}),
+    "tools added and removed in messages": (
+        MESSAGE | ask(SAID),
+        ask(SAID, {"type": "tool_addition", "tool": {"type": "tool_definition", "definition": OWN_TOOL}}),
+    ),
     "examples of a tool's input": (
         MESSAGE | {"tools": [OWN_TOOL]},
         {"tools": [OWN_TOOL | {"input_examples": [{}], "allowed_callers": ["direct"], "eager_input_streaming": True}]},

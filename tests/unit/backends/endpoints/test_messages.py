@@ -304,6 +304,31 @@ def test_a_wrong_type_or_range_is_named(fields: dict[str, object], param: str) -
 BY_ID: Json = {"type": "image", "source": {"type": "file", "file_id": "f"}}
 
 
+def test_the_tools_are_those_that_messages_leave() -> None:
+    def change(kind: str, **tool: object) -> Json:
+        return {"role": "system", "content": [{"type": f"tool_{kind}", "tool": tool}]}
+
+    def named(name: str, text: str = "") -> Json:
+        return {"name": name, "description": text, "input_schema": {"type": "object"}}
+
+    changes = [
+        change("addition", type="tool_definition", definition=named("c")),
+        change("removal", type="tool_reference", name="a"),
+        change("removal", type="tool_reference", name="b"),
+        change("addition", type="tool_reference", name="b"),
+        change("addition", type="tool_reference", name="unheard of"),
+        change("addition", type="tool_definition", definition=named("c", "anew")),
+    ]
+    asked = {"model": "m", "max_tokens": 9, "tools": [named("a"), named("b")]}
+    body = asked | {"messages": [{"role": "user", "content": "hi"}, *changes]}
+    chat = json.loads(chat_body_from_messages(json.dumps(body).encode()))
+    assert [(one["function"]["name"], one["function"]["description"]) for one in chat["tools"]] == [
+        ("b", ""),
+        ("c", "anew"),
+    ]
+    assert [one["role"] for one in chat["messages"]] == ["user"]
+
+
 def test_search_results_and_documents_of_blocks_are_said_as_text() -> None:
     text = [{"type": "text", "text": "Paris is "}, {"type": "text", "text": "in France."}]
     blocks = [
