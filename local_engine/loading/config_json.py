@@ -228,10 +228,13 @@ def _sliding_window(raw: Raw, family: Family, folder: str) -> tuple[int, bool]:
     default = 0 if family in ("phi3", "mixtral") else 4096
     window = int(raw.get("sliding_window", default) or 0) if has_window else 0
     # Qwen's first layers have none.
-    full = 0 if is_everywhere else min(layers, int(raw.get("max_window_layers", 28)))
+    first = raw.get("max_window_layers")
+    full = min(layers, 28 if first is None else int(first))
     kinds = raw.get("layer_types") or [FULL] * full + [SLIDING] * (layers - full)
     if unknown := set(kinds) - {FULL, SLIDING}:
         raise ModelUnsupported(f"{folder} has layers of {', '.join(sorted(unknown))}, which are not supported.")
+    if is_everywhere:  # whatever their layer_types say
+        return window, True
     return (window, FULL not in kinds) if SLIDING in kinds else (0, True)
 
 
