@@ -9,10 +9,11 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from dashboards.grafana_boards import BOARDS
 from gateway.money import usd
+from gateway.storage.sql.adjustments import SqlAdjustments
 from gateway.storage.sql.budgets import SqlBudgets
 from gateway.storage.sql.ledger import SqlLedger
 from gateway.storage.sql.reports import SqlReports
-from gateway.stores import Budget
+from gateway.stores import Adjustment, Budget
 from gateway.sums import SumsQuery
 from tests.unit.gateway.ledger.builders import make_entry, make_intent
 
@@ -36,12 +37,18 @@ async def fill(engine: AsyncEngine) -> None:
 @pytest.mark.parametrize("view", ["finance_hours", "finance_days"])
 async def test_a_view_adds_up_to_the_ledger(engine: AsyncEngine, view: str) -> None:
     await fill(engine)
+    unpriced = [make_entry(n, intent=make_intent(n), cost=None) for n in (98, 99)]
+    await SqlLedger(engine).insert(unpriced)
+    known = Adjustment(unpriced[0].intent.request_id, "reprice", "prices-2", 5, "the price became known")
+    assert await SqlAdjustments(engine, trusts_clock=True).book([known], author="ada") == 1
     [total] = await SqlReports(engine).sums(SumsQuery(0, 2**60))
     async with engine.connect() as connection:
-        sums = "SUM(cost_usd) AS cost, SUM(requests) AS requests, SUM(input_tokens) AS input, MIN(team) AS team"
+        names = {"cost_usd": "cost", "requests": "requests", "input_tokens": "input", "unpriced_requests": "unpriced"}
+        sums = ", ".join(f"SUM({column}) AS {name}" for column, name in names.items())
         row = (await connection.execute(text(f"SELECT {sums} FROM {view}"))).one()
     assert float(row.cost) == pytest.approx(float(usd(total.corrected_cost_pico_usd)), rel=1e-12)
     assert (row.requests, row.input) == (total.requests, total.input_tokens)
+    assert row.unpriced == total.still_unpriced_requests == 1
 
 
 async def test_views_cannot_be_written(engine: AsyncEngine) -> None:
