@@ -8,7 +8,7 @@ from typing import Final, cast
 
 import msgspec
 
-from backends.endpoints.responses_tools import Tools, arguments_of, is_among_some, parse_tools
+from backends.endpoints.responses_tools import OFFER, Tools, arguments_of, is_among_some, parse_tools
 from backends.formats.chat_fields import in_background, invalid, list_of, object_of, untranslatable
 from backends.formats.json_objects import Fields, decode_object, part_of, text_of
 from backends.formats.past_thinking import THOUGHT, is_our_reasoning, name_thoughts, thought_of
@@ -106,7 +106,7 @@ def _messages(fields: Fields, tools: Tools) -> Iterator[Fields]:
         if kind == "reasoning":
             thought = thought_of(fields)
             continue
-        if is_our_reasoning(fields):  # a reference to reasoning that we did not store
+        if kind == OFFER or is_our_reasoning(fields):  # a reference to reasoning that we did not store
             continue
         message = _call(fields, tools, where) if kind in CALLS else _message(fields, str(kind), where)
         if thought and message["role"] == "assistant":

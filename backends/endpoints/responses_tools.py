@@ -8,9 +8,11 @@ from typing import Final, Literal, cast
 import msgspec
 
 from backends.formats.chat_fields import invalid, list_of, object_of, untranslatable
-from backends.formats.json_objects import Fields, decode_object, part_of, text_of
+from backends.formats.json_objects import Fields, decode_object, objects_of, part_of, text_of
 
 ToolKind = Literal["function", "custom"]
+OFFER: Final = "additional_tools"
+"""The type of an item that offers tools from there on. A chat offers them from its beginning."""
 FREE_TEXT: Final[Fields] = {
     "type": "object",
     "properties": {"input": {"type": "string"}},
@@ -67,8 +69,13 @@ class Tools:
 
 
 def parse_tools(fields: Fields) -> Tools:
-    """Raises UpstreamRejected; Untranslatable for a tool that only its provider can run."""
-    return Tools(_tools(list_of(fields.get("tools"), "tools"), "tools", None))
+    """The request's tools, and those that items of its input offer. Raises UpstreamRejected; Untranslatable for a tool
+    that only its provider can run."""
+    found = list(_tools(list_of(fields.get("tools"), "tools"), "tools", None))
+    for item in objects_of(fields.get("input")):
+        if item.get("type") == OFFER:
+            found += _tools(list_of(item.get("tools"), f"{OFFER}.tools"), f"{OFFER}.tools", None)
+    return Tools(found)
 
 
 def _tools(tools: list[object], where: str, namespace: str | None) -> Iterator[Tool]:

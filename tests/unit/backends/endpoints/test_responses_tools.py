@@ -92,6 +92,15 @@ NAMESPACES = [
 ]
 
 
+def test_tools_that_the_input_offers_are_offered_from_the_beginning() -> None:
+    later: Json = {"type": "additional_tools", "role": "developer", "tools": [FUNCTION | {"name": "tide"}]}
+    translated = chat(tools=[FUNCTION], input=[{"role": "user", "content": "hi"}, later])
+    assert [one["function"]["name"] for one in translated["tools"]] == ["weather", "tide"]
+    assert [one["role"] for one in translated["messages"]] == ["user"]
+    with pytest.raises(Untranslatable, match=r"additional_tools\.tools\[0\]\.type"):
+        chat(input=[later | {"tools": [{"type": "web_search"}]}])
+
+
 def test_the_functions_of_a_namespace_have_its_name_where_their_own_is_not_enough() -> None:
     assert [tool["function"]["name"] for tool in chat(tools=NAMESPACES)["tools"]] == ["weather", "sea__weather", "tide"]
     past = [
