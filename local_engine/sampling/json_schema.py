@@ -1,6 +1,7 @@
 """Rewrites JSON schemas for the constraint library: in our style, and without keywords that have no effect."""
 
 import json
+import math
 from collections.abc import Mapping
 from typing import Any, Final, cast
 
@@ -23,6 +24,10 @@ FORMATS: Final = (
     "uuid",
 )  # fmt: skip
 NAMED: Final = ("properties", "patternProperties", "$defs", "definitions")
+LOWER: Final = ("minimum", "exclusiveMinimum")
+UPPER: Final = ("maximum", "exclusiveMaximum")
+BOUNDS: Final = LOWER + UPPER
+STEPS: Final = {"exclusiveMinimum": 1e-9, "exclusiveMaximum": -1e-9}
 VALUES: Final = ("const", "enum", "default", "examples")
 
 
@@ -40,7 +45,8 @@ def guided_schema(schema: Mapping[str, Any]) -> str:
 
 
 def without_idle(schema: Any) -> Any:
-    """The same schema without keywords, at any depth, that have no effect and would be rejected."""
+    """The same schema without keywords, at any depth, that have no effect and would be rejected, and with bounds that
+    the library keeps to."""
     if isinstance(schema, list):
         return [without_idle(one) for one in cast(list[Any], schema)]
     if not isinstance(schema, dict):
@@ -53,7 +59,23 @@ def without_idle(schema: Any) -> Any:
             kept[key] = value
         elif not _is_idle(key, value):
             kept[key] = without_idle(value)
-    return kept
+    return kept | _apart(kept)
+
+
+def _apart(schema: Mapping[str, Any]) -> dict[str, float]:
+    """Whole exclusive bounds less than one from the other bound, moved towards it by a billionth: the library would
+    allow such a bound itself, without decimals."""
+    known = {key: schema[key] for key in BOUNDS if _is_ordinary(schema.get(key))}
+    lowest = max((known[key] for key in LOWER if key in known), default=-math.inf)
+    highest = min((known[key] for key in UPPER if key in known), default=math.inf)
+    if highest - lowest >= 1:
+        return {}
+    return {key: known[key] + step for key, step in STEPS.items() if key in known and known[key] % 1 == 0}
+
+
+def _is_ordinary(value: object) -> bool:
+    """Whether it is a number to which a billionth can be added."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < 1e6
 
 
 def _is_idle(key: str, value: Any) -> bool:

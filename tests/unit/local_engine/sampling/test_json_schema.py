@@ -66,6 +66,8 @@ KEYWORDS: list[tuple[str, Schema, list[str], list[str]]] = [
     ("minimum", {"type": "integer", "minimum": -3, "maximum": 12}, ["-3", "0", "12"], ["-4", "13", "120"]),
     ("float bounds", {"type": "number", "minimum": 0.5, "maximum": 0.75}, ["0.5", "0.75"], ["0.49", "0.76", "9e-1"]),
     ("exclusive", {"type": "integer", "exclusiveMinimum": 3, "exclusiveMaximum": 6}, ["4", "5"], ["3", "6"]),
+    ("near above", {"type": "number", "exclusiveMinimum": 0, "maximum": 0.5}, ["0.1", "0.5"], ["0", "0.0", "1"]),
+    ("near below", {"type": "number", "minimum": -1.5, "exclusiveMaximum": -1}, ["-1.5", "-1.1"], ["-1", "-1.0"]),
     ("multipleOf", {"type": "integer", "multipleOf": 7}, ["0", "-14", "49"], ["1", "48"]),
     ("minLength", {"type": "string", "minLength": 2, "maxLength": 3}, ['"é😀"', '"a\\nb"'], ['"a"', '"abcd"', '"😀"']),
     ("pattern", {"type": "string", "pattern": "^[a-c]+\\d$"}, ['"abc1"'], ['"abc"', '"1"', '"abc1x"']),
