@@ -23,6 +23,7 @@ class Message(msgspec.Struct):
     role: str
     content: str | list[Part] | None = None
     tool_calls: msgspec.Raw = ABSENT
+    function_call: msgspec.Raw = ABSENT
 
 
 class StreamOptions(msgspec.Struct):

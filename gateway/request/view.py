@@ -144,7 +144,7 @@ def _view_chat(body: ChatBody) -> RequestView:
     tools = [*(body.tools or ()), *(body.functions or ())]
     wants_json = body.response_format is not None and body.response_format.type != "text"
     tool_tokens = sum(len(bytes(tool)) for tool in tools) // 4 if tools else 0
-    called = sum(len(memoryview(message.tool_calls)) for message in body.messages)
+    called = sum(len(memoryview(one)) for said in body.messages for one in (said.tool_calls, said.function_call) if one)
     schema_tokens = body.response_format.tokens if body.response_format is not None else 0
     predicted = len(memoryview(body.prediction)) // 4
     limit = checked_limit("max_completion_tokens", body.max_completion_tokens)

@@ -35,6 +35,7 @@ CALL = {"id": "c", "type": "function", "function": {"name": "write", "arguments"
     "fields",
     [
         {"messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": None, "tool_calls": [CALL]}]},
+        {"messages": [{"role": "assistant", "function_call": CALL["function"]}, {"role": "user", "content": "hi"}]},
         {"tools": [{"type": "function", "function": {"name": "f", "description": LONG}}]},
         {"functions": [{"name": "f", "description": LONG}]},
         {"response_format": {"type": "json_schema", "json_schema": {"name": "n", "schema": {"description": LONG}}}},
