@@ -139,7 +139,10 @@ def _engine(engine: dict[str, Any]) -> list[str]:
     health = "healthy" if engine["is_healthy"] else "loading" if engine["is_starting"] else "down"
     tone = {"healthy": "good", "down": "bad"}.get(health, "warn")
     said = "requests wait for it" if health == "loading" else engine["detail"] or "as reported by the engine"
-    busy = f"{_number(engine['running_requests'])} running, {_number(engine['waiting_requests'])} waiting · now"
+    is_known = engine["running_requests"] is not None
+    busy = (
+        f"{engine['running_requests']} running, {_number(engine['waiting_requests'])} waiting · now" if is_known else ""
+    )
     decode = f"{engine['working_tokens_per_second'] or 0:,.1f} tok/s"
     return [
         markup.tile("State", health, f"{said} · now", tone=tone),
