@@ -229,11 +229,11 @@ def _sliding_window(raw: Raw, family: Family, folder: str) -> tuple[int, bool]:
     window = int(raw.get("sliding_window", default) or 0) if has_window else 0
     # Qwen's first layers have none.
     first = raw.get("max_window_layers")
-    full = min(layers, 28 if first is None else int(first))
+    full = 0 if is_everywhere else min(layers, 28 if first is None else int(first))
     kinds = raw.get("layer_types") or [FULL] * full + [SLIDING] * (layers - full)
     if unknown := set(kinds) - {FULL, SLIDING}:
         raise ModelUnsupported(f"{folder} has layers of {', '.join(sorted(unknown))}, which are not supported.")
-    if is_everywhere:  # whatever their layer_types say
+    if family in ("phi3", "mixtral"):  # whatever their layer_types say; Mistral's make it a Ministral
         return window, True
     return (window, FULL not in kinds) if SLIDING in kinds else (0, True)
 
