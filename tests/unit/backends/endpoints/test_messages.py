@@ -1,20 +1,18 @@
 """Anthropic's Messages requests translated to chats; answers are tested in test_messages_answers.py."""
 
 import json
-from typing import Any, cast
+from typing import cast
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from backends.endpoints.messages_format import chat_body_from_messages
-from backends.errors import Untranslatable, UpstreamRejected
+from backends.errors import UpstreamRejected
 from backends.formats.anthropic_request import build_messages_body
 from backends.formats.chat_view import parse_chat
 from backends.formats.user_ids import user_of_chat
 from backends.protocol import Call
-from backends.scripted import Outcome, ScriptedBackend, follow
-from backends.translating import TranslatingBackend
 
 Json = dict[str, object]
 LEAST: Json = {"model": "auto", "max_tokens": 9, "messages": [{"role": "user", "content": "hi"}]}
@@ -301,9 +299,6 @@ def test_a_wrong_type_or_range_is_named(fields: dict[str, object], param: str) -
     assert str(refused.value).startswith(f"{param}: ")
 
 
-BY_ID: Json = {"type": "image", "source": {"type": "file", "file_id": "f"}}
-
-
 def test_the_tools_are_those_that_messages_leave() -> None:
     def change(kind: str, **tool: object) -> Json:
         return {"role": "system", "content": [{"type": f"tool_{kind}", "tool": tool}]}
@@ -349,39 +344,6 @@ def test_search_results_and_documents_of_blocks_are_said_as_text() -> None:
         "It was never sent.",
         "A letter\nDear all,",
     ]
-
-
-@pytest.mark.parametrize(
-    ("changes", "may_another_be_asked"),
-    [
-        ({"messages": []}, False),
-        ({"messages": [{"role": "robot", "content": "x"}]}, False),
-        ({"max_tokens": "many"}, False),
-        ({"tools": [{"type": "web_search_20250305", "name": "web_search"}]}, True),
-        ({"messages": [{"role": "user", "content": [{"type": "container_upload", "file_id": "f"}]}]}, True),
-        ({"messages": [{"role": "user", "content": [BY_ID]}]}, True),
-        ({"max_tokens": 0}, True),
-    ],
-)
-async def test_only_what_another_format_could_say_may_go_to_another_model(
-    changes: dict[str, Any], may_another_be_asked: bool
-) -> None:
-    asked = {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "x"}], **changes}
-    backend = TranslatingBackend(ScriptedBackend("one", follow([Outcome()])))
-    with pytest.raises(UpstreamRejected) as refused:
-        await backend.open(Call("messages", "m", json.dumps(asked).encode(), False, "r1"))
-    assert isinstance(refused.value, Untranslatable) is may_another_be_asked
-    assert refused.value.status == 400
-
-
-async def test_a_conversation_kept_elsewhere_is_refused_so_that_clients_send_it_whole() -> None:
-    """Anthropic's tool runners ask for a thread with every first request."""
-    backend = TranslatingBackend(ScriptedBackend("one", follow([Outcome()])))
-    asked = LEAST | {"thread": {"type": "continue", "previous_message_id": "msg_1"}}
-    with pytest.raises(Untranslatable) as refused:
-        await backend.open(Call("messages", "m", json.dumps(asked).encode(), False, "r1"))
-    assert json.loads(refused.value.body)["error"]["details"] == {"error_code": "thread_not_found"}
-    assert translate({"thread": {"type": "create"}}) == translate({})
 
 
 SAID: Json = {"role": "assistant", "content": "The capital is"}
