@@ -20,6 +20,7 @@ from tests.rig import A, B, Rig
 USUAL = "{escalate_to: [b]}"
 A_COST = 12 * 1_000_000 + 4 * 4_000_000
 B_COST = 10 * A_COST
+PATIENCE_SECONDS = 60.0
 EMPTY = follow([Outcome(pieces=())])
 
 
@@ -174,12 +175,12 @@ async def test_a_caller_that_leaves_while_the_answer_is_verified_leaves_no_call_
 
     def slow_objection(*_: object) -> None:
         begun.set()
-        may_end.wait()
+        may_end.wait(PATIENCE_SECONDS)
 
     monkeypatch.setattr("gateway.request.cascade.objection", slow_objection)
     rig = rig_with()
     task = asyncio.create_task(rig.ask())
-    await asyncio.to_thread(begun.wait)
+    assert await asyncio.to_thread(begun.wait, PATIENCE_SECONDS)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
