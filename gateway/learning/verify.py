@@ -1,6 +1,8 @@
-"""What a program can tell about two answers to one chat or message: valid JSON where requested, empty, or the same.
+"""What a program can tell about two answers to one chat or message: valid JSON where requested, or empty.
 
-Pure. Everything else is for a judge: a wrong score teaches the classifier worse than none.
+Pure. Everything else is for a judge: a wrong score teaches the classifier worse than none. Two answers that say the
+same are not evidence of quality: scores from agreement alone, with none where answers differ, make every model look
+right.
 """
 
 import json
@@ -8,9 +10,6 @@ from collections.abc import Iterable
 from typing import Any
 
 from backends.formats.answer_schema import JSON_KINDS
-
-SHORT_CHARACTERS = 60
-"""Two answers up to this length with the same text are equally good; long ones never match literally."""
 
 
 def judge(request: bytes, shown: bytes, other: bytes) -> tuple[float, float] | None:
@@ -23,8 +22,6 @@ def judge(request: bytes, shown: bytes, other: bytes) -> tuple[float, float] | N
         return (float(bool(first.strip())), float(bool(second.strip())))
     if wants_json(request):
         return (float(is_json(first)), float(is_json(second)))
-    if max(len(first), len(second)) <= SHORT_CHARACTERS and normal(first) == normal(second):
-        return (1.0, 1.0)
     return None
 
 
@@ -83,8 +80,3 @@ def is_json(text: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def normal(text: str) -> str:
-    """Ignores case, spacing, and punctuation at the ends."""
-    return " ".join(text.lower().split()).strip(" .!\"'`*")
