@@ -29,7 +29,8 @@ NATIVE_PATHS: Final[Mapping[Operation, str]] = {
 }
 """Calls in Anthropic's own format."""
 _DECIDED_ON: Final = frozenset(
-    {"fallbacks", "inference_geo", "max_tokens", "messages", "model", "speed", "stream", "system", "tools"}
+    {"fallbacks", "inference_geo", "max_tokens", "messages", "model", "models", "plugins", "preset", "speed", "stream"}
+    | {"system", "tools"}
 )
 """Fields whose spelling is checked, since other servers than Anthropic's take its format too."""
 

@@ -13,9 +13,9 @@ from backends.formats.call_ids import CallId, for_mistral, for_openai
 @dataclass(frozen=True, slots=True)
 class Dialect:
     """`renames` maps a field to the only name that the provider accepts for it, as `max_tokens` to
-    `max_completion_tokens`. `lacks` are fields to remove: they only tune the answer and the provider rejects them, or
-    it must not be sent them; `message_lacks` the same inside messages, where clients send back whatever another
-    provider's answer had, and `call_lacks` inside their tool calls.
+    `max_completion_tokens`. `lacks` are fields to remove, because they only tune the answer and the provider rejects
+    them; `message_lacks` the same inside messages, where clients send back whatever another provider's answer had, and
+    `call_lacks` inside their tool calls. `withheld` are fields to remove wherever they are sent, responses included.
     `asks_for_usage` is False if streams report usage anyway and `stream_options` is rejected.
     `says_400_of_keys`: see `google_status`. `takes_cache_marks`: it knows Anthropic's `cache_control`, because it
     passes chats on to Anthropic; `refuses_cache_marks`: it rejects a chat with one. `thoughts` are the names under
@@ -31,6 +31,7 @@ class Dialect:
 
     renames: Mapping[str, str] = field(default_factory=dict[str, str])
     lacks: frozenset[str] = frozenset()
+    withheld: frozenset[str] = frozenset()
     message_lacks: frozenset[str] = frozenset()
     call_lacks: frozenset[str] = frozenset()
     asks_for_usage: bool = True
@@ -114,10 +115,10 @@ DIALECTS: Final[Mapping[str, Dialect]] = {
         refuses_cache_marks=True,
         efforts=_FROM_LOW_TO_HIGH,
     ),
-    "openrouter": Dialect(lacks=frozenset({"models", "preset", "route"}), takes_cache_marks=True),
+    "openrouter": Dialect(withheld=frozenset({"models", "preset", "route"}), takes_cache_marks=True),
     "together": Dialect(renames=_OLDER_LIMIT),
     "xai": Dialect(
-        lacks=frozenset({"deferred"}),
+        withheld=frozenset({"deferred"}),
         refuses_effort=True,
         thinkers_lack=frozenset({"frequency_penalty", "presence_penalty"}),
         names_users_alone=True,
@@ -125,8 +126,8 @@ DIALECTS: Final[Mapping[str, Dialect]] = {
 }
 """By provider. Sources: what they answer 400 and 422 to, and the request types of their own clients and servers
 (Cerebras, Fireworks, Groq, Mistral, Ollama, Together). DeepSeek and Ollama reject no field, and ignore a limit whose
-name they do not know. OpenRouter's `lacks` would let a caller name other models than the one decided on; xAI's would
-let one fetch an answer later, unbooked."""
+name they do not know. What is withheld from OpenRouter would let a caller name other models than the one decided on;
+what is withheld from xAI would let one fetch an answer later, unbooked."""
 
 
 def dialect_of(provider: str) -> Dialect:

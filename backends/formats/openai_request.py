@@ -31,6 +31,7 @@ _DECIDED_ON: Final = frozenset(
         "best_of",
         "cache_salt",
         "conversation",
+        "fallbacks",
         "functions",
         "input",
         "instructions",
@@ -108,8 +109,8 @@ def build_body(call: Call, dialect: Dialect = PLAIN) -> bytes:
         if call.is_stream and dialect.asks_for_usage and call.operation in _HAS_USAGE_CHUNK:
             options = members.get("stream_options")
             edits["stream_options"] = _with_usage(call.body[options.start : options.end] if options else b"null")
-        if dialect.lacks:
-            edits |= dict.fromkeys(dialect.lacks & members.keys())  # last, to override edits of these fields
+        if dialect.lacks or dialect.withheld:  # last, to override edits of these fields
+            edits |= dict.fromkeys((dialect.lacks | dialect.withheld) & members.keys())
         if dialect.thinkers_lack and call.reasons:
             edits |= dict.fromkeys(dialect.thinkers_lack & members.keys())
         return splice(call.body, edits, members)

@@ -89,6 +89,7 @@ SCHEMAS: Final[Mapping[str, Schema]] = {
         web_search_options=ANYTHING,
         search_parameters=ANYTHING,
         plugins=ANYTHING,
+        fallbacks=ANYTHING,
         prediction=ANYTHING,
         **STREAMED,
     ),
@@ -121,6 +122,8 @@ SCHEMAS: Final[Mapping[str, Schema]] = {
         previous_response_id=ANYTHING,
         conversation=ANYTHING,
         prompt=ANYTHING,
+        plugins=ANYTHING,
+        fallbacks=ANYTHING,
     ),
     "InputTokensRequest": shape(
         (),
@@ -144,6 +147,9 @@ SCHEMAS: Final[Mapping[str, Schema]] = {
         speed=ANYTHING,
         inference_geo=ANYTHING,
         fallbacks=ANYTHING,
+        models=ANYTHING,
+        preset=ANYTHING,
+        plugins=ANYTHING,
         **MESSAGE_TO_COUNT,
     ),
     "Message": shape(

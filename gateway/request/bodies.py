@@ -69,6 +69,7 @@ class ChatBody(Body):
     web_search_options: msgspec.Raw = ABSENT
     search_parameters: msgspec.Raw = ABSENT
     plugins: msgspec.Raw = ABSENT
+    fallbacks: object = None
     prediction: msgspec.Raw = ABSENT
 
 
@@ -123,6 +124,8 @@ class ResponsesBody(msgspec.Struct):
     previous_response_id: object = None
     conversation: object = None
     prompt: object = None
+    plugins: msgspec.Raw = ABSENT
+    fallbacks: object = None
 
 
 class InputTokensBody(msgspec.Struct):
@@ -180,6 +183,9 @@ class MessagesBody(CountBody, kw_only=True):
     speed: object = None
     inference_geo: object = None
     fallbacks: object = None
+    models: object = None
+    preset: object = None
+    plugins: msgspec.Raw = ABSENT
 
 
 AnyBody = ChatBody | CompletionBody | EmbeddingBody | ResponsesBody | InputTokensBody | CountBody

@@ -17,7 +17,7 @@ from gateway.errors import InvalidRequest
 from gateway.pricing.price import ToolKind
 from gateway.request.encodings import unreadable
 from gateway.request.field_checks import checked_choices, checked_limit
-from gateway.request.hosted_tools import ASSUMED_CALLS, NO_TOOLS, HostedTools
+from gateway.request.hosted_tools import ASSUMED_CALLS, NO_TOOLS, OTHER_MODELS, HostedTools
 from gateway.request.many_values import require_bearable
 from gateway.request.run import Incoming
 from gateway.request.turns import conversation_of, prefixes, reuse_of
@@ -125,7 +125,7 @@ def _view(asked: Fields, incoming: Incoming) -> RequestView:
         service_tier=tier if (tier := (text_of(asked, "serviceTier") or "").lower()) in TIERS else None,
         may_write_cache=False,
         may_have_media=bool(media) or bool(asked.get("cachedContent")) or _draws(config),
-        hosted_tools=_hosted(tools),
+        hosted_tools=OTHER_MODELS if config.get("routingConfig") else _hosted(tools),  # it names a model
         image_bytes=(image_bytes := sum(_length(one) for one in media if _kind(one) == "image")),
         body_bytes=len(incoming.body) - image_bytes,
         is_open_ended=bool(asked.get("cachedContent")) or any(_kind(one) != "image" for one in media),

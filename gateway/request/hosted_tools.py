@@ -27,12 +27,22 @@ name: `browser_search` at Groq, `openrouter:web_search`, `builtin_function` at M
 RESPONSES_KINDS: Final[dict[str, ToolKind]] = {
     "file_search": "file_search",
     "code_interpreter": "other",
-    "image_generation": "other",
     "x_search": "other",
     "code_execution": "other",
     "attachment_search": "other",
     "collections_search": "other",
 }
+ASKING_MODELS: Final = ("advisor_", "image_generation", "openrouter:")
+"""How the types of tools begin that have another model work on the answer."""
+ASKING_NONE: Final = frozenset({"openrouter:datetime", "openrouter:web_fetch", "openrouter:web_search"})
+PLUGINS: Final[dict[str, ToolKind]] = {
+    "": "web_search",
+    "web": "web_search",
+    "file-parser": "other",
+    "context-compression": "free",
+    "response-healing": "free",
+}
+"""OpenRouter's plugins that ask no other model; `auto-router` chooses one, and `fusion` asks a panel."""
 
 
 class HostedTools(NamedTuple):
@@ -47,7 +57,6 @@ class HostedTools(NamedTuple):
 
 NO_TOOLS: Final = HostedTools()
 _FUNCTION: Final = msgspec.Raw(b'"function"')
-NOT_ASKED: Final = (ABSENT, ABSENT, ABSENT)
 OTHER_MODELS: Final = HostedTools(1, frozenset[ToolKind]({"other"}), asks_other_models=True)
 
 
@@ -60,13 +69,15 @@ class _Tool(msgspec.Struct):
 
 
 class _Kind(msgspec.Struct):
-    """The only field read of a chat's tools, which may be long."""
+    """The only fields read of a chat's tools, which may be long, and of its plugins."""
 
     type: msgspec.Raw = ABSENT
+    id: msgspec.Raw = ABSENT
 
 
 _TOOL: Final = msgspec.json.Decoder(_Tool)
 _KIND: Final = msgspec.json.Decoder(_Kind)
+_MANY: Final = msgspec.json.Decoder(list[msgspec.Raw])
 
 
 def _parse_tool(raw: msgspec.Raw | bytes) -> _Tool:
@@ -87,12 +98,22 @@ def _value(raw: msgspec.Raw) -> object:
 
 def hosted_tools(parsed: AnyBody, body: bytes) -> HostedTools:
     """The hosted tools that the body asks for."""
-    if isinstance(parsed, ChatBody):
-        return _of_chat(parsed)
-    if isinstance(parsed, MessagesBody) and parsed.fallbacks:
-        return OTHER_MODELS
-    if not isinstance(parsed, ResponsesBody | MessagesBody):
+    if not isinstance(parsed, ChatBody | ResponsesBody | MessagesBody):
         return NO_TOOLS
+    if parsed.fallbacks or (isinstance(parsed, MessagesBody) and (parsed.models or parsed.preset)):
+        return OTHER_MODELS
+    plugins = _plugins(parsed.plugins) if _is_given(parsed.plugins) else frozenset[ToolKind]()
+    if plugins is None:
+        return OTHER_MODELS
+    if isinstance(parsed, ChatBody):
+        return _of_chat(parsed, plugins)
+    found = _of_tools(parsed, body)
+    if not plugins or found.asks_other_models:
+        return found
+    return HostedTools(found.calls + ASSUMED_CALLS, found.kinds | plugins, found.is_limited)
+
+
+def _of_tools(parsed: ResponsesBody | MessagesBody, body: bytes) -> HostedTools:
     tools, later = parsed.tools or [], later_tools(parsed)
     if not tools and not later:
         return NO_TOOLS
@@ -101,6 +122,19 @@ def hosted_tools(parsed: AnyBody, body: bytes) -> HostedTools:
     if isinstance(parsed, ResponsesBody):
         return _of_responses([*tools, *later], parsed.max_tool_calls)
     return _of_messages(tools, later)
+
+
+def _plugins(raw: msgspec.Raw) -> frozenset[ToolKind] | None:
+    """What OpenRouter's plugins are billed as; None if one of them asks other models."""
+    try:
+        named = [_text(_kind(one).id) for one in _MANY.decode(raw)]
+    except (msgspec.DecodeError, RecursionError):  # not a list: the provider will refuse it
+        named = [""]
+    return frozenset(PLUGINS[name] for name in named) if PLUGINS.keys() >= set(named) else None
+
+
+def _asks_models(name: str) -> bool:
+    return name.startswith(ASKING_MODELS) and name not in ASKING_NONE
 
 
 def _is_given(raw: msgspec.Raw) -> bool:
@@ -124,26 +158,36 @@ def limit_calls(body: bytes, tools: HostedTools) -> bytes:
     return splice(body, {"tools": b"[" + limited + b"]"}, members)
 
 
-def _of_chat(parsed: ChatBody) -> HostedTools:
-    kinds: set[ToolKind] = set()
-    asked = (parsed.web_search_options, parsed.search_parameters, parsed.plugins)
-    if asked != NOT_ASKED and any(map(_is_given, asked)):
+def _of_chat(parsed: ChatBody, plugins: frozenset[ToolKind]) -> HostedTools:
+    kinds = set(plugins)
+    if any(map(_is_given, (parsed.web_search_options, parsed.search_parameters))):
         kinds.add("web_search")
-    if parsed.tools and not all(map(_is_callers, parsed.tools)):
+    hosted = {name for raw in parsed.tools or () if (name := _hosted_name(raw)) is not None}
+    if any(map(_asks_models, hosted)):
+        return OTHER_MODELS
+    if hosted:
         kinds.add("other")
     return _limited(ABSENT, *kinds) if kinds else NO_TOOLS
 
 
-def _is_callers(raw: msgspec.Raw) -> bool:
+def _hosted_name(raw: msgspec.Raw) -> str | None:
+    """The type of a tool that the provider runs."""
+    kind = _kind(raw).type
+    return None if kind == _FUNCTION or (name := _text(kind)) in OF_CALLERS else name
+
+
+def _kind(raw: msgspec.Raw) -> _Kind:
     try:
-        kind = _KIND.decode(raw).type
+        return _KIND.decode(raw)
     except (msgspec.DecodeError, RecursionError):
-        return True  # not an object: the provider will refuse it
-    return kind == _FUNCTION or _text(kind) in OF_CALLERS
+        return _Kind()  # not an object: the provider will refuse it
 
 
 def _of_responses(tools: Sequence[msgspec.Raw], most: msgspec.Raw) -> HostedTools:
-    kinds: set[ToolKind] = {kind for raw in tools if (kind := _responses_kind(_parse_tool(raw))) is not None}
+    parsed = [_parse_tool(raw) for raw in tools]
+    if any(_asks_models(_name(tool)) for tool in parsed):
+        return OTHER_MODELS
+    kinds: set[ToolKind] = {kind for tool in parsed if (kind := _responses_kind(tool)) is not None}
     return _limited(most, *kinds) if kinds else NO_TOOLS
 
 
@@ -163,7 +207,7 @@ def _responses_kind(tool: _Tool) -> ToolKind | None:
 
 def _of_messages(tools: Sequence[msgspec.Raw], later: Sequence[msgspec.Raw]) -> HostedTools:
     parsed, defined = [_parse_tool(raw) for raw in tools], [_parse_tool(raw) for raw in later]
-    if any(_name(tool).startswith("advisor_") for tool in (*parsed, *defined)):
+    if any(_asks_models(_name(tool)) for tool in (*parsed, *defined)):
         return OTHER_MODELS
     limits = [_limited(tool.max_uses, kind) for tool in parsed if (kind := _messages_kind(tool)) is not None]
     limits += [  # no limit is written into blocks: without one of its own, its cost is unknown
@@ -179,6 +223,8 @@ def _of_messages(tools: Sequence[msgspec.Raw], later: Sequence[msgspec.Raw]) -> 
 
 def _messages_kind(tool: _Tool) -> ToolKind | None:
     name = _name(tool)
+    if name.startswith("openrouter:"):
+        return "other"
     if name.startswith("web_search_"):
         return "web_search"
     return "free" if name.startswith("web_fetch_") else None

@@ -32,7 +32,8 @@ def test_the_table_is_what_is_spoken() -> None:
         [
             f"`{provider}`",
             told(dialect),
-            listed(dialect.lacks) + (f"; while it thinks {listed(lacks)}" if (lacks := dialect.thinkers_lack) else ""),
+            listed(dialect.lacks | dialect.withheld)
+            + (f"; while it thinks {listed(lacks)}" if (lacks := dialect.thinkers_lack) else ""),
             listed(
                 dialect.message_lacks
                 | dialect.call_lacks
@@ -47,7 +48,7 @@ def test_the_table_is_what_is_spoken() -> None:
 
 def test_no_field_has_two_fates() -> None:
     for dialect in DIALECTS.values():
-        assert not dialect.lacks & (dialect.renames.keys() | set(dialect.renames.values()))
+        assert not (dialect.lacks | dialect.withheld) & (dialect.renames.keys() | set(dialect.renames.values()))
 
 
 def test_who_is_not_known_to_differ_is_asked_as_openai_is() -> None:

@@ -372,6 +372,14 @@ async def test_an_error_is_never_shown_with_the_key() -> None:
             assert KEY not in repr(vars(caught.value)) + repr(caught.value)
 
 
+async def test_what_is_withheld_from_a_provider_is_in_no_response_either() -> None:
+    async with ScriptedProvider() as provider:
+        backend = make_backend(provider, paths=OPENAI_PATHS, dialect=dialect_of("openrouter"))
+        with suppress(BackendError):  # it answers as a chat
+            await collect(backend, Call("responses", "m", b'{"model":"m","models":["dear"],"store":1}', False, "r-1"))
+        assert json.loads(provider.received[0].body) == {"model": "m", "store": 1}
+
+
 @pytest.mark.parametrize("is_stream", [False, True])
 @pytest.mark.parametrize("name", [b"background", b"b\\u0061ckground"])
 async def test_a_response_in_the_background_is_refused_because_nobody_would_book_it(

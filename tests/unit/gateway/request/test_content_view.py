@@ -99,6 +99,12 @@ def test_what_google_runs_is_held_for(tool: Json, kinds: set[str]) -> None:
     assert limit_calls(body, hosted) == body, "there is no word for it"
 
 
+def test_a_model_that_the_configuration_names_is_another_one() -> None:
+    named = {"manual_mode": {"model_name": "dear"}}
+    assert view(generation_config={"routing_config": named}).hosted_tools.asks_other_models
+    assert view(generationConfig={"routingConfig": named}).hosted_tools.asks_other_models
+
+
 @pytest.mark.parametrize(
     ("body", "says"),
     [

@@ -88,11 +88,16 @@ def held(calls: int, cents: float) -> float:
         ("responses", {"tools": [{"type": "code_execution"}]}, None),
         ("responses", {"tools": [FUNCTION, {"type": "collections_search"}]}, None),
         ("responses", {"tools": [{"type": "openrouter:image"}]}, None),
+        ("responses", {"plugins": [{"id": "web"}]}, held(ASSUMED_CALLS, 1)),
+        ("responses", {"plugins": [{"id": "web"}], "tools": [WEB], "max_tool_calls": 2}, held(2 + ASSUMED_CALLS, 1)),
+        ("messages", {"tools": [{"type": "openrouter:web_search"}]}, None),
         ("messages", {"tools": [CLAUDES]}, held(ASSUMED_CALLS, 1)),
         ("messages", {"tools": [{**CLAUDES, "max_uses": 2}, FUNCTION]}, held(2, 1)),
         ("messages", {"tools": [{**CLAUDES, "max_uses": 2}, {"type": "web_fetch_20250910"}]}, held(7, 1)),
         ("messages", {"tools": [{"type": "web_fetch_20250910", "max_uses": 3}]}, held(3, 0)),
         ("chat.completions", {"tools": [FUNCTION]}, 0),
+        ("chat.completions", {"plugins": [{"id": "file-parser"}]}, None),
+        ("chat.completions", {"plugins": "web"}, held(ASSUMED_CALLS, 1)),
         ("chat.completions", {"web_search_options": {}}, held(ASSUMED_CALLS, 1)),
         ("chat.completions", {"tools": [{"type": "custom", "custom": {"name": "a"}}, {"function": {"name": "b"}}]}, 0),
         ("chat.completions", {"tools": ["browser_search", None, {"type": ["browser_search"]}]}, 0),
@@ -217,22 +222,45 @@ ADVISED: dict[str, Any] = {"tools": [ADVISOR]}
 FALLEN_BACK: dict[str, Any] = {"fallbacks": [{"model": "dear"}]}
 
 
-@pytest.mark.parametrize("asked", [ADVISED, FALLEN_BACK, defining(ADVISOR)])
+DRAWN: dict[str, Any] = {"tools": [{"type": "image_generation", "model": "dear"}]}
+SUBAGENT: dict[str, Any] = {"tools": [{"type": "openrouter:subagent", "parameters": {"model": "dear"}}]}
+FUSION: dict[str, Any] = {"plugins": [{"id": "web"}, {"id": "fusion", "analysis_models": ["dear"]}]}
+
+
+@pytest.mark.parametrize(
+    ("operation", "asked"),
+    [
+        ("messages", ADVISED),
+        ("messages", FALLEN_BACK),
+        ("messages", defining(ADVISOR)),
+        ("messages", FUSION),
+        ("messages", SUBAGENT),
+        ("messages", {"models": ["dear"]}),
+        ("responses", DRAWN),
+        ("responses", {"input": [LATER | DRAWN]}),
+        ("responses", SUBAGENT),
+        ("responses", FUSION),
+        ("responses", FALLEN_BACK),
+        ("chat.completions", FUSION),
+        ("chat.completions", SUBAGENT),
+        ("chat.completions", FALLEN_BACK),
+    ],
+)
 async def test_models_that_a_request_names_beside_its_own_are_for_keys_that_may_use_any_and_have_no_budget(
-    asked: dict[str, Any],
+    operation: Operation, asked: dict[str, Any]
 ) -> None:
-    body = body_of("messages", **asked)
+    body = body_of(operation, **asked)
     rig = on_a_budget("1", Usage(input_tokens=10, output_tokens=4))
-    rig.pipeline.backends = {"one": TranslatingBackend(rig.one, native={"messages"})}
+    rig.pipeline.backends = {"one": TranslatingBackend(rig.one, native={"messages", "responses"})}
     with pytest.raises(BudgetExhausted, match="leave the tool out"):
-        await send(rig, body, "messages")
+        await send(rig, body, operation)
     rig.pipeline.admission.limits = {}
-    await send(rig, body, "messages")
+    await send(rig, body, operation)
     restricted = KeyRecord("key-1", "test", "app", allowed_models=frozenset({"a"}))
     rig.pipeline.keys.replace({hash_key(PEPPER, KEY): restricted})
     with pytest.raises(Forbidden, match=r"names others besides its `model`.*Send it without them"):
-        await send(rig, body, "messages")
-    await send(rig, body_of("messages"), "messages")
+        await send(rig, body, operation)
+    await send(rig, body_of(operation), operation)
     assert len(rig.ledger.entries) == 2
 
 
