@@ -67,6 +67,9 @@ IMAGE: Final[Mapping[str, Schema]] = {
     "quality": MAYBE_TEXT,
     "stream": FLAG,
     "partial_images": {"type": ["integer", "null"]},
+    "output_format": MAYBE_TEXT,
+    "frame_count": {"type": ["integer", "null"]},
+    "svg": ANYTHING,
     "images": {"type": ["array", "null"]},
 }
 DOCUMENT: Final[Schema] = {"type": ["string", "object"], "required": ["text"], "properties": {"text": TEXT}}

@@ -49,7 +49,7 @@ class Acceptance(msgspec.Struct):
         if view.hosted_tools.asks_other_models and key.allowed_models is not None:
             raise Forbidden(
                 f"The key {key.name!r} may use only some models, and this request names others besides its `model` "
-                "(in `fallbacks`, or for a tool or plugin: an advisor, an image generator, ...). Send it without them.",
+                "(in `fallbacks`, or for a tool, plugin or SVG: an advisor, an image generator, ...). Send it without.",
                 code="model_not_allowed",
             )
         limited: ModelLimited | None = None

@@ -15,8 +15,10 @@ from backends.protocol import MediaOperation
 from backends.usage import NO_UNITS, Units
 from classifier.protocol import Conversation
 from gateway.errors import InvalidRequest
+from gateway.request.bodies import ABSENT
 from gateway.request.encodings import unreadable
 from gateway.request.field_checks import checked_choices, invalid_field, whole_number
+from gateway.request.hosted_tools import NO_TOOLS, OTHER_MODELS, HostedTools
 from gateway.request.many_values import require_bearable
 from gateway.request.recordings import length_of
 from gateway.request.rerank_view import view_rerank
@@ -27,6 +29,9 @@ IMAGE_TOKENS: Final = {"low": 400, "medium": 1_600, "high": 6_250}
 """Output tokens of one image of OpenAI's gpt-image-1 at its largest size, by `quality`, from its guide to image
 generation. Its successors and other sizes take fewer, or up to MOST_IMAGE_TOKENS."""
 MOST_IMAGE_TOKENS: Final = 16_384
+FRAMES: Final = 9
+"""Images in a GIF without a `frame_count`. OpenAI does not say what they cost: each is held like an image."""
+MOST_FRAMES: Final = 16
 PARTIAL_IMAGE_TOKENS: Final = 100
 """Output tokens of each partial image of a stream, from the same guide."""
 TOKENS_PER_SENT_IMAGE: Final = 1_000
@@ -61,6 +66,9 @@ class ImageBody(msgspec.Struct):
     quality: str | None = None
     stream: bool | None = False
     partial_images: int | None = None
+    output_format: str | None = None
+    frame_count: int | None = None
+    svg: msgspec.Raw = ABSENT
     images: list[msgspec.Raw] | None = None
 
 
@@ -100,6 +108,9 @@ def _view_image(operation: MediaOperation, body: bytes) -> RequestView:
         quality=asked.quality,
         is_stream=bool(asked.stream),
         partial_images=asked.partial_images or 0,
+        output_format=asked.output_format,
+        frame_count=asked.frame_count,
+        has_author=bytes(asked.svg) not in (b"", b"null"),
         sent_images=len(asked.images or ()),
     )
 
@@ -132,6 +143,9 @@ def _view_edit(operation: MediaOperation, body: bytes, content_type: str) -> Req
         quality=fields.get("quality"),
         is_stream=_is_true(fields.get("stream")),
         partial_images=_whole_number("partial_images", fields) or 0,
+        output_format=fields.get("output_format"),
+        frame_count=_whole_number("frame_count", fields),
+        has_author=any(name.startswith("svg") for name in (*fields, *files)),
         sent_images=sum(len(contents) for contents in files.values()),
     )
 
@@ -166,9 +180,14 @@ def _view_drawing(
     quality: str | None,
     is_stream: bool,
     partial_images: int,
+    output_format: str | None,
+    frame_count: int | None,
+    has_author: bool,
     sent_images: int,
 ) -> RequestView:
+    """`has_author`: a model that writes SVG is named."""
     images, text = checked_choices("n", n), estimate_tokens([prompt])
+    frames = min(max(frame_count or FRAMES, 1), MOST_FRAMES) if output_format == "gif" else 1
     shown = PARTIAL_IMAGE_TOKENS * min(max(partial_images, 0), 100)
     each = IMAGE_TOKENS.get(quality or "", IMAGE_TOKENS["medium"])
     return _view(
@@ -177,9 +196,10 @@ def _view_drawing(
         is_stream=is_stream,
         input_tokens=text + sent_images * TOKENS_PER_SENT_IMAGE,
         most_input_tokens=len(prompt) * 4 + sent_images * MOST_TOKENS_PER_SENT_IMAGE,
-        output_tokens=images * (each + shown),
-        most_output_tokens=images * (MOST_IMAGE_TOKENS + shown),
+        output_tokens=images * (frames * each + shown),
+        most_output_tokens=images * (frames * MOST_IMAGE_TOKENS + shown),
         units=Units(images=images),
+        hosted_tools=OTHER_MODELS if has_author or output_format == "svg" else NO_TOOLS,
     )
 
 
@@ -194,6 +214,7 @@ def _view(
     most_output_tokens: int = 0,
     units: Units = NO_UNITS,
     most_units: Units | None = None,
+    hosted_tools: HostedTools = NO_TOOLS,
 ) -> RequestView:
     """OpenAI has a default model for requests that name none; here the rules choose one."""
     return RequestView(
@@ -211,6 +232,7 @@ def _view(
         most_output_tokens=most_output_tokens,
         units=units,
         most_units=units if most_units is None else most_units,
+        hosted_tools=hosted_tools,
     )
 
 

@@ -49,6 +49,23 @@ def test_images_are_counted() -> None:
     assert (shown.is_stream, shown.output_tokens) == (True, IMAGE_TOKENS["medium"] + 200)
 
 
+@pytest.mark.parametrize(("said", "frames"), [({}, 9), ({"frame_count": 16}, 16), ({"frame_count": -1}, 1)])
+def test_each_picture_of_a_gif_is_held_for(said: dict[str, int], frames: int) -> None:
+    seen = view("images.generations", prompt="a cat", n=2, output_format="gif", **said)
+    assert seen.most_output_tokens == 2 * frames * MOST_IMAGE_TOKENS
+    if frames > 1:
+        body = form({"image": b"png"}, prompt="a", output_format="gif", **{key: str(one) for key, one in said.items()})
+        assert view_media("images.edits", body, FORM).most_output_tokens == frames * MOST_IMAGE_TOKENS
+
+
+def test_the_model_that_writes_a_picture_as_svg_is_another_one() -> None:
+    for said in ({"output_format": "svg"}, {"svg": {"model": "dear"}}):
+        assert view("images.generations", prompt="a", **said).hosted_tools.asks_other_models
+    body = form({"image": b"png"}, prompt="a", **{"svg[model]": "dear"})
+    assert view_media("images.edits", body, FORM).hosted_tools.asks_other_models
+    assert not view("images.generations", prompt="a", output_format="png", svg=None).hosted_tools.asks_other_models
+
+
 def test_pictures_that_are_sent_along_are_counted() -> None:
     body = form({"image[]": b"png", "mask": b"png"}, prompt="a hat", n="2", stream="true")
     seen = view_media("images.edits", body, FORM)
