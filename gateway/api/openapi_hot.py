@@ -17,6 +17,7 @@ from gateway.api.openapi_content import (
     Schema,
     shape,
 )
+from gateway.request.bodies import NamedModels
 
 TEXT: Final[Schema] = {"type": "string"}
 FLAG: Final[Schema] = {"type": ["boolean", "null"]}
@@ -49,6 +50,7 @@ MESSAGES: Final[Schema] = {
 }
 ITEM: Final[Schema] = shape((), role=TEXT, content=CONTENT, output={"type": ["string", "array", "object", "null"]})
 """An input item of /v1/responses: a message, a call, a call's output or reasoning."""
+NAMED_MODELS: Final[Mapping[str, Schema]] = dict.fromkeys(NamedModels.__struct_fields__, ANYTHING)
 MESSAGE_TO_COUNT: Final[Schema] = {
     "model": MODEL,
     "messages": MESSAGES,
@@ -57,6 +59,7 @@ MESSAGE_TO_COUNT: Final[Schema] = {
     "tools": OBJECTS,
     "output_config": FORMATTED,
     "output_format": FORMAT,
+    **NAMED_MODELS,
 }
 MAYBE_MODEL: Final[Schema] = {"type": ["string", "null"], "description": "`auto` (the default), or a model's name."}
 FILE: Final[Schema] = {"type": "string", "format": "binary"}
@@ -92,7 +95,7 @@ SCHEMAS: Final[Mapping[str, Schema]] = {
         web_search_options=ANYTHING,
         search_parameters=ANYTHING,
         plugins=ANYTHING,
-        fallbacks=ANYTHING,
+        **NAMED_MODELS,
         prediction=ANYTHING,
         **STREAMED,
     ),
@@ -105,10 +108,11 @@ SCHEMAS: Final[Mapping[str, Schema]] = {
         max_tokens=LIMIT | {"minimum": 0},
         n=CHOICES,
         best_of=CHOICES,
+        **NAMED_MODELS,
         **STREAMED,
     ),
     "Completion": COMPLETION,
-    "EmbeddingRequest": shape(("model", "input"), model=MODEL, input=PLAIN_INPUT),
+    "EmbeddingRequest": shape(("model", "input"), model=MODEL, input=PLAIN_INPUT, **NAMED_MODELS),
     "Embeddings": shape(("data",), object=TEXT, model=TEXT, data={"type": "array", "items": {"type": "object"}}),
     "ResponsesRequest": shape(
         ("model",),
@@ -126,7 +130,7 @@ SCHEMAS: Final[Mapping[str, Schema]] = {
         conversation=ANYTHING,
         prompt=ANYTHING,
         plugins=ANYTHING,
-        fallbacks=ANYTHING,
+        **NAMED_MODELS,
     ),
     "InputTokensRequest": shape(
         (),
@@ -149,7 +153,6 @@ SCHEMAS: Final[Mapping[str, Schema]] = {
         max_tokens={"type": "integer", "minimum": 0, "maximum": 10_000_000},
         speed=ANYTHING,
         inference_geo=ANYTHING,
-        fallbacks=ANYTHING,
         models=ANYTHING,
         preset=ANYTHING,
         plugins=ANYTHING,

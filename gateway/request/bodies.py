@@ -48,7 +48,17 @@ class Format(msgspec.Struct):
         return sum(len(memoryview(one)) for one in (self.json_schema, self.schema, self.value)) // 4
 
 
-class Body(msgspec.Struct):
+class NamedModels(msgspec.Struct, kw_only=True):
+    """Where a request may name models besides its `model`: at Anthropic the first, at LiteLLM's proxy all of them."""
+
+    fallbacks: object = None
+    context_window_fallbacks: object = None
+    content_policy_fallbacks: object = None
+    router_settings_override: object = None
+    user_config: object = None
+
+
+class Body(NamedModels):
     """Fields that more than one endpoint has."""
 
     model: str
@@ -69,7 +79,6 @@ class ChatBody(Body):
     web_search_options: msgspec.Raw = ABSENT
     search_parameters: msgspec.Raw = ABSENT
     plugins: msgspec.Raw = ABSENT
-    fallbacks: object = None
     prediction: msgspec.Raw = ABSENT
 
 
@@ -80,7 +89,7 @@ class CompletionBody(Body):
     best_of: int | None = None
 
 
-class EmbeddingBody(msgspec.Struct):
+class EmbeddingBody(NamedModels):
     model: str
     input: str | list[str | int | list[int]]
 
@@ -110,7 +119,7 @@ class ResponsesText(msgspec.Struct):
     format: Format | None = None
 
 
-class ResponsesBody(msgspec.Struct):
+class ResponsesBody(NamedModels):
     model: str
     input: str | list[Item] = ""
     instructions: str | None = None
@@ -125,7 +134,6 @@ class ResponsesBody(msgspec.Struct):
     conversation: object = None
     prompt: object = None
     plugins: msgspec.Raw = ABSENT
-    fallbacks: object = None
 
 
 class InputTokensBody(msgspec.Struct):
@@ -164,7 +172,7 @@ class OutputConfig(msgspec.Struct):
     format: Format | None = None
 
 
-class CountBody(msgspec.Struct, kw_only=True):
+class CountBody(NamedModels, kw_only=True):
     """A Messages request whose tokens are to be counted."""
 
     model: str
@@ -182,7 +190,6 @@ class MessagesBody(CountBody, kw_only=True):
     max_tokens: int
     speed: object = None
     inference_geo: object = None
-    fallbacks: object = None
     models: object = None
     preset: object = None
     plugins: msgspec.Raw = ABSENT

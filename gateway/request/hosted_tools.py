@@ -11,7 +11,16 @@ import msgspec
 
 from backends.formats.json_splice import find_members, splice
 from gateway.pricing.price import ToolKind
-from gateway.request.bodies import ABSENT, AnyBody, ChatBody, MessagesBody, ResponsesBody, later_tools
+from gateway.request.bodies import (
+    ABSENT,
+    AnyBody,
+    ChatBody,
+    CountBody,
+    MessagesBody,
+    NamedModels,
+    ResponsesBody,
+    later_tools,
+)
 
 ASSUMED_CALLS: Final = 5
 ESCAPE: Final = b"\\u00"
@@ -98,9 +107,13 @@ def _value(raw: msgspec.Raw) -> object:
 
 def hosted_tools(parsed: AnyBody, body: bytes) -> HostedTools:
     """The hosted tools that the body asks for."""
+    if not isinstance(parsed, NamedModels) or (isinstance(parsed, CountBody) and not isinstance(parsed, MessagesBody)):
+        return NO_TOOLS
+    if any(getattr(parsed, name) for name in NamedModels.__struct_fields__):
+        return OTHER_MODELS
     if not isinstance(parsed, ChatBody | ResponsesBody | MessagesBody):
         return NO_TOOLS
-    if parsed.fallbacks or (isinstance(parsed, MessagesBody) and (parsed.models or parsed.preset)):
+    if isinstance(parsed, MessagesBody) and (parsed.models or parsed.preset):
         return OTHER_MODELS
     plugins = _plugins(parsed.plugins) if _is_given(parsed.plugins) else frozenset[ToolKind]()
     if plugins is None:

@@ -44,6 +44,8 @@ def body_of(operation: Operation, **fields: Any) -> bytes:
         "responses": {"input": "hello"},
         "messages": {"messages": [{"role": "user", "content": "hello"}], "max_tokens": 10},
         "chat.completions": {"messages": [{"role": "user", "content": "hello"}]},
+        "completions": {"prompt": "hello"},
+        "embeddings": {"input": "hello"},
     }
     return json.dumps({"model": "auto", **said[operation], **fields}).encode()
 
@@ -244,6 +246,9 @@ FUSION: dict[str, Any] = {"plugins": [{"id": "web"}, {"id": "fusion", "analysis_
         ("chat.completions", FUSION),
         ("chat.completions", SUBAGENT),
         ("chat.completions", FALLEN_BACK),
+        ("chat.completions", {"context_window_fallbacks": [{"a": ["dear"]}]}),
+        ("completions", {"router_settings_override": FALLEN_BACK}),
+        ("embeddings", FALLEN_BACK),
     ],
 )
 async def test_models_that_a_request_names_beside_its_own_are_for_keys_that_may_use_any_and_have_no_budget(
@@ -251,7 +256,9 @@ async def test_models_that_a_request_names_beside_its_own_are_for_keys_that_may_
 ) -> None:
     body = body_of(operation, **asked)
     rig = on_a_budget("1", Usage(input_tokens=10, output_tokens=4))
-    rig.pipeline.backends = {"one": TranslatingBackend(rig.one, native={"messages", "responses"})}
+    rig.pipeline.backends = {
+        "one": TranslatingBackend(rig.one, native={"messages", "responses", "completions", "embeddings"})
+    }
     with pytest.raises(BudgetExhausted, match="leave the tool out"):
         await send(rig, body, operation)
     rig.pipeline.admission.limits = {}
