@@ -59,6 +59,7 @@ MESSAGE_TO_COUNT: Final[Schema] = {
     "tools": OBJECTS,
     "output_config": FORMATTED,
     "output_format": FORMAT,
+    "thread": ANYTHING,
     **NAMED_MODELS,
 }
 MAYBE_MODEL: Final[Schema] = {"type": ["string", "null"], "description": "`auto` (the default), or a model's name."}

@@ -182,6 +182,7 @@ class CountBody(NamedModels, kw_only=True):
     tools: list[msgspec.Raw] | None = None
     output_config: OutputConfig | None = None
     output_format: Format | None = None
+    thread: object = None
 
 
 class MessagesBody(CountBody, kw_only=True):

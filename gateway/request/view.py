@@ -49,6 +49,7 @@ TOKENS_PER_IMAGE = 1_000
 # Names, at any depth, that make tokens cost more than plain ones. A JSON escape may spell any of them.
 ESCAPE = b"\\u00"
 CACHE_MARK = b"cache_control"
+NEW_THREAD = {"type": "create"}
 IMAGE_MARK, AUDIO_MARK = b"image", b"audio"
 
 
@@ -303,7 +304,7 @@ def _view_messages(body: CountBody) -> RequestView:
         + (wanted.tokens if wanted is not None else 0)
         + images * TOKENS_PER_IMAGE,
         image_bytes=image_bytes_of_blocks(blocks),
-        is_open_ended=any(block.type == "document" for block in media),
+        is_open_ended=any(block.type == "document" for block in media) or body.thread not in (None, NEW_THREAD),
         prefixes=prefixes(turns, body.tools or []),
     )
 

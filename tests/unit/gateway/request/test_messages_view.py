@@ -41,6 +41,14 @@ def test_no_token_at_all_may_be_asked_for_to_fill_a_prompt_cache() -> None:
     assert view(max_tokens=0).max_output_tokens == 0
 
 
+@pytest.mark.parametrize(
+    ("thread", "is_more"),
+    [(None, False), ({"type": "create"}, False), ({"type": "continue", "previous_message_id": "msg_1"}, True)],
+)
+def test_what_a_thread_continues_is_not_in_the_body(thread: dict[str, str] | None, *, is_more: bool) -> None:
+    assert view(thread=thread).is_open_ended is is_more
+
+
 def test_a_systems_message_may_only_say_how_hard_to_think() -> None:
     turns = [{"role": "user", "content": "hi"}, {"role": "system", "output_config": {"effort": "low"}}]
     assert view(messages=turns).conversation == view().conversation
