@@ -9,7 +9,7 @@ from typing import Final, NamedTuple, cast
 
 import msgspec
 
-from backends.formats.json_splice import find_members, splice
+from backends.formats.json_splice import Member, find_members, splice
 from gateway.pricing.price import ToolKind
 from gateway.request.bodies import (
     ABSENT,
@@ -87,6 +87,8 @@ class _Kind(msgspec.Struct):
 _TOOL: Final = msgspec.json.Decoder(_Tool)
 _KIND: Final = msgspec.json.Decoder(_Kind)
 _MANY: Final = msgspec.json.Decoder(list[msgspec.Raw])
+_OBJECT: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_OBJECTS: Final = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
 
 
 def _parse_tool(raw: msgspec.Raw | bytes) -> _Tool:
@@ -127,14 +129,14 @@ def hosted_tools(parsed: AnyBody, body: bytes) -> HostedTools:
 
 
 def _of_tools(parsed: ResponsesBody | MessagesBody, body: bytes) -> HostedTools:
-    tools, later = parsed.tools or [], later_tools(parsed)
-    if not tools and not later:
+    tools = [*(parsed.tools or ()), *later_tools(parsed)]
+    if not tools:
         return NO_TOOLS
     if ESCAPE not in body and not any(mark in body for mark in MARKS):
         return NO_TOOLS
     if isinstance(parsed, ResponsesBody):
-        return _of_responses([*tools, *later], parsed.max_tool_calls)
-    return _of_messages(tools, later)
+        return _of_responses(tools, parsed.max_tool_calls)
+    return _of_messages(tools)
 
 
 def _plugins(raw: msgspec.Raw) -> frozenset[ToolKind] | None:
@@ -163,12 +165,35 @@ def limit_calls(body: bytes, tools: HostedTools) -> bytes:
         return body
     if "messages" not in members:
         return splice(body, {"max_tool_calls": b"%d" % ASSUMED_CALLS}, members)
-    if "tools" not in members:
-        return body
-    place = members["tools"]
-    listed = msgspec.json.decode(body[place.start : place.end], type=list[msgspec.Raw])
-    limited = b",".join(_with_limit(bytes(one)) for one in listed)
-    return splice(body, {"tools": b"[" + limited + b"]"}, members)
+    edits: dict[str, bytes | None] = {"messages": _limited_inside(_member(body, members["messages"]))}
+    if (place := members.get("tools")) and (tools_said := _member(body, place)) != b"null":
+        limited = b",".join(_with_limit(bytes(one)) for one in _MANY.decode(tools_said))
+        edits["tools"] = b"[" + limited + b"]"
+    return splice(body, edits, members)
+
+
+def _member(body: bytes, place: Member) -> bytes:
+    return body[place.start : place.end]
+
+
+def _limited_inside(messages: bytes) -> bytes:
+    """Messages with a limit written into the tools that they define."""
+    turns, is_changed = _OBJECTS.decode(messages), False
+    for turn in turns:
+        if not bytes(content := turn.get("content", ABSENT)).startswith(b"["):
+            continue
+        blocks = _OBJECTS.decode(content)
+        for block in blocks:
+            try:
+                offer = _OBJECT.decode(block["tool"])
+                limited = _with_limit(came := bytes(offer["definition"]))
+            except (KeyError, msgspec.DecodeError):  # no tool, or one that the provider will refuse
+                continue
+            if limited != came:
+                block["tool"] = msgspec.Raw(msgspec.json.encode(offer | {"definition": msgspec.Raw(limited)}))
+                is_changed = True
+        turn["content"] = msgspec.Raw(msgspec.json.encode(blocks))
+    return msgspec.json.encode(turns) if is_changed else messages
 
 
 def _of_chat(parsed: ChatBody, plugins: frozenset[ToolKind]) -> HostedTools:
@@ -218,16 +243,11 @@ def _responses_kind(tool: _Tool) -> ToolKind | None:
     return RESPONSES_KINDS.get(name)
 
 
-def _of_messages(tools: Sequence[msgspec.Raw], later: Sequence[msgspec.Raw]) -> HostedTools:
-    parsed, defined = [_parse_tool(raw) for raw in tools], [_parse_tool(raw) for raw in later]
-    if any(_asks_models(_name(tool)) for tool in (*parsed, *defined)):
+def _of_messages(tools: Sequence[msgspec.Raw]) -> HostedTools:
+    parsed = [_parse_tool(raw) for raw in tools]
+    if any(_asks_models(_name(tool)) for tool in parsed):
         return OTHER_MODELS
     limits = [_limited(tool.max_uses, kind) for tool in parsed if (kind := _messages_kind(tool)) is not None]
-    limits += [  # no limit is written into blocks: without one of its own, its cost is unknown
-        _limited(tool.max_uses, kind if _is_given(tool.max_uses) else "other")
-        for tool in defined
-        if (kind := _messages_kind(tool)) is not None
-    ]
     if not limits:
         return NO_TOOLS
     kinds = frozenset[ToolKind]().union(*(one.kinds for one in limits))

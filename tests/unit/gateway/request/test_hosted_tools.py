@@ -80,7 +80,7 @@ def held(calls: int, cents: float) -> float:
         ("responses", {"tools": [FUNCTION, FILES, WEB], "max_tool_calls": 3}, held(3, 1)),
         ("messages", defining({**CLAUDES, "max_uses": 2}), held(2, 1)),
         ("messages", {**defining({**CLAUDES, "max_uses": 2}), "tools": [CLAUDES]}, held(2 + ASSUMED_CALLS, 1)),
-        ("messages", defining(CLAUDES), None),
+        ("messages", defining(CLAUDES), held(ASSUMED_CALLS, 1)),
         ("messages", defining(FUNCTION), 0),
         ("responses", {"input": [LATER]}, held(ASSUMED_CALLS, 1)),
         ("responses", {"input": [LATER], "tools": [FILES], "max_tool_calls": 2}, held(2, 1)),
@@ -159,6 +159,13 @@ def test_nothing_odd_beside_it_hides_a_tool(odd: str) -> None:
             {"tools": [FUNCTION, CLAUDES, {**CLAUDES, "max_uses": 9}]},
             {"tools": [FUNCTION, {**CLAUDES, "max_uses": ASSUMED_CALLS}, {**CLAUDES, "max_uses": 9}]},
         ),
+        (
+            "messages",
+            {**defining(CLAUDES), "tools": [CLAUDES]},
+            {**defining(CLAUDES | {"max_uses": ASSUMED_CALLS}), "tools": [CLAUDES | {"max_uses": ASSUMED_CALLS}]},
+        ),
+        ("messages", {**defining(CLAUDES), "tools": None}, defining(CLAUDES | {"max_uses": ASSUMED_CALLS})),
+        ("messages", {**defining(FUNCTION), "tools": [CLAUDES | {"max_uses": 9}]}, defining(FUNCTION)),
         ("chat.completions", {"web_search_options": {}}, {"web_search_options": {}}),
     ],
 )
