@@ -140,7 +140,10 @@ class Admission:
 
     def counts_models(self, key_id: str) -> bool:
         """Whether any model has a rate, or this key a tier quota."""
-        return bool(self.shared.models or self.limits.get(key_id, UNLIMITED).tier_quotas)
+        return bool(self.shared.models) or self.has_quotas(key_id)
+
+    def has_quotas(self, key_id: str) -> bool:
+        return bool(self.limits.get(key_id, UNLIMITED).tier_quotas)
 
     def is_counted(self, key_id: str, model: str) -> bool:
         """Whether the model has a rate or a quota for this key, so that `reserve` must name it before it serves."""

@@ -46,10 +46,12 @@ class Acceptance(msgspec.Struct):
 
     async def open(self, incoming: Incoming, view: RequestView, key: KeyRecord, started_at: float) -> Run:
         """Raises Forbidden, BudgetExhausted, RateLimitExceeded, Overloaded, LedgerUnavailable, and as `decide`."""
-        if view.hosted_tools.asks_other_models and key.allowed_models is not None:
+        is_limited = key.allowed_models is not None or self.admission.has_quotas(key.id)
+        if view.hosted_tools.asks_other_models and is_limited:
             raise Forbidden(
-                f"The key {key.name!r} may use only some models, and this request names others besides its `model` "
-                "(in `fallbacks`, or for a tool, plugin or SVG: an advisor, an image generator, ...). Send it without.",
+                f"The key {key.name!r} may use only some models, or some not often, and this request names others "
+                "besides its `model` (in `fallbacks`, or for a tool, plugin or SVG: an advisor, an image generator, "
+                "...). Send it without.",
                 code="model_not_allowed",
             )
         limited: ModelLimited | None = None

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from backends.scripted import Outcome, Script, follow
-from gateway.errors import ModelLimited, UpstreamFailed
+from gateway.errors import Forbidden, ModelLimited, UpstreamFailed
 from gateway.limits.admission import Admission
 from gateway.limits.values import Rates, SharedLimits, parse_limits
 from gateway.request.cost_bounds import OUTPUT_BOUND_TOKENS
@@ -35,6 +35,15 @@ def rig_with(admission: Admission, one: Script | None = None) -> Rig:
 def with_quota(requests: int) -> Admission:
     quota = {"premium": {"requests": requests, "window": "day"}}
     return Admission(limits={"key-1": parse_limits({"tier_quotas": quota})}, shared=TIERS, wait_seconds=0.0)
+
+
+async def test_what_no_quota_can_count_is_refused_to_a_key_that_has_one() -> None:
+    """A request for the cheap model that fell back to the other at its provider counted for no quota."""
+    rig = rig_with(with_quota(5))
+    with pytest.raises(Forbidden, match="names others"):
+        await rig.ask(model="a", fallbacks=["b"])
+    rig.pipeline.admission.limits = {}
+    await rig.ask(model="a", fallbacks=["b"])
 
 
 async def test_a_routed_request_goes_elsewhere_once_the_quota_is_used_up() -> None:
