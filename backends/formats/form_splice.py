@@ -111,6 +111,9 @@ def splice_form(body: bytes, content_type: str, edits: Mapping[str, str]) -> byt
     """`body` with each edited field's value replaced; a missing field is added at the front. Raises NotAForm."""
     fields = find_fields(body, content_type)
     missing = dict(edits)
+    for name in {field.name for field in fields} - edits.keys():
+        if (meant := name.removesuffix("[]").casefold()) in edits:
+            raise NotAForm(f"the field {name} is taken for {meant} by some servers and not by others")
     pieces: list[bytes] = []
     position = 0
     for field in fields:

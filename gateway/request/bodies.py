@@ -49,13 +49,19 @@ class Format(msgspec.Struct):
 
 
 class NamedModels(msgspec.Struct, kw_only=True):
-    """Where a request may name models besides its `model`: at Anthropic the first, at LiteLLM's proxy all of them."""
+    """Where a request may name models besides its `model`: at Anthropic the first, at LiteLLM's proxy all but the last,
+    which is an adapter at SGLang."""
 
     fallbacks: object = None
     context_window_fallbacks: object = None
     content_policy_fallbacks: object = None
     router_settings_override: object = None
     user_config: object = None
+    lora_path: object = None
+
+    @property
+    def are_named(self) -> bool:
+        return any(getattr(self, name) for name in NamedModels.__struct_fields__)
 
 
 class Body(NamedModels):

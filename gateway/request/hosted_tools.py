@@ -111,7 +111,7 @@ def hosted_tools(parsed: AnyBody, body: bytes) -> HostedTools:
     """The hosted tools that the body asks for."""
     if not isinstance(parsed, NamedModels) or (isinstance(parsed, CountBody) and not isinstance(parsed, MessagesBody)):
         return NO_TOOLS
-    if any(getattr(parsed, name) for name in NamedModels.__struct_fields__):
+    if parsed.are_named:
         return OTHER_MODELS
     if not isinstance(parsed, ChatBody | ResponsesBody | MessagesBody):
         return NO_TOOLS

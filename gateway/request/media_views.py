@@ -15,7 +15,7 @@ from backends.protocol import MediaOperation
 from backends.usage import NO_UNITS, Units
 from classifier.protocol import Conversation
 from gateway.errors import InvalidRequest
-from gateway.request.bodies import ABSENT
+from gateway.request.bodies import ABSENT, NamedModels
 from gateway.request.encodings import unreadable
 from gateway.request.field_checks import checked_choices, invalid_field, whole_number
 from gateway.request.hosted_tools import NO_TOOLS, OTHER_MODELS, HostedTools
@@ -81,14 +81,21 @@ class SpeechBody(msgspec.Struct):
 def view_media(operation: MediaOperation, body: bytes, content_type: str) -> RequestView:
     """Raises InvalidRequest naming the field that is wrong."""
     if operation in FORMS and (is_form(content_type) or operation != "images.edits"):
-        return FORMS[operation](operation, body, content_type)
+        view = FORMS[operation](operation, body, content_type)
+        names = {field.name.partition("[")[0] for field in find_fields(body, content_type)}
+        return _with_others(view) if names & set(NamedModels.__struct_fields__) else view
     require_bearable(body)
     try:
-        return VIEWS[operation](operation, body)
+        view = VIEWS[operation](operation, body)
+        return _with_others(view) if NAMED.decode(body).are_named else view
     except msgspec.ValidationError as error:
         raise invalid_field(str(error)) from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise unreadable(body, error) from error
+
+
+def _with_others(view: RequestView) -> RequestView:
+    return msgspec.structs.replace(view, hosted_tools=OTHER_MODELS)
 
 
 def _view_moderation(operation: MediaOperation, body: bytes) -> RequestView:
@@ -264,6 +271,7 @@ def _is_true(text: str | None) -> bool:
     return text is not None and text.strip().lower() in ("true", "1")
 
 
+NAMED: Final = msgspec.json.Decoder(NamedModels)
 MODERATION: Final = msgspec.json.Decoder(ModerationBody)
 IMAGE: Final = msgspec.json.Decoder(ImageBody)
 SPEECH: Final = msgspec.json.Decoder(SpeechBody)

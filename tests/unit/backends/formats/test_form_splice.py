@@ -69,6 +69,12 @@ def test_a_file_in_the_place_of_a_text_is_refused() -> None:
         splice_form(form(file_part("model", b"dearer")), TYPE, {"model": "m"})
 
 
+@pytest.mark.parametrize("name", ["Model", "model[]"])
+def test_a_field_that_some_servers_take_for_an_edited_one_is_refused(name: str) -> None:
+    with pytest.raises(NotAForm, match="taken for model"):
+        splice_form(form(part("model", b"auto"), part(name, b"dear")), TYPE, {"model": "gpt"})
+
+
 def test_a_quoted_boundary_and_lists_are_read() -> None:
     body = form(part("timestamp_granularities[]", b"word"), part("timestamp_granularities[]", b"segment"))
     assert len(find_fields(body, 'multipart/form-data; charset=utf-8; boundary="xyz"')) == 2

@@ -66,6 +66,13 @@ def test_the_model_that_writes_a_picture_as_svg_is_another_one() -> None:
     assert not view("images.generations", prompt="a", output_format="png", svg=None).hosted_tools.asks_other_models
 
 
+def test_models_that_a_request_names_are_seen_in_every_form() -> None:
+    assert view("images.generations", prompt="a", fallbacks=["dear"]).hosted_tools.asks_other_models
+    assert view("moderations", input="a", router_settings_override={"fallbacks": []}).hosted_tools.asks_other_models
+    body = form({"file": wav(1)}, **{"fallbacks[]": "dear"})
+    assert view_media("audio.transcriptions", body, FORM).hosted_tools.asks_other_models
+
+
 def test_pictures_that_are_sent_along_are_counted() -> None:
     body = form({"image[]": b"png", "mask": b"png"}, prompt="a hat", n="2", stream="true")
     seen = view_media("images.edits", body, FORM)
