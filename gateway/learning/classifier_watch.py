@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from classifier.online.alarms import DriftMonitor, build_reference
-from gateway.learning.correction import IMPLIED
+from gateway.learning.correction import IMPLIED, Judged, routed
 from gateway.learning.judged_model import JudgedModel
 from gateway.ledger.entry import Entry
 from gateway.stores import EntryStore, Feedback, FeedbackStore
@@ -17,6 +17,8 @@ from gateway.stores import EntryStore, Feedback, FeedbackStore
 log = logging.getLogger(__name__)
 REFERENCE_REQUESTS = 500
 """The first requests under a version, taken as the reference for its traffic."""
+MOST_HEARD = 10_000
+"""Judgements remembered, so that one given again does not count again."""
 
 
 class Gauges(Protocol):
@@ -36,6 +38,7 @@ class ClassifierWatch:
         self._first: list[float] = []
         self._drift: DriftMonitor | None = None
         self._judgements: dict[str, JudgedModel] = {}
+        self._heard: dict[tuple[str, str], None] = {}
 
     def settled(self, entry: Entry) -> None:
         """A new classifier predicts different difficulties, so its traffic gets a reference of its own."""
@@ -86,11 +89,23 @@ class ClassifierWatch:
         return found
 
     def _judged(self, entry: Entry, one: Feedback) -> None:
+        """Counts what a correction can learn from; of each source, the first judgement of a request."""
         decision = entry.intent.decision
-        predicted = decision.facts.quality.get(entry.model)
-        if predicted is not None and decision.classifier_version == self._version:
-            judged = self._judgements.setdefault(entry.model, JudgedModel())
-            before = judged.verdict
-            judged.observe(predicted, one.score, one.key_id if one.source == "caller" else None)
-            if (now := judged.verdict) not in ("holds", before):
-                log.warning("the classifier is %s of %s; see `breakeven doctor`", now, entry.model)
+        if decision.classifier_version != self._version or not routed([Judged(entry, one.score, 1.0)]):
+            return
+        if not self._is_new(one):
+            return
+        judged = self._judgements.setdefault(entry.model, JudgedModel())
+        before = judged.verdict
+        judged.observe(decision.facts.quality[entry.model], one.score, one.key_id if one.source == "caller" else None)
+        if (now := judged.verdict) not in ("holds", before):
+            log.warning("the classifier is %s of %s; see `breakeven doctor`", now, entry.model)
+
+    def _is_new(self, one: Feedback) -> bool:
+        judgement = (one.request_id, one.source)
+        if judgement in self._heard:
+            return False
+        self._heard[judgement] = None
+        if len(self._heard) > MOST_HEARD:
+            del self._heard[next(iter(self._heard))]
+        return True

@@ -1,12 +1,15 @@
 """Alarms are raised by lasting contradiction and by changed traffic, not by feedback from before the start."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
 
 import pytest
 from prometheus_client import generate_latest
 
 from gateway.learning.classifier_watch import REFERENCE_REQUESTS, ClassifierWatch
 from gateway.ledger.entry import Entry
+from gateway.routing.decide import DIRECT
 from gateway.stores import Correction, EntryWanted, Feedback
 from gateway.telemetry.metrics import Metrics
 from tests.memory_ledger import MemoryLedger
@@ -59,6 +62,24 @@ async def test_lasting_bad_feedback_on_one_model_raises_an_alarm_that_says_what_
         "the classifier is overconfident of mid-hosted: `breakeven classifier learn`, then promote what it finds"
     ]
     assert b"breakeven_classifier_alarms 1.0" in generate_latest(metrics.registry)
+
+
+@pytest.mark.parametrize(
+    ("decided", "requests"),
+    [({}, 1), ({"escalates_to": ("big",)}, 40), ({"rule": DIRECT}, 40), ({"model": "small-local"}, 40)],
+    ids=["one request judged again and again", "passed a cascade's check", "a model that was named", "a fallback"],
+)
+async def test_judgements_that_teach_nothing_raise_no_alarm(decided: dict[str, Any], requests: int) -> None:
+    store, books = MemoryFeedback(), Books()
+    watch = ClassifierWatch(store, books)
+    await watch.look()
+    for number in range(1, requests + 1):
+        one = make_entry(number, intent=make_intent(number, decision=make_decision(**decided)))
+        books.entries[one.intent.request_id] = one
+        watch.settled(one)
+    await store.add([replace(feedback(1 + number % requests, 0.0), number=number + 1) for number in range(40)])
+    await watch.look()
+    assert watch.alarms() == []
 
 
 async def test_feedback_on_requests_that_never_reached_the_books_is_passed_over() -> None:
