@@ -2,6 +2,7 @@
 
 from gateway.ledger.entry import Cost
 from gateway.pricing.price import UnknownServiceTier, UnknownToolPrice, price_bound, price_compute
+from gateway.request.hosted_tools import TOOL_RESULT_TOKENS
 from gateway.request.metering import CHARACTERS_PER_TOKEN, Meter
 from gateway.request.view import RequestView
 from gateway.routing.decide import Choice
@@ -12,8 +13,6 @@ INCREMENT_TOKENS = 256
 OUTPUT_BOUND_TOKENS = 4096
 """Assumed limit of an answer if the caller set none, for the upper bound of a request that was never settled."""
 REASONING = "reasoning"
-TOOL_RESULT_TOKENS = 10_000
-"""Assumed input tokens that one search or fetched page adds."""
 
 
 def bound_pico_usd(candidate: Candidate, view: RequestView) -> int | None:
@@ -87,7 +86,7 @@ def _most(candidate: Candidate, view: RequestView, limit: int) -> int | None:
     tools, writes = view.hosted_tools, candidate.cache_writes
     try:
         return price_bound(
-            input_tokens + tools.calls * TOOL_RESULT_TOKENS,
+            input_tokens + tools.calls * TOOL_RESULT_TOKENS + tools.longer_tokens,
             limit,
             candidate.prices,
             tool_calls=tools.calls,

@@ -23,6 +23,8 @@ from gateway.request.bodies import (
 )
 
 ASSUMED_CALLS: Final = 5
+TOOL_RESULT_TOKENS: Final = 10_000
+"""Assumed input tokens that one search or fetched page adds; the limit of pages where a request sets none."""
 ESCAPE: Final = b"\\u00"
 """A JSON escape that may spell any word below, so it counts as each of them."""
 MARKS: Final = (
@@ -41,6 +43,8 @@ RESPONSES_KINDS: Final[dict[str, ToolKind]] = {
     "attachment_search": "other",
     "collections_search": "other",
 }
+FETCH: Final[ToolKind] = "free"
+"""Pages that Anthropic fetches are billed by their tokens."""
 ASKING_MODELS: Final = ("advisor_", "image_generation", "openrouter:")
 """How the types of tools begin that have another model work on the answer."""
 ASKING_NONE: Final = frozenset({"openrouter:datetime", "openrouter:web_fetch", "openrouter:web_search"})
@@ -55,13 +59,15 @@ PLUGINS: Final[dict[str, ToolKind]] = {
 
 
 class HostedTools(NamedTuple):
-    """At most `calls` calls, in total, of tools of these kinds. `is_limited`: the request itself sets that limit.
+    """At most `calls` calls, in total, of tools of these kinds. `is_limited`: the request itself sets all limits.
+    `longer_tokens`: by how many their results may exceed TOOL_RESULT_TOKENS each, in total.
     `asks_other_models`: it names further models to work on the answer, at their own prices."""
 
     calls: int = 0
     kinds: frozenset[ToolKind] = frozenset()
     is_limited: bool = True
     asks_other_models: bool = False
+    longer_tokens: int = 0
 
 
 NO_TOOLS: Final = HostedTools()
@@ -74,6 +80,7 @@ class _Tool(msgspec.Struct):
 
     type: msgspec.Raw = ABSENT
     max_uses: msgspec.Raw = ABSENT
+    max_content_tokens: msgspec.Raw = ABSENT
     environment: msgspec.Raw = ABSENT
 
 
@@ -247,11 +254,24 @@ def _of_messages(tools: Sequence[msgspec.Raw]) -> HostedTools:
     parsed = [_parse_tool(raw) for raw in tools]
     if any(_asks_models(_name(tool)) for tool in parsed):
         return OTHER_MODELS
-    limits = [_limited(tool.max_uses, kind) for tool in parsed if (kind := _messages_kind(tool)) is not None]
+    limits = [_of_message(tool, kind) for tool in parsed if (kind := _messages_kind(tool)) is not None]
     if not limits:
         return NO_TOOLS
     kinds = frozenset[ToolKind]().union(*(one.kinds for one in limits))
-    return HostedTools(sum(one.calls for one in limits), kinds, all(one.is_limited for one in limits))
+    return HostedTools(
+        sum(one.calls for one in limits),
+        kinds,
+        all(one.is_limited for one in limits),
+        longer_tokens=sum(one.longer_tokens for one in limits),
+    )
+
+
+def _of_message(tool: _Tool, kind: ToolKind) -> HostedTools:
+    limit, most = _limited(tool.max_uses, kind), _count(tool.max_content_tokens)
+    if kind != FETCH:
+        return limit
+    longer = max(0, (most or 0) - TOOL_RESULT_TOKENS)
+    return limit._replace(longer_tokens=limit.calls * longer, is_limited=limit.is_limited and most is not None)
 
 
 def _messages_kind(tool: _Tool) -> ToolKind | None:
@@ -260,7 +280,7 @@ def _messages_kind(tool: _Tool) -> ToolKind | None:
         return "other"
     if name.startswith("web_search_"):
         return "web_search"
-    return "free" if name.startswith("web_fetch_") else None
+    return FETCH if name.startswith("web_fetch_") else None
 
 
 def _name(tool: _Tool) -> str:
@@ -273,14 +293,22 @@ def _text(raw: msgspec.Raw) -> str:
 
 
 def _limited(most: msgspec.Raw, *kinds: ToolKind) -> HostedTools:
-    """An invalid limit is left for the provider to refuse."""
-    said = _value(most)
-    calls = said if isinstance(said, int) and not isinstance(said, bool) and said >= 0 else ASSUMED_CALLS
-    return HostedTools(calls, frozenset(kinds), _is_given(most))
+    calls = _count(most)
+    return HostedTools(ASSUMED_CALLS if calls is None else calls, frozenset(kinds), calls is not None)
+
+
+def _count(raw: msgspec.Raw) -> int | None:
+    """None for anything but a whole number, so that a limit of ours replaces it: some parsers take 100.0 or "100"."""
+    said = _value(raw)
+    return said if isinstance(said, int) and not isinstance(said, bool) and said >= 0 else None
 
 
 def _with_limit(raw: bytes) -> bytes:
     tool = _parse_tool(raw)
-    if _messages_kind(tool) is None or _is_given(tool.max_uses):
-        return raw
-    return splice(raw, {"max_uses": b"%d" % ASSUMED_CALLS})
+    kind = _messages_kind(tool)
+    edits: dict[str, bytes | None] = {}
+    if kind is not None and _count(tool.max_uses) is None:
+        edits["max_uses"] = b"%d" % ASSUMED_CALLS
+    if kind == FETCH and _count(tool.max_content_tokens) is None:
+        edits["max_content_tokens"] = b"%d" % TOOL_RESULT_TOKENS
+    return splice(raw, edits) if edits else raw

@@ -18,8 +18,8 @@ from gateway.limits.admission import Admission
 from gateway.limits.values import parse_limits
 from gateway.pipeline import Incoming
 from gateway.pricing.catalogue import ModelPrices, Service
-from gateway.request.cost_bounds import TOOL_RESULT_TOKENS, bound_pico_usd
-from gateway.request.hosted_tools import ASSUMED_CALLS, limit_calls
+from gateway.request.cost_bounds import bound_pico_usd
+from gateway.request.hosted_tools import ASSUMED_CALLS, TOOL_RESULT_TOKENS, limit_calls
 from gateway.request.view import parse_request
 from tests.builders import make_candidate, make_prices, make_snapshot
 from tests.rig import KEY, PEPPER, RecordingCaller, Rig
@@ -30,6 +30,7 @@ WEB, FILES = {"type": "web_search"}, {"type": "file_search", "vector_store_ids":
 FUNCTION = {"type": "function", "name": "search", "parameters": {}}
 LATER = {"type": "additional_tools", "role": "developer", "tools": [WEB]}
 CLAUDES = {"type": "web_search_20250305", "name": "web_search"}
+PAGES = {"type": "web_fetch_20250910", "name": "web_fetch"}
 ADVISOR = {"type": "advisor_20260301", "name": "advisor", "model": "dear"}
 
 
@@ -97,6 +98,8 @@ def held(calls: int, cents: float) -> float:
         ("messages", {"tools": [{**CLAUDES, "max_uses": 2}, FUNCTION]}, held(2, 1)),
         ("messages", {"tools": [{**CLAUDES, "max_uses": 2}, {"type": "web_fetch_20250910"}]}, held(7, 1)),
         ("messages", {"tools": [{"type": "web_fetch_20250910", "max_uses": 3}]}, held(3, 0)),
+        ("messages", {"tools": [PAGES | {"max_uses": 3, "max_content_tokens": 50_000}]}, held(15, 0)),
+        ("messages", {"tools": [PAGES | {"max_uses": 3, "max_content_tokens": 5}]}, held(3, 0)),
         ("chat.completions", {"tools": [FUNCTION]}, 0),
         ("chat.completions", {"plugins": [{"id": "file-parser"}]}, None),
         ("chat.completions", {"plugins": "web"}, held(ASSUMED_CALLS, 1)),
@@ -153,11 +156,22 @@ def test_nothing_odd_beside_it_hides_a_tool(odd: str) -> None:
     [
         ("responses", {"tools": [WEB]}, {"tools": [WEB], "max_tool_calls": ASSUMED_CALLS}),
         ("responses", {"input": [LATER]}, {"input": [LATER], "max_tool_calls": ASSUMED_CALLS}),
+        ("responses", {"tools": [WEB], "max_tool_calls": 99.0}, {"max_tool_calls": ASSUMED_CALLS}),
+        (
+            "messages",
+            {"tools": [PAGES | {"max_uses": "99", "max_content_tokens": 9e9}]},
+            {"tools": [PAGES | {"max_uses": ASSUMED_CALLS, "max_content_tokens": TOOL_RESULT_TOKENS}]},
+        ),
         ("responses", {"tools": [WEB], "max_tool_calls": 9}, {"tools": [WEB], "max_tool_calls": 9}),
         (
             "messages",
             {"tools": [FUNCTION, CLAUDES, {**CLAUDES, "max_uses": 9}]},
             {"tools": [FUNCTION, {**CLAUDES, "max_uses": ASSUMED_CALLS}, {**CLAUDES, "max_uses": 9}]},
+        ),
+        (
+            "messages",
+            {"tools": [PAGES | {"max_uses": 9}]},
+            {"tools": [PAGES | {"max_uses": 9, "max_content_tokens": TOOL_RESULT_TOKENS}]},
         ),
         (
             "messages",
