@@ -201,14 +201,17 @@ class Dispatcher(msgspec.Struct):
         await asyncio.gather(*race, return_exceptions=True)
         while race:
             task, attempt = race.popitem()
+            self._gave_up(run, attempt, late)  # before the next await, in which the caller may leave
             if not task.cancelled() and task.exception() is None:
                 await task.result().reply.aclose()
-            if late is not None:
-                self._failed(run, attempt, late)
-                continue
-            self._ended(attempt)
-            if attempt.candidate is not run.candidate:  # the entry itself covers the request's own candidate
-                self._note(run, attempt, CALLED_OFF, None, self._extra(run, attempt))
+
+    def _gave_up(self, run: Run, attempt: _Attempt, late: UpstreamTimeout | None) -> None:
+        if late is not None:
+            self._failed(run, attempt, late)
+            return
+        self._ended(attempt)
+        if attempt.candidate is not run.candidate:  # the entry itself covers the request's own candidate
+            self._note(run, attempt, CALLED_OFF, None, self._extra(run, attempt))
 
     async def _open(self, run: Run, attempt: _Attempt) -> Answer:
         """Opens the call and reads up to the first output, so that any earlier failure can still fall back."""
