@@ -16,6 +16,7 @@ from gateway.errors import StoreDown
 from gateway.kept_answers.expiring import Expiring
 from gateway.kept_answers.memory_turns import OVERHEAD_BYTES
 from gateway.kept_answers.record_store import Change
+from gateway.process.tasks import to_its_end
 from gateway.storage.turns.turn_file import RENEWED_SHARE, TurnFile
 
 log = logging.getLogger(__name__)
@@ -87,30 +88,11 @@ class DiskTurns:
         self._tidy_later()
 
     async def swap(self, change: Change, seconds: float) -> bool:
-        names = (change.name, *change.beside, *change.gone)
-        self._drop(names)
-        try:
-            is_swapped = await self._ask(lambda: self._file.swap(change, seconds))
-        finally:
-            self._drop(names)  # a concurrent `get` may have cached the old values
-        if is_swapped:
-            own = {} if change.value is None else {change.name: change.value}
-            for name, value in {**change.beside, **own}.items():
-                self._recent.put(name, _Recent(value, self._monotonic()), seconds)
-            self._tidy_later()
-            if change.erases:
-                await self._empty_log()
-        return is_swapped
+        # If its caller left meanwhile, an old value might be cached, or what was erased might stay in the log.
+        return await to_its_end(self._swap(change, seconds))
 
     async def delete(self, name: str, *, owner: str = "") -> bool:
-        self._recent.drop(name)
-        try:
-            was_there = await self._ask(lambda: self._file.delete(name))
-            if was_there:
-                await self._empty_log()
-            return was_there
-        finally:
-            self._recent.drop(name)  # a concurrent `get` may have cached it
+        return await to_its_end(self._delete(name))
 
     async def forget(self) -> None:
         """Deletes everything expired, in steps, so that others are served in between. Raises StoreDown."""
@@ -129,6 +111,32 @@ class DiskTurns:
     def _drop(self, names: Iterable[str]) -> None:
         for name in names:
             self._recent.drop(name)
+
+    async def _swap(self, change: Change, seconds: float) -> bool:
+        names = (change.name, *change.beside, *change.gone)
+        self._drop(names)
+        try:
+            is_swapped = await self._ask(lambda: self._file.swap(change, seconds))
+        finally:
+            self._drop(names)  # a concurrent `get` may have cached the old values
+        if is_swapped:
+            own = {} if change.value is None else {change.name: change.value}
+            for name, value in {**change.beside, **own}.items():
+                self._recent.put(name, _Recent(value, self._monotonic()), seconds)
+            self._tidy_later()
+            if change.erases:
+                await self._empty_log()
+        return is_swapped
+
+    async def _delete(self, name: str) -> bool:
+        self._recent.drop(name)
+        try:
+            was_there = await self._ask(lambda: self._file.delete(name))
+            if was_there:
+                await self._empty_log()
+            return was_there
+        finally:
+            self._recent.drop(name)  # a concurrent `get` may have cached it
 
     async def _empty_log(self) -> None:
         """Empties the log once for all deletions before it starts: once per deletion, at a hundred deletions per

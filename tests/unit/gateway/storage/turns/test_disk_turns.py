@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from gateway.errors import StoreDown
+from gateway.kept_answers.record_store import Change
 from gateway.storage.turns.disk_turns import DiskTurns
 from gateway.storage.turns.turn_file import TurnFile
 from tests.hand_clock import HandClock
@@ -183,3 +184,48 @@ async def test_after_its_end_it_is_down_and_all_is_in_one_file(tmp_path: Path) -
     with pytest.raises(StoreDown, match="is stopping"):
         await turns.put("b", b"turn", 60)
     assert os.listdir(tmp_path) == ["turns.db"]
+
+
+class Swapping(TurnFile):
+    """Reads once `may_read` is set. Says when a swap or a deletion has begun, and ends it once `goes_on` is set."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, max_bytes=32 << 20, longest_seconds=60)
+        self.may_read, self.has_begun, self.goes_on = threading.Event(), threading.Event(), threading.Event()
+
+    def get(self, name: str, seconds: float | None) -> bytes | None:
+        self.may_read.wait(60)
+        return super().get(name, seconds)
+
+    def swap(self, change: Change, seconds: float) -> bool:
+        self.has_begun.set()
+        self.goes_on.wait(60)
+        return super().swap(change, seconds)
+
+    def delete(self, name: str) -> bool:
+        self.has_begun.set()
+        self.goes_on.wait(60)
+        return super().delete(name)
+
+
+@pytest.mark.parametrize("new", [b"new", None])
+async def test_who_leaves_while_a_value_changes_leaves_no_old_one_in_memory(tmp_path: Path, new: bytes | None) -> None:
+    file = Swapping(tmp_path / "turns.db")
+    turns = DiskTurns(file, memory_bytes=1 << 20, patience_seconds=60)
+    file.put("a", b"old", 60)
+    file.close()
+    reading = asyncio.create_task(turns.get("a", 60))
+    changing = asyncio.create_task(turns.delete("a") if new is None else turns.swap(Change("a", b"old", new), 60))
+    for _ in range(5):  # until both are asked of the file
+        await asyncio.sleep(0)
+    file.may_read.set()
+    assert file.has_begun.wait(60)  # blocks the loop: what was read has come, but its reader has not been told
+    changing.cancel()
+    for _ in range(5):
+        await asyncio.sleep(0)
+    file.goes_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await changing
+    assert await reading == b"old"
+    assert await turns.get("a", 60) == new
+    await turns.aclose()
