@@ -61,7 +61,8 @@ class NamedModels(msgspec.Struct, kw_only=True):
 
     @property
     def are_named(self) -> bool:
-        return any(getattr(self, name) for name in NamedModels.__struct_fields__)
+        fallbacks = self.fallbacks or self.context_window_fallbacks or self.content_policy_fallbacks
+        return bool(fallbacks or self.router_settings_override or self.user_config or self.lora_path)
 
 
 class Body(NamedModels):

@@ -71,6 +71,7 @@ class HostedTools(NamedTuple):
 
 
 NO_TOOLS: Final = HostedTools()
+NO_KINDS: Final[frozenset[ToolKind]] = frozenset()
 _FUNCTION: Final = msgspec.Raw(b'"function"')
 OTHER_MODELS: Final = HostedTools(1, frozenset[ToolKind]({"other"}), asks_other_models=True)
 
@@ -124,7 +125,7 @@ def hosted_tools(parsed: AnyBody, body: bytes) -> HostedTools:
         return NO_TOOLS
     if isinstance(parsed, MessagesBody) and (parsed.models or parsed.preset):
         return OTHER_MODELS
-    plugins = _plugins(parsed.plugins) if _is_given(parsed.plugins) else frozenset[ToolKind]()
+    plugins = _plugins(parsed.plugins) if parsed.plugins and _is_given(parsed.plugins) else NO_KINDS
     if plugins is None:
         return OTHER_MODELS
     if isinstance(parsed, ChatBody):
@@ -132,7 +133,7 @@ def hosted_tools(parsed: AnyBody, body: bytes) -> HostedTools:
     found = _of_tools(parsed, body)
     if not plugins or found.asks_other_models:
         return found
-    return HostedTools(found.calls + ASSUMED_CALLS, found.kinds | plugins, found.is_limited)
+    return found._replace(calls=found.calls + ASSUMED_CALLS, kinds=found.kinds | plugins)
 
 
 def _of_tools(parsed: ResponsesBody | MessagesBody, body: bytes) -> HostedTools:
@@ -204,8 +205,11 @@ def _limited_inside(messages: bytes) -> bytes:
 
 
 def _of_chat(parsed: ChatBody, plugins: frozenset[ToolKind]) -> HostedTools:
+    asked = (parsed.web_search_options, parsed.search_parameters)
+    if not plugins and not parsed.tools and not any(asked):
+        return NO_TOOLS
     kinds = set(plugins)
-    if any(map(_is_given, (parsed.web_search_options, parsed.search_parameters))):
+    if any(map(_is_given, asked)):
         kinds.add("web_search")
     hosted = {name for raw in parsed.tools or () if (name := _hosted_name(raw)) is not None}
     if any(map(_asks_models, hosted)):

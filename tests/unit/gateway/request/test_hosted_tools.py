@@ -18,6 +18,7 @@ from gateway.limits.admission import Admission
 from gateway.limits.values import parse_limits
 from gateway.pipeline import Incoming
 from gateway.pricing.catalogue import ModelPrices, Service
+from gateway.request.bodies import NamedModels
 from gateway.request.cost_bounds import bound_pico_usd
 from gateway.request.hosted_tools import ASSUMED_CALLS, TOOL_RESULT_TOKENS, limit_calls
 from gateway.request.view import parse_request
@@ -269,7 +270,7 @@ FUSION: dict[str, Any] = {"plugins": [{"id": "web"}, {"id": "fusion", "analysis_
         ("chat.completions", FALLEN_BACK),
         ("chat.completions", {"context_window_fallbacks": [{"a": ["dear"]}]}),
         ("completions", {"router_settings_override": FALLEN_BACK}),
-        ("embeddings", FALLEN_BACK),
+        *(("embeddings", {name: ["dear"]}) for name in NamedModels.__struct_fields__),
     ],
 )
 async def test_models_that_a_request_names_beside_its_own_are_for_keys_that_may_use_any_and_have_no_budget(
