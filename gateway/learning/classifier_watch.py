@@ -59,9 +59,9 @@ class ClassifierWatch:
         if self._read_to is None:
             self._read_to = await self._feedback.newest()
         while batch := await self._feedback.after(self._read_to):
-            self._read_to = batch[-1].number
             for one in batch:
                 entry = await self._entries.get(one.request_id)
+                self._read_to = one.number  # not before: while the database is down, the rest waits for the next call
                 if entry is not None and one.source not in IMPLIED:
                     self._judged(entry, one)
 

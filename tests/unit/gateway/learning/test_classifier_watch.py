@@ -64,6 +64,29 @@ async def test_lasting_bad_feedback_on_one_model_raises_an_alarm_that_says_what_
     assert b"breakeven_classifier_alarms 1.0" in generate_latest(metrics.registry)
 
 
+async def test_feedback_that_was_not_looked_at_when_the_database_went_down_is_looked_at_later() -> None:
+    class Failing(Books):
+        is_down = True
+
+        async def get(self, request_id: str) -> Entry | None:
+            if self.is_down:
+                raise OSError("the database is down")
+            return await super().get(request_id)
+
+    store, books = MemoryFeedback(), Failing()
+    watch = ClassifierWatch(store, books)
+    await watch.look()
+    for one in entries([0.25] * 30):
+        books.entries[one.intent.request_id] = one
+        watch.settled(one)
+    await store.add([feedback(number, 0.0) for number in range(1, 31)])
+    with pytest.raises(OSError, match="down"):
+        await watch.look()
+    books.is_down = False
+    await watch.look()
+    assert len(watch.alarms()) == 1
+
+
 @pytest.mark.parametrize(
     ("decided", "requests"),
     [({}, 1), ({"escalates_to": ("big",)}, 40), ({"rule": DIRECT}, 40), ({"model": "small-local"}, 40)],
