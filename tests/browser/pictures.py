@@ -81,8 +81,9 @@ def wait_for_page(browser: webdriver.Chrome) -> None:
 
 
 def wait_until_settled(browser: webdriver.Chrome) -> None:
-    """Wait until nothing is being computed for the page any more."""
-    WebDriverWait(browser, PATIENCE_SECONDS).until(lambda one: not one.find_elements(By.CLASS_NAME, "be-pending"))
+    """Wait until nothing is being computed for the page any more, and an editor on it has its name and suggestions."""
+    unsettled = ".be-pending, .be-editor:not([data-completes])"
+    WebDriverWait(browser, PATIENCE_SECONDS).until(lambda one: not one.find_elements(By.CSS_SELECTOR, unsettled))
 
 
 def picture(browser: webdriver.Chrome, size: tuple[int, int], file: Path) -> None:

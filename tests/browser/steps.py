@@ -1,9 +1,17 @@
 """What a person does with a page, one function each."""
 
+from collections.abc import Callable
+from typing import TypeVar
+
 import httpx
 import pytest
 from selenium import webdriver
-from selenium.common.exceptions import NoSuchElementException, StaleElementReferenceException, TimeoutException
+from selenium.common.exceptions import (
+    NoSuchElementException,
+    StaleElementReferenceException,
+    TimeoutException,
+    WebDriverException,
+)
 from selenium.webdriver import ActionChains
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
@@ -13,6 +21,10 @@ from selenium.webdriver.support.ui import WebDriverWait
 from dashboards.security import COOKIE
 from tests.browser.conftest import Running
 from tests.browser.pictures import PATIENCE_SECONDS, wait_for_page
+
+T = TypeVar("T")
+GONE = "does not belong to the document"
+"""How Chromium's driver says that an element is stale if the next page comes while it looks at it."""
 
 
 def go(browser: webdriver.Chrome, running: Running, path: str) -> None:
@@ -29,10 +41,23 @@ def see(browser: webdriver.Chrome, text: str) -> None:
         pytest.fail(f"the page never said {text!r}, but:\n{shown}")
 
 
+class _Patience(WebDriverWait[webdriver.Chrome]):
+    def until(self, method: Callable[[webdriver.Chrome], T], message: str = "") -> T:
+        def tried(browser: webdriver.Chrome) -> T:
+            try:
+                return method(browser)
+            except WebDriverException as error:
+                if GONE in str(error):
+                    raise StaleElementReferenceException from error
+                raise
+
+        return super().until(tried, message)
+
+
 def patient(browser: webdriver.Chrome) -> WebDriverWait[webdriver.Chrome]:
     """Waits as long as a busy machine may need. An element that is missing or stale is looked for again."""
     ignored = [StaleElementReferenceException, NoSuchElementException, StopIteration]
-    return WebDriverWait(browser, PATIENCE_SECONDS, ignored_exceptions=ignored)
+    return _Patience(browser, PATIENCE_SECONDS, ignored_exceptions=ignored)
 
 
 def button(browser: webdriver.Chrome, label: str) -> WebElement:
