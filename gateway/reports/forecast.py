@@ -1,6 +1,6 @@
 """Forecasts daily costs, when a budget runs out, and finds unusual days.
 
-Imports statsmodels (the `reports` extra): import this module only when such a report is requested.
+Imports statsmodels and scipy (the `reports` extra): import this module only when such a report is requested.
 Costs are integer pico-USD a day, one row per calendar day, days without traffic included as 0. Forecasts are simulated
 paths, because the interval of a month's total is not the sum of its days' intervals. Randomness is passed in.
 """
@@ -13,6 +13,7 @@ from datetime import date, timedelta
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtr, stdtrit
 from statsmodels.tsa.seasonal import STL
 
 from gateway.reports.daily_costs import (
@@ -175,10 +176,9 @@ def _fitted(values: FloatArray) -> FloatArray:
 
 
 def _threshold(freedom: float) -> float:
-    """As improbable by Student's t as UNUSUAL_SCORE by the normal distribution (Wallace's approximation, 1959), since
-    few days say little of how much days vary."""
-    normal = UNUSUAL_SCORE * (8 * freedom + 3) / (8 * freedom + 1)
-    return math.sqrt(freedom * math.expm1(normal**2 / freedom))
+    """As improbable by Student's t as UNUSUAL_SCORE by the normal distribution, since few days say little of how much
+    days vary."""
+    return -float(stdtrit(freedom, ndtr(-UNUSUAL_SCORE)))
 
 
 def _range(values: FloatArray) -> Range:
