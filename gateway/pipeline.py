@@ -143,8 +143,8 @@ class Pipeline:
         try:
             run = await acceptance.open(incoming, view, key, started_at)
         except NoEligibleModel as refused:
-            if not await self._came_up(refused):
-                raise
+            if incoming.batch_id is not None or not await self._came_up(refused):
+                raise  # a line of a batch comes again later, and can be given up meanwhile
             run = await acceptance.open(incoming, view, key, started_at)
         run.rate_headers = rate_headers
         if resumed is not None:

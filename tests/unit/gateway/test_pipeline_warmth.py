@@ -10,11 +10,12 @@ from backends.protocol import BackendHealth
 from gateway.errors import (
     NoEligibleModel,
 )
+from gateway.request.run import Incoming
 from gateway.routing.decide import decide
 from gateway.routing.snapshot import request_facts_of
 from gateway.upstreams.starting import Starting
 from tests.builders import make_candidate, make_local, make_prices, make_snapshot
-from tests.rig import Rig
+from tests.rig import KEY, RecordingCaller, Rig
 
 LONG = [{"role": "system", "content": "s" * 40_000}, {"role": "user", "content": "hello"}]
 NEXT = [*LONG, {"role": "assistant", "content": "Hello, world."}, {"role": "user", "content": "and?"}]
@@ -32,6 +33,15 @@ async def test_a_request_waits_for_an_engine_that_is_still_loading() -> None:
     rig.pipeline.upstreams.note_health("one", BackendHealth(is_healthy=True))
     assert (await asked).is_complete
     assert rig.entry.model == "a"
+
+
+async def test_a_line_of_a_batch_does_not_wait_for_a_loading_engine() -> None:
+    rig = Rig()
+    rig.pipeline.upstreams.starting = Starting(["one"])
+    body = json.dumps({"model": "a", "messages": [{"role": "user", "content": "hello"}]}).encode()
+    line = Incoming("chat.completions", f"Bearer {KEY}", body, batch_id="batch_1")
+    with pytest.raises(NoEligibleModel, match="still loading"):
+        await asyncio.wait_for(rig.pipeline.answer(line, RecordingCaller()), 5.0)
 
 
 async def test_whoever_can_answer_now_does_so_while_the_engine_loads() -> None:
