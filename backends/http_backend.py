@@ -31,11 +31,15 @@ _NOT_BY_THIS_MODEL: Final = re.compile(
     rb"(?:support|deprecat|enabled|allowed|available|accept)[^\"]{0,120} (?:with|for|by|on|in) this model\b"
     rb"|this model (?:does not|doesn't|cannot|can't|only) (?:support|accept|allow|take)"
     rb"|model[^\"]{0,80} (?:does not|doesn't) support|does not support (?:tools|thinking)\b"
-    rb"|max_?(?:completion|output)?_?tokens\b[^\"]{0,120}(?:too large|maximum|equal to|range|must have stream)",
+    rb"|max_?(?:completion|output)?_?tokens\b[^\"]{0,120}(?:too large|maximum|equal to|range|must have stream)"
+    rb"|(?:array|string) too long|(?:does not|should) match pattern|should have at most \d+|maximum number of items"
+    rb"|maximum tools limit|too many images|at most \d+ \w+\(s\) may be provided|(?:image|pdf)[^\"]{0,40} exceeds? \d"
+    rb"|invalid schema for function|\binput_schema\b|function_?declaration[^\"]{0,60}(?:name: |schema)",
     re.IGNORECASE,
 )
-"""How providers reject what others of their models accept, such as a longer answer: Anthropic, OpenAI, DeepSeek,
-Fireworks, Gemini, Groq, xAI, vLLM, Ollama."""
+"""How providers reject what other models accept: a longer answer, or more stop sequences, more tools, longer names,
+other schemas of tools, more or larger pictures. Anthropic, OpenAI, DeepSeek, Fireworks, Gemini, Groq, xAI, vLLM,
+Ollama."""
 _UNKNOWN_FIELD: Final = re.compile(
     rb"Unknown parameter: |Unrecognized request argument|property '[^']{1,200}' is unsupported"
     rb"|Extra inputs are not permitted, field|extra_forbidden|Unknown name [^:]{1,200}: Cannot find field",

@@ -14,7 +14,6 @@ from backends.dialects import dialect_of
 from backends.errors import (
     BackendError,
     ConnectFailed,
-    Untranslatable,
     UpstreamAuth,
     UpstreamRejected,
     UpstreamUnavailable,
@@ -88,82 +87,6 @@ async def test_googles_400_of_a_wrong_key_is_not_the_callers_fault() -> None:
         async with ScriptedProvider(Raw((body,), status=400, headers=JSON)) as provider:
             with pytest.raises(kind):
                 await collect(make_backend(provider, dialect=dialect), make_call())
-
-
-@pytest.mark.parametrize(
-    ("status", "body", "kind"),
-    [
-        (404, b'{"error":{"message":"The model `the-model` does not exist."}}', Untranslatable),
-        (410, b'{"error":{"message":"the-model is retired."}}', Untranslatable),
-        (400, b'{"error":{"message":"No such model.","code":"model_not_found"}}', Untranslatable),
-        (404, b'{"error":{"message":"No such file: f-1"}}', UpstreamRejected),
-        (400, b'{"error":{"message":"the-model takes no images"}}', UpstreamRejected),
-    ],
-)
-async def test_a_model_that_its_provider_does_not_know_is_asked_of_the_next(
-    status: int, body: bytes, kind: type[UpstreamRejected]
-) -> None:
-    async with ScriptedProvider(Raw((body,), status=status, headers=JSON)) as provider:
-        with pytest.raises(UpstreamRejected) as caught:
-            await collect(make_backend(provider), make_call())
-    assert (type(caught.value), caught.value.status, caught.value.body) == (kind, status, body)
-
-
-REFUSALS = [
-    "Unsupported value: 'temperature' does not support 0.7 with this model. Only the default (1) value is supported.",
-    "Unsupported parameter: 'stop' is not supported with this model.",
-    "Function tools with reasoning_effort are not supported by this model in /v1/chat/completions.",
-    "`temperature` is deprecated for this model.",
-    "This model does not support assistant message prefill. The conversation must end with a user message.",
-    r"\"thinking.type.disabled\" is not supported for this model. Use \"thinking.type.adaptive\".",
-    "This model does not support response format `json_schema`.",
-    "Model grok-4 does not support parameter presencePenalty.",
-    "registry.ollama.ai/library/gemma:2b does not support tools",
-    "Function calling is not enabled for this model",
-    "max_tokens is too large: 32000. This model supports at most 16384 completion tokens, whereas you provided 32000.",
-    "max_tokens: 128001 > 64000, which is the maximum allowed number of output tokens for claude-opus-4-5-20251101",
-    "`max_completion_tokens` must be less than or equal to `65536`, the maximum value for it is less than the window",
-    "Invalid max_tokens value, the valid range of max_tokens is [1, 8192]",
-    "The parameter `max_completion_tokens` is not valid: integer above maximum value, expected a value <= 12288",
-    "It has a maxOutputTokens value of 99999 but the supported range is from 1 (inclusive) to 65537 (exclusive).",
-    "Requests with max_tokens > 4096 must have stream=true",
-]
-
-
-@pytest.mark.parametrize("message", REFUSALS)
-async def test_what_this_model_alone_does_not_take_is_asked_of_the_next(message: str) -> None:
-    body = b'{"error":{"message":"%b","type":"invalid_request_error"}}' % message.encode()
-    async with ScriptedProvider(Raw((body,), status=400, headers=JSON)) as provider:
-        with pytest.raises(Untranslatable, match="does not support what was requested") as caught:
-            await collect(make_backend(provider), make_call())
-    assert (caught.value.status, caught.value.body) == (400, body)
-
-
-@pytest.mark.parametrize(
-    ("status", "body"),
-    [
-        (400, b"""{"error":{"message":"Unknown parameter: 'thinking'.","code":"unknown_parameter"}}"""),
-        (400, b'{"error":{"message":"Unrecognized request argument supplied: top_k","code":null}}'),
-        (400, b"""{"error":{"message":"'messages.1' : [('messages.1' : property 'id' is unsupported)]"}}"""),
-        (400, b"""{"error":{"message":"Extra inputs are not permitted, field: 'min_p', value: 0.1"}}"""),
-        (422, b'{"detail":[{"type":"extra_forbidden","loc":["body","top_k"],"msg":"Extra inputs are not permitted"}]}'),
-        (400, b'[{"error":{"code":400,"message":"Unknown name \\"top_k\\": Cannot find field."}}]'),
-    ],
-)
-async def test_a_field_that_its_provider_does_not_know_is_asked_of_the_next(status: int, body: bytes) -> None:
-    async with ScriptedProvider(Raw((body,), status=status, headers=JSON)) as provider:
-        with pytest.raises(Untranslatable, match="does not know a field") as caught:
-            await collect(make_backend(provider), make_call())
-    assert caught.value.status == status
-
-
-@pytest.mark.parametrize(("status", "body"), [(404, b"<html>"), (404, b'{"detail":"Not Found"}'), (405, b"")])
-async def test_an_address_with_nothing_there_is_no_fault_of_the_request(status: int, body: bytes) -> None:
-    """It used to be reported as the caller's mistake, and no other model was tried."""
-    async with ScriptedProvider(Raw((body,), status=status, headers=JSON)) as provider:
-        with pytest.raises(Untranslatable, match="base_url in") as caught:
-            await collect(make_backend(provider), make_call())
-    assert (caught.value.status, caught.value.body) == (status, b"")
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])

@@ -1,0 +1,111 @@
+"""What the HTTP adapters make of a refusal: whose fault it is, and whether another model may answer."""
+
+from contextlib import aclosing
+
+import pytest
+
+from backends.errors import Untranslatable, UpstreamRejected
+from backends.openai_compatible import OpenAICompatibleBackend
+from backends.protocol import Call, Timeouts
+from tests import read_stream
+from tests.scripted_provider import Raw, ScriptedProvider
+
+JSON = {"content-type": "application/json"}
+
+
+async def ask(provider: ScriptedProvider) -> None:
+    call = Call("chat.completions", "the-model", b'{"model":"auto","stream":true}', True, "r-1", Timeouts())
+    async with aclosing(OpenAICompatibleBackend("b", provider.base_url, None)) as backend:
+        await read_stream.collect(backend, call)
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "kind"),
+    [
+        (404, b'{"error":{"message":"The model `the-model` does not exist."}}', Untranslatable),
+        (410, b'{"error":{"message":"the-model is retired."}}', Untranslatable),
+        (400, b'{"error":{"message":"No such model.","code":"model_not_found"}}', Untranslatable),
+        (404, b'{"error":{"message":"No such file: f-1"}}', UpstreamRejected),
+        (400, b'{"error":{"message":"the-model takes no images"}}', UpstreamRejected),
+    ],
+)
+async def test_a_model_that_its_provider_does_not_know_is_asked_of_the_next(
+    status: int, body: bytes, kind: type[UpstreamRejected]
+) -> None:
+    async with ScriptedProvider(Raw((body,), status=status, headers=JSON)) as provider:
+        with pytest.raises(UpstreamRejected) as caught:
+            await ask(provider)
+    assert (type(caught.value), caught.value.status, caught.value.body) == (kind, status, body)
+
+
+REFUSALS = [
+    "Unsupported value: 'temperature' does not support 0.7 with this model. Only the default (1) value is supported.",
+    "Unsupported parameter: 'stop' is not supported with this model.",
+    "Function tools with reasoning_effort are not supported by this model in /v1/chat/completions.",
+    "`temperature` is deprecated for this model.",
+    "This model does not support assistant message prefill. The conversation must end with a user message.",
+    r"\"thinking.type.disabled\" is not supported for this model. Use \"thinking.type.adaptive\".",
+    "This model does not support response format `json_schema`.",
+    "Model grok-4 does not support parameter presencePenalty.",
+    "registry.ollama.ai/library/gemma:2b does not support tools",
+    "Function calling is not enabled for this model",
+    "max_tokens is too large: 32000. This model supports at most 16384 completion tokens, whereas you provided 32000.",
+    "max_tokens: 128001 > 64000, which is the maximum allowed number of output tokens for claude-opus-4-5-20251101",
+    "`max_completion_tokens` must be less than or equal to `65536`, the maximum value for it is less than the window",
+    "Invalid max_tokens value, the valid range of max_tokens is [1, 8192]",
+    "The parameter `max_completion_tokens` is not valid: integer above maximum value, expected a value <= 12288",
+    "It has a maxOutputTokens value of 99999 but the supported range is from 1 (inclusive) to 65537 (exclusive).",
+    "Requests with max_tokens > 4096 must have stream=true",
+    "Invalid 'tools': array too long. Expected an array with maximum length 128, but got an array with length 150.",
+    "'tools' : maximum number of items is 128",
+    "Maximum tools limit reached. 219 tools have been provided but the maximum is 200.",
+    "Invalid 'stop': array too long. Expected an array with maximum length 4, but got an array with length 5 instead.",
+    "Invalid 'tools[3].function.name': string too long. Expected a string with maximum length 64, but got one of 67.",
+    "Invalid 'tools[0].function.name': string does not match pattern. Expected one that matches '^[a-zA-Z0-9_-]+$'.",
+    "tools.18.custom.name: String should have at most 128 characters",
+    "tools.0.custom.name: String should match pattern '^[a-zA-Z0-9_-]{1,128}$'",
+    "* GenerateContentRequest.tools[0].function_declarations[53].name: Invalid function name.",
+    "Unable to submit request: `f` functionDeclaration `parameters.f` schema didn't specify the schema type field.",
+    "tools.19.custom.input_schema: input_schema does not support oneOf, allOf, or anyOf at the top level",
+    "tools.17.custom.input_schema: JSON schema is invalid. It must match JSON Schema draft 2020-12",
+    "Invalid schema for function 'f': In context=(), object schema missing properties.",
+    "Too many images provided. This model supports up to 3 images",
+    "At most 1 image(s) may be provided in one prompt.",
+    "messages.0.content.0.image.source.base64: image exceeds 5 MB maximum: 6291456 bytes > 5242880 bytes",
+]
+
+
+@pytest.mark.parametrize("message", REFUSALS)
+async def test_what_this_model_alone_does_not_take_is_asked_of_the_next(message: str) -> None:
+    body = b'{"error":{"message":"%b","type":"invalid_request_error"}}' % message.encode()
+    async with ScriptedProvider(Raw((body,), status=400, headers=JSON)) as provider:
+        with pytest.raises(Untranslatable, match="does not support what was requested") as caught:
+            await ask(provider)
+    assert (caught.value.status, caught.value.body) == (400, body)
+
+
+@pytest.mark.parametrize(
+    ("status", "body"),
+    [
+        (400, b"""{"error":{"message":"Unknown parameter: 'thinking'.","code":"unknown_parameter"}}"""),
+        (400, b'{"error":{"message":"Unrecognized request argument supplied: top_k","code":null}}'),
+        (400, b"""{"error":{"message":"'messages.1' : [('messages.1' : property 'id' is unsupported)]"}}"""),
+        (400, b"""{"error":{"message":"Extra inputs are not permitted, field: 'min_p', value: 0.1"}}"""),
+        (422, b'{"detail":[{"type":"extra_forbidden","loc":["body","top_k"],"msg":"Extra inputs are not permitted"}]}'),
+        (400, b'[{"error":{"code":400,"message":"Unknown name \\"top_k\\": Cannot find field."}}]'),
+    ],
+)
+async def test_a_field_that_its_provider_does_not_know_is_asked_of_the_next(status: int, body: bytes) -> None:
+    async with ScriptedProvider(Raw((body,), status=status, headers=JSON)) as provider:
+        with pytest.raises(Untranslatable, match="does not know a field") as caught:
+            await ask(provider)
+    assert caught.value.status == status
+
+
+@pytest.mark.parametrize(("status", "body"), [(404, b"<html>"), (404, b'{"detail":"Not Found"}'), (405, b"")])
+async def test_an_address_with_nothing_there_is_no_fault_of_the_request(status: int, body: bytes) -> None:
+    """It used to be reported as the caller's mistake, and no other model was tried."""
+    async with ScriptedProvider(Raw((body,), status=status, headers=JSON)) as provider:
+        with pytest.raises(Untranslatable, match="base_url in") as caught:
+            await ask(provider)
+    assert (caught.value.status, caught.value.body) == (status, b"")
