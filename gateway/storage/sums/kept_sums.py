@@ -139,5 +139,7 @@ async def _marks(connection: AsyncConnection, span: Span, rows: RowsOf) -> Marks
     then merely invalidate the entry early."""
     unit, of = span.table.columns[0], span.table.c
     figures: list[ColumnElement[Any]] = [of.requests, of.adjusted_requests, of.total_us.op("&")(literal(LOW))]
+    if rows is not Span.conditions:  # a filter may leave out the request whose attempt was paid here
+        figures.append(of.other_pico_usd.op("&")(literal(LOW)))
     query = select(unit, func.count(), *map(func.sum, figures)).where(*rows(span))
     return tuple(tuple(row) for row in await connection.execute(query.group_by(unit).order_by(unit)))

@@ -1,6 +1,7 @@
 """Costs of a request that several providers bill are summed under each of them, on both databases."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 from sqlalchemy.ext.asyncio import AsyncEngine
@@ -88,6 +89,17 @@ async def test_a_period_that_cuts_hours_says_the_same(reports: SqlReports, since
             filtered = await by_provider(reports, since, until, filters)
             assert {one: row.cost_pico_usd for one, row in filtered.items()} == {name: cost}
     assert not await by_provider(reports, since, until, {"tag": "three"})
+
+
+async def test_what_is_paid_to_a_provider_that_answers_nothing_is_in_its_next_report(
+    engine: AsyncEngine, reports: SqlReports
+) -> None:
+    """Kept sums of that provider alone stayed as they were, since no request was added to them."""
+    whole = SumsQuery(DAY, DAY + 24 * 30 * HOUR_US, (), {"provider": "cheap-company"})
+    queries = [whole, replace(whole, by=("hour",))]
+    assert [[row.cost_pico_usd for row in await reports.sums(query)] for query in queries] == [[60], [60]]
+    await SqlLedger(engine).insert([entry(4, 5, ("small", 30, REFUSED), upper=130)])
+    assert [[row.cost_pico_usd for row in await reports.sums(query)] for query in queries] == [[90], [90]]
 
 
 @pytest.mark.parametrize(
