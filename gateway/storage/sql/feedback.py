@@ -7,7 +7,7 @@ from sqlalchemy import ColumnElement, func, select
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from gateway.economics.replay_outcome import ShadowPair
-from gateway.storage.database import writing
+from gateway.storage.database import FEEDBACK_LOCK, lock, writing
 from gateway.storage.rows.interned import insert_or_ignore
 from gateway.storage.tables.books import circumstances, dimensions, entries
 from gateway.storage.tables.content import feedback, shadow_calls
@@ -35,6 +35,8 @@ class SqlFeedback:
         ]
         if rows:
             async with writing(self._engine) as connection:
+                # Ids are given before the commit: a reader may be past one that is committed later.
+                await lock(connection, FEEDBACK_LOCK)
                 await connection.execute(feedback.insert(), rows)
 
     async def newest(self) -> int:

@@ -1,7 +1,11 @@
 """Feedback is read back as it was written, in order, on both databases."""
 
+import asyncio
+
 import pytest
+from sqlalchemy import Connection, event
 from sqlalchemy.ext.asyncio import AsyncEngine
+from sqlalchemy.util import await_only
 
 from gateway.economics.replay_outcome import ShadowPair
 from gateway.storage.sql.feedback import SqlFeedback
@@ -36,6 +40,26 @@ async def test_a_learner_goes_on_where_it_stopped(engine: AsyncEngine) -> None:
     [second] = await store.after(first.number)
     assert (second.kind, second.score, second.source) == ("label", 1.0, "caller")
     assert (await store.after(second.number), await store.newest()) == ([], second.number)
+
+
+async def test_a_learner_passes_over_no_feedback_that_is_just_being_stored(engine: AsyncEngine) -> None:
+    """Its number was given, and a later one committed first."""
+    store, is_stored, may_go = SqlFeedback(engine), asyncio.Event(), asyncio.Event()
+
+    def hold(_: Connection) -> None:
+        is_stored.set()
+        await_only(may_go.wait())
+
+    event.listen(engine.sync_engine, "commit", hold, once=True)
+    first = asyncio.create_task(store.add([make_feedback(1)]))
+    await is_stored.wait()
+    second = asyncio.create_task(store.add([make_feedback(2)]))
+    await asyncio.wait({second}, timeout=0.05)
+    seen = [*await store.after(0)]
+    may_go.set()
+    await asyncio.gather(first, second)
+    seen += await store.after(max((one.number for one in seen), default=0))
+    assert [one.request_id for one in seen] == [request_id(1), request_id(2)]
 
 
 async def test_opinions_change_and_nothing_is_forgotten(engine: AsyncEngine) -> None:
