@@ -34,7 +34,7 @@ _NOT_BY_THIS_MODEL: Final = re.compile(
     rb"|max_?(?:completion|output)?_?tokens\b[^\"]{0,120}(?:too large|maximum|equal to|range|must have stream)"
     rb"|(?:array|string) too long|(?:does not|should) match pattern|should have at most \d+|maximum number of items"
     rb"|maximum tools limit|too many images|at most \d+ \w+\(s\) may be provided|(?:image|pdf)[^\"]{0,40} exceeds? \d"
-    rb"|invalid schema for function|\binput_schema\b|function_?declaration[^\"]{0,60}(?:name: |schema)",
+    rb"|invalid schema for |\binput_schema\b|function_?declaration[^\"]{0,60}(?:name: |schema)",
     re.IGNORECASE,
 )
 """How providers reject what other models accept: a longer answer, or more stop sequences, more tools, longer names,

@@ -4,7 +4,7 @@ content_events.py translates the answer. docs/translation.md lists what is lost.
 """
 
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, cast
 
 import msgspec
 
@@ -15,7 +15,7 @@ from backends.formats.chat_fields import invalid, list_of, object_of, untranslat
 from backends.formats.json_objects import Fields, decode_object, number, text_of
 from backends.formats.past_thinking import name_thoughts
 from backends.formats.proto_json import NamedTwice, many_of, member_of, members_of, messages_of, whole_number
-from backends.formats.schema_subset import is_strict
+from backends.formats.schema_subset import for_openai, is_strict
 
 _NUMBERS: Final = {
     "temperature": "temperature",
@@ -236,5 +236,5 @@ def _function(declared: Fields) -> Fields:
     if schema is None and (given := declared.get("parameters")) is not None:
         schema = json_schema_of(object_of(given, "tools.functionDeclarations.parameters"))
     if schema is not None:
-        function["parameters"] = schema
+        function["parameters"] = for_openai(cast(Fields, schema)) if isinstance(schema, dict) else schema
     return {"type": "function", "function": function}

@@ -13,7 +13,7 @@ from backends.endpoints.messages_events import messages_error
 from backends.errors import Untranslatable, UpstreamRejected
 from backends.formats.json_objects import Fields, decode_object, number, objects_of, part_of, text_of
 from backends.formats.past_thinking import DETAILS, THOUGHT, detail_of, is_carried, name_thoughts
-from backends.formats.schema_subset import is_strict
+from backends.formats.schema_subset import for_openai, is_strict
 from backends.formats.user_ids import user_of_chat
 
 _CHOICES: Final = {"auto": "auto", "any": "required", "none": "none"}
@@ -291,7 +291,7 @@ def _tool(tool: object, where: str) -> Fields:
     if fields.get("type") not in (None, "custom"):
         raise _unsayable(f"{where}.type", "a tool that runs at the provider cannot be sent to this model")
     schema = _object(fields.get("input_schema") or {"type": "object"}, f"{where}.input_schema")
-    function: Fields = {"name": _named(fields, "name", where), "parameters": schema}
+    function: Fields = {"name": _named(fields, "name", where), "parameters": for_openai(schema)}
     if isinstance(fields.get("description"), str):
         function["description"] = fields["description"]
     if fields.get("strict") is True and _is_strict(schema):

@@ -1,5 +1,5 @@
 """Reduces a JSON schema to the subset a provider supports: Anthropic answers 400 to anything else, OpenAI to a schema
-that is not `strict` in its sense. Pure.
+that is not `strict` in its sense, or leaves out what OpenAI wants said. Pure.
 
 Objects become closed, so that whatever they accept the original accepts too. Constraints that cannot be expressed (a
 minimum, a maximum length) move into the description, where the model reads them.
@@ -15,6 +15,8 @@ from backends.formats.json_objects import Fields, objects_of, text_of
 _KEPT: Final = ("type", "const", "title", "description", "required", "default")
 _LISTS: Final[Mapping[str, str]] = {"anyOf": "anyOf", "oneOf": "anyOf", "allOf": "allOf"}
 _DEFINITIONS: Final = ("$defs", "definitions")
+_NAMED: Final = ("properties", *_DEFINITIONS)
+_INNER: Final = ("items", "additionalProperties")
 _SAID_TO_NOBODY: Final = frozenset({"$schema", "$id", "$comment", "additionalProperties", *_DEFINITIONS})
 _FORMATS: Final = frozenset(
     {"date-time", "time", "date", "duration", "email", "hostname", "uri", "ipv4", "ipv6", "uuid"}
@@ -81,6 +83,34 @@ def _described(made: Fields, schema: Fields) -> Fields:
     return made | {"description": f"{said}\n\n{{{text}}}" if isinstance(said, str) and said else f"{{{text}}}"}
 
 
+def for_openai(parameters: Fields) -> Fields:
+    """A function's parameters as OpenAI takes them: every list has `items`, and the root `properties`, if only empty
+    ones. A schema nested too deeply stays as it is, for OpenAI to refuse."""
+    try:
+        made = _with_items(parameters)
+    except RecursionError:
+        return parameters
+    return {"properties": {}} | made if made.get("type") == "object" else made
+
+
+def _with_items(schema: Fields) -> Fields:
+    made: Fields = {}
+    for name, one in schema.items():
+        if name in _NAMED and isinstance(one, dict):
+            made[name] = {key: _inner_with_items(inner) for key, inner in cast(Fields, one).items()}
+        elif name in _LISTS and isinstance(one, list):
+            made[name] = [_inner_with_items(inner) for inner in cast(list[object], one)]
+        else:
+            made[name] = _inner_with_items(one) if name in _INNER else one
+    kind = schema.get("type")
+    is_list = kind == "array" or (isinstance(kind, list) and "array" in kind)
+    return made | {"items": {}} if is_list and "items" not in made else made
+
+
+def _inner_with_items(schema: object) -> object:
+    return _with_items(cast(Fields, schema)) if isinstance(schema, dict) else schema
+
+
 def is_strict(schema: object) -> bool:
     """Whether OpenAI's `strict` mode accepts the schema: every object is closed and all its members are required.
     Raises RecursionError for a schema nested too deeply."""
@@ -97,7 +127,7 @@ def is_strict(schema: object) -> bool:
 
 
 def _inner(schema: Fields) -> Iterator[object]:
-    for name in ("properties", *_DEFINITIONS):
+    for name in _NAMED:
         yield from cast(Fields, schema[name]).values() if isinstance(schema.get(name), dict) else ()
     for name in _LISTS:
         yield from objects_of(schema.get(name))

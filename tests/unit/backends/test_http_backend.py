@@ -69,6 +69,7 @@ REFUSALS = [
     "tools.19.custom.input_schema: input_schema does not support oneOf, allOf, or anyOf at the top level",
     "tools.17.custom.input_schema: JSON schema is invalid. It must match JSON Schema draft 2020-12",
     "Invalid schema for function 'f': In context=(), object schema missing properties.",
+    "Invalid schema for response_format 'answer': In context=('properties', 'a'), array schema missing items.",
     "Too many images provided. This model supports up to 3 images",
     "At most 1 image(s) may be provided in one prompt.",
     "messages.0.content.0.image.source.base64: image exceeds 5 MB maximum: 6291456 bytes > 5242880 bytes",

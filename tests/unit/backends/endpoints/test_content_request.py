@@ -81,6 +81,9 @@ FIELDS: list[tuple[Json, Json]] = [
     ({"tools": [{"functionDeclarations": [{"name": "f", "parametersJsonSchema": SCHEMA}]}]}, {
         "tools": [{"type": "function", "function": {"name": "f", "parameters": SCHEMA}}]
     }),
+    ({"tools": [{"functionDeclarations": [{"name": "f", "parameters": {"type": "ARRAY"}}]}]}, {
+        "tools": [{"type": "function", "function": {"name": "f", "parameters": {"type": "array", "items": {}}}}]
+    }),
     ({"tools": TWO, "toolConfig": {"functionCallingConfig": {"mode": "AUTO"}}}, {"tools": [F, G]}),
     (
         {"tools": TWO, "toolConfig": {"functionCallingConfig": {"mode": "NONE"}}},

@@ -11,12 +11,14 @@ from backends.endpoints.messages_format import chat_body_from_messages
 from backends.errors import UpstreamRejected
 from backends.formats.anthropic_request import build_messages_body
 from backends.formats.chat_view import parse_chat
+from backends.formats.schema_subset import for_openai
 from backends.formats.user_ids import user_of_chat
 from backends.protocol import Call
 
 Json = dict[str, object]
 LEAST: Json = {"model": "auto", "max_tokens": 9, "messages": [{"role": "user", "content": "hi"}]}
 LOOSE = {"type": "object", "properties": {"a": {"type": "integer"}}}
+BARE: Json = {"type": "object", "$defs": {"A": {"type": "array"}}}
 SCHEMA = LOOSE | {"required": ["a"], "additionalProperties": False}
 EPHEMERAL = {"cache_control": {"type": "ephemeral"}}
 
@@ -43,6 +45,10 @@ FIELDS: list[tuple[Json, Json]] = [
                 }
             ]
         },
+    ),
+    (
+        {"tools": [{"name": "f", "input_schema": BARE}]},
+        {"tools": [{"type": "function", "function": {"name": "f", "parameters": for_openai(BARE)}}]},
     ),
     ({"tool_choice": {"type": "any"}}, {"tool_choice": "required"}),
     (

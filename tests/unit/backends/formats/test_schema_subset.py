@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from backends.formats.schema_subset import OpenObject, for_anthropic, is_strict
+from backends.formats.schema_subset import OpenObject, for_anthropic, for_openai, is_strict
 
 Json = dict[str, object]
 CLOSED: Json = {"type": "object", "properties": {"a": {"type": "integer"}}, "additionalProperties": False}
@@ -61,6 +61,36 @@ def test_a_tool_may_have_no_parameters() -> None:
     assert for_anthropic({"type": "object", "properties": {}}) == closed
     with pytest.raises(OpenObject):
         for_anthropic({"type": "object", "additionalProperties": True})
+
+
+LIST: Json = {"type": "array"}
+ANY: Json = LIST | {"items": {}}
+
+
+@pytest.mark.parametrize(
+    ("schema", "said"),
+    [
+        ({"type": "object"}, {"type": "object", "properties": {}}),
+        (CLOSED, CLOSED),
+        ({}, {}),
+        ({"properties": {"type": LIST, "b": True}}, {"properties": {"type": ANY, "b": True}}),
+        ({"$defs": {"A": LIST}, "anyOf": [LIST, True]}, {"$defs": {"A": ANY}, "anyOf": [ANY, True]}),
+        (LIST | {"items": LIST}, LIST | {"items": ANY}),
+        ({"items": False, "additionalProperties": LIST}, {"items": False, "additionalProperties": ANY}),
+        ({"type": ["array", "null"], "default": LIST}, {"type": ["array", "null"], "default": LIST, "items": {}}),
+    ],
+)
+def test_a_functions_parameters_say_what_openai_wants_said(schema: Json, said: Json) -> None:
+    came = json.dumps(schema)
+    assert for_openai(schema) == said
+    assert json.dumps(schema) == came
+
+
+def test_parameters_nested_too_deeply_are_left_alone() -> None:
+    deep: Json = {}
+    for _ in range(1_000):
+        deep = {"items": deep}
+    assert for_openai(deep) is deep
 
 
 STRICT = CLOSED | {"required": ["a"]}
