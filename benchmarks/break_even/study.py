@@ -7,8 +7,8 @@ import numpy as np
 from benchmarks.break_even.brute_force import simulate_overflow
 from benchmarks.break_even.disciplines import fluid_saving_usd, overflow_saving_usd, queue_saving_usd
 from benchmarks.break_even.month import DAYS, HOSTED, PLAN, SEED, START, Purchase, build_engine, build_month
-from gateway.economics.break_even import analyse_break_even
-from gateway.economics.demand import Demand, build_demand, count_hours
+from gateway.economics.break_even import demand_of, report_of
+from gateway.economics.demand import Demand
 from gateway.economics.gpu_cost import Engine
 from gateway.economics.payback import Payback, payback
 from gateway.economics.report import BreakEvenReport
@@ -40,8 +40,8 @@ def study_month() -> Study:
     engine, rows = build_engine(), build_month()
     start_us = int(START.timestamp()) * 1_000_000
     period = Period(start_us, start_us + DAYS * 24 * HOUR_US)
-    report = analyse_break_even(rows, PLAN, HOSTED, generator=np.random.default_rng(SEED), engine=engine, period=period)
-    demand = build_demand(count_hours(rows, period, HOSTED), plan=PLAN, engine=engine)
+    demand = demand_of(rows, PLAN, HOSTED, engine=engine, period=period, volume=1.0)
+    report = report_of(demand, PLAN, HOSTED, period, engine=engine, generator=np.random.default_rng(SEED))
     load, usd_per_hour, slots = demand.load, PLAN.replica_hour_pico_usd / 1e12, engine.concurrency
     shape = demand.shape
     residence = engine.residence_seconds(shape)

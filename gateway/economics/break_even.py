@@ -31,7 +31,7 @@ from gateway.economics.report import (
 )
 from gateway.economics.sensitivity import Case, build_case, swing
 from gateway.economics.staircase import best_replicas, replicas_for_peak, scale_hourly
-from gateway.economics.traffic import GpuPlan, HostedAlternative, HourlyTraffic, Period, covering_period
+from gateway.economics.traffic import GpuPlan, HostedAlternative, HourlyTraffic, Period
 from gateway.economics.verdict import list_caveats, write_verdict
 from gateway.money import usd
 
@@ -41,27 +41,6 @@ ESTIMATE_ERROR = 0.25
 """Assumed standard error of token counts that the provider did not report; widens the interval by their share."""
 
 
-def analyse_break_even(
-    rows: Sequence[HourlyTraffic],
-    plan: GpuPlan,
-    hosted: HostedAlternative,
-    *,
-    generator: np.random.Generator,
-    engine: Engine | None = None,
-    period: Period | None = None,
-    volume: float = 1.0,
-) -> BreakEvenReport:
-    """The whole report. `rows` are the traffic that the plan's GPUs could serve, whoever served it.
-
-    With an `engine` (its curve at N*), requests are priced by their tokens and overflow is modelled; without one, the
-    ledger's GPU-seconds per request are used and the fluid bound is reported. `volume` multiplies the observed traffic.
-    Raises EconomicsError as `demand_of` does.
-    """
-    period = period or (covering_period(rows) if rows else Period(0, 3_600_000_000))
-    demand = demand_of(rows, plan, hosted, engine=engine, period=period, volume=volume)
-    return report_of(demand, plan, hosted, period, engine=engine, generator=generator)
-
-
 def demand_of(
     rows: Sequence[HourlyTraffic],
     plan: GpuPlan,
@@ -69,10 +48,15 @@ def demand_of(
     *,
     engine: Engine | None,
     period: Period,
-    volume: float = 1.0,
+    volume: float,
 ) -> Demand:
-    """What a report is made of. Raises EconomicsError on an empty period, or if nothing tells how many GPU-seconds a
-    request takes."""
+    """What a report is made of. `rows` are the traffic that the plan's GPUs could serve, whoever served it; `volume`
+    multiplies it.
+
+    With an `engine` (its curve at N*), requests are priced by their tokens and overflow is modelled; without one, the
+    ledger's GPU-seconds per request are used and the fluid bound is reported. Raises EconomicsError on an empty period,
+    or if nothing tells how many GPU-seconds a request takes.
+    """
     if not any(row.requests for row in rows if period.holds(row)):
         rent = usd(plan.rent_pico_usd(period.hours))
         hours = counted(period.hours, "hour")
@@ -89,7 +73,7 @@ def report_of(
     engine: Engine | None,
     generator: np.random.Generator,
 ) -> BreakEvenReport:
-    """`analyse_break_even` of a demand that was computed with the same plan, model, engine and period."""
+    """The whole report. `demand` was computed with the same plan, model, engine and period."""
     case = build_case(demand, plan, engine)
     staircase = _staircase(case)
     report = BreakEvenReport(

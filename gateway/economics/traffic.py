@@ -3,7 +3,6 @@
 Everything here is exact: integer pico-USD and token counts. `demand` converts it to the floats of the model.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -115,12 +114,3 @@ class GpuPlan:
 
     def rent_pico_usd(self, hours: int) -> int:
         return self.replica_hour_pico_usd * self.replicas * hours
-
-
-def covering_period(rows: Sequence[HourlyTraffic]) -> Period:
-    """From the first hour with traffic to the last. Pass a period instead where idle hours before or after count.
-
-    Raises ValueError on no rows.
-    """
-    starts = [row.hour_start_us for row in rows]
-    return Period(min(starts), max(starts) + HOUR_US)

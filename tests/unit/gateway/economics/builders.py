@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from gateway.economics.break_even import analyse_break_even
+from gateway.economics.break_even import demand_of, report_of
 from gateway.economics.gpu_cost import Engine
 from gateway.economics.report import BreakEvenReport
 from gateway.economics.traffic import GpuPlan, HostedAlternative, HourlyTraffic, Period
@@ -81,6 +81,12 @@ def make_noisy_days(days: int, seed: int = 5) -> list[HourlyTraffic]:
     return make_days(days, lambda day, hour: (12.0, 6.0, 2.0)[hour // 8] * float(factors[day]))
 
 
+def covering_period(rows: Sequence[HourlyTraffic]) -> Period:
+    """From the first hour with traffic to the last."""
+    starts = [row.hour_start_us for row in rows]
+    return Period(min(starts), max(starts) + HOUR_US)
+
+
 def analyse(
     rows: Sequence[HourlyTraffic],
     plan: GpuPlan | None = None,
@@ -90,12 +96,6 @@ def analyse(
     period: Period | None = None,
     volume: float = 1.0,
 ) -> BreakEvenReport:
-    return analyse_break_even(
-        rows,
-        plan or make_plan(),
-        hosted,
-        generator=np.random.default_rng(1),
-        engine=engine,
-        period=period,
-        volume=volume,
-    )
+    plan, period = plan or make_plan(), period or covering_period(rows)
+    demand = demand_of(rows, plan, hosted, engine=engine, period=period, volume=volume)
+    return report_of(demand, plan, hosted, period, engine=engine, generator=np.random.default_rng(1))

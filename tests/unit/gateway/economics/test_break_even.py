@@ -158,7 +158,7 @@ def test_no_traffic_is_idle_rent() -> None:
     with pytest.raises(EconomicsError, match=r"idle: no request in 24 hours.*\$48\.00"):
         analyse([], period=Period(MARCH_2026_US, MARCH_2026_US + 24 * HOUR_US))
     with pytest.raises(EconomicsError, match="no request in 1 hour,"):
-        analyse([])
+        analyse([], period=Period(MARCH_2026_US, MARCH_2026_US + HOUR_US))
 
 
 def test_a_running_gpu_that_serves_nothing_is_idle_and_no_request_costs_infinity() -> None:

@@ -2,9 +2,8 @@ import pytest
 
 from gateway.economics.demand import build_demand, count_hours
 from gateway.economics.errors import EconomicsError
-from gateway.economics.traffic import Period, covering_period
 from gateway.instants import HOUR_US
-from tests.unit.gateway.economics.builders import MARCH_2026_US, MINI, make_hour, make_plan
+from tests.unit.gateway.economics.builders import MARCH_2026_US, MINI, covering_period, make_hour, make_plan
 from tests.unit.gateway.economics.worked_example import ENGINE
 
 
@@ -28,11 +27,6 @@ def test_a_variable_cost_lowers_what_a_served_request_is_worth() -> None:
     plan = make_plan(variable_pico_usd=80_000_000)
     demand = build_demand(count_hours(rows, covering_period(rows), MINI), plan=plan, engine=ENGINE)
     assert demand.load.value_usd_per_request[0] == pytest.approx(0.000255 - 0.00008 * 0.28125)
-
-
-def test_the_covering_period_starts_with_the_first_hour_seen() -> None:
-    rows = [make_hour(5, 1), make_hour(3, 1)]
-    assert covering_period(rows) == Period(MARCH_2026_US + 3 * HOUR_US, MARCH_2026_US + 6 * HOUR_US)
 
 
 def test_an_hour_row_without_requests_is_no_traffic() -> None:

@@ -10,9 +10,9 @@ import gateway.economics.gpu_table
 from gateway.economics.demand import Hours, count_hours
 from gateway.economics.errors import EconomicsError
 from gateway.economics.gpu_table import GpuTable, parse_gpu_table
-from gateway.economics.traffic import HostedAlternative, covering_period
+from gateway.economics.traffic import HostedAlternative
 from gateway.economics.what_if import Candidate, WhatIf, build_engine, rank, sequences_that_fit, what_if
-from tests.unit.gateway.economics.builders import LARGE, MINI, USD, make_days
+from tests.unit.gateway.economics.builders import LARGE, MINI, USD, covering_period, make_days
 
 TEXT = Path(gateway.economics.gpu_table.__file__).with_suffix(".yaml").read_text(encoding="utf-8")
 TABLE = parse_gpu_table(TEXT)
