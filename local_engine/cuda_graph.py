@@ -17,7 +17,7 @@ MAX_ROWS = 256
 WARM_UPS = 2
 
 
-def bucket_sizes(max_rows: int = MAX_ROWS) -> tuple[int, ...]:
+def bucket_sizes(max_rows: int) -> tuple[int, ...]:
     """Batch sizes to capture, ascending, the last being max_rows; from 32 rows up, padding adds less than an eighth."""
     sizes = [1, 2, 4, *range(8, 32, 4), *range(32, 64, 4), *range(64, 128, 8), *range(128, MAX_ROWS + 1, 16)]
     return (*(size for size in sizes if size < max_rows), max_rows)

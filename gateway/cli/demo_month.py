@@ -84,7 +84,7 @@ async def write_demo_month(
     home: Home,
     *,
     now: datetime | None = None,
-    requests: int = 20_000,
+    requests: int,
     progress: Callable[[int], None] = lambda done: None,
 ) -> DemoMonth | None:
     """Fill BREAKEVEN_HOME/demo; None where it holds a database already. `progress` hears how many are written."""

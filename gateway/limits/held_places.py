@@ -8,7 +8,7 @@ from gateway.limits.counters import Places
 class HeldPlaces:
     """`share` is the number of processes that divide each limit among themselves when they cannot coordinate."""
 
-    def __init__(self, share: Callable[[], int] = lambda: 1) -> None:
+    def __init__(self, share: Callable[[], int]) -> None:
         self._share = share
         self._buckets: dict[str, tuple[str, ...]] = {}
         self._counts: dict[str, int] = {}

@@ -21,9 +21,8 @@ class Guest(Protocol):
 class Crowd:
     """All connections of one server: `came`, then `busy` and `waits` alternately, then `gone`. Keeps at most `most`."""
 
-    def __init__(self, most: int, *, spared_seconds: float = SPARED_SECONDS) -> None:
+    def __init__(self, most: int) -> None:
         self._most = most
-        self._spared_seconds = spared_seconds
         self._present = 0
         self._waiting: dict[Guest, float] = {}
         """Idle since when; longest first."""
@@ -53,7 +52,7 @@ class Crowd:
             return
         now = self._loop.time()
         for guest in tuple(self._waiting)[: self._present - self._most]:
-            if (left := self._waiting[guest] + self._spared_seconds - now) > 0:
+            if (left := self._waiting[guest] + SPARED_SECONDS - now) > 0:
                 self._look = self._loop.call_later(left, self._look_again)
                 return
             self._tell()

@@ -26,8 +26,7 @@ NOBODY_THERE = frozenset({errno.EPIPE, errno.EIO, errno.EBADF})
 class Output:
     """A thread writes the output in order, so that writers never wait."""
 
-    def __init__(self, *, most_bytes: int = MOST_BYTES) -> None:
-        self._most_bytes = most_bytes
+    def __init__(self) -> None:
         self._waiting: deque[tuple[int, bytes]] = deque()
         self._waiting_bytes = 0
         self._lost_lines = 0
@@ -42,7 +41,7 @@ class Output:
         with self._changed:
             if descriptor in self._gone:
                 return
-            if self._waiting_bytes + len(said) > self._most_bytes:
+            if self._waiting_bytes + len(said) > MOST_BYTES:
                 self._lost_lines += said.count(b"\n")
                 return
             if self._lost_lines:

@@ -44,7 +44,7 @@ def most_used(rows: Iterable[HourlyTraffic]) -> list[str]:
     return [model for model, _ in requests.most_common()]
 
 
-def pick_alternative(snapshot: Snapshot, name: str | None, used: Iterable[str] = ()) -> Candidate:
+def pick_alternative(snapshot: Snapshot, name: str | None, used: Iterable[str]) -> Candidate:
     """The model to compare with: the named one, else the most used, else the cheapest. Raises InvalidRequest."""
     hosted = hosted_candidates(snapshot)
     by_name = {one.name: one for one in hosted}

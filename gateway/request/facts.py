@@ -86,8 +86,8 @@ def new_intent(
     choice: Choice,
     *,
     accepted_at_us: int,
-    traceparent: str | None = None,
-    batch_id: str | None = None,
+    traceparent: str | None,
+    batch_id: str | None,
 ) -> Intent:
     """The record written to the ledger before anything is sent upstream."""
     first = choice.order[0]

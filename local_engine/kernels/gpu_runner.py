@@ -99,7 +99,7 @@ class GpuRunner(ModelRunner):
                 self._buffers.fill([], bucket)
                 self._graphs.run(bucket)
 
-    def choose_one_row(self, ways: Sequence[OneRow] = WAYS) -> None:
+    def choose_one_row(self, ways: Sequence[OneRow]) -> None:
         """Use the fastest of these variants of a step of one row on this device; none is fastest everywhere. Variants
         that do not run here are logged; if none does, the first one's error is raised.
 

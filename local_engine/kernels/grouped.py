@@ -122,7 +122,7 @@ def grouped_matmul(
     *,
     used: int,
     x_scales: Tensor | None = None,
-    gates: bool = False,
+    gates: bool,
     dtype: torch.dtype | None = None,
 ) -> Tensor:
     """[pairs, outputs] in `dtype` (default: x's): row p is row p // used of x [rows, columns] times the weights
@@ -223,9 +223,7 @@ def _grouped_int4_kernel(
         tl.store(out_at, total.to(kind), mask=is_there[:, None] & (output < outputs)[None, :])
 
 
-def grouped_int4_matmul(
-    x: Tensor, weight: Int4Weight, tiles: Tiles, pairs: int, *, used: int, gates: bool = False
-) -> Tensor:
+def grouped_int4_matmul(x: Tensor, weight: Int4Weight, tiles: Tiles, pairs: int, *, used: int, gates: bool) -> Tensor:
     """`grouped_matmul` with four-bit weights, unpacked in registers; activations are not quantised."""
     columns = 2 * weight.packed.shape[1]
     outputs = weight.packed.shape[0] // tiles.count // (2 if gates else 1)

@@ -24,7 +24,7 @@ def rotary_of(config: ModelConfig, layer: int) -> RotaryKind | None:
     return "local" if config.local_rope_theta and layer not in config.full_layers else "global"
 
 
-def inverse_frequencies(config: ModelConfig, positions: int = 0, *, is_local: bool = False) -> torch.Tensor:
+def inverse_frequencies(config: ModelConfig, positions: int, *, is_local: bool) -> torch.Tensor:
     """Radians per position for each rotated pair of a head, float32, scaled for this many positions.
 
     `is_local`: for layers with a sliding window, if these have a base of their own.
@@ -45,9 +45,7 @@ def inverse_frequencies(config: ModelConfig, positions: int = 0, *, is_local: bo
     return _llama3(frequencies, scaling) if scaling.kind == "llama3" else _yarn(frequencies, scaling, config.rope_theta)
 
 
-def rotation_tables(
-    config: ModelConfig, positions: int, *, is_local: bool = False
-) -> tuple[torch.Tensor, torch.Tensor]:
+def rotation_tables(config: ModelConfig, positions: int, *, is_local: bool) -> tuple[torch.Tensor, torch.Tensor]:
     """Cosines and sines, float32 [positions, head_size / 2], by which queries and keys are multiplied.
 
     Pairs that are not rotated come after those that are; weights are arranged accordingly.
@@ -96,9 +94,7 @@ def _llama3(frequencies: torch.Tensor, scaling: RopeScaling) -> torch.Tensor:
 class Rotary:
     """Rotates queries and keys [rows, heads, head_size] by their positions."""
 
-    def __init__(
-        self, config: ModelConfig, context_window: int, device: torch.device, *, is_local: bool = False
-    ) -> None:
+    def __init__(self, config: ModelConfig, context_window: int, device: torch.device, *, is_local: bool) -> None:
         cos, sin = rotation_tables(config, context_window, is_local=is_local)
         self._cos = torch.cat((cos, cos), dim=-1).to(device)
         self._sin = torch.cat((-sin, sin), dim=-1).to(device)

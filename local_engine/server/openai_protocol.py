@@ -149,7 +149,7 @@ def template_names(
     continue_final_message: bool | None,
     documents: list[dict[str, Any]] | None,
     kwargs: dict[str, Any] | None,
-    reasoning_effort: str | None = None,
+    reasoning_effort: str | None,
 ) -> dict[str, Any]:
     """Variables for a chat template besides the messages: the given fields, extended by kwargs."""
     said = {
@@ -240,9 +240,9 @@ def sampling_params(
     eos_token_ids: frozenset[int],
     vocabulary_size: int,
     logprobs: int | None,
-    constraint: Constraint | None = None,
-    banned: tuple[tuple[int, ...], ...] = (),
-    choice: int = 0,
+    constraint: Constraint | None,
+    banned: tuple[tuple[int, ...], ...],
+    choice: int,
 ) -> SamplingParams:
     """The engine's parameters for one choice, with OpenAI's defaults for missing fields."""
     stop = (request.stop,) if isinstance(request.stop, str) else tuple(request.stop or ())

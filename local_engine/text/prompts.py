@@ -28,7 +28,7 @@ def read_prompts(
     with_bos: bool,
     shows_special: bool,
     echoes: bool,
-    within: int | None = None,
+    within: int | None,
 ) -> list[Prompt]:
     """One text or one list of ids is one prompt; a list of them is several. Raises InvalidRequest."""
 

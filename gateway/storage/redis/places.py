@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from gateway.limits.counters import PLACE_SECONDS, CountersDown, Places
+from gateway.limits.counters import CountersDown, Places
 from gateway.limits.held_places import HeldPlaces
 from gateway.process.tasks import to_its_end
 
@@ -84,7 +84,7 @@ class RedisPlaces:
         is_down: Callable[[], bool],
         share: Callable[[], int],
         prefix: str,
-        place_seconds: float = PLACE_SECONDS,
+        place_seconds: float,
     ) -> None:
         self._run = run
         self._place_ms = round(place_seconds * 1000)
