@@ -6,6 +6,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Final, Literal
 
+from msgspec.structs import replace as replace_fields
+
 from backends.chat_counts import briefly
 from backends.dialects import PLAIN, Dialect
 from backends.engine_health import parse_engine_health, parse_sglang_metrics, parse_vllm_metrics
@@ -17,7 +19,7 @@ from backends.formats.error_bodies import in_openai_shape
 from backends.formats.input_tokens import read_count
 from backends.formats.json_objects import decode_object, part_of, text_of
 from backends.formats.openai import OpenAIStreamReader, error_body, read_answer
-from backends.formats.openai_request import build_body
+from backends.formats.openai_request import build_body, without_past_reasoning
 from backends.formats.rerank import ask as ask_rerank
 from backends.formats.rerank import read_answer as read_ranking
 from backends.formats.rerank import rerank_dialect_of, where_another_may_do
@@ -65,8 +67,12 @@ _NO_TOKENIZE: Final = frozenset({404, 405})
 _STORED_TIMEOUTS: Final = Timeouts(first_byte_seconds=30.0, idle_seconds=30.0)
 _ASK_THERE: Final = re.compile(rb"(?:use|only supported in|try) (?:the )?/?v1/responses\b", re.IGNORECASE)
 """How OpenAI and Azure reject a chat that only the Responses API serves."""
-_NO_PAST: Final = re.compile(rb"encrypted[_ ]content|required following item", re.IGNORECASE)
-"""How OpenAI rejects earlier reasoning (another account's, or not followed by its item), or refuses to encrypt any."""
+_NO_PAST: Final = re.compile(
+    rb"encrypted[_ ]content|required following item|required 'reasoning' item|input\[\d+\]\.content': array too long",
+    re.IGNORECASE,
+)
+"""How OpenAI rejects earlier reasoning (another account's or server's, or without its item), or refuses to encrypt
+any."""
 
 _ESCAPE: Final = b"\\u00"
 """A JSON escape that may stand for any letter of a member's name."""
@@ -191,7 +197,12 @@ class OpenAICompatibleBackend(HttpBackend):
             translate_error=in_openai_shape,
             true_status=google_status if self._dialect.says_400_of_keys else as_it_is,
         )
-        return await self.exchange(call, exchange)
+        try:
+            return await self.exchange(call, exchange)
+        except UpstreamRejected as refusal:
+            if not is_native or not _NO_PAST.search(refusal.body) or (kept := without_past_reasoning(body)) == body:
+                raise
+        return await self.exchange(call, replace_fields(exchange, body=kept))
 
     async def _open_media(self, call: Call, url: str) -> Reply:
         asked, exchange = self._media.build(call, url, self._headers)

@@ -20,6 +20,7 @@ from backends.formats.past_thinking import (
     with_signed_calls,
     without_carried,
     without_our_reasoning,
+    without_reasoning,
 )
 from backends.formats.sampling import OPENAI_SAMPLING, effort_for_functions, nearest_effort, thinks
 from backends.protocol import Call
@@ -116,6 +117,13 @@ def build_body(call: Call, dialect: Dialect = PLAIN) -> bytes:
         return splice(call.body, edits, members)
     except NotAnObject as error:  # in `stream_options`
         raise _no_object(error) from error
+
+
+def without_past_reasoning(body: bytes) -> bytes:
+    """A request of the Responses API without the reasoning of earlier turns; the same bytes if it has none."""
+    members = members_of(body)
+    items = members.get("input")
+    return splice(body, {"input": without_reasoning(body[items.start : items.end])}, members) if items else body
 
 
 def members_of(body: bytes) -> dict[str, Member]:

@@ -31,6 +31,9 @@ OUR_REASONING: Final = "rs_resp_"
 """Prefix of the ids of reasoning items that we wrote."""
 UNKNOWN_SIGNATURE: Final = "skip_thought_signature_validator"
 """The placeholder that Google documents for a function call whose thought signature is unknown."""
+_REASONING: Final = msgspec.Raw(b'"reasoning"')
+_TIED: Final = tuple(msgspec.Raw(b'"%b"' % kind) for kind in (b"message", b"function_call", b"custom_tool_call"))
+"""Items whose id, which may be left out, tells OpenAI which reasoning they belong to."""
 NOTHING: Final = msgspec.Raw(b'" "')
 """Stands for reasoning that is no longer known; DeepSeek treats an empty string as missing."""
 
@@ -166,6 +169,21 @@ def without_our_reasoning(items: bytes) -> bytes:
         return items
     kept = [item for item in found if not is_our_reasoning(decode_object(bytes(item)) or {})]
     return items if len(kept) == len(found) else msgspec.json.encode(kept)
+
+
+def without_reasoning(items: bytes) -> bytes:
+    """A response's `input` without any earlier reasoning, nor the ids by which OpenAI would miss it; the same bytes if
+    there is none."""
+    try:
+        found = [_MEMBERS.decode(item) for item in _VALUES.decode(items)]
+    except msgspec.DecodeError:
+        return items
+    kept = [item for item in found if item.get("type") != _REASONING]
+    if len(kept) == len(found):
+        return items
+    return msgspec.json.encode(
+        [{name: item[name] for name in item if name != "id" or item.get("type") not in _TIED} for item in kept]
+    )
 
 
 def is_our_reasoning(item: Mapping[str, object]) -> bool:

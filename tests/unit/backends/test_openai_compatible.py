@@ -89,6 +89,30 @@ async def test_googles_400_of_a_wrong_key_is_not_the_callers_fault() -> None:
                 await collect(make_backend(provider, dialect=dialect), make_call())
 
 
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        "The encrypted content gAAA could not be verified.",
+        "Invalid 'input[1].content': array too long. Expected an array with maximum length 0, but got an array with 1.",
+        "Item 'fc_1' of type 'function_call' was provided without its required 'reasoning' item: 'rs_1'.",
+    ],
+)
+async def test_a_response_that_continues_another_servers_reasoning_is_asked_for_without_it(refusal: str) -> None:
+    refused = Raw((json.dumps({"error": {"message": refusal}}).encode(),), status=400, headers=JSON)
+    said = [{"role": "user", "content": "hi", "id": "m"}, {"type": "item_reference", "id": "i"}]
+    call = {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}
+    body = {"model": "auto", "input": [*said, {"type": "reasoning", "id": "rs_1"}, call | {"id": "fc_1"}]}
+    asked = Call("responses", "the-model", json.dumps(body).encode(), False, "r-1", Timeouts())
+    async with ScriptedProvider(refused, Outcome(pieces=("yes",)), refused) as provider:
+        backend = make_backend(provider, paths=OPENAI_PATHS)
+        [chunk] = await read_stream.collect(backend, asked)
+        assert chunk.has_output
+        with pytest.raises(UpstreamRejected):
+            await collect(backend, asked)
+        first, second, *others = (received.json["input"] for received in provider.received)
+    assert (first, second, len(others)) == (body["input"], [*said, call], 2)
+
+
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 async def test_no_redirect_is_followed_so_the_key_stays_where_it_belongs(status: int) -> None:
     async with ScriptedProvider() as canary:

@@ -14,7 +14,7 @@ from backends.endpoints.responses_events import response_from_answer
 from backends.endpoints.responses_format import chat_body_from_responses
 from backends.endpoints.responses_items import ENCRYPTED, ResponseHead
 from backends.errors import Untranslatable
-from backends.formats.openai_request import build_body
+from backends.formats.openai_request import build_body, without_past_reasoning
 from backends.formats.past_thinking import (
     UNKNOWN_SIGNATURE,
     UNSIGNED,
@@ -226,6 +226,11 @@ def test_a_provider_of_responses_is_sent_no_reasoning_of_ours() -> None:
 def test_an_input_without_reasoning_of_ours_keeps_its_bytes(items: bytes) -> None:
     body = b'{"model":"up","input":%b}' % items
     assert build_body(Call("responses", "up", body, False, "r-1")) == body
+
+
+@pytest.mark.parametrize("body", [b"{}", b'{"input": "x"}', b'{"input":[ {"type":"message", "id":"m"} ]}'])
+def test_a_request_without_reasoning_keeps_its_bytes(body: bytes) -> None:
+    assert without_past_reasoning(body) == body
 
 
 DETAIL = detail_of(carry("gAAA", "openai"), 1)
