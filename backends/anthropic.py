@@ -1,11 +1,13 @@
 """Adapter for Anthropic's Messages API: chats are translated, calls in its own format pass through untouched."""
 
+import re
 import time
 from collections.abc import Mapping
 from functools import partial
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from backends.endpoints.messages_events import messages_error
 from backends.errors import UpstreamRejected
@@ -17,7 +19,7 @@ from backends.formats.chat_fields import untranslatable
 from backends.formats.chat_view import parse_chat
 from backends.formats.input_tokens import read_count
 from backends.formats.json_splice import NotAnObject, find_members, require_plain_names, splice
-from backends.formats.past_thinking import UNSIGNED_MARK, without_unsigned
+from backends.formats.past_thinking import UNSIGNED_MARK, without_thinking, without_unsigned
 from backends.formats.sampling import CLAUDE_SAMPLING, is_older_claude
 from backends.http_backend import Exchange, HttpBackend, answers_ok, join_url
 from backends.protocol import VENDOR_HEADERS, BackendHealth, Call, Operation, Reply
@@ -28,6 +30,8 @@ NATIVE_PATHS: Final[Mapping[Operation, str]] = {
     "messages.count_tokens": "messages/count_tokens",
 }
 """Calls in Anthropic's own format."""
+_UNREADABLE: Final = re.compile(rb"signature[^\"]{0,9} in [^\"]{0,9}thinking")
+"""How Anthropic rejects thinking of another provider, or of a conversation that has changed since."""
 _DECIDED_ON: Final = frozenset(
     {"fallbacks", "inference_geo", "max_tokens", "messages", "model", "models", "plugins", "preset", "speed", "stream"}
     | {"system", "tools"}
@@ -44,7 +48,7 @@ class AnthropicBackend(HttpBackend):
 
     async def open(self, call: Call) -> Reply:
         if call.operation in NATIVE_PATHS:
-            return await self.exchange(call, self._native(call))
+            return await self._open_native(call)
         if call.operation != "chat.completions":
             raise untranslatable("operation", f"{self.name} does not offer {call.operation}")
         created = int(time.time())
@@ -58,6 +62,21 @@ class AnthropicBackend(HttpBackend):
             translate_error=openai_error,
         )
         return await self.exchange(call, exchange)
+
+    async def _open_native(self, call: Call) -> Reply:
+        """Thinking that Anthropic did not sign, or for another conversation, is left out once it is refused."""
+        exchange = self._native(call)
+        try:
+            return await self.exchange(call, exchange)
+        except UpstreamRejected as refusal:
+            members = find_members(exchange.body)
+            messages = members.get("messages")
+            if messages is None or not _UNREADABLE.search(refusal.body):
+                raise
+            came = exchange.body[messages.start : messages.end]
+            if (kept := without_thinking(came)) == came:
+                raise
+        return await self.exchange(call, replace(exchange, body=splice(exchange.body, {"messages": kept}, members)))
 
     async def health(self) -> BackendHealth:
         return await self.probe(join_url(self._base_url, "models"), self._headers, answers_ok)

@@ -8,7 +8,7 @@ move between providers with every request.
 import base64
 import binascii
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -38,6 +38,8 @@ NOTHING: Final = msgspec.Raw(b'" "')
 """Stands for reasoning that is no longer known; DeepSeek treats an empty string as missing."""
 
 UNSIGNED_MARK: Final = b'"%b' % UNSIGNED.encode()
+_THINKING_MARK: Final = b'thinking"'
+_THINKING: Final = ("thinking", "redacted_thinking")
 OUR_MARKS: Final = (b'"%b' % OUR_REASONING.encode(), b'"%b' % SEALED.encode())
 """Bytes that every body with thinking or reasoning of ours contains: a search for them spares most bodies parsing."""
 
@@ -135,24 +137,40 @@ def name_thoughts(message: Fields, names: tuple[str, ...]) -> Fields:
 
 def without_unsigned(messages: bytes) -> bytes:
     """Anthropic's `messages` without thinking that we wrote; the same bytes if there is none."""
+    return _without_blocks(messages, UNSIGNED_MARK, _is_unsigned)
+
+
+def without_thinking(messages: bytes) -> bytes:
+    """Anthropic's `messages` without anybody's thinking; the same bytes if there is none."""
+    return _without_blocks(messages, _THINKING_MARK, lambda block: _kind_of(block) in _THINKING)
+
+
+def _without_blocks(messages: bytes, mark: bytes, is_left_out: Callable[[msgspec.Raw], bool]) -> bytes:
+    """`mark`: bytes that every block to leave out contains."""
     try:
         found = _OBJECTS.decode(messages)
     except msgspec.DecodeError:
         return messages
-    kept = [signed for message in found if (signed := _signed(message)) is not None]
+    kept = [left for message in found if (left := _with_left_out(message, mark, is_left_out)) is not None]
     return messages if kept == found else msgspec.json.encode(kept)
 
 
-def _signed(message: dict[str, msgspec.Raw]) -> dict[str, msgspec.Raw] | None:
-    """The message without our thinking; None if nothing is left of it."""
+def _with_left_out(
+    message: dict[str, msgspec.Raw], mark: bytes, is_left_out: Callable[[msgspec.Raw], bool]
+) -> dict[str, msgspec.Raw] | None:
+    """The message without these blocks; None if nothing is left of it."""
     content = bytes(message.get("content", b""))
-    if not content.startswith(b"[") or UNSIGNED_MARK not in content:
+    if not content.startswith(b"[") or mark not in content:
         return message
     blocks = _VALUES.decode(content)
-    kept = [block for block in blocks if not _is_unsigned(block)]
+    kept = [block for block in blocks if not is_left_out(block)]
     if len(kept) == len(blocks):
         return message
     return message | {"content": msgspec.Raw(msgspec.json.encode(kept))} if kept else None
+
+
+def _kind_of(block: msgspec.Raw) -> object:
+    return (decode_object(bytes(block)) or {}).get("type")
 
 
 def _is_unsigned(block: msgspec.Raw) -> bool:

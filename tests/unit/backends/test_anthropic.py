@@ -42,6 +42,33 @@ async def test_a_native_call_is_sent_as_it_came_but_for_the_model() -> None:
     assert json.loads(chunk.payload)["content"] == [{"type": "text", "text": "Hello."}]
 
 
+BOUND = "messages.1.content.0: Invalid `signature` in `thinking` block. The block is bound to a different conversation."
+
+
+@pytest.mark.parametrize("has_more", [True, False])
+async def test_thinking_that_anthropic_cannot_read_is_left_out(has_more: bool) -> None:
+    hello, said = {"role": "user", "content": "hi"}, {"type": "text", "text": "hello", "citations": None}
+    thoughts = [{"type": "thinking", "thinking": "", "signature": "x"}, {"type": "redacted_thinking", "data": "y"}]
+    answer = {"role": "assistant", "content": [*thoughts, said] if has_more else thoughts}
+    body = json.dumps({"model": "auto", "messages": [hello, answer, hello], "thinking": {"type": "adaptive"}}).encode()
+    error = json.dumps({"type": "error", "error": {"type": "invalid_request_error", "message": BOUND}}).encode()
+    refused = Raw((error,), status=400, headers={"content-type": "application/json"})
+    async with ScriptedProvider(refused, OUTCOME) as provider:
+        [chunk] = await collect(provider, make_call(body, "messages"))
+        asked = [request.json["messages"] for request in provider.received]
+    assert chunk.usage == OUTCOME.usage
+    assert asked == [[hello, answer, hello], [hello, *[answer | {"content": [said]}] * has_more, hello]]
+
+
+async def test_a_refusal_of_thinking_stands_where_there_is_none() -> None:
+    error = json.dumps({"type": "error", "error": {"type": "invalid_request_error", "message": BOUND}}).encode()
+    async with ScriptedProvider(Raw((error,), status=400, headers={})) as provider:
+        for body in (NATIVE % b"false", b'{"model":"auto"}'):
+            with pytest.raises(UpstreamRejected):
+                await collect(provider, make_call(body, "messages"))
+        assert len(provider.received) == 2
+
+
 @pytest.mark.parametrize(
     ("asked", "model", "told"),
     [
