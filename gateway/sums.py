@@ -202,9 +202,9 @@ class BookStore(ReportStore, Protocol):
         waits for another one with it in hand may wait for himself."""
         ...
 
-    async def await_corrections(self) -> None:
-        """Waits for those that are being booked: whatever is committed later is dated later. Call it before
-        `at_one_moment` if `as_of_us` matters."""
+    async def await_corrections(self, before_us: int) -> None:
+        """Waits for those that are being booked, if one of them may be dated before `before_us`: whatever is committed
+        later is dated later. Call it before `at_one_moment` if `as_of_us` matters."""
         ...
 
     async def sums_together(self, queries: Sequence[SumsQuery]) -> Sequence[Sequence[Sums]]:

@@ -92,7 +92,7 @@ async def open_state(*, is_looking: bool = False) -> AsyncGenerator[State]:
     try:
         if is_looking:
             await _require_newest(database)
-        else:
+        elif await schema_there(database) != newest_revision():  # migrating waits for writers
             await migrate_engine(database)
         await require_pepper(database, home)
         yield State(

@@ -88,8 +88,8 @@ class Books:
         return bounds.known(seen[0], self.now_us())
 
     async def costs(self, query: CostQuery) -> CostTable:
-        if query.as_of is not None:
-            await self._store.await_corrections()
+        if (as_of_us := query.as_of_us()) is not None:
+            await self._store.await_corrections(as_of_us)
         async with self._at_one_moment() as books:
             return await books._costs(query)
 

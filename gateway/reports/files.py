@@ -38,10 +38,11 @@ class ReportFiles:
 
     async def focus(self, query: BooksQuery) -> PagedTable:
         """FOCUS 1.3, one page per UTC day: a year of many keys is more rows than a process should hold."""
-        bounds, gpus = self._books.bounds(query), self._books.gpus
-        await self._store.await_corrections()
+        bounds, gpus, as_of_us = self._books.bounds(query), self._books.gpus, query.as_of_us()
+        month_began, _ = month_of(moment_of(self._books.now_us()))
+        await self._store.await_corrections(microseconds(month_began) if as_of_us is None else as_of_us)
         capacity, rented = await gpus.capacity(bounds), await gpus.rented_in(bounds)
-        return PagedTable(COLUMNS, self._focus_days(bounds, query.as_of_us(), capacity, rented))
+        return PagedTable(COLUMNS, self._focus_days(bounds, as_of_us, capacity, rented))
 
     async def _focus_days(
         self, bounds: Bounds, as_of_us: int | None, capacity: Sequence[Capacity], rented: Collection[str]

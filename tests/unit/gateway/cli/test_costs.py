@@ -62,6 +62,14 @@ def test_a_month_that_was_closed_is_told_as_it_was() -> None:
         CliRunner().invoke(build("costs"), ["costs", "--as-of", "x"], catch_exceptions=False, standalone_mode=False)
 
 
+@pytest.mark.parametrize("command", [["costs"], ["export", "focus"]])
+def test_a_report_waits_for_no_writer(month: Path, command: list[str]) -> None:
+    """It waited for a minute at most, and then failed."""
+    with contextlib.closing(sqlite3.connect(month / "breakeven.db", isolation_level=None)) as writer:
+        writer.execute("BEGIN IMMEDIATE")
+        assert _say(*command, *PERIOD, "--as-of", "2026-11-10")
+
+
 def _say(command: str, *words: str) -> str:
     result = CliRunner().invoke(build(command), [command, *words], catch_exceptions=False)
     assert result.exit_code == 0, result.output
