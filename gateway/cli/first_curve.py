@@ -21,7 +21,7 @@ async def first_curve(
     console.print("Engine    measuring its throughput once, for routing and break-even (about 15 s)")
     try:
         return save_engine_curve(file, await measure())
-    except (httpx.HTTPError, StateError, KeyError, TypeError, EconomicsError) as error:
+    except (httpx.HTTPError, StateError, EconomicsError) as error:
         console.print(
             f"Engine    could not be measured ({error}); figures are assumed until `breakeven bench engine` has run"
         )

@@ -5,9 +5,11 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 
 import httpx
+import msgspec
 
 from backends.protocol import Backend
-from gateway.config.engine_curve import CurveFile
+from gateway.config.engine_curve import CurveFile, PositiveSpeed
+from gateway.errors import StateError
 from gateway.upstreams.load import Upstreams
 
 log = logging.getLogger(__name__)
@@ -15,6 +17,19 @@ HEALTH_SECONDS = 0.5
 SWEEP = (1, 2, 4)
 SWEEP_OUTPUT_TOKENS = 32
 SWEEP_TEXT = "Count the days of a long voyage and say what happened on each of them. " * 12
+
+
+class Timings(msgspec.Struct, frozen=True):
+    """The bundled engine's own measurements of one answer; no other server reports them."""
+
+    decode_tokens_per_second: PositiveSpeed
+    prefill_tokens_per_second: PositiveSpeed
+
+
+class TimedAnswer(msgspec.Struct, frozen=True):
+    """The part of an answer that a sweep reads."""
+
+    x_breakeven: Timings
 
 
 async def watch_health(
@@ -40,7 +55,7 @@ async def measure_curve(
 ) -> CurveFile:
     """A short sweep against a running engine: real requests, the engine's own timings.
 
-    Raises httpx.HTTPError if the engine does not answer and KeyError if it reports no timings.
+    Raises httpx.HTTPError if the engine does not answer and StateError if it reports no timings.
     """
     points: list[tuple[int, float]] = []
     prefill = 0.0
@@ -52,20 +67,26 @@ async def measure_curve(
             answers = await asyncio.gather(*(_ask(client, model, SWEEP_TEXT, i) for i in range(concurrency)))
             elapsed = asyncio.get_running_loop().time() - began
             log.info("engine sweep: %d at once in %.2f s", concurrency, elapsed)
-            speeds = [answer["decode_tokens_per_second"] for answer in answers]
-            points.append((concurrency, sum(speeds)))
-            prefill = max(prefill, max(answer["prefill_tokens_per_second"] for answer in answers))
+            points.append((concurrency, sum(answer.decode_tokens_per_second for answer in answers)))
+            prefill = max(prefill, *(answer.prefill_tokens_per_second for answer in answers))
     return CurveFile(model, prefill, points)
 
 
-async def _ask(client: httpx.AsyncClient, model: str, text: str, number: int) -> dict[str, float]:
+async def _ask(client: httpx.AsyncClient, model: str, text: str, number: int) -> Timings:
     body = {
         "model": model,
         "messages": [{"role": "user", "content": f"{number}: {text}"}],
         "max_tokens": SWEEP_OUTPUT_TOKENS,
         "temperature": 0,
+        "ignore_eos": True,  # an answer of one token has no decode speed
         "cache_salt": f"sweep-{number}-{len(text)}",
     }
     response = await client.post("/chat/completions", json=body)
     response.raise_for_status()
-    return response.json()["x_breakeven"]
+    try:
+        return msgspec.json.decode(response.content, type=TimedAnswer).x_breakeven
+    except msgspec.DecodeError as error:
+        raise StateError(
+            f"{response.url} does not report its timings as the bundled engine does ({error}); for another server, "
+            "write its speeds as `throughput` into its block of breakeven.yaml"
+        ) from error

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
 
@@ -16,12 +17,17 @@ TIME_PER_OUTPUT_TOKEN_TARGET_SECONDS = 0.25
 """Slower output keeps a reader waiting; N* is the largest concurrency below this."""
 
 
+PositiveSpeed = Annotated[float, msgspec.Meta(ge=1e-6, le=1e12)]
+"""Tokens per second: requests are priced by dividing by it."""
+Concurrency = Annotated[int, msgspec.Meta(ge=1, le=65_536)]
+
+
 class CurveFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The file's content. `is_assumed` marks the figures used until the first measurement on this machine."""
 
     model: str
-    prefill_tokens_per_second: float
-    points: list[tuple[int, float]]  # (concurrency, total decode tokens per second)
+    prefill_tokens_per_second: PositiveSpeed
+    points: list[tuple[Concurrency, PositiveSpeed]]  # (concurrency, total decode tokens per second)
     is_assumed: bool = False
 
 

@@ -43,8 +43,19 @@ def test_addresses_with_passwords_may_come_from_the_environment(home: Home) -> N
     assert load_deployment(home, environ={}).database_url == "postgresql+asyncpg://file/x"
 
 
-def test_a_damaged_throughput_curve_stops_nothing_and_is_told(home: Home, caplog: pytest.LogCaptureFixture) -> None:
-    home.curve_file.write_text("{", "utf-8")
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{",
+        '{"model": "m", "prefill_tokens_per_second": 0, "points": [[1, 20.0], [2, 30.0], [4, 45.0]]}',
+        '{"model": "m", "prefill_tokens_per_second": 9, "points": [[1, 1e-320], [2, 30.0], [4, 45.0]]}',
+        '{"model": "m", "prefill_tokens_per_second": 9, "points": [[1, 20.0], [2, 30.0], [4000000000, 45.0]]}',
+    ],
+)
+def test_a_damaged_throughput_curve_stops_nothing_and_is_told(
+    home: Home, caplog: pytest.LogCaptureFixture, text: str
+) -> None:
+    home.curve_file.write_text(text, "utf-8")
     assert load_deployment(home, environ={}).curve.is_assumed
     assert "throughput-curve.json: is not a throughput curve" in caplog.text
     assert "`breakeven bench engine`" in caplog.text

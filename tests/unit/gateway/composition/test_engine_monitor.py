@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from starlette.applications import Starlette
@@ -12,6 +13,8 @@ from starlette.routing import Route
 from backends.protocol import BackendHealth
 from backends.scripted import Outcome, ScriptedBackend
 from gateway.composition.engine_monitor import measure_curve, watch_health
+from gateway.config.engine_curve import CurveFile
+from gateway.errors import StateError
 from gateway.upstreams.load import Upstreams
 from tests.live_server import serving
 
@@ -44,12 +47,32 @@ async def test_only_what_changed_after_it_was_up_is_news(
     assert [record.getMessage() for record in caplog.records] == said
 
 
-async def test_an_engine_on_this_machine_is_not_measured_through_a_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def answer(_: Request) -> JSONResponse:
-        return JSONResponse({"x_breakeven": {"decode_tokens_per_second": 10.0, "prefill_tokens_per_second": 500.0}})
+async def measured(answer: Any) -> CurveFile:
+    """The curve of an engine that always answers this."""
 
+    async def chat(_: Request) -> JSONResponse:
+        return JSONResponse(answer)
+
+    async with serving(Starlette(routes=[Route("/v1/chat/completions", chat, methods=["POST"])])) as url:
+        return await measure_curve(f"{url}/v1", "m", sweep=(1, 2))
+
+
+async def test_an_engine_on_this_machine_is_not_measured_through_a_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("HTTP_PROXY", "ALL_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:1")
-    async with serving(Starlette(routes=[Route("/v1/chat/completions", answer, methods=["POST"])])) as url:
-        curve = await measure_curve(f"{url}/v1", "m", sweep=(1, 2))
+    curve = await measured({"x_breakeven": {"decode_tokens_per_second": 10.0, "prefill_tokens_per_second": 500.0}})
     assert curve.points == [(1, 10.0), (2, 20.0)]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        [],
+        {"choices": []},  # another server's
+        {"x_breakeven": {"decode_tokens_per_second": None, "prefill_tokens_per_second": 500.0}},
+        {"x_breakeven": {"decode_tokens_per_second": 10.0, "prefill_tokens_per_second": 0.0}},
+    ],
+)
+async def test_a_server_without_the_engines_timings_is_told_in_a_sentence(answer: Any) -> None:
+    with pytest.raises(StateError, match="/v1/chat/completions does not report its timings"):
+        await measured(answer)
