@@ -1,5 +1,4 @@
 # Everything a newcomer types. Both serve and test build .venv by themselves and do nothing twice.
-PORT ?= 8080
 PYTHON ?= python3
 BIN := .venv/bin
 # What is never imported need not be compiled; what is, Python compiles when it first is.
@@ -18,7 +17,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .DELETE_ON_ERROR:
 
 serve: .venv/.serve
-	@exec $(BIN)/breakeven serve --port $(PORT)
+	@exec $(BIN)/breakeven serve $(if $(PORT),--port $(PORT))
 
 test: lint suite
 

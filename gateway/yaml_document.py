@@ -63,6 +63,7 @@ OTHER_KIND = frozenset({"list_type", "literal_error"})
 YAML_PROBLEMS = {
     "mapping values are not allowed": "; is the line, or the one above it, indented as it should be?",
     "cannot start any token": "; indent with spaces, not tabs, and put text that begins with a sign into quotes",
+    "found a tab character": "; indent with spaces",
     "expected <block end>": "; is the line indented like the ones it belongs to?",
     "did not find expected key": "; is the line indented like the ones it belongs to?",
     "could not find expected ':'": "; is a colon missing in the line above?",

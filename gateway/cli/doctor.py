@@ -313,8 +313,7 @@ def _gateway(url: str) -> Finding:
         answer = httpx.get(f"{url}/readyz", timeout=3, trust_env=False)
         told = msgspec.json.decode(answer.content, type=_Readiness)
     except httpx.ConnectError:
-        start = f"start it: breakeven serve --port {url.rpartition(':')[2]}"
-        return Finding("gateway", False, f"nothing answers at {url}", start)
+        return Finding("gateway", False, f"nothing answers at {url}", "start it: breakeven serve")
     except (httpx.HTTPError, msgspec.DecodeError) as error:
         return _stranger(url, str(error) or type(error).__name__)
     if answer.status_code not in (200, 503):

@@ -26,7 +26,9 @@ from native import cycles
 
 
 def command(
-    port: int = typer.Option(8080, min=0, max=65535, help="Where the gateway listens; 0 picks a free port."),
+    port: int | None = typer.Option(
+        None, min=0, max=65535, help="Port to listen on; the configuration's when left out. 0 picks a free one."
+    ),
     host: str = typer.Option("", help="Interface to listen on; the configuration's when left out."),
     with_ui: bool = typer.Option(True, "--ui/--no-ui", help="Start the web UI."),
     workers: int = typer.Option(0, min=0, max=256, help="Worker processes; the configuration's when left out."),
@@ -37,7 +39,7 @@ def command(
         _start(host, port, workers, with_ui=with_ui)
 
 
-def _start(host: str, port: int, workers: int, *, with_ui: bool) -> None:
+def _start(host: str, port: int | None, workers: int, *, with_ui: bool) -> None:
     console = Console(highlight=False, soft_wrap=True)
     require_open_files(allow_open_files())
     home = find_home()
@@ -54,6 +56,7 @@ def _start(host: str, port: int, workers: int, *, with_ui: bool) -> None:
     require_clients(settings)
     serve = _alone_or_fleet(workers)
     take_port = bind if workers == 1 else reserve
+    port = settings.server.port if port is None else port
     with _alone(home), take_port(host or settings.server.host, port) as listener:
         remember_address(home, *listener.getsockname()[:2])
         if settings.engine.is_enabled:

@@ -39,6 +39,7 @@ Usd = Annotated[Decimal, Field(ge=0, le=MOST_USD, decimal_places=12)]
 
 class ServerSettings(Strict):
     host: Annotated[str, AfterValidator(parse_listening_host)] = "127.0.0.1"
+    port: int = Field(default=8080, ge=0, le=65535)  # 0 picks a free one
     max_body_megabytes: int = Field(default=32, ge=1, le=1024)
     max_requests_in_flight: int = Field(default=2000, ge=1)
     max_buffered_megabytes: int = Field(default=512, ge=1)

@@ -258,10 +258,10 @@ def _is_shipped(served: Served) -> bool:
     return "breakeven_ledger_unshipped_entries 0.0" in text and "breakeven_ledger_open_intents 0.0" in text
 
 
-def _refused(home: Path, port: int) -> str:
+def _refused(home: Path) -> str:
     """The output of a start that fails."""
     done = subprocess.run(
-        [sys.executable, "-m", "gateway", "serve", "--port", str(port)],
+        [sys.executable, "-m", "gateway", "serve"],
         env={**_clean_environment(), "BREAKEVEN_HOME": str(home)},
         capture_output=True,
         text=True,
@@ -278,7 +278,8 @@ def test_a_taken_port_is_one_sentence(tmp_path: Path) -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        assert f"cannot listen on 127.0.0.1:{port}: Address already in use" in _refused(tmp_path / "home", port)
+        (tmp_path / "breakeven.yaml").write_text(f"server: {{port: {port}}}\n", "utf-8")
+        assert f"cannot listen on 127.0.0.1:{port}: Address already in use" in _refused(tmp_path)
 
 
 def test_it_stops_in_order_and_a_second_start_makes_no_new_keys(home: Path, served: Served) -> None:

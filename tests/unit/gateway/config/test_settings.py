@@ -71,7 +71,7 @@ def test_an_embedding_model_of_the_engine_is_in_the_catalogue_and_makes_embeddin
 
 def test_two_models_of_the_engine_have_two_names(home: Home) -> None:
     write_engine(home, "embedding_model: /x\n  embedding_name: smollm2-135m-instruct")
-    with pytest.raises(ConfigurationError, match=r"breakeven.yaml:11: engine: .* must differ from name"):
+    with pytest.raises(ConfigurationError, match=r"breakeven.yaml:12: engine: .* must differ from name"):
         load_settings(home)
 
 
@@ -85,8 +85,8 @@ def test_a_switched_off_engine_leaves_the_rules_valid(home: Home) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "says"),
     [
-        ("max_body_megabytes: 32", "max_body_megabytes: lots", "breakeven.yaml:7: server.max_body_megabytes"),
-        ("is_enabled: true", "is_enbled: true", "breakeven.yaml:12: engine.is_enbled"),
+        ("max_body_megabytes: 32", "max_body_megabytes: lots", "breakeven.yaml:8: server.max_body_megabytes"),
+        ("is_enabled: true", "is_enbled: true", "breakeven.yaml:13: engine.is_enbled"),
         ('gpu_hour_usd: "0.10"', 'gpu_hour_usd: "-1"', "engine.gpu_hour_usd"),
         ('gpu_hour_usd: "0.10"', 'gpu_hour_usd: "0.0000000000001"', "no more than 12 decimal places"),
         ('gpu_hour_usd: "0.10"', 'gpu_hour_usd: "10000000"', "must be at most 9000000"),
