@@ -41,16 +41,16 @@ end
 return {}
 """
 
-# KEYS: the buckets; ARGV: duration of a place, then pairs of a request and the index of its bucket. -> the requests
-# that have no place. They get none here: one that ended a moment ago may have left already, and its place would refuse
-# another.
+# KEYS: the buckets; ARGV: duration of a place, "restore" or "", then pairs of a request and the index of its bucket. ->
+# the requests that have no place. They get one only to restore it: one that ended a moment ago may have left already,
+# and its place would refuse another.
 RENEW: Final = """
 local time = redis.call('TIME')
 local ends = string.format('%.0f', time[1] * 1000 + math.floor(time[2] / 1000) + tonumber(ARGV[1]))
 local missing = {}
-for i = 2, #ARGV, 2 do
+for i = 3, #ARGV, 2 do
   local key = KEYS[tonumber(ARGV[i + 1])]
-  if redis.call('ZSCORE', key, ARGV[i]) then
+  if ARGV[2] == 'restore' or redis.call('ZSCORE', key, ARGV[i]) then
     redis.call('ZADD', key, ends, ARGV[i])
   else
     missing[#missing + 1] = ARGV[i]
@@ -59,16 +59,7 @@ end
 for _, key in ipairs(KEYS) do redis.call('PEXPIRE', key, ARGV[1]) end
 return missing
 """
-
-# As RENEW, but gives places to requests that have none. -> {}
-RESTORE: Final = """
-local time = redis.call('TIME')
-local ends = string.format('%.0f', time[1] * 1000 + math.floor(time[2] / 1000) + tonumber(ARGV[1]))
-for i = 2, #ARGV, 2 do redis.call('ZADD', KEYS[tonumber(ARGV[i + 1])], ends, ARGV[i]) end
-for _, key in ipairs(KEYS) do redis.call('PEXPIRE', key, ARGV[1]) end
-return {}
-"""
-PLACE_SCRIPTS: Final = (ENTER, LEAVE, RENEW, RESTORE)
+PLACE_SCRIPTS: Final = (ENTER, LEAVE, RENEW)
 Run = Callable[[str, Sequence[str], Sequence[Any]], Awaitable[list[Any]]]
 """Runs a script with keys and arguments. Raises CountersDown."""
 
@@ -162,27 +153,30 @@ class RedisPlaces:
                 self._left.pop(name, None)
 
     async def _renew(self, held: Mapping[str, tuple[str, ...]]) -> None:
-        names = list(held)
-        self._unheard.difference_update(names)
-        missing = set[str]()
-        for first in range(0, len(names), AT_ONCE):
-            missing.update(await self._place(RENEW, {name: held[name] for name in names[first : first + AT_ONCE]}))
-        lost = [name for name in names if name in missing and name in self._held]
+        self._unheard.difference_update(held)
+        missing = await self._place(held)
+        lost = {name: buckets for name, buckets in held.items() if name in missing and name in self._held}
         try:
-            for first in range(0, len(lost), AT_ONCE):
-                await self._place(RESTORE, {name: held[name] for name in lost[first : first + AT_ONCE]})
+            await self._place(lost, how="restore")
         finally:
-            gone = {name: held[name] for name in lost if name not in self._held}
+            gone = {name: buckets for name, buckets in lost.items() if name not in self._held}
             self._left |= gone  # ended meanwhile: their places may have been restored after they left
         if gone:
             await self._tell_all_left()
 
-    async def _place(self, script: str, held: Mapping[str, tuple[str, ...]]) -> list[str]:
-        """Runs RENEW or RESTORE."""
-        buckets = dict.fromkeys(bucket for one in held.values() for bucket in one)
-        numbers = {bucket: number for number, bucket in enumerate(buckets, start=1)}
-        arguments = [part for name, one in held.items() for bucket in one for part in (name, numbers[bucket])]
-        return await self._run(script, self._keys(buckets), [self._place_ms, *arguments])
+    async def _place(self, held: Mapping[str, tuple[str, ...]], *, how: str = "") -> set[str]:
+        """Runs RENEW for all; returns the requests that have no place."""
+        names, missing = list(held), set[str]()
+        for first in range(0, len(names), AT_ONCE):
+            numbers: dict[str, int] = {}
+            pairs = [
+                part
+                for name in names[first : first + AT_ONCE]
+                for bucket in held[name]
+                for part in (name, numbers.setdefault(bucket, len(numbers) + 1))
+            ]
+            missing.update(await self._run(RENEW, self._keys(numbers), [self._place_ms, how, *pairs]))
+        return missing
 
     def _keys(self, buckets: Iterable[str]) -> list[str]:
         return [f"{self._prefix}{bucket}" for bucket in buckets]
