@@ -210,7 +210,6 @@ def _add_provider(table: BackendTable, provider: HostedProvider, environ: Mappin
                 "upstream_model": model.upstream_model,
                 "context_window": model.context_window,
                 "supports": list(model.supports),
-                "ability": model.ability,
             }
         )
 
@@ -231,7 +230,6 @@ def _add_simulated(table: BackendTable) -> None:
                 "context_window": model.context_window,
                 "supports": list(model.supports),
                 "priced_as": f"{provider.price_name}/{model.upstream_model}",
-                "ability": model.ability,
             }
         )
 

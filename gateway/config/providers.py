@@ -18,14 +18,12 @@ OnDisconnect = Literal["cancel", "drain"]
 
 @dataclass(frozen=True, slots=True)
 class HostedModel:
-    """A catalogue model. `ability` is a published score from 0 to 1, `ability_source` where it was published."""
+    """A catalogue model."""
 
     name: str
     upstream_model: str
     context_window: int
     supports: tuple[Ability, ...]
-    ability: float | None = None
-    ability_source: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,16 +49,10 @@ class Schema(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class AbilityText(Schema):
-    score: Annotated[float, Field(ge=0, le=1)]
-    source: Annotated[str, Field(min_length=1)]
-
-
 class ModelText(Schema):
     upstream_model: str | None = None
     context_window: Annotated[int, Field(ge=1)]
     supports: tuple[Ability, ...]
-    ability: AbilityText | None = None
 
     def model(self, name: str) -> HostedModel:
         return HostedModel(
@@ -68,8 +60,6 @@ class ModelText(Schema):
             upstream_model=self.upstream_model or name,
             context_window=self.context_window,
             supports=self.supports,
-            ability=self.ability.score if self.ability else None,
-            ability_source=self.ability.source if self.ability else None,
         )
 
 
