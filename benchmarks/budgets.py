@@ -17,7 +17,7 @@ from typing import Any
 
 from benchmarks.report import Bar, build_report
 from gateway.limits.admission import Admission
-from gateway.limits.counters import Account, Booked, Counters, Grant, Holding, Rate, Shortage, budget_account
+from gateway.limits.counters import Account, Counters, Grant, Holding, Rate, Shortage, budget_account
 from gateway.limits.local_counters import LocalCounters
 from gateway.limits.treasury import Treasury
 from gateway.limits.values import parse_limits, window_id
@@ -43,8 +43,8 @@ class Counting(RedisCounters):
         return await super().take(rates, left)
 
 
-async def books() -> Booked:
-    return Booked({ACCOUNT: 0}, frozenset({ACCOUNT.window}))
+async def books() -> dict[Account, int]:
+    return {ACCOUNT: 0}
 
 
 async def budget_seconds(counters: Counters, requests: int, *, at_once: int) -> float:

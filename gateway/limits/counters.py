@@ -118,30 +118,20 @@ class Grant:
 
 
 @dataclass(frozen=True, slots=True)
-class Booked:
-    """Sums from the ledger for every account with a limit in one of the `windows`, including those that spent
-    nothing."""
-
-    spent: Mapping[Account, int]
-    windows: frozenset[str]
-
-
-@dataclass(frozen=True, slots=True)
 class Standing:
     """How far the ledger has been read. A reading numbered above `begun` will include everything in the ledger by now.
 
-    `read` is the last complete reading, covering `windows`; at 0 there is none and nothing can be leased. `tight` are
-    accounts in which a request was refused: money held there unused should be returned.
+    `read` is the last complete reading; at 0 there is none and nothing can be leased. `tight` are accounts in which a
+    request was refused: money held there unused should be returned.
     """
 
     begun: int
     read: int
-    windows: frozenset[str]
-    workers: int
     tight: frozenset[Account] = frozenset()
 
 
-Books = Callable[[], Awaitable[Booked]]
+Books = Callable[[], Awaitable[Mapping[Account, int]]]
+"""What the ledger shows for every account with a limit in a window that is read, also of those that spent nothing."""
 
 
 class Counters(Protocol):

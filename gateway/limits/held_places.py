@@ -41,10 +41,6 @@ class HeldPlaces:
                 self._counts[bucket] -= 1
         return buckets
 
-    def count(self, bucket: str) -> int:
-        """How many places of the bucket are taken here."""
-        return self._counts.get(bucket, 0)
-
     def all(self) -> dict[str, tuple[str, ...]]:
         """The buckets in which each holder has a place."""
         return dict(self._buckets)

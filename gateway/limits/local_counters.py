@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from gateway.limits.counters import (
     LESS_SECONDS,
     Account,
-    Booked,
     Books,
     Grant,
     Holding,
@@ -19,7 +18,6 @@ from gateway.limits.counters import (
 from gateway.limits.held_places import HeldPlaces
 
 MINUTE_SECONDS = 60.0
-NOTHING_READ = Booked({}, frozenset())
 
 
 @dataclass(slots=True)
@@ -52,7 +50,7 @@ class LocalCounters:
         self._share = share
         self._buckets: dict[str, _Bucket] = {}
         self._places = HeldPlaces(share)
-        self._booked = NOTHING_READ
+        self._booked: Mapping[Account, int] = {}
         self._less_since: dict[Account, float] = {}
         self._begun = 0
         self._read = 0
@@ -82,7 +80,7 @@ class LocalCounters:
         """There is nobody to tell."""
 
     async def lease(self, account: Account, *, limit: int, holding: Holding, need: int, want: int) -> Grant:
-        spent = self._booked.spent.get(account, 0 if not self._read else None)
+        spent = self._booked.get(account, 0 if not self._read else None)
         if spent is None:
             return Grant(0, is_unread=True)
         free = limit - spent - holding.total
@@ -90,7 +88,7 @@ class LocalCounters:
         return Grant(min(want, free) if need <= free else 0, spent, surely_gone=surely_gone)
 
     async def report(self, holdings: Mapping[Account, Holding]) -> Standing:
-        return Standing(self._begun, self._read, self._booked.windows, 1)
+        return Standing(self._begun, self._read)
 
     async def read_books(self, books: Books, *, is_urgent: bool = False) -> bool:
         self._begun += 1
@@ -101,15 +99,15 @@ class LocalCounters:
             self._read = self._read if self._less_since else number
         return True
 
-    def _believed(self, booked: Booked) -> Booked:
+    def _believed(self, booked: Mapping[Account, int]) -> Mapping[Account, int]:
         """A reading, with sums that dropped replaced by the previous ones until the drop has lasted."""
-        now, less_since, spent = self._clock(), self._less_since, dict(booked.spent)
+        now, less_since, spent = self._clock(), self._less_since, dict(booked)
         self._less_since = {}
-        for account, before in self._booked.spent.items():
+        for account, before in self._booked.items():
             since = less_since.get(account, now)
             if account in spent and spent[account] < before and now - since < self._less_seconds:
                 self._less_since[account], spent[account] = since, before
-        return Booked(spent, booked.windows)
+        return spent
 
     async def aclose(self) -> None:
         """There is nothing to close."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from gateway.instants import microseconds
 from gateway.ledger.entry import Status
 from gateway.limits.admission import Admission
-from gateway.limits.counters import Account, Booked, budget_account, quota_account
+from gateway.limits.counters import Account, budget_account, quota_account
 from gateway.limits.values import (
     BudgetScope,
     Limits,
@@ -35,11 +35,11 @@ class Spending:
     admission: Admission
     now_us: Callable[[], int]
 
-    async def __call__(self) -> Booked:
+    async def __call__(self) -> dict[Account, int]:
         limits = {key: one for key, one in self.admission.limits.items() if one.budget_usd or one.tier_quotas}
         strict = self.admission.strict.keys()
         spent: dict[Account, int] = {}
-        windows: set[str] = set()
+        read: set[str] = set()
         wanted = set(_windows(limits.values()))
         if strict:
             wanted.add(STRICT_WINDOW)
@@ -49,15 +49,15 @@ class Spending:
             begun = [began_us for kind, began_us in in_use if kind == window]
             for at_us in (self.now_us() - EDGE_US, self.now_us() + EDGE_US, *begun):
                 name = window_id(window, at_us)
-                if name not in windows:
-                    windows.add(name)
+                if name not in read:
+                    read.add(name)
                     spent.update((account, 0) for account in _accounts(limits, window, name))
                     spent.update((budget_account(whose, name, scope=scope), 0) for scope, whose in scopes)
                     by: tuple[Dimension, ...] = (*KEYS_ALONE, "team", "project") if scopes else KEYS_ALONE
                     for row in await self.store.sums(of_window(window, at_us, by)):
                         self._add(spent, limits, window, name, row)
                         _add_to_shared(spent, scopes, name, row)
-        return Booked(spent, frozenset(windows))
+        return spent
 
     def _add(
         self, spent: dict[Account, int], limits: dict[str, Limits], window: WindowName, name: str, row: Sums

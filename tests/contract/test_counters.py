@@ -2,11 +2,10 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
 
 import pytest
 
-from gateway.limits.counters import Account, Booked, Counters, CountersDown, Grant, Holding, Rate
+from gateway.limits.counters import Account, Books, Counters, CountersDown, Grant, Holding, Rate
 from gateway.storage.redis.counters import RedisCounters, connect
 from tests.contract.redis_counters import PATIENCE_SECONDS, Pair, shared
 from tests.redis_server import RedisServer
@@ -18,9 +17,9 @@ NOTHING = Holding(0, 0)
 NANO = 1000
 
 
-def books_showing(spent: int, account: Account = ACCOUNT) -> Callable[[], Awaitable[Booked]]:
-    async def read() -> Booked:
-        return Booked({account: spent * account.unit}, frozenset({account.window}))
+def books_showing(spent: int, account: Account = ACCOUNT) -> Books:
+    async def read() -> dict[Account, int]:
+        return {account: spent * account.unit}
 
     return read
 
@@ -133,8 +132,8 @@ async def test_books_that_show_less_are_not_believed_at_once(counters: Counters)
 async def test_books_that_show_less_of_one_account_tell_of_the_others(counters: Counters) -> None:
     other = Account("key:other", WINDOW)
 
-    async def read() -> Booked:
-        return Booked({ACCOUNT: 20 * NANO, other: 30 * NANO}, frozenset({WINDOW}))
+    async def read() -> dict[Account, int]:
+        return {ACCOUNT: 20 * NANO, other: 30 * NANO}
 
     await counters.read_books(books_showing(50))
     while not await counters.read_books(read, is_urgent=True):
@@ -150,13 +149,12 @@ async def test_requests_are_counted_one_by_one(counters: Counters) -> None:
     assert (await lease(counters, 5, need=1, holding=Holding(2, 0), account=quota)).amount == 0
 
 
-async def test_a_reading_covers_its_windows_and_is_numbered(counters: Counters) -> None:
+async def test_a_reading_is_numbered(counters: Counters) -> None:
     before = await counters.report({})
     assert before.read == 0
     await counters.read_books(books_showing(1), is_urgent=True)
     after = await counters.report({})
     assert after.read == after.begun > before.begun
-    assert after.windows == {WINDOW}
 
 
 async def test_amounts_below_the_unit_are_rounded_against_the_spender(counters: Counters) -> None:
@@ -177,7 +175,6 @@ async def test_two_workers_share_one_limit(pair: Pair) -> None:
     assert refused == Grant(0, 0, 60 * NANO, 0, surely_gone=0)
     standing = await one.report({ACCOUNT: Holding(60 * NANO, 25 * NANO)})
     assert standing.tight == {ACCOUNT}, "the other one was refused: what is free should go back"
-    assert standing.workers == 2
     await one.report({ACCOUNT: Holding(25 * NANO, 25 * NANO)})
     assert await lease(two, 100, need=76) == Grant(0, 0, 25 * NANO, 25 * NANO, surely_gone=0)
     assert (await lease(two, 100, need=75)).amount == 75 * NANO
@@ -256,7 +253,7 @@ async def test_while_the_store_is_down_a_worker_keeps_to_its_share_of_a_rate(
     with RedisServer(tmp_path_factory.mktemp("down")) as server:
         one, two = (shared(server, name) for name in ("one", "two"))
         await two.report({})
-        assert (await one.report({})).workers == 2
+        await one.report({})
         server.stop()
         began, taken = time.monotonic(), 0
         while await one.take([Rate("r", 1, 10)]) is None:

@@ -6,7 +6,7 @@ from gateway.clock import unstepped_seconds
 from gateway.errors import BudgetExhausted
 from gateway.limits.admission import Admission
 from gateway.limits.budget_keeper import BudgetKeeper
-from gateway.limits.counters import Account, Booked, CountersDown, Grant, Holding, Standing, budget_account
+from gateway.limits.counters import Account, CountersDown, Grant, Holding, Standing, budget_account
 from gateway.limits.purse import Purse
 from gateway.limits.treasury import Treasury
 from gateway.limits.values import parse_limits, window_id
@@ -64,9 +64,9 @@ class Worker:
         self.keeper = BudgetKeeper(treasury, self.read)
         self._asked = 0
 
-    async def read(self) -> Booked:
+    async def read(self) -> dict[Account, int]:
         """What a reading of the books returns."""
-        return Booked({ACCOUNT: 0, **self._books}, frozenset({ACCOUNT.window}))
+        return {ACCOUNT: 0, **self._books}
 
     async def spend(self, amount: int) -> bool:
         """False when the budget is exhausted. The charge reaches the books only with `ship_all`."""

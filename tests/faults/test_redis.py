@@ -20,7 +20,6 @@ from gateway.limits.counters import (
     LEASE_SECONDS,
     SILENT_SECONDS,
     Account,
-    Booked,
     CountersDown,
     Holding,
     Rate,
@@ -163,8 +162,8 @@ async def test_a_server_that_stood_still_waits_for_what_everybody_holds(
     one, two = (RedisCounters(connect(server.url), worker=name, settle_seconds=3600.0) for name in "ab")
     client = connect(server.url)
 
-    async def books() -> Booked:
-        return Booked({ACCOUNT: 0}, frozenset({ACCOUNT.window}))
+    async def books() -> dict[Account, int]:
+        return {ACCOUNT: 0}
 
     nothing = Holding(0, 0, 0, 0)
     await one.read_books(books)
@@ -279,8 +278,8 @@ async def test_a_stream_under_way_ends_with_length_once_its_lease_is_spent(serve
     treasury = Treasury(counters)
     admission = Admission(limits={"key-1": parse_limits({"budget_usd": "100"})}, treasury=treasury, wait_seconds=1.0)
 
-    async def books() -> Booked:
-        return Booked({budget_account("key-1", ACCOUNT.window): 0}, frozenset({ACCOUNT.window}))
+    async def books() -> dict[Account, int]:
+        return {budget_account("key-1", ACCOUNT.window): 0}
 
     await counters.read_books(books)
     long = Outcome(pieces=("x" * 400,) * 1000)

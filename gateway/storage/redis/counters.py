@@ -145,23 +145,17 @@ class RedisCounters:
         for account, holding in holdings.items():
             arguments += [_name(account), *_in_units(holding, account.unit)]
         answer = await self._in_epoch(REPORT, arguments)
-        _, begun, read, windows, workers, *tight = answer
+        _, begun, read, workers, *tight = answer
         self._workers = max(1, int(workers))
-        return Standing(
-            begun=int(begun),
-            read=int(read),
-            windows=frozenset(str(windows).split()),
-            workers=self._workers,
-            tight=frozenset(by_name[name] for name in tight),
-        )
+        return Standing(int(begun), int(read), frozenset(by_name[name] for name in tight))
 
     async def read_books(self, books: Books, *, is_urgent: bool = False) -> bool:
         answer = await self._in_epoch(BEGIN_READING, [READ_URGENTLY_EVERY_MS if is_urgent else READ_EVERY_MS])
         if answer[0] == "busy":
             return False
         booked = await books()
-        arguments: list[Any] = [answer[1], " ".join(sorted(booked.windows)), self._less_ms]
-        for account, spent in booked.spent.items():
+        arguments: list[Any] = [answer[1], self._less_ms]
+        for account, spent in booked.items():
             arguments += [_name(account), math.ceil(spent / account.unit)]
         await self._in_epoch(END_READING, arguments)
         return True

@@ -3,7 +3,7 @@
 Keys, all below one prefix:
 
     epoch                   the server's run id and when these counters began; changes after a flush or restart
-    EPOCH:meta              opened, begun, began_at, read, windows, heard, fleet
+    EPOCH:meta              opened, begun, began_at, read, heard, fleet
     EPOCH:books             account -> spent according to the last reading of the database ("books")
     EPOCH:less              account -> since when readings show less than that, which is not believed at once
     EPOCH:account:ACCOUNT   worker -> "total:spent:unsent:as_of", a Holding; "tight" -> until when no extra is leased
@@ -133,14 +133,14 @@ return {'ok', granted, spent, held, held_spent, spent + unsent}
 )
 
 # ARGV: 3 worker, then account, total, spent, unsent, as_of of each.
-# -> {'ok', begun, read, windows, workers, tight accounts ...}
+# -> {'ok', begun, read, workers, tight accounts ...}
 REPORT = (
     PRELUDE
     + """
 redis.call('ZADD', workers, now, ARGV[3])
 redis.call('ZREMRANGEBYSCORE', workers, '-inf', now - KEEP)
 local answer = {'ok', redis.call('HGET', meta, 'begun'), redis.call('HGET', meta, 'read') or '0',
-  redis.call('HGET', meta, 'windows') or '', redis.call('ZCOUNT', workers, now - SILENT, '+inf')}
+  redis.call('ZCOUNT', workers, now - SILENT, '+inf')}
 for i = 4, #ARGV, 5 do
   hold(ARGV[i], ARGV[3], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3], ARGV[i + 4])
   local tight = redis.call('HGET', accounts .. ARGV[i], 'tight')
@@ -162,7 +162,7 @@ return {'ok', number}
 """
 )
 
-# ARGV: 3 number, 4 windows, 5 how long a lower sum is not believed (ms), then account, spent of each. -> {'ok'}
+# ARGV: 3 number, 4 how long a lower sum is not believed (ms), then account, spent of each. -> {'ok'}
 END_READING = (
     PRELUDE
     + """
@@ -174,11 +174,11 @@ for i = 1, #last, 2 do before[last[i]] = last[i + 1] end
 for i = 1, #since, 2 do less_since[since[i]] = tonumber(since[i + 1]) end
 redis.call('DEL', books, less)
 local read = ARGV[3]
-for i = 6, #ARGV, 2 do
+for i = 5, #ARGV, 2 do
   local account, spent = ARGV[i], ARGV[i + 1]
   if before[account] and tonumber(spent) < tonumber(before[account]) then
     local began = math.min(less_since[account] or now, now)
-    if now < began + tonumber(ARGV[5]) then
+    if now < began + tonumber(ARGV[4]) then
       redis.call('HSET', less, account, string.format('%.0f', began))
       spent, read = before[account], redis.call('HGET', meta, 'read')
     end
@@ -186,7 +186,7 @@ for i = 6, #ARGV, 2 do
   redis.call('HSET', books, account, spent)
 end
 redis.call('PEXPIRE', less, KEEP)
-redis.call('HSET', meta, 'read', read, 'windows', ARGV[4])
+redis.call('HSET', meta, 'read', read)
 return {'ok'}
 """
 )

@@ -224,7 +224,7 @@ async def test_what_a_process_left_behind_counts_alike_wherever_a_budget_is_told
     reports = SqlReports(engine)
     admission = Admission(limits=limits, strict={("team", "search"): 100 * USD})
     booked = await Spending(reports, admission, lambda: JANUARY + 10**9)()
-    assert {account: pico for account, pico in booked.spent.items() if pico} == {
+    assert {account: pico for account, pico in booked.items() if pico} == {
         budget_account("search", "month:2026-01-01", scope="team"): 85 * USD,
         budget_account(key.record.id, "month:2026-01-01"): 85 * USD,
     }

@@ -45,8 +45,8 @@ async def test_a_budget_counts_all_of_its_window_also_what_was_booked_while_a_cl
         admission = Admission(limits={"key-1": parse_limits({"budget_usd": "1", "budget_window": window})})
         admission.strict = {("team", "search"): 1}
         booked = await Spending(SqlReports(engine), admission, lambda: us("2026-12-24T12:00"))()
-        assert booked.spent[budget_account("key-1", f"{window}:{begins}")] == requests * one, key
-        assert booked.spent[budget_account("search", "month:2026-12-01", scope="team")] == 4 * one
+        assert booked[budget_account("key-1", f"{window}:{begins}")] == requests * one, key
+        assert booked[budget_account("search", "month:2026-12-01", scope="team")] == 4 * one
     of_team: dict[Dimension, str | None] = {"team": "search"}
     shown = await read_daily_costs(SqlReports(engine), of_team, us("2026-12-24T12:00"), 90, of_budget=True)
     assert shown.today_pico_usd + sum(day.cost_pico_usd for day in shown.month) == 4 * one, "as pages and forecasts say"

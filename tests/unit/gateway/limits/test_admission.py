@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from gateway.errors import BudgetExhausted, ModelLimited, Overloaded, RateLimitExceeded
 from gateway.instants import DAY_US
 from gateway.limits.admission import Admission
-from gateway.limits.counters import Booked, Rate, budget_account
+from gateway.limits.counters import Account, Rate, budget_account
 from gateway.limits.local_counters import LocalCounters
 from gateway.limits.treasury import Treasury
 from gateway.limits.values import Rates, SharedLimits, parse_limits, window_end, window_id, window_start
@@ -270,8 +270,8 @@ async def test_what_the_books_show_counts_and_is_not_counted_twice() -> None:
     account, booked = budget_account("k", MONTH), 40
     limited = admission(budget_usd="0.0000000001")
 
-    async def books() -> Booked:
-        return Booked({account: booked}, frozenset({MONTH}))
+    async def books() -> dict[Account, int]:
+        return {account: booked}
 
     counters = limited.treasury.counters
     await counters.read_books(books)
@@ -296,8 +296,8 @@ async def test_what_the_books_show_counts_and_is_not_counted_twice() -> None:
 async def test_a_refusal_names_what_is_spent_once_though_the_books_show_what_is_still_held() -> None:
     limited, spent = admission(budget_usd="0.001"), 800_000_000
 
-    async def books() -> Booked:
-        return Booked({budget_account("k", MONTH): spent}, frozenset({MONTH}))
+    async def books() -> dict[Account, int]:
+        return {budget_account("k", MONTH): spent}
 
     await reserve(limited, "a", spent)
     limited.settle("a", spent)
@@ -312,8 +312,8 @@ async def test_what_was_not_read_from_the_books_yet_is_not_spent_and_nobody_is_t
     shared = SharedLimits(tiers={"premium": frozenset({"large"})})
     limited = admission(shared=shared, budget_usd="1", tier_quotas={"premium": {"requests": 2, "window": "day"}})
 
-    async def no_such_key() -> Booked:
-        return Booked({}, frozenset({MONTH}))
+    async def no_such_key() -> dict[Account, int]:
+        return {}
 
     await limited.treasury.counters.read_books(no_such_key)
     for model in ("", "large"):

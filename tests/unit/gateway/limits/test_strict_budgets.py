@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from gateway.errors import BudgetExhausted
 from gateway.limits.admission import Admission
-from gateway.limits.counters import Booked, budget_account
+from gateway.limits.counters import Account, budget_account
 from gateway.limits.values import BudgetScope, parse_limits, window_id
 from tests.rig import Rig
 from tests.unit.gateway.ledger.builders import make_entry
@@ -92,8 +92,8 @@ async def test_a_charge_in_the_books_is_not_counted_twice_in_any_budget() -> Non
     team, own = budget_account("red", MONTH, scope="team"), budget_account("k", MONTH)
     limited, booked = admission({("team", "red"): 100}, keys={"k": 80}), {team: 30, own: 20}
 
-    async def books() -> Booked:
-        return Booked(dict(booked), frozenset({MONTH}))
+    async def books() -> dict[Account, int]:
+        return dict(booked)
 
     await limited.treasury.counters.read_books(books)
     await reserve(limited, entry.intent.request_id, 50)

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from gateway.limits.counters import LEASE_SECONDS, Account, Booked, Grant, Holding, Standing, budget_account
+from gateway.limits.counters import LEASE_SECONDS, Account, Grant, Holding, Standing, budget_account
 from gateway.limits.local_counters import LocalCounters
 from gateway.limits.treasury import PREFETCH, Treasury
 
@@ -85,8 +85,8 @@ async def test_a_request_for_more_than_is_left_is_refused_at_once() -> None:
     counters = HeardCounters()
     treasury = Treasury(counters)
 
-    async def books() -> Booked:
-        return Booked({ACCOUNT: 1}, frozenset({ACCOUNT.window}))
+    async def books() -> dict[Account, int]:
+        return {ACCOUNT: 1}
 
     await counters.read_books(books)
     refusal = await treasury.obtain(treasury.purse(ACCOUNT, LIMIT), LIMIT, LONG_SECONDS)
@@ -140,8 +140,8 @@ async def test_a_purse_of_a_window_that_is_read_no_more_is_forgotten() -> None:
     purse.sending(7)
     purse.shipped(7)
 
-    async def next_month() -> Booked:
-        return Booked({}, frozenset({"2026-12"}))
+    async def next_month() -> dict[Account, int]:
+        return {}
 
     for _ in range(3):
         await treasury.report()
