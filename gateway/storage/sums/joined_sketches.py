@@ -35,11 +35,6 @@ def _counts(joined: bytes) -> tuple[int, Any]:
     return lowest, np.bincount(buckets["index"].astype(np.int64) - lowest, weights=buckets["count"])
 
 
-def count(joined: bytes) -> int:
-    """The number of values in a sketch."""
-    return int(np.frombuffer(joined, BUCKET)["count"].sum(dtype=np.int64))
-
-
 def percentile(joined: bytes, share: float) -> float | None:
     """The smallest value that at least `share` (0 to 1) of all are at or below; None for an empty sketch."""
     if not joined:

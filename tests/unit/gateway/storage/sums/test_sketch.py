@@ -2,14 +2,19 @@
 
 import math
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.storage.sums.joined_sketches import LONG_BYTES, count, grow, percentile
+from gateway.storage.sums.joined_sketches import BUCKET, LONG_BYTES, grow, percentile
 from gateway.storage.sums.sketch import merged, sketch
 
 values = st.lists(st.floats(1e-5, 1e6), min_size=1, max_size=200)
+
+
+def count(joined: bytes) -> int:
+    return int(np.frombuffer(joined, BUCKET)["count"].sum(dtype=np.int64))
 
 
 @given(values, st.floats(0, 1))
