@@ -133,7 +133,7 @@ COSTS = (
                 "GROUP BY 1 ORDER BY 2 DESC",
             ),
         ),
-        "Whole UTC days.",
+        "Whole UTC hours.",
         is_sql=True,
         kind="barchart",
     ),
@@ -143,11 +143,17 @@ COSTS = (
         (
             (
                 "",
-                "SELECT model, SUM(cost_usd) / NULLIF(SUM(input_tokens + output_tokens), 0) * 1e6 AS usd_per_million, "
-                "SUM(input_tokens) AS input_tokens, SUM(cached_input_tokens) AS cached_input_tokens, "
-                f"SUM(output_tokens) AS output_tokens FROM finance_hours {IN_TIME} GROUP BY 1 ORDER BY 2 DESC",
+                "SELECT model, SUM(usd) / NULLIF(SUM(tokens - tokens * unpriced / NULLIF(requests, 0)), 0) * 1e6 "
+                "AS usd_per_million, SUM(input_tokens) AS input_tokens, SUM(cached_tokens) AS cached_input_tokens, "
+                "SUM(output_tokens) AS output_tokens FROM (SELECT model, SUM(cost_usd) AS usd, "
+                "SUM(requests) AS requests, SUM(unpriced_requests) AS unpriced, "
+                "SUM(input_tokens + output_tokens) AS tokens, SUM(input_tokens) AS input_tokens, "
+                "SUM(cached_input_tokens) AS cached_tokens, SUM(output_tokens) AS output_tokens "
+                f"FROM finance_hours {IN_TIME} "
+                "GROUP BY model, operation, status, is_simulated) AS parts GROUP BY 1 ORDER BY 2 DESC",
             ),
         ),
+        "As in cost reports: without the estimated share of requests whose price is unknown.",
         is_sql=True,
         kind="table",
     ),
@@ -160,7 +166,7 @@ COSTS = (
                 f"SELECT SUM(list_usd) AS list_usd, SUM(cost_usd) AS paid_usd FROM finance_hours {IN_TIME}",
             ),
         ),
-        "Token-priced requests only: GPU time has no list price.",
+        "GPU time is in both, at what it cost. Corrections are in what was paid only.",
         is_sql=True,
         kind="stat",
     ),
