@@ -141,8 +141,12 @@ def _generation_config(view: ChatView) -> Fields:
         config["responseMimeType"] = "application/json"
     if view.json_schema is not None:
         config["responseJsonSchema"] = view.json_schema
-    level = _THINKING.get(text_of(view.fields, "reasoning_effort") or "")
-    return config | ({"thinkingConfig": {"thinkingLevel": level}} if level else {})
+    if level := _THINKING.get(text_of(view.fields, "reasoning_effort") or ""):
+        shown: Fields = (
+            {} if level == "minimal" else {"includeThoughts": True}
+        )  # an effort asks to see it, as elsewhere
+        config["thinkingConfig"] = {"thinkingLevel": level} | shown
+    return config
 
 
 def parse_content_usage(wire: object) -> Usage:

@@ -64,6 +64,10 @@ FIELDS: list[tuple[Json, Json]] = [
     ),
     ({"reasoning_effort": "minimal"}, {"generationConfig": {"thinkingConfig": {"thinkingLevel": "minimal"}}}),
     (
+        {"reasoning_effort": "xhigh"},
+        {"generationConfig": {"thinkingConfig": {"thinkingLevel": "high", "includeThoughts": True}}},
+    ),
+    (
         {"tools": [{"type": "function", "function": {"name": "f", "description": "d", "parameters": SCHEMA}}]},
         {"tools": [{"functionDeclarations": [{"name": "f", "description": "d", "parametersJsonSchema": SCHEMA}]}]},
     ),
