@@ -18,9 +18,10 @@ from backends.formats.call_ids import for_anthropic, with_call_ids
 from backends.formats.chat_fields import untranslatable
 from backends.formats.chat_view import parse_chat
 from backends.formats.input_tokens import read_count
+from backends.formats.json_objects import decode_object, text_of
 from backends.formats.json_splice import NotAnObject, find_members, require_plain_names, splice
 from backends.formats.past_thinking import UNSIGNED_MARK, without_thinking, without_unsigned
-from backends.formats.sampling import CLAUDE_SAMPLING, is_older_claude
+from backends.formats.sampling import CLAUDE_SAMPLING, claude_effort, is_older_claude
 from backends.http_backend import Exchange, HttpBackend, answers_ok, join_url
 from backends.protocol import VENDOR_HEADERS, BackendHealth, Call, Operation, Reply
 
@@ -91,6 +92,8 @@ class AnthropicBackend(HttpBackend):
             was_named = named is not None and call.body[named.start : named.end] == model
             if not was_named and not is_older_claude(call.upstream_model):
                 edits |= dict.fromkeys(CLAUDE_SAMPLING & members.keys())
+            if not was_named and (config := members.get("output_config")):
+                edits["output_config"] = _with_known_effort(call.body[config.start : config.end], call.upstream_model)
             if messages := members.get("messages"):
                 came = call.body[messages.start : messages.end]
                 signed = without_unsigned(came) if UNSIGNED_MARK in came else came
@@ -108,3 +111,14 @@ class AnthropicBackend(HttpBackend):
             read_answer=partial(read_count if is_count else read_native_message, backend=self.name),
             stream_reader=partial(NativeMessagesReader, self.name),
         )
+
+
+def _with_known_effort(config: bytes, model: str) -> bytes | None:
+    """An `output_config` with an effort that the model takes; None if nothing is left of it."""
+    asked = decode_object(config) or {}
+    effort = text_of(asked, "effort")
+    told = claude_effort(model, effort) if effort else effort
+    if told == effort:
+        return config
+    left = {name: value for name, value in asked.items() if name != "effort"} | ({"effort": told} if told else {})
+    return msgspec.json.encode(left) if left else None

@@ -17,7 +17,7 @@ from backends.formats.call_ids import for_anthropic
 from backends.formats.chat_fields import Tool, invalid, untranslatable
 from backends.formats.chat_view import ChatView, Media, Part, Text, ToolCall, ToolResult
 from backends.formats.json_objects import Fields, number, text_of
-from backends.formats.sampling import is_older_claude
+from backends.formats.sampling import claude_effort, is_older_claude
 from backends.formats.schema_subset import OpenObject
 from backends.formats.user_ids import user_of_anthropic
 from backends.protocol import Call
@@ -61,7 +61,7 @@ def build_messages_body(view: ChatView, call: Call) -> bytes:
         "tools": [_tool(tool) for tool in view.tools],
         "tool_choice": _tool_choice(view),
         "stop_sequences": list(view.stop),
-        "output_config": _output_config(view),
+        "output_config": _output_config(view, call.upstream_model),
         "metadata": {"user_id": user_of_anthropic(user)} if (user := _user(view.fields)) else None,
         "service_tier": _SERVICE_TIERS.get(text_of(view.fields, "service_tier") or ""),
         "cache_control": view.fields.get("cache_control"),
@@ -220,11 +220,12 @@ def _tool_choice(view: ChatView) -> Fields | None:
     return said
 
 
-def _output_config(view: ChatView) -> Fields:
+def _output_config(view: ChatView, model: str) -> Fields:
     config: Fields = {}
     if view.json_schema is not None and not schema_subset.is_any_object(view.json_schema):
         config["format"] = {"type": "json_schema", "schema": _answers_schema(view.json_schema)}
-    effort = _EFFORTS.get(text_of(view.fields, "reasoning_effort") or "")
+    asked = _EFFORTS.get(text_of(view.fields, "reasoning_effort") or "")
+    effort = claude_effort(model, asked) if asked else None
     return config | ({"effort": effort} if effort else {})
 
 

@@ -18,6 +18,8 @@ _OLDER_CLAUDE: Final = re.compile(
     r"claude-(?:[1-3](?!\d)|v\d|instant|(?:opus|sonnet|haiku)-(?:[1-3](?!\d)|4(?![-.]?[7-9])))"
 )
 """Up to Opus 4.6, Sonnet 4.6 and Haiku 4.5. Source: Anthropic's Opus 4.7 migration guide and API reference."""
+_WITH_EFFORTS: Final = re.compile(r"claude-(?:opus-4[-.]?(5)|(?:opus|sonnet)-4[-.]?6)")
+"""Older Claude models that take an effort: the first one none above `high`, the others `max` but not `xhigh`."""
 _GPT: Final = re.compile(r"gpt-(\d+)(?:\.(\d+))?(?:-(.*))?")
 _O_SERIES: Final = re.compile(r"o\d")
 _ALWAYS_THINKS: Final = re.compile(r".*-pro\b|gpt-6-astra|gpt-6\.1-sol")
@@ -32,6 +34,17 @@ def is_older_claude(model: str) -> bool:
     """Whether a model behind Anthropic's format takes CLAUDE_SAMPLING and a thinking budget. Models that are not Claude
     do."""
     return "claude" not in model or _OLDER_CLAUDE.search(model) is not None
+
+
+def claude_effort(model: str, effort: str) -> str | None:
+    """The effort to send a model behind Anthropic's format: the lowest one it supports that is not below `effort`, else
+    its highest; None for a Claude without efforts. Source: Anthropic's page on effort and litellm 1.106.2's map."""
+    if "claude" not in model or not is_older_claude(model):
+        return effort
+    found = _WITH_EFFORTS.search(model)
+    if found is None:
+        return None
+    return effort if effort in ("low", "medium", "high") else "high" if found[1] else "max"
 
 
 def answers_responses_alone(model: str) -> bool:

@@ -42,6 +42,27 @@ async def test_a_native_call_is_sent_as_it_came_but_for_the_model() -> None:
     assert json.loads(chunk.payload)["content"] == [{"type": "text", "text": "Hello."}]
 
 
+@pytest.mark.parametrize(
+    ("asked", "model", "given", "told"),
+    [
+        (b"auto", "claude-haiku-4-5", b'{"effort":"low"}', b""),
+        (b"auto", "claude-haiku-4-5", b'{"effort":"low","format":{}}', b'"output_config":{"format":{}},'),
+        (b"auto", "claude-opus-4-5", b'{"effort":"xhigh"}', b'"output_config":{"effort":"high"},'),
+        (b"auto", "claude-opus-4-5", b'{ "effort":"high"}', b'"output_config":{ "effort":"high"},'),
+        (b"auto", "claude-haiku-4-5", b"7", b'"output_config":7,'),
+        (b"claude-haiku-4-5", "claude-haiku-4-5", b'{"effort":"low"}', b'"output_config":{"effort":"low"},'),
+    ],
+)
+async def test_an_effort_that_a_model_lacks_is_not_told_unless_the_caller_named_it(
+    asked: bytes, model: str, given: bytes, told: bytes
+) -> None:
+    body = b'{"output_config":%b,"model":"%b"}'
+    async with ScriptedProvider(OUTCOME) as provider:
+        await collect(provider, Call("messages", model, body % (given, asked), False, "r-1"))
+        [request] = provider.received
+    assert request.body == b'{%b"model":"%b"}' % (told, model.encode())
+
+
 BOUND = "messages.1.content.0: Invalid `signature` in `thinking` block. The block is bound to a different conversation."
 
 

@@ -30,6 +30,7 @@ FIELDS: list[tuple[Json, Json]] = [
     ({"user": "a@b.c"}, {"metadata": {"user_id": user_of_anthropic("a@b.c")}}),
     ({"service_tier": "default"}, {"service_tier": "standard_only"}),
     ({"reasoning_effort": "high"}, {"output_config": {"effort": "high"}}),
+    ({"reasoning_effort": "xhigh"}, {"output_config": {"effort": "max"}}),
     ({"thinking": {"type": "adaptive"}}, {"thinking": {"type": "adaptive"}}),
     (
         {"response_format": {"type": "json_schema", "json_schema": {"name": "s", "schema": SCHEMA}}},
@@ -226,6 +227,11 @@ def test_newer_models_have_room_for_what_they_think() -> None:
 def test_newer_models_are_not_told_how_to_draw_tokens() -> None:
     """They answer 400 to any sampling parameter but a temperature of 1, so every chat with `temperature: 0` failed."""
     assert translate({"temperature": 0, "top_p": 0.5}, model=NEWER).keys() == {"model", "max_tokens", "messages"}
+
+
+def test_older_models_without_efforts_get_none() -> None:
+    """They answer 400 to any, so every chat with an effort failed at Haiku 4.5 and Sonnet 4.5."""
+    assert "output_config" not in translate({"reasoning_effort": "high"}, model="claude-haiku-4-5")
 
 
 SUMMARISED: Json = {"type": "adaptive", "display": "summarized"}

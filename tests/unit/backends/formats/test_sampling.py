@@ -3,12 +3,14 @@
 import json
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from backends.errors import Untranslatable
 from backends.formats.sampling import (
     answers_responses_alone,
+    claude_effort,
     effort_for_functions,
     is_older_claude,
     nearest_effort,
@@ -124,15 +126,36 @@ def test_models_that_answer_chats(model: str) -> None:
     assert not answers_responses_alone(model)
 
 
-def test_the_installed_map_of_litellm_names_no_other() -> None:
+@pytest.fixture(scope="module")
+def litellm_map() -> dict[str, dict[str, Any]]:
     package = find_spec("litellm")
     if package is None or package.origin is None:
         pytest.skip("litellm, whose map is compared with, is not installed: pip install -e '.[litellm]'")
     file = Path(package.origin).parent / "model_prices_and_context_window_backup.json"
-    found = json.loads(file.read_text(encoding="utf-8"))
+    return json.loads(file.read_text(encoding="utf-8"))
+
+
+def test_the_efforts_of_claude_are_those_of_the_installed_map_of_litellm(litellm_map: dict[str, Any]) -> None:
+    told: dict[str, str | None] = {
+        name: "xhigh"
+        if facts.get("supports_xhigh_reasoning_effort")
+        else "max"
+        if facts.get("supports_max_reasoning_effort")
+        else "high"
+        if facts.get("supports_output_config")
+        else None
+        for name, facts in litellm_map.items()
+        if name.startswith("claude-") and facts.get("litellm_provider") == "anthropic"
+    }
+    assert {name: claude_effort(name, "xhigh") for name in told} == told
+    assert {claude_effort(name, "low") for name, most in told.items() if most} == {"low"}
+    assert claude_effort("kimi-k3", "xhigh") == "xhigh"
+
+
+def test_the_installed_map_of_litellm_names_no_other(litellm_map: dict[str, Any]) -> None:
     alone = {
         name.removeprefix("xai/"): "/v1/responses" in endpoints and "/v1/chat/completions" not in endpoints
-        for name, facts in found.items()
+        for name, facts in litellm_map.items()
         if facts.get("litellm_provider") in ("openai", "xai") and (endpoints := facts.get("supported_endpoints"))
     }
     assert {name for name, is_alone in alone.items() if answers_responses_alone(name) != is_alone} == set()
