@@ -230,11 +230,12 @@ def _estimate(log: Sequence[Logged], chances: Sequence[Mapping[str, float]], par
     estimates = [doubly_robust([log[at] for at in part.places], lambda one: of[id(one)]) for part in parts]
     shared = list(zip(parts, estimates, strict=True))
     mean = sum(part.share * found.mean for part, found in shared)
-    half = math.hypot(*(part.share * (found.high - found.mean) for part, found in shared))
+    center = sum(part.share * (found.high + found.low) / 2 for part, found in shared)
+    half = math.hypot(*(part.share * (found.high - found.low) / 2 for part, found in shared))
     speaking = [(part.share, found.effective) for part, found in shared if found.effective]
     squares = sum(share**2 / effective for share, effective in speaking)
     effective = sum(share for share, _ in speaking) ** 2 / squares if squares else 0.0
-    return Estimate(mean, mean - half, mean + half, effective)
+    return Estimate(mean, center - half, center + half, effective)
 
 
 def _mean(costs: Sequence[int], parts: Sequence[Stratum]) -> float:

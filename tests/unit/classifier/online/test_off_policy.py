@@ -43,6 +43,16 @@ def test_what_is_explored_seldom_is_not_taken_for_what_was_predicted(propensity:
     assert held >= 50
 
 
+def test_a_few_answers_that_are_all_good_do_not_look_certain() -> None:
+    """If nine of ten are good, a gain of .1, eleven are all good in 31 % of logs."""
+    predicted, share = {"cheap": 0.8, "dear": 0.9}, 11 / 450
+    tried = [Logged("dear", share, 1.0, predicted)] * 11
+    others = [Logged("cheap", 1 - share, float(number % 5 != 0), predicted) for number in range(439)]
+    found = doubly_robust([*tried, *others], lambda _: {"dear": 1.0, "cheap": -1.0})
+    assert found.mean == pytest.approx(0.2, abs=0.01)
+    assert found.low < 0.1 < found.mean < found.high
+
+
 def test_the_logging_policy_is_worth_what_was_earned() -> None:
     log = make_log(5000, predicted={"cheap": 0.5, "dear": 0.5})
     estimate = doubly_robust(log, lambda _: {"cheap": 0.8, "dear": 0.2})

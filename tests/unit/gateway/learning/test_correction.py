@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from classifier.online.correction import NONE, Correction, learn
+from classifier.online.off_policy import Logged, doubly_robust
 from gateway.learning.correction import (
     TRUST,
     Judged,
@@ -166,6 +167,18 @@ def test_a_few_explored_answers_are_enough_where_the_gain_is_large() -> None:
     verdict = judge(rows, SNAPSHOT, learn(outcomes(rows, lambda _: NONE)), NONE)
     assert verdict.gain.mean == pytest.approx(0.55, abs=0.15)
     assert verdict.objection is None
+
+
+def test_the_interval_is_that_of_the_plain_estimate_if_no_key_is_loud() -> None:
+    rows = traffic(small_is_good=True)
+    verdict = judge(rows, SNAPSHOT, Correction({"small": (2.0, 0.0)}), NONE)
+    decisions = [one.entry.intent.decision for one in rows]
+    log = [
+        Logged(one.entry.model, made.propensity, one.score, made.facts.quality)
+        for one, made in zip(rows, decisions, strict=True)
+    ]
+    plain = doubly_robust(log, lambda _: {"small": 1.0, "big": -1.0})
+    assert (verdict.gain.low, verdict.gain.high) == pytest.approx((plain.low, plain.high))
 
 
 def test_only_requests_that_would_go_elsewhere_say_which_is_better() -> None:
