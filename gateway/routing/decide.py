@@ -19,6 +19,7 @@ from gateway.routing.preference import (
     in_order,
     with_limit_reason,
     with_load_shared,
+    within_reach,
 )
 from gateway.routing.refusals import (
     DOWN_BECAUSE,
@@ -86,9 +87,9 @@ def decide(request: RequestFacts, snapshot: Snapshot) -> Choice:
         _refuse(request, rule.name, [with_limit_reason(ranked, choose) for ranked in weighed])
     ordered, equals = with_load_shared(in_order(kept, choose, request), choose, request.facts) if kept else ([], 1)
     ordered = ordered or beyond_limits(able, choose)
+    preferred, reach = ordered[0], within_reach(able, kept, rule, request.facts)
+    chosen, ordered, propensity = explore(ordered, equals, reach, rule, request.facts)
     spare = beyond_limits(_dropped(able, ordered), choose)
-    preferred = ordered[0]
-    chosen, ordered, propensity = explore(ordered, equals, rule, request.facts) if kept else (preferred, ordered, 1.0)
     choice = _choice(request, snapshot, rule.name, chosen, [*ordered, *spare], weighed, propensity)
     if chosen is not preferred and chosen.expected_cost_pico_usd is not None:
         more = msgspec.structs.replace(choice.decision, exploration_pico_usd=extra_cost(chosen, preferred))

@@ -142,16 +142,28 @@ def _is_as_good(one: Ranked, other: Ranked, facts: Facts) -> bool:
     )
 
 
-def explore(ordered: list[Ranked], equals: int, rule: Rule, facts: Facts) -> tuple[Ranked, list[Ranked], float]:
-    """With probability `explore` picks uniformly among the kept candidates that today's exploration budget can afford,
-    including the preferred one, itself drawn from `equals`. Returns the pick, the order and its propensity."""
-    chance = rule.choose.explore
+def within_reach(able: list[Ranked], kept: list[Ranked], rule: Rule, facts: Facts) -> list[Ranked]:
+    """What exploration may try besides the preferred model."""
+    if rule.choose.explore_min_quality is None:
+        return kept
+    return apply_quality_shares(able, apply_limits(able, rule.choose.exploring), rule, facts)
+
+
+def explore(
+    ordered: list[Ranked], equals: int, reach: list[Ranked], rule: Rule, facts: Facts
+) -> tuple[Ranked, list[Ranked], float]:
+    """With probability `explore` picks uniformly among the models within reach that today's exploration budget can
+    afford, including the preferred one, itself drawn from `equals`. Returns the pick, the order and its propensity."""
+    chance, cap = rule.choose.explore, rule.choose.explore_pico_usd_per_day
     if not chance:
         return ordered[0], ordered, 1.0 / equals
-    open_to, cap = ordered, rule.choose.explore_pico_usd_per_day
+    others = [one for one in ordered[1:] if one in reach] + [one for one in reach if one not in ordered]
     if cap is not None:
-        room = cap - facts.explored_pico_usd.get(rule.name, 0)
-        open_to = [ordered[0], *(one for one in ordered[1:] if extra_cost(one, ordered[0]) <= room)]
+        room = max(0, cap - facts.explored_pico_usd.get(rule.name, 0))
+        others = [one for one in others if extra_cost(one, ordered[0]) <= room]
+    if not others:
+        return ordered[0], ordered, 1.0 / equals
+    open_to = [ordered[0], *others]
     share = chance / len(open_to)
     best_propensity = (1.0 - chance) / equals + share
     if facts.draw >= chance:

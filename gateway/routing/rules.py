@@ -143,7 +143,7 @@ class Choose(Strict):
     `best_quality` takes the one of highest predicted quality within `max_cost_usd` (the cheapest, if none is within),
     `refuse` refuses the request. `quality_share` is kept on average over the rule's traffic, not on every prompt (see
     docs/rules.md). `explore` is the share of requests that try another kept model, as long as `explore_usd_per_day`
-    allows.
+    allows; with `explore_min_quality`, also one below `min_quality`, down to this predicted quality.
     """
 
     from_: Names | Literal["any", "hosted", "local"] = Field(alias="from")
@@ -155,13 +155,22 @@ class Choose(Strict):
     max_time_to_first_token_seconds: float | None = Field(default=None, gt=0)
     if_none: Literal["best_quality", "refuse"] = "best_quality"
     explore: float = Field(default=0.0, ge=0, le=0.5)
+    explore_min_quality: float | None = Field(default=None, ge=0, le=1)
     explore_usd_per_day: Decimal | None = Field(default=None, ge=0, max_digits=24)
 
     @model_validator(mode="after")
-    def _says_what_it_caps(self) -> "Choose":
-        if self.explore_usd_per_day is not None and not self.explore:
-            raise ValueError("explore_usd_per_day has no effect without `explore`, the share of requests to explore")
+    def _explores(self) -> "Choose":
+        for name in ("explore_min_quality", "explore_usd_per_day"):
+            if getattr(self, name) is not None and not self.explore:
+                raise ValueError(f"{name} has no effect without `explore`, the share of requests to explore")
+        if self.explore_min_quality is not None and self.explore_min_quality >= (self.min_quality or 0.0):
+            raise ValueError("explore_min_quality has no effect unless it is below min_quality")
         return self
+
+    @cached_property
+    def exploring(self) -> "Choose":
+        """The same with the limits of what exploration may try."""
+        return self.model_copy(update={"min_quality": self.explore_min_quality})
 
     @cached_property
     def explore_pico_usd_per_day(self) -> int | None:

@@ -30,6 +30,8 @@ def snapshot_of(cascade: str, choose: str = "{from: [local, mid]}") -> Snapshot:
         ),
         ("when: {tags: [x]}, choose: {from: [mid]}, cascade: {}", "is missing"),
         ("when: {tags: [x]}, choose: {from: [mid], explore_usd_per_day: 1}", "has no effect without `explore`"),
+        ("choose: {from: [mid], min_quality: 0.7, explore_min_quality: 0.5}", "has no effect without `explore`"),
+        ("choose: {from: [mid], explore: 0.1, explore_min_quality: 0.5}", "unless it is below min_quality"),
     ],
 )
 def test_a_cascade_that_cannot_happen_is_an_error_in_a_sentence(rule: str, problem: str) -> None:

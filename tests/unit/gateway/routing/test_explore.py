@@ -21,6 +21,7 @@ def snapshot_of(choose: str) -> Snapshot:
         ("{from: any, explore: 0.1, explore_usd_per_day: 1}", 10**12, 0),
         ("{from: any, explore: 0.1, explore_usd_per_day: 0}", 0, 0),
         ("{from: any, by: quality, explore: 0.1, explore_usd_per_day: 0}", 0, 50),
+        ("{from: any, by: quality, explore: 0.1, explore_usd_per_day: 1}", 2 * 10**12, 50),
         ("{from: any, explore: 0}", 0, 0),
     ],
 )
@@ -56,3 +57,31 @@ def test_an_uncapped_try_of_an_unknown_price_is_expected_to_cost_nothing_more() 
     snapshot = make_snapshot(rules, [make_candidate("mid"), make_candidate("large", prices=None)])
     decision = decide(make_request(draw=0.4), snapshot).decision
     assert (decision.model, decision.exploration_pico_usd) == ("large", 0)
+
+
+@pytest.mark.parametrize(
+    ("explore_min_quality", "mid", "large", "models"),
+    [
+        (None, 0.6, 0.9, {"large": 1.0}),
+        (0.65, 0.6, 0.9, {"large": 1.0}),
+        (0.5, 0.6, 0.9, {"large": 0.95, "mid": 0.05}),
+        (0.5, 0.8, 0.9, {"mid": 0.95, "large": 0.05}),
+        (0.5, 0.6, 0.65, {"large": 0.95, "mid": 0.05}),
+        (0.5, 0.4, 0.65, {"large": 1.0}),
+        (None, 0.6, 0.65, {"large": 1.0}),
+    ],
+)
+def test_exploration_may_try_what_is_predicted_to_be_too_poor(
+    explore_min_quality: float | None, mid: float, large: float, models: dict[str, float]
+) -> None:
+    """Otherwise nobody would learn that a cheap model is better than predicted where it is predicted too poor."""
+    reach = "" if explore_min_quality is None else f", explore_min_quality: {explore_min_quality}"
+    snapshot = snapshot_of(f"{{from: any, min_quality: 0.7, explore: 0.1{reach}}}")
+    found: dict[str, float] = {}
+    for draw in DRAWS:
+        choice = decide(make_request(draw=draw, quality={"mid": mid, "large": large}), snapshot)
+        found[choice.decision.model] = choice.decision.propensity
+        assert choice.order[0].name == choice.decision.model
+        assert {one.name for one in choice.order} == {"mid", "large"}
+        assert len(choice.order) == 2
+    assert found == pytest.approx(models)

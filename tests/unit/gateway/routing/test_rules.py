@@ -10,5 +10,12 @@ def test_the_schema_uses_the_names_of_the_file() -> None:
 
 def test_the_published_schema_knows_cascades_and_exploration() -> None:
     schema = str(rules_json_schema())
-    for name in ("cascade", "escalate_to", "min_mean_logprob", "quality_share", "explore_usd_per_day"):
+    for name in (
+        "cascade",
+        "escalate_to",
+        "min_mean_logprob",
+        "quality_share",
+        "explore_min_quality",
+        "explore_usd_per_day",
+    ):
         assert name in schema
