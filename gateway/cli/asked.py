@@ -1,4 +1,4 @@
-"""Options shared by many commands: a period, and an API query read from options."""
+"""Options shared by many commands: JSON, a period, and an API query read from options."""
 
 from typing import Annotated, Any, TypeVar
 
@@ -13,6 +13,7 @@ from gateway.yaml_document import problem_of
 
 Query = TypeVar("Query", bound=BaseModel)
 
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Since = Annotated[str | None, typer.Option("--since", "--from", help="ISO 8601; 30 days ago when left out.")]
 Until = Annotated[str | None, typer.Option("--until", "--to", help="ISO 8601, exclusive; now when left out.")]
 AsOf = Annotated[

@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from gateway.cli.asked import http_url
+from gateway.cli.asked import AsJson, http_url
 from gateway.cli.serve_children import engine_supervisor
 from gateway.composition.engine_monitor import measure_curve
 from gateway.config.engine_curve import CurveFile, MeasuredEngine, save_engine_curve
@@ -44,7 +44,7 @@ def engine(
     ),
     concurrency: str = typer.Option("1,2,4,8", help="Concurrencies to sweep, at least three."),
     plot: Path | None = typer.Option(None, help="Draw the curve into this PNG (needs the reports extra)."),
-    as_json: bool = typer.Option(False, "--json", help="Print one JSON object."),
+    as_json: AsJson = False,
 ) -> None:
     """Sweep concurrency, fit t(N) = a + bN (docs/economics.md) and store the curve for routing and break-even."""
     home = find_home()

@@ -8,7 +8,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from gateway.cli.asked import Since, Until, read
+from gateway.cli.asked import AsJson, Since, Until, read
 from gateway.cli.show_table import show_table
 from gateway.cli.state import ask_reports
 from gateway.economics.report import BreakEvenReport
@@ -23,7 +23,7 @@ def command(
     gpu_hour_usd: float | None = typer.Option(None, min=0, help="What if the GPU hour cost this."),
     replicas: int | None = typer.Option(None, min=1, help="What if there were so many replicas."),
     volume: float = typer.Option(1.0, min=0.000001, help="What if there were so many times the traffic."),
-    as_json: bool = typer.Option(False, "--json", help="Print one JSON object."),
+    as_json: AsJson = False,
 ) -> None:
     """Compare your own engine with a hosted model on the ledger's traffic: the verdict, the staircase, the odds."""
     query = read(

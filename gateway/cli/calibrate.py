@@ -18,6 +18,7 @@ from classifier.names import canonical
 from classifier.prompt_lines import PromptFileError, read_prompt_lines
 from classifier.protocol import Conversation, ModelProfile
 from classifier.threshold import Cut, choose_cut, cost_quality_curve
+from gateway.cli.asked import AsJson
 from gateway.cli.classify import require_two_models
 from gateway.errors import ConfigurationError
 from gateway.extras import install_command
@@ -31,7 +32,7 @@ def command(
     plots: Annotated[
         Path | None, typer.Option(help="Folder for plots of the cost-quality curve and of reliability.")
     ] = None,
-    json_output: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    json_output: AsJson = False,
 ) -> None:
     """Choose the threshold with the fewest strong calls that keeps the quality in 95 % of resamples."""
     require_two_models(pair)

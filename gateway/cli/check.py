@@ -3,10 +3,10 @@
 import json
 from collections.abc import Container, Iterator
 
-import typer
 from rich.console import Console
 from rich.table import Table
 
+from gateway.cli.asked import AsJson
 from gateway.cli.show_table import show_table
 from gateway.clock import now_us
 from gateway.composition.deployment import load_deployment
@@ -18,7 +18,7 @@ from gateway.routing.snapshot import Candidate
 from gateway.rulebook.service import text_version
 
 
-def command(as_json: bool = typer.Option(False, "--json", help="Print one JSON object.")) -> None:
+def command(as_json: AsJson = False) -> None:
     """Validate breakeven.yaml, rules.yaml, price overrides and the provider keys in the environment."""
     deployment = load_deployment(find_home())
     snapshot = deployment.catalogue.snapshot(

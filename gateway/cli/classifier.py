@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.progress import track
 
 from classifier.online.correction import NONE, Correction, learn
-from gateway.cli.asked import instant_us
+from gateway.cli.asked import AsJson, instant_us
 from gateway.cli.state import State, ask, open_state
 from gateway.clock import now_us
 from gateway.config.home import find_home
@@ -29,11 +29,10 @@ from gateway.stores import Feedback
 app = typer.Typer(help="The classifier in force: learn, promote, roll back.", no_args_is_help=True)
 LEAST_JUDGED = 50
 TAUGHT_SHARE = 0.7
-JsonFlag = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
 @app.command("list")
-def show(as_json: JsonFlag = False) -> None:
+def show(as_json: AsJson = False) -> None:
     """What is in force, what was before, and what could be promoted."""
     versions = _versions()
     history = versions.history()
@@ -50,7 +49,7 @@ def show(as_json: JsonFlag = False) -> None:
 
 
 @app.command()
-def models(as_json: JsonFlag = False) -> None:
+def models(as_json: AsJson = False) -> None:
     """Where each catalogue model's predicted quality comes from: a head, averages, graded prompts, or its name."""
     active = _versions().history()[-1]
     corrected = () if active.correction is None else tuple(_versions().correction(active.correction).shifts)
@@ -72,7 +71,7 @@ def learn_correction(
             "--since", "--from", help="ISO 8601; only requests since then, for instance since a model was replaced."
         ),
     ] = None,
-    as_json: JsonFlag = False,
+    as_json: AsJson = False,
 ) -> None:
     """Make a correction from the feedback in the books; it changes nothing until it is promoted."""
     versions = _versions()
@@ -104,7 +103,7 @@ def promote(
         str | None,
         typer.Option(help="Promote without a test, for this reason. Artefacts can only be promoted this way."),
     ] = None,
-    as_json: JsonFlag = False,
+    as_json: AsJson = False,
 ) -> None:
     """Put a version in force if doubly robust evaluation on judged traffic says that it helps; gateways follow."""
     versions = _versions()
@@ -137,7 +136,7 @@ def promote(
 
 
 @app.command()
-def rollback(as_json: JsonFlag = False) -> None:
+def rollback(as_json: AsJson = False) -> None:
     """Back to what was in force before; running gateways follow within a few seconds."""
     active = _versions().rollback()
     if as_json:

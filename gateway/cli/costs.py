@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 from rich.table import Column, Table
 
-from gateway.cli.asked import AsOf, Since, TimeZone, Until, Where, read
+from gateway.cli.asked import AsJson, AsOf, Since, TimeZone, Until, Where, read
 from gateway.cli.cost_filters import NO_NAME, filters, why_nothing, with_key_id
 from gateway.cli.show_table import show_table
 from gateway.cli.state import open_state
@@ -29,7 +29,7 @@ def command(
     time_zone: TimeZone = None,
     as_of: AsOf = None,
     where: Where = None,
-    as_json: bool = typer.Option(False, "--json", help="Print one JSON object."),
+    as_json: AsJson = False,
     as_csv: bool = typer.Option(False, "--csv", help="Print CSV, the total left out."),
 ) -> None:  # fmt: skip
     """Show what was spent. Dollars are exact; prices per million tokens are empty where there were no tokens. Requests

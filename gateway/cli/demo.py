@@ -15,7 +15,7 @@ from rich.progress import BarColumn as Bar
 from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from gateway.cli.address import running_url
-from gateway.cli.asked import http_url
+from gateway.cli.asked import AsJson, http_url
 from gateway.cli.demo_month import run_month
 from gateway.cli.demo_summary import Summary, show, summarise
 from gateway.cli.state import open_state
@@ -53,7 +53,7 @@ def command(
     limit: int = typer.Option(300, min=1, help="How many prompts to send."),
     concurrency: int = typer.Option(8, min=1, help="Requests at once."),
     max_tokens: int = typer.Option(48, min=1, help="Output limit of each request."),
-    as_json: bool = typer.Option(False, "--json", help="Print one JSON object."),
+    as_json: AsJson = False,
 ) -> None:
     """Send prompts with `model="auto"` and print where they went, what they cost and how fast they were.
 

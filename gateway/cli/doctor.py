@@ -16,6 +16,7 @@ from rich.markup import escape
 
 from classifier.native.native_projector import load_reader
 from gateway.cli.address import local_url, running_url
+from gateway.cli.asked import AsJson
 from gateway.cli.asked_backends import ask_backends
 from gateway.cli.disk_checks import examine_disk
 from gateway.cli.finding import Finding, attempt
@@ -74,7 +75,7 @@ def command(
     asks: bool = typer.Option(
         False, "--ask", help="Also ask every backend for its models with each key; costs nothing."
     ),
-    as_json: bool = typer.Option(False, "--json", help="Print one JSON object."),
+    as_json: AsJson = False,
 ) -> None:
     """Check Python, extras, disk, configuration, database, Redis, provider keys, classifier and the running gateway."""
     home = find_home()

@@ -16,7 +16,7 @@ from rich.progress import track
 
 from classifier.exam import Question, ability_from_marks, grade, load_exam
 from classifier.load import load_artefact
-from gateway.cli.asked import http_url
+from gateway.cli.asked import AsJson, http_url
 from gateway.errors import ConfigurationError, StateError
 from gateway.whole_file import write_whole
 
@@ -42,7 +42,7 @@ def command(
     out: Annotated[Path | None, typer.Option(help="Where to write the profile; printed when not given.")] = None,
     max_tokens: Annotated[int, typer.Option(min=1, help="Longest answer.")] = 512,
     concurrency: Annotated[int, typer.Option(min=1, max=1000, help="Questions under way at once.")] = 4,
-    json_output: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Grade a live model on the bundled exam; costs one short answer per question."""
     if out and not os.access(out.parent, os.W_OK | os.X_OK):
@@ -55,12 +55,12 @@ def command(
     headers = {b"authorization": f"Bearer {key}".encode()} if key else {}
     with httpx.Client(timeout=TIMEOUT_SECONDS, headers=headers, mounts=OWN_MACHINE) as client:
         asked = _ask_all(client, endpoint, model, questions, max_tokens=max_tokens, concurrency=concurrency)
-        marks = list(asked if json_output else track(asked, "Asking", total=len(questions)))
+        marks = list(asked if as_json else track(asked, "Asking", total=len(questions)))
     profile = build_profile(model, marks)
     text = json.dumps(profile, indent=1, ensure_ascii=False)
     if out:
         _write(out, text)
-    if json_output or not out:
+    if as_json or not out:
         print(text)
     else:
         print(f"{model}: {profile['right']} of {profile['questions']} right, ability {profile['ability']}: {out}")

@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from gateway.cli.asked import read
+from gateway.cli.asked import AsJson, read
 from gateway.cli.cost_filters import why_nothing
 from gateway.cli.show_table import show_table
 from gateway.cli.state import open_state
@@ -34,7 +34,7 @@ def command(
     team: Annotated[str | None, typer.Option(help="Only this team; '' is what has none.")] = None,
     project: Annotated[str | None, typer.Option(help="Only this project; '' is what has none.")] = None,
     model: Annotated[str | None, typer.Option(help="Only this model.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Forecast spend. Intervals hold 90 % of simulated paths; a total's interval is not the sum of its days'."""
     query = read(

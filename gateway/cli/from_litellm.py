@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from gateway.cli.asked import AsJson
 from gateway.clock import now_us
 from gateway.composition.deployment import load_deployment
 from gateway.config.home import Home
@@ -30,7 +31,7 @@ from gateway.whole_file import write_whole
 def command(
     config: Annotated[Path, typer.Argument(help="LiteLLM's config.yaml.")],
     out: Annotated[Path, typer.Option(help="Where to write; a directory to start with as BREAKEVEN_HOME.")],
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Write breakeven.yaml and rules.yaml that do what LiteLLM's file says, and list what they leave out."""
     book = load_price_book()

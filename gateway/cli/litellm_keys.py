@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Column, Table
 
+from gateway.cli.asked import AsJson
 from gateway.cli.from_litellm import read_merged
 from gateway.cli.key_rotation import AUTHOR
 from gateway.cli.show_table import show_table
@@ -70,7 +71,7 @@ def import_litellm(
         False, "--budgets-anew", help="Do not count what was spent there in the current day or month."
     ),
     dry_run: bool = typer.Option(False, "--dry-run", help="Show what would be made, and make nothing."),
-    as_json: bool = typer.Option(False, "--json", help="Print one JSON object."),
+    as_json: AsJson = False,
 ) -> None:
     """Take over LiteLLM's keys, with their limits and budgets; apps keep their secrets."""
     if not database and not answer:

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from gateway.cli.asked import AsJson
 from gateway.composition.deployment import load_environment_settings
 from gateway.config.home import Home, find_home
 from gateway.errors import StateError
@@ -35,7 +36,7 @@ class Plan:
 def command(
     to: Annotated[str | None, typer.Option(help="A revision, such as 0008; the newest when left out.")] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Go back; without it, only say what would be lost.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Bring the schema up to date, or back to an older version's; before going back, stop every replica and take a
     backup."""

@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from gateway.cli.asked import ClockIsRight
+from gateway.cli.asked import AsJson, ClockIsRight
 from gateway.cli.show_table import show_table
 from gateway.cli.state import open_state
 from gateway.counted import counted
@@ -37,7 +37,7 @@ def command(
     since: Annotated[datetime | None, SINCE] = None,
     until: Annotated[datetime | None, UNTIL] = None,
     clock_is_right: ClockIsRight = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Compare the books with a provider's export: ours, theirs, the difference and its likely reason. A month should
     agree within half a per cent."""

@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Column, Table
 
+from gateway.cli.asked import AsJson
 from gateway.cli.show_table import show_table
 from gateway.cli.state import open_state
 from gateway.clock import now_us
@@ -25,7 +26,7 @@ COLUMNS = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), 
 def command(
     rules: Path = typer.Option(..., help="The rules file to try."),
     days: float = typer.Option(7.0, min=0.001, max=MOST_DAYS, help="How many days of logged traffic, up to now."),
-    as_json: bool = typer.Option(False, "--json", help="Print one JSON object."),
+    as_json: AsJson = False,
 ) -> None:
     """Decide logged traffic again under other rules: dollars, quality, time to first token, and which requests would
     have moved."""

@@ -4,14 +4,13 @@ import asyncio
 import json
 from dataclasses import asdict
 
-import typer
-
+from gateway.cli.asked import AsJson
 from gateway.cli.state import open_state
 from gateway.clock import now_us
 from gateway.storage.retention import Forgotten, apply_retention
 
 
-def command(as_json: bool = typer.Option(False, "--json", help="Print one JSON object.")) -> None:
+def command(as_json: AsJson = False) -> None:
     """Delete single requests and stored texts that are older than `retention` allows; every sum stays."""
     forgotten = asyncio.run(_apply())
     if as_json:

@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from gateway.cli.asked import period_us
+from gateway.cli.asked import AsJson, period_us
 from gateway.cli.show_table import show_table
 from gateway.cli.state import open_state
 from gateway.counted import counted
@@ -61,7 +61,7 @@ class Report:
 def command(
     since: str | None = typer.Option(None, "--since", "--from", help="A UTC day, 2026-10-01; the first when left out."),
     until: str | None = typer.Option(None, "--until", "--to", help="A UTC day, exclusive; the last when left out."),
-    as_json: bool = typer.Option(False, "--json", help="Print one JSON object."),
+    as_json: AsJson = False,
 ) -> None:
     """Add up single requests and corrections, day by day, and compare them with the sums that every report is made of;
     also check the audit log's chain. Exits with status 1 if something does not add up. Can run beside the gateway."""

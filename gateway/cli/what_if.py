@@ -6,7 +6,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from gateway.cli.asked import Since, Until, read
+from gateway.cli.asked import AsJson, Since, Until, read
 from gateway.cli.show_table import show_table
 from gateway.cli.state import ask_reports
 from gateway.errors import InvalidRequest
@@ -23,7 +23,7 @@ def command(
     since: Since = None,
     until: Until = None,
     fixed_usd: Annotated[float, typer.Option(min=0, help="Fixed costs a month besides rent.")] = 0.0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Compare rented GPUs with a hosted model on the ledger's traffic. GPUs and models are those of gpu_table.yaml in
     BREAKEVEN_HOME, or of the shipped table."""
