@@ -3,7 +3,7 @@
 | export | how it is recognised |
 |---|---|
 | OpenAI costs API and dashboard CSV | `organization.costs.result`; columns `amount_value`, `line_item` |
-| OpenAI usage API and dashboard CSV | `num_model_requests`, `input_cached_tokens` |
+| OpenAI usage API and dashboard CSV | `num_model_requests` |
 | Anthropic cost report and console CSV | `amount` in cents beside `cost_type`; column `cost_usd` |
 | Anthropic usage report and console CSV | `uncached_input_tokens`; column `usage_input_tokens_no_cache` |
 | OpenRouter's activity API | `model_permaslug` beside `usage` |
@@ -56,7 +56,6 @@ class Charged:
     cost_pico_usd: int | None = None
     requests: int | None = None
     input_tokens: int | None = None
-    cached_input_tokens: int | None = None
     output_tokens: int | None = None
     tool: Tool | None = None
 
@@ -142,7 +141,6 @@ def _openai_usage(day: date, result: Row) -> Charged:
         result.get("model") or "",
         requests=int(result["num_model_requests"]),
         input_tokens=int(result["input_tokens"]),
-        cached_input_tokens=int(result.get("input_cached_tokens") or 0),
         output_tokens=int(result.get("output_tokens") or 0),
     )
 
@@ -162,7 +160,6 @@ def _anthropic_usage(day: date, result: Row) -> Charged:
         day,
         result.get("model") or "",
         input_tokens=fresh + read,
-        cached_input_tokens=read,
         output_tokens=int(result["output_tokens"]),
     )
 
@@ -202,7 +199,6 @@ def _anthropic_usage_row(day: date, row: Row) -> Charged:
         day,
         row["model_version"],
         input_tokens=int(row["usage_input_tokens_no_cache"] or 0) + written + read,
-        cached_input_tokens=read,
         output_tokens=int(row["usage_output_tokens"] or 0),
     )
 
@@ -273,7 +269,7 @@ def _added_up(lines: Sequence[Charged]) -> tuple[Charged, ...]:
 
 
 def _plus(one: Charged, other: Charged) -> Charged:
-    names = ("cost_pico_usd", "requests", "input_tokens", "cached_input_tokens", "output_tokens")
+    names = ("cost_pico_usd", "requests", "input_tokens", "output_tokens")
     return replace(one, **{name: _sum(getattr(one, name), getattr(other, name)) for name in names})
 
 

@@ -131,7 +131,6 @@ def _day(day: date, model: str, rows: Sequence[Sums]) -> Ours:
         model=model,
         requests=sum(row.requests for row in rows),
         input_tokens=sum(row.input_tokens for row in rows),
-        cached_input_tokens=sum(row.cached_input_tokens for row in rows),
         output_tokens=sum(row.output_tokens for row in rows),
         cost_pico_usd=sum(row.corrected_cost_pico_usd for row in rows),
         lower_pico_usd=sum(row.lower_pico_usd for row in rows) + corrections,

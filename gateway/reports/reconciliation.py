@@ -36,7 +36,6 @@ class Ours:
     model: str
     requests: int = 0
     input_tokens: int = 0
-    cached_input_tokens: int = 0
     output_tokens: int = 0
     cost_pico_usd: int = 0
     lower_pico_usd: int = 0

@@ -141,20 +141,20 @@ CLAUDE = "claude-sonnet-4-5"
             json.dumps([OPENAI_COSTS, OPENAI_COSTS]),
             [Charged(DAY, "", 4 * DOLLAR), Charged(DAY, GPT, 312 * DOLLAR // 100)],
         ),
-        (json.dumps(OPENAI_USAGE), [Charged(DAY, GPT, None, 5, 1000, 800, 500)]),
+        (json.dumps(OPENAI_USAGE), [Charged(DAY, GPT, None, 5, 1000, 500)]),
         (
             json.dumps(ANTHROPIC_COSTS),
             [Charged(DAY, CLAUDE, 1_237_891_200_000), Charged(DAY, "web-search", 10 * DOLLAR, tool="web_searches")],
         ),
-        (json.dumps(ANTHROPIC_USAGE), [Charged(DAY, CLAUDE, None, None, 12_000, 8000, 900)]),
+        (json.dumps(ANTHROPIC_USAGE), [Charged(DAY, CLAUDE, None, None, 12_000, 900)]),
         (
             json.dumps(OPENROUTER),
-            [Charged(day, "anthropic/claude-sonnet-4-5", 3 * DOLLAR // 100, 10, 100, None, 250) for day in (DAY, NEXT)],
+            [Charged(day, "anthropic/claude-sonnet-4-5", 3 * DOLLAR // 100, 10, 100, 250) for day in (DAY, NEXT)],
         ),
         (OPENAI_COST_CSV, [Charged(DAY, GPT, 3 * DOLLAR // 10)]),
-        ("\ufeff" + OPENAI_USAGE_CSV, [Charged(DAY, GPT, None, 5, 1000, 800, 500)]),
+        ("\ufeff" + OPENAI_USAGE_CSV, [Charged(DAY, GPT, None, 5, 1000, 500)]),
         (ANTHROPIC_COST_CSV, [Charged(DAY, CLAUDE, 1872 * DOLLAR // 100)]),
-        (ANTHROPIC_USAGE_CSV, [Charged(DAY, CLAUDE, None, None, 12_000, 8000, 900)]),
+        (ANTHROPIC_USAGE_CSV, [Charged(DAY, CLAUDE, None, None, 12_000, 900)]),
     ],
 )
 def test_every_export_is_read_exactly(export: str, expected: list[Charged]) -> None:
