@@ -144,7 +144,6 @@ class AsyncEngine:
         return self.draining.is_set()
 
     def state(self) -> EngineState:
-        """The current state."""
         scheduler = self._core.scheduler
         is_stalled = self._clock() - self._heartbeat > self._stall_seconds or not self._thread.is_alive()
         running = len(scheduler.running)

@@ -84,7 +84,6 @@ class Request:
 
     @property
     def prompt_tokens(self) -> int:
-        """Length of the prompt."""
         return len(self.prompt_token_ids)
 
     @property

@@ -75,8 +75,6 @@ class DirectSteps:
 
 @dataclass(frozen=True, slots=True)
 class DoneStep:
-    """A finished step."""
-
     drawn: list[Drawn]
 
     def wait(self) -> list[Drawn]:

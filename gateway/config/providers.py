@@ -18,8 +18,6 @@ OnDisconnect = Literal["cancel", "drain"]
 
 @dataclass(frozen=True, slots=True)
 class HostedModel:
-    """A catalogue model."""
-
     name: str
     upstream_model: str
     context_window: int

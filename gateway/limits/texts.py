@@ -27,7 +27,6 @@ def fewer_at_once(places: Places) -> str:
 
 
 def quota_used_up(tier: str, quota: TierQuota) -> str:
-    """A tier's quota is used up."""
     return (
         f"This key may have {quota.requests:,} requests per {quota.window} answered by models of the tier {tier!r}, "
         "and they are used up. Name another model or use auto."

@@ -17,8 +17,6 @@ REASONS = {
 
 
 class Pages(Protocol):
-    """The ledger in pages."""
-
     def entries(self, since_us: int, until_us: int) -> AsyncIterator[list[Entry]]: ...
 
 

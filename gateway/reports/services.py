@@ -56,8 +56,6 @@ class AllReports:
 
 @dataclass(frozen=True, slots=True)
 class ReportServices:
-    """All report services."""
-
     books: Books
     reports: AllReports
     forecasts: ForecastService

@@ -116,7 +116,6 @@ def _value(raw: msgspec.Raw) -> object:
 
 
 def hosted_tools(parsed: AnyBody, body: bytes) -> HostedTools:
-    """The hosted tools that the body asks for."""
     if not isinstance(parsed, NamedModels) or (isinstance(parsed, CountBody) and not isinstance(parsed, MessagesBody)):
         return NO_TOOLS
     if parsed.are_named:

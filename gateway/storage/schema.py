@@ -112,7 +112,6 @@ def _is_ahead(revision: str, connection: Connection) -> bool:
 
 
 def _tables(revision: str) -> dict[str, Table]:
-    """The tables at that revision."""
     engine = create_engine("sqlite://")
     try:
         with engine.begin() as connection:

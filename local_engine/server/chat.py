@@ -62,7 +62,6 @@ class Prepared:
 
     @property
     def answers(self) -> int:
-        """The number of answers."""
         return len(self.prompts) * len(self.choices)
 
     @property

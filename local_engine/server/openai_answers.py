@@ -101,7 +101,6 @@ class Collected:
     stop_string: str | None = None
 
     def add(self, delta: Delta) -> None:
-        """Appends one delta."""
         self.request = delta.request
         self.text += delta.text
         self.token_ids += delta.token_ids

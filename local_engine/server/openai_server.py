@@ -117,7 +117,6 @@ def error_response(error: EngineError) -> Response:
 
 
 def json_response(body: Any, *, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    """A JSON body."""
     return encoded_response(msgspec.json.encode(body), status=status, headers=headers)
 
 

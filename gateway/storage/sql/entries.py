@@ -254,7 +254,6 @@ def _within(since_us: int, until_us: int) -> tuple[ColumnElement[bool], ColumnEl
 
 
 def _conditions(wanted: EntryWanted) -> list[ColumnElement[Any]]:
-    """Conditions on dimensions."""
     named = {name: getattr(wanted, name) for name in PLAIN}
     found: list[ColumnElement[Any]] = [dimensions.c[name] == str(one) for name, one in named.items() if one is not None]
     return found if wanted.tag is None else [*found, has_tag(wanted.tag)]

@@ -82,7 +82,6 @@ class SqlFiles:
             raise _gone(file_id)
 
     def row(self, file_id: str, place: int, text: bytes) -> dict[str, object]:
-        """A part as a row."""
         return {"file_id": file_id, "place": place, "sealed": self._seal.close(_place(file_id, place), text)}
 
     async def _reserve(self, file: StoredFile, most_bytes: int) -> None:

@@ -33,7 +33,6 @@ def conditions(query: SumsQuery) -> list[ColumnElement[Any]]:
 
 
 def meets(dimension: Dimension, query: SumsQuery) -> bool:
-    """Whether a dimension meets the filters."""
     for name, value in query.filters.items():
         if name == "tag":
             tags = json.loads(dimension.tags)
