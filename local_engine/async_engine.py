@@ -181,7 +181,7 @@ class AsyncEngine:
         if not prompt_token_ids:
             raise InvalidRequest("The prompt is empty.", parameter=parameter)
         if len(prompt_token_ids) + room > self.context_window:
-            message = f"This model's context window is {self.context_window} tokens; the prompt has "
+            message = f"The prompt is too long for this model's {self.context_window} tokens: it has "
             message += f"{len(prompt_token_ids)}" + (" and leaves no room for an answer." if room else ".")
             raise ContextLengthExceeded(message, parameter=parameter)
         limit = self._max_running + self._max_waiting

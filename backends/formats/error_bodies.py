@@ -1,30 +1,42 @@
 """Converts error bodies of servers that follow OpenAI's format except for errors into OpenAI's shape. Pure.
 
-Seen: vLLM's `{"object": "error", "message": ...}`, Ollama's and TGI's `{"error": "..."}`, Mistral's
+Seen: older vLLM's `{"object": "error", "message": ...}`, Ollama's and TGI's `{"error": "..."}`, Mistral's
 `{"message": {"detail": [...]}}`, FastAPI's `{"detail": ...}` with a text or a list of errors and their locations, and
 Google's list of one error.
 """
 
 from typing import Final, cast
 
+import msgspec
+
 from backends.formats.json_objects import Fields, decode_object, part_of, text_of
 from backends.formats.openai import error_body
-from backends.http.errors import TOO_LONG, is_too_long
+from backends.http.errors import TOO_LONG, is_too_long, said_too_long
 
 _WRAPPERS: Final = ("error", "message", "detail", "msg")
 
 
 def in_openai_shape(body: bytes) -> bytes:
-    """The body itself if it is in OpenAI's shape already, or if no message can be found in it."""
+    """The body itself if it is in OpenAI's shape already, or if no message can be found in it. A prompt that is too
+    long is told by OpenAI's code, which vLLM and llama.cpp do not use."""
     document = decode_object(body)
     if document is None and body.lstrip().startswith(b"["):
         return _of_google(body)
-    if document is None or text_of(part_of(document, "error"), "message"):
+    if document is None:
         return body
+    error, is_long = part_of(document, "error"), is_too_long(body)
+    if (said := text_of(error, "message")) is not None:
+        if not is_long or error.get("code") == TOO_LONG:
+            return body
+        told = {**error, "message": said_too_long(said), "code": TOO_LONG}
+        return msgspec.json.encode(document | {"error": told})
     message = _message(document)
     if message is None:
         return body
-    code = TOO_LONG if is_too_long(body) else text_of(document, "code")
+    if is_long:
+        message, code = said_too_long(message), TOO_LONG
+    else:
+        code = text_of(document, "code")
     return error_body(message, kind="invalid_request_error", code=code, param=text_of(document, "param"))
 
 
@@ -35,8 +47,9 @@ def _of_google(body: bytes) -> bytes:
     message, status = text_of(error, "message"), text_of(error, "status")
     if message is None:
         return body
-    code = TOO_LONG if is_too_long(body) else status.lower() if status else None
-    return error_body(message, kind="invalid_request_error", code=code)
+    if is_too_long(body):
+        return error_body(said_too_long(message), kind="invalid_request_error", code=TOO_LONG)
+    return error_body(message, kind="invalid_request_error", code=status.lower() if status else None)
 
 
 def _message(value: object, levels: int = 4) -> str | None:

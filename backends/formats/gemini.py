@@ -28,7 +28,7 @@ from backends.formats.json_objects import Fields, decode_object, first_of, numbe
 from backends.formats.openai import error_body
 from backends.formats.past_thinking import UNKNOWN_SIGNATURE
 from backends.formats.usage_wire import MalformedUsage, believable, checked, token_count
-from backends.http.errors import TOO_LONG, error_from_event, is_too_long, no_answer
+from backends.http.errors import TOO_LONG, error_from_event, is_too_long, no_answer, said_too_long
 from backends.http.stream_reader import StreamReader
 from backends.protocol import Chunk
 from backends.usage import Usage
@@ -187,12 +187,11 @@ def believable_usage(wire: object) -> tuple[Usage | None, bool]:
 def openai_error(body: bytes) -> bytes:
     """Google's error body in OpenAI's shape."""
     error = part_of(decode_object(body) or {}, "error")
-    message, status = error.get("message"), error.get("status")
-    return error_body(
-        message if isinstance(message, str) else "the provider refused the request",
-        kind="invalid_request_error",
-        code=TOO_LONG if is_too_long(body) else status.lower() if isinstance(status, str) else None,
-    )
+    message = text_of(error, "message") or "the provider refused the request"
+    if is_too_long(body):
+        return error_body(said_too_long(message), kind="invalid_request_error", code=TOO_LONG)
+    status = text_of(error, "status")
+    return error_body(message, kind="invalid_request_error", code=status.lower() if status else None)
 
 
 def not_content(document: Fields, body: bytes, *, backend: str) -> BackendError:

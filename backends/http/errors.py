@@ -43,6 +43,7 @@ _TOO_LONG: Final = re.compile(
 )
 """How providers reject a prompt that another model may have room for: OpenAI and compatible servers, llama.cpp,
 Anthropic, Bedrock, Gemini, xAI, vLLM. Our count of tokens, by which candidates are chosen, is an estimate."""
+_SAYS_SO: Final = re.compile(r"prompt is too long|max_(?:completion_|output_)?tokens", re.IGNORECASE)
 _AUTH: Final = frozenset({401, 402, 403})  # 402: our account with that provider is out of money
 _TIMEOUT: Final = frozenset({408, 504})
 _BUSY: Final = frozenset({407, 409, 423, 425, 498})  # 407: from a proxy in between, of which the caller knows nothing
@@ -156,6 +157,12 @@ def google_status(status: int, body: bytes) -> int:
 def is_too_long(body: bytes) -> bool:
     """Whether an error body says that the prompt is longer than the model's context."""
     return _TOO_LONG.search(body) is not None
+
+
+def said_too_long(message: str) -> str:
+    """The message with the words that LangChain and coding agents look for before they shorten a conversation, unless
+    it may be the answer that has no room."""
+    return message if _SAYS_SO.search(message) else f"prompt is too long: {message}"
 
 
 def has_nothing_there(status: int, body: bytes) -> bool:

@@ -95,7 +95,7 @@ class Tokenizer:
             counted = "".join(text.split()).encode(errors="replace").translate(None, self._uncounted)
             least = len(counted) // self._bytes_a_token
             if least > within:
-                message = f"This model's context window is {within} tokens; the prompt has at least {least}."
+                message = f"The prompt is too long for this model's {within} tokens: it has at least {least}."
                 raise ContextLengthExceeded(message, parameter=parameter)
         size, most = len(text.encode(errors="replace")), max(MOST_BYTES, BYTES_A_TOKEN * (within or 0))
         if size > most:

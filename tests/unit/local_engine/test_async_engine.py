@@ -214,7 +214,7 @@ async def test_who_has_begun_keeps_its_place() -> None:
 
 def test_prompts_that_cannot_run_are_refused() -> None:
     engine = make_engine()
-    with pytest.raises(ContextLengthExceeded, match="64 tokens; the prompt has 64"):
+    with pytest.raises(ContextLengthExceeded, match="prompt is too long for this model's 64 tokens: it has 64"):
         engine.admit([1] * 64)
     with pytest.raises(InvalidRequest):
         engine.admit([])

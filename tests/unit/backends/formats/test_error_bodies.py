@@ -52,6 +52,7 @@ GEMINI: Error = {
     ("translate", "body"),
     [
         (in_openai_shape, VLLM),
+        (in_openai_shape, {"error": VLLM}),
         (in_openai_shape, [GEMINI]),
         (anthropic.openai_error, CLAUDE),
         (gemini.openai_error, GEMINI),
@@ -61,9 +62,23 @@ def test_a_prompt_that_is_too_long_is_told_in_the_words_that_agents_look_for(
     translate: Callable[[bytes], bytes], body: object
 ) -> None:
     said = translate(json.dumps(body).encode())
-    assert json.loads(said)["error"]["code"] == "context_length_exceeded"
+    error = json.loads(said)["error"]
+    assert (error["code"], "prompt is too long" in error["message"]) == ("context_length_exceeded", True)
     message = json.loads(messages_error_from(said, 400, ""))["error"]["message"]
     assert message.lower().count("prompt is too long") == 1
+
+
+def test_the_other_members_of_an_error_are_kept() -> None:
+    error = {"message": "maximum context length is 9", "type": "BadRequestError", "param": "messages", "code": 400}
+    told = {"message": f"prompt is too long: {error['message']}", "code": "context_length_exceeded"}
+    assert json.loads(in_openai_shape(json.dumps({"error": error}).encode())) == {"error": error | told}
+
+
+@pytest.mark.parametrize(
+    "error", [b'{"message":"x" ,"code":400}', b'{"message": "x","code":"context_length_exceeded"}']
+)
+def test_an_error_in_openais_shape_keeps_its_bytes(error: bytes) -> None:
+    assert in_openai_shape(b'{ "error":%b}' % error) == b'{ "error":%b}' % error
 
 
 def test_an_answer_that_has_no_room_is_told_in_the_numbers_that_agents_read() -> None:

@@ -59,7 +59,7 @@ def test_a_text_that_has_no_room_however_it_is_cut_is_refused_uncut() -> None:
     """Counting the tokens of four prompts of 8 MB at once took 3 GB, though the window has room for one token in two
     hundred."""
     for tokenizer, most in ((TOKENIZER, 10), (NORMALISING, 2)):
-        with pytest.raises(ContextLengthExceeded, match=r"is 2 tokens; the prompt has at least \d+\."):
+        with pytest.raises(ContextLengthExceeded, match=r"too long for this model's 2 tokens: it has at least \d+\."):
             tokenizer.refuse_longer("a " * 1000, 2, "messages")
         tokenizer.refuse_longer("a" * 40, most, "prompt")
         tokenizer.refuse_longer("a " * 1000, None, "prompt")
