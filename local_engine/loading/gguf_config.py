@@ -208,7 +208,10 @@ def _rotary_size(values: Values, architecture: Architecture, head_size: int) -> 
     if size == head_size:
         return 0
     if architecture.is_interleaved or not 0 < size < head_size or size % 2:
-        raise ModelUnsupported("Partial rotary embeddings are not supported for a model of this architecture.")
+        raise ModelUnsupported(
+            f"The GGUF file rotates {size} of the {head_size} values of a head (rope.dimension_count), which is not "
+            "supported for a model of its architecture."
+        )
     return size
 
 

@@ -18,6 +18,7 @@ from gguf.quants import dequantize
 from local_engine.config import ModelConfig, StoredFormat
 from local_engine.errors import ModelUnavailable, ModelUnsupported
 from local_engine.loading.arranged_weights import arranged
+from local_engine.loading.field_types import check_gguf_types
 from local_engine.loading.gguf_blocks import blocks_of, bytes_per_weight
 from local_engine.loading.gguf_config import (
     LONGROPE_DIVISORS,
@@ -134,13 +135,14 @@ def load_gguf(path: Path) -> LoadedFile:
     file = read_gguf_shards(path)
     metadata = file.metadata
     prefix, architecture = architecture_of(metadata, path.name)
+    check_gguf_types(metadata, prefix, path.name)
     try:
         config = read_config(
             Values(metadata, prefix, file.tensors),
             architecture,
             path,
             vocabulary_size=len(metadata["tokenizer.ggml.tokens"]),
-            divisors=lambda name: dequantise(file.tensors[name]).tolist(),
+            divisors=lambda name: _divisors(file.tensors[name]),
         )
         tokenizer: Tokenizer = build_gguf_tokenizer(metadata)
     except KeyError as error:
@@ -153,6 +155,12 @@ def load_gguf(path: Path) -> LoadedFile:
     weights = GgufWeights(file, config, architecture)
     stored, held = _stored(file.tensors), _bytes_per_weight(file.tensors)
     return arranged(LoadedFile(config, weights, tokenizer, weights.nibbles, stored, weights.blocks, held))
+
+
+def _divisors(tensor: GgufTensor) -> list[float]:
+    if len(tensor.shape) != 1 or tensor.kind != GGMLQuantizationType.F32:
+        raise ValueError(f"{tensor.name} is no list of float32 numbers")
+    return dequantise(tensor).tolist()
 
 
 def _stored(tensors: Mapping[str, GgufTensor]) -> StoredFormat | None:

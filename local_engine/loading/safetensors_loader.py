@@ -14,6 +14,7 @@ from tokenizers import Tokenizer as FastTokenizer
 from local_engine.errors import ModelUnavailable, ModelUnsupported
 from local_engine.loading.arranged_weights import PLAIN, arranged, our_name, prefix_of
 from local_engine.loading.config_json import change_of, read_config, text_part
+from local_engine.loading.field_types import ConfigJson, TokenizerSettings, check_types
 from local_engine.loading.open_file import OpenFile
 from local_engine.loading.quantised_weights import QuantisedWeights, plain_float, read_scheme
 from local_engine.loading.weight_shapes import check_names
@@ -81,10 +82,11 @@ class SafetensorsWeights:
 def load_safetensors(folder: Path) -> LoadedFile:
     """Opens a folder; ModelUnavailable if part of it is missing or damaged, ModelUnsupported for other kinds."""
     raw = read_json(folder / "config.json")
+    check_types(raw, ConfigJson, str(folder / "config.json"))
     stored = SafetensorsWeights(folder)
-    scheme = read_scheme(raw, folder.name)
-    weights: SafetensorsWeights | QuantisedWeights = stored if scheme is None else QuantisedWeights(stored, scheme)
     try:
+        scheme = read_scheme(raw, folder.name)
+        weights: SafetensorsWeights | QuantisedWeights = stored if scheme is None else QuantisedWeights(stored, scheme)
         described, prefix = text_part(raw), prefix_of(weights)
 
         def has(name: str) -> bool:
@@ -97,7 +99,7 @@ def load_safetensors(folder: Path) -> LoadedFile:
     except KeyError as error:
         raise ModelUnavailable(f"{folder / 'config.json'} lacks {error.args[0]!r}.") from error
     except (ValueError, TypeError, AttributeError, ArithmeticError, MemoryError) as error:
-        raise ModelUnavailable(f"A JSON file of {folder} has a value of the wrong type ({error}).") from error
+        raise ModelUnavailable(f"A JSON file of {folder} has a value of no model ({error}).") from error
     parts = [name for name in stored.names() if name.startswith((prefix, "lm_head."))]
     check_names({our_name(name, prefix): name for name in parts}, config, file=folder.name)
     nibbles = weights.nibbles if isinstance(weights, QuantisedWeights) else no_nibbles
@@ -179,7 +181,9 @@ def _load_tokenizer(folder: Path, config: dict[str, Any]) -> Tokenizer:
     # The tokenizers library raises bare Exception for a damaged file.
     except Exception as error:
         raise ModelUnavailable(f"{path} is damaged ({error}).") from error
-    settings = _optional_json(folder / "special_tokens_map.json") | _optional_json(folder / "tokenizer_config.json")
+    names = ("special_tokens_map.json", "tokenizer_config.json")
+    older, settings = (_optional_json(folder / name, TokenizerSettings) for name in names)
+    settings = older | settings
     bos = _special_id(fast, settings, "bos_token") if "bos_token" in settings else config.get("bos_token_id")
     own_end = _special_id(fast, settings, "eos_token")
     ends = _eos_token_ids(folder, config)
@@ -201,23 +205,29 @@ def _special_id(fast: FastTokenizer, settings: dict[str, Any], name: str) -> int
     return fast.token_to_id(text) if isinstance(text, str) else None
 
 
-def _optional_json(path: Path) -> dict[str, Any]:
-    return read_json(path) if path.exists() else {}
+def _optional_json(path: Path, types: Any) -> dict[str, Any]:
+    raw = read_json(path) if path.exists() else {}
+    check_types(raw, types, str(path))
+    return raw
 
 
 def _chat_template(folder: Path, settings: dict[str, Any], name: str) -> str | None:
     """The template of that name: a file, or one in the tokenizer's settings, where a single one is the default."""
     file = folder / ("chat_template.jinja" if name == "default" else f"additional_chat_templates/{name}.jinja")
     if file.is_file():
-        return file.read_text(encoding="utf-8")
+        try:
+            return file.read_text(encoding="utf-8")
+        except (OSError, ValueError) as error:
+            raise ModelUnavailable(f"Cannot read {file} ({error}).") from error
     template = settings.get("chat_template")
     named = {entry["name"]: entry["template"] for entry in template} if isinstance(template, list) else {}
     return named.get(name) or (template if name == "default" and isinstance(template, str) else None)
 
 
 def _eos_token_ids(folder: Path, config: dict[str, Any]) -> list[int]:
-    found = _optional_json(folder / "generation_config.json").get("eos_token_id", config.get("eos_token_id"))
+    settings = _optional_json(folder / "generation_config.json", ConfigJson)
+    found = settings.get("eos_token_id", config.get("eos_token_id"))
     if found is None:
         return []
-    ids = [int(token) for token in found] if isinstance(found, list) else [int(found)]
+    ids: list[int] = found if isinstance(found, list) else [found]
     return [token for token in ids if token >= 0]  # some files use -1 for none
