@@ -20,7 +20,8 @@ class Dialect:
     `says_400_of_keys`: see `google_status`. `takes_cache_marks`: it knows Anthropic's `cache_control`, because it
     passes chats on to Anthropic; `refuses_cache_marks`: it rejects a chat with one. `thoughts` are the names under
     which it expects the reasoning of earlier answers; `needs_thoughts`: it rejects a conversation with tool calls if an
-    answer lacks reasoning; `needs_signatures`: if none of an answer's calls is signed.
+    answer lacks reasoning; `needs_signatures`: if none of an answer's calls is signed; `needs_answers`: if a user's
+    message follows a tool's result. `thinks_unforced`: it reasons by default, and rejects a forced call then.
     `call_id` maps a tool call's id to one that it accepts; None if it accepts any.
     `takes_developer`: it knows the role `developer`; others get `system`, which OpenAI treats the same.
     `efforts` maps a `reasoning_effort` that it rejects to the nearest it accepts; `refuses_effort`: it rejects any for
@@ -41,6 +42,8 @@ class Dialect:
     thoughts: tuple[str, ...] = ()
     needs_thoughts: bool = False
     needs_signatures: bool = False
+    needs_answers: bool = False
+    thinks_unforced: bool = False
     call_id: CallId | None = None
     takes_developer: bool = False
     efforts: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -81,7 +84,9 @@ DIALECTS: Final[Mapping[str, Dialect]] = {
         takes_developer=True,
         efforts=_FROM_LOW_TO_HIGH,
     ),
-    "deepseek": Dialect(renames=_OLDER_LIMIT, thoughts=("reasoning_content",), needs_thoughts=True),
+    "deepseek": Dialect(
+        renames=_OLDER_LIMIT, thoughts=("reasoning_content",), needs_thoughts=True, thinks_unforced=True
+    ),
     "gemini": Dialect(
         lacks=_OPENAI_ALONE | {"frequency_penalty", "metadata", "presence_penalty", "prompt_cache_key", "store"},
         says_400_of_keys=True,
@@ -105,6 +110,7 @@ DIALECTS: Final[Mapping[str, Dialect]] = {
         asks_for_usage=False,
         refuses_cache_marks=True,
         call_id=for_mistral,
+        needs_answers=True,
         refuses_effort=True,
     ),
     "ollama": Dialect(renames=_OLDER_LIMIT),

@@ -23,6 +23,7 @@ from backends.formats.past_thinking import (
     without_reasoning,
 )
 from backends.formats.sampling import OPENAI_SAMPLING, effort_for_functions, nearest_effort, thinks
+from backends.formats.tool_turns import with_answers, without_thinking_where_forced
 from backends.protocol import Call
 
 _OBJECTS: Final = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
@@ -96,6 +97,8 @@ def build_body(call: Call, dialect: Dialect = PLAIN) -> bytes:
             asked = call.body[effort.start : effort.end].strip(b'"').decode("utf-8", "replace")
             if (told := dialect.efforts.get(asked)) is not None:
                 edits["reasoning_effort"] = b'"%b"' % told.encode()
+        if dialect.thinks_unforced:
+            edits |= without_thinking_where_forced(call.body, members)
         if dialect.models_think:
             edits |= _while_it_thinks(call, members)
         if call.operation == "chat.completions" and (messages := members.get("messages")):
@@ -155,6 +158,8 @@ def _as_told(messages: bytes, dialect: Dialect) -> bytes:
         said = with_every_thought(said)
     if dialect.needs_signatures:
         said = with_signed_calls(said)
+    if dialect.needs_answers:
+        said = with_answers(said)
     if dialect.call_id:
         said = with_call_ids(said, dialect.call_id)
     if dialect.names_users_alone and _NAME in said:

@@ -43,6 +43,8 @@ _TOO_LONG: Final = re.compile(
 )
 """How providers reject a prompt that another model may have room for: OpenAI and compatible servers, llama.cpp,
 Anthropic, Bedrock, Gemini, xAI, vLLM. Our count of tokens, by which candidates are chosen, is an estimate."""
+_BADLY_WRITTEN: Final = re.compile(rb'"(?:tool_use_failed|json_validate_failed|output_parse_failed)"')
+"""How Groq rejects what its model wrote, as if the request were at fault."""
 _SAYS_SO: Final = re.compile(r"prompt is too long|max_(?:completion_|output_)?tokens", re.IGNORECASE)
 _AUTH: Final = frozenset({401, 402, 403})  # 402: our account with that provider is out of money
 _TIMEOUT: Final = frozenset({408, 504})
@@ -89,6 +91,8 @@ def error_from_status(
         return UpstreamTimeout(message, status=status)
     if status == 413 or (status in (400, 422) and is_too_long(body)):
         return Untranslatable(f"{message}: the request is too long for it", status=status, body=body)
+    if status in (400, 422) and _BADLY_WRITTEN.search(body):
+        return Untranslatable(f"{message}: its model wrote no valid call or JSON", status=status, body=body)
     if 400 <= status < 500 and status not in _BUSY:
         return UpstreamRejected(message, status=status, body=body)
     return UpstreamUnavailable(message, status=status, retry_after_seconds=parse_retry_after(headers, now))

@@ -72,6 +72,14 @@ def test_a_prompt_that_is_too_long_for_one_model_may_fit_into_another(message: s
     assert (error.status, error.body) == (400, body)
 
 
+def test_what_one_model_writes_badly_another_may_write_well() -> None:
+    error = {"message": "Failed to call a function.", "type": "invalid_request_error", "code": "tool_use_failed"}
+    body = msgspec.json.encode({"error": error})
+    for failed in (from_status(400, body), error_from_event(error, backend="b", is_started=False)):
+        assert isinstance(failed, Untranslatable)
+        assert (failed.status, failed.body) == (400, body)
+
+
 FORBIDDEN: list[tuple[type[BackendError], bytes]] = [
     (
         UpstreamRejected,

@@ -1,0 +1,47 @@
+"""What some providers demand of chats with tools that OpenAI does not: Mistral an answer after each tool's result,
+DeepSeek no forced call while it reasons. Pure."""
+
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
+from typing import Final
+
+import msgspec
+
+from backends.formats.json_splice import Member
+
+_OBJECTS: Final = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
+_TOOL, _USER = msgspec.Raw(b'"tool"'), msgspec.Raw(b'"user"')
+_ANSWER: Final = {"role": msgspec.Raw(b'"assistant"'), "content": msgspec.Raw(b'"OK."')}
+
+
+def with_answers(messages: bytes) -> bytes:
+    """A chat's `messages` with an assistant's message between each tool's result and a user's that follows it; the same
+    bytes if none does."""
+    if bytes(_TOOL) not in messages:
+        return messages
+    try:
+        found = _OBJECTS.decode(messages)
+    except msgspec.DecodeError:  # its provider's to refuse
+        return messages
+    made = list(_answered(found))
+    return messages if len(made) == len(found) else msgspec.json.encode(made)
+
+
+def _answered(messages: list[dict[str, msgspec.Raw]]) -> Iterator[dict[str, msgspec.Raw]]:
+    yield from messages[:1]
+    for before, message in pairwise(messages):
+        if before.get("role") == _TOOL and message.get("role") == _USER:
+            yield _ANSWER
+        yield message
+
+
+def without_thinking_where_forced(body: bytes, members: Mapping[str, Member]) -> dict[str, bytes | None]:
+    """Edits that turn reasoning off for a forced call, unless the caller asks for reasoning: then the provider refuses,
+    and another model is asked. `auto`, which it may refuse too, is the default."""
+    member = members.get("tool_choice")
+    choice = body[member.start : member.end] if member else b"null"
+    if choice == b'"auto"':
+        return {"tool_choice": None}
+    if choice in (b"null", b'"none"') or not members.keys().isdisjoint({"thinking", "reasoning_effort"}):
+        return {}
+    return {"thinking": b'{"type":"disabled"}'}

@@ -1,0 +1,58 @@
+"""Chats with tools, in the order and with the choices that single providers demand."""
+
+import json
+
+import pytest
+
+from backends.dialects import dialect_of
+from backends.formats.openai_request import build_body
+from backends.protocol import Call
+
+Json = dict[str, object]
+ASKED: Json = {"role": "user", "content": "hi"}
+CALLED: Json = {"role": "assistant", "tool_calls": [{"id": "abcdefghi", "type": "function", "function": {"name": "f"}}]}
+RESULT: Json = {"role": "tool", "tool_call_id": "abcdefghi", "content": "1"}
+OK: Json = {"role": "assistant", "content": "OK."}
+
+
+def sent(body: bytes, provider: str) -> Json:
+    return json.loads(build_body(Call("chat.completions", "up", body, False, "r-1"), dialect_of(provider)))
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ([ASKED, CALLED, RESULT, ASKED], [ASKED, CALLED, RESULT, OK, ASKED]),
+        ([ASKED, CALLED, RESULT, RESULT, ASKED, ASKED], [ASKED, CALLED, RESULT, RESULT, OK, ASKED, ASKED]),
+        ([ASKED, CALLED, RESULT], [ASKED, CALLED, RESULT]),
+        ([RESULT], [RESULT]),
+        ([], []),
+        ("tool", "tool"),
+        ({"role": "tool"}, {"role": "tool"}),
+    ],
+)
+def test_mistral_gets_an_answer_before_a_users_next_word(given: object, told: object) -> None:
+    """It answers 400: "Unexpected role 'user' after role 'tool'"."""
+    body = json.dumps({"model": "a", "messages": given}).encode()
+    assert sent(body, "mistral")["messages"] == told
+    assert sent(body, "openai")["messages"] == given
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        (b'{"tool_choice":"auto"}', {}),
+        (b'{"tool_choice":"none"}', {"tool_choice": "none"}),
+        (b'{"tool_choice":null}', {"tool_choice": None}),
+        (b"{}", {}),
+        (b'{"tool_choice":"required"}', {"tool_choice": "required", "thinking": {"type": "disabled"}}),
+        (b'{"tool_choice":{"type":"function"},"thinking":{}}', {"tool_choice": {"type": "function"}, "thinking": {}}),
+        (
+            b'{"tool_choice":"required","reasoning_effort":"low"}',
+            {"tool_choice": "required", "reasoning_effort": "low"},
+        ),
+    ],
+)
+def test_deepseek_does_not_think_where_it_must_call(asked: bytes, told: Json) -> None:
+    """It answers 400: "Thinking mode does not support this tool_choice"."""
+    assert sent(asked, "deepseek") == told | {"model": "up"}
