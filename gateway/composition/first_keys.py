@@ -1,9 +1,8 @@
 """The first keys of a new deployment: one for administration, one for the first app. Each secret is returned once."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
+from gateway.storage.sql.keys import SqlKeyStore
 from gateway.stores import NewKey
 
 AUTHOR = "first start"
@@ -18,15 +17,7 @@ class FirstKeys:
     app: str
 
 
-class EmptyKeyStore(Protocol):
-    """A key store that may be new, and that several replicas may find empty at once."""
-
-    async def create_in_empty(self, new: Sequence[NewKey], *, author: str) -> Sequence[str] | None:
-        """Their secrets, creating all keys or none; None if any key exists already, even a revoked one."""
-        ...
-
-
-async def create_first_keys(store: EmptyKeyStore) -> FirstKeys | None:
+async def create_first_keys(store: SqlKeyStore) -> FirstKeys | None:
     """Creates them for one caller only, however many start at once; None for all others and at later starts."""
     secrets = await store.create_in_empty(FIRST, author=AUTHOR)
     return None if secrets is None else FirstKeys(*secrets)

@@ -49,7 +49,7 @@ class SqlKeyStore:
             return await self._create(connection, new, author=author, limits=limits)
 
     async def create_in_empty(self, new: Sequence[NewKey], *, author: str) -> Sequence[str] | None:
-        """See gateway.composition.first_keys.EmptyKeyStore."""
+        """Their secrets, creating all keys or none; None if any key exists already, even a revoked one."""
         async with writing(self._engine) as connection:
             await lock(connection, FIRST_KEYS_LOCK)
             if (await connection.execute(select(api_keys.c.id).limit(1))).first() is not None:
