@@ -31,10 +31,6 @@ class Load:
         return float(self.hours.sum())
 
     @property
-    def requests(self) -> float:
-        return float((self.hours * 3600.0 * self.requests_per_second).sum())
-
-    @property
     def value_usd(self) -> float:
         """The value of the whole load: what could be saved if all of it were served."""
         return float(self.value_usd_by_bin.sum())

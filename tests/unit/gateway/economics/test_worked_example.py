@@ -70,7 +70,8 @@ def test_break_even_utilisation(hosted: float, request_usd: float, value: float,
 
 def test_the_load() -> None:
     load = make_load()
-    assert load.requests / DAYS == pytest.approx(REQUESTS_PER_DAY)
+    requests = load.hours * 3600 * load.requests_per_second
+    assert float(requests.sum()) / DAYS == pytest.approx(REQUESTS_PER_DAY)
     assert load.peak_to_mean == pytest.approx(1.8)
     assert round(100 / 1.8, 1) == 55.6
     assert self_hosted_intervals(load, USD_PER_HOUR) == []
