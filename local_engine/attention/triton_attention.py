@@ -5,7 +5,6 @@ import torch
 from local_engine.attention.protocol import AttentionBatch
 from local_engine.attention.triton_paged_decode import paged_decode
 from local_engine.attention.triton_paged_extend import paged_extend
-from local_engine.attention.triton_tiles import KvScales
 
 
 class TritonAttention:
@@ -16,10 +15,7 @@ class TritonAttention:
     multiplies scores; 0 means 1/sqrt(head_size).
     """
 
-    def __init__(
-        self, *, window: int = 0, kv_scales: KvScales | None = None, splits: int | None = None, scale: float = 0.0
-    ) -> None:
-        self.kv_scales = kv_scales or KvScales()
+    def __init__(self, *, window: int = 0, splits: int | None = None, scale: float = 0.0) -> None:
         self._window = window
         self._splits = splits
         self._scale = scale
@@ -28,8 +24,8 @@ class TritonAttention:
         self, k: torch.Tensor, v: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, batch: AttentionBatch
     ) -> None:
         """Scatters k and v with torch; `FusedDecoder` writes them in its rotary kernel instead and never calls this."""
-        _scatter(k, k_cache, batch.slot_mapping, self.kv_scales.k)
-        _scatter(v, v_cache, batch.slot_mapping, self.kv_scales.v)
+        _scatter(k, k_cache, batch.slot_mapping)
+        _scatter(v, v_cache, batch.slot_mapping)
 
     def attend(
         self,
@@ -55,7 +51,6 @@ class TritonAttention:
                 batch.seq_lens[:decodes],
                 scale=scale,
                 window=window,
-                kv_scales=self.kv_scales,
                 splits=self._splits,
                 out=out[:decodes],
                 overlaps=overlaps,
@@ -71,7 +66,6 @@ class TritonAttention:
                 max_query_tokens=max(batch.query_lengths[decodes:]),
                 scale=scale,
                 window=window,
-                kv_scales=self.kv_scales,
                 out=out[decodes:],
             )
         return out
@@ -85,10 +79,10 @@ def leading_ones(query_lengths: list[int]) -> int:
     return len(query_lengths)
 
 
-def _scatter(values: torch.Tensor, cache: torch.Tensor, slots: torch.Tensor, scale: float) -> None:
+def _scatter(values: torch.Tensor, cache: torch.Tensor, slots: torch.Tensor) -> None:
     if cache.dtype == torch.float8_e4m3fn:
         largest = torch.finfo(cache.dtype).max
-        values = (values.float() / scale).clamp(-largest, largest)
+        values = values.float().clamp(-largest, largest)
     # index_copy_ does not support e4m3, so bytes are copied.
     rows = values.to(cache.dtype)
     if cache.element_size() == 1:

@@ -15,7 +15,6 @@ from torch import Tensor
 from local_engine.attention.triton_tiles import (
     LOG2_E,
     MIN_SPLIT_TOKENS,
-    KvScales,
     attend,
     choose_splits,
     group_rows,
@@ -37,7 +36,6 @@ def _split_kernel(
     partial_ptr,
     lse_ptr,
     qk_scale,
-    v_scale,
     q_stride,
     table_stride,
     k_block_stride,
@@ -98,7 +96,7 @@ def _split_kernel(
         peak, total, acc = attend(q, k, v, seen[None, :], qk_scale, peak, total, acc, True)
 
     safe_total = tl.where(total > 0, total, 1.0)
-    acc = acc / safe_total[:, None] * v_scale
+    acc = acc / safe_total[:, None]
     lse = tl.where(total > 0, peak + tl.log2(safe_total), float("-inf"))
     at = (row.to(tl.int64) * kv_heads * GROUP + head) * splits + split
     tl.store(lse_ptr + at, lse, mask=in_group)
@@ -143,7 +141,6 @@ def paged_decode(
     *,
     scale: float,
     window: int = 0,
-    kv_scales: KvScales | None = None,
     splits: int | None = None,
     out: Tensor | None = None,
     overlaps: bool = False,
@@ -156,7 +153,6 @@ def paged_decode(
     """
     batch, heads, dim = q.shape
     _, block_size, kv_heads, _ = k_cache.shape
-    scales = kv_scales or KvScales()
     splits = splits or choose_splits(batch * kv_heads, block_table.shape[1] * block_size, q.device)
     if out is None:
         out = torch.empty((batch, heads, dim), dtype=q.dtype, device=q.device)
@@ -172,8 +168,7 @@ def paged_decode(
         seq_lens,
         partial,
         lse,
-        scale * LOG2_E * scales.k,
-        scales.v,
+        scale * LOG2_E,
         q.stride(0),
         block_table.stride(0),
         k_cache.stride(0),

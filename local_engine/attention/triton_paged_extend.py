@@ -12,7 +12,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from local_engine.attention.triton_tiles import LOG2_E, KvScales, attend, group_rows, load_tile
+from local_engine.attention.triton_tiles import LOG2_E, attend, group_rows, load_tile
 from local_engine.kernels.launch import dot_type, is_hopper_or_later, next_power_of_2
 
 MAX_TILE_ROWS = 128
@@ -39,7 +39,6 @@ def _extend_kernel(
     cu_seqlens_q_ptr,
     sequences,
     qk_scale,
-    v_scale,
     q_stride,
     table_stride,
     k_block_stride,
@@ -122,7 +121,7 @@ def _extend_kernel(
             seen = seen & (key[None, :] > position[:, None] - WINDOW)
         peak, total, acc = attend(q, k, v, seen, qk_scale, peak, total, acc, True)
 
-    out = acc / tl.where(total > 0, total, 1.0)[:, None] * v_scale
+    out = acc / tl.where(total > 0, total, 1.0)[:, None]
     heads = tl.num_programs(0) * GROUP
     out_at = out_ptr + (at[:, None] * heads + head[:, None]) * HEAD_DIM + lane[None, :]
     tl.store(out_at, out.to(out_ptr.dtype.element_ty), mask=inside)
@@ -139,7 +138,6 @@ def paged_extend(
     max_query_tokens: int,
     scale: float,
     window: int = 0,
-    kv_scales: KvScales | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
     """Attention output [total_tokens, heads, dim] of q [total_tokens, heads, dim] (heads and dim contiguous).
@@ -151,7 +149,6 @@ def paged_extend(
     tokens, heads, dim = q.shape
     _, block_size, kv_heads, _ = k_cache.shape
     group = heads // kv_heads
-    scales = kv_scales or KvScales()
     sequences = seq_lens.shape[0]
     tile_rows = choose_tile_rows(group, max_query_tokens, q.element_size())
     is_largest = tile_rows >= MAX_TILE_ROWS
@@ -169,8 +166,7 @@ def paged_extend(
         seq_lens,
         cu_seqlens_q,
         sequences,
-        scale * LOG2_E * scales.k,
-        scales.v,
+        scale * LOG2_E,
         q.stride(0),
         block_table.stride(0),
         k_cache.stride(0),

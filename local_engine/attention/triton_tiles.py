@@ -2,8 +2,6 @@
 # pyright: basic, reportCallIssue=false, reportGeneralTypeIssues=false, reportPrivateImportUsage=false
 # triton.language has no types of its own.
 
-from dataclasses import dataclass
-
 import torch
 import triton
 import triton.language as tl
@@ -20,14 +18,6 @@ MIN_SPLIT_TOKENS = 128
 # Programs of a decode launch resident on a multiprocessor. Each has one tile of keys and values in flight and waits for
 # it: two would hardly keep the memory busy.
 PROGRAMS_PER_SM = 4
-
-
-@dataclass(frozen=True, slots=True)
-class KvScales:
-    """Multipliers from stored e4m3 keys and values to real ones; 1.0 for caches that are not quantised."""
-
-    k: float = 1.0
-    v: float = 1.0
 
 
 def group_rows(group: int) -> int:

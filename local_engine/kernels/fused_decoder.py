@@ -55,7 +55,6 @@ class FusedDecoder(DecoderModel):
             progress=progress,
             stored=stored,
         )
-        self._kv_scales = attention.kv_scales
         tables = {kind: self._on_device(kind, context_window) for kind in rotary_kinds(config)}
         # A rotation by zero for layers whose queries and keys are not rotated.
         cos, sin = tables["global"]
@@ -177,8 +176,6 @@ class FusedDecoder(DecoderModel):
             (cache.keys, cache.values),
             q_heads=config.heads,
             norms=self._head_norms[index],
-            k_scale=self._kv_scales.k,
-            v_scale=self._kv_scales.v,
             overlaps=overlaps,
         )
         rows = len(qkv)

@@ -32,15 +32,14 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     return torch.cat([first * cos - second * sin, second * cos + first * sin], dim=-1).to(x.dtype)
 
 
-def store_kv(cache: Tensor, slots: Tensor, values: Tensor, scale: float = 1.0) -> None:
-    """Writes values [tokens, kv_heads, dim] / scale into cache [blocks, block_size, kv_heads, dim]; slots of -1 are
-    skipped."""
+def store_kv(cache: Tensor, slots: Tensor, values: Tensor) -> None:
+    """Writes values [tokens, kv_heads, dim] into cache [blocks, block_size, kv_heads, dim]; slots of -1 are skipped."""
     kept = slots >= 0
-    scaled = values[kept].float() / scale
+    stored = values[kept].float()
     if cache.dtype == torch.float8_e4m3fn:
         largest = torch.finfo(cache.dtype).max
-        scaled = scaled.clamp(-largest, largest)
-    cache.view(-1, *cache.shape[2:])[slots[kept]] = scaled.to(cache.dtype)
+        stored = stored.clamp(-largest, largest)
+    cache.view(-1, *cache.shape[2:])[slots[kept]] = stored.to(cache.dtype)
 
 
 def paged_attention(
@@ -53,8 +52,6 @@ def paged_attention(
     *,
     scale: float,
     window: int = 0,
-    k_scale: float = 1.0,
-    v_scale: float = 1.0,
 ) -> Tensor:
     """Causal attention of the last rows of each sequence over its paged cache.
 
@@ -67,8 +64,8 @@ def paged_attention(
         start, end, length = int(cu_seqlens_q[row]), int(cu_seqlens_q[row + 1]), int(seq_lens[row])
         if start == end or length == 0:
             continue
-        k = gather_sequence(k_cache, block_table[row], length).float() * k_scale
-        v = gather_sequence(v_cache, block_table[row], length).float() * v_scale
+        k = gather_sequence(k_cache, block_table[row], length).float()
+        v = gather_sequence(v_cache, block_table[row], length).float()
         k, v = k.repeat_interleave(group, dim=1), v.repeat_interleave(group, dim=1)
         scores = torch.einsum("qhd,khd->hqk", q[start:end].float(), k) * scale
         positions = torch.arange(length - (end - start), length)[:, None]

@@ -35,8 +35,6 @@ def _rope_store_kernel(
     q_norm_ptr,
     k_norm_ptr,
     eps,
-    k_inverse_scale,
-    v_inverse_scale,
     qkv_stride,
     block_size,
     k_block_stride,
@@ -93,9 +91,8 @@ def _rope_store_kernel(
     if slot >= 0:  # a padded row of a captured graph has slot -1 and must not touch the cache
         block, offset = slot // block_size, slot % block_size
         if IS_FP8:
-            inverse_scale = tl.where(is_key, k_inverse_scale, v_inverse_scale)[:, None]
-            first = tl.minimum(tl.maximum(first * inverse_scale, -LARGEST), LARGEST)
-            second = tl.minimum(tl.maximum(second * inverse_scale, -LARGEST), LARGEST)
+            first = tl.minimum(tl.maximum(first, -LARGEST), LARGEST)
+            second = tl.minimum(tl.maximum(second, -LARGEST), LARGEST)
         k_target = k_cache_ptr + block * k_block_stride + offset * k_slot_stride
         k_target += (head - Q_HEADS)[:, None] * HEAD_DIM + lane[None, :]
         k_inside = inside & is_key[:, None]
@@ -117,15 +114,13 @@ def rope_store(
     *,
     q_heads: int,
     norms: HeadNorms | None = None,
-    k_scale: float = 1.0,
-    v_scale: float = 1.0,
     overlaps: bool = False,
 ) -> None:
     """Norm and rotate the q and k heads of `qkv` in place, and write k and v into the caches.
 
     qkv [tokens, (q_heads + 2 * kv_heads) * dim], columns contiguous; cos and sin [positions, dim / 2], contiguous;
     slots are block * block_size + offset, -1 to write nothing; caches [blocks, block_size, kv_heads, dim], contiguous
-    in the last two dimensions, in qkv's type or e4m3 (then k / k_scale and v / v_scale are stored, saturated).
+    in the last two dimensions, in qkv's type or e4m3 (then saturated).
     """
     k_cache, v_cache = caches
     _, block_size, kv_heads, dim = k_cache.shape
@@ -140,8 +135,6 @@ def rope_store(
         qkv if norms is None else norms.q_weight,
         qkv if norms is None else norms.k_weight,
         0.0 if norms is None else norms.eps,
-        1.0 / k_scale,
-        1.0 / v_scale,
         qkv.stride(0),
         block_size,
         k_cache.stride(0),

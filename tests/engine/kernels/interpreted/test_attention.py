@@ -5,7 +5,6 @@ import torch
 
 from local_engine.attention.triton_paged_decode import paged_decode
 from local_engine.attention.triton_paged_extend import choose_tile_rows, paged_extend
-from local_engine.attention.triton_tiles import KvScales
 from local_engine.cuda_graph import slot
 from local_engine.kernels import reference
 from local_engine.kernels.rope_store import rope_store
@@ -62,16 +61,15 @@ def test_extend(
     assert relative_error(got, wanted) < bound
 
 
-def test_fp8_cache_with_scales() -> None:
+def test_fp8_cache() -> None:
     torch.manual_seed(3)
     paged = make_paged([40, 9], dtype=torch.float8_e4m3fn)
-    scales = KvScales(k=0.5, v=3.0)
     q = torch.randn(2, 4, 64)
     caches = (paged.k_cache, paged.v_cache, paged.block_table, paged.seq_lens)
     bounds = torch.tensor([0, 1, 2], dtype=torch.int32)
-    wanted = reference.paged_attention(q, *caches, bounds, scale=0.125, k_scale=0.5, v_scale=3.0)
-    decoded = paged_decode(q, *caches, scale=0.125, kv_scales=scales, splits=2)
-    extended = paged_extend(q, *caches, bounds, max_query_tokens=1, scale=0.125, kv_scales=scales)
+    wanted = reference.paged_attention(q, *caches, bounds, scale=0.125)
+    decoded = paged_decode(q, *caches, scale=0.125, splits=2)
+    extended = paged_extend(q, *caches, bounds, max_query_tokens=1, scale=0.125)
     assert relative_error(decoded, wanted) < 1e-5
     assert relative_error(extended, wanted) < 1e-5
 
