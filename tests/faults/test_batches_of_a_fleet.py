@@ -15,10 +15,11 @@ import psutil
 import pytest
 from openai.types import Batch
 
-from tests.faults.fleet.replica import PATIENCE_SECONDS, Replica, until
+from tests.faults.fleet.replica import Replica
 from tests.postgres_server import PostgresServer, empty_postgres
 from tests.redis_server import RedisServer
 from tests.scripted_provider.process import ProviderProcess, provider_process
+from tests.waiting import PATIENCE_SECONDS, wait_until
 
 pytestmark = [pytest.mark.faults, pytest.mark.integration, pytest.mark.timeout(600)]
 CHATS = "/v1/chat/completions"
@@ -118,7 +119,7 @@ def completed(client: openai.OpenAI, batch: Batch) -> int:
 def answered(client: openai.OpenAI, batch: Batch, count: int = COUNT) -> list[str]:
     """Waits until the batch is done; returns the request ids of its lines, each of which is there once and in its
     place."""
-    until(lambda: client.batches.retrieve(batch.id).status == "completed", f"{batch.id} is not done")
+    wait_until(lambda: client.batches.retrieve(batch.id).status == "completed", f"{batch.id} is not done")
     done = client.batches.retrieve(batch.id)
     assert done.output_file_id is not None
     answers = [json.loads(one) for one in client.files.content(done.output_file_id).text.splitlines()]
@@ -142,7 +143,7 @@ def listens(process: psutil.Process) -> bool:
 
 def until_booked(fleet: Fleet, before: Counter[str], requests: list[str]) -> None:
     """Waits until each of them is booked once, and nothing else."""
-    until(lambda: (fleet.booked() - before).total() >= len(requests), "not all are booked")
+    wait_until(lambda: (fleet.booked() - before).total() >= len(requests), "not all are booked")
     assert fleet.booked() - before == Counter(requests)
 
 
@@ -152,7 +153,7 @@ def test_several_batches_of_two_teams_are_worked_on_by_two_workers(fleet: Fleet)
     fleet.provider.hold()  # otherwise one worker might have done them all before the other looks for any
     batches = [(client, begun(client, 16)) for client in (red, red, blue, red, blue, red, red, red)]
     workers = "select distinct runner from batches where runner is not null"
-    until(lambda: len(fleet.rows(workers)) == WORKERS, "one worker takes none")
+    wait_until(lambda: len(fleet.rows(workers)) == WORKERS, "one worker takes none")
     fleet.provider.go_on()
     requests = [one for client, batch in batches for one in answered(client, batch, 16)]
     until_booked(fleet, Counter(), requests)
@@ -166,11 +167,11 @@ def test_a_killed_workers_batch_goes_on(fleet: Fleet) -> None:
     client, before = fleet.client("red"), fleet.booked()
     fleet.provider.hold()  # otherwise it might be done before its worker is found
     batch = begun(client)
-    until(lambda: completed(client, batch) >= 10, "lines are answered")
+    wait_until(lambda: completed(client, batch) >= 10, "lines are answered")
     working_on(fleet, batch).kill()
     fleet.provider.go_on()
     requests = Counter(answered(client, batch))
-    until(lambda: requests <= fleet.booked() - before, "not all answers are booked")
+    wait_until(lambda: requests <= fleet.booked() - before, "not all answers are booked")
     # What was under way, or answered in the second before, is asked again.
     assert COUNT <= (fleet.booked() - before).total() <= COUNT + AT_ONCE + ANSWERED_A_SECOND
 
@@ -179,10 +180,10 @@ def test_sigterm_lets_lines_end_and_the_next_process_asks_the_others(fleet: Flee
     client, before = fleet.client("red"), fleet.booked()
     fleet.provider.hold()
     batch = begun(client, 2 * COUNT)
-    until(lambda: completed(client, batch) >= 10, "lines are answered")
+    wait_until(lambda: completed(client, batch) >= 10, "lines are answered")
     worker = working_on(fleet, batch)
     fleet.replica.terminate()
-    until(lambda: not listens(worker), "it has not heard that it is to stop")
+    wait_until(lambda: not listens(worker), "it has not heard that it is to stop")
     fleet.provider.go_on()  # the rest takes seconds, and nothing else is left to do before it begins no more lines
     assert fleet.replica.wait() == 0
     assert fleet.replica.output.rstrip().endswith("Stopped.")
@@ -197,7 +198,7 @@ def test_a_database_that_stops_for_a_while_loses_no_line(fleet: Fleet, least: in
     """Before the first line, and in the middle of the batch."""
     client, before = fleet.client("red"), fleet.booked()
     batch = begun(client)
-    until(lambda: completed(client, batch) >= least, "lines are answered")
+    wait_until(lambda: completed(client, batch) >= least, "lines are answered")
     fleet.postgres.stop()
     try:
         time.sleep(DOWN_SECONDS)  # how long it is away is what is tried: no condition ends it sooner
@@ -214,7 +215,7 @@ def test_a_redis_that_is_gone_for_a_while_loses_no_line(fleet: Fleet, limits: di
     """Where limits are counted in Redis, no line begins meanwhile that the leases do not allow."""
     client, before = fleet.client("red", limits=limits), fleet.booked()
     batch = begun(client)
-    until(lambda: completed(client, batch) >= 10, "lines are answered")
+    wait_until(lambda: completed(client, batch) >= 10, "lines are answered")
     fleet.redis.stop()
     try:
         time.sleep(DOWN_SECONDS)  # as above

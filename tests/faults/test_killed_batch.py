@@ -9,8 +9,9 @@ from pathlib import Path
 import openai
 import pytest
 
-from tests.faults.fleet.replica import Replica, until
+from tests.faults.fleet.replica import Replica
 from tests.scripted_provider.process import ProviderProcess, provider_process
+from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 COUNT, KILLS = 60, 2
@@ -56,7 +57,7 @@ def test_a_killed_gateway_goes_on_with_its_batch(provider: ProviderProcess, tmp_
             return 0 if said is None else said.completed
 
         for number in range(1, KILLS + 1):
-            until(lambda: completed() >= 15 * number, "lines are answered")  # noqa: B023 - used at once
+            wait_until(lambda: completed() >= 15 * number, "lines are answered")  # noqa: B023 - used at once
             gateway.kill()
             with closing(sqlite3.connect(home / "breakeven.db")) as stored:
                 assert list(stored.execute("SELECT status FROM batches")) == [("in_progress",)]
@@ -64,7 +65,7 @@ def test_a_killed_gateway_goes_on_with_its_batch(provider: ProviderProcess, tmp_
             gateway.start()
             gateway.wait_until_ready()
         provider.go_on()
-        until(lambda: client.batches.retrieve(batch.id).status == "completed", "the batch is done")
+        wait_until(lambda: client.batches.retrieve(batch.id).status == "completed", "the batch is done")
         done = client.batches.retrieve(batch.id)
         assert done.request_counts is not None
         assert done.output_file_id is not None

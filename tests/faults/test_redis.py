@@ -3,8 +3,7 @@
 import asyncio
 import socket
 import struct
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import cast
 
@@ -35,9 +34,9 @@ from gateway.storage.redis.scripts import KEEP_MS
 from tests.faults.budget_worker import ACCOUNT, NANO, NOW_US, Worker
 from tests.redis_server import RedisServer
 from tests.rig import Rig
+from tests.waiting import until
 
 pytestmark = [pytest.mark.faults, pytest.mark.integration]
-PATIENCE_SECONDS = 300.0
 
 
 @pytest.fixture
@@ -59,13 +58,6 @@ async def pair(server: RedisServer) -> AsyncIterator[tuple[Worker, Worker]]:
     await end_tasks(tasks)
     for worker in workers:
         await worker.counters.aclose()
-
-
-async def until(condition: Callable[[], Awaitable[bool]]) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not await condition():
-        assert time.monotonic() < deadline
-        await asyncio.sleep(0.05)
 
 
 async def is_back(worker: Worker) -> bool:

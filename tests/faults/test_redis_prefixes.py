@@ -1,7 +1,7 @@
 """Warm prefixes over a real Redis: who learns what, how much is kept, and that an unreachable Redis is no error."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from gateway.storage.redis.client import connect_bytes
 from gateway.storage.redis.prefixes import AGAIN_SECONDS, NOTES_A_RECORD, PREFIX, RedisPrefixes
 from gateway.upstreams.shared_prefixes import SharedWarmPrefixes, WarmNote
 from tests.redis_server import RedisServer
+from tests.waiting import until
 
 pytestmark = [pytest.mark.faults, pytest.mark.integration]
 PATIENCE_SECONDS = 120.0
@@ -41,12 +42,6 @@ def note(warm: SharedWarmPrefixes, model: str, *, is_replicas_own: bool = False)
 
 def known(warm: SharedWarmPrefixes) -> set[str]:
     return set(warm.lookup("t", [PROMPT], warm.monotonic()))
-
-
-async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(PATIENCE_SECONDS):
-        while not condition():
-            await asyncio.sleep(0.01)
 
 
 async def test_workers_learn_from_each_other_and_a_new_one_what_was_said_before(redis_server: RedisServer) -> None:

@@ -1,6 +1,5 @@
 """A gateway notifies its webhook of a budget in the background, and never reveals the webhook's address."""
 
-import asyncio
 import logging
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from gateway.ledger.entry import Cost
 from gateway.limits.values import window_id
 from gateway.stores import Budget
 from tests.unit.gateway.ledger.builders import make_entry, make_intent
+from tests.waiting import until
 from tests.webhook_receiver import webhook_receiver
 
 pytestmark = pytest.mark.integration
@@ -51,9 +51,7 @@ async def test_it_is_told_in_the_background_and_not_again_after_a_restart(
         gateway = await open_gateway(deployment)
         await gateway.start()
         await spend_85_of_100(gateway)
-        async with asyncio.timeout(300):
-            while not await gateway.stores.notices.told([window_id("month", now_us())]):
-                await asyncio.sleep(0.02)
+        await until(lambda: gateway.stores.notices.told([window_id("month", now_us())]))
         shown = generate_latest(gateway.exposition).decode()
         await gateway.stop()
         again = await open_gateway(deployment)

@@ -1,7 +1,6 @@
 """Apps that use chats or Anthropic's Messages with models available only over the Responses API: through the official
 clients, a running gateway and a scripted provider, from the first turn to the books."""
 
-import asyncio
 import json
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from tests.integration.test_http import Service
 from tests.live_server import serving
 from tests.rig import KEY, Rig
 from tests.scripted_provider import Raw, ScriptedProvider
+from tests.waiting import until
 
 pytestmark = pytest.mark.integration
 USED = Usage(input_tokens=120, cached_input_tokens=64, output_tokens=40, reasoning_tokens=30)
@@ -69,9 +69,7 @@ class Passage:
         return [item["type"] for item in asked]
 
     async def entries(self, count: int) -> list[Entry]:
-        async with asyncio.timeout(60):
-            while len(self.service.rig.ledger.entries) < count:
-                await asyncio.sleep(0.01)
+        await until(lambda: len(self.service.rig.ledger.entries) >= count)
         assert not self.service.rig.ledger.open
         return self.service.rig.ledger.entries
 

@@ -4,8 +4,7 @@ import re
 import resource
 import socket
 import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,10 +13,10 @@ import pytest
 
 from tests.integration.test_serve_bad_moments import command_of, environment_of, provider, write_home
 from tests.ports import free_port
+from tests.waiting import PATIENCE_SECONDS, wait_until
 
 __all__ = ["provider"]
 pytestmark = pytest.mark.integration
-PATIENCE_SECONDS = 300
 FILES = 256
 MAKES_ROOM = "from now on those that wait longest for a request are closed; raise the limit"
 
@@ -39,13 +38,6 @@ class Service:
         resource.prlimit(self.process.pid, resource.RLIMIT_NOFILE, (files, FILES))
 
 
-def until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not holds():
-        assert time.monotonic() < deadline, "waited too long"
-        time.sleep(0.1)
-
-
 @pytest.fixture(scope="module")
 def service(provider: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     home = write_home(tmp_path_factory.mktemp("files"), provider)
@@ -58,7 +50,7 @@ def service(provider: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator
             env=environment_of(home),
         )
     try:
-        until(lambda: b"Ready." in log.read_bytes() or process.poll() is not None)
+        wait_until(lambda: b"Ready." in log.read_bytes() or process.poll() is not None)
         key = re.search(r"app key.*(bk-\S+)", log.read_text("utf-8"))
         assert key is not None, log.read_text("utf-8")
         yield Service(process, port, key[1], log)
@@ -99,7 +91,7 @@ def test_connections_that_only_wait_make_room_for_calls(service: Service) -> Non
         except httpx.TransportError:  # the burst exceeded the limit: accepted and closed by the event loop
             return False
 
-    until(lambda: all(is_answered() for _ in range(5)))
+    wait_until(lambda: all(is_answered() for _ in range(5)))
     assert MAKES_ROOM in service.log.read_text()
     for connection in idle:
         connection.close()

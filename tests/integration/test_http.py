@@ -24,6 +24,7 @@ from gateway.telemetry.metrics import Metrics
 from tests.builders import make_snapshot
 from tests.live_server import serving
 from tests.rig import KEY, Rig
+from tests.waiting import until
 
 pytestmark = pytest.mark.integration
 MESSAGES = [{"role": "user", "content": "hello"}]
@@ -59,9 +60,7 @@ class Service:
 
     async def entry(self) -> Entry:
         """The entry, as soon as it is booked."""
-        async with asyncio.timeout(60):
-            while not self.rig.ledger.entries:
-                await asyncio.sleep(0.01)
+        await until(lambda: self.rig.ledger.entries)
         return self.rig.entry
 
     def client(self) -> openai.AsyncOpenAI:
@@ -305,9 +304,7 @@ async def test_a_client_that_leaves_cancels_the_upstream_and_is_booked(service: 
     ):
         assert answer.status_code == 200
         await paused.wait()
-    async with asyncio.timeout(60):
-        while not service.rig.ledger.entries:
-            await asyncio.sleep(0.01)
+    await until(lambda: service.rig.ledger.entries)
     assert service.rig.entry.status is Status.cancelled
     assert service.rig.one.open_replies == 0
 

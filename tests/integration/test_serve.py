@@ -10,8 +10,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +21,10 @@ import pytest
 
 from gateway.config.engine_curve import CurveFile, save_engine_curve
 from tests.ports import free_port
+from tests.waiting import PATIENCE_SECONDS, wait_until
 from tests.weights import fetch_weights
 
 pytestmark = [pytest.mark.integration, pytest.mark.engine]
-PATIENCE_SECONDS = 300.0
 LONG_PROMPT = "Here is a report about the harvest of the year, field by field. " * 60
 
 
@@ -56,7 +55,7 @@ class Served:
         return "".join(self.lines)
 
     def wait_for(self, text: str) -> None:
-        until(lambda: text in self.output or self.process.poll() is not None)
+        wait_until(lambda: text in self.output or self.process.poll() is not None)
         assert text in self.output, self.output
 
     @property
@@ -80,13 +79,6 @@ class Served:
     def rows(self, query: str) -> list[Any]:
         with contextlib.closing(sqlite3.connect(f"file:{self.home}/breakeven.db?mode=ro", uri=True)) as connection:
             return connection.execute(query).fetchall()
-
-
-def until(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not condition():
-        assert time.monotonic() < deadline, "waited too long"
-        time.sleep(0.05)
 
 
 def _clean_environment() -> dict[str, str]:
@@ -123,7 +115,7 @@ def client(served: Served) -> Iterator[openai.OpenAI]:
 
 
 def test_the_official_client_gets_real_text(client: openai.OpenAI, served: Served) -> None:
-    until(lambda: _is_shipped(served))
+    wait_until(lambda: _is_shipped(served))
     [(before,)] = served.rows("select count(*) from entries")
     answer = client.chat.completions.create(
         model="auto",
@@ -141,7 +133,7 @@ def test_the_official_client_gets_real_text(client: openai.OpenAI, served: Serve
     )
     text = "".join(chunk.choices[0].delta.content or "" for chunk in stream if chunk.choices)
     assert text == answer.choices[0].message.content
-    until(lambda: served.rows("select count(*) from entries") == [(before + 2,)])
+    wait_until(lambda: served.rows("select count(*) from entries") == [(before + 2,)])
     costs = served.rows("select compute_pico_usd, gpu_us from entries order by accepted_at_us desc limit 2")
     per_microsecond = 10**11 / 3600 / 10**6  # $0.10 an hour
     assert all(abs(cost - gpu_us * per_microsecond) <= 1 for cost, gpu_us in costs)
@@ -181,7 +173,7 @@ def test_a_repeated_prefix_is_cached(client: openai.OpenAI, served: Served) -> N
     cached = second.prompt_tokens_details.cached_tokens
     assert cached > 0.8 * first.prompt_tokens
     assert first.prompt_tokens_details.cached_tokens < 0.1 * first.prompt_tokens
-    until(lambda: len(long_entries(served, first.prompt_tokens)) == 2)
+    wait_until(lambda: len(long_entries(served, first.prompt_tokens)) == 2)
     for cached_tokens, first_token_us in long_entries(served, first.prompt_tokens):
         assert cached_tokens in (first.prompt_tokens_details.cached_tokens, cached)
         assert first_token_us > 0
@@ -212,8 +204,8 @@ def test_killing_the_engine_mid_stream_is_an_error_event_a_partial_entry_and_a_r
         for _ in stream:
             pass
     partial = "select count(*) from entries join dimensions on dimensions.id = dimension_id where status = 'partial'"
-    until(lambda: served.rows(partial) == [(1,)])
-    until(lambda: _has_new_engine(served, engine.pid) and _is_ready(served))
+    wait_until(lambda: served.rows(partial) == [(1,)])
+    wait_until(lambda: _has_new_engine(served, engine.pid) and _is_ready(served))
 
     def answers() -> bool:
         try:
@@ -223,7 +215,7 @@ def test_killing_the_engine_mid_stream_is_an_error_event_a_partial_entry_and_a_r
         except openai.APIStatusError:
             return False  # the circuit breaker waits a moment before it probes
 
-    until(answers)
+    wait_until(answers)
 
 
 def _has_new_engine(served: Served, old_pid: int) -> bool:
@@ -241,7 +233,7 @@ def _is_ready(served: Served) -> bool:
 
 
 def test_bad_requests_are_told_what_is_wrong_and_not_booked(client: openai.OpenAI, served: Served) -> None:
-    until(lambda: _is_shipped(served))
+    wait_until(lambda: _is_shipped(served))
     before = served.rows("select count(*) from entries")
     with pytest.raises(openai.BadRequestError, match="takes 8,192") as caught:
         client.chat.completions.create(model="auto", messages=[{"role": "user", "content": "word " * 20_000}])
@@ -249,7 +241,7 @@ def test_bad_requests_are_told_what_is_wrong_and_not_booked(client: openai.OpenA
     with pytest.raises(openai.APIStatusError) as large:
         client.chat.completions.create(model="auto", messages=[{"role": "user", "content": "x" * 50_000_000}])
     assert large.value.status_code == 413
-    until(lambda: _is_shipped(served))
+    wait_until(lambda: _is_shipped(served))
     assert served.rows("select count(*) from entries") == before
 
 

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import aiohttp
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.faults.fleet.replica import PATIENCE_SECONDS
+from tests.waiting import PATIENCE_SECONDS
 
 T = TypeVar("T")
 OF_EVERYBODY = "breakeven_requests_in_flight"

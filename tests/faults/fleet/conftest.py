@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 
 from tests.faults.fleet.months import until_a_month_has
-from tests.faults.fleet.replica import PATIENCE_SECONDS, Replica, until
+from tests.faults.fleet.replica import Replica
 from tests.faults.fleet.two_replicas import Fleet
 from tests.postgres_server import empty_postgres
 from tests.redis_server import RedisServer
 from tests.scripted_provider.process import ProviderProcess, provider_process
+from tests.waiting import PATIENCE_SECONDS, wait_until
 
 
 @pytest.fixture(scope="package")
@@ -36,7 +37,7 @@ def running_fleet(
     )
     try:
         one.start()
-        until(one.owner_key, "no first keys")
+        wait_until(one.owner_key, "no first keys")
         two.start()
         for replica in (one, two):
             replica.wait_until_ready()

@@ -6,15 +6,14 @@ import re
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import psutil
 
 from tests.ports import free_port
+from tests.waiting import PATIENCE_SECONDS, wait_until
 
-PATIENCE_SECONDS = 300.0
 PEPPER = "5a" * 32
 CONFIGURATION = """\
 server: {{budget_wait_seconds: 90}}  # machines that test are slow, and nobody is to be refused for that
@@ -40,13 +39,6 @@ rules:
 
 def rules_text(rule: str, models: str = "[plain]") -> str:
     return RULES.format(rule=rule, models=models)
-
-
-def until(condition: Callable[[], object], what: str) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not condition():
-        assert time.monotonic() < deadline, f"waited too long: {what}"
-        time.sleep(0.05)
 
 
 class Replica:
@@ -102,7 +94,7 @@ class Replica:
             assert self._process.poll() is None, self.output
             return "Ready." in self.output
 
-        until(is_ready, f"{self.url} is not ready")
+        wait_until(is_ready, f"{self.url} is not ready")
 
     def owner_key(self) -> str | None:
         """The owner's key, which the first replica on an empty database has."""

@@ -9,8 +9,8 @@ import pytest
 
 from gateway.api.under_way import TOLD_SECONDS
 from tests.faults.fleet.caller import Load, chat, until_known
-from tests.faults.fleet.replica import PATIENCE_SECONDS
 from tests.faults.fleet.two_replicas import ENTRIES, Fleet
+from tests.waiting import PATIENCE_SECONDS
 
 pytestmark = [pytest.mark.faults, pytest.mark.integration]
 

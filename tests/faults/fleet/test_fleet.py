@@ -17,9 +17,10 @@ from tests.faults.fleet.caller import (
     of_every_worker,
     until_known,
 )
-from tests.faults.fleet.replica import PATIENCE_SECONDS, rules_text, until
+from tests.faults.fleet.replica import rules_text
 from tests.faults.fleet.take_overs import NEVER, take_overs
 from tests.faults.fleet.two_replicas import COST, ENTRIES, WORKERS, Fleet
+from tests.waiting import PATIENCE_SECONDS, wait_until
 
 pytestmark = [pytest.mark.faults, pytest.mark.integration]
 PARALLEL = 1000
@@ -67,7 +68,7 @@ async def test_a_rotated_key_is_one_key_at_every_worker_until_its_overlap_is_end
         [listed] = [one for one in fleet.admin("GET", "/keys")["keys"] if one["id"] == key_id]
         return listed["old_secrets"][0]["last_used_at_us"]
 
-    until(last_used, "nobody says that the old secret is in use")
+    wait_until(last_used, "nobody says that the old secret is in use")
     fleet.admin("POST", f"/keys/{key_id}/end-overlap")
     await until_all(fleet, old, 401)
     assert await statuses(fleet, new) == {200}
@@ -89,7 +90,7 @@ async def test_rules_activated_at_one_replica_decide_at_every_worker(fleet: Flee
         """All counts from one reading: the next may come from a worker that does not yet know as much of the others."""
         return [one.count - before.get(worker, NEVER).count for worker, one in take_overs(fleet.urls).items()]
 
-    until(lambda: again() == [1] * WORKERS, "not every worker tells of one taking over")
+    wait_until(lambda: again() == [1] * WORKERS, "not every worker tells of one taking over")
 
 
 async def test_a_conversations_next_turn_finds_its_warm_prefix_at_every_worker(fleet: Fleet) -> None:

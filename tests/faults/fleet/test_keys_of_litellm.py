@@ -12,9 +12,9 @@ from typer.testing import CliRunner
 from gateway.cli import build
 from gateway.errors import StateError
 from tests.faults.fleet.caller import chat_afresh, chat_with_every_worker, until_known
-from tests.faults.fleet.replica import PATIENCE_SECONDS, until
 from tests.faults.fleet.two_replicas import WORKERS, Fleet
 from tests.litellm_database import LiteLLMDatabase
+from tests.waiting import PATIENCE_SECONDS, wait_until
 
 pytestmark = [pytest.mark.faults, pytest.mark.integration, pytest.mark.timeout(600)]
 
@@ -84,7 +84,7 @@ def test_a_secret_made_at_litellm_answers_at_every_worker_until_it_is_revoked(mo
     assert [(one["id"], one["secret"]) for one in listed] == [(key_id, "LiteLLM's")]
 
     move.run("revoke", key_id)
-    until(lambda: asyncio.run(move.statuses(secret)) == [401] * WORKERS, "it is not refused at every worker")
+    wait_until(lambda: asyncio.run(move.statuses(secret)) == [401] * WORKERS, "it is not refused at every worker")
     assert [one["state"] for one in move.take_over()["keys"]] == [f"is here: {key_id}, revoked here"]
     assert asyncio.run(move.statuses(secret)) == [401] * WORKERS
 
@@ -128,7 +128,7 @@ def test_what_litellm_counts_of_the_running_month_counts_here_and_is_in_no_repor
     for _ in range(2):
         move.take_over()
     assert shown()["half"] == 9.9999999999
-    until(lambda: refused("sk-half"), "the newer figure is not in force at every worker")
+    wait_until(lambda: refused("sk-half"), "the newer figure is not in force at every worker")
     [half] = [one for one in move.run("list", "--json") if one["name"] == "half"]
     assert (half["taken_over_from"], half["taken_over_usd"]) == ("LiteLLM", "9.9999999999")
     rows = {one["group"]["key"]: one for one in move.fleet.admin("GET", "/reports/costs?by=key")["rows"]}
@@ -148,7 +148,7 @@ def test_a_rotation_ends_the_secret_of_litellms(move: Move) -> None:
     assert asyncio.run(move.statuses(new)) == [200] * WORKERS
     assert asyncio.run(move.statuses(secret)) == [200] * WORKERS
     move.run("end-overlap", "rotated")
-    until(lambda: asyncio.run(move.statuses(secret)) == [401] * WORKERS, "the old secret still works")
+    wait_until(lambda: asyncio.run(move.statuses(secret)) == [401] * WORKERS, "the old secret still works")
     assert asyncio.run(move.statuses(new)) == [200] * WORKERS
     move.take_over()
     assert asyncio.run(move.statuses(secret)) == [401] * WORKERS

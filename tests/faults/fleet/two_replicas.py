@@ -8,8 +8,9 @@ from typing import Any
 import asyncpg
 import httpx
 
-from tests.faults.fleet.replica import PATIENCE_SECONDS, Replica
+from tests.faults.fleet.replica import Replica
 from tests.scripted_provider.process import ProviderProcess
+from tests.waiting import PATIENCE_SECONDS
 
 WORKERS = 4
 ENTRIES = "from entries e join dimensions d on d.id = e.dimension_id"

@@ -3,7 +3,7 @@
 import asyncio
 import gzip
 import json
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -23,6 +23,7 @@ from tests.ports import refusing_port
 from tests.rig import KEY, A, Rig
 from tests.scripted_provider import Raw, ScriptedProvider
 from tests.scripted_provider.malformed import Variant, variants
+from tests.waiting import until
 
 pytestmark = pytest.mark.faults
 PATIENCE_SECONDS = 60
@@ -56,12 +57,6 @@ def ask(url: str, *, stream: bool, prompt: str = "hello") -> httpx.Request:
 async def post(url: str, *, stream: bool = True) -> httpx.Response:
     async with httpx.AsyncClient(timeout=PATIENCE_SECONDS) as client:
         return await client.send(ask(url, stream=stream))
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(PATIENCE_SECONDS):
-        while not holds():
-            await asyncio.sleep(0.005)
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -179,7 +174,7 @@ async def test_a_caller_that_hangs_up_closes_the_upstream_or_lets_it_finish(drai
                 answer = await client.send(ask(url, stream=True), stream=True)
                 await anext(answer.aiter_bytes())
                 await answer.aclose()
-            await until(lambda: bool(rig.ledger.entries))
+            await until(lambda: rig.ledger.entries)
             assert rig.entry.status is Status.cancelled
             assert rig.entry.is_usage_estimated is not drains
             if drains:
@@ -202,9 +197,9 @@ async def test_who_hangs_up_before_the_first_token_is_noticed_however_long_the_p
         _, writer = await asyncio.open_connection(host, port)
         head = f"POST {request.url.path} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {KEY}\r\n"
         writer.write(f"{head}content-length: {len(request.content)}\r\n\r\n".encode() + request.content)
-        await until(lambda: bool(provider.received))
+        await until(lambda: provider.received)
         writer.close()
-        await until(lambda: bool(rig.ledger.entries))
+        await until(lambda: rig.ledger.entries)
         assert rig.entry.status is Status.cancelled
         await until(lambda: provider.cut_by_client == 1)
 

@@ -23,8 +23,8 @@ from typing import Any
 
 import httpx
 
-from tests.faults.fleet.replica import until
 from tests.ports import free_port
+from tests.waiting import wait_until
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
@@ -71,7 +71,7 @@ class Old:
         )
         assert self.process.stdout is not None
         threading.Thread(target=self.lines.extend, args=(self.process.stdout,), daemon=True).start()
-        until(lambda: "Ready." in self.output, "it is ready")
+        wait_until(lambda: "Ready." in self.output, "it is ready")
 
     def kill(self) -> None:
         self.process.kill()
@@ -121,7 +121,7 @@ def live(old: Old, home: Path) -> dict[str, str]:
     blue = old.new_key(owner, name="blue", team="blue")["key"]
     for number in range(9):
         old.ask((app, blue)[number % 2], stream=number % 3 == 0)
-    until(lambda: rows(home, "SELECT count(*) FROM entries") == [(9,)], "they are shipped")
+    wait_until(lambda: rows(home, "SELECT count(*) FROM entries") == [(9,)], "they are shipped")
     busy = sqlite3.connect(home / "breakeven.db", isolation_level=None)
     busy.execute("BEGIN IMMEDIATE")  # from here on nothing is shipped
     for _ in range(3):
@@ -169,7 +169,7 @@ def main(commit: str) -> None:
             old.kill()
         subprocess.run(["cp", "-r", home, again], check=True)
         old = Old(tree, again)
-        until(lambda: rows(again, "SELECT count(*) FROM entries") == [(13,)], "it has settled what died")
+        wait_until(lambda: rows(again, "SELECT count(*) FROM entries") == [(13,)], "it has settled what died")
         old.process.send_signal(signal.SIGTERM)
         old.process.wait(PATIENCE_SECONDS)
         [[revision]] = rows(home, "SELECT version_num FROM alembic_version")

@@ -28,12 +28,12 @@ from gateway.storage.sums.verification import verify_sums
 from gateway.sums import SumsQuery
 from tests.integration.upgrade.make_home import ENTRIES, SUMS, rows
 from tests.postgres_server import empty_postgres
+from tests.waiting import PATIENCE_SECONDS, until
 
 pytestmark = pytest.mark.integration
 VERSIONS = sorted(path.name for path in Path(__file__).parent.glob("*.tar.xz"))
 EVERYTHING = SumsQuery(0, 2**60, ())
 Expected = Mapping[str, Any]
-PATIENCE_SECONDS = 300
 
 
 @pytest.fixture(params=VERSIONS)
@@ -56,9 +56,8 @@ async def lives(home: Home, *, database: str | None = None) -> AsyncGenerator[Ga
     gateway = await open_gateway(replace(deployment, settings=settings))
     try:
         await gateway.start()
-        async with asyncio.timeout(PATIENCE_SECONDS):  # a start waits twenty seconds for its writer, and then continues
-            while gateway.shipper.gauges()["unshipped_entries"]:
-                await asyncio.sleep(0.05)
+        # A start waits twenty seconds for its writer, and then continues.
+        await until(lambda: not gateway.shipper.gauges()["unshipped_entries"])
         yield gateway
     finally:
         await gateway.stop()

@@ -27,6 +27,7 @@ from backends.scripted import Outcome
 from tests import read_stream
 from tests.ports import refusing_port
 from tests.scripted_provider import Raw, ScriptedProvider
+from tests.waiting import until
 
 KEY = "sk-canary-1234567890"
 EVENT = b'data: {"choices":[{"index":0,"delta":{"content":"w"},"finish_reason":null}]}\n\n'
@@ -188,9 +189,7 @@ async def test_leaving_early_cuts_the_upstream() -> None:
             if chunk.has_output:
                 break
         await reply.aclose()
-        async with asyncio.timeout(60):
-            while not provider.cut_by_client:
-                await asyncio.sleep(0.005)
+        await until(lambda: provider.cut_by_client)
         await backend.aclose()
 
 

@@ -13,7 +13,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from gateway.money import format_usd
 from tests.faults.fleet.chaos.callers import Budget
-from tests.faults.fleet.replica import PATIENCE_SECONDS, Replica
+from tests.faults.fleet.replica import Replica
+from tests.waiting import PATIENCE_SECONDS
 
 PRICED_AS = ("openai", "gpt-5.4-mini")
 CONFIGURATION = """\

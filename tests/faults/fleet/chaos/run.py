@@ -17,10 +17,10 @@ from tests.faults.fleet.chaos.fleet import PRICED_AS, running_fleet
 from tests.faults.fleet.chaos.provider import outcomes
 from tests.faults.fleet.chaos.verdict import broken_promises, read_books
 from tests.faults.fleet.months import until_a_month_has
-from tests.faults.fleet.replica import PATIENCE_SECONDS
 from tests.postgres_server import empty_postgres
 from tests.redis_server import RedisServer
 from tests.scripted_provider.provider import ScriptedProvider
+from tests.waiting import PATIENCE_SECONDS
 
 CALLERS = 12
 MOST_INPUT_TOKENS = 400

@@ -61,12 +61,6 @@ async def client() -> AsyncGenerator[Http1Client]:
         await made.aclose()
 
 
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(300):
-        while not condition():
-            await asyncio.sleep(0.005)
-
-
 async def fetch(made: Http1Client, url: str, body: bytes | None = b"{}") -> tuple[int, bytes]:
     response = await made.send("POST", url, {"x-a": "1"}, body, timeouts=Timeouts())
     pieces: list[bytes] = []

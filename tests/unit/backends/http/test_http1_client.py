@@ -13,7 +13,8 @@ from backends.http.http1_client import MOST_TARGETS, Http1Client
 from backends.http.http1_connection import Http1Connection
 from backends.http.http1_response import Http1Response
 from backends.protocol import Timeouts
-from tests.unit.backends.http.exact_server import CHUNKED, OK, client, fetch, read_request, says, server, until
+from tests.unit.backends.http.exact_server import CHUNKED, OK, client, fetch, read_request, says, server
+from tests.waiting import until
 
 
 async def test_what_is_sent_byte_for_byte() -> None:

@@ -8,6 +8,7 @@ from starlette.types import Message, Receive, Scope, Send
 from gateway.api.shedding import UNASKED_BYTES, Load, Shedding
 from gateway.errors import BodyTooSlow, Overloaded
 from tests.virtual_time import now, run
+from tests.waiting import until
 
 
 class Endpoint:
@@ -82,9 +83,7 @@ def call(shedding: Shedding, receive: Receive, path: str = "/v1/chat/completions
 
 
 async def all_started(load: Load, requests: int) -> None:
-    async with asyncio.timeout(300):
-        while load.requests < requests:
-            await asyncio.sleep(0)
+    await until(lambda: load.requests >= requests)
     for _ in range(5):
         await asyncio.sleep(0)
 

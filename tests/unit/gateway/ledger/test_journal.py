@@ -13,7 +13,6 @@ from gateway.ledger.journal import Journal
 from tests.simulated_disk import SimulatedDisk
 from tests.unit.gateway.ledger.builders import make_checkpoint, make_entry, make_intent, request_id
 from tests.unit.gateway.ledger.journals import (
-    PATIENCE_SECONDS,
     SMALL,
     fail,
     open_journal,
@@ -22,6 +21,7 @@ from tests.unit.gateway.ledger.journals import (
     settle_once_there_is_room,
     settle_one,
 )
+from tests.waiting import until
 
 
 @pytest.fixture
@@ -174,9 +174,7 @@ async def test_who_asks_whether_it_takes_intents_hears_why_not_until_it_does_aga
         number += 1
     assert "disk is " in str(journal.refusal())
     disk.free_bytes = SMALL
-    async with asyncio.timeout(PATIENCE_SECONDS):
-        while journal.refusal() is not None:  # while no requests arrive
-            await asyncio.sleep(0.005)
+    await until(lambda: journal.refusal() is None)  # while no requests arrive
     journal.intend(make_intent(70_000))
 
     await journal.aclose()

@@ -19,6 +19,7 @@ from gateway.limits.values import parse_limits, window_id
 from gateway.process.tasks import end_tasks
 from tests.unit.gateway.ledger.builders import make_entry, make_intent
 from tests.virtual_time import run
+from tests.waiting import until
 
 NOW_US = 1_795_000_000_000_000
 ACCOUNT = budget_account("k", window_id("month", NOW_US))
@@ -145,9 +146,7 @@ async def test_a_request_that_waits_for_a_reading_gets_it_at_once() -> None:
     await rig.keeper.start()
     running = asyncio.create_task(rig.keeper.run())
     rig.treasury.wants_reading.set()
-    async with asyncio.timeout(300):
-        while rig.readings < 2:
-            await asyncio.sleep(0.005)
+    await until(lambda: rig.readings >= 2)
     await end_tasks([running])
 
 

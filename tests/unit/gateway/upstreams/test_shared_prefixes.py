@@ -9,6 +9,7 @@ import pytest
 
 from gateway.errors import StoreDown
 from gateway.upstreams.shared_prefixes import MOST_UNTOLD, Heard, SharedWarmPrefixes, WarmNote
+from tests.waiting import until
 
 PATIENCE_SECONDS = 60.0
 PROMPT = (b"fingerprint of a prompt", 3000)
@@ -76,12 +77,12 @@ async def test_without_the_others_a_worker_knows_its_own_and_tells_again_when_th
     running = asyncio.create_task(warm.run())
     with caplog.at_level(logging.WARNING):
         warm.note("t", PROMPT, "m", 2944, 400.0)
-        await _until(lambda: caplog.messages)
+        await until(lambda: caplog.messages)
     assert "nobody is there" in caplog.messages[0]
     assert warm.lookup("t", [PROMPT], 100.0) == {"m": 2944}
     wire.is_down = False
     warm.note("t", PROMPT, "m", 2944, 401.0)
-    await _until(lambda: wire.told)
+    await until(lambda: wire.told)
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
 
@@ -94,10 +95,3 @@ async def test_what_cannot_be_told_is_bounded_and_the_oldest_goes_first() -> Non
     [(notes, _)] = wire.told
     assert len(notes) == MOST_UNTOLD
     assert notes[0].fingerprint == b"1"
-
-
-async def _until(condition: object) -> None:
-    assert callable(condition)
-    async with asyncio.timeout(PATIENCE_SECONDS):
-        while not condition():
-            await asyncio.sleep(0.01)

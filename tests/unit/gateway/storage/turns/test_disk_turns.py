@@ -13,6 +13,7 @@ from gateway.kept_answers.record_store import Change
 from gateway.storage.turns.disk_turns import DiskTurns
 from gateway.storage.turns.turn_file import TurnFile
 from tests.hand_clock import HandClock
+from tests.waiting import until
 
 
 class Slow(TurnFile):
@@ -52,9 +53,7 @@ async def test_a_disk_that_does_not_answer_is_given_up_and_asked_again_when_it_d
     with pytest.raises(StoreDown, match="does not respond"):
         await turns.put("d", b"turn", 60)
     file.goes_on.set()
-    async with asyncio.timeout(60):
-        while not await is_kept(turns, "d"):
-            await asyncio.sleep(0.05)
+    await until(lambda: is_kept(turns, "d"))
     assert set(file.asked) == {"a", "d"}, "who had given up was not asked for"
     await turns.aclose()
 
