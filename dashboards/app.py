@@ -1,4 +1,5 @@
 """The UI process put together: sign-in, static files and the pages, behind the security layer."""
+# pyright: reportUnusedFunction=false
 
 import time
 from dataclasses import dataclass
@@ -70,11 +71,11 @@ def build_app(settings: UiSettings) -> ASGIApp:
     app.mount("/ui/static", StaticFiles(directory=HERE / "static"))
 
     @app.get("/")
-    async def root() -> Response:  # pyright: ignore[reportUnusedFunction]
+    async def root() -> Response:
         return RedirectResponse("/ui/")
 
     @app.get("/ui/healthz")
-    async def healthz() -> dict[str, str]:  # pyright: ignore[reportUnusedFunction]
+    async def healthz() -> dict[str, str]:
         return {"status": "ok"}
 
     nicegui_app.colors(

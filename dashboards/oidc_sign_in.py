@@ -1,4 +1,5 @@
 """`/ui/oidc/*`: sign-in through the company's identity provider. Each session gets a key of its own, for a day."""
+# pyright: reportUnusedFunction=false
 
 import json
 import os
@@ -87,7 +88,7 @@ def build_oidc(
     is_secure = provider.settings.public_url.startswith("https://")
 
     @router.get("/ui/oidc/start")
-    async def start(wanted: Annotated[str, Query(alias="next")] = "") -> Response:  # pyright: ignore[reportUnusedFunction]
+    async def start(wanted: Annotated[str, Query(alias="next")] = "") -> Response:
         try:
             url, attempt = await provider.begin()
         except SignInFailed as failed:
@@ -100,7 +101,7 @@ def build_oidc(
         return response
 
     @router.get("/ui/oidc/callback")
-    async def callback(request: Request, state: str = "", code: str = "", error: str = "") -> Response:  # pyright: ignore[reportUnusedFunction]
+    async def callback(request: Request, state: str = "", code: str = "", error: str = "") -> Response:
         attempt, wanted = attempts.take(request.cookies.get(ATTEMPT_COOKIE))
         if attempt is None:
             return _refusal("This sign-in was begun too long ago or in another browser. Please try again.", 403)

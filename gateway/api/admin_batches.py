@@ -1,4 +1,5 @@
 """`/admin/v1/batches`: the batches of every team, their progress and cost; a batch can be cancelled."""
+# pyright: reportUnusedFunction=false
 
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Annotated, Literal
@@ -67,7 +68,7 @@ def build_all_batches_router(batches: AllBatches, key_names: KeyNames, books: Ba
         return [_row(one, names.get(one.key_id)) for one in found]
 
     @router.get("", openapi_extra=needs("entries.read", or_lead=True))
-    async def list_batches(  # pyright: ignore[reportUnusedFunction]
+    async def list_batches(
         only_team: OnlyTeam,
         state: Annotated[State | None, Query()] = None,
         limit: Annotated[int, Query(ge=1, le=1000)] = 50,
@@ -77,16 +78,12 @@ def build_all_batches_router(batches: AllBatches, key_names: KeyNames, books: Ba
         return BatchRows(batches=await shown(*await batches.recent(limit, STATUSES[state], tenant=tenant)))
 
     @router.get("/{batch_id}/cost", openapi_extra=needs("entries.read", or_lead=True))
-    async def cost(  # pyright: ignore[reportUnusedFunction]
-        batch_id: Annotated[str, Path(pattern=NAME)], only_team: OnlyTeam
-    ) -> BookedCost:
+    async def cost(batch_id: Annotated[str, Path(pattern=NAME)], only_team: OnlyTeam) -> BookedCost:
         """The cost of a batch's requests in the ledger, even after the batch itself has been deleted."""
         return booked(await books.batch_cost(batch_id, team=only_team))
 
     @router.post("/{batch_id}/cancel", openapi_extra=needs("batches.write"))
-    async def cancel(  # pyright: ignore[reportUnusedFunction]
-        batch_id: Annotated[str, Path(pattern=NAME)], caller: Caller
-    ) -> BatchRow:
+    async def cancel(batch_id: Annotated[str, Path(pattern=NAME)], caller: Caller) -> BatchRow:
         """Cancel a batch: its remaining requests are not sent. Finished answers stay in its output file."""
         batch = await batches.stop(batch_id, author=caller.name)
         if batch is None:

@@ -1,4 +1,5 @@
 """`/admin/v1/budgets`: monthly budgets of teams, projects and the whole deployment, and what is spent of each."""
+# pyright: reportUnusedFunction=false
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -124,16 +125,14 @@ def build_budgets_router(
     router = APIRouter(prefix="/budgets", tags=["admin: budgets"])
 
     @router.get("", openapi_extra=needs("reports.read", or_lead=True))
-    async def list_budgets(  # pyright: ignore[reportUnusedFunction]
-        only_team: OnlyTeam, scope: Annotated[BudgetScope | None, Query()] = None
-    ) -> BudgetList:
+    async def list_budgets(only_team: OnlyTeam, scope: Annotated[BudgetScope | None, Query()] = None) -> BudgetList:
         """Every monthly budget (or those of one scope), what is spent of it and the forecast for the month (UTC)."""
         standings = await budgets.standings(only_team, scope)
         counted = _counted(ring.working(now_us()))
         return BudgetList(budgets=[_row(one, counted) for one in standings])
 
     @router.get("/keys", openapi_extra=needs("keys.read", or_lead=True))
-    async def list_key_budgets(  # pyright: ignore[reportUnusedFunction]
+    async def list_key_budgets(
         only_team: OnlyTeam, limit: Annotated[int, Query(ge=1, le=MOST_KEYS)] = 50
     ) -> KeyBudgetList:
         """Budgets of single keys, and how much of each is spent."""
@@ -142,13 +141,13 @@ def build_budgets_router(
         return KeyBudgetList(keys=[_key_row(one) for one in found[:limit]], with_budget=len(found))
 
     @router.put("", openapi_extra=needs("budgets.write"))
-    async def set_budget(new: NewBudget, caller: Caller) -> BudgetRow:  # pyright: ignore[reportUnusedFunction]
+    async def set_budget(new: NewBudget, caller: Caller) -> BudgetRow:
         """Create or replace a budget. It only warns; with `stops`, requests beyond it are refused with 429."""
         budget = Budget(new.scope, new.name, parse_usd(new.month_usd), caller.name, now_us(), stops=new.stops)
         return _row(await budgets.set(budget), _counted(ring.working(now_us())))
 
     @router.delete("", openapi_extra=needs("budgets.write"))
-    async def remove_budget(  # pyright: ignore[reportUnusedFunction]
+    async def remove_budget(
         caller: Caller, scope: Annotated[BudgetScope, Query()], name: Annotated[str, Query(max_length=64)] = ""
     ) -> RemovedBudget:
         """Remove a budget. The audit log keeps a record of it."""

@@ -1,4 +1,5 @@
 """`/admin/v1/entries` and `/v1/requests/{id}`: single requests from the ledger, which does not hold their text."""
+# pyright: reportUnusedFunction=false
 
 from collections.abc import Callable
 from typing import Annotated
@@ -19,15 +20,13 @@ def build_entries_router(entries: EntryStore) -> APIRouter:
     router = APIRouter(prefix="/entries", tags=["admin: entries"])
 
     @router.get("", openapi_extra=needs("entries.read", or_lead=True))
-    async def find(  # pyright: ignore[reportUnusedFunction]
-        wanted: Annotated[EntryFilter, Query()], only_team: OnlyTeam
-    ) -> EntryPage:
+    async def find(wanted: Annotated[EntryFilter, Query()], only_team: OnlyTeam) -> EntryPage:
         """Requests that match the filter: newest first, or most expensive or slowest first."""
         found = await find_summaries(entries, narrowed(wanted, only_team))
         return EntryPage(entries=found, next_before=found[-1].request_id if len(found) == wanted.limit else None)
 
     @router.get("/{request_id}", openapi_extra=needs("entries.read", or_lead=True))
-    async def get(request_id: str, only_team: OnlyTeam) -> EntryDetail:  # pyright: ignore[reportUnusedFunction]
+    async def get(request_id: str, only_team: OnlyTeam) -> EntryDetail:
         """One request: tokens and cost by class, corrections, attempts, latencies."""
         return await get_detail(entries, request_id, of_team=only_team)
 
@@ -39,7 +38,7 @@ def build_own_requests_router(entries: EntryStore, keys: KeyRing, now_us: Callab
     router = APIRouter(tags=["models"])
 
     @router.get("/v1/requests/{request_id}")
-    async def own_request(request_id: str, request: Request) -> EntryDetail:  # pyright: ignore[reportUnusedFunction]
+    async def own_request(request_id: str, request: Request) -> EntryDetail:
         """The cost and course of one of this key's own requests."""
         key = keys.authenticate(credential_of(request.scope["headers"]), now_us())
         return await get_detail(entries, request_id, of_key=key.id)

@@ -1,4 +1,5 @@
 """`/admin/v1/reports/files/*`: every report as CSV or Parquet, and the books as FOCUS 1.3."""
+# pyright: reportUnusedFunction=false
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -68,39 +69,37 @@ def build_exports_router(files: Files) -> APIRouter:
     for_leads: dict[str, Any] = file | {"openapi_extra": needs("reports.read", or_lead=True)}
 
     @router.get("/focus", **declared)
-    async def focus(query: Annotated[FocusFile, Query()]) -> Response:  # pyright: ignore[reportUnusedFunction]
+    async def focus(query: Annotated[FocusFile, Query()]) -> Response:
         """The ledger as a FOCUS 1.3 cost and usage dataset, by day. Idle GPU capacity has rows of its own."""
         return await paged("focus", await files.focus(query), query.format)
 
     @router.get("/costs", **for_leads)
-    async def costs(  # pyright: ignore[reportUnusedFunction]
-        query: Annotated[CostFile, Query()], only_team: OnlyTeam
-    ) -> Response:
+    async def costs(query: Annotated[CostFile, Query()], only_team: OnlyTeam) -> Response:
         """The rows of `/reports/costs`, without the total."""
         return await whole("costs", await files.costs(narrowed(query, only_team)), query.format)
 
     @router.get("/savings", **declared)
-    async def savings(query: Annotated[CostFile, Query()]) -> Response:  # pyright: ignore[reportUnusedFunction]
+    async def savings(query: Annotated[CostFile, Query()]) -> Response:
         """What the same tokens would have cost at other models."""
         return await whole("savings", await files.savings(query), query.format)
 
     @router.get("/utilisation", **declared)
-    async def utilisation(query: Annotated[PeriodFile, Query()]) -> Response:  # pyright: ignore[reportUnusedFunction]
+    async def utilisation(query: Annotated[PeriodFile, Query()]) -> Response:
         """GPU-seconds used and paid for, hour by hour."""
         return await whole("utilisation", await files.utilisation(query), query.format)
 
     @router.get("/break-even", **declared)
-    async def break_even(query: Annotated[BreakEvenFile, Query()]) -> Response:  # pyright: ignore[reportUnusedFunction]
+    async def break_even(query: Annotated[BreakEvenFile, Query()]) -> Response:
         """Monthly bills by volume, hosted and owned."""
         return await whole("break-even", await files.break_even(query), query.format)
 
     @router.get("/forecast", **declared)
-    async def forecast(query: Annotated[ForecastFile, Query()]) -> Response:  # pyright: ignore[reportUnusedFunction]
+    async def forecast(query: Annotated[ForecastFile, Query()]) -> Response:
         """The expected cost of the next days, with intervals."""
         return await whole("forecast", await files.forecast(query), query.format)
 
     @router.get("/anomalies", **declared)
-    async def anomalies(query: Annotated[AnomalyFile, Query()]) -> Response:  # pyright: ignore[reportUnusedFunction]
+    async def anomalies(query: Annotated[AnomalyFile, Query()]) -> Response:
         """Days whose cost is far from what their weekday and the trend suggest."""
         return await whole("anomalies", await files.anomalies(query), query.format)
 

@@ -1,4 +1,5 @@
 """`/admin/v1/keys` and `/admin/v1/me`: API keys, whose secrets are shown once, on creation."""
+# pyright: reportUnusedFunction=false
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping
@@ -99,7 +100,7 @@ def build_keys_router(keys: KeyService) -> APIRouter:
     router = APIRouter(tags=["admin: keys"])
 
     @router.get("/me", openapi_extra=needs("self.read"))
-    async def me(caller: Caller) -> Me:  # pyright: ignore[reportUnusedFunction]
+    async def me(caller: Caller) -> Me:
         """The key of this request, and what its role allows."""
         return Me(
             id=caller.id,
@@ -110,13 +111,13 @@ def build_keys_router(keys: KeyService) -> APIRouter:
         )
 
     @router.get("/keys", response_model=KeyList, openapi_extra=needs("keys.read", or_lead=True))
-    async def list_keys(only_team: OnlyTeam, wanted: Wanted) -> Response:  # pyright: ignore[reportUnusedFunction]
+    async def list_keys(only_team: OnlyTeam, wanted: Wanted) -> Response:
         """Keys without their secrets: all of them, or those with these ids or search words, in pages."""
         found = await keys.listed(wanted, only_team)
         return Response(await asyncio.to_thread(found.model_dump_json), media_type="application/json")
 
     @router.post("/keys", status_code=201, openapi_extra=needs("keys.write"))
-    async def create_key(asked: CreateKey, caller: Caller) -> CreatedKey:  # pyright: ignore[reportUnusedFunction]
+    async def create_key(asked: CreateKey, caller: Caller) -> CreatedKey:
         """Create a key. Its secret is shown only in this response."""
         require_team(asked.role, asked.team)
         keys.require_tiers(asked.limits)
@@ -126,31 +127,27 @@ def build_keys_router(keys: KeyService) -> APIRouter:
         return CreatedKey.model_validate({**key_fields(created, asked.limits), "key": secret})
 
     @router.put("/keys/{key_id}/limits", openapi_extra=needs("keys.write"))
-    async def set_limits(  # pyright: ignore[reportUnusedFunction]
-        key_id: str, new: NewLimits, caller: Caller, wanted: Wanted
-    ) -> KeyList:
+    async def set_limits(key_id: str, new: NewLimits, caller: Caller, wanted: Wanted) -> KeyList:
         """Replace a key's limits. They take effect in every process within a second."""
         await keys.change(key_id, {"limits": new.limits}, author=caller.name)
         return await keys.listed(wanted)
 
     @router.patch("/keys/{key_id}", openapi_extra=needs("keys.write"))
-    async def change_key(  # pyright: ignore[reportUnusedFunction]
-        key_id: str, asked: ChangeKey, caller: Caller, wanted: Wanted
-    ) -> KeyList:
+    async def change_key(key_id: str, asked: ChangeKey, caller: Caller, wanted: Wanted) -> KeyList:
         """Change a key's name, team, project, tags, models, expiry or limits. It takes effect in every process within a
         second; past spend stays booked where it was. To change the role, create another key."""
         await keys.change(key_id, asked.change(), author=caller.name)
         return await keys.listed(wanted)
 
     @router.post("/keys/{key_id}/rotate", openapi_extra=needs("keys.write"))
-    async def rotate_key(key_id: str, caller: Caller, asked: RotateKey | None = None) -> CreatedKey:  # pyright: ignore[reportUnusedFunction]
+    async def rotate_key(key_id: str, caller: Caller, asked: RotateKey | None = None) -> CreatedKey:
         """Give a key a new secret, which is shown only in this response. The key keeps its id, limits, spend and stored
         data. Older secrets work until the overlap ends, or until their own end if that is earlier: rotating again never
         prolongs them."""
         return await keys.rotate(key_id, (asked or RotateKey()).overlap_seconds, author=caller.name)
 
     @router.post("/keys/{key_id}/end-overlap", openapi_extra=needs("keys.write"))
-    async def end_overlap(key_id: str, caller: Caller, wanted: Wanted) -> KeyList:  # pyright: ignore[reportUnusedFunction]
+    async def end_overlap(key_id: str, caller: Caller, wanted: Wanted) -> KeyList:
         """End all older secrets of a key, in every process within a second. Its newest keeps working."""
         if not await keys.secrets.end_overlap(key_id, author=caller.name):
             raise _unknown(key_id)
@@ -158,7 +155,7 @@ def build_keys_router(keys: KeyService) -> APIRouter:
         return await keys.listed(wanted)
 
     @router.post("/keys/{key_id}/revoke", openapi_extra=needs("keys.write"))
-    async def revoke_key(key_id: str, caller: Caller, wanted: Wanted) -> KeyList:  # pyright: ignore[reportUnusedFunction]
+    async def revoke_key(key_id: str, caller: Caller, wanted: Wanted) -> KeyList:
         """Revoke a key. It stops working in every process within a second. No key can revoke itself."""
         if key_id == caller.id:
             raise Conflict("This is the key you are using; revoke it with another owner's key.", code="own_key")

@@ -1,4 +1,5 @@
 """`/admin/v1/models`, `/prices`, `/backends`, `/engine`: what can be called, at what price, and its health."""
+# pyright: reportUnusedFunction=false
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -150,7 +151,7 @@ def build_operations_router(pipeline: Pipeline, prices: PriceBook, engine: Calla
     router = APIRouter(tags=["admin: operations"])
 
     @router.get("/models", openapi_extra=needs("catalogue.read"))
-    async def models() -> ModelRows:  # pyright: ignore[reportUnusedFunction]
+    async def models() -> ModelRows:
         """The model catalogue as routing sees it now."""
         snapshot = pipeline.snapshot
         state = pipeline.upstreams.state(snapshot.candidates.values(), pipeline.monotonic())
@@ -162,7 +163,7 @@ def build_operations_router(pipeline: Pipeline, prices: PriceBook, engine: Calla
         )
 
     @router.get("/prices", openapi_extra=needs("catalogue.read"))
-    async def price_list(  # pyright: ignore[reportUnusedFunction]
+    async def price_list(
         provider: str | None = Query(None, max_length=64),
         containing: str = Query("", max_length=120),
         limit: int = Query(50, ge=1, le=500),
@@ -181,7 +182,7 @@ def build_operations_router(pipeline: Pipeline, prices: PriceBook, engine: Calla
         )
 
     @router.get("/backends", openapi_extra=needs("operations.read"))
-    async def backends() -> BackendRows:  # pyright: ignore[reportUnusedFunction]
+    async def backends() -> BackendRows:
         """Health, requests in flight and circuit breakers of this process."""
         budget = pipeline.upstreams.retry_budget
         return BackendRows(
@@ -191,7 +192,7 @@ def build_operations_router(pipeline: Pipeline, prices: PriceBook, engine: Calla
         )
 
     @router.get("/engine", openapi_extra=needs("operations.read"))
-    async def own_engine() -> EngineView:  # pyright: ignore[reportUnusedFunction]
+    async def own_engine() -> EngineView:
         """Slots, queue and throughput curve of your own engine."""
         return _engine(pipeline, engine())
 

@@ -1,4 +1,5 @@
 """`/admin/v1/reports/*`: sums over the ledger, the same figures that the command line prints."""
+# pyright: reportUnusedFunction=false
 
 import asyncio
 from typing import Annotated
@@ -27,26 +28,24 @@ def build_reports_router(reports: Reports) -> APIRouter:
     router = APIRouter(prefix="/reports", tags=["admin: reports"])
 
     @router.get("/costs", response_model=CostTable, openapi_extra=needs("reports.read", or_lead=True))
-    async def costs(  # pyright: ignore[reportUnusedFunction]
-        query: Annotated[CostTableQuery, Query()], only_team: OnlyTeam
-    ) -> Response:
+    async def costs(query: Annotated[CostTableQuery, Query()], only_team: OnlyTeam) -> Response:
         """Spend and tokens by any dimension: all groups, or one page of them with the others as one row."""
         table = await reports.costs(narrowed(query, only_team))
         # Off the event loop: the work grows with the number of rows.
         return Response(await asyncio.to_thread(table.model_dump_json), media_type="application/json")
 
     @router.get("/overview", openapi_extra=needs("reports.read"))
-    async def overview(query: Annotated[OverviewQuery, Query()]) -> Overview:  # pyright: ignore[reportUnusedFunction]
+    async def overview(query: Annotated[OverviewQuery, Query()]) -> Overview:
         """The key figures of one period."""
         return await reports.overview(query)
 
     @router.get("/utilisation", openapi_extra=needs("reports.read"))
-    async def utilisation(query: Annotated[PeriodQuery, Query()]) -> Utilisation:  # pyright: ignore[reportUnusedFunction]
+    async def utilisation(query: Annotated[PeriodQuery, Query()]) -> Utilisation:
         """The paid hours of your own engine, used and idle."""
         return await reports.utilisation(query)
 
     @router.get("/break-even", openapi_extra=needs("reports.read"))
-    async def break_even(query: Annotated[BreakEvenQuery, Query()]) -> BreakEvenView:  # pyright: ignore[reportUnusedFunction]
+    async def break_even(query: Annotated[BreakEvenQuery, Query()]) -> BreakEvenView:
         """Whether owning the GPU pays off at this traffic, and from what volume."""
         return await reports.break_even(query)
 
@@ -58,16 +57,12 @@ def build_forecast_router(forecasts: Forecasts) -> APIRouter:
     router = APIRouter(prefix="/reports", tags=["admin: reports"])
 
     @router.get("/forecast", openapi_extra=needs("reports.read", or_lead=True))
-    async def forecast(  # pyright: ignore[reportUnusedFunction]
-        query: Annotated[ForecastQuery, Query()], only_team: OnlyTeam
-    ) -> ForecastView:
+    async def forecast(query: Annotated[ForecastQuery, Query()], only_team: OnlyTeam) -> ForecastView:
         """The expected cost of the next days, with intervals, and of the month against its budget."""
         return await forecasts.forecast(narrowed(query, only_team))
 
     @router.get("/anomalies", openapi_extra=needs("reports.read", or_lead=True))
-    async def anomalies(  # pyright: ignore[reportUnusedFunction]
-        query: Annotated[DailyQuery, Query()], only_team: OnlyTeam
-    ) -> Anomalies:
+    async def anomalies(query: Annotated[DailyQuery, Query()], only_team: OnlyTeam) -> Anomalies:
         """Days whose cost is far from what their weekday and the trend suggest."""
         return await forecasts.anomalies(narrowed(query, only_team))
 
@@ -79,7 +74,7 @@ def build_what_if_router(what_ifs: WhatIfs) -> APIRouter:
     router = APIRouter(prefix="/reports", tags=["admin: reports"])
 
     @router.get("/what-if", openapi_extra=needs("reports.read"))
-    async def what_if(query: Annotated[WhatIfQuery, Query()]) -> WhatIfView:  # pyright: ignore[reportUnusedFunction]
+    async def what_if(query: Annotated[WhatIfQuery, Query()]) -> WhatIfView:
         """What it would cost to rent GPUs that you do not have, for models that you do not serve yet."""
         return await what_ifs.what_if(query)
 
@@ -91,7 +86,7 @@ def build_reconcile_router(reconciliations: Reconciliations) -> APIRouter:
     router = APIRouter(prefix="/reports", tags=["admin: reports"])
 
     @router.post("/reconcile", openapi_extra=needs("reports.read"))
-    async def reconcile(body: ReconcileBody) -> ReconciliationView:  # pyright: ignore[reportUnusedFunction]
+    async def reconcile(body: ReconcileBody) -> ReconciliationView:
         """Compare a provider's export with the ledger, per day and model, with the likely reason of each difference."""
         return await reconciliations.reconcile(body)
 

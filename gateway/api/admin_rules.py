@@ -1,4 +1,5 @@
 """`/admin/v1/rules`: versions, validation, diff, replay before saving, activation and roll-back."""
+# pyright: reportUnusedFunction=false
 
 from typing import Literal
 
@@ -106,7 +107,7 @@ def build_rules_router(rules: RulesService, replay: Replay) -> APIRouter:
 
 def _add_listing(router: APIRouter, rules: RulesService) -> None:
     @router.get("", openapi_extra=needs("rules.read"))
-    async def list_rules() -> RulesList:  # pyright: ignore[reportUnusedFunction]
+    async def list_rules() -> RulesList:
         """All versions, newest first, and every activation."""
         active = await rules.active()
         return RulesList(
@@ -118,7 +119,7 @@ def _add_listing(router: APIRouter, rules: RulesService) -> None:
         )
 
     @router.put("", openapi_extra=needs("rules.write"))
-    async def put_rules(new: NewRules, caller: Caller) -> RulesVersion:  # pyright: ignore[reportUnusedFunction]
+    async def put_rules(new: NewRules, caller: Caller) -> RulesVersion:
         """Store a text as a new version, and activate it if asked to. 409 if another became active meanwhile."""
         await _require_valid(rules, new.text)
         stored = await rules.put(new.text, author=caller.name, reason=new.reason, expected_active=new.expected_active)
@@ -131,52 +132,52 @@ def _add_listing(router: APIRouter, rules: RulesService) -> None:
 
 def _add_checks_of_texts(router: APIRouter, rules: RulesService, replay: Replay) -> None:
     @router.post("/validate", openapi_extra=needs("rules.read"))
-    async def validate(text: RulesText) -> Checked:  # pyright: ignore[reportUnusedFunction]
+    async def validate(text: RulesText) -> Checked:
         """Check a rules text; the answer lists its problems with their lines."""
         problems = await rules.check(text.text)
         return Checked(is_valid=not problems, problems=[_problem(one) for one in problems])
 
     @router.post("/replay", openapi_extra=needs("rules.read"))
-    async def replay_rules(asked: ReplayRequest) -> ReplayResult:  # pyright: ignore[reportUnusedFunction]
+    async def replay_rules(asked: ReplayRequest) -> ReplayResult:
         """What a rules text would have done with logged traffic. Nothing is saved."""
         document = await _require_valid(rules, asked.text)
         return await replay(document, microseconds(asked.since), microseconds(asked.until))
 
     @router.post("/diff", openapi_extra=needs("rules.read"))
-    async def diff_text(text: RulesText) -> Diff:  # pyright: ignore[reportUnusedFunction]
+    async def diff_text(text: RulesText) -> Diff:
         """Compare a text with the active version."""
         active = await rules.active()
         old = (await rules.get(active)).text if active else ""
         return Diff(old=active or "", new="(edited)", diff=text_diff(old, text.text, active or "nothing", "edited"))
 
     @router.get("/diff", openapi_extra=needs("rules.read"))
-    async def diff_versions(old: str = Query(max_length=64), new: str = Query(max_length=64)) -> Diff:  # pyright: ignore[reportUnusedFunction]
+    async def diff_versions(old: str = Query(max_length=64), new: str = Query(max_length=64)) -> Diff:
         """Compare two versions."""
         before, after = await rules.get(old), await rules.get(new)
         return Diff(old=old, new=new, diff=text_diff(before.text, after.text, old, new))
 
     @router.get("/schema", openapi_extra=needs("rules.read"))
-    async def schema() -> dict[str, object]:  # pyright: ignore[reportUnusedFunction]
+    async def schema() -> dict[str, object]:
         """The JSON schema of a rules file, for editors."""
         return rules_json_schema()
 
 
 def _add_versions(router: APIRouter, rules: RulesService) -> None:
     @router.post("/rollback", openapi_extra=needs("rules.write"))
-    async def roll_back(change: Change, caller: Caller) -> RulesActivation:  # pyright: ignore[reportUnusedFunction]
+    async def roll_back(change: Change, caller: Caller) -> RulesActivation:
         """Activate the version that was active before."""
         return _activation(
             await rules.roll_back(author=caller.name, reason=change.reason, expected_active=change.expected_active)
         )
 
     @router.get("/{version}", openapi_extra=needs("rules.read"))
-    async def get_rules(version: str) -> RulesVersion:  # pyright: ignore[reportUnusedFunction]
+    async def get_rules(version: str) -> RulesVersion:
         """One version with its text; the name `active` means the active one."""
         active = await rules.active()
         return _version(await rules.get(active or "" if version == ACTIVE else version), active, with_text=True)
 
     @router.post("/{version}/activate", openapi_extra=needs("rules.write"))
-    async def activate(version: str, change: Change, caller: Caller) -> RulesActivation:  # pyright: ignore[reportUnusedFunction]
+    async def activate(version: str, change: Change, caller: Caller) -> RulesActivation:
         """Activate a version. 409 if the active one is no longer `expected_active`."""
         await _require_valid(rules, (await rules.get(version)).text)
         return _activation(

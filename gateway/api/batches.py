@@ -1,4 +1,5 @@
 """`/v1/batches`: OpenAI's batch API. The keys of a team share its batches."""
+# pyright: reportUnusedFunction=false
 
 import re
 from collections.abc import Callable
@@ -44,7 +45,7 @@ def build_batches_router(
     router = APIRouter(prefix="/v1/batches", tags=["batches"])
 
     @router.post("")
-    async def create(asked: NewBatch, request: Request) -> dict[str, Any]:  # pyright: ignore[reportUnusedFunction]
+    async def create(asked: NewBatch, request: Request) -> dict[str, Any]:
         """Create a batch from an uploaded file. Its requests are sent when there is capacity, within the window."""
         key = await key_of_caller(pipeline, request)
         bounds.require_open()
@@ -73,9 +74,7 @@ def build_batches_router(
         return shown(batch)
 
     @router.get("")
-    async def index(  # pyright: ignore[reportUnusedFunction]
-        request: Request, limit: Annotated[int, Query(ge=1, le=100)] = 20, after: After = None
-    ) -> Listed:
+    async def index(request: Request, limit: Annotated[int, Query(ge=1, le=100)] = 20, after: After = None) -> Listed:
         """Batches, newest first."""
         rows, has_more = await batches.list(
             await tenant_of_caller(pipeline, request), Page(limit, after), prefix=PREFIX
@@ -83,12 +82,12 @@ def build_batches_router(
         return listed([shown(one) for one in rows], has_more=has_more)
 
     @router.get("/{batch_id}")
-    async def retrieve(batch_id: BatchId, request: Request) -> dict[str, Any]:  # pyright: ignore[reportUnusedFunction]
+    async def retrieve(batch_id: BatchId, request: Request) -> dict[str, Any]:
         """The progress of a batch, and the ids of its result files."""
         return _found(await batches.get(await tenant_of_caller(pipeline, request), _ours(batch_id)))
 
     @router.post("/{batch_id}/cancel")
-    async def cancel(batch_id: BatchId, request: Request) -> dict[str, Any]:  # pyright: ignore[reportUnusedFunction]
+    async def cancel(batch_id: BatchId, request: Request) -> dict[str, Any]:
         """Cancel a batch: its remaining requests are not sent. Finished answers stay in the output file."""
         return _found(await batches.cancel(await tenant_of_caller(pipeline, request), _ours(batch_id)))
 

@@ -1,4 +1,5 @@
 """`/v1/conversations`: OpenAI's conversations API, stored by the gateway itself. Nothing is booked."""
+# pyright: reportUnusedFunction=false
 
 from typing import Annotated, Any, Literal, cast
 
@@ -72,40 +73,40 @@ def build_conversations_router(pipeline: Pipeline, conversations: KeptConversati
         return items if kept is None else await kept.dereferenced(owner, items)
 
     @router.post("", openapi_extra=_body([], items=ITEMS, metadata=METADATA))
-    async def create(request: Request) -> Conversation:  # pyright: ignore[reportUnusedFunction]
+    async def create(request: Request) -> Conversation:
         """Create a conversation, which requests to `/v1/responses` can then name."""
         owner, asked = await tenant_of_caller(pipeline, request), await _asked(request)
         conversation_id, head = await conversations.create(owner, await items_of(owner, asked), _metadata(asked))
         return _shown(conversation_id, head)
 
     @router.get("/{conversation_id}")
-    async def retrieve(conversation_id: ConversationId, request: Request) -> Conversation:  # pyright: ignore[reportUnusedFunction]
+    async def retrieve(conversation_id: ConversationId, request: Request) -> Conversation:
         """A conversation's time of creation and metadata."""
         return _shown(
             conversation_id, await conversations.find(await tenant_of_caller(pipeline, request), conversation_id)
         )
 
     @router.post("/{conversation_id}", openapi_extra=_body(["metadata"], metadata=METADATA))
-    async def update(conversation_id: ConversationId, request: Request) -> Conversation:  # pyright: ignore[reportUnusedFunction]
+    async def update(conversation_id: ConversationId, request: Request) -> Conversation:
         """Replace a conversation's metadata."""
         owner, asked = await tenant_of_caller(pipeline, request), await _asked(request, "metadata")
         return _shown(conversation_id, await conversations.describe(owner, conversation_id, _metadata(asked)))
 
     @router.delete("/{conversation_id}")
-    async def delete(conversation_id: ConversationId, request: Request) -> Deleted:  # pyright: ignore[reportUnusedFunction]
+    async def delete(conversation_id: ConversationId, request: Request) -> Deleted:
         """Delete a conversation and its items. Responses that were its turns stay until they expire or are deleted."""
         await conversations.delete(await tenant_of_caller(pipeline, request), conversation_id)
         return Deleted(id=conversation_id)
 
     @router.post("/{conversation_id}/items", openapi_extra=_body(["items"], items={**ITEMS, "type": "array"}))
-    async def add(conversation_id: ConversationId, request: Request) -> Listed:  # pyright: ignore[reportUnusedFunction]
+    async def add(conversation_id: ConversationId, request: Request) -> Listed:
         """Append up to 20 items, either all or none."""
         owner, asked = await tenant_of_caller(pipeline, request), await _asked(request, "items")
         added = await conversations.add(owner, conversation_id, await items_of(owner, asked))
         return _listed(added, has_more=False)
 
     @router.get("/{conversation_id}/items")
-    async def index(  # pyright: ignore[reportUnusedFunction]
+    async def index(
         conversation_id: ConversationId,
         request: Request,
         limit: Annotated[int, Query(ge=1, le=MOST_ITEMS)] = USUAL_ITEMS,
@@ -119,7 +120,7 @@ def build_conversations_router(pipeline: Pipeline, conversations: KeptConversati
         return _listed(await conversations.items(owner, conversation_id, wanted), has_more=has_more)
 
     @router.get("/{conversation_id}/items/{item_id}")
-    async def item(conversation_id: ConversationId, item_id: ItemId, request: Request) -> dict[str, Any]:  # pyright: ignore[reportUnusedFunction]
+    async def item(conversation_id: ConversationId, item_id: ItemId, request: Request) -> dict[str, Any]:
         """One complete item."""
         found = await conversations.items(await tenant_of_caller(pipeline, request), conversation_id, [item_id])
         if not found:
@@ -127,7 +128,7 @@ def build_conversations_router(pipeline: Pipeline, conversations: KeptConversati
         return shown(found[0])
 
     @router.delete("/{conversation_id}/items/{item_id}")
-    async def remove(conversation_id: ConversationId, item_id: ItemId, request: Request) -> Conversation:  # pyright: ignore[reportUnusedFunction]
+    async def remove(conversation_id: ConversationId, item_id: ItemId, request: Request) -> Conversation:
         """Delete one item. The conversation continues as if it had never been there."""
         head = await conversations.remove(await tenant_of_caller(pipeline, request), conversation_id, item_id)
         return _shown(conversation_id, head)

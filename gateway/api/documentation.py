@@ -1,5 +1,6 @@
 """`/openapi.json`, and `/docs` which shows it. The page's assets are part of the installation and served from this
 origin."""
+# pyright: reportUnusedFunction=false
 
 from collections.abc import Callable, Mapping
 from importlib.resources import files
@@ -50,7 +51,7 @@ def build_documentation_router(document: Callable[[], Mapping[str, Any]]) -> API
     building, built = Lock(), list[bytes]()
 
     @router.get("/openapi.json")
-    def description() -> Response:  # pyright: ignore[reportUnusedFunction]
+    def description() -> Response:
         """In a thread of its own: the first time takes half a second, in which the event loop would serve nobody."""
         with building:
             if not built:
@@ -58,15 +59,15 @@ def build_documentation_router(document: Callable[[], Mapping[str, Any]]) -> API
         return Response(built[0], media_type="application/json")
 
     @router.get("/docs")
-    async def page() -> HTMLResponse:  # pyright: ignore[reportUnusedFunction]
+    async def page() -> HTMLResponse:
         return HTMLResponse(PAGE, headers=HEADERS)
 
     @router.get("/docs/start.js")
-    async def start() -> Response:  # pyright: ignore[reportUnusedFunction]
+    async def start() -> Response:
         return Response(START, media_type="text/javascript", headers=KEPT)
 
     @router.get("/docs/{name}")
-    async def asset(  # pyright: ignore[reportUnusedFunction]
+    async def asset(
         name: Literal["swagger-ui-bundle.js", "swagger-ui.css"],
     ) -> FileResponse:
         return FileResponse(str(STATIC / name), headers=KEPT)

@@ -1,4 +1,5 @@
 """`/v1/files`: input files of batches, uploaded by callers, and their output. The keys of a team share its files."""
+# pyright: reportUnusedFunction=false
 
 from collections.abc import AsyncIterator
 from typing import Annotated, Any, Final, Literal
@@ -59,7 +60,7 @@ def build_files_router(pipeline: Pipeline, files: FileStore, bounds: BatchBounds
         return file
 
     @router.post("", openapi_extra=UPLOAD)
-    async def upload(request: Request) -> dict[str, Any]:  # pyright: ignore[reportUnusedFunction]
+    async def upload(request: Request) -> dict[str, Any]:
         """Upload a JSONL file of requests, for `/v1/batches`."""
         owner = await tenant_of_caller(pipeline, request)
         bounds.require_open()
@@ -74,7 +75,7 @@ def build_files_router(pipeline: Pipeline, files: FileStore, bounds: BatchBounds
             await form.close()
 
     @router.get("")
-    async def index(  # pyright: ignore[reportUnusedFunction]
+    async def index(
         request: Request,
         limit: Annotated[int, Query(ge=1, le=10_000)] = 1000,
         after: After = None,
@@ -87,19 +88,19 @@ def build_files_router(pipeline: Pipeline, files: FileStore, bounds: BatchBounds
         return listed([shown(one) for one in rows], has_more=has_more)
 
     @router.get("/{file_id}")
-    async def retrieve(file_id: FileId, request: Request) -> dict[str, Any]:  # pyright: ignore[reportUnusedFunction]
+    async def retrieve(file_id: FileId, request: Request) -> dict[str, Any]:
         """The metadata of a file."""
         return shown(await found(request, file_id))
 
     @router.delete("/{file_id}")
-    async def delete(file_id: FileId, request: Request) -> dict[str, Any]:  # pyright: ignore[reportUnusedFunction]
+    async def delete(file_id: FileId, request: Request) -> dict[str, Any]:
         """Delete a file. 409 if a batch still reads it, or its results need it."""
         if not await files.delete(await tenant_of_caller(pipeline, request), file_id):
             raise _not_found()
         return {"id": file_id, "object": "file", "deleted": True}
 
     @router.get("/{file_id}/content", response_class=StreamingResponse)
-    async def content(file_id: FileId, request: Request) -> StreamingResponse:  # pyright: ignore[reportUnusedFunction]
+    async def content(file_id: FileId, request: Request) -> StreamingResponse:
         """The content of a file."""
         file = await found(request, file_id)
         headers = {"content-length": str(file.size_bytes)}

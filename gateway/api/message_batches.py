@@ -1,4 +1,5 @@
 """`/v1/messages/batches`: Anthropic's batch API, stored and processed the same way as `/v1/batches`."""
+# pyright: reportUnusedFunction=false
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
 from typing import Annotated, Any, Final
@@ -87,7 +88,7 @@ def build_message_batches_router(
         return batch
 
     @router.post("", openapi_extra=BODY)
-    async def create(request: Request) -> dict[str, Any]:  # pyright: ignore[reportUnusedFunction]
+    async def create(request: Request) -> dict[str, Any]:
         """Create a batch (Anthropic's API). Its requests are sent when there is capacity, within 24 hours."""
         key = await key_of_caller(pipeline, request)
         bounds.require_open()
@@ -124,7 +125,7 @@ def build_message_batches_router(
         return shown(batch, str(request.base_url))
 
     @router.get("")
-    async def index(  # pyright: ignore[reportUnusedFunction]
+    async def index(
         request: Request,
         limit: Annotated[int, Query(ge=1, le=1000)] = 20,
         after_id: Named = None,
@@ -140,25 +141,25 @@ def build_message_batches_router(
         return {"data": listed, "has_more": has_more, "first_id": first, "last_id": last}
 
     @router.get("/{batch_id}")
-    async def retrieve(batch_id: BatchId, request: Request) -> dict[str, Any]:  # pyright: ignore[reportUnusedFunction]
+    async def retrieve(batch_id: BatchId, request: Request) -> dict[str, Any]:
         """The progress of a batch."""
         return shown(await found(request, batch_id), str(request.base_url))
 
     @router.post("/{batch_id}/cancel")
-    async def cancel(batch_id: BatchId, request: Request) -> dict[str, Any]:  # pyright: ignore[reportUnusedFunction]
+    async def cancel(batch_id: BatchId, request: Request) -> dict[str, Any]:
         """Cancel a batch: its remaining requests are not sent."""
         batch = await found(request, batch_id)
         now = await batches.cancel(batch.tenant, batch.id)
         return shown(now or batch, str(request.base_url))
 
     @router.delete("/{batch_id}")
-    async def delete(batch_id: BatchId, request: Request) -> dict[str, Any]:  # pyright: ignore[reportUnusedFunction]
+    async def delete(batch_id: BatchId, request: Request) -> dict[str, Any]:
         """Delete a batch that has ended, and its results. 409 if it has not ended."""
         await batches.delete(await found(request, batch_id))
         return {"id": batch_id, "type": "message_batch_deleted"}
 
     @router.get("/{batch_id}/results", response_class=StreamingResponse)
-    async def results(batch_id: BatchId, request: Request) -> StreamingResponse:  # pyright: ignore[reportUnusedFunction]
+    async def results(batch_id: BatchId, request: Request) -> StreamingResponse:
         """The result of every request, one per line, in no particular order."""
         batch = await found(request, batch_id)
         if batch.status in UNDER_WAY:

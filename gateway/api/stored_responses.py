@@ -1,4 +1,5 @@
 """Responses stored by the gateway or a provider: fetched, listed, cancelled and deleted. Nothing is booked."""
+# pyright: reportUnusedFunction=false
 
 from typing import Annotated
 from urllib.parse import parse_qsl, urlencode
@@ -29,22 +30,22 @@ def build_stored_responses_router(pipeline: Pipeline) -> APIRouter:
     router = APIRouter(tags=["models"])
 
     @router.get("/v1/responses/{response_id}")
-    async def retrieve(response_id: ResponseId, request: Request) -> Response:  # pyright: ignore[reportUnusedFunction]
+    async def retrieve(response_id: ResponseId, request: Request) -> Response:
         """A stored response. It is stored by its provider or, for models called in another format, by the gateway."""
         return await _ask(pipeline, request, response_id)
 
     @router.delete("/v1/responses/{response_id}")
-    async def delete(response_id: ResponseId, request: Request) -> Response:  # pyright: ignore[reportUnusedFunction]
+    async def delete(response_id: ResponseId, request: Request) -> Response:
         """Delete a stored response."""
         return await _ask(pipeline, request, response_id)
 
     @router.post("/v1/responses/{response_id}/cancel")
-    async def cancel(response_id: ResponseId, request: Request) -> Response:  # pyright: ignore[reportUnusedFunction]
+    async def cancel(response_id: ResponseId, request: Request) -> Response:
         """Cancel a response that its provider is creating in the background."""
         return await _ask(pipeline, request, response_id, "/cancel")
 
     @router.get("/v1/responses/{response_id}/input_items")
-    async def input_items(response_id: ResponseId, request: Request) -> Response:  # pyright: ignore[reportUnusedFunction]
+    async def input_items(response_id: ResponseId, request: Request) -> Response:
         """The input items of a stored response."""
         return await _ask(pipeline, request, response_id, "/input_items")
 

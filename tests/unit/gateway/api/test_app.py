@@ -1,4 +1,5 @@
 """What the application answers at paths that do not exist."""
+# pyright: reportUnusedFunction=false
 
 from urllib.parse import unquote
 
@@ -100,11 +101,11 @@ def test_what_a_provider_alone_does_is_no_wrong_method_where_a_response_could_ha
     app = build_fastapi()
 
     @app.get("/v1/responses/{response_id}")
-    async def retrieve(response_id: str) -> str:  # pyright: ignore[reportUnusedFunction]
+    async def retrieve(response_id: str) -> str:
         return response_id
 
     @app.get("/v1/models/{name}")
-    async def model(name: str) -> str:  # pyright: ignore[reportUnusedFunction]
+    async def model(name: str) -> str:
         return name
 
     gemini = TestClient(OtherAddresses(app)).post("/v1/models/m:predict", json={}, headers={"x-goog-api-key": "k"})
@@ -129,7 +130,7 @@ def test_what_is_wrong_here_is_told_in_the_log_and_not_to_the_caller(
     app = build_fastapi()
 
     @app.get("/broken")
-    async def broken() -> None:  # pyright: ignore[reportUnusedFunction]
+    async def broken() -> None:
         raise error
 
     answer = TestClient(app).get("/broken")

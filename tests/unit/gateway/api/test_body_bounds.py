@@ -1,3 +1,4 @@
+# pyright: reportUnusedFunction=false
 from collections.abc import AsyncGenerator
 from typing import Any
 
@@ -89,7 +90,7 @@ async def test_a_framework_that_reads_bodies_first_stops_reading_and_says_why(
     admin = APIRouter(prefix="/admin/v1", dependencies=[Depends(build_guard(ring, lambda: 0))])
 
     @admin.post("/things", openapi_extra=needs("keys.write"))
-    async def things(asked: Asked, request: Request) -> None:  # pyright: ignore[reportUnusedFunction]
+    async def things(asked: Asked, request: Request) -> None:
         raise AssertionError("nothing so long comes here")
 
     application = build_fastapi()
@@ -125,7 +126,7 @@ async def test_what_is_no_json_is_told_by_its_place() -> None:
     application = build_fastapi()
 
     @application.post("/things")
-    async def things(asked: Asked) -> None:  # pyright: ignore[reportUnusedFunction]
+    async def things(asked: Asked) -> None:
         raise AssertionError("no JSON comes here")
 
     async with httpx.AsyncClient(transport=httpx.ASGITransport(application), base_url="http://gateway") as client:
