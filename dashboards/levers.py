@@ -11,7 +11,7 @@ DAY_SECONDS = 86_400
 
 @dataclass(frozen=True, slots=True)
 class Lever:
-    """`is_log`: the slider is logarithmic. `unset` is its value as long as the gateway is not asked for one."""
+    """`is_log`: the slider is logarithmic."""
 
     name: str
     label: str
@@ -20,7 +20,6 @@ class Lever:
     says: Callable[[float], str]
     is_log: bool = False
     step: float = 0.01
-    unset: float = 1.0
 
     def position(self, value: float) -> float:
         """The handle's position for a value, limited to its range."""

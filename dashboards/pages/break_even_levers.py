@@ -32,8 +32,8 @@ class Levers:
         self._is_placing = False
         self._sliders: dict[str, tuple[Lever, ui.slider, ui.label]] = {}
         with grid("be-levers"):
-            for lever in LEVERS:
-                self._slider(lever, float(self._moved.get(lever.name) or self._inputs.get(lever.name) or lever.unset))
+            for lever in LEVERS:  # the gateway names no factor that it was not asked for
+                self._slider(lever, float(self._moved.get(lever.name) or self._inputs.get(lever.name) or 1.0))
                 if lever.name == "volume_factor":
                     self._slider(UTILISATION, self._utilisation())
         self._others(found)
