@@ -10,6 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway.economics.traffic import HourlyTraffic
 from gateway.instants import HOUR_US
+from gateway.kept_answers.response_cache import BACKEND as RESPONSE_CACHE
 from gateway.routing.rules import SPECIALTIES
 from gateway.storage.rows.entry_rows import COST_COLUMNS
 from gateway.storage.sums.by_dimension import SpanSums, narrowed, read_figures, sum_of
@@ -50,12 +51,13 @@ async def hourly_traffic(
 
 
 async def _read(connection: AsyncConnection, part: Span, *, on_gpus: bool) -> TimedSums:
-    is_wanted = hourly.c.gpu_us > 0 if on_gpus else dimensions.c.operation.not_in(UNSERVED)
+    is_asked = (dimensions.c.operation.not_in(UNSERVED), dimensions.c.backend != RESPONSE_CACHE)
+    is_wanted = (hourly.c.gpu_us > 0,) if on_gpus else is_asked
     sums = [sum_of(connection, figure).label(name) for name, figure in FIGURES.items()]
     query = (
         select(dimensions.c.model, hourly.c.hour, *sums)
         .join_from(hourly, dimensions, dimensions.c.id == hourly.c.dimension_id)
-        .where(*part.conditions(), is_wanted)
+        .where(*part.conditions(), *is_wanted)
         .group_by(hourly.c.hour, dimensions.c.model)
     )
     models, figures = await read_figures(connection, query, 1)

@@ -8,6 +8,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from sqlalchemy.util import await_only
 
 from gateway.economics.replay_outcome import ShadowPair
+from gateway.kept_answers.response_cache import BACKEND as RESPONSE_CACHE
 from gateway.storage.sql.feedback import SqlFeedback
 from gateway.storage.sql.ledger import SqlLedger
 from gateway.storage.sql.reports import SqlReports
@@ -77,18 +78,19 @@ async def test_a_shadow_call_is_kept_once(engine: AsyncEngine) -> None:
     assert await store.shadows(2, 3) == [calls[1]]
 
 
-async def test_shadow_calls_are_in_the_books_and_nobodys_traffic(engine: AsyncEngine) -> None:
+async def test_what_no_chat_model_answers_a_caller_is_in_the_books_and_nobodys_traffic(engine: AsyncEngine) -> None:
     at_us = 1_767_225_600_000_000
     shadow = make_intent(2, accepted_at_us=at_us, operation=SHADOW, key_id=SHADOW, team=None)
     embedding = make_intent(3, accepted_at_us=at_us, operation="embeddings")
     intents = {1: make_intent(1, accepted_at_us=at_us), 2: shadow, 3: embedding}
     entries = [make_entry(number, intent=intent, gpu_seconds=0.5) for number, intent in intents.items()]
     hosted = make_entry(4, intent=make_intent(4, accepted_at_us=at_us), backend="elsewhere")
-    await SqlLedger(engine).insert([*entries, hosted])
+    cached = make_entry(5, intent=make_intent(5, accepted_at_us=at_us), backend=RESPONSE_CACHE)
+    await SqlLedger(engine).insert([*entries, hosted, cached])
     reports = SqlReports(engine)
     until_us = at_us + 3_600_000_000
     [row] = await reports.hourly_traffic(at_us, until_us)
-    assert row.requests == 2, "no chat model embeds"
+    assert row.requests == 2, "no chat model embeds, or computes what the response cache has"
     [on_gpus] = await reports.hourly_traffic(at_us, until_us, on_gpus=True)
     assert (on_gpus.requests, on_gpus.gpu_seconds) == (3, 1.5)
     [apart] = await reports.sums(SumsQuery(at_us, until_us, (), {"operation": SHADOW}))
