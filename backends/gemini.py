@@ -1,16 +1,24 @@
 """Adapter for Gemini's generateContent API: chats are translated, calls in its own format pass through untouched."""
 
+import re
 import time
 from functools import partial
 from typing import Final
 from urllib.parse import quote
+
+from msgspec.structs import replace
 
 from backends.endpoints.content_errors import content_error
 from backends.errors import UpstreamRejected
 from backends.formats.chat_fields import untranslatable
 from backends.formats.chat_view import parse_chat
 from backends.formats.gemini import GeminiStreamReader, build_content_body, openai_error, read_content
-from backends.formats.gemini_contents import NativeContentReader, native_body, read_native_content
+from backends.formats.gemini_contents import (
+    NativeContentReader,
+    native_body,
+    read_native_content,
+    without_signatures,
+)
 from backends.formats.input_tokens import read_count
 from backends.formats.json_splice import NotAnObject
 from backends.http.errors import google_status
@@ -20,6 +28,9 @@ from backends.protocol import BackendHealth, Call, Operation, Reply
 COUNT: Final[Operation] = "generate_content.count_tokens"
 NATIVE_OPERATIONS: Final = frozenset[Operation]({"generate_content", COUNT})
 """Calls in Gemini's own format."""
+_UNREADABLE: Final = re.compile(
+    rb"(?:invalid|corrupted) thought signature|thought signature is not valid", re.IGNORECASE
+)
 STREAM: Final = "streamGenerateContent?alt=sse"
 
 
@@ -31,7 +42,7 @@ class GeminiBackend(HttpBackend):
 
     async def open(self, call: Call) -> Reply:
         if call.operation in NATIVE_OPERATIONS:
-            return await self.exchange(call, self._native(call))
+            return await self._open_native(call)
         if call.operation != "chat.completions":
             raise untranslatable("operation", f"{self.name} does not offer {call.operation}")
         created, answer_id = int(time.time()), call.request_id
@@ -51,6 +62,16 @@ class GeminiBackend(HttpBackend):
             true_status=google_status,
         )
         return await self.exchange(call, exchange)
+
+    async def _open_native(self, call: Call) -> Reply:
+        """Signatures of another model, or of a conversation that has changed, are left out once they are refused."""
+        exchange = self._native(call)
+        try:
+            return await self.exchange(call, exchange)
+        except UpstreamRejected as refusal:
+            if not _UNREADABLE.search(refusal.body) or (unsigned := without_signatures(exchange.body)) == exchange.body:
+                raise
+        return await self.exchange(call, replace(exchange, body=unsigned))
 
     def _url(self, call: Call, method: str) -> str:
         return join_url(self._base_url, f"models/{quote(call.upstream_model, safe='')}:{method}")

@@ -30,7 +30,8 @@ _SECRET_HEADERS: Final = ("authorization", "x-api-key", "x-goog-api-key", "api-k
 _NOT_BY_THIS_MODEL: Final = re.compile(
     rb"(?:support|deprecat|enabled|allowed|available|accept)[^\"]{0,120} (?:with|for|by|on|in) this model\b"
     rb"|this model (?:does not|doesn't|cannot|can't|only) (?:support|accept|allow|take)"
-    rb"|model[^\"]{0,80} (?:does not|doesn't) support|does not support (?:tools|thinking|this)\b|unexpected role"
+    rb"|model[^\"]{0,80} (?:does not|doesn't) support|does not support (?:tools|thinking|this)\b"
+    rb"|unexpected role|turn comes immediately after"
     rb"|max_?(?:completion|output)?_?tokens\b[^\"]{0,120}(?:too large|maximum|equal to|range|must have stream)"
     rb"|(?:array|string) too long|(?:does not|should) match pattern|should have at most \d+|maximum number of items"
     rb"|maximum tools limit|too many images|at most \d+ \w+\(s\) may be provided|(?:image|pdf)[^\"]{0,40} exceeds? \d"

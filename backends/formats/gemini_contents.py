@@ -41,6 +41,23 @@ def native_body(body: bytes, *, counts: bool, model: str) -> bytes:
     return splice(body, edits, members) if edits else body
 
 
+def without_signatures(body: bytes) -> bytes:
+    """The request without anybody's signatures, and with placeholders instead; the same bytes if it has none."""
+    contents = (decode_object(body) or {}).get("contents")
+    signed = [
+        (part, name)
+        for content in objects_of(many_of(contents))
+        for part in objects_of(many_of(content.get("parts")))
+        for name in _SIGNATURES
+        if part.get(name) not in (None, UNKNOWN_SIGNATURE)
+    ]
+    if not signed:
+        return body
+    for part, name in signed:
+        del part[name]
+    return splice(body, {"contents": with_signatures(msgspec.json.encode(contents))}, find_members(body))
+
+
 def with_signatures(contents: bytes) -> bytes:
     """Contents without our own signatures, and with a placeholder in each model turn whose calls have none. The same
     bytes if nothing changes."""

@@ -51,6 +51,7 @@ REFUSALS = [
     "Function calling is not enabled for this model",
     "Thinking mode does not support this tool_choice",
     "Unexpected role 'user' after role 'tool'",
+    "Please ensure that function call turn comes immediately after a user turn or after a function response turn.",
     "max_tokens is too large: 32000. This model supports at most 16384 completion tokens, whereas you provided 32000.",
     "max_tokens: 128001 > 64000, which is the maximum allowed number of output tokens for claude-opus-4-5-20251101",
     "`max_completion_tokens` must be less than or equal to `65536`, the maximum value for it is less than the window",

@@ -6,7 +6,12 @@ from typing import Any
 import pytest
 
 from backends.errors import RateLimited, StreamBroken, UnreadableAnswer, UpstreamUnavailable
-from backends.formats.gemini_contents import NativeContentReader, native_body, read_native_content
+from backends.formats.gemini_contents import (
+    NativeContentReader,
+    native_body,
+    read_native_content,
+    without_signatures,
+)
 from backends.formats.json_splice import NotAnObject
 from backends.formats.past_thinking import UNKNOWN_SIGNATURE
 from backends.formats.thought_signatures import seal_details
@@ -135,3 +140,15 @@ def test_a_part_that_stands_alone_is_signed_too() -> None:
     body = json.dumps({"contents": [{"role": "model", "parts": CALL}]}).encode()
     [content] = json.loads(native_body(body, counts=False, model="m"))["contents"]
     assert content["parts"] == {**CALL, "thoughtSignature": UNKNOWN_SIGNATURE}
+
+
+@pytest.mark.parametrize("contents", [b"7", b'[ {"parts":{"text":"x"}}]', b'["\\x"]'])
+def test_contents_without_signatures_keep_their_bytes(contents: bytes) -> None:
+    for body in (b'{"contents":%b}' % contents, b'{"content":%b}' % contents):
+        assert without_signatures(body) == body
+
+
+def test_signatures_are_left_out_in_either_spelling() -> None:
+    said = {"role": "model", "parts": [{"text": "x", "thought_signature": "a"}, CALL | {"thoughtSignature": "b"}, CALL]}
+    [content] = json.loads(without_signatures(json.dumps({"contents": [said]}).encode()))["contents"]
+    assert content["parts"] == [{"text": "x"}, CALL | {"thoughtSignature": UNKNOWN_SIGNATURE}, CALL]

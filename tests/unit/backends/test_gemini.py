@@ -1,0 +1,34 @@
+"""The Gemini adapter over a real connection: what is asked again when it is refused."""
+
+import json
+from contextlib import aclosing
+
+import pytest
+
+from backends.errors import UpstreamRejected
+from backends.gemini import GeminiBackend
+from backends.protocol import Call, Chunk
+from tests import read_stream
+from tests.scripted_provider import Raw, ScriptedProvider
+
+SAID = {"role": "model", "parts": [{"text": "x", "thoughtSignature": "of another"}]}
+JSON = {"content-type": "application/json"}
+ANSWER = b'{"candidates":[{"content":{"parts":[{"text":"y"}]},"finishReason":"STOP"}]}'
+
+
+async def collect(provider: ScriptedProvider, *contents: object) -> list[Chunk]:
+    body = json.dumps({"contents": contents}).encode()
+    async with aclosing(GeminiBackend("b", f"{provider.origin}/v1beta", "key")) as backend:
+        return await read_stream.collect(backend, Call("generate_content", "m", body, False, "r-1"))
+
+
+@pytest.mark.parametrize("message", ["Corrupted thought signature.", "Thought signature is not valid.."])
+async def test_a_signature_that_google_cannot_read_is_left_out(message: str) -> None:
+    refused = Raw((json.dumps({"error": {"message": message}}).encode(),), status=400, headers=JSON)
+    async with ScriptedProvider(refused, Raw((ANSWER,), headers=JSON), refused) as provider:
+        [chunk] = await collect(provider, SAID)
+        assert chunk.payload == ANSWER
+        with pytest.raises(UpstreamRejected):
+            await collect(provider, {"parts": [{"text": "x"}]})
+        asked = [request.json["contents"] for request in provider.received]
+    assert asked == [[SAID], [{"role": "model", "parts": [{"text": "x"}]}], [{"parts": [{"text": "x"}]}]]
