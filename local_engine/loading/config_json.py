@@ -49,7 +49,7 @@ def read_config(raw: Raw, name: str, *, folder: str, has: Callable[[str], bool])
     if uncomputed := [words for key, words in UNCOMPUTED.items() if raw.get(key)]:
         raise ModelUnsupported(f"{folder} {' and '.join(uncomputed)}, which is not supported.")
     family, vary = FAMILIES[kind]
-    rope = _rope_of(raw)
+    rope = _rope_of(raw, family, folder)
     heads = int(raw["num_attention_heads"])
     head_size = int(raw.get("head_dim") or raw["hidden_size"] // heads)
     scaling = _rope_scaling(rope, raw, family)
@@ -190,14 +190,18 @@ PARTLY_ROTATED: Final[tuple[Family, ...]] = ("phi3",)
 LONG_ROPED: Final[tuple[Family, ...]] = ("phi3",)
 
 
-def _rope_of(raw: Raw) -> Raw:
-    """The rotary settings; if each kind of layer has its own, those of layers with full attention.
+def _rope_of(raw: Raw, family: Family, folder: str) -> Raw:
+    """The rotary settings; in a family whose kinds of layers each have their own, those of layers with full attention.
 
     The older field counts, since models' pages say to add it for longer texts, whatever the file has already.
     """
     named, added = raw.get("rope_parameters") or {}, raw.get("rope_scaling") or {}
-    rope = named[FULL] | added if named.get(FULL) else added or named
-    return rope.get(FULL) or rope
+    if family in MIXED:
+        return (named.get(FULL) or {}) | added  # as in transformers, settings that name no kind count for none
+    rope: Raw = added or named
+    if rope.get(FULL) or rope.get(SLIDING):
+        raise ModelUnsupported(f"{folder} rotates by the kind of layer, which is not supported in a model of its type.")
+    return rope
 
 
 def _activation(raw: Raw, family: Family, folder: str) -> Activation:
@@ -221,25 +225,28 @@ def _rotary_size(raw: Raw, rope: Raw, family: Family, head_size: int, folder: st
 
 
 def _sliding_window(raw: Raw, family: Family, folder: str) -> tuple[int, bool]:
-    """The window of the layers that have one, 0 if none does, and whether all do; defaults as in transformers."""
+    """The window of the layers that have one, 0 if none does, and whether all do; as in transformers."""
     layers, is_everywhere = layer_count(raw["num_hidden_layers"]), family in ("mistral", "phi3", "mixtral")
     asks = family in ("qwen2", "qwen3", "qwen3_moe", "smollm3") and bool(raw.get("use_sliding_window"))
     has_window = is_everywhere or asks or family in MIXED
     default = 0 if family in ("phi3", "mixtral") else 4096
     window = int(raw.get("sliding_window", default) or 0) if has_window else 0
-    # Qwen's first layers have none.
-    first = raw.get("max_window_layers")
+    # Qwen's first layers have none, nor do SmolLM3's that are rotated.
+    first = 1 if family == "smollm3" else raw.get("max_window_layers")
     full = 0 if is_everywhere else min(layers, 28 if first is None else int(first))
     kinds = raw.get("layer_types") or [FULL] * full + [SLIDING] * (layers - full)
     if unknown := set(kinds) - {FULL, SLIDING}:
         raise ModelUnsupported(f"{folder} has layers of {', '.join(sorted(unknown))}, which are not supported.")
-    if family in ("phi3", "mixtral"):  # whatever their layer_types say; Mistral's make it a Ministral
+    # Whatever their layer_types say; Mistral's make it a Ministral.
+    if family in ("phi3", "mixtral", "qwen3_moe"):
         return window, True
     return (window, FULL not in kinds) if SLIDING in kinds else (0, True)
 
 
 def _rope_scaling(rope: Raw, raw: Raw, family: Family) -> RopeScaling | None:
     kind, window = rope.get("rope_type") or rope.get("type") or "default", int(raw["max_position_embeddings"])
+    named = [part.get("original_max_position_embeddings") for part in (raw, rope)]
+    original = int(named[0] or named[1] or window)
     if kind in PLAIN_ROPE:
         return None
     if kind == "linear":
@@ -250,11 +257,9 @@ def _rope_scaling(rope: Raw, raw: Raw, family: Family) -> RopeScaling | None:
             factor=float(rope["factor"]),
             low_frequency_factor=float(rope["low_freq_factor"]),
             high_frequency_factor=float(rope["high_freq_factor"]),
-            original_context_window=int(rope["original_max_position_embeddings"]),
+            original_context_window=original,
         )
     if family in LONG_ROPED and kind in LONGROPE:
-        named = [part.get("original_max_position_embeddings") for part in (raw, rope)]
-        original = int(named[0] or named[1] or window)
         return longrope(
             rope["short_factor"],
             rope["long_factor"],
@@ -267,7 +272,7 @@ def _rope_scaling(rope: Raw, raw: Raw, family: Family) -> RopeScaling | None:
         return RopeScaling(
             kind="yarn",
             factor=float(rope["factor"]),
-            original_context_window=int(rope.get("original_max_position_embeddings") or window),
+            original_context_window=original,
             fast_rotations=float(rope.get("beta_fast") or 32.0),
             slow_rotations=float(rope.get("beta_slow") or 1.0),
             attention_factor=None if weight is None else float(weight),

@@ -141,6 +141,8 @@ EVERY = {"use_sliding_window": True, "sliding_window": 11, "max_window_layers": 
         ("mistral", {"sliding_window": 11}, 256, 11),
         ("mistral", {"sliding_window": 11, "layer_types": ["full_attention", "full_attention"]}, 256, 0),
         ("phi3", {"sliding_window": 11, "layer_types": ["full_attention", "full_attention"]}, 256, 11),
+        ("qwen3-moe", EVERY | {"max_window_layers": 28}, 256, 11),
+        ("smollm3", EVERY, 11, 0),
         ("mistral", {"sliding_window": None}, 256, 0),
         ("llama", {"sliding_window": 11}, 256, 0),
     ],
@@ -209,6 +211,7 @@ def test_a_configuration_of_another_model_is_a_clear_error(tmp_path: Path, chang
         ({"partial_rotary_factor": 0.5}, "part of each head"),
         ({"rope_parameters": {"rope_type": "default", "partial_rotary_factor": 0.5}}, "part of each head"),
         ({"rope_parameters": {"rope_type": "longrope"}}, "longrope"),
+        ({"rope_parameters": {"full_attention": {"rope_type": "default"}}}, "by the kind of layer"),
         ({"attn_logit_softcapping": 50.0}, "caps its attention's logits"),
         ({"final_logit_softcapping": 30.0, "clip_qkv": 8.0}, "caps its logits and clips its queries and keys"),
     ],
@@ -288,21 +291,23 @@ def test_the_text_of_a_gemma_that_reads_images_too_is_run(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    "changes",
+    ("family", "changes"),
     [
         # Frequencies that change beyond the window are the plain ones within it.
-        {"rope_parameters": {"rope_type": "dynamic", "factor": 4.0, "rope_theta": 10000.0}},
+        ("llama", {"rope_parameters": {"rope_type": "dynamic", "factor": 4.0, "rope_theta": 10000.0}}),
         # Added for longer texts to a file that has the newer field.
-        {"rope_scaling": {"rope_type": "linear", "factor": 2.0}},
-        {"tie_word_embeddings": True},
+        ("llama", {"rope_scaling": {"rope_type": "linear", "factor": 2.0}}),
+        ("llama", {"tie_word_embeddings": True}),
+        ("llama3-rope", {"original_max_position_embeddings": 32}),
+        ("gemma3", {"rope_parameters": {"rope_type": "linear", "factor": 8.0}}),
     ],
 )
-def test_a_configuration_is_read_as_transformers_reads_it(tmp_path: Path, changes: dict[str, Any]) -> None:
-    from transformers import LlamaForCausalLM
+def test_a_configuration_is_read_as_transformers_reads_it(tmp_path: Path, family: str, changes: dict[str, Any]) -> None:
+    from transformers import AutoModelForCausalLM
 
-    folder = write_folder(make_model("llama"), tmp_path)
+    folder = write_folder(make_model(family), tmp_path)
     change(folder / "config.json", changes)
-    model = LlamaForCausalLM.from_pretrained(folder).eval()  # pyright: ignore[reportUnknownMemberType]
+    model = AutoModelForCausalLM.from_pretrained(folder).eval()  # pyright: ignore[reportUnknownMemberType]
     assert_same(assemble(load_safetensors(folder), SMALL), model)
 
 
