@@ -20,7 +20,8 @@ from gateway.config.home import find_home
 from gateway.errors import ConfigurationError, StateError
 from gateway.instants import moment_of
 from gateway.learning.classifier_versions import UNTIL, Active, ClassifierVersions
-from gateway.learning.correction import Judged, Verdict, by_request, correction_name, judge, outcomes, word_on
+from gateway.learning.correction import Judged, by_request, correction_name, outcomes, word_on
+from gateway.learning.promotion import Verdict, judge
 from gateway.rulebook.catalogue import profiles
 from gateway.storage.sql.entries import SqlEntries
 from gateway.storage.sql.feedback import SqlFeedback

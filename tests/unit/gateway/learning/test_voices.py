@@ -5,7 +5,8 @@ import random
 import pytest
 
 from classifier.online.correction import NONE, Correction, learn
-from gateway.learning.correction import Judged, judge, outcomes
+from gateway.learning.correction import Judged, outcomes
+from gateway.learning.promotion import judge
 from gateway.learning.voices import ALWAYS_HEARD, LARGEST_SHARE, factors, most_of_one, strata
 from tests.builders import make_candidate, make_prices, make_snapshot
 from tests.unit.gateway.learning.test_correction import judged

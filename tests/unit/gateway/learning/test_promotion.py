@@ -1,0 +1,144 @@
+"""A correction is promoted only if it surely helps, or is as good for less."""
+
+import random
+
+import msgspec
+import pytest
+
+from classifier.online.correction import NONE, Correction, learn
+from classifier.online.off_policy import Logged, doubly_robust
+from gateway.learning.correction import TRUST, Judged, outcomes
+from gateway.learning.promotion import judge
+from gateway.stores import SHADOW
+from tests.builders import make_candidate, make_prices, make_snapshot
+from tests.unit.gateway.learning.test_correction import judged
+from tests.unit.gateway.ledger.builders import make_entry
+
+SNAPSHOT = make_snapshot(
+    "version: 1\nrules:\n  - name: default\n    choose: {from: [small, big], min_quality: 0.7, explore: 0.4}\n",
+    [make_candidate("small", prices=make_prices(0.1, 0.4)), make_candidate("big", prices=make_prices(5.0, 20.0))],
+)
+
+
+def traffic(*, small_is_good: bool, size: int = 800) -> list[Judged]:
+    """`small` was predicted too poor to be used (0.6), and was explored with propensity 0.2."""
+    draw = random.Random(1)
+    found: list[Judged] = []
+    for number in range(1, size + 1):
+        is_small = draw.random() < 0.2
+        right = draw.random() < ((0.92 if small_is_good else 0.5) if is_small else 0.9)
+        found.append(judged(number, "small" if is_small else "big", float(right), propensity=0.2 if is_small else 0.8))
+    return found
+
+
+def test_what_nobody_said_teaches_but_decides_no_promotion() -> None:
+    said = traffic(small_is_good=True)
+    implied = [one._replace(score=0.0, weight=TRUST["repeat"], is_implied=True) for one in said]
+    good, bad = learn(outcomes(said, lambda _: NONE)), learn(outcomes([*said, *implied], lambda _: NONE))
+    assert good.shifts["small"][0] > bad.shifts["small"][0]
+    assert judge([*said, *implied], SNAPSHOT, good, NONE) == judge(said, SNAPSHOT, good, NONE)
+
+
+def test_a_cheap_model_that_is_as_good_is_promoted() -> None:
+    rows = traffic(small_is_good=True)
+    candidate = learn(outcomes(rows[:500], lambda _: NONE))
+    verdict = judge(rows, SNAPSHOT, candidate, NONE)
+    assert verdict.candidate_cost_pico_usd < verdict.incumbent_cost_pico_usd
+    assert verdict.candidate.mean == pytest.approx(0.92, abs=0.06)
+    assert verdict.incumbent.mean == pytest.approx(0.9, abs=0.04)
+
+
+def test_a_correction_that_would_spoil_answers_is_refused() -> None:
+    verdict = judge(traffic(small_is_good=False), SNAPSHOT, Correction({"small": (2.0, 0.0)}), NONE)
+    assert verdict.candidate.mean < 0.7
+    assert verdict.objection is not None
+    assert "not shown to be better" in verdict.objection
+
+
+def test_a_correction_that_raises_quality_surely_is_promoted() -> None:
+    draw = random.Random(2)
+    rows = [
+        judged(
+            number,
+            model := "big" if draw.random() < 0.2 else "small",
+            float(draw.random() < (0.95 if model == "big" else 0.4)),
+            propensity=0.2 if model == "big" else 0.8,
+            small=0.8,
+        )
+        for number in range(1, 1201)
+    ]
+    candidate = learn(outcomes(rows[:800], lambda _: NONE))
+    assert judge(rows[800:] + rows[:800], SNAPSHOT, candidate, NONE).objection is None
+
+
+def test_what_was_never_tried_where_it_would_be_moved_to_is_not_promoted() -> None:
+    """`small` was asked everything and failed; that `big` would do better is only a prediction."""
+    rows = [judged(number, "small", float(number % 3 == 0), propensity=1.0, small=0.8) for number in range(1, 401)]
+    candidate = learn(outcomes(rows, lambda _: NONE))
+    verdict = judge(rows, SNAPSHOT, candidate, NONE)
+    assert (verdict.moved, verdict.tried) == (400, 0)
+    assert verdict.objection is not None
+    assert "0 of the 400 judged requests that it would send elsewhere were answered there" in verdict.objection
+
+
+def test_a_few_explored_answers_are_enough_where_the_gain_is_large() -> None:
+    """They have large weights, which must affect the promotion only through its interval."""
+    draw = random.Random(3)
+    rows = [
+        judged(
+            number, model, float(draw.random() < (0.95 if model == "big" else 0.4)), propensity=propensity, small=0.8
+        )
+        for number in range(1, 601)
+        for model, propensity in [("big", 0.05) if draw.random() < 0.05 else ("small", 0.95)]
+    ]
+    verdict = judge(rows, SNAPSHOT, learn(outcomes(rows, lambda _: NONE)), NONE)
+    assert verdict.gain.mean == pytest.approx(0.55, abs=0.15)
+    assert verdict.objection is None
+
+
+def test_the_interval_is_that_of_the_plain_estimate_if_no_key_is_loud() -> None:
+    rows = traffic(small_is_good=True)
+    verdict = judge(rows, SNAPSHOT, Correction({"small": (2.0, 0.0)}), NONE)
+    decisions = [one.entry.intent.decision for one in rows]
+    log = [
+        Logged(one.entry.model, made.propensity, one.score, made.facts.quality)
+        for one, made in zip(rows, decisions, strict=True)
+    ]
+    plain = doubly_robust(log, lambda _: {"small": 1.0, "big": -1.0})
+    assert (verdict.gain.low, verdict.gain.high) == pytest.approx((plain.low, plain.high))
+
+
+def test_only_requests_that_would_go_elsewhere_say_which_is_better() -> None:
+    """Requests that stay add the same randomness to both sides."""
+    kept = [judged(number, "big", float(number % 2), propensity=1.0, small=0.1) for number in range(1, 2001)]
+    moved = traffic(small_is_good=True)
+    candidate = learn(outcomes(moved, lambda _: NONE))
+    alone, among = judge(moved, SNAPSHOT, candidate, NONE), judge([*kept, *moved], SNAPSHOT, candidate, NONE)
+    assert among.moved == alone.moved
+    assert among.gain.mean == pytest.approx(alone.gain.mean * len(moved) / 2800, abs=1e-9)
+
+
+def test_answers_of_shadow_calls_teach_and_decide_no_promotion() -> None:
+    """A shadow row cannot stand for requests that were not sampled, which have none."""
+    rows = traffic(small_is_good=False)
+    shadows: list[Judged] = []
+    for number in range(2001, 2101):
+        one = judged(number, "small", 1.0, propensity=0.01)
+        intent = msgspec.structs.replace(one.entry.intent, operation=SHADOW)
+        shadows.append(one._replace(entry=make_entry(number, intent=intent, model="small"), weight=TRUST["shadow"]))
+    candidate = Correction({"small": (2.0, 0.0)})
+    assert judge([*rows, *shadows], SNAPSHOT, candidate, NONE) == judge(rows, SNAPSHOT, candidate, NONE)
+    assert len(outcomes([*rows, *shadows], lambda _: NONE)) == 900
+
+
+def test_a_correction_that_changes_nothing_says_so() -> None:
+    verdict = judge(traffic(small_is_good=True), SNAPSHOT, Correction({"big": (0.1, 0.0)}), NONE)
+    assert verdict.objection == "it would send none of 800 judged requests elsewhere"
+
+
+def test_too_little_traffic_says_what_to_do() -> None:
+    verdict = judge(traffic(small_is_good=True, size=60), SNAPSHOT, Correction({"small": (2.0, 0.0)}), NONE)
+    assert verdict.objection is not None
+    assert "gather feedback" in verdict.objection
+    with pytest.raises(ValueError, match="at least two"):
+        judge([], SNAPSHOT, NONE, NONE)
