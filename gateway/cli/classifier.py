@@ -113,7 +113,7 @@ def promote(
         verdict = asyncio.run(_verdict(versions, version, active)) if untested is None else None
         if verdict is not None and verdict.objection is not None:
             raise StateError(f"correction {version} is not promoted: {verdict.objection}")
-        why = untested or f"tested on {verdict.requests if verdict else 0} judged requests"
+        why = untested or (verdict.summary if verdict else "")
         chosen = Active(active.artefact, version, why, now_us())
     else:
         is_stored = version in versions.artefacts()

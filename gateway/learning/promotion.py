@@ -1,6 +1,7 @@
 """Whether a correction may be promoted: what it changes for judged requests, and whether that surely helps. Pure."""
 
 import math
+import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -14,6 +15,7 @@ from gateway.learning.correction import Judged, routed
 from gateway.learning.voices import Stratum, strata
 from gateway.ledger.entry import Entry
 from gateway.routing.decide import decide
+from gateway.routing.rules import Choose
 from gateway.routing.snapshot import Snapshot, request_facts_of
 from gateway.stores import SHADOW
 
@@ -22,13 +24,33 @@ LEAST_TRIED = 3
 """Moved requests that were already answered by the model they would move to. With fewer, chance may have left out
 counter-examples, and the estimate merely repeats the predictions."""
 TOLERANCE = 0.01
+ENOUGH = "(min_quality)"
+"""Stands among a request's models for one whose every answer scores just what the rule asks for."""
 
 
 class Pick(NamedTuple):
-    """The model to which a policy sends a request, and the expected cost."""
+    """The model to which a policy sends a request, by which rule, and the expected cost."""
 
     model: str
+    rule: str
     cost_pico_usd: int
+
+
+class Case(NamedTuple):
+    """One judged request, with the candidate's pick and the incumbent's."""
+
+    logged: Logged
+    new: Pick
+    old: Pick
+    voter: str | None
+
+    @property
+    def is_moved(self) -> bool:
+        return self.new.model != self.old.model
+
+    @property
+    def saved_pico_usd(self) -> int:
+        return self.old.cost_pico_usd - self.new.cost_pico_usd
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +67,9 @@ class Verdict:
     """Both policies on the same judged requests: mean score with its interval, and mean expected cost.
 
     `gain` is the candidate's mean score minus the incumbent's, estimated from the `moved` requests alone, which the two
-    send to different models. `tried` of them were answered by the candidate's choice.
+    send to different models. `tried` of them were answered by the candidate's choice. `margin` is by how much the moved
+    requests' answers exceed what their rules ask for, or those of the requests that are moved to a cheaper model, if
+    that is less sure; None if none is. `least_saved_pico_usd` is the lower end of the saving's 95 % interval.
     """
 
     requests: int
@@ -56,10 +80,18 @@ class Verdict:
     gain: Gain
     candidate_cost_pico_usd: float
     incumbent_cost_pico_usd: float
+    margin: Gain | None = None
+    least_saved_pico_usd: float = 0.0
+
+    @property
+    def summary(self) -> str:
+        cost = self.candidate_cost_pico_usd / self.incumbent_cost_pico_usd - 1 if self.incumbent_cost_pico_usd else 0.0
+        return f"tested on {self.requests:,} judged requests: scores {self.gain.mean:+.3f}, cost {cost:+.0%}"
 
     @property
     def objection(self) -> str | None:
-        """Why the candidate may not be promoted. None if it is surely better, or as good for less."""
+        """Why the candidate may not be promoted. None if it is surely better, or as good for less, or if it surely
+        saves money and what it moves is surely as good as the rules ask for."""
         if self.requests < LEAST_REQUESTS:
             return (
                 f"only {self.requests} judged requests test it, {LEAST_REQUESTS} are needed: gather feedback, and let "
@@ -70,18 +102,27 @@ class Verdict:
         if self.tried < LEAST_TRIED:
             return (
                 f"{self.tried} of the {self.moved:,} judged requests that it would send elsewhere were answered there, "
-                f"{LEAST_TRIED} are needed: let the rules `explore`, and gather feedback"
+                f"{LEAST_TRIED} are needed: let the rules `explore` (`explore_min_quality`, below a min_quality), and "
+                "gather feedback"
             )
         if self.gain.low > 0:
             return None
         is_cheaper = self.candidate_cost_pico_usd < self.incumbent_cost_pico_usd
         if is_cheaper and self.gain.low >= -TOLERANCE:
             return None
-        return (
-            f"its answers are not shown to be better (scores of {self.candidate.mean:.3f} against "
-            f"{self.incumbent.mean:.3f}, a gain between {self.gain.low:+.3f} and {self.gain.high:+.3f}), nor as good "
-            "for less"
+        scores = (
+            f"(scores of {self.candidate.mean:.3f} against {self.incumbent.mean:.3f}, a gain between "
+            f"{self.gain.low:+.3f} and {self.gain.high:+.3f})"
         )
+        if self.least_saved_pico_usd <= 0 or self.margin is None:
+            return f"its answers are not shown to be better {scores}, nor as good for less"
+        if self.margin.low < 0:
+            return (
+                f"its answers cost less, but are not shown to be as good {scores}, nor good enough: measured against "
+                f"what their rules ask for, those that it moves score between {self.margin.low:+.3f} and "
+                f"{self.margin.high:+.3f}"
+            )
+        return None
 
 
 def judge(
@@ -97,40 +138,62 @@ def judge(
 
     Raises ValueError for fewer than two usable requests.
     """
-    log: list[Logged] = []
-    picks: list[tuple[Pick, Pick]] = []
-    voters: list[str | None] = []
+    enough_of = {rule.name: _enough(rule.choose) for rule in snapshot.rules}
+    cases: list[Case] = []
     for one in routed(one for one in judged if not one.is_implied and one.entry.intent.operation != SHADOW):
         new, old = (_pick(one.entry, snapshot, side, correction_of) for side in (candidate, incumbent))
         if new is None or old is None:
             continue
-        picks.append((new, old))
-        voters.append(one.voter)
         decision = one.entry.intent.decision
-        log.append(Logged(one.entry.model, decision.propensity, one.score, decision.facts.quality))
-    parts = strata(voters)
-    new_costs, old_costs = ([pair[side].cost_pico_usd for pair in picks] for side in (0, 1))
-    models = [(new.model, old.model) for new, old in picks]
-    moved = [(one.model, new) for one, (new, old) in zip(log, models, strict=True) if new != old]
-    gain = _estimate(log, [{} if new == old else {new: 1.0, old: -1.0} for new, old in models], parts)
+        predicted = dict(decision.facts.quality)
+        if (enough := enough_of.get(new.rule)) is not None:
+            predicted[ENOUGH] = enough
+        cases.append(Case(Logged(one.entry.model, decision.propensity, one.score, predicted), new, old, one.voter))
+    moved = [case for case in cases if case.is_moved]
+    gain = _estimate(cases, lambda case: {case.new.model: 1.0, case.old.model: -1.0} if case.is_moved else {})
+    parts = strata([case.voter for case in cases])
     return Verdict(
-        len(log),
+        len(cases),
         len(moved),
-        sum(asked == new for asked, new in moved),
-        _estimate(log, [{new: 1.0} for new, _ in models], parts),
-        _estimate(log, [{old: 1.0} for _, old in models], parts),
+        sum(case.logged.model == case.new.model for case in moved),
+        _estimate(cases, lambda case: {case.new.model: 1.0}),
+        _estimate(cases, lambda case: {case.old.model: 1.0}),
         Gain(gain.mean, gain.low, gain.high),
-        _mean(new_costs, parts),
-        _mean(old_costs, parts),
+        _mean([case.new.cost_pico_usd for case in cases], parts),
+        _mean([case.old.cost_pico_usd for case in cases], parts),
+        _margin(moved),
+        _least([case.saved_pico_usd for case in cases], parts),
     )
 
 
-def _estimate(log: Sequence[Logged], chances: Sequence[Mapping[str, float]], parts: Sequence[Stratum]) -> Estimate:
+def _margin(moved: Sequence[Case]) -> Gain | None:
+    """Requests that are moved to a dearer model must not make up for the others."""
+    groups = (moved, [case for case in moved if case.saved_pico_usd > 0])
+    if any(len(group) < 2 for group in groups):
+        return None
+    found = [_estimate(group, _beyond_enough) for group in groups]
+    least = min(found, key=lambda one: one.low)
+    return Gain(least.mean, least.low, least.high)
+
+
+def _beyond_enough(case: Case) -> Mapping[str, float]:
+    return {case.new.model: 1.0, ENOUGH if ENOUGH in case.logged.predicted else case.old.model: -1.0}
+
+
+def _enough(choose: Choose) -> float | None:
+    """The score that suffices under a rule; None if it asks for the best, or for a share of it."""
+    is_relative = choose.by == "quality" or choose.keep_quality is not None or choose.quality_share is not None
+    return None if is_relative else choose.min_quality
+
+
+def _estimate(cases: Sequence[Case], policy: Callable[[Case], Mapping[str, float]]) -> Estimate:
     """What sending each request to models with these probabilities would have scored: estimates per stratum, weighted
     by share. Negative probabilities are subtracted."""
-    of = {id(entry): found for entry, found in zip(log, chances, strict=True)}
-    estimates = [doubly_robust([log[at] for at in part.places], lambda one: of[id(one)]) for part in parts]
-    shared = list(zip(parts, estimates, strict=True))
+    of = {id(case.logged): policy(case) for case in cases}
+    shared = [
+        (part, doubly_robust([cases[at].logged for at in part.places], lambda one: of[id(one)]))
+        for part in strata([case.voter for case in cases])
+    ]
     mean = sum(part.share * found.mean for part, found in shared)
     center = sum(part.share * (found.high + found.low) / 2 for part, found in shared)
     half = math.hypot(*(part.share * (found.high - found.low) / 2 for part, found in shared))
@@ -142,6 +205,13 @@ def _estimate(log: Sequence[Logged], chances: Sequence[Mapping[str, float]], par
 
 def _mean(costs: Sequence[int], parts: Sequence[Stratum]) -> float:
     return sum(part.share * sum(costs[at] for at in part.places) / len(part.places) for part in parts)
+
+
+def _least(costs: Sequence[int], parts: Sequence[Stratum]) -> float:
+    """The lower end of the mean's 95 % interval."""
+    deviations = [statistics.stdev([costs[at] for at in part.places]) / math.sqrt(len(part.places)) for part in parts]
+    errors = [part.share * deviation for part, deviation in zip(parts, deviations, strict=True)]
+    return _mean(costs, parts) - 1.96 * math.hypot(*errors)
 
 
 def _pick(
@@ -162,4 +232,4 @@ def _pick(
         return None  # its models are gone, so today's rules say nothing about it
     if decision.model not in facts.quality:
         return None
-    return Pick(decision.model, decision.expected_cost_pico_usd or 0)
+    return Pick(decision.model, decision.rule, decision.expected_cost_pico_usd or 0)
