@@ -272,9 +272,9 @@ class Difference:
     reason: str
 
 
-FeedbackSource = Literal["caller", "shadow", "judge", "repeat", "format"]
-"""Who gave it: the caller through `/v1/feedback`, a program that compared a shadow call's answers, or a judge model.
-The last two are inferred, not given: see gateway.learning.implied_feedback."""
+FeedbackSource = Literal["caller", "judge", "shadow", "repeat", "format"]
+"""Who gave it: the caller through `/v1/feedback`, or a judge model. The others are inferred, not given, and have the
+request's key: from a shadow call's answers by a program, or see gateway.learning.implied_feedback."""
 FeedbackKind = Literal["score", "label", "verifier"]
 """Origin of the score: a number as given, a good/bad label, or computed from the answer by a program."""
 

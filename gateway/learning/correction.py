@@ -14,8 +14,9 @@ from gateway.stores import Feedback, FeedbackSource
 
 TRUST: dict[FeedbackSource, float] = {"caller": 1.0, "judge": 0.7, "shadow": 0.5, "format": 0.3, "repeat": 0.2}
 """Weight of one judgement: a caller knows what was wanted, a program that compares answers only guesses."""
-IMPLIED: frozenset[FeedbackSource] = frozenset({"format", "repeat"})
-"""Inferred feedback counts only where nothing explicit exists. It teaches, but never decides promotion."""
+IMPLIED: frozenset[FeedbackSource] = frozenset({"shadow", "format", "repeat"})
+"""Inferred feedback counts only where nothing explicit exists. It teaches, but never decides promotion, and weighs as
+the word of the key whose request it is about: its prompts brought it about."""
 
 
 class Judged(NamedTuple):
@@ -65,7 +66,7 @@ def word_on(rows: Sequence[Feedback], asker: str) -> Word:
     used = said or last
     weight = sum(TRUST[source] for source in used)
     mean = sum(TRUST[source] * one.score for source, one in used.items()) / weight
-    return Word(mean, weight, is_implied=not said, voter=heard if said else asker)
+    return Word(mean, weight, is_implied=not said, voter=heard if said else rows[-1].key_id)
 
 
 def routed(judged: Iterable[Judged]) -> list[Judged]:

@@ -179,8 +179,9 @@ class ShadowCalls:
         scores = judge(run.body, answer, other)
         if scores is not None:
             pairs = zip((first, second), scores, strict=True)
+            asker = run.intent.key_id
             await self._store.add(
-                [Feedback(request_id, now_us, "verifier", score, "shadow", SHADOW) for request_id, score in pairs]
+                [Feedback(request_id, now_us, "verifier", score, "shadow", asker) for request_id, score in pairs]
             )
 
 

@@ -17,7 +17,7 @@ from gateway.learning.correction import (
     word_on,
 )
 from gateway.routing.decide import DIRECT
-from gateway.stores import Feedback
+from gateway.stores import SHADOW, Feedback
 from tests.unit.gateway.ledger.builders import make_decision, make_entry, make_facts, make_intent
 
 
@@ -35,12 +35,12 @@ def judged(number: int, model: str, score: float, *, propensity: float, small: f
 
 
 def test_the_last_word_of_each_source_counts() -> None:
-    rows = [feedback("r", 0.0, 1), feedback("r", 1.0, 2), feedback("r", 0.5, 3, source="shadow"), feedback("q", 0.0, 4)]
+    rows = [feedback("r", 0.0, 1), feedback("r", 1.0, 2), feedback("r", 0.5, 3, source="judge"), feedback("q", 0.0, 4)]
     assert by_request(reversed(rows)) == by_request(rows) == {"r": rows[:3], "q": rows[3:]}
     word = word_on(rows[:3], "key-1")
     assert (word.is_implied, word.voter) == (False, "key-1")
-    assert word.weight == pytest.approx(1.5)
-    assert word.score == pytest.approx((1.0 * 1.0 + 0.5 * 0.5) / 1.5)
+    assert word.weight == pytest.approx(1.7)
+    assert word.score == pytest.approx((1.0 * 1.0 + 0.7 * 0.5) / 1.7)
 
 
 def test_of_several_keys_the_one_that_asked_is_heard_else_the_first() -> None:
@@ -51,12 +51,16 @@ def test_of_several_keys_the_one_that_asked_is_heard_else_the_first() -> None:
 
 
 def test_what_nobody_said_counts_only_where_nobody_said_anything() -> None:
-    rows = [feedback("r", 0.0, 1, source="repeat"), feedback("r", 1.0, 2)]
+    rows = [feedback("r", 0.0, 1, source="repeat", key_id="asker"), feedback("r", 1.0, 2)]
     assert word_on(rows, "asker") == Word(1.0, 1.0, voter="key-1")
     assert word_on(rows[:1], "asker") == Word(0.0, TRUST["repeat"], is_implied=True, voter="asker")
     of_form = [feedback("r", 0.0, 1, source="format"), feedback("r", 1.0, 2, source="repeat")]
     assert word_on(of_form, "k") == Word(0.0, TRUST["format"], is_implied=True, of_asked=True, voter="k")
-    assert word_on([feedback("r", 0.5, 1, source="shadow", key_id="shadow")], "k").voter is None
+    of_shadow = [feedback("r", 0.5, 1, source="shadow", key_id="k")]
+    assert word_on(of_shadow, SHADOW) == Word(0.5, TRUST["shadow"], is_implied=True, voter="k"), "whose request it was"
+    assert word_on([*of_shadow, feedback("r", 0.9, 2, source="judge", key_id="judge")], "k") == Word(
+        0.9, TRUST["judge"]
+    )
 
 
 def test_a_cascade_teaches_of_the_model_it_asked_first_and_only_what_was_verified() -> None:

@@ -293,7 +293,8 @@ async def test_verified_answers_become_feedback_on_both_requests() -> None:
     shown, [shadow] = await rig.ask_twice(response_format={"type": "json_object"})
     given = {one.request_id: one for one in rig.store.given}
     assert given.keys() == {shown.intent.request_id, shadow.intent.request_id}
-    assert {(one.kind, one.source, one.score) for one in given.values()} == {("verifier", "shadow", 0.0)}
+    told = {(one.kind, one.source, one.score, one.key_id) for one in given.values()}
+    assert told == {("verifier", "shadow", 0.0, shown.intent.key_id)}, "the key whose request it was speaks"
 
 
 async def test_a_message_is_asked_a_second_time_in_its_own_format_and_with_its_headers() -> None:
