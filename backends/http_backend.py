@@ -31,16 +31,18 @@ _NOT_BY_THIS_MODEL: Final = re.compile(
     rb"(?:support|deprecat|enabled|allowed|available|accept)[^\"]{0,120} (?:with|for|by|on|in) this model\b"
     rb"|this model (?:does not|doesn't|cannot|can't|only) (?:support|accept|allow|take)"
     rb"|model[^\"]{0,80} (?:does not|doesn't) support|does not support (?:tools|thinking|this)\b"
-    rb"|unexpected role|turn comes immediately after"
+    rb"|unexpected role|turn comes immediately after|roles must alternate|must not be empty"
+    rb"|reasoning[_.]?effort|thinking[_ .]?budget|only works in thinking mode|tool[ _]choice[^\"]{0,40} requires"
+    rb"|image_url|not a multimodal model|only supports text|no endpoints found"
     rb"|max_?(?:completion|output)?_?tokens\b[^\"]{0,120}(?:too large|maximum|equal to|range|must have stream)"
     rb"|(?:array|string) too long|(?:does not|should) match pattern|should have at most \d+|maximum number of items"
     rb"|maximum tools limit|too many images|at most \d+ \w+\(s\) may be provided|(?:image|pdf)[^\"]{0,40} exceeds? \d"
     rb"|invalid schema for |\binput_schema\b|function_?declaration[^\"]{0,60}(?:name: |schema)",
     re.IGNORECASE,
 )
-"""How providers reject what other models accept: a longer answer, or more stop sequences, more tools, longer names,
-other schemas of tools, more or larger pictures. Anthropic, OpenAI, DeepSeek, Fireworks, Gemini, Groq, xAI, vLLM,
-Ollama."""
+"""How providers reject what other models accept: a longer answer, more stop sequences, another effort, more tools,
+longer names, other schemas of tools, messages in another order, more or larger pictures, or any. Anthropic, OpenAI,
+DeepSeek, Fireworks, Gemini, Groq, Kimi, Mistral, OpenRouter, xAI, vLLM, Ollama."""
 _UNKNOWN_FIELD: Final = re.compile(
     rb"Unknown parameter: |Unrecognized request argument|property '[^']{1,200}' is unsupported"
     rb"|Extra inputs are not permitted, field|extra_forbidden|Unknown name [^:]{1,200}: Cannot find field",
@@ -202,7 +204,7 @@ def _where_another_may_do(error: UpstreamRejected, body: bytes, model: str) -> U
     """The error itself, or Untranslatable if another model or server may answer."""
     if _is_unknown_model(error.status or 0, body, model):
         message = f"{error.message}: it does not know the model"
-    elif error.status in (400, 422) and _NOT_BY_THIS_MODEL.search(body):
+    elif error.status in (400, 404, 422) and _NOT_BY_THIS_MODEL.search(body):
         message = f"{error.message}: the model does not support what was requested"
     elif error.status in (400, 422) and _UNKNOWN_FIELD.search(body):
         message = f"{error.message}: it does not know a field of the request"

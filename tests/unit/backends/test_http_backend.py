@@ -51,6 +51,15 @@ REFUSALS = [
     "Function calling is not enabled for this model",
     "Thinking mode does not support this tool_choice",
     "Unexpected role 'user' after role 'tool'",
+    "Conversation roles must alternate user/assistant/user/assistant/...",
+    "Invalid request: the message at position 2 with role 'assistant' must not be empty",
+    "`reasoning_effort` must be one of `none` or `default`",
+    "The thinking budget 50000 is invalid. Please choose a value between 512 and 24576.",
+    "Budget 0 is invalid. This model only works in thinking mode.",
+    r"\"auto\" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set",
+    "Failed to deserialize the JSON body into the target type: messages[1]: unknown variant `image_url`",
+    "google/gemma-3-1b-it is not a multimodal model",
+    "Model only supports text input",
     "Please ensure that function call turn comes immediately after a user turn or after a function response turn.",
     "max_tokens is too large: 32000. This model supports at most 16384 completion tokens, whereas you provided 32000.",
     "max_tokens: 128001 > 64000, which is the maximum allowed number of output tokens for claude-opus-4-5-20251101",
@@ -86,6 +95,13 @@ async def test_what_this_model_alone_does_not_take_is_asked_of_the_next(message:
         with pytest.raises(Untranslatable, match="does not support what was requested") as caught:
             await ask(provider)
     assert (caught.value.status, caught.value.body) == (400, body)
+
+
+async def test_openrouters_404_of_a_model_without_tools_is_asked_of_the_next() -> None:
+    body = b'{"error":{"message":"No endpoints found that support tool use.","code":404}}'
+    async with ScriptedProvider(Raw((body,), status=404, headers=JSON)) as provider:
+        with pytest.raises(Untranslatable, match="does not support what was requested"):
+            await ask(provider)
 
 
 @pytest.mark.parametrize(
