@@ -23,6 +23,13 @@ LONGROPE: Final = ("longrope", "su", "yarn")
 Raw = dict[str, Any]
 
 
+def check_family(raw: Raw, folder: str) -> None:
+    """Raises ModelUnsupported for a model of another type, whose fields may be of other types too."""
+    kind = str(raw["model_type"])
+    if kind not in (*FAMILIES, "gemma3"):
+        raise ModelUnsupported(f"{folder} is of type {kind}; this engine runs {', '.join(FAMILIES)}.")
+
+
 def text_part(raw: Raw) -> Raw:
     """The text part of a model that also reads images; omitted fields have transformers' defaults."""
     if raw.get("model_type") == "gemma3":
@@ -43,12 +50,9 @@ def change_of(raw: Raw) -> Change:
 
 def read_config(raw: Raw, name: str, *, folder: str, has: Callable[[str], bool]) -> ModelConfig:
     """The configuration; `has` says which tensors exist. Raises ModelUnsupported for what is not implemented."""
-    kind = raw["model_type"]
-    if kind not in FAMILIES:
-        raise ModelUnsupported(f"{folder} is of type {kind}; this engine runs {', '.join(FAMILIES)}.")
     if uncomputed := [words for key, words in UNCOMPUTED.items() if raw.get(key)]:
         raise ModelUnsupported(f"{folder} {' and '.join(uncomputed)}, which is not supported.")
-    family, vary = FAMILIES[kind]
+    family, vary = FAMILIES[raw["model_type"]]
     rope = _rope_of(raw, family, folder)
     heads = int(raw["num_attention_heads"])
     head_size = int(raw.get("head_dim") or raw["hidden_size"] // heads)

@@ -13,7 +13,7 @@ from tokenizers import Tokenizer as FastTokenizer
 
 from local_engine.errors import ModelUnavailable, ModelUnsupported
 from local_engine.loading.arranged_weights import PLAIN, arranged, our_name, prefix_of
-from local_engine.loading.config_json import change_of, read_config, text_part
+from local_engine.loading.config_json import change_of, check_family, read_config, text_part
 from local_engine.loading.field_types import ConfigJson, TokenizerSettings, check_types
 from local_engine.loading.open_file import OpenFile
 from local_engine.loading.quantised_weights import QuantisedWeights, plain_float, read_scheme
@@ -82,9 +82,10 @@ class SafetensorsWeights:
 def load_safetensors(folder: Path) -> LoadedFile:
     """Opens a folder; ModelUnavailable if part of it is missing or damaged, ModelUnsupported for other kinds."""
     raw = read_json(folder / "config.json")
-    check_types(raw, ConfigJson, str(folder / "config.json"))
-    stored = SafetensorsWeights(folder)
     try:
+        check_family(raw, folder.name)
+        check_types(raw, ConfigJson, str(folder / "config.json"))
+        stored = SafetensorsWeights(folder)
         scheme = read_scheme(raw, folder.name)
         weights: SafetensorsWeights | QuantisedWeights = stored if scheme is None else QuantisedWeights(stored, scheme)
         described, prefix = text_part(raw), prefix_of(weights)

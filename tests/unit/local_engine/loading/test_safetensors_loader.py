@@ -208,6 +208,8 @@ def test_a_configuration_of_another_model_is_a_clear_error(tmp_path: Path, chang
     ("changes", "named"),
     [
         ({"hidden_act": "gelu"}, "gelu"),
+        # Its type, before the types of its fields.
+        ({"model_type": "gemma3n_text", "intermediate_size": [96, 96]}, "is of type gemma3n_text"),
         ({"partial_rotary_factor": 0.5}, "part of each head"),
         ({"rope_parameters": {"rope_type": "default", "partial_rotary_factor": 0.5}}, "part of each head"),
         ({"rope_parameters": {"rope_type": "longrope"}}, "longrope"),
