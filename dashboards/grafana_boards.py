@@ -150,7 +150,7 @@ COSTS = (
                 "SUM(input_tokens + output_tokens) AS tokens, SUM(input_tokens) AS input_tokens, "
                 "SUM(cached_input_tokens) AS cached_tokens, SUM(output_tokens) AS output_tokens "
                 f"FROM finance_hours {IN_TIME} "
-                "GROUP BY model, operation, status, is_simulated) AS parts GROUP BY 1 ORDER BY 2 DESC",
+                "GROUP BY model, operation, status, backend, is_simulated) AS parts GROUP BY 1 ORDER BY 2 DESC",
             ),
         ),
         "As in cost reports: without the estimated share of requests whose price is unknown.",

@@ -21,7 +21,8 @@ _counts_of, _money_of, _numbers_of = attrgetter(*COUNTS), attrgetter(*MONEY), at
 
 @dataclass(frozen=True, slots=True)
 class Grouped:
-    """The groups of one query, and its finer parts (additionally by model, operation, status and simulated)."""
+    """The groups of one query, and its finer parts (additionally by model, operation, status, backend
+    and simulated)."""
 
     query: SumsQuery
     groups: Sequence[Sums]

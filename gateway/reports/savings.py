@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from gateway.economics.traffic import HourlyTraffic
+from gateway.kept_answers.response_cache import BACKEND as RESPONSE_CACHE
 from gateway.money import format_usd, parse_usd
 from gateway.pricing.price import write_rates
 from gateway.reports.plans import hosted_alternative, hosted_candidates, pick_alternative
@@ -13,20 +14,20 @@ from gateway.routing.snapshot import Candidate, Snapshot
 from gateway.stores import SHADOW
 from gateway.sums import Dimension, Sums
 
-BY: tuple[Dimension, ...] = ("model", "operation", "status")
+BY: tuple[Dimension, ...] = ("model", "operation", "status", "backend")
 
 
 def savings(snapshot: Snapshot, groups: Sequence[Sums], idle: IdleCost | None) -> list[Savings]:
     """Compared with the most used and the most expensive hosted model; `groups` are all traffic, by BY. Idle rent and
     shadow calls count as spent. Left out on both sides: groups without a known cost, and what no chat model produces
-    (embeddings, images, speech, transcripts, moderation, rankings).
+    (embeddings, images, speech, transcripts, moderation, rankings). Answers from the response cache are not counted.
 
     Uses the ordinary prices of `snapshot`, not those at the time of the requests. Empty without a priced hosted model
     or without requests.
     """
     hosted = hosted_candidates(snapshot)
     groups = [row for row in groups if row.group["operation"] not in SPECIALTIES]
-    asked = [row for row in groups if row.group["operation"] != SHADOW and not row.is_wholly_unpriced]
+    asked = [row for row in groups if _answers_a_caller(row) and not row.is_wholly_unpriced]
     if not hosted or not asked:
         return []
     chosen = {one.name: one for one in (pick_alternative(snapshot, None, _most_used(groups)), hosted[-1])}
@@ -56,6 +57,10 @@ def savings(snapshot: Snapshot, groups: Sequence[Sums], idle: IdleCost | None) -
             )
         )
     return found
+
+
+def _answers_a_caller(row: Sums) -> bool:
+    return row.group["operation"] != SHADOW and row.group["backend"] != RESPONSE_CACHE
 
 
 def _written(candidate: Candidate, asked: Sequence[Sums]) -> int:

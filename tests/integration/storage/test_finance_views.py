@@ -79,7 +79,7 @@ async def test_a_million_tokens_cost_what_they_cost_in_reports(engine: AsyncEngi
     unpriced = [make_entry(n, intent=make_intent(n), cost=None, output_tokens=n) for n in range(90, 110)]
     await SqlLedger(engine).insert(unpriced)
     table = Grouped(
-        SumsQuery(0, 2**60, ("model",)), *await sums_by(engine, (), ("operation", "status", "is_simulated"))
+        SumsQuery(0, 2**60, ("model",)), *await sums_by(engine, (), ("operation", "status", "backend", "is_simulated"))
     )
     [row] = rows_of(table, Shown()).rows
     [query] = [query for where, query in QUERIES if "Cost per million" in where]

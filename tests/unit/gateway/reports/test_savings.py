@@ -15,7 +15,12 @@ SNAPSHOT = make_snapshot(
 
 
 def group(model: str, operation: str, *, cost: int, input_tokens: int = 1_000_000) -> Sums:
-    names: dict[Dimension, str | None] = {"model": model, "operation": operation, "status": "completed"}
+    names: dict[Dimension, str | None] = {
+        "model": model,
+        "operation": operation,
+        "status": "completed",
+        "backend": "openai",
+    }
     return Sums(names, requests=1, input_tokens=input_tokens, output_tokens=0, input_pico_usd=cost)
 
 
@@ -45,7 +50,12 @@ def test_idle_rent_and_shadow_calls_count_as_spent() -> None:
 def test_the_same_requests_at_the_same_model_save_nothing_where_a_prompt_was_written_to_a_cache() -> None:
     prices = make_prices(1.0, 2.0, cached_input=100_000, cache_write_5m=1_250_000, cache_write_1h=2_000_000)
     snapshot = make_snapshot(candidates=[make_candidate("mid", prices=prices)])
-    names: dict[Dimension, str | None] = {"model": "mid", "operation": "chat.completions", "status": "completed"}
+    names: dict[Dimension, str | None] = {
+        "model": "mid",
+        "operation": "chat.completions",
+        "status": "completed",
+        "backend": "openai",
+    }
     written = Sums(
         names,
         requests=1,

@@ -12,6 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from gateway.cli.costs import sentences
 from gateway.economics.rent import RentHistory
 from gateway.instants import moment_of
+from gateway.kept_answers.response_cache import BACKEND
 from gateway.ledger.entry import Attempt, Cost, Entry, PaidTo, Status
 from gateway.money import format_usd
 from gateway.reports.books import Books, BooksOf
@@ -132,6 +133,20 @@ async def test_unknown_prices_make_other_requests_of_the_model_no_cheaper(databa
     assert Decimal(known.cost_usd) == Decimal(before.cost_usd) + Decimal("0.000486")
     for name in set(UNIT_PRICES) - {"cost_per_successful_request_usd"}:
         assert getattr(known, name) == getattr(before, name), name
+
+
+async def test_cached_answers_beside_unknown_prices_make_no_token_cheaper(database: AsyncEngine, books: Books) -> None:
+    """They have no tokens, and were taken for a share of the tokens whose price is unknown."""
+    before, covered = await row_of(books, "mid-hosted"), (await books.costs(BY_MODEL)).savings[0].covered_requests
+    alike = [msgspec.structs.replace(unpriced(number), model="mid-hosted") for number in range(60, 69)]
+    answered = [make_entry(number, backend=BACKEND, cost=Cost(list_pico_usd=9)) for number in range(20, 29)]
+    nothing = dict.fromkeys(("input_tokens", "cached_input_tokens", "output_tokens", "reasoning_tokens"), 0)
+    cached = [msgspec.structs.replace(one, **nothing) for one in answered]
+    await SqlLedger(database).insert([*alike, *cached])
+    after = await row_of(books, "mid-hosted")
+    for name in ("input_usd_per_mtok", "output_usd_per_mtok", "blended_usd_per_mtok"):
+        assert getattr(after, name) == getattr(before, name), name
+    assert (await books.costs(BY_MODEL)).savings[0].covered_requests == covered
 
 
 @pytest.mark.parametrize("kind", ["reprice", "refund"])
