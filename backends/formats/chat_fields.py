@@ -28,7 +28,7 @@ ToolChoice = Literal["auto", "none", "required"] | tuple[Literal["tool"], str]
 
 def in_background() -> UpstreamRejected:
     """The error for the Responses API's `background`, at every endpoint that takes it."""
-    why = "what goes on when nobody listens cannot be booked; leave it out, and stream an answer that takes long"
+    why = "this gateway keeps no responses (kept_answers.response_hours); leave it out, and stream what takes long"
     return invalid("background", why)
 
 

@@ -31,7 +31,9 @@ from gateway.api.unpacking import Unpacker
 from gateway.content_embeddings import ContentEmbeddings
 from gateway.errors import BreakevenError, InvalidRequest, NotFound, RequestError
 from gateway.ids import new_request_id
+from gateway.kept_answers.background_responses import BackgroundResponses
 from gateway.kept_answers.idempotency import Idempotency
+from gateway.kept_answers.open_responses import OpenResponses
 from gateway.openai_errors import body_of, headers_of, status_of
 from gateway.pipeline import Pipeline
 from gateway.token_counting import TokenCounter
@@ -41,6 +43,7 @@ log = logging.getLogger(__name__)
 POSTED = ENDPOINTS.keys() | MESSAGES.keys() | CONTENTS.keys()
 LISTED = {"/v1/models", "/v1/files", "/v1/batches", "/v1/messages/batches", "/v1/conversations"}
 KNOWN = ENDPOINTS.keys() | MESSAGES.keys() | LISTED
+RESPONSES = "/v1/responses"
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 SEND_A_POST = "Send a POST; see /docs."
 NO_SOCKETS = "WebSockets are not supported here: send a POST, with `stream: true` for a stream of events."
@@ -72,6 +75,11 @@ class Root:
             answers = counting if operation in COUNTS else embedding if operation == "embeddings" else pipeline
             self._hot[place] = GeminiPath(
                 answers, max_body_bytes=max_body_bytes, idempotency=idempotency, unpacker=unpacker
+            )
+        if (kept := pipeline.kept_responses) is not None:
+            background = BackgroundResponses(pipeline, kept, OpenResponses(kept))
+            self._hot[RESPONSES] = TokenPath(
+                background, max_body_bytes=max_body_bytes, idempotency=idempotency, unpacker=unpacker
             )
         self._rest = rest
 

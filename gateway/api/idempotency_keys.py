@@ -1,5 +1,7 @@
 """Idempotency keys over ASGI: converts between ASGI messages and the sinks of kept_answers/idempotency.py."""
 
+import asyncio
+
 from starlette.types import Message, Send
 
 from gateway.kept_answers.idempotency import Headers, Sink
@@ -12,14 +14,17 @@ def idempotency_key(headers: list[tuple[bytes, bytes]]) -> str | None:
     return next((value.decode("utf-8", "replace") for name, value in headers if name == KEY_HEADER), None)
 
 
-def as_send(sink: Sink) -> Send:
-    """An ASGI `send` whose messages go into `sink`."""
+def as_send(sink: Sink, ended: asyncio.Event) -> Send:
+    """An ASGI `send` whose messages go into `sink`. Sets `ended` with the last one."""
 
     async def send(message: Message) -> None:
         if message["type"] == "http.response.start":
             await sink.start(message["status"], message.get("headers", ()))
         else:
-            await sink.send(message.get("body", b""), is_last=not message.get("more_body", False))
+            is_last = not message.get("more_body", False)
+            await sink.send(message.get("body", b""), is_last=is_last)
+            if is_last:
+                ended.set()
 
     return send
 

@@ -10,6 +10,7 @@ from backends.formats.json_objects import Fields
 from gateway.api.item_pages import USUAL_ITEMS, page_of
 from gateway.errors import InvalidRequest, Overloaded, StoreDown
 from gateway.kept_answers.kept_responses import KeptResponses, Turn
+from gateway.kept_answers.open_responses import OpenResponses, is_background
 from gateway.request.field_checks import whole_number
 
 log = logging.getLogger(__name__)
@@ -26,12 +27,18 @@ async def ask_kept_response(
             return None
         match request:
             case "GET":
-                return turn.response
+                return await OpenResponses(kept).shown(tenant, response_id, turn)
             case "GET /input_items":
                 return await _input_items(kept, tenant, turn, asked)
             case "DELETE":
-                await kept.forget(tenant, response_id)
+                await (OpenResponses(kept).delete if turn.is_open else kept.forget)(tenant, response_id)
                 return msgspec.json.encode({"id": response_id, "object": "response", "deleted": True})
+            case _ if turn.is_open:
+                opened = OpenResponses(kept)
+                await opened.cancel(tenant, response_id)
+                return await opened.shown(tenant, response_id, turn)
+            case _ if is_background(turn):
+                return turn.response  # it was finished before
             case _:
                 raise InvalidRequest("Only a background response can be cancelled.")
     except StoreDown as error:

@@ -41,7 +41,7 @@ def build_stored_responses_router(pipeline: Pipeline) -> APIRouter:
 
     @router.post("/v1/responses/{response_id}/cancel")
     async def cancel(response_id: ResponseId, request: Request) -> Response:
-        """Cancel a response that its provider is creating in the background."""
+        """Cancel a response that is being written in the background."""
         return await _ask(pipeline, request, response_id, "/cancel")
 
     @router.get("/v1/responses/{response_id}/input_items")

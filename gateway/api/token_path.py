@@ -1,5 +1,6 @@
 """The hot endpoints as raw ASGI: read the body, pass it to the pipeline, write the answer. Decides nothing."""
 
+import asyncio
 import logging
 import re
 from collections.abc import Coroutine
@@ -16,6 +17,7 @@ from gateway.api.under_way import going_on
 from gateway.api.unpacking import Unpacker
 from gateway.errors import BodyTooLarge, BreakevenError, InvalidRequest, Unauthenticated
 from gateway.ids import new_request_id
+from gateway.kept_answers.background_responses import is_in_background
 from gateway.kept_answers.idempotency import Idempotency, Sink
 from gateway.kept_answers.response_cache import DEFAULT_SECONDS, vendor_text
 from gateway.openai_errors import body_of, headers_of, status_of
@@ -108,11 +110,12 @@ class TokenPath:
             if CONTENT_CALL in scope:
                 asked = self._of_address(asked, scope)
             key = idempotency_key(headers) if KEY_HEADER in given else None
-            work = (
-                self._pipeline.answer(asked, caller)
-                if key is None
-                else self._serve_once(key, asked, caller, send, scope)
-            )
+            if key is not None:
+                work = self._serve_once(key, asked, caller, send, scope)
+            elif is_in_background(asked):
+                work = self._serve_outlasting(asked, caller, scope)
+            else:
+                work = self._pipeline.answer(asked, caller)
             await while_connected(work, caller, scope, receive)
         except _Gone:
             return
@@ -143,14 +146,31 @@ class TokenPath:
     def _error(self, error: BreakevenError, request_id: str) -> bytes:
         return body_of(error)
 
+    async def _serve_outlasting(self, asked: Incoming, caller: AsgiCaller, scope: Scope) -> None:
+        """The call's place stays taken until the response is written, though its caller may have left."""
+        with going_on(scope):
+            await self._pipeline.answer(asked, caller)
+
+    async def _until_answered(self, work: Coroutine[Any, Any, None], answered: asyncio.Event) -> None:
+        """The work goes on after its caller has been answered."""
+        task, waiting = asyncio.create_task(work), asyncio.ensure_future(answered.wait())
+        self._idempotency.go_on(task)
+        try:
+            await asyncio.wait((task, waiting), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            waiting.cancel()
+        if task.done():
+            await task
+
     async def _serve_once(self, key: str, asked: Incoming, caller: AsgiCaller, send: Send, scope: Scope) -> None:
         """Runs the pipeline for the first request with this key; `caller` is one of those waiting for its answer."""
 
         async def serve(shared: Sink) -> bool:
-            leader = self._caller(as_send(shared), scope)
+            answered = asyncio.Event()
+            leader = self._caller(as_send(shared, answered), scope)
             try:
-                with going_on(scope):
-                    await self._pipeline.answer(asked, leader)
+                work = self._serve_outlasting(asked, leader, scope)
+                await (self._until_answered(work, answered) if is_in_background(asked) else work)
                 return leader.is_whole
             finally:
                 leader.close()

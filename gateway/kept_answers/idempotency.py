@@ -187,6 +187,10 @@ class Idempotency:
                 retry_after_seconds=1.0,
             ) from error
 
+    def go_on(self, work: Awaitable[None]) -> None:
+        """`work` goes on after its answer was sent; `aclose` waits for it too."""
+        self._start(work)
+
     async def aclose(self) -> None:
         """Wait for requests in progress, then cancel them: every request is settled before the journal closes."""
         if self._tasks:

@@ -35,6 +35,7 @@ REST_SECONDS: Final = 5.0
 """How long nothing is kept after a store failure, so that answers do not wait for it again and again."""
 _PREVIOUS: Final = "previous_response_id"
 _CONVERSATION: Final = "conversation"
+_BACKGROUND: Final = ("background", "background_options")
 _REFERENCE: Final = "item_reference"
 _NO_ITEMS: Final = b"[]"
 _ENDS: Final = (b"event: response.completed\ndata: ", b"event: response.incomplete\ndata: ")
@@ -58,29 +59,33 @@ class TurnStore(Protocol):
 
 
 class Turn(msgspec.Struct, frozen=True, array_like=True):
-    """A response as its caller received it, its input items, and the response or conversation that it continued."""
+    """A response as its caller received it, its input items, and the response or conversation that it continued. One
+    that `is_open` is still being written (open_responses.py)."""
 
     response: bytes
     items: bytes
     previous: str | None
     conversation_id: str | None = None
+    is_open: bool = False
 
 
 class Resumed(msgspec.Struct, frozen=True):
     """What to keep of a request to the Responses API. `is_kept` is False if the caller opted out. `belonging` is the
-    conversation of which it is a turn."""
+    conversation of which it is a turn. If nobody waits for the answer, it `is_background`."""
 
     tenant: str
     items: bytes
     previous: str | None
     is_kept: bool
     belonging: Belonging | None = None
+    is_background: bool = False
 
 
 class _Asked(msgspec.Struct):
     input: msgspec.Raw = msgspec.Raw(_NO_ITEMS)
     store: object = None
     previous_response_id: object = None
+    background: object = None
 
 
 class _Ended(msgspec.Struct):
@@ -107,15 +112,19 @@ class KeptResponses:
         largest_turn_bytes: int = LARGEST_TURN_BYTES,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._store = store
+        self.store = store
         self._seal = Seal(secret)
-        self._seconds = seconds
+        self.seconds = seconds
+        self.largest_turn_bytes = largest_turn_bytes
         self._most_bytes = most_bytes
         self._most_added_bytes = most_added_bytes
         self._added_bytes = 0
-        self._largest_turn_bytes = largest_turn_bytes
         self._monotonic = monotonic
         self._resting_until = 0.0
+
+    @property
+    def is_keeping(self) -> bool:
+        return self.seconds > 0
 
     async def resume(
         self, incoming: Incoming, tenant: str, belonging: Belonging | None = None
@@ -130,41 +139,43 @@ class KeptResponses:
             asked = _ASKED.decode(incoming.body)
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
             return incoming, None  # the next reader reports what is wrong
-        if not self._seconds:
+        if not self.seconds:
             return incoming, None
-        items = _items_of(bytes(asked.input))
+        items = items_of(bytes(asked.input))
         if items is None:
             return incoming, None
         with _told():
             turns = await self._turns(tenant, asked.previous_response_id)
             referred = await self.dereferenced(tenant, items)
         previous = cast(str, asked.previous_response_id) if turns else None
-        is_kept = asked.store is not False and len(referred) <= self._largest_turn_bytes
-        resumed = Resumed(tenant, referred, previous, is_kept, belonging)
+        is_kept = asked.store is not False and len(referred) <= self.largest_turn_bytes
+        resumed = Resumed(tenant, referred, previous, is_kept, belonging, incoming.accepted is not None)
         if belonging is not None:
             self._require_appendable(referred)
-        elif referred is items and not turns:
+        elif referred is items and not turns and asked.background is not True:
             return incoming, resumed
         before = [part for turn in turns for part in (turn.items, output_of(turn.response))]
         if belonging is not None:
             before = [belonging.items]
         left_out = [_PREVIOUS] * bool(turns) + [_CONVERSATION] * (belonging is not None)
+        if asked.background is True:  # we wait for what our callers need not wait for
+            left_out += _BACKGROUND
         body = self._replaced(incoming.body, _joined([*before, referred]), left_out)
         return msgspec.structs.replace(incoming, body=body), resumed
 
     def _require_appendable(self, items: bytes) -> None:
         """Rejects input that could not be stored, before the model is called."""
         parse_items(items, (), param="input")
-        if len(items) > self._largest_turn_bytes:
+        if len(items) > self.largest_turn_bytes:
             raise BodyTooLarge(
-                f"A turn of a conversation may have at most {self._largest_turn_bytes:,} bytes of input. Send less at "
+                f"A turn of a conversation may have at most {self.largest_turn_bytes:,} bytes of input. Send less at "
                 "a time, or the whole conversation without `conversation`.",
                 code="body_too_large",
             )
 
     async def dereferenced(self, tenant: str, items: bytes) -> bytes:
         """A JSON array of items with references replaced by the items of kept responses. Raises as `resume`."""
-        if not self._seconds or _REFERENCE.encode() not in items:
+        if not self.seconds or _REFERENCE.encode() not in items:
             return items
         with _told():
             return await self._with_references(tenant, items)
@@ -193,22 +204,26 @@ class KeptResponses:
 
     async def keep(self, resumed: Resumed, response_id: str, response: bytes) -> None:
         """Keeps one response. If that fails, the caller can continue only by sending the whole conversation."""
-        if len(response) + len(resumed.items) > self._largest_turn_bytes or self._monotonic() < self._resting_until:
+        if len(response) + len(resumed.items) > self.largest_turn_bytes or self._monotonic() < self._resting_until:
             return
         conversation_id = resumed.belonging.conversation_id if resumed.belonging is not None else None
         turn = Turn(response, resumed.items, resumed.previous, conversation_id)
-        name = _name(resumed.tenant, response_id)
         try:
-            sealed = self._seal.close(resumed.tenant, name, msgspec.msgpack.encode(turn))
-            await self._store.put(name, sealed, self._seconds, owner=pseudonym(resumed.tenant))
+            await self.put(resumed.tenant, response_id, turn)
         except StoreDown as error:
             self._resting_until = self._monotonic() + REST_SECONDS
             log.warning("responses are not kept: %s", error)
 
+    async def put(self, tenant: str, response_id: str, turn: Turn) -> None:
+        """Raises StoreDown."""
+        name = name_of(tenant, response_id)
+        sealed = self._seal.close(tenant, name, msgspec.msgpack.encode(turn))
+        await self.store.put(name, sealed, self.seconds, owner=pseudonym(tenant))
+
     async def find(self, tenant: str, response_id: str) -> Turn | None:
         """A kept response of this tenant. Raises StoreDown."""
-        name = _name(tenant, response_id)
-        sealed = await self._store.get(name, self._seconds) if self._seconds else None
+        name = name_of(tenant, response_id)
+        sealed = await self.store.get(name, self.seconds) if self.seconds else None
         return None if sealed is None else self._opened(tenant, name, sealed)
 
     async def input_items(self, tenant: str, turn: Turn) -> list[Fields]:
@@ -220,7 +235,7 @@ class KeptResponses:
 
     async def forget(self, tenant: str, response_id: str) -> bool:
         """Deletes a response; False if there was none. Raises StoreDown."""
-        return await self._store.delete(_name(tenant, response_id), owner=pseudonym(tenant))
+        return await self.store.delete(name_of(tenant, response_id), owner=pseudonym(tenant))
 
     async def _turns(self, tenant: str, response_id: object) -> Sequence[Turn]:
         """The turns up to the response of that id, oldest first; none if it is not kept here."""
@@ -232,6 +247,12 @@ class KeptResponses:
                 if found:
                     raise _beginning_is_gone()
                 return ()
+            if turn.is_open:
+                raise InvalidRequest(
+                    f"The response {response_id!r} is still being written: fetch it until its status is completed, "
+                    "then continue it.",
+                    param=_PREVIOUS,
+                )
             if turn.conversation_id is not None:
                 raise InvalidRequest(
                     f"The response {response_id!r} belongs to a conversation: continue that one, with `conversation: "
@@ -296,6 +317,8 @@ class _Keeping(PassingCaller):
     async def send(self, payload: bytes, *, chunk: Chunk | None = None, is_last: bool = False) -> None:
         if chunk is not None:
             response = self._response(payload, is_last=is_last)
+            if response is not None and self.resumed.is_background:  # its caller was told our id, whoever answers
+                response = splice(response, {"id": b'"%b"' % self.response_id.encode(), "background": b"true"})
             if response is not None and (decode_object(response) or {}).get("id") == self.response_id:
                 await self.kept.keep(self.resumed, self.response_id, response)
         await self.caller.send(payload, chunk=chunk, is_last=is_last)
@@ -324,7 +347,7 @@ def _told() -> Generator[None]:
         ) from error
 
 
-def _items_of(given: bytes) -> bytes | None:
+def items_of(given: bytes) -> bytes | None:
     """A request's `input` as a JSON array, empty for null; None if it is neither a string nor a list."""
     if given == b"null":
         return _NO_ITEMS
@@ -346,7 +369,7 @@ def _response_of(item_id: str) -> str | None:
     return response_id if response_id.startswith("resp_") and place.isdigit() else None
 
 
-def _name(tenant: str, response_id: str) -> str:
+def name_of(tenant: str, response_id: str) -> str:
     """Names of different tenants never coincide."""
     return hashlib.sha256(f"{tenant}\0{response_id}".encode()).hexdigest()
 

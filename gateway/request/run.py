@@ -1,6 +1,6 @@
 """A request in progress: its caller, the decision, and what has happened so far. Values and protocols only."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Protocol
 
 import msgspec
@@ -61,6 +61,8 @@ class Incoming(msgspec.Struct, frozen=True):
     """The model, if the path names it and not the body."""
     is_stream: bool = False
     """Whether it streams, if the path tells and not the body."""
+    accepted: Callable[[str], None] | None = None
+    """Is told the request's id once it is accepted. Set where nobody waits for the answer, which is fetched later."""
 
 
 class Answer(msgspec.Struct, frozen=True):

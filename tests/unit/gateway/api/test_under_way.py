@@ -10,13 +10,16 @@ import pytest
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from backends.scripted import Fault, Outcome, Script
+from backends.translating import TranslatingBackend
 from gateway.access.keys import KeyRecord
 from gateway.api.app import Root, build_fastapi
 from gateway.api.shedding import Load, Shedding
 from gateway.api.token_path import credential_of
 from gateway.api.under_way import UnderWay
 from gateway.kept_answers.idempotency import Idempotency
+from gateway.kept_answers.kept_responses import KeptResponses
 from gateway.kept_answers.memory_idempotency import MemoryIdempotency
+from gateway.kept_answers.memory_turns import MemoryTurns
 from gateway.limits.admission import Admission
 from gateway.limits.counters import Places
 from gateway.limits.values import Rates, SharedLimits, parse_limits
@@ -256,6 +259,26 @@ async def test_who_leaves_makes_room_and_what_goes_on_without_its_caller_goes_on
     while not await calls.is_free("key:key-1"):
         await asyncio.sleep(0)
     await calls.idempotency.aclose()
+
+
+async def test_a_response_in_the_background_is_counted_until_it_is_written() -> None:
+    """Its caller has the last byte long before."""
+    rig = Rig(admission=bounded(max_parallel_requests=1))
+    rig.pipeline.backends = {"one": TranslatingBackend(rig.one), "two": TranslatingBackend(rig.two)}
+    rig.pipeline.kept_responses = KeptResponses(MemoryTurns(), rig.pipeline.keys.conversation_secret)
+    calls = Calls(rig)
+    paused = Paused(calls)
+    begun = Call(calls, json.dumps({"model": "a", "input": "hello", "background": True}).encode(), path="/v1/responses")
+    await turns()
+    assert (begun.status, begun.task.done()) == (200, False)
+    begun.go()
+    await turns()
+    refused = Call(calls, BODY)
+    await refused.task
+    assert refused.status == 429
+    paused.go.set()
+    await begun.task
+    assert await calls.is_free("key:key-1")
 
 
 async def test_who_has_heard_the_last_byte_finds_the_place_free() -> None:

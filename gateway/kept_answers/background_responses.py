@@ -1,0 +1,197 @@
+"""Responses written in the background (`background: true`): the caller gets an unfinished response at once, fetches it
+until it is finished, and may cancel it.
+
+All workers see the response. The request stays with the one that accepted it, and takes its place there until it ends.
+Knows no store and no HTTP.
+"""
+
+import asyncio
+import logging
+from collections.abc import Coroutine, Mapping
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from backends.endpoints.responses_items import ResponseHead
+from backends.formats.json_objects import decode_object, text_of
+from backends.protocol import JSON, Chunk
+from gateway.access.keys import KeyRecord
+from gateway.errors import BodyTooLarge, BreakevenError, InvalidRequest, Overloaded, StoreDown
+from gateway.kept_answers.kept_responses import KeptResponses, items_of
+from gateway.kept_answers.open_responses import Open, OpenResponses, Outcome
+from gateway.kept_answers.passing_caller import PassingCaller
+from gateway.ledger.entry import tenant_of
+from gateway.process.tasks import end_tasks
+from gateway.request.answer_parts import id_header
+from gateway.request.run import Caller, Incoming
+
+log = logging.getLogger(__name__)
+LOOK_SECONDS: Final = 1.0
+"""How soon a worker notices that a response it writes was cancelled or deleted."""
+LOOKS_PER_SIGN: Final = 20
+"""Every so many looks it gives a sign of life."""
+_OK: Final = 200
+
+
+class Answers(Protocol):
+    """The part of the pipeline that this file uses."""
+
+    def answer(self, incoming: Incoming, caller: Caller) -> Coroutine[Any, Any, None]: ...
+
+    def identify(self, incoming: Incoming) -> KeyRecord:
+        """Raises RequestError."""
+        ...
+
+
+class _Asked(msgspec.Struct):
+    background: object = None
+    stream: object = None
+    store: object = None
+    input: msgspec.Raw = msgspec.Raw(b"null")
+
+
+_ASKED: Final = msgspec.json.Decoder(_Asked)
+
+
+def is_in_background(incoming: Incoming) -> bool:
+    """Whether its caller need not stay for the answer."""
+    asked = _asked(incoming)
+    return asked is not None and asked.background is True
+
+
+def _asked(incoming: Incoming) -> _Asked | None:
+    if incoming.operation != "responses" or b'"background"' not in incoming.body:
+        return None
+    try:
+        return _ASKED.decode(incoming.body)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return None  # the next reader reports what is wrong
+
+
+class BackgroundResponses:
+    """One per worker process, in front of its pipeline."""
+
+    def __init__(
+        self, answers: Answers, kept: KeptResponses, opened: OpenResponses, *, look_seconds: float = LOOK_SECONDS
+    ) -> None:
+        self._answers = answers
+        self._kept = kept
+        self._opened = opened
+        self._look_seconds = look_seconds
+
+    async def answer(self, incoming: Incoming, caller: Caller) -> None:
+        """Answers at once if the response is to be written in the background, and returns when that is done. A stream
+        is sent as usual, and goes on without its caller. Raises as the pipeline, before anything was sent."""
+        asked = _asked(incoming)
+        if asked is None or asked.background is not True or not self._kept.is_keeping:
+            await self._answers.answer(incoming, caller)
+        elif asked.store is False:
+            raise InvalidRequest("background: needs a stored response; leave out store: false.", param="background")
+        elif asked.stream is True:
+            caller.outlive()
+            await self._answers.answer(incoming, _Lasting(caller))
+        else:
+            await self._answer_unattended(incoming, asked, caller)
+
+    async def _answer_unattended(self, incoming: Incoming, asked: _Asked, caller: Caller) -> None:
+        key = self._answers.identify(incoming)
+        if len(incoming.body) > self._kept.largest_turn_bytes:
+            raise BodyTooLarge(
+                f"background: a request of more than {self._kept.largest_turn_bytes:,} bytes cannot be kept. Leave it "
+                "out, and stream the answer.",
+                code="body_too_large",
+            )
+        accepted: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        nobody = _Nobody()
+        apart = msgspec.structs.replace(incoming, cache_seconds=0, accepted=accepted.set_result)
+        work = asyncio.create_task(self._answers.answer(apart, nobody))
+        try:
+            await asyncio.wait((work, accepted), return_when=asyncio.FIRST_COMPLETED)
+            if not accepted.done():
+                await work  # raises
+            response = await self._open(tenant_of(key.team, key.id), incoming, asked, request_id=accepted.result())
+            nobody.is_expected.set()
+            caller.outlive()
+            payload = response.document("in_progress")
+            await caller.start(status=_OK, content_type=JSON, headers={id_header("responses"): accepted.result()})
+            await caller.send(payload, chunk=Chunk(payload, is_done=True), is_last=True)
+            await self._follow(response, work)
+        finally:
+            await end_tasks((work,))
+
+    async def _open(self, tenant: str, incoming: Incoming, asked: _Asked, *, request_id: str) -> Open:
+        fields = decode_object(incoming.body) or {}
+        previous = text_of(fields, "previous_response_id")
+        head = ResponseHead(f"resp_{request_id}", self._opened.now(), fields, previous, is_kept=True)
+        response = Open(tenant, head, items_of(bytes(asked.input)) or b"[]")
+        try:
+            await self._opened.open(response)
+        except StoreDown as error:
+            log.warning("a response cannot be written in the background: %s", error)
+            raise Overloaded(
+                "background: responses cannot be kept right now. Try again, or leave it out.", retry_after_seconds=1.0
+            ) from error
+        return response
+
+    async def _follow(self, response: Open, work: "asyncio.Task[None]") -> None:
+        """Until the response is finished, in whatever way."""
+        outcome: Outcome = "failed"
+        why: BreakevenError | None = None
+        try:
+            if await self._is_given_up(response, work):
+                outcome = "cancelled"
+        except BreakevenError as error:
+            why = error
+        except Exception:
+            log.exception("the background response %s failed", response.response_id)
+        finally:
+            await end_tasks((work,))
+            try:
+                await self._opened.close(response, outcome, why)
+            except StoreDown as error:
+                log.warning("what became of %s cannot be kept: %s", response.response_id, error)
+
+    async def _is_given_up(self, response: Open, work: "asyncio.Task[None]") -> bool:
+        """True once it was cancelled or deleted, False when the work is done. Raises what the work raises."""
+        looks = 0
+        while True:
+            await asyncio.wait((work,), timeout=self._look_seconds)
+            if work.done():
+                await work
+                return False
+            looks += 1
+            try:
+                if await self._opened.is_unwanted(response):
+                    return True
+                if looks % LOOKS_PER_SIGN == 0:
+                    await self._opened.sign(response)
+            except StoreDown as error:
+                log.warning("whether %s is still wanted cannot be read: %s", response.response_id, error)
+
+
+class _Lasting(PassingCaller):
+    """A caller that counts as there to the end. What it does not hear any more is not sent."""
+
+    @property
+    def is_gone(self) -> bool:
+        return False
+
+    async def send(self, payload: bytes, *, chunk: Chunk | None = None, is_last: bool = False) -> None:
+        await self.caller.send(payload, chunk=chunk, is_last=is_last)
+
+
+class _Nobody:
+    """The caller of a request whose answer is kept. It takes the answer's beginning only once it `is_expected`: not
+    before the unfinished response, which would replace it, was kept."""
+
+    is_gone = False
+
+    def __init__(self) -> None:
+        self.is_expected = asyncio.Event()
+
+    def outlive(self, seconds: float | None = None) -> None: ...
+
+    async def start(self, *, status: int, content_type: str, headers: Mapping[str, str]) -> None:
+        await self.is_expected.wait()
+
+    async def send(self, payload: bytes, *, chunk: Chunk | None = None, is_last: bool = False) -> None: ...

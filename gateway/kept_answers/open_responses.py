@@ -1,0 +1,126 @@
+"""Kept responses that are still being written: what they look like meanwhile, who writes them, and whether anybody
+wants them still. Knows no store and no HTTP.
+
+Each record has one writer, so nothing is lost where two workers write at a time: the response and the sign of life
+belong to whoever writes the response, the mark that it is unwanted to whoever cancels or deletes it.
+"""
+
+import time
+from collections.abc import Callable
+from typing import Final, Literal
+
+import msgspec
+
+from backends.endpoints.responses_items import ResponseHead
+from backends.formats.json_objects import Fields, decode_object, text_of
+from gateway.errors import BreakevenError, RateLimitExceeded
+from gateway.kept_answers.kept_responses import KeptResponses, Turn, name_of
+from gateway.kept_answers.record_store import pseudonym
+
+DEAD_SECONDS: Final = 60.0
+"""How long after its writer's last sign of life a response counts as given up. Replicas' clocks differ by less."""
+GIVEN_UP: Final = "The gateway that was writing this response ended before it was finished. Ask again."
+CANCELLED, DELETED = b"cancelled", b"deleted"
+STOPPED: Final = "This response could not be finished, or not be kept. Ask again, or stream it."
+
+Outcome = Literal["in_progress", "cancelled", "failed"]
+
+
+class Open(msgspec.Struct, frozen=True):
+    """A response being written, and its input items as a JSON array."""
+
+    tenant: str
+    head: ResponseHead
+    items: bytes
+
+    @property
+    def response_id(self) -> str:
+        return self.head.response_id
+
+    def document(self, outcome: Outcome, why: BreakevenError | None = None) -> bytes:
+        """What its caller sees of it, in JSON; `why` it failed."""
+        shown = self.head.document(text_of(self.head.asked, "model") or "", [], "in_progress", None)
+        return msgspec.json.encode(shown | _outcome(outcome, STOPPED if why is None else str(why), why))
+
+
+class OpenResponses:
+    """Over the store of `kept`. `now` is Unix seconds. Everything may raise StoreDown."""
+
+    def __init__(self, kept: KeptResponses, *, now: Callable[[], float] = time.time) -> None:
+        self._kept = kept
+        self._store = kept.store
+        self._now = now
+
+    def now(self) -> int:
+        """Unix seconds."""
+        return int(self._now())
+
+    async def open(self, response: Open) -> None:
+        await self.sign(response)
+        turn = Turn(response.document("in_progress"), response.items, None, is_open=True)
+        await self._kept.put(response.tenant, response.response_id, turn)
+
+    async def sign(self, response: Open) -> None:
+        """A sign of life of whoever writes it."""
+        await self._put(_sign(response.tenant, response.response_id), repr(self._now()).encode(), response.tenant)
+
+    async def is_unwanted(self, response: Open) -> bool:
+        """Whether it was cancelled or deleted."""
+        return await self._mark(response.tenant, response.response_id) is not None
+
+    async def close(self, response: Open, outcome: Outcome, why: BreakevenError | None = None) -> None:
+        """Says what became of it, unless its answer was kept. What was deleted meanwhile stays so."""
+        turn = await self._kept.find(response.tenant, response.response_id)
+        if turn is not None and await self._mark(response.tenant, response.response_id) == DELETED:
+            await self._kept.forget(response.tenant, response.response_id)
+        elif turn is not None and turn.is_open:
+            closed = Turn(response.document(outcome, why), response.items, None)
+            await self._kept.put(response.tenant, response.response_id, closed)
+
+    async def shown(self, tenant: str, response_id: str, turn: Turn) -> bytes:
+        """A response, finished or not, in JSON."""
+        if not turn.is_open:
+            return turn.response
+        if await self._mark(tenant, response_id) is not None:
+            return _changed(turn, "cancelled")
+        signed = await self._store.get(_sign(tenant, response_id), self._kept.seconds)
+        if signed is None or self._now() - float(signed) > DEAD_SECONDS:
+            return _changed(turn, "failed", GIVEN_UP)
+        return turn.response
+
+    async def cancel(self, tenant: str, response_id: str) -> None:
+        """Whoever writes it stops soon."""
+        await self._put(_mark(tenant, response_id), CANCELLED, tenant)
+
+    async def delete(self, tenant: str, response_id: str) -> None:
+        """Likewise, and nothing of it is kept."""
+        await self._put(_mark(tenant, response_id), DELETED, tenant)
+        await self._kept.forget(tenant, response_id)
+
+    async def _mark(self, tenant: str, response_id: str) -> bytes | None:
+        return await self._store.get(_mark(tenant, response_id), self._kept.seconds)
+
+    async def _put(self, name: str, value: bytes, tenant: str) -> None:
+        await self._store.put(name, value, self._kept.seconds, owner=pseudonym(tenant))
+
+
+def is_background(turn: Turn) -> bool:
+    """Whether it was written in the background, so that cancelling it is no mistake, even if it is too late."""
+    return (decode_object(turn.response) or {}).get("background") is True
+
+
+def _changed(turn: Turn, outcome: Outcome, message: str = "") -> bytes:
+    return msgspec.json.encode((decode_object(turn.response) or {}) | _outcome(outcome, message))
+
+
+def _outcome(outcome: Outcome, message: str, why: BreakevenError | None = None) -> Fields:
+    code = "rate_limit_exceeded" if isinstance(why, RateLimitExceeded) else "server_error"
+    return {"status": outcome, "error": {"code": code, "message": message} if outcome == "failed" else None}
+
+
+def _sign(tenant: str, response_id: str) -> str:
+    return name_of(tenant, f"{response_id}\0sign of life")
+
+
+def _mark(tenant: str, response_id: str) -> str:
+    return name_of(tenant, f"{response_id}\0unwanted")

@@ -1,0 +1,144 @@
+"""Responses written in the background where the worker, its store or its caller fails."""
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from backends.scripted import Outcome, ScriptedBackend, follow
+from backends.translating import TranslatingBackend
+from gateway.errors import Overloaded, StoreDown
+from gateway.kept_answers.background_responses import BackgroundResponses
+from gateway.kept_answers.kept_responses import KeptResponses
+from gateway.kept_answers.memory_turns import MemoryTurns
+from gateway.kept_answers.open_responses import DEAD_SECONDS, OpenResponses
+from gateway.ledger.entry import Status, tenant_of
+from gateway.request.run import Incoming
+from tests.rig import KEY, RecordingCaller, Rig
+
+TENANT = tenant_of("red", "key-1")
+
+
+class FailingTurns(MemoryTurns):
+    is_down = False
+
+    async def put(self, name: str, value: bytes, seconds: float, *, owner: str = "") -> None:
+        if self.is_down:
+            raise StoreDown("it is down")
+        await super().put(name, value, seconds, owner=owner)
+
+
+class Background:
+    """A rig whose model a answers once `may_answer` is set, and nobody waits for it."""
+
+    def __init__(self) -> None:
+        self.may_answer = asyncio.Event()
+        self.store = FailingTurns()
+        self.now = 1_000.0
+        self.rig = Rig()
+        slow = follow([Outcome(first_piece_delay_seconds=1.0)])
+        self.rig.one = ScriptedBackend("one", slow, keeps_calls=True, sleep=self._until_it_may)
+        self.rig.pipeline.backends = {"one": TranslatingBackend(self.rig.one), "two": TranslatingBackend(self.rig.two)}
+        self.kept = KeptResponses(self.store, self.rig.pipeline.keys.conversation_secret)
+        self.rig.pipeline.kept_responses = self.kept
+        self.opened = OpenResponses(self.kept, now=lambda: self.now)
+        self.responses = BackgroundResponses(self.rig.pipeline, self.kept, self.opened, look_seconds=0.001)
+        self.caller = RecordingCaller()
+
+    async def _until_it_may(self, seconds: float) -> None:
+        await self.may_answer.wait()
+
+    def begin(self) -> "asyncio.Task[None]":
+        body = json.dumps({"model": "a", "input": "hello", "background": True}).encode()
+        return asyncio.create_task(self.responses.answer(Incoming("responses", f"Bearer {KEY}", body), self.caller))
+
+    async def begun(self) -> "asyncio.Task[None]":
+        task = self.begin()
+        async with asyncio.timeout(60):
+            while not (self.caller.is_complete and self.rig.one.calls):
+                await asyncio.sleep(0)
+        return task
+
+    async def shown(self) -> dict[str, Any]:
+        response_id = json.loads(self.caller.body)["id"]
+        turn = await self.kept.find(TENANT, response_id)
+        assert turn is not None
+        return json.loads(await self.opened.shown(TENANT, response_id, turn))
+
+
+async def test_whose_worker_is_dead_is_not_waited_for_forever() -> None:
+    made = Background()
+    task = await made.begun()
+    made.now += DEAD_SECONDS - 1
+    assert (await made.shown())["status"] == "in_progress"
+    async with asyncio.timeout(60):
+        while (await made.shown())["status"] == "in_progress":  # a living worker signs, so it must be past that
+            made.now += DEAD_SECONDS * 10
+    shown = await made.shown()
+    assert (shown["status"], shown["error"]["code"]) == ("failed", "server_error")
+    assert "Ask again" in shown["error"]["message"]
+    made.may_answer.set()
+    await task
+    assert (await made.shown())["status"] == "completed", "it was only slow"
+
+
+async def test_a_living_worker_gives_signs() -> None:
+    made = Background()
+    task = await made.begun()
+    made.now += DEAD_SECONDS + 1
+    async with asyncio.timeout(60):
+        while (await made.shown())["status"] != "in_progress":
+            await asyncio.sleep(0.001)
+    made.may_answer.set()
+    await task
+
+
+async def test_a_worker_that_stops_says_so_and_books() -> None:
+    made = Background()
+    task = await made.begun()
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    shown = await made.shown()
+    assert (shown["status"], "Ask again" in shown["error"]["message"]) == ("failed", True)
+    assert made.rig.entry.status is Status.cancelled
+
+
+async def test_what_cannot_be_kept_is_not_begun() -> None:
+    made = Background()
+    made.store.is_down = True
+    with pytest.raises(Overloaded, match="background: responses cannot be kept right now"):
+        await made.begin()
+    assert made.caller.status is None
+    assert made.rig.entry.status is Status.cancelled, "it was accepted before"
+
+
+async def test_an_answer_that_cannot_be_kept_ends_in_a_failure_once_that_can_be_said() -> None:
+    made = Background()
+    task = await made.begun()
+    made.store.is_down = True
+    made.may_answer.set()
+    await task
+    assert (await made.shown())["status"] == "in_progress"
+    made.now += DEAD_SECONDS + 1
+    assert (await made.shown())["status"] == "failed"
+    assert made.rig.entry.status is Status.completed
+
+
+async def test_an_answer_too_long_to_keep_is_a_failure() -> None:
+    made = Background()
+    task = await made.begun()
+    made.kept.largest_turn_bytes = 100
+    made.may_answer.set()
+    await task
+    assert (await made.shown())["status"] == "failed"
+
+
+async def test_a_caller_that_leaves_before_it_is_accepted_wanted_nothing() -> None:
+    made = Background()
+    task = made.begin()
+    await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert made.caller.status is None
+    assert not made.rig.ledger.open
