@@ -4,6 +4,7 @@ Depends only on the ledger and the feedback table: the same rows give the same c
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from statistics import fmean
 from typing import NamedTuple
 
 from classifier.online.correction import Correction, Outcome
@@ -14,15 +15,15 @@ from gateway.stores import Feedback, FeedbackSource
 
 TRUST: dict[FeedbackSource, float] = {"caller": 1.0, "judge": 0.7, "shadow": 0.5, "format": 0.3, "repeat": 0.2}
 """Weight of one judgement: a caller knows what was wanted, a program that compares answers only guesses."""
-IMPLIED: frozenset[FeedbackSource] = frozenset({"shadow", "format", "repeat"})
-"""Inferred feedback counts only where nothing explicit exists. It teaches, but never decides promotion, and weighs as
-the word of the key whose request it is about: its prompts brought it about."""
+IMPLIED: tuple[FeedbackSource, ...] = ("format", "shadow", "repeat")
+"""Inferred feedback, the first that there is, counts only where nothing explicit exists. It teaches, but never decides
+promotion, and weighs as the word of the key whose request it is about: its prompts brought it about."""
 
 
 class Judged(NamedTuple):
     """One request with the weighted mean of its latest judgements. `is_implied`: they were inferred, not given. With
     `of_asked` they concern the model that a cascade asked first, whoever answered in the end. `voter` is the key that
-    judged, None for a program."""
+    judged, None for a program. `of_form`: a program looked at the answer's form alone."""
 
     entry: Entry
     score: float
@@ -30,6 +31,7 @@ class Judged(NamedTuple):
     is_implied: bool = False
     of_asked: bool = False
     voter: str | None = None
+    of_form: bool = False
 
 
 class Word(NamedTuple):
@@ -40,6 +42,7 @@ class Word(NamedTuple):
     is_implied: bool = False
     of_asked: bool = False
     voter: str | None = None
+    of_form: bool = False
 
 
 def by_request(feedback: Iterable[Feedback]) -> dict[str, list[Feedback]]:
@@ -61,12 +64,12 @@ def word_on(rows: Sequence[Feedback], asker: str) -> Word:
     last = {one.source: one for one in rows if one.source != "caller" or one.key_id == heard}
     said: dict[FeedbackSource, Feedback]
     said = {source: one for source, one in last.items() if source not in IMPLIED}
-    if not said and "format" in last:
-        return Word(last["format"].score, TRUST["format"], is_implied=True, of_asked=True, voter=asker)
-    used = said or last
-    weight = sum(TRUST[source] for source in used)
-    mean = sum(TRUST[source] * one.score for source, one in used.items()) / weight
-    return Word(mean, weight, is_implied=not said, voter=heard if said else rows[-1].key_id)
+    if said:
+        weight = sum(TRUST[source] for source in said)
+        return Word(sum(TRUST[source] * one.score for source, one in said.items()) / weight, weight, voter=heard)
+    one = min(last.values(), key=lambda one: IMPLIED.index(one.source))
+    is_of_asked, is_of_form = one.source == "format", one.source != "repeat"
+    return Word(one.score, TRUST[one.source], True, is_of_asked, one.key_id, is_of_form)
 
 
 def routed(judged: Iterable[Judged]) -> list[Judged]:
@@ -91,19 +94,39 @@ def outcomes(judged: Iterable[Judged], correction_of: Callable[[str], Correction
     version's correction.
 
     Per model, no key's judgements outweigh the others' (see gateway.learning.voices)."""
-    found: list[Outcome] = []
-    usable = routed(judged)
-    votes: dict[str, list[tuple[str | None, float]]] = {}
-    for one in usable:
-        votes.setdefault(one.entry.intent.decision.model, []).append((one.voter, one.weight))
-    heard = {model: factors(said) for model, said in votes.items()}
-    for one in usable:
+    by_model: dict[str, list[_Known]] = {}
+    for one in routed(judged):
         decision = one.entry.intent.decision
         difficulty, model = decision.facts.difficulty, decision.model
         assert difficulty is not None
         quality = correction_of(decision.classifier_version).undo(model, decision.facts.quality[model], difficulty)
-        found.append(Outcome(model, quality, difficulty, one.score, one.weight * heard[model][one.voter]))
+        by_model.setdefault(model, []).append(_Known(one, quality, difficulty))
+    found: list[Outcome] = []
+    for model, known in by_model.items():
+        rows = _telling(known)
+        heard = factors((one.voter, one.weight) for one, _, _ in rows)
+        found += [
+            Outcome(model, quality, hard, one.score, one.weight * heard[one.voter]) for one, quality, hard in rows
+        ]
     return found
+
+
+class _Known(NamedTuple):
+    judged: Judged
+    quality: float
+    difficulty: float
+
+
+def _telling(rows: list[_Known]) -> list[_Known]:
+    """Without judgements of form, unless it is wrong more often than the model's answers are predicted, and said, to be
+    bad: a right form does not make an answer good, so form can only show that a model is worse."""
+    of_form = [row for row in rows if row.judged.of_form]
+    if not of_form:
+        return rows
+    rest = [row for row in rows if not row.judged.of_form]
+    thought = fmean(row.quality for row in of_form)
+    said = fmean(row.judged.score for row in rest) if rest else 1.0
+    return rows if fmean(row.judged.score for row in of_form) < min(thought, said) else rest
 
 
 def correction_name(classifier_version: str) -> str | None:

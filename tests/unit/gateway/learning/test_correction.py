@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from classifier.online.correction import NONE, Correction
+from classifier.online.correction import NONE, Correction, learn
 from gateway.learning.correction import (
     TRUST,
     Judged,
@@ -55,9 +55,11 @@ def test_what_nobody_said_counts_only_where_nobody_said_anything() -> None:
     assert word_on(rows, "asker") == Word(1.0, 1.0, voter="key-1")
     assert word_on(rows[:1], "asker") == Word(0.0, TRUST["repeat"], is_implied=True, voter="asker")
     of_form = [feedback("r", 0.0, 1, source="format"), feedback("r", 1.0, 2, source="repeat")]
-    assert word_on(of_form, "k") == Word(0.0, TRUST["format"], is_implied=True, of_asked=True, voter="k")
+    assert word_on(of_form, "k") == Word(0.0, TRUST["format"], True, of_asked=True, voter="key-1", of_form=True)
     of_shadow = [feedback("r", 0.5, 1, source="shadow", key_id="k")]
-    assert word_on(of_shadow, SHADOW) == Word(0.5, TRUST["shadow"], is_implied=True, voter="k"), "whose request it was"
+    assert word_on(of_shadow, SHADOW) == Word(0.5, TRUST["shadow"], True, voter="k", of_form=True), (
+        "whose request it was"
+    )
     assert word_on([*of_shadow, feedback("r", 0.9, 2, source="judge", key_id="judge")], "k") == Word(
         0.9, TRUST["judge"]
     )
@@ -68,6 +70,21 @@ def test_a_cascade_teaches_of_the_model_it_asked_first_and_only_what_was_verifie
     assert routed([stood]) == [], "callers see only answers that stood"
     escalated = stood._replace(entry=make_entry(2, intent=stood.entry.intent, model="big"), score=0.0, of_asked=True)
     assert [(one.model, one.score) for one in outcomes([escalated], lambda _: NONE)] == [("small", 0.0)]
+
+
+@pytest.mark.parametrize(
+    ("right", "said", "learned"),
+    [(0.98, None, 0.6), (0.98, 0.5, 0.51), (0.3, None, 0.32), (0.4, 0.5, 0.46), (0.55, 0.5, 0.51)],
+)
+def test_a_right_form_makes_no_answer_good(right: float, said: float | None, learned: float) -> None:
+    """Of `small`, predicted 0.6: how often its form was right, and how good its answers were said to be."""
+
+    def of(share: float, **given: Any) -> list[Judged]:
+        good, bad = (judged(1, "small", score, propensity=1.0)._replace(**given) for score in (1.0, 0.0))
+        return [good] * round(100 * share) + [bad] * round(100 * (1 - share))
+
+    rows = of(right, of_form=True, is_implied=True, weight=0.5) + (of(said) if said is not None else [])
+    assert learn(outcomes(rows, lambda _: NONE)).apply("small", 0.6, 0.25) == pytest.approx(learned, abs=0.01)
 
 
 def test_only_routed_requests_that_their_model_answered_teach() -> None:
