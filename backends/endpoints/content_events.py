@@ -55,6 +55,11 @@ class _Call:
         google = part_of(part_of(piece, "extra_content"), "google")
         self.signature = text_of(google, "thought_signature") or self.signature
 
+    @property
+    def is_cut_off(self) -> bool:
+        said = "".join(self.arguments)
+        return bool(said) and decode_object(said.encode()) is None
+
     def part(self, call_id: str) -> Fields:
         arguments = decode_object("".join(self.arguments).encode()) or {}
         made: Fields = {"functionCall": {"id": self.call_id or call_id, "name": self.name, "args": arguments}}
@@ -89,9 +94,14 @@ class _Candidate:
         return parts
 
     def last_parts(self, answer_id: str, index: int) -> list[Fields]:
-        rest = self.text.end(is_cut=self.finish_reason == "length")
+        is_cut = self.finish_reason == "length"
+        rest = self.text.end(is_cut=is_cut)
         parts: list[Fields] = [{"text": rest}] if rest else []
-        parts += [call.part(f"call_{answer_id}_{index}_{place}") for place, call in enumerate(self.calls.values())]
+        parts += [
+            call.part(f"call_{answer_id}_{index}_{place}")
+            for place, call in enumerate(self.calls.values())
+            if not (is_cut and call.is_cut_off)  # Google's clients run each call that comes
+        ]
         if self.details:
             signed = next((part for part in parts if "functionCall" in part), None)
             if signed is None:

@@ -52,6 +52,20 @@ def parts_of(event: Json) -> list[Json]:
     return event["candidates"][0]["content"]["parts"]
 
 
+def test_a_call_that_was_cut_off_is_not_passed_on() -> None:
+    """Google's clients run each call that comes, and this one came without its arguments."""
+    calls = [
+        {"index": place, "id": f"c{place}", "function": {"name": "f", "arguments": arguments}}
+        for place, arguments in enumerate(["", '{"a": 1}', '{"a'])
+    ]
+    made = [
+        {"functionCall": {"id": f"c{place}", "name": "f", "args": args}} for place, args in enumerate([{}, {"a": 1}])
+    ]
+    for reason, told in (("length", made), ("stop", [*made, {"functionCall": {"id": "c2", "name": "f", "args": {}}}])):
+        assert parts_of(whole({"tool_calls": calls}, reason)) == told
+        assert parts_of(streamed([{"tool_calls": calls}], reason)[-1]) == told
+
+
 def test_a_text() -> None:
     assert whole({"content": "hi"}) == {
         "candidates": [{"content": {"parts": [{"text": "hi"}], "role": "model"}, "finishReason": "STOP", "index": 0}],
