@@ -59,18 +59,23 @@ def without_idle(schema: Any) -> Any:
             kept[key] = value
         elif not _is_idle(key, value):
             kept[key] = without_idle(value)
-    return kept | _apart(kept)
+    _part_bounds(kept)
+    return kept
 
 
-def _apart(schema: Mapping[str, Any]) -> dict[str, float]:
-    """Whole exclusive bounds less than one from the other bound, moved towards it by a billionth: the library would
-    allow such a bound itself, without decimals."""
-    known = {key: schema[key] for key in BOUNDS if _is_ordinary(schema.get(key))}
-    lowest = max((known[key] for key in LOWER if key in known), default=-math.inf)
-    highest = min((known[key] for key in UPPER if key in known), default=math.inf)
+def _part_bounds(schema: dict[str, Any]) -> None:
+    """Moves whole exclusive bounds less than one from the other bound towards it by a billionth: the library would
+    allow such a bound itself, without decimals. Parts of an `allOf` bound the same number."""
+    united = schema.get("allOf")
+    parts: list[Any] = [schema, *(united if isinstance(united, list) else ())]
+    known = [(part, key) for part in parts if isinstance(part, dict) for key in BOUNDS if _is_ordinary(part.get(key))]
+    lowest = max((part[key] for part, key in known if key in LOWER), default=-math.inf)
+    highest = min((part[key] for part, key in known if key in UPPER), default=math.inf)
     if highest - lowest >= 1:
-        return {}
-    return {key: known[key] + step for key, step in STEPS.items() if key in known and known[key] % 1 == 0}
+        return
+    for part, key in known:
+        if part[key] % 1 == 0:
+            part[key] += STEPS.get(key, 0)
 
 
 def _is_ordinary(value: object) -> bool:

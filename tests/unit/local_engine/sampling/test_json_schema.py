@@ -55,7 +55,8 @@ def allows(constraints: ConstraintCompiler, tokenizer: Tokenizer, constraint: Co
     return True
 
 
-INTEGER, STRING, OBJECT = {"type": "integer"}, {"type": "string"}, {"type": "object"}
+INTEGER, NUMBER = {"type": "integer"}, {"type": "number"}
+STRING, OBJECT = {"type": "string"}, {"type": "object"}
 A = {"type": "object", "properties": {"a": INTEGER}, "required": ["a"]}
 TREE = {"$ref": "#/$defs/Node", "$defs": {"Node": A | {"properties": {"a": INTEGER, "next": {"$ref": "#/$defs/Node"}}}}}
 KEYWORDS: list[tuple[str, Schema, list[str], list[str]]] = [
@@ -68,6 +69,8 @@ KEYWORDS: list[tuple[str, Schema, list[str], list[str]]] = [
     ("exclusive", {"type": "integer", "exclusiveMinimum": 3, "exclusiveMaximum": 6}, ["4", "5"], ["3", "6"]),
     ("near above", {"type": "number", "exclusiveMinimum": 0, "maximum": 0.5}, ["0.1", "0.5"], ["0", "0.0", "1"]),
     ("near below", {"type": "number", "minimum": -1.5, "exclusiveMaximum": -1}, ["-1.5", "-1.1"], ["-1", "-1.0"]),
+    ("near in parts", {"allOf": [{"exclusiveMinimum": 0}, {"maximum": 0.5}]} | NUMBER, ["0.1", "0.5"], ["0", "0.0"]),
+    ("near beside", {"maximum": 0.5, "allOf": [{"exclusiveMinimum": 0}]} | NUMBER, ["0.1", "0.5"], ["0", "0.0"]),
     ("multipleOf", {"type": "integer", "multipleOf": 7}, ["0", "-14", "49"], ["1", "48"]),
     ("minLength", {"type": "string", "minLength": 2, "maxLength": 3}, ['"é😀"', '"a\\nb"'], ['"a"', '"abcd"', '"😀"']),
     ("pattern", {"type": "string", "pattern": "^[a-c]+\\d$"}, ['"abc1"'], ['"abc"', '"1"', '"abc1x"']),
