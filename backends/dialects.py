@@ -113,6 +113,11 @@ DIALECTS: Final[Mapping[str, Dialect]] = {
         needs_answers=True,
         refuses_effort=True,
     ),
+    "moonshot": Dialect(
+        thoughts=("reasoning_content",),
+        needs_thoughts=True,
+        thinkers_lack=frozenset({"frequency_penalty", "presence_penalty", "temperature", "top_p"}),
+    ),
     "ollama": Dialect(renames=_OLDER_LIMIT),
     "fireworks": Dialect(
         lacks=_OPENAI_ALONE | {"store"},

@@ -32,8 +32,15 @@ def test_the_table_is_what_is_spoken() -> None:
         [
             f"`{provider}`",
             told(dialect),
-            listed(dialect.lacks | dialect.withheld)
-            + (f"; while it thinks {listed(lacks)}" if (lacks := dialect.thinkers_lack) else ""),
+            "; ".join(
+                filter(
+                    None,
+                    (
+                        listed(dialect.lacks | dialect.withheld),
+                        f"while it thinks {listed(lacks)}" if (lacks := dialect.thinkers_lack) else "",
+                    ),
+                )
+            ),
             listed(
                 dialect.message_lacks
                 | dialect.call_lacks

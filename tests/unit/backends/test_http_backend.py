@@ -58,6 +58,7 @@ REFUSALS = [
     "Budget 0 is invalid. This model only works in thinking mode.",
     r"\"auto\" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set",
     "Failed to deserialize the JSON body into the target type: messages[1]: unknown variant `image_url`",
+    "tool_choice 'required' is incompatible with thinking enabled",
     "google/gemma-3-1b-it is not a multimodal model",
     "Model only supports text input",
     "Please ensure that function call turn comes immediately after a user turn or after a function response turn.",

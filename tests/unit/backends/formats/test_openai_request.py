@@ -356,12 +356,13 @@ def test_xai_is_told_the_names_of_users_alone() -> None:
     assert build_body(make_call(body), DIALECTS["together"]) == body
 
 
-def test_xais_models_that_think_are_told_no_penalties() -> None:
+@pytest.mark.parametrize(("provider", "told"), [("xai", {"top_p": 1}), ("moonshot", {})])
+def test_models_that_think_are_told_no_penalties(provider: str, told: dict[str, int]) -> None:
     """Copilot's command line sends both as 0 in each request."""
     body = b'{"model":"a","frequency_penalty":0,"presence_penalty":0.5,"top_p":1}'
-    call = make_call(body)
-    assert json.loads(build_body(replace(call, reasons=True), DIALECTS["xai"])) == {"model": "up/model-1", "top_p": 1}
-    assert build_body(call, DIALECTS["xai"]) == body.replace(b'"a"', b'"up/model-1"')
+    call, dialect = make_call(body), DIALECTS[provider]
+    assert json.loads(build_body(replace(call, reasons=True), dialect)) == {"model": "up/model-1"} | told
+    assert build_body(call, dialect) == body.replace(b'"a"', b'"up/model-1"')
 
 
 @pytest.mark.parametrize("provider", ["cerebras", "fireworks", "groq", "mistral"])

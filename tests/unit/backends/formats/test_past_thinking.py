@@ -119,17 +119,18 @@ def test_what_another_encrypted_is_not_read(sealed: object) -> None:
     assert thought_of({"encrypted_content": sealed, "content": None}) == ""
 
 
-def to_deepseek(messages: list[Json]) -> list[Json]:
+def told(messages: list[Json], provider: str) -> list[Json]:
     body = json.dumps({"model": "auto", "messages": messages}).encode()
-    return json.loads(build_body(Call("chat.completions", "up", body, False, "r-1"), DIALECTS["deepseek"]))["messages"]
+    return json.loads(build_body(Call("chat.completions", "up", body, False, "r-1"), DIALECTS[provider]))["messages"]
 
 
+@pytest.mark.parametrize("provider", ["deepseek", "moonshot"])
 @pytest.mark.parametrize("thought", [{}, {"reasoning_content": ""}, {"reasoning_content": None}])
-def test_deepseek_misses_no_thought_where_tools_were_called(thought: Json) -> None:
+def test_no_thought_is_missed_where_tools_were_called(thought: Json, provider: str) -> None:
     last = {"role": "assistant", "content": "It is sunny."}
     given = [HELLO, SAID | thought, RESULT, last, HELLO]
     blank = {"reasoning_content": " "}
-    assert to_deepseek(given) == [HELLO, SAID | blank, RESULT, last | blank, HELLO]
+    assert told(given, provider) == [HELLO, SAID | blank, RESULT, last | blank, HELLO]
 
 
 @pytest.mark.parametrize(
