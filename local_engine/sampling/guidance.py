@@ -1,6 +1,7 @@
 """Constraints with llguidance: an index of one vocabulary, and the state of an answer within a grammar."""
 
 import re
+import sys
 from collections.abc import Mapping
 from decimal import Decimal, InvalidOperation, Overflow
 from functools import partial
@@ -31,6 +32,7 @@ ESCAPED: Final = re.compile(r"\\u([0-9a-fA-F]{4})")
 MOST_REMAINDERS: Final = 50_000
 # With at most this many before its trailing zeros, a number was measured to cost next to nothing, whatever its size.
 FEW_REMAINDERS: Final = 1000
+CODED: Final = re.compile(r"\\(?:u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|.)", re.DOTALL)
 TOKENS_THERE_ARE: Final = "; following special tokens are available"
 # Grammar lines, as the library quotes them to locate an error.
 QUOTED: Final = re.compile(r"\n +\d+ \| ")
@@ -135,11 +137,24 @@ def _from_grammar(source: str, special: Mapping[str, int]) -> Any:
 
 def _lark(gbnf: str) -> str:
     """GBNF's rules as Lark rules, never as terminals, which match greedily and swallow what should follow."""
-    rules = GrammarParser().parse(gbnf)
+    rules = GrammarParser().parse(CODED.sub(_recoded, gbnf))
     resolve(rules)
     for number, rule in enumerate(rules.values()):
         rule.name = rule.name if rule.name == "start" else f"{rule.name.lower()}_{number}"
     return "\n".join(map(str, rules.values()))
+
+
+def _recoded(escape: re.Match[str]) -> str:
+    """A character's code in a form of which the library loses no zeros: two digits, or the character itself."""
+    named = escape[1] or escape[2]
+    if named is None or not _is_character(code := int(named, 16)):
+        return escape[0]
+    return f"\\x{code:02x}" if code < 0x100 else chr(code)
+
+
+def _is_character(code: int) -> bool:
+    """Half a surrogate pair is none."""
+    return code < 0xD800 or 0xDFFF < code <= sys.maxunicode
 
 
 def _grammar(constraint: Constraint, special: Mapping[str, int]) -> Any:

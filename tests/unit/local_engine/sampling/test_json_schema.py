@@ -221,6 +221,8 @@ GRAMMARS: list[tuple[str, list[str], list[str]]] = [
     # A number's blanks may be a line's end, which the rule around it needs: a token would consume all of them.
     (SUMS, ["1+2=3\n", "1 +2= 3 \n", "1=1\n\n2=2\n"], ["1+2=3", "=", "1+=2\n"]),
     ('root ::= word "d"\nword ::= [a-z]+', ["ad", "dd", "abcd"], ["d", "abc"]),
+    ('root ::= "\\u00e9" [a-z\\u00C0-\\u0101]', ["éa", "éÿ", "éā"], ["é1", "a"]),
+    ('root ::= "\\U0001F600" "\\\\u00e9"', ["😀\\u00e9"], ["😀é"]),
     ('root ::= ("x" | "y")* "!"?', ["", "xy!", "!"], ["!!", "z"]),
     ('root ::= "a"{2,3} [^"\\\\\\n]', ["aaa", "aaaé"], ["aa", 'aa"', "aaaa\n"]),
     ('# sums\nroot ::= term ("+" term)* # of terms\nterm ::= [0-9] | "(" root ")"', ["1+(2+3)", "((1))"], ["1+", "(1"]),
