@@ -33,6 +33,10 @@ NATIVE_PATHS: Final[Mapping[Operation, str]] = {
 """Calls in Anthropic's own format."""
 _UNREADABLE: Final = re.compile(rb"signature[^\"]{0,9} in [^\"]{0,9}thinking")
 """How Anthropic rejects thinking of another provider, or of a conversation that has changed since."""
+_MISSED: Final = re.compile(rb"thinking mode must be passed back|reasoning_content is missing")
+"""How DeepSeek and Moonshot reject a conversation with tool calls that lacks its thinking, which clients drop if it is
+not signed, or which another model did."""
+_DISABLED: Final = b'{"type":"disabled"}'
 _DECIDED_ON: Final = frozenset(
     {"fallbacks", "inference_geo", "max_tokens", "messages", "model", "models", "plugins", "preset", "speed", "stream"}
     | {"system", "tools"}
@@ -65,19 +69,13 @@ class AnthropicBackend(HttpBackend):
         return await self.exchange(call, exchange)
 
     async def _open_native(self, call: Call) -> Reply:
-        """Thinking that Anthropic did not sign, or for another conversation, is left out once it is refused."""
         exchange = self._native(call)
         try:
             return await self.exchange(call, exchange)
         except UpstreamRejected as refusal:
-            members = find_members(exchange.body)
-            messages = members.get("messages")
-            if messages is None or not _UNREADABLE.search(refusal.body):
+            if (mended := _mended(exchange.body, refusal.body)) == exchange.body:
                 raise
-            came = exchange.body[messages.start : messages.end]
-            if (kept := without_thinking(came)) == came:
-                raise
-        return await self.exchange(call, replace(exchange, body=splice(exchange.body, {"messages": kept}, members)))
+        return await self.exchange(call, replace(exchange, body=mended))
 
     async def health(self) -> BackendHealth:
         return await self.probe(join_url(self._base_url, "models"), self._headers, answers_ok)
@@ -122,3 +120,15 @@ def _with_known_effort(config: bytes, model: str) -> bytes | None:
         return config
     left = {name: value for name, value in asked.items() if name != "effort"} | ({"effort": told} if told else {})
     return msgspec.json.encode(left) if left else None
+
+
+def _mended(body: bytes, refusal: bytes) -> bytes:
+    """The request without earlier thinking that Anthropic cannot read, or without new thinking where another server
+    misses the earlier; the same bytes if it was refused for anything else."""
+    members = find_members(body)
+    if _MISSED.search(refusal):
+        return splice(body, {"thinking": _DISABLED}, members)
+    messages = members.get("messages")
+    if messages is None or not _UNREADABLE.search(refusal):
+        return body
+    return splice(body, {"messages": without_thinking(body[messages.start : messages.end])}, members)

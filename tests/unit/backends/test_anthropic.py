@@ -81,6 +81,21 @@ async def test_thinking_that_anthropic_cannot_read_is_left_out(has_more: bool) -
     assert asked == [[hello, answer, hello], [hello, *[answer | {"content": [said]}] * has_more, hello]]
 
 
+async def test_thinking_is_turned_off_where_the_earlier_is_missing() -> None:
+    message = "The `content[].thinking` in the thinking mode must be passed back to the API."
+    refused = Raw((json.dumps({"error": {"message": message}}).encode(),), status=400, headers={})
+    body = b'{"model":"auto","messages":[ ],"thinking":{"type":"adaptive"}}'
+    async with ScriptedProvider(refused, OUTCOME, refused) as provider:
+        [chunk] = await collect(provider, make_call(body, "messages"))
+        assert chunk.usage == OUTCOME.usage
+        with pytest.raises(UpstreamRejected):
+            await collect(provider, make_call(b'{"model":"auto"}', "messages"))
+        asked = [request.body.replace(b'"claude-x"', b'"auto"') for request in provider.received]
+    disabled = b'"thinking":{"type":"disabled"}'
+    assert asked[:2] == [body, body.replace(b'"thinking":{"type":"adaptive"}', disabled)]
+    assert asked[2:] == [b'{"model":"auto"}', b'{"model":"auto",%b}' % disabled]
+
+
 async def test_a_refusal_of_thinking_stands_where_there_is_none() -> None:
     error = json.dumps({"type": "error", "error": {"type": "invalid_request_error", "message": BOUND}}).encode()
     async with ScriptedProvider(Raw((error,), status=400, headers={})) as provider:
