@@ -13,8 +13,8 @@ from gateway.request.settlement import Outcome, checkpoint_of, settle_entry
 from gateway.routing.snapshot import Candidate
 from gateway.upstreams.generation_speeds import GenerationSpeeds
 
-CANCELLED = Status.cancelled
-BROKEN_OFF = (CANCELLED, Status.partial)
+FAILED = Status.failed
+BROKEN_OFF = (Status.cancelled, Status.partial)
 
 
 class Bookkeeper(msgspec.Struct):
@@ -82,7 +82,7 @@ class Bookkeeper(msgspec.Struct):
             attempts=tuple(run.attempts),
             ended_at=ended_at,
             error=error,
-            may_have_been_billed=status is CANCELLED,
+            may_have_been_billed=status is not FAILED,
             unseen_tokens=self._unseen(run, status, ended_at),
             extra=run.extra,
         )

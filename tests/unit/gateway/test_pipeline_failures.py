@@ -129,6 +129,16 @@ async def test_a_time_out_may_have_been_billed_and_says_so_with_bounds() -> None
 
 
 @pytest.mark.parametrize("stream", [False, True])
+async def test_an_empty_answer_without_usage_costs_its_prompt(stream: bool) -> None:
+    rig = Rig(one=follow([Outcome(pieces=(), usage=None)]))
+    await rig.ask(stream=stream, max_tokens=100)
+    entry = rig.entry
+    assert (entry.status, entry.is_usage_estimated, entry.output_tokens) == (Status.completed, True, 0)
+    assert entry.cost is not None
+    assert entry.cost.total_pico_usd == entry.input_tokens * 1_000_000 > 0
+
+
+@pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("kind", ["truncated", "garbage", "reset"])
 async def test_answers_that_cannot_be_read_are_never_booked_as_free(kind: Fault, stream: bool) -> None:
     rig = Rig(one=fault(kind), two=fault(kind), retry_policy=RetryPolicy(max_attempts=2))
