@@ -82,6 +82,7 @@ class NativeDecoder:
         # In float32, one table serves as both embedding and head.
         is_shared = self._is_float and self.config.has_tied_embedding
         self.head = self.embedding if is_shared else self._keep(self._head()).c_matrix()
+        del self._loaded  # otherwise its file stays open, and a deleted one would fill the disk while it is served
 
     def c_model(self, layers: "ctypes.Array[CLayer]") -> CModel:
         """The model with these layers, whose caches belong to the caller."""

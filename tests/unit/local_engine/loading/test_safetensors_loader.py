@@ -323,6 +323,14 @@ def test_conversations_with_tools_have_a_template_of_their_own(tmp_path: Path) -
     assert tokenizer.render_chat(hi, tools=[{"name": "f"}]) == "tools f"
 
 
+def test_a_file_is_open_no_longer_once_its_model_is_loaded(tmp_path: Path) -> None:
+    """A deleted one kept its room on the disk for as long as it was served."""
+    engine = build_engine(write_folder(make_model("qwen3", 64), tmp_path), SMALL)
+    opened = [path.resolve() for path in Path("/proc/self/fd").iterdir()]
+    assert not [path for path in opened if path.is_relative_to(tmp_path.resolve())]
+    assert engine.model.layers == 2
+
+
 def test_a_file_rewritten_in_place_changes_nothing_that_was_read(tmp_path: Path) -> None:
     """Weights were the mapped file: the running model answered otherwise."""
     file = write_folder(make_model("llama"), tmp_path) / "model.safetensors"
