@@ -60,5 +60,4 @@ class EngineTimings:
     queue_seconds: float
     prefill_tokens_per_second: float | None = None
     decode_tokens_per_second: float | None = None
-    mean_batch_size: float | None = None
     time_to_first_token_seconds: float | None = None

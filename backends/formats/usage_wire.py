@@ -123,7 +123,6 @@ def parse_timings(wire: object) -> EngineTimings | None:
         queue_seconds=queue_seconds,
         prefill_tokens_per_second=_figure(fields, "prefill_tokens_per_second"),
         decode_tokens_per_second=_figure(fields, "decode_tokens_per_second"),
-        mean_batch_size=_figure(fields, "mean_batch_size"),
         time_to_first_token_seconds=_figure(fields, "time_to_first_token_seconds"),
     )
 

@@ -232,7 +232,7 @@ def test_timings() -> None:
         "mean_batch_size": 2.5,
         "time_to_first_token_seconds": 0.25,
     }
-    assert parse_timings(whole) == EngineTimings(0.5, 0.0, 900.0, None, 2.5, 0.25)
+    assert parse_timings(whole) == EngineTimings(0.5, 0.0, 900.0, None, 0.25)
     for spoiled in (
         {"gpu_seconds": math.nan},
         {"gpu_seconds": -1},
@@ -241,6 +241,7 @@ def test_timings() -> None:
         {"queue_seconds": True},
     ):
         assert parse_timings(whole | spoiled) is None
-    assert parse_timings(whole | {"mean_batch_size": math.inf}) == EngineTimings(0.5, 0.0, 900.0, None, None, 0.25)
+    spoiled = whole | {"prefill_tokens_per_second": math.inf}
+    assert parse_timings(spoiled) == EngineTimings(0.5, 0.0, None, None, 0.25)
     assert parse_timings([]) is None
     assert parse_timings({}) is None
