@@ -66,12 +66,12 @@ class Wire(asyncio.Transport):
         return default
 
 
-async def drip(wire: Wire, piece: bytes, *, every: float = 10.0, times: int = 360) -> float:
-    """Sends a piece at fixed intervals until the connection is closed, which must happen; returns the second of it."""
-    for _ in range(times):
+async def drip(wire: Wire, piece: bytes) -> float:
+    """Sends a piece every ten seconds until the connection is closed, which must happen; returns the second of it."""
+    for _ in range(360):
         if wire.ended is not None:
             break
-        await asyncio.sleep(every)
+        await asyncio.sleep(10)
         await wire.hear(piece)
     assert wire.ended is not None, "for ever"
     return wire.ended

@@ -53,7 +53,7 @@ READY = """return document.readyState === 'complete' && window.did_handshake ===
   && [...document.querySelectorAll('.be-chart')].every((one) => one.querySelector('canvas') !== null)"""
 
 
-def open_browser(*, size: tuple[int, int] = LAPTOP, profile: str) -> webdriver.Chrome:
+def open_browser(*, profile: str) -> webdriver.Chrome:
     """Headless Chromium that contacts nobody but the pages it opens. Raises FileNotFoundError if it is not
     installed."""
     binary, driver = shutil.which("chromium"), shutil.which("chromedriver")
@@ -61,7 +61,7 @@ def open_browser(*, size: tuple[int, int] = LAPTOP, profile: str) -> webdriver.C
         raise FileNotFoundError("no chromium and chromedriver; on Debian: apt-get install chromium chromium-driver")
     options = webdriver.ChromeOptions()
     options.binary_location = binary
-    for flag in (*FLAGS, f"--user-data-dir={profile}", f"--window-size={size[0]},{size[1]}"):
+    for flag in (*FLAGS, f"--user-data-dir={profile}", f"--window-size={LAPTOP[0]},{LAPTOP[1]}"):
         options.add_argument(flag)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
     return webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))

@@ -31,8 +31,8 @@ KEPT = Raw((json.dumps(RESPONSE).encode(),), headers=JSON)
 UNKNOWN = Raw((b'{"error":{"message":"not found","type":"invalid_request_error"}}',), status=404, headers=JSON)
 
 
-def keeping(provider: ScriptedProvider, name: str = "one") -> OpenAICompatibleBackend:
-    return OpenAICompatibleBackend(name, provider.base_url, "provider-key", paths=OPENAI_PATHS)
+def keeping(provider: ScriptedProvider) -> OpenAICompatibleBackend:
+    return OpenAICompatibleBackend("one", provider.base_url, "provider-key", paths=OPENAI_PATHS)
 
 
 @asynccontextmanager

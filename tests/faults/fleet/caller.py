@@ -52,14 +52,12 @@ async def chat_afresh(urls: Sequence[str], key: str, times: int, **changes: Any)
         return [await chat(session, url, key, **changes) for url in urls for _ in range(times)]
 
 
-async def of_every_worker(
-    urls: Iterable[str], ask: Callable[[aiohttp.ClientSession, str], Awaitable[T]], *, workers: int = 2
-) -> list[T]:
-    """What each of the `workers` at each address answers, however the kernel spreads new connections."""
+async def of_every_worker(urls: Iterable[str], ask: Callable[[aiohttp.ClientSession, str], Awaitable[T]]) -> list[T]:
+    """What each of the two workers at each address answers, however the kernel spreads new connections."""
     answers: list[T] = []
     for url in urls:
         met: set[str] = set()
-        while len(met) < workers:
+        while len(met) < 2:
             async with connections(1) as session:
                 if (worker := await _worker(session, url)) not in met:
                     met.add(worker)

@@ -44,8 +44,8 @@ def translate(body: Json, **known: Any) -> Json:
     return cast(Json, json.loads(asked(body, **known).body))
 
 
-def json_format(schema: Json, *, strict: bool = False) -> Json:
-    named = {"name": "answer", "schema": schema, "strict": strict}
+def json_format(schema: Json) -> Json:
+    named = {"name": "answer", "schema": schema, "strict": False}
     return {"response_format": {"type": "json_schema", "json_schema": named}}
 
 

@@ -10,8 +10,8 @@ TRUE_QUALITY = {"cheap": 0.55, "dear": 0.8}
 EXPLORED = 0.2
 
 
-def make_log(size: int, *, predicted: dict[str, float], seed: int = 1) -> list[Logged]:
-    draw = random.Random(seed)
+def make_log(size: int, *, predicted: dict[str, float]) -> list[Logged]:
+    draw = random.Random(1)
     log: list[Logged] = []
     for _ in range(size):
         model, propensity = ("dear", EXPLORED) if draw.random() < EXPLORED else ("cheap", 1.0 - EXPLORED)

@@ -45,7 +45,6 @@ def make_hour(
     requests: int,
     *,
     gpu_seconds: float = 0.0,
-    estimated: int = 0,
     aborted: int = 0,
     start_us: int = MARCH_2026_US,
 ) -> HourlyTraffic:
@@ -60,7 +59,6 @@ def make_hour(
         gpu_seconds=gpu_seconds,
         cost_pico_usd=255_000_000 * requests,
         list_cost_pico_usd=255_000_000 * requests,
-        estimated_requests=estimated,
         aborted_requests=aborted,
     )
 

@@ -32,7 +32,7 @@ def build_load(hours: ArrayLike, requests_per_second: ArrayLike, gpu_seconds: Ar
     return Load(*(np.atleast_1d(column).copy() for column in np.broadcast_arrays(*columns)))
 
 
-def make_load(value_usd: float = HOSTED_USD, *, days: int = DAYS) -> Load:
+def make_load(value_usd: float = HOSTED_USD) -> Load:
     """Eight hours each at 12, 6 and 2 requests a second, hour by hour."""
     day = [12.0] * 8 + [6.0] * 8 + [2.0] * 8
-    return build_load(1.0, day * days, GPU_SECONDS, value_usd)
+    return build_load(1.0, day * DAYS, GPU_SECONDS, value_usd)

@@ -19,8 +19,8 @@ USD = 10**12
 WEEKDAYS = (1.0, 1.1, 1.05, 1.0, 0.9, 0.4, 0.35)
 
 
-def make_history(costs: Sequence[float], start: date = START) -> list[DailyCost]:
-    return [DailyCost(start + timedelta(days=day), round(cost * USD)) for day, cost in enumerate(costs)]
+def make_history(costs: Sequence[float]) -> list[DailyCost]:
+    return [DailyCost(START + timedelta(days=day), round(cost * USD)) for day, cost in enumerate(costs)]
 
 
 def make_series(days: int, seed: int, *, growth: float = 0.0, noise: float = 0.08) -> list[float]:

@@ -13,10 +13,10 @@ class Clock:
         return self.now_us
 
 
-def explored(cost_pico_usd: int | None, *, number: int = 1, more: int = 60, expected: int | None = 100) -> Entry:
+def explored(cost_pico_usd: int | None, *, number: int = 1, expected: int | None = 100) -> Entry:
     entry = make_entry(number)
     decision = msgspec.structs.replace(
-        entry.intent.decision, rule="r", exploration_pico_usd=more, expected_cost_pico_usd=expected
+        entry.intent.decision, rule="r", exploration_pico_usd=60, expected_cost_pico_usd=expected
     )
     cost = None if cost_pico_usd is None else Cost(output_pico_usd=cost_pico_usd)
     return msgspec.structs.replace(entry, intent=msgspec.structs.replace(entry.intent, decision=decision), cost=cost)

@@ -47,8 +47,8 @@ def build(model: PreTrainedModel, tmp_path_factory: pytest.TempPathFactory) -> B
     return built
 
 
-def score(engine: Engine, ids: list[int], *, top: int = 3, max_tokens: int = 0) -> list[TokenLogprobs]:
-    request = Request("r", list(ids), SamplingParams(temperature=0.0, max_tokens=max_tokens, prompt_logprobs=top))
+def score(engine: Engine, ids: list[int], *, max_tokens: int = 0) -> list[TokenLogprobs]:
+    request = Request("r", list(ids), SamplingParams(temperature=0.0, max_tokens=max_tokens, prompt_logprobs=3))
     engine.core.add(request)
     while engine.core.has_work:
         assert all(delta.error is None for delta in engine.core.step().deltas)
