@@ -12,15 +12,14 @@ from typing import Final
 
 import msgspec
 
+from backends.formats.json_splice import MEMBERS, OBJECTS, VALUES
+
 CallId = Callable[[str], str]
 """Maps an id to the one sent to the provider."""
 
 _ANTHROPIC: Final = re.compile(r"[a-zA-Z0-9_-]+")
 _MISTRAL: Final = re.compile(r"[a-zA-Z0-9]{9}")
 _OPENAI_MOST: Final = 40
-_OBJECTS: Final = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
-_VALUES: Final = msgspec.json.Decoder(list[msgspec.Raw])
-_FIELDS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _TEXT: Final = msgspec.json.Decoder(str)
 _ANSWERED: Final = re.compile(rb'"tool_(?:call|use)_id"\s*:\s*"([^"]*)"')
 """Ids of tool results: every call has one, so these are all ids. Text that quotes such a member does not match, since
@@ -50,7 +49,7 @@ def with_call_ids(messages: bytes, told: CallId) -> bytes:
     if all(_is_taken(call_id, told) for call_id in found):
         return messages
     try:
-        return msgspec.json.encode([_renamed(message, told) for message in _OBJECTS.decode(messages)])
+        return msgspec.json.encode([_renamed(message, told) for message in OBJECTS.decode(messages)])
     except msgspec.DecodeError:
         return messages
 
@@ -65,7 +64,7 @@ def _renamed(message: dict[str, msgspec.Raw], told: CallId) -> dict[str, msgspec
     for name in ("tool_calls", "content"):
         inner = bytes(changed.get(name, b""))
         if inner.startswith(b"["):
-            items = [_item(bytes(value), told) for value in _VALUES.decode(inner)]
+            items = [_item(bytes(value), told) for value in VALUES.decode(inner)]
             changed[name] = msgspec.Raw(msgspec.json.encode(items))
     return changed
 
@@ -74,7 +73,7 @@ def _item(value: bytes, told: CallId) -> msgspec.Raw:
     """A tool call of a chat, or an Anthropic block that is a call or a result."""
     if not value.startswith(b"{"):
         return msgspec.Raw(value)
-    fields = _FIELDS.decode(value)
+    fields = MEMBERS.decode(value)
     is_call = "function" in fields or "custom" in fields or bytes(fields.get("type", b"")) == b'"tool_use"'
     changes = _told(fields, "id" if is_call else "tool_use_id", told)
     return msgspec.Raw(msgspec.json.encode(fields | changes)) if changes else msgspec.Raw(value)

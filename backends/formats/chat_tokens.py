@@ -6,6 +6,7 @@ import msgspec
 
 from backends.errors import UpstreamUnavailable
 from backends.formats.json_objects import decode_object, objects_of
+from backends.formats.json_splice import MEMBERS
 from backends.formats.usage_wire import MalformedUsage, token_count
 from backends.protocol import Chunk
 from backends.usage import Usage
@@ -31,13 +32,12 @@ class _Counted(msgspec.Struct):
     count: int
 
 
-_MEMBERS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _COUNTED: Final = msgspec.json.Decoder(_Counted)
 
 
 def tokenize_body(chat: bytes) -> bytes:
     """The fields of a chat's body that affect its prompt."""
-    members = _MEMBERS.decode(chat)
+    members = MEMBERS.decode(chat)
     return msgspec.json.encode({name: members[name] for name in _MAKES_THE_PROMPT if name in members})
 
 

@@ -1,4 +1,4 @@
-"""Changes members of a JSON object in place and leaves every other byte as it was. Knows no wire format."""
+"""Reads JSON whose values stay as they are written, and changes members of an object in place. Knows no wire format."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -6,7 +6,9 @@ from typing import Final
 
 import msgspec
 
-_OBJECT: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
+MEMBERS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
+OBJECTS: Final = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
+VALUES: Final = msgspec.json.Decoder(list[msgspec.Raw])
 _KEY: Final = msgspec.json.Decoder(str)
 _SPACE: Final = b" \t\r\n"
 _FIRST_BYTES: Final = 32
@@ -36,7 +38,7 @@ def find_members(body: bytes) -> dict[str, Member]:
     walk another object than the one a JSON parser sees.
     """
     try:
-        values = _OBJECT.decode(body)
+        values = MEMBERS.decode(body)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise NotAnObject(f"the body is not a JSON object: {error}") from error
     if len(values) > _MOST_MEMBERS:

@@ -12,7 +12,7 @@ from backends.dialects import PLAIN, Dialect
 from backends.errors import UpstreamRejected
 from backends.formats.answer_schema import without_value
 from backends.formats.call_ids import with_call_ids
-from backends.formats.json_splice import Member, NotAnObject, find_members, require_plain_names, splice
+from backends.formats.json_splice import OBJECTS, Member, NotAnObject, find_members, require_plain_names, splice
 from backends.formats.openai import error_body
 from backends.formats.past_thinking import (
     OUR_MARKS,
@@ -26,7 +26,6 @@ from backends.formats.sampling import OPENAI_SAMPLING, effort_for_functions, nea
 from backends.formats.tool_turns import with_answers, without_thinking_where_forced
 from backends.protocol import Call
 
-_OBJECTS: Final = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
 _DECIDED_ON: Final = frozenset(
     {
         "background",
@@ -170,7 +169,7 @@ def _as_told(messages: bytes, dialect: Dialect) -> bytes:
 def _with_users_named(messages: bytes) -> bytes:
     """The messages with `name` removed from all but users'; the same bytes if no other message has one."""
     try:
-        found = _OBJECTS.decode(messages)
+        found = OBJECTS.decode(messages)
     except msgspec.DecodeError:
         return messages
     others = [message for message in found if "name" in message and bytes(message.get("role", b"")) != b'"user"']
@@ -182,7 +181,7 @@ def _with_users_named(messages: bytes) -> bytes:
 def _of_the_system(messages: bytes) -> bytes:
     """The messages with the role `developer` replaced by `system`; the same bytes if there is none."""
     try:
-        found = _OBJECTS.decode(messages)
+        found = OBJECTS.decode(messages)
     except msgspec.DecodeError:
         return messages
     theirs = [message for message in found if bytes(message.get("role", b"")) == _DEVELOPER]
@@ -226,7 +225,7 @@ def _without(names: frozenset[str], objects: bytes) -> bytes:
     if not any(b'"%b"' % name.encode() in objects for name in names):
         return objects
     try:
-        found = _OBJECTS.decode(objects)
+        found = OBJECTS.decode(objects)
     except msgspec.DecodeError:
         return objects
     if names.isdisjoint(name for fields in found for name in fields):
@@ -239,7 +238,7 @@ def _without_in(member: str, names: frozenset[str], messages: bytes) -> bytes:
     if not any(b'"%b"' % name.encode() in messages for name in names):
         return messages
     try:
-        found = _OBJECTS.decode(messages)
+        found = OBJECTS.decode(messages)
     except msgspec.DecodeError:
         return messages
     changed = False

@@ -14,6 +14,7 @@ from typing import Final
 import msgspec
 
 from backends.formats.json_objects import Fields, decode_object, integer, objects_of, text_of
+from backends.formats.json_splice import MEMBERS, OBJECTS, VALUES
 
 THOUGHT: Final = "reasoning_content"
 """The member in which a translated assistant message holds its reasoning, until `name_thoughts`."""
@@ -42,10 +43,6 @@ _THINKING_MARK: Final = b'thinking"'
 _THINKING: Final = ("thinking", "redacted_thinking")
 OUR_MARKS: Final = (b'"%b' % OUR_REASONING.encode(), b'"%b' % SEALED.encode())
 """Bytes that every body with thinking or reasoning of ours contains: a search for them spares most bodies parsing."""
-
-_OBJECTS: Final = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
-_MEMBERS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
-_VALUES: Final = msgspec.json.Decoder(list[msgspec.Raw])
 
 
 def seal(thought: str) -> str:
@@ -99,7 +96,7 @@ def without_carried(messages: bytes) -> bytes:
     if OUR_MARKS[1] not in messages or DETAILS.encode() not in messages:
         return messages
     try:
-        found = _OBJECTS.decode(messages)
+        found = OBJECTS.decode(messages)
         kept = [_uncarried(message) for message in found]
     except (msgspec.DecodeError, UnicodeDecodeError):  # its provider's to refuse
         return messages
@@ -110,7 +107,7 @@ def _uncarried(message: dict[str, msgspec.Raw]) -> dict[str, msgspec.Raw]:
     details = bytes(message.get(DETAILS, b"null"))
     if OUR_MARKS[1] not in details or not details.startswith(b"["):
         return message
-    kept = [one for one in _VALUES.decode(details) if not is_carried((decode_object(bytes(one)) or {}).get("data"))]
+    kept = [one for one in VALUES.decode(details) if not is_carried((decode_object(bytes(one)) or {}).get("data"))]
     others = {name: value for name, value in message.items() if name != DETAILS}
     return others | {DETAILS: _raw(kept)} if kept else others
 
@@ -148,7 +145,7 @@ def without_thinking(messages: bytes) -> bytes:
 def _without_blocks(messages: bytes, mark: bytes, is_left_out: Callable[[msgspec.Raw], bool]) -> bytes:
     """`mark`: bytes that every block to leave out contains."""
     try:
-        found = _OBJECTS.decode(messages)
+        found = OBJECTS.decode(messages)
     except msgspec.DecodeError:
         return messages
     kept = [left for message in found if (left := _with_left_out(message, mark, is_left_out)) is not None]
@@ -162,7 +159,7 @@ def _with_left_out(
     content = bytes(message.get("content", b""))
     if not content.startswith(b"[") or mark not in content:
         return message
-    blocks = _VALUES.decode(content)
+    blocks = VALUES.decode(content)
     kept = [block for block in blocks if not is_left_out(block)]
     if len(kept) == len(blocks):
         return message
@@ -182,7 +179,7 @@ def _is_unsigned(block: msgspec.Raw) -> bool:
 def without_our_reasoning(items: bytes) -> bytes:
     """A response's `input` without reasoning items that we wrote; the same bytes if there is none."""
     try:
-        found = _VALUES.decode(items)
+        found = VALUES.decode(items)
     except msgspec.DecodeError:
         return items
     kept = [item for item in found if not is_our_reasoning(decode_object(bytes(item)) or {})]
@@ -193,7 +190,7 @@ def without_reasoning(items: bytes) -> bytes:
     """A response's `input` without any earlier reasoning, nor the ids by which OpenAI would miss it; the same bytes if
     there is none."""
     try:
-        found = [_MEMBERS.decode(item) for item in _VALUES.decode(items)]
+        found = [MEMBERS.decode(item) for item in VALUES.decode(items)]
     except msgspec.DecodeError:
         return items
     kept = [item for item in found if item.get("type") != _REASONING]
@@ -218,7 +215,7 @@ def with_every_thought(messages: bytes) -> bytes:
     if b'"tool_calls"' not in messages:
         return messages
     try:
-        found = _OBJECTS.decode(messages)
+        found = OBJECTS.decode(messages)
     except msgspec.DecodeError:
         return messages
     lacking = [message for message in found if _lacks_thought(message)]
@@ -233,7 +230,7 @@ def with_signed_calls(messages: bytes) -> bytes:
     if b'"tool_calls"' not in messages:
         return messages
     try:
-        found = _OBJECTS.decode(messages)
+        found = OBJECTS.decode(messages)
         lacking = [(message, calls) for message in found if (calls := _unsigned_calls(message))]
         for message, (first, *others) in lacking:
             extra = _members(first.get("extra_content"))
@@ -250,7 +247,7 @@ def _unsigned_calls(message: Mapping[str, msgspec.Raw]) -> list[dict[str, msgspe
     calls = bytes(message.get("tool_calls", b"null"))
     if calls == b"null" or b'"thought_signature"' in calls:
         return []
-    return _OBJECTS.decode(calls)
+    return OBJECTS.decode(calls)
 
 
 def _raw(value: object) -> msgspec.Raw:
@@ -258,7 +255,7 @@ def _raw(value: object) -> msgspec.Raw:
 
 
 def _members(value: msgspec.Raw | None) -> dict[str, msgspec.Raw]:
-    return {} if value is None or bytes(value) == b"null" else _MEMBERS.decode(value)
+    return {} if value is None or bytes(value) == b"null" else MEMBERS.decode(value)
 
 
 def _lacks_thought(message: Mapping[str, msgspec.Raw]) -> bool:

@@ -7,9 +7,8 @@ from typing import Final
 
 import msgspec
 
-from backends.formats.json_splice import Member
+from backends.formats.json_splice import OBJECTS, Member
 
-_OBJECTS: Final = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
 _TOOL, _USER = msgspec.Raw(b'"tool"'), msgspec.Raw(b'"user"')
 _ANSWER: Final = {"role": msgspec.Raw(b'"assistant"'), "content": msgspec.Raw(b'"OK."')}
 
@@ -20,7 +19,7 @@ def with_answers(messages: bytes) -> bytes:
     if bytes(_TOOL) not in messages:
         return messages
     try:
-        found = _OBJECTS.decode(messages)
+        found = OBJECTS.decode(messages)
     except msgspec.DecodeError:  # its provider's to refuse
         return messages
     made = list(_answered(found))

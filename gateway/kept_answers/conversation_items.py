@@ -9,6 +9,7 @@ from typing import Final, NamedTuple, cast
 import msgspec
 
 from backends.formats.json_objects import Fields, decode_object, text_of
+from backends.formats.json_splice import VALUES
 from gateway.errors import InvalidRequest
 
 _ID: Final = re.compile(r"[A-Za-z0-9_.:-]{1,256}")
@@ -32,7 +33,6 @@ class _WithOutput(msgspec.Struct):
 
 
 _OUTPUT: Final = msgspec.json.Decoder(_WithOutput)
-_RAW_ITEMS: Final = msgspec.json.Decoder(list[msgspec.Raw])
 
 
 class Item(NamedTuple):
@@ -44,7 +44,7 @@ class Item(NamedTuple):
 
 def split_items(items: bytes) -> list[bytes]:
     """The values of a JSON array, each with its bytes unchanged."""
-    return [bytes(one) for one in _RAW_ITEMS.decode(items)]
+    return [bytes(one) for one in VALUES.decode(items)]
 
 
 def output_of(response: bytes) -> bytes:

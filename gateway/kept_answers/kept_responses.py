@@ -16,7 +16,7 @@ from typing import Final, Protocol, cast
 import msgspec
 
 from backends.formats.json_objects import Fields, decode_object
-from backends.formats.json_splice import NotAnObject, splice
+from backends.formats.json_splice import VALUES, NotAnObject, splice
 from backends.protocol import Chunk
 from gateway.errors import BodyTooLarge, InvalidRequest, Overloaded, StoreDown
 from gateway.kept_answers.conversation_items import output_of, parse_items, placed_items, shown
@@ -39,7 +39,6 @@ _BACKGROUND: Final = ("background", "background_options")
 _REFERENCE: Final = "item_reference"
 _NO_ITEMS: Final = b"[]"
 _ENDS: Final = (b"event: response.completed\ndata: ", b"event: response.incomplete\ndata: ")
-_RAW_ITEMS: Final = msgspec.json.Decoder(list[msgspec.Raw])
 
 
 class TurnStore(Protocol):
@@ -272,7 +271,7 @@ class KeptResponses:
         found: list[msgspec.Raw] = []
         size = 0
         outputs: dict[str, dict[object, msgspec.Raw]] = {}
-        for item in _RAW_ITEMS.decode(items):
+        for item in VALUES.decode(items):
             fields = decode_object(bytes(item)) or {}
             named = fields.get("id") if fields.get("type") == _REFERENCE else None
             response_id = _response_of(named) if isinstance(named, str) else None
@@ -289,7 +288,7 @@ class KeptResponses:
 
     async def _output_of(self, tenant: str, response_id: str) -> dict[object, msgspec.Raw]:
         turn = await self.find(tenant, response_id)
-        given = _RAW_ITEMS.decode(output_of(turn.response)) if turn is not None else []
+        given = VALUES.decode(output_of(turn.response)) if turn is not None else []
         return {(decode_object(bytes(item)) or {}).get("id"): item for item in given}
 
     def _replaced(self, body: bytes, items: bytes, left_out: Sequence[str]) -> bytes:

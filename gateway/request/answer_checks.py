@@ -11,12 +11,11 @@ from typing import Any
 import msgspec
 
 from backends.formats.answer_schema import JSON_KINDS, schema_in
+from backends.formats.json_splice import MEMBERS, OBJECTS
 from gateway.request.schema_check import allowance, fits
 from gateway.routing.rules import Verify
 
 Fields = dict[str, Any]
-_TOP = msgspec.json.Decoder(dict[str, msgspec.Raw])
-_CHOICES = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
 
 
 def objection(request: bytes, answer: bytes, verify: Verify) -> str | None:
@@ -43,14 +42,14 @@ def objection(request: bytes, answer: bytes, verify: Verify) -> str | None:
 
 def is_asked_for_logprobs(request: bytes) -> bool:
     """Whether the caller asked for log-probabilities."""
-    return bytes(_TOP.decode(request).get("logprobs", b"")) == b"true"
+    return bytes(MEMBERS.decode(request).get("logprobs", b"")) == b"true"
 
 
 def without_logprobs(answer: bytes) -> bytes:
     """The answer with `logprobs` null in every choice that has them; all other values keep their bytes."""
     try:
-        fields = _TOP.decode(answer)
-        choices = _CHOICES.decode(fields["choices"])
+        fields = MEMBERS.decode(answer)
+        choices = OBJECTS.decode(fields["choices"])
     except (msgspec.DecodeError, KeyError):
         return answer  # not a chat answer, so it has none
     for choice in choices:

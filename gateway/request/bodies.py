@@ -8,6 +8,7 @@ import msgspec
 
 from backends.formats.answer_schema import JSON_KINDS
 from backends.formats.anthropic import service_tier
+from backends.formats.json_splice import VALUES
 from backends.protocol import Operation
 
 ABSENT: Final = msgspec.Raw(b"")
@@ -220,7 +221,6 @@ class _Offer(msgspec.Struct):
 
 
 _OFFER: Final = msgspec.json.Decoder(_Offer)
-_TOOLS: Final = msgspec.json.Decoder(list[msgspec.Raw])
 
 
 def later_tools(body: ResponsesBody | CountBody) -> list[msgspec.Raw]:
@@ -229,7 +229,7 @@ def later_tools(body: ResponsesBody | CountBody) -> list[msgspec.Raw]:
     if isinstance(body, ResponsesBody):
         for offered in [item.tools for item in body.input if item.tools] if isinstance(body.input, list) else ():
             with suppress(msgspec.DecodeError):  # not a list: the provider will refuse it
-                found += _TOOLS.decode(offered)
+                found += VALUES.decode(offered)
         return found
     blocks = [block for turn in body.messages if isinstance(turn.content, list) for block in turn.content]
     for offered in [block.tool for block in blocks if block.tool]:

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple, cast
 
 import msgspec
 
-from backends.formats.json_splice import Member, find_members, splice
+from backends.formats.json_splice import MEMBERS, OBJECTS, VALUES, Member, find_members, splice
 from gateway.pricing.price import ToolKind
 from gateway.request.bodies import (
     ABSENT,
@@ -94,9 +94,6 @@ class _Kind(msgspec.Struct):
 
 _TOOL: Final = msgspec.json.Decoder(_Tool)
 _KIND: Final = msgspec.json.Decoder(_Kind)
-_MANY: Final = msgspec.json.Decoder(list[msgspec.Raw])
-_OBJECT: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
-_OBJECTS: Final = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
 
 
 def _parse_tool(raw: msgspec.Raw | bytes) -> _Tool:
@@ -149,7 +146,7 @@ def _of_tools(parsed: ResponsesBody | MessagesBody, body: bytes) -> HostedTools:
 def _plugins(raw: msgspec.Raw) -> frozenset[ToolKind] | None:
     """What OpenRouter's plugins are billed as; None if one of them asks other models."""
     try:
-        named = [_text(_kind(one).id) for one in _MANY.decode(raw)]
+        named = [_text(_kind(one).id) for one in VALUES.decode(raw)]
     except (msgspec.DecodeError, RecursionError):  # not a list: the provider will refuse it
         named = [""]
     return frozenset(PLUGINS[name] for name in named) if PLUGINS.keys() >= set(named) else None
@@ -174,7 +171,7 @@ def limit_calls(body: bytes, tools: HostedTools) -> bytes:
         return splice(body, {"max_tool_calls": b"%d" % ASSUMED_CALLS}, members)
     edits: dict[str, bytes | None] = {"messages": _limited_inside(_member(body, members["messages"]))}
     if (place := members.get("tools")) and (tools_said := _member(body, place)) != b"null":
-        limited = b",".join(_with_limit(bytes(one)) for one in _MANY.decode(tools_said))
+        limited = b",".join(_with_limit(bytes(one)) for one in VALUES.decode(tools_said))
         edits["tools"] = b"[" + limited + b"]"
     return splice(body, edits, members)
 
@@ -185,14 +182,14 @@ def _member(body: bytes, place: Member) -> bytes:
 
 def _limited_inside(messages: bytes) -> bytes:
     """Messages with a limit written into the tools that they define."""
-    turns, is_changed = _OBJECTS.decode(messages), False
+    turns, is_changed = OBJECTS.decode(messages), False
     for turn in turns:
         if not bytes(content := turn.get("content", ABSENT)).startswith(b"["):
             continue
-        blocks = _OBJECTS.decode(content)
+        blocks = OBJECTS.decode(content)
         for block in blocks:
             try:
-                offer = _OBJECT.decode(block["tool"])
+                offer = MEMBERS.decode(block["tool"])
                 limited = _with_limit(came := bytes(offer["definition"]))
             except (KeyError, msgspec.DecodeError):  # no tool, or one that the provider will refuse
                 continue
