@@ -23,11 +23,8 @@ from backends.formats.input_tokens import read_count
 from backends.formats.json_splice import NotAnObject
 from backends.http.errors import google_status
 from backends.http_backend import Exchange, HttpBackend, answers_ok, join_url
-from backends.protocol import BackendHealth, Call, Operation, Reply
+from backends.protocol import CONTENT, COUNT_OF_CONTENT, BackendHealth, Call, Reply
 
-COUNT: Final[Operation] = "generate_content.count_tokens"
-NATIVE_OPERATIONS: Final = frozenset[Operation]({"generate_content", COUNT})
-"""Calls in Gemini's own format."""
 _UNREADABLE: Final = re.compile(
     rb"(?:invalid|corrupted) thought signature|thought signature is not valid", re.IGNORECASE
 )
@@ -41,7 +38,7 @@ class GeminiBackend(HttpBackend):
         super().__init__(name, base_url, {"x-goog-api-key": api_key} if api_key else {})
 
     async def open(self, call: Call) -> Reply:
-        if call.operation in NATIVE_OPERATIONS:
+        if call.operation in CONTENT:
             return await self._open_native(call)
         if call.operation != "chat.completions":
             raise untranslatable("operation", f"{self.name} does not offer {call.operation}")
@@ -77,7 +74,7 @@ class GeminiBackend(HttpBackend):
         return join_url(self._base_url, f"models/{quote(call.upstream_model, safe='')}:{method}")
 
     def _native(self, call: Call) -> Exchange:
-        model, counts = call.upstream_model, call.operation == COUNT
+        model, counts = call.upstream_model, call.operation == COUNT_OF_CONTENT
         try:
             body = native_body(call.body, counts=counts, model=model)
         except NotAnObject as error:

@@ -33,10 +33,11 @@ Operation = Literal[
     MediaOperation,
 ]
 MEDIA: Final = frozenset[Operation](get_args(MediaOperation))
-
-COUNTS: Final = frozenset[Operation](
-    {"responses.input_tokens", "messages.count_tokens", "generate_content.count_tokens"}
-)
+RESPONSES: Final = frozenset[Operation]({"responses", "responses.input_tokens"})
+COUNT_OF_CONTENT: Final[Operation] = "generate_content.count_tokens"
+CONTENT: Final = frozenset[Operation]({"generate_content", COUNT_OF_CONTENT})
+"""Calls in Gemini's own format."""
+COUNTS: Final = frozenset[Operation]({"responses.input_tokens", "messages.count_tokens", COUNT_OF_CONTENT})
 """Operations that only count input tokens."""
 
 

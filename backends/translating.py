@@ -34,10 +34,19 @@ from backends.formats.json_objects import decode_object
 from backends.formats.json_splice import NotAnObject, splice
 from backends.http.reply import PlainReply
 from backends.model_lists import ListsModels, ModelList
-from backends.protocol import COUNTS, Backend, BackendHealth, Call, Chunk, KeepsResponses, Operation, Reply
+from backends.protocol import (
+    COUNT_OF_CONTENT,
+    COUNTS,
+    Backend,
+    BackendHealth,
+    Call,
+    Chunk,
+    KeepsResponses,
+    Operation,
+    Reply,
+)
 from backends.usage import Usage
 
-COUNTED_CONTENT: Final[Operation] = "generate_content.count_tokens"
 LONGEST_STREAM_BYTES: Final = 256 << 20
 """Of the chat's stream: enough for a hundred thousand tokens with twenty logprobs each."""
 Write = Callable[[Chunk], bytes]
@@ -139,7 +148,7 @@ class TranslatingBackend:
         """The chat that would be sent; None for an invalid Messages body. Raises UpstreamRejected."""
         if call.operation == "responses.input_tokens":
             return self._chat_of(call)
-        if call.operation == COUNTED_CONTENT:
+        if call.operation == COUNT_OF_CONTENT:
             return self._content_of(call, request_to_count(call.body)).body
         if not is_asked:
             return None
@@ -263,12 +272,12 @@ def _in_format_of(operation: Operation, error: UpstreamRejected) -> bytes:
     """The body of a chat's rejection in the format of the count request."""
     if operation == "responses.input_tokens":
         return error.body
-    write = content_error_from if operation == COUNTED_CONTENT else messages_error_from
+    write = content_error_from if operation == COUNT_OF_CONTENT else messages_error_from
     return write(error.body, error.status or 400, error.message)
 
 
 def _counted(operation: Operation, count: int, *, is_estimated: bool = False) -> Chunk:
     kind = {"object": "response.input_tokens"} if operation == "responses.input_tokens" else {}
-    name = "totalTokens" if operation == COUNTED_CONTENT else "input_tokens"
+    name = "totalTokens" if operation == COUNT_OF_CONTENT else "input_tokens"
     usage = Usage(input_tokens=count, is_estimated=is_estimated)
     return Chunk(msgspec.json.encode({**kind, name: count}), usage=usage, is_done=True)

@@ -20,7 +20,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 
-from backends.protocol import MEDIA, Backend, Timeouts
+from backends.protocol import MEDIA, RESPONSES, Backend, Timeouts
 from backends.response_names import ResponseNames
 from classifier.protocol import Classification, Classifier
 from gateway.access.keys import KeyRecord, KeyRing, require_model_access
@@ -56,7 +56,6 @@ from gateway.upstreams.load import Upstreams
 from gateway.upstreams.warm_prefixes import SENT, MemoryWarmPrefixes, PromptCache, WarmPrefixes, note_answer
 
 log = logging.getLogger(__name__)
-RESPONSES = frozenset({"responses", "responses.input_tokens"})
 RETRY_SECONDS = 5.0
 """Retry-After while the engine is still loading."""
 

@@ -33,7 +33,7 @@ _EFFORTS: Final = {"minimal": "minimal", "low": "low", "medium": "medium", "high
 _BUDGETS: Final = ((1_024, "low"), (8_192, "medium"))
 """(most thinking tokens, effort), as Google's OpenAI-compatible endpoint maps efforts. A budget of 0 (no thinking)
 becomes the lowest effort, since some models cannot turn thinking off."""
-_TIERS: Final = ("flex", "priority")
+TIERS: Final = ("flex", "priority")
 
 _BOUND: Final = {
     "cachedContent": "cached content is stored at Google; send it in full, or use a model with Google's own API",
@@ -98,7 +98,7 @@ def chat_from_content(
         raise invalid("body", "is nested too deeply") from error
     if is_stream:
         chat |= {"stream": True, "stream_options": {"include_usage": True}}
-    if (tier := (text_of(asked, "serviceTier") or "").lower()) in _TIERS:
+    if (tier := (text_of(asked, "serviceTier") or "").lower()) in TIERS:
         chat["service_tier"] = tier
     body = msgspec.json.encode(chat | {"messages": messages})
     return ContentAsked(body, thinking.get("includeThoughts") is True, wrapping)

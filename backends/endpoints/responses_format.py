@@ -12,6 +12,7 @@ from backends.endpoints.responses_tools import OFFER, Tools, arguments_of, is_am
 from backends.formats.chat_fields import in_background, invalid, list_of, object_of, untranslatable
 from backends.formats.json_objects import Fields, decode_object, part_of, text_of
 from backends.formats.past_thinking import THOUGHT, is_our_reasoning, name_thoughts, thought_of
+from backends.formats.responses_chat import CALLS
 
 SAME: Final = (
     "model",
@@ -44,7 +45,6 @@ NOT_COMPACTED: Final = (
     "only OpenAI's models compact a conversation into such an item, or read it; have your client compact by itself "
     "(Codex does if config.toml names this gateway under [model_providers], not as openai_base_url)"
 )
-CALLS: Final = ("function_call", "custom_tool_call")
 OUTPUTS: Final = ("function_call_output", "custom_tool_call_output")
 
 

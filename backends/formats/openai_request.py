@@ -24,7 +24,7 @@ from backends.formats.past_thinking import (
 )
 from backends.formats.sampling import OPENAI_SAMPLING, effort_for_functions, nearest_effort, thinks
 from backends.formats.tool_turns import with_answers, without_thinking_where_forced
-from backends.protocol import Call
+from backends.protocol import RESPONSES, Call
 
 _DECIDED_ON: Final = frozenset(
     {
@@ -61,7 +61,6 @@ _NAME: Final = b'"name"'
 _MARK: Final = b'"cache_control"'
 _FUNCTION: Final = b'"function"'
 _MARKS: Final = frozenset({"cache_control"})
-_RESPONSES: Final = frozenset({"responses", "responses.input_tokens"})
 _HAS_USAGE_CHUNK: Final = frozenset({"chat.completions", "completions"})
 
 
@@ -106,7 +105,7 @@ def build_body(call: Call, dialect: Dialect = PLAIN) -> bytes:
                 edits["messages"] = said
         if dialect.refuses_cache_marks and call.operation == "chat.completions" and _MARK in call.body:
             edits |= _without_marks(call.body, members, edits)
-        has_ours = call.operation in _RESPONSES and any(mark in call.body for mark in OUR_MARKS)
+        has_ours = call.operation in RESPONSES and any(mark in call.body for mark in OUR_MARKS)
         if has_ours and (items := members.get("input")):
             edits["input"] = without_our_reasoning(call.body[items.start : items.end])
         if call.is_stream and dialect.asks_for_usage and call.operation in _HAS_USAGE_CHUNK:
@@ -203,7 +202,7 @@ def _while_it_thinks(call: Call, members: Mapping[str, Member]) -> dict[str, byt
 
     if is_in_own_words(call, said("model")):
         return {}
-    if call.operation in _RESPONSES:
+    if call.operation in RESPONSES:
         reasoning = said("reasoning")
         effort = reasoning.get("effort") if isinstance(reasoning, dict) else None
     else:

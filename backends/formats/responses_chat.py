@@ -33,7 +33,7 @@ _LATEST: Final = 10**12
 """Unix seconds; a later time is treated as missing."""
 BETWEEN: Final = "\n\n"
 """Joins the texts of one answer, of which a chat has only one."""
-_CALLS: Final = ("function_call", "custom_tool_call")
+CALLS: Final = ("function_call", "custom_tool_call")
 _ARGUMENTS: Final = ("response.function_call_arguments.delta", "response.custom_tool_call_input.delta")
 _THOUGHTS: Final = ("response.reasoning_summary_text.delta", "response.reasoning_text.delta")
 
@@ -137,7 +137,7 @@ class ChatOfResponseReader(StreamReader):
     def _chunks(self, kind: str, event: Fields) -> list[Chunk]:
         item, place = part_of(event, "item"), integer(event, "output_index")
         if kind == "response.output_item.added":
-            return self._begin_call(item, place) if item.get("type") in _CALLS else []
+            return self._begin_call(item, place) if item.get("type") in CALLS else []
         if kind == "response.output_item.done":
             return self._end_item(item, place)
         delta = text_of(event, "delta")
@@ -176,10 +176,10 @@ class ChatOfResponseReader(StreamReader):
         kind = item.get("type")
         if kind == "reasoning" and (encrypted := text_of(item, "encrypted_content")):
             return [details_chunk(self._head, detail_of(carry(encrypted, self._backend), place or 0))]
-        if kind not in _CALLS:
+        if kind not in CALLS:
             return []
         begun = [] if place in self._calls else self._begin_call(item, place)
         if place not in self._silent:
             return begun
         said = text_of(item, "arguments") or "{}" if kind == "function_call" else text_of(item, "input") or ""
-        return [*begun, self._arguments(_ARGUMENTS[_CALLS.index(kind)], said, place)]
+        return [*begun, self._arguments(_ARGUMENTS[CALLS.index(kind)], said, place)]

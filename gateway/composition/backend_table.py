@@ -6,11 +6,11 @@ from functools import partial
 
 from backends.anthropic import NATIVE_PATHS, AnthropicBackend
 from backends.dialects import PLAIN, Dialect, dialect_of, dialect_of_engine
-from backends.gemini import NATIVE_OPERATIONS, GeminiBackend
+from backends.gemini import GeminiBackend
 from backends.key_pool import KeyPool
 from backends.litellm_backend import LitellmBackend
 from backends.openai_compatible import DEFAULT_PATHS, OPENAI_PATHS, OpenAICompatibleBackend
-from backends.protocol import Backend, Operation, Timeouts
+from backends.protocol import CONTENT, Backend, Operation, Timeouts
 from backends.scripted import ScriptedBackend
 from backends.simulation import Pace, simulate
 from backends.translating import TranslatingBackend
@@ -239,7 +239,7 @@ def native_operations(wire_format: str, provider: str) -> Collection[Operation]:
     if wire_format == "anthropic":
         return NATIVE_PATHS
     if "gemini" in (wire_format, provider):
-        return NATIVE_OPERATIONS
+        return CONTENT
     return OPENAI_PATHS if wire_format == "openai" and provider == "openai" else ()
 
 
@@ -253,5 +253,5 @@ def build_adapter(wire_format: str, name: str, base_url: str, key: str | None, p
     made = OpenAICompatibleBackend(name, base_url, key, provider=provider, paths=paths, dialect=dialect_of(provider))
     if provider == "gemini":  # Google's endpoint for OpenAI clients, with its own format behind it
         own = GeminiBackend(name, base_url.rstrip("/").removesuffix(OPENAIS), key)
-        return TwoFormatsBackend(made, own, of_second=NATIVE_OPERATIONS)
+        return TwoFormatsBackend(made, own, of_second=CONTENT)
     return made

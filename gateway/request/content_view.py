@@ -9,10 +9,11 @@ from typing import Final
 
 import msgspec
 
+from backends.endpoints.content_format import TIERS
 from backends.formats.json_objects import Fields, objects_of, part_of, text_of
 from backends.formats.json_splice import find_members, splice
 from backends.formats.proto_json import NamedTwice, many_of, member_of, members_of, messages_of, whole_number
-from backends.protocol import Operation
+from backends.protocol import COUNT_OF_CONTENT
 from gateway.errors import InvalidRequest
 from gateway.pricing.price import ToolKind
 from gateway.request.encodings import unreadable
@@ -23,8 +24,6 @@ from gateway.request.run import Incoming
 from gateway.request.turns import conversation_of, prefixes, reuse_of
 from gateway.request.view import TOKENS_PER_IMAGE, RequestView, estimate_tokens
 
-COUNT: Final[Operation] = "generate_content.count_tokens"
-CONTENT_OPERATIONS: Final = frozenset[Operation]({"generate_content", COUNT})
 ROLES: Final = {"model": "assistant", "function": "tool"}
 OF_CALLERS: Final = frozenset({"functionDeclarations", "computerUse"})
 """Tools that the caller runs."""
@@ -35,7 +34,6 @@ TOOL_KINDS: Final[dict[str, ToolKind]] = {
     "codeExecution": "free",
 }
 """Tools that Google runs. Answers do not report the cost of any others."""
-TIERS: Final = ("flex", "priority")
 SCHEMAS: Final = ("responseSchema", "responseJsonSchema")
 CONFIGS: Final = ("generationConfig", "generation_config")
 LIMITS: Final = ("maxOutputTokens", "max_output_tokens")
@@ -46,7 +44,7 @@ def view_content(incoming: Incoming) -> RequestView:
     require_bearable(incoming.body)
     try:
         asked = _asked(incoming.body)
-        if incoming.operation == COUNT and (inner := member_of(asked, "generateContentRequest")):
+        if incoming.operation == COUNT_OF_CONTENT and (inner := member_of(asked, "generateContentRequest")):
             asked = inner
         return _view(asked, incoming)
     except NamedTwice as error:
@@ -94,7 +92,7 @@ def _view(asked: Fields, incoming: Incoming) -> RequestView:
     schemas = [config[name] for name in SCHEMAS if name in config]
     schema_tokens = sum(len(msgspec.json.encode(one)) for one in schemas) // 4
     wants_json = "json" in (text_of(config, "responseMimeType") or "")
-    is_count = incoming.operation == COUNT
+    is_count = incoming.operation == COUNT_OF_CONTENT
     is_stream = incoming.is_stream and not is_count
     known = prefixes(turns, raw_tools)
     return RequestView(

@@ -1,7 +1,7 @@
 """Chooses the view of a request for the decision: JSON for models that write text, JSON or a form for others."""
 
-from backends.protocol import is_media
-from gateway.request.content_view import CONTENT_OPERATIONS, view_content
+from backends.protocol import CONTENT, is_media
+from gateway.request.content_view import view_content
 from gateway.request.media_views import view_media
 from gateway.request.run import Incoming
 from gateway.request.view import RequestView, parse_request
@@ -12,6 +12,6 @@ def view_of(incoming: Incoming) -> RequestView:
     operation = incoming.operation
     if is_media(operation):
         return view_media(operation, incoming.body, incoming.content_type)
-    if operation in CONTENT_OPERATIONS:
+    if operation in CONTENT:
         return view_content(incoming)
     return parse_request(operation, incoming.body)

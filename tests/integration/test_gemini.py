@@ -9,8 +9,9 @@ from typing import Any
 import httpx
 import pytest
 
-from backends.gemini import NATIVE_OPERATIONS, GeminiBackend
+from backends.gemini import GeminiBackend
 from backends.openai_compatible import OpenAICompatibleBackend
+from backends.protocol import CONTENT
 from backends.scripted import Outcome
 from backends.translating import TranslatingBackend
 from backends.usage import Usage
@@ -78,7 +79,7 @@ async def passage() -> AsyncGenerator[Passage]:
         spoken = GeminiBackend("one", f"{provider.origin}/v1beta", "sk")
         other = OpenAICompatibleBackend("two", provider.base_url, "sk")
         service.rig.pipeline.backends = {
-            "one": TranslatingBackend(spoken, native=NATIVE_OPERATIONS),
+            "one": TranslatingBackend(spoken, native=CONTENT),
             "two": TranslatingBackend(other),
         }
         yield Passage(service, provider, url)
