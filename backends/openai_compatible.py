@@ -18,6 +18,7 @@ from backends.formats.chat_tokens import is_text_alone, read_token_count, tokeni
 from backends.formats.error_bodies import in_openai_shape
 from backends.formats.input_tokens import read_count
 from backends.formats.json_objects import decode_object, part_of, text_of
+from backends.formats.json_splice import ESCAPE
 from backends.formats.openai import OpenAIStreamReader, error_body, read_answer
 from backends.formats.openai_request import build_body, without_past_reasoning
 from backends.formats.rerank import ask as ask_rerank
@@ -74,12 +75,9 @@ _NO_PAST: Final = re.compile(
 """How OpenAI rejects earlier reasoning (another account's or server's, or without its item), or refuses to encrypt
 any."""
 
-_ESCAPE: Final = b"\\u00"
-"""A JSON escape that may stand for any letter of a member's name."""
-
 
 def _is_in_background(body: bytes) -> bool:
-    may_be = b"background" in body or _ESCAPE in body
+    may_be = b"background" in body or ESCAPE in body
     return may_be and bool((decode_object(body) or {}).get("background"))
 
 

@@ -6,6 +6,7 @@ from html import escape
 from typing import Any
 
 MOST = 50
+LONGEST_FIND = 200
 LAST = 10**6
 """More pages than anybody goes through."""
 
@@ -43,6 +44,11 @@ def page_number(asked: str | None) -> int:
     """The page that an address asks for; the first if it asks for none."""
     is_number = asked is not None and asked.isdecimal() and len(asked) < len(str(LAST))
     return max(1, int(asked)) if is_number and asked else 1
+
+
+def typed_find(query: Callable[[str], str | None]) -> str:
+    """What the address says to look for; empty for everything."""
+    return (query("find") or "")[:LONGEST_FIND].strip()
 
 
 def query_of(find: str, page: int) -> dict[str, object]:

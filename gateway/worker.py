@@ -19,7 +19,6 @@ from gateway.process.tasks import end_tasks
 from gateway.process.unawaited_output import unawaited_output
 from native import cycles, huge_pages
 
-DRAIN_SECONDS = 30
 PARENT_SECONDS = 0.5
 
 
@@ -39,9 +38,7 @@ async def serve(options: argparse.Namespace) -> None:
                 beside.append(asyncio.create_task(beat(options.beats)))
             patience = gateway.deployment.settings.server.slow_client_seconds
             # SIGTERM may come twice: from a service manager that signals every process, and from the parent.
-            await serve_until_stopped(
-                app, listener, drain_seconds=DRAIN_SECONDS, slow_client_seconds=patience, may_hurry=False
-            )
+            await serve_until_stopped(app, listener, slow_client_seconds=patience, may_hurry=False)
     finally:
         watching.cancel()
         await asyncio.gather(watching, return_exceptions=True)

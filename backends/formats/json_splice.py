@@ -9,6 +9,8 @@ import msgspec
 MEMBERS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 OBJECTS: Final = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
 VALUES: Final = msgspec.json.Decoder(list[msgspec.Raw])
+ESCAPE: Final = b"\\u00"
+"""A JSON escape, which may stand for any letter of a name or word."""
 _KEY: Final = msgspec.json.Decoder(str)
 _SPACE: Final = b" \t\r\n"
 _FIRST_BYTES: Final = 32

@@ -15,7 +15,7 @@ from dashboards.form_problem import WrongField, form_problem, form_word
 from dashboards.frame import View, chart, confirm, grid, html, panel, refusal
 from dashboards.gateway_client import GatewayRefused, GatewayUnreachable
 from dashboards.kept_form import KeptForm
-from dashboards.list_page import MOST, ListPage, page_number, pages_of
+from dashboards.list_page import LONGEST_FIND, MOST, ListPage, page_number, pages_of, typed_find
 from dashboards.marked_fields import MarkedFields
 from dashboards.markup import Cell, Column
 from dashboards.one_press import on_press
@@ -26,7 +26,6 @@ SCOPES = {"all": "Everything", "team": "A team", "project": "A project"}
 FORECAST_DAYS = 30
 NEAR, LIKELY = 0.8, 0.5
 MOST_KEYS = 50
-LONGEST_FIND = 200
 MOST_NOTED = 5
 ORDERS: Mapping[str, Callable[[dict[str, Any]], Any]] = {
     "name": lambda one: budget_name(one).casefold(),
@@ -55,15 +54,15 @@ async def build(view: View) -> None:
     with panel(f"Budgets for {month}", note):
         if sees_all:
             html(failing_note(await view.gateway.get("/admin/v1/notices")))
-        asked = Asked(_find(view), page_number(view.query("page")), view.query("order") or "")
+        asked = Asked(typed_find(view.query), page_number(view.query("page")), view.query("order") or "")
         listed = most_used(found["budgets"], asked)
         shown = listed.shown
-        if _find(view) or listed.pages > 1:
+        if typed_find(view.query) or listed.pages > 1:
             html(search(asked, listed))
         if shown:
             html(budgets_table(shown, asked))
             html(taken_over_note([budget_name(one) for one in shown], shown))
-        elif _find(view):
+        elif typed_find(view.query):
             html(markup.message("No such budget", "No budget's name contains all of these words."))
         else:
             advice = "Set one below and this page says when it will be spent." if may_write else "Finance can set one."
@@ -80,10 +79,6 @@ async def build(view: View) -> None:
     if view.session.may("keys.read", "team.read"):
         with panel("Budgets of keys", "A key that has spent its budget is refused until the next window."):
             await _keys(view)
-
-
-def _find(view: View) -> str:
-    return (view.query("find") or "")[:LONGEST_FIND].strip()
 
 
 @dataclass(frozen=True, slots=True)

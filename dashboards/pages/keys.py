@@ -17,7 +17,7 @@ from dashboards.gateway_client import GatewayRefused, GatewayUnreachable
 from dashboards.kept_form import KeptForm
 from dashboards.key_fields import KeyFields
 from dashboards.limit_words import limits_text
-from dashboards.list_page import ListPage, page_number, pages_of, query_of
+from dashboards.list_page import LONGEST_FIND, ListPage, page_number, pages_of, query_of, typed_find
 from dashboards.marked_fields import MarkedFields
 from dashboards.markup import Cell, Column
 from dashboards.one_press import on_press
@@ -38,7 +38,6 @@ NOT_USED = Cell("none", tone="muted", title="in 90 days")
 TITLES = {
     "Last request": "The last day (UTC) of the newest 90 on which it called a model; reading reports is no request"
 }
-LONGEST_FIND = 200
 SHORT_NAME = 10
 DAY_SECONDS = 86_400
 OVERLAPS = {
@@ -59,7 +58,7 @@ async def build(view: View) -> None:
     """Create a key, list all, change one."""
     may_write = view.session.may("keys.write")
     models: list[str] = []
-    find = _find(view)
+    find = typed_find(view.query)
 
     async def list_again() -> None:
         listing.set_content(_listing(view, await _listed(view, find), find))
@@ -82,10 +81,6 @@ async def build(view: View) -> None:
         listing = html(_listing(view, keys, find))
     if may_write and chosen is None:
         _change_panel(view, keys, models, None)
-
-
-def _find(view: View) -> str:
-    return (view.query("find") or "")[:LONGEST_FIND].strip()
 
 
 async def _listed(view: View, find: str) -> ListPage:
@@ -223,7 +218,7 @@ def _table(view: View, keys: ListPage) -> str:
 def _name(view: View, keys: ListPage, one: Mapping[str, Any]) -> Cell:
     if one["revoked_at_us"]:
         return Cell(one["name"], tone="be-name muted", title=one["id"])
-    href = _address(_find(view), keys.page, change=one["id"]) if view.session.may("keys.write") else None
+    href = _address(typed_find(view.query), keys.page, change=one["id"]) if view.session.may("keys.write") else None
     return Cell(one["name"], tone="be-name", title=one["id"], href=href)
 
 
@@ -272,7 +267,7 @@ class _Changer:
 
     def __init__(self, view: View, keys: ListPage, models: Sequence[str], wanted: str | None) -> None:
         self._view = view
-        self._afterwards = f"/{_address(_find(view), keys.page)}"
+        self._afterwards = f"/{_address(typed_find(view.query), keys.page)}"
         self._working = {one["id"]: one for one in keys.shown if not one["revoked_at_us"]}
         self._shown: dict[str, Any] = {}
         labels = {key: f"{one['name']} ({one['role']})" for key, one in self._working.items()}

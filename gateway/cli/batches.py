@@ -10,7 +10,7 @@ from rich.table import Column, Table
 from gateway.api.admin_batches import booked
 from gateway.batches.values import UNDER_WAY, Batch, Progress
 from gateway.cli.show_table import show_table
-from gateway.cli.state import State, ask
+from gateway.cli.state import AUTHOR, State, ask
 from gateway.counted import counted
 from gateway.errors import NotFound
 from gateway.instants import moment_of
@@ -20,7 +20,6 @@ from gateway.storage.sql.entries import SqlEntries
 from gateway.storage.sql.stores import open_files
 
 app = typer.Typer(help="Requests that can wait, of every team (see docs/api.md).", no_args_is_help=True)
-AUTHOR = "command line"
 
 
 @app.command("list")

@@ -7,11 +7,10 @@ import re
 import typer
 
 from gateway.access.rotation import DEFAULT_OVERLAP_SECONDS, MOST_OVERLAP_SECONDS, NewSecret
-from gateway.cli.state import State, open_state
+from gateway.cli.state import AUTHOR, State, open_state
 from gateway.errors import NotFound
 from gateway.instants import moment_of
 
-AUTHOR = "command line"
 NAMED = "The key's id, or its name if only one key that is not revoked has it."
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 LENGTH = re.compile(r"(\d{1,9})([smhd])")

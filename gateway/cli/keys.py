@@ -14,10 +14,10 @@ from gateway.access.keys import Role
 from gateway.access.roles import require_team
 from gateway.access.rotation import OldSecret, Rotation
 from gateway.api.key_views import Label
-from gateway.cli.key_rotation import AUTHOR, NAMED, end_overlap, key_id_of, rotate
+from gateway.cli.key_rotation import NAMED, end_overlap, key_id_of, rotate
 from gateway.cli.litellm_keys import import_litellm
 from gateway.cli.show_table import show_table
-from gateway.cli.state import State, open_state
+from gateway.cli.state import AUTHOR, State, open_state
 from gateway.clock import now_us
 from gateway.instants import DAY_US, moment_of
 from gateway.limits.openings import by_budget

@@ -15,9 +15,8 @@ from rich.table import Column, Table
 
 from gateway.cli.asked import AsJson
 from gateway.cli.from_litellm import read_merged
-from gateway.cli.key_rotation import AUTHOR
 from gateway.cli.show_table import show_table
-from gateway.cli.state import State, open_state
+from gateway.cli.state import AUTHOR, State, open_state
 from gateway.clock import now_us
 from gateway.config.settings import read_text
 from gateway.counted import counted

@@ -13,7 +13,7 @@ from rich.table import Column, Table
 from gateway.cli.address import running_url
 from gateway.cli.rules_in_force import how_it_was_taken
 from gateway.cli.show_table import show_table
-from gateway.cli.state import open_state
+from gateway.cli.state import AUTHOR, open_state
 from gateway.clock import now_us
 from gateway.composition.deployment import load_environment_settings
 from gateway.config.home import find_home
@@ -24,7 +24,6 @@ from gateway.routing.rules import RulesDocument, rules_json_schema
 from gateway.rulebook.service import Activation, RulesService, StoredRules, text_diff
 
 app = typer.Typer(help="Routing rules, as versions of which one is active.", no_args_is_help=True)
-AUTHOR = "command line"
 
 
 @app.command("list")

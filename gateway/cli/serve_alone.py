@@ -23,7 +23,6 @@ from gateway.process.service_manager import keep_watchdog, tell
 from gateway.storage.pepper import require_same_pepper
 from native import cycles, huge_pages
 
-DRAIN_SECONDS = 30
 POLL_SECONDS = 0.25
 
 
@@ -49,7 +48,6 @@ async def serve_alone(home: Home, listener: socket.socket, console: Console, *, 
         await serve_until_stopped(
             app,
             listener,
-            drain_seconds=DRAIN_SECONDS,
             slow_client_seconds=settings.server.slow_client_seconds,
             told_again=lambda: console.print(STOPPING_ALREADY),
         )

@@ -28,6 +28,8 @@ from gateway.storage.sql.reports import SqlReports
 from gateway.storage.sql.rules import SqlRulesStore
 from gateway.storage.sql.secrets import SqlSecrets
 
+AUTHOR = "command line"
+"""Of changes that commands make, in the audit log."""
 Answer = TypeVar("Answer")
 
 

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from backends.formats.json_objects import decode_object, text_of
-from backends.formats.json_splice import NotAnObject, find_members, splice
+from backends.formats.json_splice import ESCAPE, NotAnObject, find_members, splice
 from backends.protocol import Chunk
 from gateway.errors import InvalidRequest
 from gateway.kept_answers.conversation_items import output_of, split_items
@@ -18,8 +18,6 @@ from gateway.request.many_values import require_bearable
 
 log = logging.getLogger(__name__)
 _MEMBER: Final = b"conversation"
-_ESCAPE: Final = b"\\u00"
-"""A JSON escape that may stand for any letter of a member's name."""
 _EVENT: Final = b"event: response."
 _BEGUN: Final = frozenset({b"created", b"queued", b"in_progress"})
 _ENDED: Final = frozenset({b"completed", b"incomplete"})
@@ -35,7 +33,7 @@ _NAMED: Final = msgspec.json.Decoder(_Named)
 
 def named_conversation(body: bytes) -> str | None:
     """The id of the request's conversation, if it was created here. Raises InvalidRequest."""
-    if _MEMBER not in body and _ESCAPE not in body:
+    if _MEMBER not in body and ESCAPE not in body:
         return None
     require_bearable(body)
     try:

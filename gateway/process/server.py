@@ -19,6 +19,7 @@ ACCEPTED_PER_TURN = 16
 takes several milliseconds, a burst of callers would wait seconds to be accepted."""
 KEEP_ALIVE_SECONDS = 75
 SLOW_CLIENT_SECONDS = 60.0
+DRAIN_SECONDS = 30
 
 
 def bind(host: str, port: int, *, is_shared: bool = False) -> socket.socket:
@@ -99,7 +100,7 @@ async def serve_until_stopped(
     app: ASGIApp,
     listener: socket.socket,
     *,
-    drain_seconds: int,
+    drain_seconds: int = DRAIN_SECONDS,
     slow_client_seconds: float = SLOW_CLIENT_SECONDS,
     may_hurry: bool = True,
     told_again: Callable[[], object] = lambda: None,

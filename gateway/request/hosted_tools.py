@@ -9,7 +9,7 @@ from typing import Final, NamedTuple, cast
 
 import msgspec
 
-from backends.formats.json_splice import MEMBERS, OBJECTS, VALUES, Member, find_members, splice
+from backends.formats.json_splice import ESCAPE, MEMBERS, OBJECTS, VALUES, Member, find_members, splice
 from gateway.pricing.price import ToolKind
 from gateway.request.bodies import (
     ABSENT,
@@ -25,13 +25,12 @@ from gateway.request.bodies import (
 ASSUMED_CALLS: Final = 5
 TOOL_RESULT_TOKENS: Final = 10_000
 """Assumed input tokens that one search or fetched page adds; the limit of pages where a request sets none."""
-ESCAPE: Final = b"\\u00"
-"""A JSON escape that may spell any word below, so it counts as each of them."""
 MARKS: Final = (
     *(b"search", b"code_interpreter", b"code_execution", b"image_generation", b"shell", b"web_fetch", b"advisor"),
     b"openrouter:",
 )
-"""A body without any of these names has no such tool, so most agents' tools need not be parsed one by one."""
+"""A body without any of these names, and without an escape that may spell one, has no such tool, so most agents' tools
+need not be parsed one by one."""
 OF_CALLERS: Final = ("", "function", "custom")
 """Types of chat tools that the caller runs. All others are run by the provider and billed per call, whatever their
 name: `browser_search` at Groq, `openrouter:web_search`, `builtin_function` at Moonshot. A chat's usage omits them."""

@@ -5,6 +5,7 @@ from itertools import compress
 import msgspec
 
 from backends.endpoints.messages_format import without_billing_line
+from backends.formats.json_splice import ESCAPE
 from backends.protocol import Operation
 from backends.usage import NO_UNITS, Units
 from classifier.protocol import Conversation
@@ -28,6 +29,7 @@ from gateway.request.encodings import unreadable
 from gateway.request.field_checks import checked_choices, checked_limit, invalid_field
 from gateway.request.hosted_tools import NO_TOOLS, HostedTools, hosted_tools
 from gateway.request.many_values import require_bearable
+from gateway.request.metering import CHARACTERS_PER_TOKEN
 from gateway.request.texts import (
     IMAGES,
     image_bytes,
@@ -44,10 +46,8 @@ from gateway.request.turns import Reuse, conversation_of, prefixes, reuse_of
 from gateway.routing.rules import AUTO, EMBEDDINGS
 from gateway.upstreams.prompt_prefixes import Prefix
 
-CHARACTERS_PER_TOKEN = 4.0
 TOKENS_PER_IMAGE = 1_000
 # Names, at any depth, that make tokens cost more than plain ones. A JSON escape may spell any of them.
-ESCAPE = b"\\u00"
 CACHE_MARK = b"cache_control"
 NEW_THREAD = {"type": "create"}
 IMAGE_MARK, AUDIO_MARK = b"image", b"audio"

@@ -8,10 +8,10 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from local_engine.kernels.fp8 import E4M3_MAX
 from local_engine.kernels.launch import begin, ceil_divide, next_power_of_2, overlapping
 
 HEADS_PER_PROGRAM = 8
-E4M3_MAX = 448.0
 
 
 @dataclass(frozen=True, slots=True)
