@@ -93,7 +93,7 @@ def shown(table: CostTable) -> Table:
             (
                 table.total.unpriced_requests,
                 "without a known price (`breakeven prices reprice` adds them as corrections once it is known, but for "
-                "those that a process left behind when it died)",
+                "those that a process left behind when it died or that had an unanswered attempt of unknown cost)",
             ),
             (table.total.estimated_requests, "with estimated usage"),
             (
