@@ -8,12 +8,14 @@ from typing import NamedTuple
 
 @dataclass(frozen=True, slots=True)
 class Logged:
-    """One past request: which model answered, with what probability, and how well; `predicted` for each candidate."""
+    """One past request: which model answered, with what probability, and how well; `predicted` for each candidate.
+    `share` is its weight in the mean, relative to the others."""
 
     model: str
     propensity: float
     reward: float
     predicted: Mapping[str, float]
+    share: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +45,16 @@ def doubly_robust(log: Sequence[Logged], policy: Policy) -> Estimate:
         chances = policy(entry)
         direct = sum(chance * entry.predicted[model] for model, chance in chances.items())
         weight = chances.get(entry.model, 0.0) / entry.propensity
-        rows.append(_Row(direct, weight, entry.predicted[entry.model], entry.reward))
+        rows.append(_Row(direct, weight, entry.predicted[entry.model], entry.reward, entry.share))
     return _interval(rows)
+
+
+def mean_with_error(values: Sequence[float], shares: Sequence[float]) -> tuple[float, float]:
+    """A weighted mean, and half of its 95 % interval's width."""
+    size, whole = len(values), math.fsum(shares)
+    mean = math.fsum(share * value for share, value in zip(shares, values, strict=True)) / whole
+    squares = math.fsum((share * (value - mean)) ** 2 for share, value in zip(shares, values, strict=True))
+    return mean, 1.96 * math.sqrt(squares * size / (size - 1)) / whole
 
 
 class _Row(NamedTuple):
@@ -52,6 +62,7 @@ class _Row(NamedTuple):
     weight: float
     predicted: float
     reward: float
+    share: float
 
     @property
     def value(self) -> float:
@@ -61,20 +72,17 @@ class _Row(NamedTuple):
 def _interval(rows: Sequence[_Row]) -> Estimate:
     """Like Agresti and Coull's for a share: computed with one perfect and one useless answer more on each side, because
     a few answers that all happened to be good do not show their spread."""
-    size = len(rows)
-    values = [row.value for row in [*rows, *_extremes(rows, 1), *_extremes(rows, -1)]]
-    center = math.fsum(values) / len(values)
-    deviation = math.sqrt(math.fsum((value - center) ** 2 for value in values) / (len(values) - 1))
-    half = 1.96 * deviation / math.sqrt(len(values))
-    weights = [row.weight for row in rows]
+    more = [*rows, *_extremes(rows, 1), *_extremes(rows, -1)]
+    center, half = mean_with_error([row.value for row in more], [row.share for row in more])
+    mean, _ = mean_with_error([row.value for row in rows], [row.share for row in rows])
+    weights = [row.share * row.weight for row in rows]
     squares = math.fsum(weight * weight for weight in weights)
     effective = math.fsum(weights) ** 2 / squares if squares else 0.0
-    mean = math.fsum(row.value for row in rows) / size
     return Estimate(mean, center - half, center + half, effective)
 
 
 def _extremes(rows: Sequence[_Row], sign: int) -> list[_Row]:
     """The best and the worst possible answer to the request whose answer weighs most in that direction."""
     found = [row for row in rows if row.weight * sign > 0]
-    heaviest = max(found, key=lambda row: row.weight * sign, default=None)
+    heaviest = max(found, key=lambda row: row.share * row.weight * sign, default=None)
     return [] if heaviest is None else [heaviest._replace(reward=reward) for reward in (1.0, 0.0)]

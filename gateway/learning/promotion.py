@@ -1,18 +1,16 @@
 """Whether a correction may be promoted: what it changes for judged requests, and whether that surely helps. Pure."""
 
-import math
-import statistics
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import msgspec
 
 from classifier.online.correction import NONE, Correction
-from classifier.online.off_policy import Estimate, Logged, doubly_robust
+from classifier.online.off_policy import Estimate, Logged, doubly_robust, mean_with_error
 from gateway.errors import BreakevenError
 from gateway.learning.correction import Judged, routed
-from gateway.learning.voices import Stratum, strata
+from gateway.learning.voices import factors
 from gateway.ledger.entry import Entry
 from gateway.routing.decide import decide
 from gateway.routing.rules import Choose
@@ -151,7 +149,8 @@ def judge(
         cases.append(Case(Logged(one.entry.model, decision.propensity, one.score, predicted), new, old, one.voter))
     moved = [case for case in cases if case.is_moved]
     gain = _estimate(cases, lambda case: {case.new.model: 1.0, case.old.model: -1.0} if case.is_moved else {})
-    parts = strata([case.voter for case in cases])
+    shares = _shares(cases)
+    saved, error = mean_with_error([case.saved_pico_usd for case in cases], shares)
     return Verdict(
         len(cases),
         len(moved),
@@ -159,10 +158,10 @@ def judge(
         _estimate(cases, lambda case: {case.new.model: 1.0}),
         _estimate(cases, lambda case: {case.old.model: 1.0}),
         Gain(gain.mean, gain.low, gain.high),
-        _mean([case.new.cost_pico_usd for case in cases], parts),
-        _mean([case.old.cost_pico_usd for case in cases], parts),
+        mean_with_error([case.new.cost_pico_usd for case in cases], shares)[0],
+        mean_with_error([case.old.cost_pico_usd for case in cases], shares)[0],
         _margin(moved),
-        _least([case.saved_pico_usd for case in cases], parts),
+        saved - error,
     )
 
 
@@ -187,31 +186,16 @@ def _enough(choose: Choose) -> float | None:
 
 
 def _estimate(cases: Sequence[Case], policy: Callable[[Case], Mapping[str, float]]) -> Estimate:
-    """What sending each request to models with these probabilities would have scored: estimates per stratum, weighted
-    by share. Negative probabilities are subtracted."""
-    of = {id(case.logged): policy(case) for case in cases}
-    shared = [
-        (part, doubly_robust([cases[at].logged for at in part.places], lambda one: of[id(one)]))
-        for part in strata([case.voter for case in cases])
-    ]
-    mean = sum(part.share * found.mean for part, found in shared)
-    center = sum(part.share * (found.high + found.low) / 2 for part, found in shared)
-    half = math.hypot(*(part.share * (found.high - found.low) / 2 for part, found in shared))
-    speaking = [(part.share, found.effective) for part, found in shared if found.effective]
-    squares = sum(share**2 / effective for share, effective in speaking)
-    effective = sum(share for share, _ in speaking) ** 2 / squares if squares else 0.0
-    return Estimate(mean, center - half, center + half, effective)
+    """What sending each request to models with these probabilities would have scored. Negative ones are subtracted."""
+    shares = _shares(cases)
+    log = [replace(case.logged, share=share) for case, share in zip(cases, shares, strict=True)]
+    of = {id(one): policy(case) for one, case in zip(log, cases, strict=True)}
+    return doubly_robust(log, lambda one: of[id(one)])
 
 
-def _mean(costs: Sequence[int], parts: Sequence[Stratum]) -> float:
-    return sum(part.share * sum(costs[at] for at in part.places) / len(part.places) for part in parts)
-
-
-def _least(costs: Sequence[int], parts: Sequence[Stratum]) -> float:
-    """The lower end of the mean's 95 % interval."""
-    deviations = [statistics.stdev([costs[at] for at in part.places]) / math.sqrt(len(part.places)) for part in parts]
-    errors = [part.share * deviation for part, deviation in zip(parts, deviations, strict=True)]
-    return _mean(costs, parts) - 1.96 * math.hypot(*errors)
+def _shares(cases: Sequence[Case]) -> list[float]:
+    heard = factors((case.voter, 1.0) for case in cases)
+    return [heard[case.voter] for case in cases]
 
 
 def _pick(

@@ -1,7 +1,6 @@
 """Limits the weight of one key's judgements, so that no key outvotes the others. Pure; knows no ledger."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping
 
 LARGEST_SHARE = 0.1
 """Of the total after limiting."""
@@ -9,13 +8,6 @@ ALWAYS_HEARD = 100.0
 """This many judgements of a key always count in full, however few the others give: someone trying things out must not
 silence a deployment's only application."""
 ROUNDING = 1e-9
-
-
-class Stratum(NamedTuple):
-    """Rows of equal weight, by index, and their combined share of the total."""
-
-    share: float
-    places: list[int]
 
 
 def most_of_one(weights: Iterable[float]) -> float:
@@ -48,20 +40,3 @@ def outvoted(said: Mapping[str | None, float]) -> list[str]:
     heard = {voter: min(weight, most) for voter, weight in keys.items()}
     share = LARGEST_SHARE * (sum(heard.values()) + said.get(None, 0.0))
     return [voter for voter, weight in heard.items() if weight <= share * (1 + ROUNDING)]
-
-
-def strata(voters: Sequence[str | None]) -> list[Stratum]:
-    """One stratum per key above the limit, and one for all others together.
-
-    A single row cannot show its own spread, so it is left out if there are others.
-    """
-    if not voters:
-        return [Stratum(1.0, [])]
-    kept = factors((voter, 1.0) for voter in voters)
-    groups: dict[str | None, list[int]] = {}
-    for place, voter in enumerate(voters):
-        groups.setdefault(voter if kept[voter] < 1 else None, []).append(place)
-    judged = {voter: places for voter, places in groups.items() if len(places) > 1} or groups
-    weights = {voter: len(places) * (1.0 if voter is None else kept[voter]) for voter, places in judged.items()}
-    whole = sum(weights.values())
-    return [Stratum(weights[voter] / whole, places) for voter, places in judged.items()]

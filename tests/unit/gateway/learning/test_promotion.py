@@ -144,8 +144,9 @@ def test_a_few_explored_answers_are_enough_where_the_gain_is_large() -> None:
     assert verdict.objection is None
 
 
-def test_the_interval_is_that_of_the_plain_estimate_if_no_key_is_loud() -> None:
-    rows = traffic(0.92)
+def test_keys_that_are_equally_loud_are_as_sure_as_many_quiet_ones() -> None:
+    """Four with 200 judgements each are all above the limit."""
+    rows = [one._replace(voter=f"key-{number % 4}") for number, one in enumerate(traffic(0.92))]
     verdict = judge(rows, SNAPSHOT, Correction({"small": (2.0, 0.0)}), NONE)
     decisions = [one.entry.intent.decision for one in rows]
     log = [

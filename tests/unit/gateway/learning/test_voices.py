@@ -7,7 +7,7 @@ import pytest
 from classifier.online.correction import NONE, Correction, learn
 from gateway.learning.correction import Judged, outcomes
 from gateway.learning.promotion import judge
-from gateway.learning.voices import ALWAYS_HEARD, LARGEST_SHARE, factors, most_of_one, strata
+from gateway.learning.voices import ALWAYS_HEARD, LARGEST_SHARE, factors, most_of_one
 from tests.builders import make_candidate, make_prices, make_snapshot
 from tests.unit.gateway.learning.test_correction import judged
 
@@ -82,8 +82,3 @@ def test_equal_voices_are_left_alone_and_programs_are_no_voice() -> None:
     assert set(factors([(f"key-{n % 12}", 1.0) for n in range(12_000)]).values()) == {1.0}
     found = factors([(None, 1.0)] * 9000 + [("app", 1.0)] * 1000)
     assert found == {None: 1.0, "app": ALWAYS_HEARD / 1000}
-    [quiet, loud] = strata(["a", "b"] + ["c"] * 1000)
-    assert (quiet.places, len(loud.places)) == ([0, 1], 1000)
-    assert quiet.share == pytest.approx(2 / 102)
-    [only] = strata(["a"] + ["c"] * 1000)
-    assert (only.share, only.places[0]) == (1.0, 1), "one row has no spread"
