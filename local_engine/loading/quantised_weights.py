@@ -122,8 +122,10 @@ def _block(sides: Any) -> tuple[int, int] | None:
     """`[128, 128]`, or "128x128" in older files."""
     if not sides:
         return None
-    rows, columns = sides.split("x") if isinstance(sides, str) else sides
-    return int(rows), int(columns)
+    rows, columns = map(int, sides.split("x") if isinstance(sides, str) else sides)
+    if min(rows, columns) < 1:
+        raise ValueError(f"blocks of {rows} x {columns}")
+    return rows, columns
 
 
 def _compressed(raw: dict[str, Any], folder: str) -> Scheme:
@@ -177,7 +179,11 @@ class QuantisedWeights:
     def _grouped(self, name: str) -> Grouped | None:
         base = name.removesuffix("weight")
         readers: dict[str, Callable[[str], Grouped]] = {"qweight": self._quantised, "weight_packed": self._packed}
-        return next((read(base) for end, read in readers.items() if f"{base}{end}" in self._stored), None)
+        try:
+            return next((read(base) for end, read in readers.items() if f"{base}{end}" in self._stored), None)
+        # Of torch, for another type or shape.
+        except (RuntimeError, LookupError, ValueError, TypeError, ArithmeticError) as error:
+            raise ModelUnsupported(f"{base}: its tensors do not belong together ({error}).") from error
 
     def _quantised(self, base: str) -> Grouped:
         """AWQ and GPTQ: integers and zero points in 32-bit words."""

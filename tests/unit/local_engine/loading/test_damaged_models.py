@@ -215,6 +215,13 @@ def test_tensors_that_would_be_left_out_of_a_folder_are_named(
         load_model(tmp_path).weights.tensor("lm_head.weight")
 
 
+def test_a_tensor_of_no_values_is_a_clear_error(tmp_path: Path) -> None:
+    file = write_folder(make_model("llama"), tmp_path) / "model.safetensors"
+    save_file(load_file(file) | {"model.norm.weight": torch.zeros(0)}, file)
+    with pytest.raises(ModelUnavailable, match=r"model\.norm\.weight is 0 and"):
+        load_model(tmp_path).weights.tensor("model.norm.weight")
+
+
 def test_an_alignment_that_is_no_number_is_a_clear_error(tmp_path: Path) -> None:
     key, value = b"general.alignment", b"wide"
     head = struct.pack("<4sIQQQ", b"GGUF", 3, 0, 1, len(key)) + key + struct.pack("<IQ", 8, len(value)) + value

@@ -239,6 +239,11 @@ def test_a_folder_whose_config_is_silent_about_its_quantisation_is_refused(tmp_p
         assemble(load_safetensors(folder), SMALL)
 
 
+def test_a_block_of_nothing_is_an_error() -> None:
+    with pytest.raises(ValueError, match="blocks of 0 x 32"):
+        read_scheme({"quantization_config": {"quant_method": "fp8", "weight_block_size": [0, 32]}}, "tiny")
+
+
 def test_a_plain_model_has_no_scheme() -> None:
     assert read_scheme({}, "tiny") is None
 
@@ -268,6 +273,11 @@ class Stored:
                 a__scales=torch.zeros(2, 4),
             ),
             "do not belong together",
+        ),
+        (Stored(a__qweight=torch.zeros(8, 4), a__qzeros=torch.zeros(1), a__scales=torch.zeros(1)), "a.: its tensors"),
+        (
+            Stored(a__weight_packed=torch.zeros(8, dtype=torch.int32), a__weight_shape=torch.tensor(8)),
+            "a.: its tensors",
         ),
     ],
 )
