@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from starlette.types import Receive, Scope, Send
 
@@ -10,13 +10,14 @@ from backends.protocol import Chunk
 from gateway.process.patient_protocol import CONNECTION
 
 HEARTBEAT_SECONDS = 15.0
-HEARTBEAT = b": still here\n\n"
 
 Listeners = set[Callable[[], None]]
 
 
 class AsgiCaller:
-    """The caller of one request. Sends an SSE comment when a stream has been silent for HEARTBEAT_SECONDS."""
+    """The caller of one request. Sends a heartbeat when a stream has been silent for HEARTBEAT_SECONDS."""
+
+    heartbeat: ClassVar[bytes] = b": still here\n\n"
 
     def __init__(self, send: Send) -> None:
         self._send = send
@@ -95,7 +96,7 @@ class AsgiCaller:
         if self._head is not None or left > 0:
             self._arm(max(left, 0.0) or HEARTBEAT_SECONDS)
             return
-        message = {"type": "http.response.body", "body": HEARTBEAT, "more_body": True}
+        message = {"type": "http.response.body", "body": self.heartbeat, "more_body": True}
         self._beating = asyncio.ensure_future(self._send(message))
         self._arm()
 

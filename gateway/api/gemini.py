@@ -1,7 +1,7 @@
 """Gemini's endpoints: model and method are part of the path; answers and errors are in Google's format."""
 
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import ClassVar, Final, NamedTuple
 
 import msgspec
 from starlette.types import Scope, Send
@@ -32,6 +32,12 @@ class ContentCall(NamedTuple):
 
     model: str = ""
     is_listed: bool = False
+
+
+class ContentCaller(AsgiCaller):
+    """Google's clients for Python and Go take a comment for a broken answer; all skip empty lines."""
+
+    heartbeat: ClassVar[bytes] = b"\n\n"
 
 
 class ListCaller(AsgiCaller):
@@ -79,7 +85,7 @@ class GeminiPath(TokenPath):
         path, call = scope["path"], call_of(scope)
         if ENDPOINTS[path] == "embeddings":
             return EmbeddingCaller(send, is_batch=path == BATCH)
-        return ListCaller(send) if call.is_listed and path == STREAM else AsgiCaller(send)
+        return ListCaller(send) if call.is_listed and path == STREAM else ContentCaller(send)
 
     def _operation(self, path: str) -> Operation:
         return ENDPOINTS[path]

@@ -1,5 +1,7 @@
 """Anthropic's endpoints: bodies and events pass unchanged; errors, and streams that we end, follow its format."""
 
+from typing import ClassVar
+
 from starlette.types import Scope, Send
 
 from backends.endpoints.messages_events import OpenBlock
@@ -16,7 +18,12 @@ ENDPOINTS: dict[str, Operation] = {
 
 
 class MessagesCaller(AsgiCaller):
-    """When the gateway itself ends a stream, it first closes the content block that the upstream left open."""
+    """When the gateway itself ends a stream, it first closes the content block that the upstream left open.
+
+    Its heartbeats are Anthropic's: clients that give up on a silent stream count events only, not comments.
+    """
+
+    heartbeat: ClassVar[bytes] = b'event: ping\ndata: {"type": "ping"}\n\n'
 
     def __init__(self, send: Send) -> None:
         super().__init__(send)

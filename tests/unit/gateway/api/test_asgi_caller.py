@@ -1,10 +1,14 @@
-"""When a caller that leaves ends the work on its request."""
+"""When a caller that leaves ends the work on its request, and what one hears who waits."""
 
 import asyncio
 
+import pytest
 from starlette.types import Message
 
 from gateway.api.asgi_caller import AsgiCaller, while_connected
+from gateway.api.gemini import ContentCaller, ListCaller
+from gateway.api.messages import MessagesCaller
+from tests.virtual_time import run
 
 
 async def test_the_end_of_an_answer_is_waited_for_no_longer_than_is_said() -> None:
@@ -27,3 +31,33 @@ async def test_the_end_of_an_answer_is_waited_for_no_longer_than_is_said() -> No
     async with asyncio.timeout(60):
         await while_connected(serve(), caller, {}, leave)
     assert caller.is_gone
+
+
+@pytest.mark.parametrize(
+    ("kind", "heard"),
+    [
+        (AsgiCaller, b": still here\n\n"),
+        (MessagesCaller, b'event: ping\ndata: {"type": "ping"}\n\n'),
+        (ContentCaller, b"\n\n"),
+        (ListCaller, b""),
+    ],
+)
+def test_a_heartbeat_is_what_the_clients_of_the_format_skip(kind: type[AsgiCaller], heard: bytes) -> None:
+    """google-genai 3.6 and go-genai 1.71 fail at a comment; Claude Code gives up where no event comes."""
+
+    async def go() -> None:
+        sent: list[bytes] = []
+
+        async def send(message: Message) -> None:
+            if message["type"] == "http.response.body":
+                sent.append(message["body"])
+
+        caller = kind(send)
+        await caller.start(status=200, content_type="text/event-stream", headers={})
+        await caller.send(b"data: {}\n\n")
+        del sent[:]
+        await asyncio.sleep(16)
+        caller.close()
+        assert b"".join(sent) == heard
+
+    run(go)
