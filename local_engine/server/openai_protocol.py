@@ -4,13 +4,14 @@ Unknown fields are ignored, since OpenAI's clients send many that mean nothing h
 engine's own values.
 """
 
-from typing import Annotated, Any, Final, TypeVar
+from typing import Annotated, Any, Final, Literal, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct
 
 from local_engine.errors import InvalidRequest
 from local_engine.sampling.sampling_params import MAX_TOP_LOGPROBS, Constraint, SamplingParams
+from local_engine.sampling.tool_grammar import function_of
 from local_engine.server.refused_fields import REFUSED, REFUSED_IN_CHAT, refuse_fields
 
 T = TypeVar("T")
@@ -104,6 +105,25 @@ class Sampled(Struct, kw_only=True):
         return (self.structured_outputs or {}) | {name: asked for name, asked in given.items() if asked is not None}
 
 
+class Named(Struct):
+    """A function by its name."""
+
+    name: str
+
+
+class AllowedTool(Struct):
+    """One of the tools that may be called."""
+
+    function: Named
+
+
+class AllowedTools(Struct):
+    """OpenAI's restriction to some of a request's tools."""
+
+    mode: Literal["auto", "required"]
+    tools: Annotated[list[AllowedTool], Meta(min_length=1)]
+
+
 class ChatRequest(Sampled, kw_only=True):
     """`POST /v1/chat/completions`."""
 
@@ -176,7 +196,23 @@ def parse_chat(body: bytes) -> ChatRequest:
         raise InvalidRequest("top_logprobs needs logprobs: true.", parameter="top_logprobs")
     _refuse(request)
     _refuse_nothing(request.longest, has_use=request.prompt_logprobs is not None)
+    if isinstance(request.tool_choice, dict) and request.tool_choice.get("type") == "allowed_tools":
+        _leave_allowed(request, request.tool_choice.get("allowed_tools"))
     return request
+
+
+def _leave_allowed(request: ChatRequest, choice: object) -> None:
+    """Leaves out the tools that may not be called."""
+    try:
+        allowed = msgspec.convert(choice, AllowedTools)
+    except msgspec.ValidationError as error:
+        raise InvalidRequest(f"allowed_tools: {error}", parameter="tool_choice") from error
+    tools = {function_of(tool)["name"]: tool for tool in request.tools or ()}
+    names = dict.fromkeys(tool.function.name for tool in allowed.tools)
+    if unknown := [name for name in names if name not in tools]:
+        raise InvalidRequest(f"tool_choice names no tool of this request: {unknown[0]}.", parameter="tool_choice")
+    request.tools = [tools[name] for name in tools if name in names]
+    request.tool_choice = allowed.mode
 
 
 def parse_completion(body: bytes) -> CompletionRequest:

@@ -19,6 +19,12 @@ TEXT: dict[str, Any] = {"prompt": "hi", "max_tokens": 4, "temperature": 0}
 WEATHER: dict[str, Any] = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}
 
 
+def allowed(mode: str, name: str) -> dict[str, Any]:
+    """A `tool_choice` of one of the tools."""
+    tool = {"type": "function", "function": {"name": name}}
+    return {"type": "allowed_tools", "allowed_tools": {"mode": mode, "tools": [tool]}}
+
+
 @asynccontextmanager
 async def served(engine: Engine, **parts: Any) -> AsyncGenerator[tuple[AsyncEngine, httpx.AsyncClient]]:
     """A running engine with some parts replaced, and a client of its server."""

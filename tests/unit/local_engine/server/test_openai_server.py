@@ -19,7 +19,7 @@ from local_engine.server.answer_stream import events
 from local_engine.server.chat import Model, prepare_completion
 from local_engine.server.openai_answers import AnswerWire
 from local_engine.server.openai_server import build_app
-from tests.unit.local_engine.asking import HI, TEXT, VOCABULARY, WEATHER, client_of, complete
+from tests.unit.local_engine.asking import HI, TEXT, VOCABULARY, WEATHER, allowed, client_of, complete
 
 REFUSED: list[tuple[str, dict[str, Any], str | None]] = [
     ("completions", {"prompt": []}, "prompt"),
@@ -55,6 +55,8 @@ REFUSED: list[tuple[str, dict[str, Any], str | None]] = [
     ("chat/completions", {"tools": [{"function": "abc"}], "tool_choice": "required"}, "tools"),
     ("chat/completions", {"tools": [WEATHER], "tool_choice": {"function": "x"}}, "tool_choice"),
     ("chat/completions", {"tools": [WEATHER], "tool_choice": {"type": "allowed_tools"}}, "tool_choice"),
+    ("chat/completions", {"tools": [WEATHER], "tool_choice": allowed("auto", "other")}, "tool_choice"),
+    ("chat/completions", {"tools": [WEATHER], "tool_choice": allowed("any", "weather")}, "tool_choice"),
     ("chat/completions", {"tool_choice": "required"}, "tool_choice"),
     ("chat/completions", {"chat_template_kwargs": {"messages": 3}}, "messages"),
     ("chat/completions", {"response_format": {"type": "sound"}}, "response_format"),

@@ -12,6 +12,7 @@ from local_engine.request import Request
 from local_engine.sampling.constraints import ConstraintCompiler
 from local_engine.sampling.sampler import Sampler
 from local_engine.text.tokenizer import Tokenizer
+from tests.unit.local_engine.asking import allowed
 from tests.unit.local_engine.server.test_thinking_wire import answer, asked
 from tests.unit.local_engine.text.families import FAMILIES, Family, tokenizer_of
 
@@ -42,6 +43,18 @@ def family(request: pytest.FixtureRequest) -> Family:
 @pytest.fixture(scope="module")
 def reads(family: Family) -> Tokenizer:
     return tokenizer_of(family)
+
+
+@pytest.mark.parametrize(("mode", "is_forced"), [("auto", False), ("required", True)])
+def test_tools_that_are_not_allowed_are_left_out(mode: str, is_forced: bool) -> None:
+    reads = tokenizer_of(FAMILIES["qwen3"])
+    others = [{"type": "function", "function": {"name": name, "parameters": X}} for name in ("other", "third")]
+    choice = allowed(mode, "f")
+    prepared = asked(reads, tools=[others[0], F, others[1]], tool_choice=choice)
+    alone = asked(reads, tools=[F], tool_choice=mode)
+    assert prepared.prompts[0].token_ids == alone.prompts[0].token_ids
+    assert (prepared.tools, prepared.constraint) == (alone.tools, alone.constraint)
+    assert (prepared.constraint is not None) == is_forced
 
 
 def call(number: int) -> dict[str, Any]:
