@@ -33,7 +33,7 @@ from gateway.storage.sql.files import SqlFiles
 from gateway.storage.sql.sealed import Seal
 from gateway.storage.tables.content import batches as table
 from gateway.storage.tables.content import file_parts
-from tests.integration.test_http import Service
+from tests.integration.service import Service
 from tests.live_server import serving
 from tests.newest_schema import make_newest
 from tests.rig import KEY, Rig

@@ -9,11 +9,19 @@ from backends.openai_compatible import OpenAICompatibleBackend
 from backends.translating import TranslatingBackend
 from tests.builders import make_snapshot
 from tests.integration.batch_service import Batches, opened
-from tests.integration.studio import MODELS, Studio
-from tests.integration.test_http import Service
+from tests.integration.service import Passage, Service
+from tests.integration.studio import MODELS
 from tests.live_server import serving
 from tests.rig import Rig
 from tests.scripted_provider import ScriptedProvider
+
+
+@pytest.fixture
+async def service() -> AsyncGenerator[Service]:
+    made = Service(Rig())
+    async with serving(made.app) as url:
+        made.url = url
+        yield made
 
 
 @pytest.fixture
@@ -23,12 +31,12 @@ async def batches(tmp_path: Path) -> AsyncGenerator[Batches]:
 
 
 @pytest.fixture
-async def studio() -> AsyncGenerator[Studio]:
+async def studio() -> AsyncGenerator[Passage]:
     service = Service(Rig())
     rules = "version: 1\nrules: [{name: default, choose: {from: any, by: expected_cost}}]\n"
     service.rig.pipeline.snapshot = make_snapshot(rules, MODELS)
     async with ScriptedProvider() as provider, serving(service.app) as url:
         backend = OpenAICompatibleBackend("one", provider.base_url, "sk")
         service.rig.pipeline.backends = {"one": TranslatingBackend(backend)}
-        yield Studio(service, provider, url)
+        yield Passage(service, provider, url)
         await backend.aclose()

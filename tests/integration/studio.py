@@ -1,18 +1,13 @@
 """A gateway in front of one provider with a model of every kind, for the tests of images and sound."""
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
-import openai
-
-from gateway.ledger.entry import Entry
 from gateway.pricing.catalogue import ModelPrices
 from gateway.routing.snapshot import Candidate
 from tests.builders import make_candidate, make_prices
-from tests.integration.test_http import Service
-from tests.rig import KEY
-from tests.scripted_provider import Raw, ScriptedProvider
+from tests.scripted_provider import Raw
 
 JSON = {"content-type": "application/json"}
 
@@ -37,21 +32,6 @@ MODELS = [
     model("judges", "moderation", FREE),
     make_candidate("writes", backend="one"),
 ]
-
-
-@dataclass(frozen=True, slots=True)
-class Studio:
-    """A gateway in front of one provider, with a model of every kind."""
-
-    service: Service
-    provider: ScriptedProvider
-    url: str
-
-    def client(self) -> openai.AsyncOpenAI:
-        return openai.AsyncOpenAI(api_key=KEY, base_url=f"{self.url}/v1", max_retries=0)
-
-    async def entry(self) -> Entry:
-        return await self.service.entry()
 
 
 def answered(document: object) -> Raw:

@@ -18,7 +18,7 @@ from gateway.api.stored_responses import build_stored_responses_router
 from gateway.kept_answers.kept_responses import KeptResponses
 from gateway.kept_answers.memory_turns import MemoryTurns
 from gateway.ledger.entry import Status
-from tests.integration.test_http import Service
+from tests.integration.service import Service
 from tests.live_server import serving
 from tests.rig import KEY, Rig
 from tests.scripted_provider import Raw, ScriptedProvider

@@ -6,7 +6,6 @@ from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from typing import Any
 
-import anthropic
 import openai
 import pytest
 from pydantic import BaseModel
@@ -18,9 +17,9 @@ from backends.translating import TranslatingBackend
 from backends.usage import Usage
 from gateway.ledger.entry import Entry, Status
 from tests.builders import make_candidate, make_prices, make_snapshot
-from tests.integration.test_http import Service
+from tests.integration.service import Passage, Service
 from tests.live_server import serving
-from tests.rig import KEY, Rig
+from tests.rig import Rig
 from tests.scripted_provider import Raw, ScriptedProvider
 from tests.waiting import until
 
@@ -45,19 +44,9 @@ FAILED = {"type": "response.failed", "response": {"error": {"code": "server_erro
 
 
 @dataclass(frozen=True, slots=True)
-class Passage:
+class Apps(Passage):
     """A gateway in front of a provider with three models: `gpt-5.4-pro` answers no chats, `gpt-6.1-sol` calls functions
     over the Responses API alone, `chatting` answers any chat. All cost the same."""
-
-    service: Service
-    provider: ScriptedProvider
-    url: str
-
-    def openai(self) -> openai.AsyncOpenAI:
-        return openai.AsyncOpenAI(api_key=KEY, base_url=f"{self.url}/v1", max_retries=0)
-
-    def anthropic(self) -> anthropic.AsyncAnthropic:
-        return anthropic.AsyncAnthropic(api_key=KEY, base_url=self.url, max_retries=0)
 
     @property
     def paths(self) -> list[str]:
@@ -75,7 +64,7 @@ class Passage:
 
 
 @pytest.fixture
-async def passage() -> AsyncGenerator[Passage]:
+async def passage() -> AsyncGenerator[Apps]:
     service = Service(Rig())
     service.rig.pipeline.snapshot = make_snapshot(
         candidates=[
@@ -88,12 +77,12 @@ async def passage() -> AsyncGenerator[Passage]:
             "one", provider.base_url, "sk", paths=OPENAI_PATHS, dialect=dialect_of("openai")
         )
         service.rig.pipeline.backends = {"one": TranslatingBackend(spoken, native=OPENAI_PATHS)}
-        yield Passage(service, provider, url)
+        yield Apps(service, provider, url)
         await spoken.aclose()
 
 
 @pytest.mark.parametrize("is_stream", [False, True])
-async def test_a_chat_with_a_model_that_answers_none(passage: Passage, is_stream: bool) -> None:
+async def test_a_chat_with_a_model_that_answers_none(passage: Apps, is_stream: bool) -> None:
     passage.provider.plan([SAYS])
     asked: Any = {"model": "gpt-5.4-pro", "messages": ASK, "max_completion_tokens": 500}
     async with passage.openai() as client:
@@ -118,7 +107,7 @@ async def test_a_chat_with_a_model_that_answers_none(passage: Passage, is_stream
 
 
 @pytest.mark.parametrize("is_stream", [False, True])
-async def test_tools_over_two_turns_with_what_was_thought(passage: Passage, is_stream: bool) -> None:
+async def test_tools_over_two_turns_with_what_was_thought(passage: Apps, is_stream: bool) -> None:
     passage.provider.plan([CALLS, SAYS])
     asked: Any = {"model": "gpt-6.1-sol", "tools": [FUNCTION], "reasoning_effort": "high"}
     async with passage.openai() as client:
@@ -144,7 +133,7 @@ async def test_tools_over_two_turns_with_what_was_thought(passage: Passage, is_s
 
 
 @pytest.mark.parametrize("is_stream", [False, True])
-async def test_messages_over_two_turns_with_what_was_thought(passage: Passage, is_stream: bool) -> None:
+async def test_messages_over_two_turns_with_what_was_thought(passage: Apps, is_stream: bool) -> None:
     passage.provider.plan([CALLS, SAYS])
     asked: Any = {"model": "gpt-6.1-sol", "max_tokens": 900, "tools": [OWN_TOOL]}
     async with passage.anthropic() as client:
@@ -168,7 +157,7 @@ async def test_messages_over_two_turns_with_what_was_thought(passage: Passage, i
     assert [entry.intent.operation for entry in await passage.entries(2)] == ["messages"] * 2
 
 
-async def test_a_message_without_tools_begins_with_its_text(passage: Passage) -> None:
+async def test_a_message_without_tools_begins_with_its_text(passage: Apps) -> None:
     passage.provider.plan([SAYS])
     async with passage.anthropic() as client:
         answer = await client.messages.create(model="gpt-5.4-pro", max_tokens=900, messages=ASK)
@@ -176,7 +165,7 @@ async def test_a_message_without_tools_begins_with_its_text(passage: Passage) ->
     assert passage.paths == ["/v1/responses"]
 
 
-async def test_structured_output(passage: Passage) -> None:
+async def test_structured_output(passage: Apps) -> None:
     class Invoice(BaseModel):
         number: int
 
@@ -188,7 +177,7 @@ async def test_structured_output(passage: Passage) -> None:
     assert (form["format"]["type"], form["format"]["strict"]) == ("json_schema", True)
 
 
-async def test_it_costs_what_a_chat_of_the_same_tokens_costs(passage: Passage) -> None:
+async def test_it_costs_what_a_chat_of_the_same_tokens_costs(passage: Apps) -> None:
     passage.provider.plan([SAYS])
     async with passage.openai() as client:
         for model in ("gpt-5.4-pro", "chatting"):
@@ -206,14 +195,14 @@ async def test_it_costs_what_a_chat_of_the_same_tokens_costs(passage: Passage) -
     assert not any(entry.is_usage_estimated for entry in entries)
 
 
-async def test_an_answer_that_is_cut_says_so(passage: Passage) -> None:
+async def test_an_answer_that_is_cut_says_so(passage: Apps) -> None:
     passage.provider.plan([Outcome(pieces=("It is",), finish_reason="length", usage=USED)])
     async with passage.openai() as client:
         answer = await client.chat.completions.create(model="gpt-5.4-pro", messages=ASK)
     assert (answer.choices[0].finish_reason, answer.choices[0].message.content) == ("length", "It is")
 
 
-async def test_a_response_that_fails_before_it_says_anything_is_asked_again(passage: Passage) -> None:
+async def test_a_response_that_fails_before_it_says_anything_is_asked_again(passage: Apps) -> None:
     created = {"type": "response.created", "response": {"id": "resp_1", "status": "in_progress"}}
     failed = b"".join(b"data: " + json.dumps(event).encode() + b"\n\n" for event in (created, FAILED))
     passage.provider.plan([Raw((failed,)), SAYS])
@@ -225,7 +214,7 @@ async def test_a_response_that_fails_before_it_says_anything_is_asked_again(pass
     assert [attempt.outcome for attempt in entry.attempts] == ["UpstreamUnavailable", "answered"]
 
 
-async def test_one_that_fails_amid_its_answer_is_no_answer(passage: Passage) -> None:
+async def test_one_that_fails_amid_its_answer_is_no_answer(passage: Apps) -> None:
     passage.provider.plan([Outcome(pieces=("It ", "is"), fault="error_event", fault_after_pieces=1, usage=USED)])
     async with passage.openai() as client:
         stream = await client.chat.completions.create(model="gpt-5.4-pro", messages=ASK, stream=True)
@@ -235,7 +224,7 @@ async def test_one_that_fails_amid_its_answer_is_no_answer(passage: Passage) -> 
     assert entry.status is Status.partial
 
 
-async def test_what_it_cannot_be_asked_is_said(passage: Passage) -> None:
+async def test_what_it_cannot_be_asked_is_said(passage: Apps) -> None:
     async with passage.openai() as client:
         with pytest.raises(openai.BadRequestError, match="n: this model gives only one choice") as caught:
             await client.chat.completions.create(model="gpt-5.4-pro", messages=ASK, n=2)

@@ -17,7 +17,7 @@ from local_engine.assembly import Engine, assemble
 from local_engine.config import EngineConfig
 from local_engine.loading.safetensors_loader import load_safetensors
 from local_engine.server.openai_server import build_app
-from tests.integration.test_http import Service
+from tests.integration.service import Service
 from tests.live_server import serving
 from tests.ports import refusing_port
 from tests.rig import KEY, Rig

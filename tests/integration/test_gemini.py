@@ -17,7 +17,7 @@ from backends.translating import TranslatingBackend
 from backends.usage import Usage
 from gateway.api.other_addresses import OtherAddresses
 from gateway.ledger.entry import Entry, Status
-from tests.integration.test_http import Service
+from tests.integration.service import Passage, Service
 from tests.live_server import serving
 from tests.rig import KEY, Rig
 from tests.scripted_provider import Raw, ScriptedProvider
@@ -52,12 +52,8 @@ COUNTED = Usage(input_tokens=357, cached_input_tokens=50, output_tokens=40, reas
 
 
 @dataclass(frozen=True, slots=True)
-class Passage:
+class Contents(Passage):
     """A gateway in front of one provider: model `a` speaks Gemini's format to it, `b` speaks OpenAI's."""
-
-    service: Service
-    provider: ScriptedProvider
-    url: str
 
     async def post(self, path: str, body: bytes | Json, **headers: str) -> httpx.Response:
         sent = body if isinstance(body, bytes) else json.dumps(body).encode()
@@ -68,12 +64,9 @@ class Passage:
         async with httpx.AsyncClient(base_url=self.url, headers=headers, timeout=120) as client:
             return await client.get(path)
 
-    async def entry(self) -> Entry:
-        return await self.service.entry()
-
 
 @pytest.fixture
-async def passage() -> AsyncGenerator[Passage]:
+async def passage() -> AsyncGenerator[Contents]:
     service = Service(Rig())
     async with ScriptedProvider() as provider, serving(OtherAddresses(service.app)) as url:
         spoken = GeminiBackend("one", f"{provider.origin}/v1beta", "sk")
@@ -82,7 +75,7 @@ async def passage() -> AsyncGenerator[Passage]:
             "one": TranslatingBackend(spoken, native=CONTENT),
             "two": TranslatingBackend(other),
         }
-        yield Passage(service, provider, url)
+        yield Contents(service, provider, url)
         await spoken.aclose()
         await other.aclose()
 
@@ -98,7 +91,7 @@ def usage_of(entry: Entry) -> Usage:
 
 @pytest.mark.parametrize("version", ["v1beta", "v1"])
 async def test_a_call_and_its_answer_are_untouched_where_the_model_speaks_geminis_format(
-    passage: Passage, version: str
+    passage: Contents, version: str
 ) -> None:
     passage.provider.plan([Raw((ANSWER,), headers=JSON)])
     answer = await passage.post(f"/{version}/models/a:generateContent", ASKED)
@@ -113,7 +106,7 @@ async def test_a_call_and_its_answer_are_untouched_where_the_model_speaks_gemini
     assert (entry.is_usage_estimated, entry.finish_reason) == (False, "stop")
 
 
-async def test_a_stream_is_untouched(passage: Passage) -> None:
+async def test_a_stream_is_untouched(passage: Contents) -> None:
     passage.provider.plan([Raw((STREAM[:20], STREAM[20:130], STREAM[130:]))])
     answer = await passage.post("/v1beta/models/a:streamGenerateContent?alt=sse", ASKED)
     assert (answer.headers["content-type"], answer.content) == ("text/event-stream", STREAM)
@@ -124,7 +117,7 @@ async def test_a_stream_is_untouched(passage: Passage) -> None:
     assert (entry.intent.is_stream, entry.status, entry.finish_reason) == (True, Status.completed, "stop")
 
 
-async def test_whoever_asks_for_no_events_gets_a_list(passage: Passage) -> None:
+async def test_whoever_asks_for_no_events_gets_a_list(passage: Contents) -> None:
     passage.provider.plan([Raw((STREAM,)), Outcome()])
     answer = await passage.post("/v1beta/models/a:streamGenerateContent", ASKED)
     assert answer.headers["content-type"] == "application/json"
@@ -135,7 +128,7 @@ async def test_whoever_asks_for_no_events_gets_a_list(passage: Passage) -> None:
     assert [one.get("finishReason") for one in said][-1] == "STOP"
 
 
-async def test_what_other_models_called_is_signed_for_gemini(passage: Passage) -> None:
+async def test_what_other_models_called_is_signed_for_gemini(passage: Contents) -> None:
     passage.provider.plan([Raw((ANSWER,), headers=JSON)])
     call = {"functionCall": {"id": "c1", "name": "f", "args": {"a": 1}}}
     result = {"functionResponse": {"id": "c1", "name": "f", "response": {"result": 1}}}
@@ -150,7 +143,7 @@ async def test_what_other_models_called_is_signed_for_gemini(passage: Passage) -
     ]
 
 
-async def test_a_chat_model_answers_in_geminis_words(passage: Passage) -> None:
+async def test_a_chat_model_answers_in_geminis_words(passage: Contents) -> None:
     passage.provider.plan([Outcome(usage=Usage(12, 5, output_tokens=9, reasoning_tokens=5))])
     answer = await passage.post("/v1beta/models/b:generateContent", HI)
     request_id = answer.headers["x-request-id"]
@@ -176,7 +169,7 @@ async def test_a_chat_model_answers_in_geminis_words(passage: Passage) -> None:
     assert entry.cost.total_pico_usd > 0
 
 
-async def test_a_chat_models_stream_ends_with_its_reason_and_its_usage(passage: Passage) -> None:
+async def test_a_chat_models_stream_ends_with_its_reason_and_its_usage(passage: Contents) -> None:
     answer = await passage.post("/v1beta/models/auto:streamGenerateContent?alt=sse", HI, **{"x-breakeven-tags": "t"})
     events = [json.loads(event.removeprefix(b"data: ")) for event in answer.content.split(b"\n\n") if event]
     assert "".join(event["candidates"][0]["content"]["parts"][0]["text"] for event in events) == "Hello, world."
@@ -200,7 +193,7 @@ ERRORS: list[tuple[str, str, bytes | Json, str, int, str]] = [
 @pytest.mark.parametrize("method", ["generateContent", "streamGenerateContent?alt=sse"])
 @pytest.mark.parametrize(("key", "model", "body", "says", "status", "word"), ERRORS)
 async def test_a_refusal_has_googles_shape(
-    passage: Passage, key: str, model: str, body: bytes | Json, says: str, status: int, word: str, method: str
+    passage: Contents, key: str, model: str, body: bytes | Json, says: str, status: int, word: str, method: str
 ) -> None:
     answer = await passage.post(f"/v1beta/models/{model}:{method}", body, **{"x-goog-api-key": key})
     error = answer.json()["error"]
@@ -210,7 +203,7 @@ async def test_a_refusal_has_googles_shape(
     assert named == ([] if model == "b" else [answer.headers["x-request-id"]])
 
 
-async def test_a_provider_that_is_full_says_when_to_come_back(passage: Passage) -> None:
+async def test_a_provider_that_is_full_says_when_to_come_back(passage: Contents) -> None:
     passage.provider.plan([Raw((b"{}",), status=429, headers=JSON | {"retry-after": "7"})] * 9)
     answer = await passage.post("/v1beta/models/b:generateContent", HI)
     error = answer.json()["error"]
@@ -219,7 +212,7 @@ async def test_a_provider_that_is_full_says_when_to_come_back(passage: Passage) 
     assert (answer.headers["retry-after"], retry["retryDelay"]) == ("7", "7s")
 
 
-async def test_a_provider_refuses_in_its_own_words_or_in_googles_shape(passage: Passage) -> None:
+async def test_a_provider_refuses_in_its_own_words_or_in_googles_shape(passage: Contents) -> None:
     own = b'{"error":{"code":400,"message":"too long","status":"INVALID_ARGUMENT","details":[{"x":1}]}}'
     other = b'{"error":{"message":"too long","type":"invalid_request_error","code":"context_length_exceeded"}}'
     passage.provider.plan([Raw((own,), status=400, headers=JSON), Raw((other,), status=400, headers=JSON)])
@@ -234,7 +227,7 @@ async def test_a_provider_refuses_in_its_own_words_or_in_googles_shape(passage: 
 
 
 @pytest.mark.parametrize("model", ["a", "b"])
-async def test_a_stream_that_breaks_ends_with_an_error_and_is_booked_as_partial(passage: Passage, model: str) -> None:
+async def test_a_stream_that_breaks_ends_with_an_error_and_is_booked_as_partial(passage: Contents, model: str) -> None:
     passage.provider.plan([Outcome(fault="reset", fault_after_pieces=2)])
     answer = await passage.post(f"/v1beta/models/{model}:streamGenerateContent?alt=sse", HI)
     last = json.loads(answer.content.rstrip().rpartition(b"\n\n")[2].removeprefix(b"data: "))
@@ -243,7 +236,7 @@ async def test_a_stream_that_breaks_ends_with_an_error_and_is_booked_as_partial(
     assert (await passage.entry()).status is Status.partial
 
 
-async def test_tokens_are_counted_by_whoever_can(passage: Passage) -> None:
+async def test_tokens_are_counted_by_whoever_can(passage: Contents) -> None:
     passage.provider.plan([Raw((b'{"totalTokens": 2095}',), headers=JSON)])
     asked = b'{"generateContentRequest":{"model":"models/a","contents":[{"parts":[{"text":"hi"}]}]}}'
     counted = await passage.post("/v1beta/models/a:countTokens", asked)
@@ -257,7 +250,7 @@ async def test_tokens_are_counted_by_whoever_can(passage: Passage) -> None:
     assert not passage.service.rig.ledger.entries, "counting is free"
 
 
-async def test_a_key_may_stand_in_the_query(passage: Passage) -> None:
+async def test_a_key_may_stand_in_the_query(passage: Contents) -> None:
     without = {name: value for name, value in HEADERS.items() if name != "x-goog-api-key"}
     async with httpx.AsyncClient(base_url=passage.url, headers=without, timeout=120) as client:
         answer = await client.post(f"/v1beta/models/b:generateContent?key={KEY}", json=HI)
@@ -269,7 +262,7 @@ async def test_a_key_may_stand_in_the_query(passage: Passage) -> None:
         assert listed.json()["models"][0]["name"] == "models/auto"
 
 
-async def test_models_are_listed_as_googles_clients_read_them(passage: Passage) -> None:
+async def test_models_are_listed_as_googles_clients_read_them(passage: Contents) -> None:
     for place in ("/v1beta/models", "/v1/models"):
         page = (await passage.get(f"{place}?pageSize=2", **{"x-goog-api-key": KEY})).json()
         assert [model["name"] for model in page["models"]] == ["models/auto", "models/a"]
@@ -296,7 +289,7 @@ async def test_models_are_listed_as_googles_clients_read_them(passage: Passage) 
     ],
 )
 async def test_what_is_not_there_says_so_in_googles_shape(
-    passage: Passage, method: str, path: str, status: int, says: str
+    passage: Contents, method: str, path: str, status: int, says: str
 ) -> None:
     async with httpx.AsyncClient(base_url=passage.url, headers=HEADERS, timeout=120) as client:
         answer = await client.request(method, path)
@@ -304,13 +297,13 @@ async def test_what_is_not_there_says_so_in_googles_shape(
     assert says in answer.json()["error"]["message"]
 
 
-async def test_openais_clients_may_keep_googles_address(passage: Passage) -> None:
+async def test_openais_clients_may_keep_googles_address(passage: Contents) -> None:
     chat = {"model": "b", "messages": [{"role": "user", "content": "hi"}]}
     answer = await passage.post("/v1beta/openai/chat/completions", chat, authorization=f"Bearer {KEY}")
     assert answer.json()["choices"][0]["message"]["content"] == "Hello, world."
 
 
-async def test_an_idempotency_key_holds_for_the_model_and_for_the_form(passage: Passage) -> None:
+async def test_an_idempotency_key_holds_for_the_model_and_for_the_form(passage: Contents) -> None:
     once = {"idempotency-key": "k"}
     first = await passage.post("/v1beta/models/b:generateContent", HI, **once)
     again = await passage.post("/v1beta/models/b:generateContent", HI, **once)
@@ -320,7 +313,7 @@ async def test_an_idempotency_key_holds_for_the_model_and_for_the_form(passage: 
     assert (other.status_code, other.json()["error"]["status"]) == (422, "INVALID_ARGUMENT")
 
 
-async def test_the_response_cache_tells_models_and_forms_apart(passage: Passage) -> None:
+async def test_the_response_cache_tells_models_and_forms_apart(passage: Contents) -> None:
     kept = {"x-breakeven-cache": "on"}
     asked = [("b", "generateContent"), ("a", "generateContent"), ("b", "streamGenerateContent?alt=sse")]
     for found in ("miss", "hit"):

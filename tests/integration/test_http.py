@@ -4,75 +4,27 @@ import asyncio
 import gc
 import gzip
 import json
-from collections.abc import AsyncGenerator
 
 import anthropic
 import httpx
 import openai
 import pytest
-from prometheus_client import CollectorRegistry
 
 from backends.scripted import Outcome, follow
-from gateway.api.app import Root, build_fastapi
-from gateway.api.public import build_public_router
-from gateway.api.shedding import Load
-from gateway.kept_answers.idempotency import Idempotency
-from gateway.kept_answers.memory_idempotency import MemoryIdempotency
-from gateway.ledger.entry import Entry, Status
+from gateway.ledger.entry import Status
 from gateway.limits.values import parse_limits
-from gateway.telemetry.metrics import Metrics
 from tests.builders import make_snapshot
-from tests.live_server import serving
-from tests.rig import KEY, Rig
+from tests.integration.service import MESSAGES, Service
+from tests.rig import KEY
 from tests.waiting import until
 
 pytestmark = pytest.mark.integration
-MESSAGES = [{"role": "user", "content": "hello"}]
 ROUTED = """version: 1
 rules:
   - {name: named, when: {model: [gpt-4o]}, choose: {from: any}}
   - {name: default, choose: {from: any}}
 """
 HEADERS = {"authorization": f"Bearer {KEY}"}
-
-
-class Service:
-    """A rig behind HTTP. `problems` and `warnings` are those reported by /readyz."""
-
-    def __init__(self, rig: Rig) -> None:
-        self.rig = rig
-        self.problems: list[str] = []
-        self.warnings: list[str] = []
-        self.metrics = Metrics(rig.ledger)
-        rig.pipeline.observer = self.metrics
-        self.rest = build_fastapi()
-        self.rest.include_router(
-            build_public_router(rig.pipeline, self.registry, lambda: self.problems, lambda: self.warnings)
-        )
-        self.load = Load()
-        idempotency = Idempotency(MemoryIdempotency(), lambda given: rig.pipeline.keys.authenticate(given, 0).id)
-        self.app = Root(rig.pipeline, self.rest, max_body_bytes=1_000_000, idempotency=idempotency, load=self.load)
-        self.url = ""
-
-    @property
-    def registry(self) -> CollectorRegistry:
-        return self.metrics.registry
-
-    async def entry(self) -> Entry:
-        """The entry, as soon as it is booked."""
-        await until(lambda: self.rig.ledger.entries)
-        return self.rig.entry
-
-    def client(self) -> openai.AsyncOpenAI:
-        return openai.AsyncOpenAI(api_key=KEY, base_url=f"{self.url}/v1", max_retries=0)
-
-
-@pytest.fixture
-async def service() -> AsyncGenerator[Service]:
-    made = Service(Rig())
-    async with serving(made.app) as url:
-        made.url = url
-        yield made
 
 
 async def test_the_official_client_chats(service: Service) -> None:

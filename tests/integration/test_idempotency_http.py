@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from backends.scripted import Outcome, follow
-from tests.integration.test_http import MESSAGES, Service
+from tests.integration.service import MESSAGES, Service
 from tests.live_server import serving
 from tests.rig import KEY, Rig
 

@@ -6,17 +6,18 @@ import pytest
 
 from gateway.ledger.entry import Media, Status
 from tests.builders import make_candidate, make_snapshot
-from tests.integration.studio import JSON, TOKENS, Studio, answered, events, model
+from tests.integration.service import Passage
+from tests.integration.studio import JSON, TOKENS, answered, events, model
 from tests.rig import KEY
 from tests.scripted_provider import Raw
 
 pytestmark = pytest.mark.integration
 
 
-async def test_an_image_is_drawn_and_its_tokens_are_booked(studio: Studio) -> None:
+async def test_an_image_is_drawn_and_its_tokens_are_booked(studio: Passage) -> None:
     usage = TOKENS | {"input_tokens_details": {"text_tokens": 4, "image_tokens": 10}}
     studio.provider.plan([answered({"created": 1, "data": [{"b64_json": "AAAA"}], "usage": usage})])
-    async with studio.client() as client:
+    async with studio.openai() as client:
         raw = await client.images.with_raw_response.generate(model="draws", prompt="a cat", quality="low")
     assert [drawn.b64_json for drawn in raw.parse().data or []] == ["AAAA"]
     [received] = studio.provider.received
@@ -32,9 +33,9 @@ async def test_an_image_is_drawn_and_its_tokens_are_booked(studio: Studio) -> No
     assert (entry.intent.operation, entry.is_usage_estimated) == ("images.generations", False)
 
 
-async def test_whoever_names_no_model_gets_the_cheapest_that_draws(studio: Studio) -> None:
+async def test_whoever_names_no_model_gets_the_cheapest_that_draws(studio: Passage) -> None:
     studio.provider.plan([answered({"created": 1, "data": [{"url": "https://a.example/1"}, {"url": "b"}]})])
-    async with studio.client() as client:
+    async with studio.openai() as client:
         raw = await client.images.with_raw_response.generate(prompt="two cats", n=2)
     assert raw.headers["x-breakeven-model"] == "draws-by-the-piece"
     entry = await studio.entry()
@@ -43,10 +44,10 @@ async def test_whoever_names_no_model_gets_the_cheapest_that_draws(studio: Studi
     assert studio.provider.received[0].json["model"] == "upstream-draws-by-the-piece"
 
 
-async def test_an_image_is_edited_by_form(studio: Studio) -> None:
+async def test_an_image_is_edited_by_form(studio: Passage) -> None:
     picture = b"\x89PNG\r\n\x1a\n" + bytes(range(256))
     studio.provider.plan([answered({"created": 1, "data": [{"b64_json": "AAAA"}], "usage": TOKENS})])
-    async with studio.client() as client:
+    async with studio.openai() as client:
         await client.images.edit(model="draws", image=[("a.png", picture), ("b.png", picture)], prompt="a hat")
     [received] = studio.provider.received
     assert received.path == "/v1/images/edits"
@@ -55,7 +56,7 @@ async def test_an_image_is_edited_by_form(studio: Studio) -> None:
     assert (await studio.entry()).media == Media(image_output_tokens=50, images=1)
 
 
-async def test_an_image_comes_in_parts(studio: Studio) -> None:
+async def test_an_image_comes_in_parts(studio: Passage) -> None:
     studio.provider.plan(
         [
             events(
@@ -64,7 +65,7 @@ async def test_an_image_comes_in_parts(studio: Studio) -> None:
             )
         ]
     )
-    async with studio.client() as client:
+    async with studio.openai() as client:
         stream = await client.images.generate(model="draws", prompt="a cat", stream=True, partial_images=1)
         kinds = [event.type async for event in stream]
     assert kinds == ["image_generation.partial_image", "image_generation.completed"]
@@ -73,18 +74,18 @@ async def test_an_image_comes_in_parts(studio: Studio) -> None:
     assert entry.time_to_first_token_seconds is not None
 
 
-async def test_moderation_costs_nothing(studio: Studio) -> None:
+async def test_moderation_costs_nothing(studio: Passage) -> None:
     categories = {"violence": False}
     result = {"flagged": False, "categories": categories, "category_scores": {"violence": 0.1}}
     studio.provider.plan([answered({"id": "modr-1", "model": "m", "results": [result]})])
-    async with studio.client() as client:
+    async with studio.openai() as client:
         raw = await client.moderations.with_raw_response.create(input="be kind")
     assert raw.parse().results[0].flagged is False
     assert (raw.headers["x-breakeven-model"], raw.headers["x-breakeven-cost-usd"]) == ("judges", "0")
     assert (await studio.entry()).intent.operation == "moderations"
 
 
-async def test_json_is_sent_on_as_json_whatever_its_caller_calls_it(studio: Studio) -> None:
+async def test_json_is_sent_on_as_json_whatever_its_caller_calls_it(studio: Passage) -> None:
     studio.provider.plan([answered({"id": "modr-1", "results": [{"flagged": False}]})])
     async with httpx.AsyncClient(
         base_url=studio.url, headers={"authorization": f"Bearer {KEY}"}, timeout=120
@@ -96,8 +97,8 @@ async def test_json_is_sent_on_as_json_whatever_its_caller_calls_it(studio: Stud
     assert headers["content-type"] == "application/json"
 
 
-async def test_a_model_does_only_what_it_is_for(studio: Studio) -> None:
-    async with studio.client() as client:
+async def test_a_model_does_only_what_it_is_for(studio: Passage) -> None:
+    async with studio.openai() as client:
         with pytest.raises(openai.BadRequestError, match="it is for images only"):
             await client.moderations.create(model="draws", input="x")
         with pytest.raises(openai.BadRequestError, match="it writes text"):
@@ -107,40 +108,40 @@ async def test_a_model_does_only_what_it_is_for(studio: Studio) -> None:
     assert not studio.provider.received
 
 
-async def test_who_has_no_such_model_is_told_how_to_have_one(studio: Studio) -> None:
+async def test_who_has_no_such_model_is_told_how_to_have_one(studio: Passage) -> None:
     studio.service.rig.pipeline.snapshot = make_snapshot(candidates=[make_candidate("writes", backend="one")])
-    async with studio.client() as client:
+    async with studio.openai() as client:
         with pytest.raises(openai.BadRequestError, match=r"supports: \[moderation\]"):
             await client.moderations.create(input="x")
 
 
-async def test_another_model_draws_where_the_first_fails(studio: Studio) -> None:
+async def test_another_model_draws_where_the_first_fails(studio: Passage) -> None:
     drawn = answered({"created": 1, "data": [{"b64_json": "AAAA"}], "usage": TOKENS})
     failed = Raw((b"{}",), status=500, headers=JSON)
     studio.provider.plan([failed, failed, failed, drawn])
-    async with studio.client() as client:
+    async with studio.openai() as client:
         raw = await client.images.with_raw_response.generate(prompt="a cat")
     assert raw.headers["x-breakeven-model"] == "draws"
     entry = await studio.entry()
     assert {one.model for one in entry.attempts} == {"draws-by-the-piece", "draws"}
 
 
-async def test_a_refusal_is_in_the_providers_words(studio: Studio) -> None:
+async def test_a_refusal_is_in_the_providers_words(studio: Passage) -> None:
     refusal = (
         b'{"error":{"message":"Your request was rejected by the safety system.","type":"image_generation_user_error",'
         b'"param":null,"code":"moderation_blocked"}}'
     )
     studio.provider.plan([Raw((refusal,), status=400, headers=JSON)])
-    async with studio.client() as client:
+    async with studio.openai() as client:
         with pytest.raises(openai.BadRequestError) as refused:
             await client.images.generate(model="draws", prompt="a cat")
     assert refused.value.response.content == refusal
 
 
-async def test_what_is_no_price_is_unknown_and_not_free(studio: Studio) -> None:
+async def test_what_is_no_price_is_unknown_and_not_free(studio: Passage) -> None:
     studio.service.rig.pipeline.snapshot = make_snapshot(candidates=[model("draws", "images", None)])
     studio.provider.plan([answered({"created": 1, "data": [{"b64_json": "AAAA"}]})])
-    async with studio.client() as client:
+    async with studio.openai() as client:
         raw = await client.images.with_raw_response.generate(model="draws", prompt="a cat")
     entry = await studio.entry()
     assert entry.cost is None

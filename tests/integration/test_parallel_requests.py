@@ -22,7 +22,7 @@ from gateway.limits.values import Rates, SharedLimits, parse_limits
 from gateway.process.patient_protocol import patient_protocol
 from gateway.storage.redis.counters import PREFIX, RedisCounters, connect
 from tests.integration.batch_service import begun, counts, opened, request, until
-from tests.integration.test_http import Service
+from tests.integration.service import Service
 from tests.live_server import serving
 from tests.redis_server import RedisServer
 from tests.rig import KEY, Rig

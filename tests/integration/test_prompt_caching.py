@@ -21,7 +21,7 @@ from gateway.routing.decide import decide
 from gateway.routing.snapshot import CacheWrites, request_facts_of
 from gateway.upstreams.warm_prefixes import PromptCache
 from tests.builders import make_candidate, make_snapshot
-from tests.integration.test_http import Service
+from tests.integration.service import Service
 from tests.live_server import serving
 from tests.rig import KEY, Rig
 from tests.scripted_provider import ScriptedProvider

@@ -5,11 +5,10 @@ import openai
 import pytest
 
 from backends.scripted import Outcome, follow
-from tests.integration.test_http import MESSAGES, Service, service
+from tests.integration.service import MESSAGES, Service
 from tests.rig import KEY
 
 pytestmark = pytest.mark.integration
-__all__ = ["service"]
 ASKED: list[anthropic.types.MessageParam] = [{"role": "user", "content": "hello"}]
 
 

@@ -10,11 +10,11 @@ import pytest
 
 from backends.openai_compatible import OpenAICompatibleBackend
 from backends.translating import TranslatingBackend
-from gateway.ledger.entry import Entry, Media, Status
+from gateway.ledger.entry import Media, Status
 from gateway.pricing.catalogue import ModelPrices
 from gateway.routing.snapshot import Candidate
 from tests.builders import make_candidate, make_prices, make_snapshot
-from tests.integration.test_http import Service
+from tests.integration.service import Passage, Service
 from tests.live_server import serving
 from tests.rig import KEY, Rig
 from tests.scripted_provider import Raw, ScriptedProvider
@@ -42,20 +42,13 @@ MODELS = [
 
 
 @dataclass(frozen=True, slots=True)
-class Library:
+class Library(Passage):
     """A gateway in front of rerankers of three kinds, all played by one scripted provider."""
-
-    service: Service
-    provider: ScriptedProvider
-    url: str
 
     async def ask(self, **body: Any) -> httpx.Response:
         asked = {"query": "Where is Paris?", "documents": DOCUMENTS, **body}
         async with httpx.AsyncClient() as client:
             return await client.post(f"{self.url}/v1/rerank", headers={"authorization": f"Bearer {KEY}"}, json=asked)
-
-    async def entry(self) -> Entry:
-        return await self.service.entry()
 
 
 @pytest.fixture

@@ -10,7 +10,8 @@ import pytest
 
 from gateway.api.other_addresses import OtherAddresses
 from gateway.ledger.entry import Media, Status
-from tests.integration.studio import JSON, TOKENS, Studio, answered, events
+from tests.integration.service import Passage
+from tests.integration.studio import JSON, TOKENS, answered, events
 from tests.live_server import serving
 from tests.rig import KEY
 from tests.scripted_provider import Raw
@@ -25,11 +26,11 @@ MP3 = {"content-type": "audio/mpeg"}
 SOUND = [b"ID3\x04" + bytes(range(256)), b"\xff\xfb\x90" * 500]
 
 
-async def test_speech_comes_as_bytes_and_its_tokens_are_known(studio: Studio) -> None:
+async def test_speech_comes_as_bytes_and_its_tokens_are_known(studio: Passage) -> None:
     """The provider reports tokens only if events are requested."""
     deltas = [{"type": "speech.audio.delta", "audio": base64.b64encode(piece).decode()} for piece in SOUND]
     studio.provider.plan([events(*deltas, {"type": "speech.audio.done", "usage": TOKENS})])
-    async with studio.client() as client:
+    async with studio.openai() as client:
         answer = await client.audio.speech.create(model="speaks", voice="alloy", input="well said")
     assert (answer.content, answer.response.headers["content-type"]) == (b"".join(SOUND), "audio/mpeg")
     assert studio.provider.received[0].json["stream_format"] == "sse"
@@ -39,9 +40,9 @@ async def test_speech_comes_as_bytes_and_its_tokens_are_known(studio: Studio) ->
     assert (entry.cost.total_pico_usd, entry.is_usage_estimated) == (14 * 600_000 + 50 * 12_000_000, False)
 
 
-async def test_speech_that_is_billed_by_the_character(studio: Studio) -> None:
+async def test_speech_that_is_billed_by_the_character(studio: Passage) -> None:
     studio.provider.plan([Raw(tuple(SOUND), headers={"content-type": "audio/wav"})])
-    async with studio.client() as client:
+    async with studio.openai() as client:
         answer = await client.audio.speech.create(
             model="speaks-by-character", voice="alloy", input="well said", response_format="wav"
         )
@@ -52,10 +53,10 @@ async def test_speech_that_is_billed_by_the_character(studio: Studio) -> None:
     assert (entry.cost.total_pico_usd, entry.is_usage_estimated) == (9 * 15 * 10**6, False)
 
 
-async def test_speech_of_a_server_without_events_is_estimated(studio: Studio) -> None:
+async def test_speech_of_a_server_without_events_is_estimated(studio: Passage) -> None:
     refusal = b'{"error":{"message":"Unknown parameter: stream_format","type":"invalid_request_error"}}'
     studio.provider.plan([Raw((refusal,), status=400, headers=JSON), Raw(tuple(SOUND), headers=MP3)])
-    async with studio.client() as client:
+    async with studio.openai() as client:
         answer = await client.audio.speech.create(model="speaks", voice="alloy", input="well said")
         again = await client.audio.speech.create(model="speaks", voice="alloy", input="well said")
     assert answer.content == again.content == b"".join(SOUND)
@@ -69,9 +70,9 @@ async def test_speech_of_a_server_without_events_is_estimated(studio: Studio) ->
     assert 0 < entry.cost_lower_pico_usd < entry.cost.total_pico_usd < entry.cost_upper_pico_usd
 
 
-async def test_speech_that_breaks_off_does_not_look_whole(studio: Studio) -> None:
+async def test_speech_that_breaks_off_does_not_look_whole(studio: Passage) -> None:
     studio.provider.plan([Raw((SOUND[0],), headers=MP3, is_reset=True)])
-    async with studio.client() as client:
+    async with studio.openai() as client:
         with pytest.raises((httpx.RemoteProtocolError, openai.APIConnectionError)):
             await client.audio.speech.create(model="speaks-by-character", voice="alloy", input="well said")
     entry = await studio.entry()
@@ -87,10 +88,10 @@ async def test_speech_that_breaks_off_does_not_look_whole(studio: Studio) -> Non
         ("srt", b"1\n00:00:00,000 --> 00:00:03,000\nsaid\n", b"1\n00:00:00,000 --> 00:00:03,000\nsaid\n"),
     ],
 )
-async def test_a_recording_is_written_down(studio: Studio, shape: Any, said: Any, content: bytes | None) -> None:
+async def test_a_recording_is_written_down(studio: Passage, shape: Any, said: Any, content: bytes | None) -> None:
     raw_said = said if isinstance(said, bytes) else json.dumps(said).encode()
     studio.provider.plan([Raw((raw_said,), headers=JSON)])
-    async with studio.client() as client:
+    async with studio.openai() as client:
         raw = await client.audio.transcriptions.with_raw_response.create(
             model="listens", file=("a.wav", wav(3.0)), response_format=shape
         )
@@ -106,9 +107,9 @@ async def test_a_recording_is_written_down(studio: Studio, shape: Any, said: Any
     assert (entry.media.audio_milliseconds, entry.is_usage_estimated) == (3000, shape == "srt")
 
 
-async def test_a_recording_whose_length_nobody_tells_is_estimated(studio: Studio) -> None:
+async def test_a_recording_whose_length_nobody_tells_is_estimated(studio: Passage) -> None:
     studio.provider.plan([answered({"text": "said"})])
-    async with studio.client() as client:
+    async with studio.openai() as client:
         answer = await client.audio.translations.create(model="listens", file=("a.wav", wav(2.0)))
     assert answer.text == "said"
     entry = await studio.entry()
@@ -117,11 +118,11 @@ async def test_a_recording_whose_length_nobody_tells_is_estimated(studio: Studio
     assert studio.provider.received[0].path == "/v1/audio/translations"
 
 
-async def test_a_server_that_tells_the_length_in_many_words_is_asked_for_them(studio: Studio) -> None:
+async def test_a_server_that_tells_the_length_in_many_words_is_asked_for_them(studio: Passage) -> None:
     """As Groq does: from the second recording on the length is known, and callers get the form that they requested."""
     verbose = {"text": "said", "duration": 5.25, "segments": []}
     studio.provider.plan([answered({"text": "said", "x_groq": {"id": "r"}}), answered(verbose)])
-    async with studio.client() as client:
+    async with studio.openai() as client:
         answers = [
             await client.audio.transcriptions.with_raw_response.create(model="listens", file=("a.mp3", b"ID3"))
             for _ in range(2)
@@ -135,10 +136,10 @@ async def test_a_server_that_tells_the_length_in_many_words_is_asked_for_them(st
     assert measured.cost.total_pico_usd == 525 * 10**6
 
 
-async def test_a_server_that_never_tells_the_length_is_asked_as_its_callers_ask(studio: Studio) -> None:
+async def test_a_server_that_never_tells_the_length_is_asked_as_its_callers_ask(studio: Passage) -> None:
     silent, refusal = answered({"text": "said"}), b'{"error":{"message":"response_format: only json","type":"invalid"}}'
     studio.provider.plan([silent, Raw((refusal,), status=400, headers=JSON), silent, silent])
-    async with studio.client() as client:
+    async with studio.openai() as client:
         for _ in range(3):
             answer = await client.audio.transcriptions.create(model="listens", file=("a.wav", wav(1.0)))
             assert answer.text == "said"
@@ -146,10 +147,10 @@ async def test_a_server_that_never_tells_the_length_is_asked_as_its_callers_ask(
     assert asked == [False, True, False, False]
 
 
-async def test_a_model_that_cannot_stream_answers_whole(studio: Studio) -> None:
+async def test_a_model_that_cannot_stream_answers_whole(studio: Passage) -> None:
     """According to OpenAI, whisper-1 ignores the field."""
     studio.provider.plan([answered({"text": "said", "usage": {"type": "duration", "seconds": 1}})])
-    async with studio.client() as client:
+    async with studio.openai() as client:
         raw = await client.audio.transcriptions.with_raw_response.create(
             model="listens", file=("a.wav", wav(1.0)), stream=True
         )
@@ -159,7 +160,7 @@ async def test_a_model_that_cannot_stream_answers_whole(studio: Studio) -> None:
     assert (entry.status, entry.is_usage_estimated) == (Status.completed, False)
 
 
-async def test_a_transcript_comes_in_words(studio: Studio) -> None:
+async def test_a_transcript_comes_in_words(studio: Passage) -> None:
     usage = {"type": "tokens", **TOKENS, "input_token_details": {"audio_tokens": 10, "text_tokens": 4}}
     studio.provider.plan(
         [
@@ -169,7 +170,7 @@ async def test_a_transcript_comes_in_words(studio: Studio) -> None:
             )
         ]
     )
-    async with studio.client() as client:
+    async with studio.openai() as client:
         stream = await client.audio.transcriptions.create(
             model="listens-by-token", file=("a.wav", wav(1.0)), stream=True
         )
@@ -181,7 +182,7 @@ async def test_a_transcript_comes_in_words(studio: Studio) -> None:
     assert entry.media == Media(audio_input_tokens=10)
 
 
-async def test_who_leaves_while_it_is_read_aloud_pays_for_what_was_asked(studio: Studio) -> None:
+async def test_who_leaves_while_it_is_read_aloud_pays_for_what_was_asked(studio: Passage) -> None:
     studio.provider.plan([Raw((SOUND[0], *([SOUND[1]] * 200)), headers=MP3, pause_seconds=0.05)])
     async with httpx.AsyncClient(
         base_url=studio.url, headers={"authorization": f"Bearer {KEY}"}, timeout=120
@@ -197,9 +198,9 @@ async def test_who_leaves_while_it_is_read_aloud_pays_for_what_was_asked(studio:
     assert entry.cost.total_pico_usd == 9 * 15 * 10**6
 
 
-async def test_an_equal_form_under_one_idempotency_key_is_served_once(studio: Studio) -> None:
+async def test_an_equal_form_under_one_idempotency_key_is_served_once(studio: Passage) -> None:
     studio.provider.plan([answered({"text": "said", "usage": {"type": "duration", "seconds": 2}})])
-    async with studio.client() as client:
+    async with studio.openai() as client:
         body = {"content-type": "multipart/form-data; boundary=xyz", "idempotency-key": "k"}
         form = (
             b'--xyz\r\nContent-Disposition: form-data; name="model"\r\n\r\nlistens\r\n--xyz\r\nContent-Disposition: '
@@ -213,11 +214,11 @@ async def test_an_equal_form_under_one_idempotency_key_is_served_once(studio: St
     assert len(studio.provider.received) == 1
 
 
-async def test_who_asks_again_with_an_idempotency_key_may_draw_another_boundary(studio: Studio) -> None:
+async def test_who_asks_again_with_an_idempotency_key_may_draw_another_boundary(studio: Passage) -> None:
     """As with the official clients, which write the form anew for each attempt."""
     studio.provider.plan([answered({"text": "said", "usage": {"type": "duration", "seconds": 2}})])
     once = {"idempotency-key": "k"}
-    async with studio.client() as client:
+    async with studio.openai() as client:
         for _ in range(2):
             await client.audio.transcriptions.create(model="listens", file=("a.wav", wav(2.0)), extra_headers=once)
         with pytest.raises(openai.APIStatusError, match="idempotency key was already used with a different request"):
@@ -225,16 +226,16 @@ async def test_who_asks_again_with_an_idempotency_key_may_draw_another_boundary(
     assert len(studio.provider.received) == 1
 
 
-async def test_an_equal_form_is_found_in_the_response_cache(studio: Studio) -> None:
+async def test_an_equal_form_is_found_in_the_response_cache(studio: Passage) -> None:
     studio.provider.plan([answered({"text": "said", "usage": {"type": "duration", "seconds": 2}})])
     kept = {"x-breakeven-cache": "on"}
-    async with studio.client() as client:
+    async with studio.openai() as client:
         for _ in range(2):
             await client.audio.transcriptions.create(model="listens", file=("a.wav", wav(2.0)), extra_headers=kept)
     assert len(studio.provider.received) == 1
 
 
-async def test_azures_address_says_the_model_of_a_form_too(studio: Studio) -> None:
+async def test_azures_address_says_the_model_of_a_form_too(studio: Passage) -> None:
     """Handwritten requests to Azure name no model in the form."""
     said = {"text": "said", "usage": {"type": "duration", "seconds": 2}}
     studio.provider.plan([answered(said), answered(said)])

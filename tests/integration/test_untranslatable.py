@@ -4,11 +4,10 @@ import httpx
 import pytest
 
 from backends.anthropic import AnthropicBackend
-from tests.integration.test_http import MESSAGES, Service, service
+from tests.integration.service import MESSAGES, Service
 from tests.rig import KEY
 
 pytestmark = pytest.mark.integration
-__all__ = ["service"]
 ASKED = {"messages": MESSAGES, "n": 2}
 
 

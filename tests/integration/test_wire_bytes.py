@@ -17,7 +17,7 @@ from backends.usage import Usage
 from gateway.access.keys import KeyRecord
 from gateway.ledger.entry import Entry, Status
 from tests.builders import make_candidate, make_snapshot
-from tests.integration.test_http import Service
+from tests.integration.service import Passage, Service
 from tests.live_server import serving
 from tests.rig import KEY, Rig
 from tests.scripted_provider import Raw, ScriptedProvider
@@ -94,31 +94,21 @@ COUNTED = Usage(
 
 
 @dataclass(frozen=True, slots=True)
-class Passage:
+class Bytes(Passage):
     """A gateway in front of one provider: model `a` speaks Anthropic's format to it, `b` speaks OpenAI's."""
-
-    service: Service
-    provider: ScriptedProvider
-    url: str
 
     async def post(self, path: str, body: bytes, **headers: str) -> httpx.Response:
         async with httpx.AsyncClient(base_url=self.url, headers=HEADERS | headers, timeout=120) as client:
             return await client.post(path, content=body)
-
-    def anthropic(self) -> anthropic.AsyncAnthropic:
-        return anthropic.AsyncAnthropic(api_key=KEY, base_url=self.url, max_retries=0)
 
     def sent_on(self) -> bytes:
         """The single request that the provider received."""
         [received] = self.provider.received
         return received.body
 
-    async def entry(self) -> Entry:
-        return await self.service.entry()
-
 
 @pytest.fixture
-async def passage() -> AsyncGenerator[Passage]:
+async def passage() -> AsyncGenerator[Bytes]:
     service = Service(Rig())
     async with ScriptedProvider() as provider, serving(service.app) as url:
         spoken = AnthropicBackend("one", provider.base_url, "sk")
@@ -127,7 +117,7 @@ async def passage() -> AsyncGenerator[Passage]:
             "one": TranslatingBackend(spoken, native=NATIVE_PATHS),
             "two": TranslatingBackend(other, native=OPENAI_PATHS),
         }
-        yield Passage(service, provider, url)
+        yield Bytes(service, provider, url)
         await spoken.aclose()
         await other.aclose()
 
@@ -148,7 +138,7 @@ def usage_of(entry: Entry) -> Usage:
     )
 
 
-async def test_a_message_and_its_answer_are_untouched_but_for_the_name_of_the_model(passage: Passage) -> None:
+async def test_a_message_and_its_answer_are_untouched_but_for_the_name_of_the_model(passage: Bytes) -> None:
     passage.provider.plan([Raw((ANSWER,), headers=JSON)])
     answer = await passage.post("/v1/messages", ASKED)
     assert (answer.status_code, answer.content) == (200, ANSWER)
@@ -158,7 +148,7 @@ async def test_a_message_and_its_answer_are_untouched_but_for_the_name_of_the_mo
     assert (entry.intent.operation, entry.is_usage_estimated, entry.finish_reason) == ("messages", False, "stop")
 
 
-async def test_a_model_called_by_its_own_name_changes_nothing_at_all(passage: Passage) -> None:
+async def test_a_model_called_by_its_own_name_changes_nothing_at_all(passage: Bytes) -> None:
     named = make_candidate("claude-x", backend="one", upstream_model="claude-x")
     passage.service.rig.pipeline.snapshot = make_snapshot(candidates=[named])
     asked = routed(ASKED, b"a", b"claude-x")
@@ -167,7 +157,7 @@ async def test_a_model_called_by_its_own_name_changes_nothing_at_all(passage: Pa
     assert passage.sent_on() == asked
 
 
-async def test_a_stream_is_untouched(passage: Passage) -> None:
+async def test_a_stream_is_untouched(passage: Bytes) -> None:
     passage.provider.plan([Raw((STREAM[:100], STREAM[100:731], STREAM[731:]))])
     asked = ASKED.replace(b'"max_tokens"', b'"stream": true, "max_tokens"')
     answer = await passage.post("/v1/messages", asked)
@@ -176,7 +166,7 @@ async def test_a_stream_is_untouched(passage: Passage) -> None:
     assert usage_of(await passage.entry()) == COUNTED
 
 
-async def test_the_official_client_and_its_betas_reach_the_provider(passage: Passage) -> None:
+async def test_the_official_client_and_its_betas_reach_the_provider(passage: Bytes) -> None:
     passage.provider.plan([Raw((ANSWER,), headers=JSON), Raw((STREAM,))])
     asked: dict[str, Any] = {
         "model": "a",
@@ -204,7 +194,7 @@ async def test_the_official_client_and_its_betas_reach_the_provider(passage: Pas
         assert "authorization" not in headers
 
 
-async def test_a_prompt_cache_is_filled_at_anthropic_and_nowhere_else(passage: Passage) -> None:
+async def test_a_prompt_cache_is_filled_at_anthropic_and_nowhere_else(passage: Bytes) -> None:
     usage = {"input_tokens": 3, "cache_creation_input_tokens": 4000, "output_tokens": 0}
     message = {"type": "message", "role": "assistant", "content": [], "stop_reason": "max_tokens", "usage": usage}
     empty = json.dumps(message).encode()
@@ -224,7 +214,7 @@ async def test_a_prompt_cache_is_filled_at_anthropic_and_nowhere_else(passage: P
     assert len(passage.provider.received) == 1
 
 
-async def test_auto_may_go_to_a_chat_model_without_anthropics_headers(passage: Passage) -> None:
+async def test_auto_may_go_to_a_chat_model_without_anthropics_headers(passage: Bytes) -> None:
     asked = b'{"model":"b","max_tokens":9,"messages":[{"role":"user","content":"hi"}]}'
     answer = await passage.post("/v1/messages", asked, **{"anthropic-beta": "x", "anthropic-version": "2023-01-01"})
     assert answer.json()["content"] == [{"type": "text", "text": "Hello, world."}]
@@ -233,7 +223,7 @@ async def test_auto_may_go_to_a_chat_model_without_anthropics_headers(passage: P
     assert not [name for name in received.headers if name.lower().startswith("anthropic")]
 
 
-async def test_the_provider_counts_tokens_where_it_can(passage: Passage) -> None:
+async def test_the_provider_counts_tokens_where_it_can(passage: Bytes) -> None:
     counted, refused = b'{"input_tokens": 2095}', b'{"type":"error","error":{"type":"not_found_error","message":"no"}}'
     unable = Raw((refused,), status=404, headers=JSON)
     passage.provider.plan([Raw((counted,), headers=JSON), unable, Raw((), status=500, headers=JSON)])
@@ -250,7 +240,7 @@ async def test_the_provider_counts_tokens_where_it_can(passage: Passage) -> None
     assert not passage.service.rig.ledger.entries, "counting is free"
 
 
-async def test_a_refusal_is_in_the_providers_words_and_a_failure_in_anthropics_shape(passage: Passage) -> None:
+async def test_a_refusal_is_in_the_providers_words_and_a_failure_in_anthropics_shape(passage: Bytes) -> None:
     refusal = b'{"type":"error","error":{"type":"invalid_request_error","message":"too long"},"request_id":"req_1"}'
     passage.provider.plan([Raw((refusal,), status=400, headers=JSON), Raw((b"x",), status=529, headers=JSON)])
     answer = await passage.post("/v1/messages", ASKED)
@@ -262,7 +252,7 @@ async def test_a_refusal_is_in_the_providers_words_and_a_failure_in_anthropics_s
     assert json.loads(failed.value.response.content)["error"]["type"] == "api_error"
 
 
-async def test_a_refusal_by_a_chat_model_takes_anthropics_shape(passage: Passage) -> None:
+async def test_a_refusal_by_a_chat_model_takes_anthropics_shape(passage: Bytes) -> None:
     refusal = b'{"error":{"message":"too long","type":"invalid_request_error","code":"context_length_exceeded"}}'
     passage.provider.plan([Raw((refusal,), status=400, headers=JSON)])
     asked = b'{"model":"b","max_tokens":9,"messages":[{"role":"user","content":"hi"}]}'
@@ -273,7 +263,7 @@ async def test_a_refusal_by_a_chat_model_takes_anthropics_shape(passage: Passage
     assert (chat.status_code, chat.content) == (400, refusal)
 
 
-async def test_a_refusal_that_quotes_our_key_is_not_shown(passage: Passage) -> None:
+async def test_a_refusal_that_quotes_our_key_is_not_shown(passage: Bytes) -> None:
     passage.provider.plan([Raw((b'{"error":{"message":"bad key sk"}}',), status=400, headers=JSON)])
     answer = await passage.post("/v1/messages", ASKED)
     assert answer.status_code == 400
@@ -301,9 +291,7 @@ RESPONDED = (
         ),
     ],
 )
-async def test_openais_other_endpoints_are_untouched(
-    passage: Passage, path: str, asked: bytes, answered: bytes
-) -> None:
+async def test_openais_other_endpoints_are_untouched(passage: Bytes, path: str, asked: bytes, answered: bytes) -> None:
     """For a key without a team: teams have their own ids for responses (test_stored_responses)."""
     passage.service.rig.add_key("bk-alone", KeyRecord("key-9", "alone", "app"))
     passage.provider.plan([Raw((answered,), headers=JSON)])
@@ -312,7 +300,7 @@ async def test_openais_other_endpoints_are_untouched(
     assert passage.sent_on() == routed(asked, b"b", b"upstream-b")
 
 
-async def test_a_streamed_response_is_untouched(passage: Passage) -> None:
+async def test_a_streamed_response_is_untouched(passage: Bytes) -> None:
     kinds = ["response.created", "response.output_text.delta", "response.mcp_call.in_progress", "response.completed"]
     datas = [b'{"type":"%b", "sequence_number":%d,"x":1.50}' % (kind.encode(), at) for at, kind in enumerate(kinds)]
     stream = b"".join(
@@ -324,7 +312,7 @@ async def test_a_streamed_response_is_untouched(passage: Passage) -> None:
     assert passage.sent_on() == routed(asked, b"b", b"upstream-b")
 
 
-async def test_a_streamed_chat_shows_what_would_have_come_without_us(passage: Passage) -> None:
+async def test_a_streamed_chat_shows_what_would_have_come_without_us(passage: Bytes) -> None:
     """We request usage for the books: callers who did not request it see neither usage nor its `null`s."""
     said = b'{"id":"x","choices":[{"index":0,"delta":{"content":"h\\u00e9"}%b}],"z":1.50%b}'
     last = b'{"id":"x","choices":[],"usage":{"prompt_tokens":3,"completion_tokens":2,"total_tokens":5}}'
@@ -336,7 +324,7 @@ async def test_a_streamed_chat_shows_what_would_have_come_without_us(passage: Pa
     assert passage.sent_on() == routed(asked, b"b", b"upstream-b")[:-1] + b',"stream_options":{"include_usage":true}}'
 
 
-async def test_what_the_engine_tells_the_gateway_stays_out_of_anthropics_format(passage: Passage) -> None:
+async def test_what_the_engine_tells_the_gateway_stays_out_of_anthropics_format(passage: Bytes) -> None:
     answer = (
         b'{"id":"x","choices":[{"index":0,"message":{"role":"assistant","content":"hi"},"finish_reason":"stop"}],'
         b'"usage":{"prompt_tokens":3,"completion_tokens":2},"x_breakeven":{"queue_seconds":0.5}}'
@@ -352,7 +340,7 @@ TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 
 @pytest.mark.parametrize("model", ["a", "b"])
-async def test_a_trace_goes_on_upstream(passage: Passage, model: str) -> None:
+async def test_a_trace_goes_on_upstream(passage: Bytes, model: str) -> None:
     asked = json.dumps({"model": model, "messages": [{"role": "user", "content": "hi"}]}).encode()
     await passage.post("/v1/chat/completions", asked, traceparent=TRACE, tracestate="a=1,b=2")
     [received] = passage.provider.received
@@ -360,7 +348,7 @@ async def test_a_trace_goes_on_upstream(passage: Passage, model: str) -> None:
     assert (headers["traceparent"], headers["tracestate"]) == (TRACE, "a=1,b=2")
 
 
-async def test_a_broken_trace_is_dropped(passage: Passage) -> None:
+async def test_a_broken_trace_is_dropped(passage: Bytes) -> None:
     asked = b'{"model":"b","messages":[{"role":"user","content":"hi"}]}'
     await passage.post("/v1/chat/completions", asked, traceparent="00-" + "0" * 32 + TRACE[35:], tracestate="a=1")
     [received] = passage.provider.received
