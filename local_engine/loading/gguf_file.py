@@ -9,6 +9,7 @@ import math
 import re
 import struct
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
@@ -78,7 +79,12 @@ def _parse(cursor: "_Cursor", name: str) -> GgufFile:
     if not isinstance(alignment, int) or alignment < 0:
         raise cursor.damaged("its general.alignment is not a number of bytes")
     start = -(-cursor.at // alignment) * alignment
-    return GgufFile(metadata, {tensor[0]: _map(cursor, start, *tensor) for tensor in described})
+    placed = {tensor[0]: _place(cursor, start, *tensor) for tensor in described}
+    for one, other in pairwise(sorted(placed, key=lambda name: placed[name].start)):
+        if placed[one].end > placed[other].start:
+            raise cursor.damaged(f"tensors {one!r} and {other!r} overlap")
+    kinds = ((name, shape, GGMLQuantizationType(kind)) for name, shape, kind, _ in described)
+    return GgufFile(metadata, {name: GgufTensor(name, shape, kind, placed[name]) for name, shape, kind in kinds})
 
 
 def read_gguf_shards(path: Path) -> GgufFile:
@@ -112,7 +118,7 @@ def _describe(cursor: "_Cursor") -> tuple[str, tuple[int, ...], int, int]:
     return name, shape, cursor.scalar("I"), cursor.scalar("Q")
 
 
-def _map(cursor: "_Cursor", start: int, name: str, shape: tuple[int, ...], kind: int, offset: int) -> GgufTensor:
+def _place(cursor: "_Cursor", start: int, name: str, shape: tuple[int, ...], kind: int, offset: int) -> FileRows:
     try:
         quantisation = GGMLQuantizationType(kind)
     except ValueError as error:
@@ -124,7 +130,7 @@ def _map(cursor: "_Cursor", start: int, name: str, shape: tuple[int, ...], kind:
     if start + offset + size > cursor.file.size:
         raise cursor.damaged(f"tensor {name!r} lies beyond its end")
     rows = math.prod(shape[:-1])
-    return GgufTensor(name, shape, quantisation, FileRows(cursor.file, start + offset, rows, size // rows))
+    return FileRows(cursor.file, start + offset, rows, size // rows)
 
 
 class _Cursor:

@@ -54,6 +54,10 @@ class FileRows:
     rows: int
     row_bytes: int
 
+    @property
+    def end(self) -> int:
+        return self.start + self.rows * self.row_bytes
+
     def __getitem__(self, part: slice) -> "FileRows":
         first, end, _ = part.indices(self.rows)
         return replace(self, start=self.start + first * self.row_bytes, rows=end - first)

@@ -174,6 +174,7 @@ def test_any_value_in_a_gguf_file_is_read_or_refused(
         ({"phi3.rope.freq_base": "wide"}, [], "phi3.rope.freq_base"),
         ({}, [("rope_freqs.weight", [8, 8], 0, 0)], "rope_freqs.weight is no list"),
         ({}, [("rope_freqs.weight", [8], 25, 0)], "rope_freqs.weight is no list"),
+        ({}, [("output_norm.weight", [64], 0, 128), ("rope_freqs.weight", [33], 0, 0)], "freqs.* and .*norm.* overlap"),
     ],
 )
 def test_a_field_of_the_wrong_type_is_told_by_its_name(
