@@ -112,7 +112,7 @@ def read_gguf_shards(path: Path) -> GgufFile:
 def _describe(cursor: "_Cursor") -> tuple[str, tuple[int, ...], int, int]:
     name = cursor.string()
     dimensions = cursor.scalar("I")
-    if dimensions > MAX_DIMENSIONS:
+    if not 0 < dimensions <= MAX_DIMENSIONS:
         raise cursor.damaged(f"tensor {name!r} has {dimensions} dimensions")
     shape = tuple(reversed([int(cursor.scalar("Q")) for _ in range(dimensions)]))
     return name, shape, cursor.scalar("I"), cursor.scalar("Q")
@@ -124,7 +124,7 @@ def _place(cursor: "_Cursor", start: int, name: str, shape: tuple[int, ...], kin
     except ValueError as error:
         raise cursor.damaged(f"tensor {name!r} is of the unknown type {kind}") from error
     block, block_bytes = GGML_QUANT_SIZES[quantisation]
-    if math.prod(shape) < block or (shape and shape[-1] % block):
+    if math.prod(shape) < block or shape[-1] % block:
         raise cursor.damaged(f"tensor {name!r} is not of whole blocks in every row")
     size = math.prod(shape) // block * block_bytes
     if start + offset + size > cursor.file.size:

@@ -174,6 +174,7 @@ def test_any_value_in_a_gguf_file_is_read_or_refused(
         ({"phi3.rope.freq_base": "wide"}, [], "phi3.rope.freq_base"),
         ({}, [("rope_freqs.weight", [8, 8], 0, 0)], "rope_freqs.weight is no list"),
         ({}, [("rope_freqs.weight", [8], 25, 0)], "rope_freqs.weight is no list"),
+        ({}, [("blk.0.attn_q.weight", [], 0, 0)], "'blk.0.attn_q.weight' has 0 dimensions"),
         ({}, [("output_norm.weight", [64], 0, 128), ("rope_freqs.weight", [33], 0, 0)], "freqs.* and .*norm.* overlap"),
     ],
 )
