@@ -13,6 +13,7 @@ from local_engine.text.panics import panics_told
 from local_engine.text.user_markup import cut_into_tokens
 
 BATCH_TOKENS = 4096
+POOLING = "pooling_mode_"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,9 @@ class SentenceEncoder:
         raw = read_json(folder / "config.json")
         if raw.get("model_type") != "bert" or raw.get("hidden_act") != "gelu":
             raise ModelUnsupported(f"{folder.name} is not an encoder of the MiniLM family.")
+        if raw.get("position_embedding_type", "absolute") != "absolute":
+            raise ModelUnsupported(f"{folder.name} has relative positions, which are not supported.")
+        _refuse_other_pooling(folder)
         self.name = name or folder.resolve().name.lower()
         try:
             self.context_window = int(raw["max_position_embeddings"])
@@ -42,6 +46,8 @@ class SentenceEncoder:
             raise ModelUnavailable(f"{folder / 'config.json'} lacks a size, or holds none ({error}).") from error
         weights = SafetensorsWeights(folder)
         self._weights = {name: weights.tensor(name) for name in weights.names() if "position_ids" not in name}
+        if f"encoder.layer.{self._layers}.output.dense.weight" in self._weights:
+            raise ModelUnavailable(f"{folder} has more layers than the {self._layers} of its config.json.")
         try:
             with panics_told():
                 self._tokenizer = FastTokenizer.from_file(str(folder / "tokenizer.json"))
@@ -118,6 +124,20 @@ class SentenceEncoder:
     def _norm(self, x: torch.Tensor, name: str) -> torch.Tensor:
         return F.layer_norm(
             x, x.shape[-1:], self._weights[f"{name}.weight"], self._weights[f"{name}.bias"], self._epsilon
+        )
+
+
+def _refuse_other_pooling(folder: Path) -> None:
+    """Raises ModelUnsupported for a model of sentence-transformers whose vectors are no mean over the tokens."""
+    path = folder / "1_Pooling" / "config.json"
+    raw = read_json(path) if path.exists() else {}
+    modes = {name.removeprefix(POOLING) for name, is_used in raw.items() if name.startswith(POOLING) and is_used}
+    named = {str(raw.get("pooling_mode", "mean"))}
+    if other := sorted((modes | named) - {"mean_tokens", "mean"}):
+        raise ModelUnsupported(f"{folder.name} pools by {' and '.join(other)}; only the mean over tokens is computed.")
+    if dense := sorted(folder.glob("[0-9]_Dense")):
+        raise ModelUnsupported(
+            f"{folder.name} has a layer behind its pooling ({dense[0].name}), which is not computed."
         )
 
 

@@ -116,6 +116,7 @@ def test_another_kind_of_model_is_refused(tmp_path: Path) -> None:
     [
         ("encoder.layer.1.output.dense.bias", {}, "encoder.layer.1.output.dense.bias"),
         ("", {"num_attention_heads": 5}, "not those of its config"),
+        ("", {"num_hidden_layers": 1}, "more layers than the 1"),
         ("", {"max_position_embeddings": 41}, "40 positions and 64 tokens; its other files say 41"),
     ],
 )
@@ -130,6 +131,31 @@ def test_files_that_do_not_belong_together_are_refused_at_start(
     (tmp_path / "tokenizer.json").write_bytes((folder / "tokenizer.json").read_bytes())
     (tmp_path / "config.json").write_text(json.dumps(json.loads((folder / "config.json").read_bytes()) | config))
     with pytest.raises(ModelUnavailable, match=re.escape(named)):
+        SentenceEncoder(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("pooling", "named"),
+    [
+        ({"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False}, "pools by cls_token"),
+        ({"pooling_mode_mean_tokens": True, "pooling_mode_max_tokens": True}, "pools by max_tokens"),
+        ({"pooling_mode": "lasttoken"}, "pools by lasttoken"),
+        ({"pooling_mode_mean_tokens": True, "pooling_mode": "mean"}, ""),
+    ],
+)
+def test_vectors_that_are_no_mean_are_refused(
+    folder: Path, tmp_path: Path, pooling: dict[str, Any], named: str
+) -> None:
+    """BGE's models, for example, have MiniLM's tensors: their vectors were means all the same."""
+    for path in folder.iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    (tmp_path / "1_Pooling").mkdir()
+    (tmp_path / "1_Pooling" / "config.json").write_text(json.dumps({"word_embedding_dimension": 32} | pooling))
+    if not named:
+        assert SentenceEncoder(tmp_path).dimensions == 32
+        (tmp_path / "2_Dense").mkdir()
+        named = "2_Dense"
+    with pytest.raises(ModelUnsupported, match=named):
         SentenceEncoder(tmp_path)
 
 
