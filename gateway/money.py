@@ -27,6 +27,11 @@ def format_usd(pico: int, *, places: int = 12) -> str:
     return f"{usd(pico).quantize(Decimal(1).scaleb(-places), rounding=ROUND_HALF_EVEN):f}"
 
 
+def known_usd(pico: int | None) -> str | None:
+    """As `format_usd`; what is unknown stays so."""
+    return None if pico is None else format_usd(pico)
+
+
 def plain(value: Decimal | str) -> str:
     """Exact decimal text without exponent or trailing zeros."""
     text = f"{Decimal(value):f}"

@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from gateway.ledger.entry import Entry, Media, Status
 from gateway.moments import Moment
-from gateway.money import format_usd
+from gateway.money import format_usd, known_usd
 from gateway.stores import AdjustmentKind, Correction, EntryOrder
 
 
@@ -175,15 +175,15 @@ def detail(entry: Entry, corrections: Sequence[Correction]) -> EntryDetail:
                 )
                 for one in corrections
             ],
-            "list_cost_usd": _usd(entry.cost.list_pico_usd if entry.cost else None),
-            "cost_lower_usd": _usd(entry.cost_lower_pico_usd),
-            "cost_upper_usd": _usd(entry.cost_upper_pico_usd),
+            "list_cost_usd": known_usd(entry.cost.list_pico_usd if entry.cost else None),
+            "cost_lower_usd": known_usd(entry.cost_lower_pico_usd),
+            "cost_upper_usd": known_usd(entry.cost_upper_pico_usd),
             "prefill_seconds": None if first is None else max(0.0, first - (entry.queue_seconds or 0.0)),
             "decode_seconds": None if first is None else max(0.0, entry.total_seconds - first),
-            "attempts": [{**asdict(one), "cost_usd": _usd(one.cost_pico_usd)} for one in entry.attempts],
+            "attempts": [{**asdict(one), "cost_usd": known_usd(one.cost_pico_usd)} for one in entry.attempts],
             "predicted_quality": decision.facts.quality,
             "uncertainty": decision.facts.uncertainty,
-            "expected_cost_usd": _usd(decision.expected_cost_pico_usd),
+            "expected_cost_usd": known_usd(decision.expected_cost_pico_usd),
         }
     )
 
@@ -199,9 +199,9 @@ def _summary_fields(entry: Entry, corrections: Sequence[Correction]) -> dict[str
         **asdict(intent),
         **asdict(entry),
         "difficulty": intent.decision.facts.difficulty,
-        "cost_usd": _usd(booked),
+        "cost_usd": known_usd(booked),
         "corrections_usd": format_usd(corrected),
-        "corrected_cost_usd": _usd((booked or 0) + corrected if corrections else booked),
+        "corrected_cost_usd": known_usd((booked or 0) + corrected if corrections else booked),
     }
 
 
@@ -223,7 +223,3 @@ def _lines(entry: Entry) -> list[CostLine]:
     return [
         CostLine(name=name, tokens=tokens, cost_usd=format_usd(pico)) for name, tokens, pico in every if tokens or pico
     ]
-
-
-def _usd(pico: int | None) -> str | None:
-    return None if pico is None else format_usd(pico)

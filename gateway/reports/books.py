@@ -10,7 +10,7 @@ from typing import Literal, cast
 from gateway.economics.rent import RentHistory
 from gateway.errors import InvalidRequest
 from gateway.instants import HOUR_US, microseconds, moment_of
-from gateway.money import format_usd
+from gateway.money import format_usd, known_usd
 from gateway.reports.cache_savings import saved_by_caches
 from gateway.reports.cost_rows import SIMULATED, Grouped, Rows, added_up, empty_row, rows_of
 from gateway.reports.gpu_books import Bounds, GpuBooks
@@ -134,7 +134,7 @@ class Books:
             dearest=found.dearest,
             total=await _total(total),
             earlier=None if then is None else _earlier_costs(then, found.rows, len(ceased)),
-            unallocated_usd=None if unallocated is None else format_usd(unallocated),
+            unallocated_usd=known_usd(unallocated),
             unallocated_share=None if unallocated is None or not spent else unallocated / spent,
             shadow_usd=format_usd(_cost(one for one in total.parts if one.group["operation"] == SHADOW)),
             idle=idle,

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from gateway.errors import InvalidRequest
 from gateway.instants import start_of_day_us
-from gateway.money import format_usd
+from gateway.money import format_usd, known_usd
 from gateway.reports.invoices import UnknownExport, model_key, parse_export
 from gateway.reports.reconcile_views import ReconcileBody, ReconciledRow, ReconciliationView
 from gateway.reports.reconciliation import Ours, Reconciled, agrees, reconcile
@@ -103,8 +103,8 @@ def view_of(compared: Compared) -> ReconciliationView:
         first_day=compared.first_day,
         last_day=compared.last_day,
         our_usd=format_usd(ours),
-        their_usd=_usd(theirs),
-        difference_usd=_usd(difference),
+        their_usd=known_usd(theirs),
+        difference_usd=known_usd(difference),
         difference_share=None if not theirs or difference is None else difference / abs(theirs),
         agrees=None if theirs is None else agrees(ours, theirs),
         rows=[_row(row) for row in rows],
@@ -155,11 +155,7 @@ def _row(row: Reconciled) -> ReconciledRow:
         our_output_tokens=row.ours.output_tokens,
         their_output_tokens=row.theirs.output_tokens,
         our_usd=format_usd(row.ours.cost_pico_usd),
-        their_usd=_usd(row.theirs.cost_pico_usd),
-        difference_usd=_usd(row.difference_pico_usd),
+        their_usd=known_usd(row.theirs.cost_pico_usd),
+        difference_usd=known_usd(row.difference_pico_usd),
         likely_reason=row.why.value,
     )
-
-
-def _usd(pico: int | None) -> str | None:
-    return None if pico is None else format_usd(pico)

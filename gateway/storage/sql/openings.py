@@ -9,7 +9,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from gateway.clock import now_us
 from gateway.instants import DAY_US
 from gateway.limits.openings import Opening, by_budget
-from gateway.money import format_usd
+from gateway.money import format_usd, known_usd
 from gateway.storage.database import AUDIT_LOCK, lock, writing
 from gateway.storage.sql.audit import Change, append_audits
 from gateway.storage.tables.administration import opening_amounts as table
@@ -64,7 +64,7 @@ def _change(opening: Opening, before: Mapping[tuple[str, str, str], int]) -> Cha
     pico_usd = before.get((opening.scope, opening.name, opening.window_id))
     detail = {
         "window": opening.window_id,
-        "before_usd": None if pico_usd is None else format_usd(pico_usd),
+        "before_usd": known_usd(pico_usd),
         "after_usd": format_usd(opening.pico_usd),
     }
     subject = opening.name if opening.scope == "key" else f"{opening.scope} {opening.name}"
