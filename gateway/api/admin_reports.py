@@ -12,10 +12,10 @@ from gateway.reports.reconcile_views import ReconcileBody, Reconciliations, Reco
 from gateway.reports.views import (
     BreakEvenQuery,
     BreakEvenView,
+    ComparedQuery,
     CostTable,
     CostTableQuery,
     Overview,
-    OverviewQuery,
     PeriodQuery,
     Reports,
     Utilisation,
@@ -35,7 +35,7 @@ def build_reports_router(reports: Reports) -> APIRouter:
         return Response(await asyncio.to_thread(table.model_dump_json), media_type="application/json")
 
     @router.get("/overview", openapi_extra=needs("reports.read"))
-    async def overview(query: Annotated[OverviewQuery, Query()]) -> Overview:
+    async def overview(query: Annotated[ComparedQuery, Query()]) -> Overview:
         """The key figures of one period."""
         return await reports.overview(query)
 

@@ -97,7 +97,17 @@ class CostQuery(BooksQuery):
         return ALL
 
 
-class CostTableQuery(CostQuery):
+class ComparedQuery(PeriodQuery):
+    """A period, optionally compared with another."""
+
+    compare_since: Moment | None = Field(default=None, description=COMPARED)
+    compare_until: Moment | None = Field(default=None, description=COMPARED)
+
+    def compared(self) -> tuple[int | None, int | None]:
+        return microseconds(self.compare_since), microseconds(self.compare_until)
+
+
+class CostTableQuery(CostQuery, ComparedQuery):
     """One page of the groups, in any order, optionally compared with another period."""
 
     limit: int | None = Field(
@@ -117,8 +127,6 @@ class CostTableQuery(CostQuery):
         le=100,
         description="How many of the most expensive groups to return in addition, whatever the page: for charts",
     )
-    compare_since: Moment | None = Field(default=None, description=COMPARED)
-    compare_until: Moment | None = Field(default=None, description=COMPARED)
 
     @field_validator("order")
     @classmethod
@@ -130,19 +138,6 @@ class CostTableQuery(CostQuery):
 
     def shown(self) -> Shown:
         return Shown(self.limit, self.offset, self.order, self.dearest)
-
-    def compared(self) -> tuple[int | None, int | None]:
-        return microseconds(self.compare_since), microseconds(self.compare_until)
-
-
-class OverviewQuery(PeriodQuery):
-    """A period, optionally compared with another."""
-
-    compare_since: Moment | None = Field(default=None, description=COMPARED)
-    compare_until: Moment | None = Field(default=None, description=COMPARED)
-
-    def compared(self) -> tuple[int | None, int | None]:
-        return microseconds(self.compare_since), microseconds(self.compare_until)
 
 
 class CostRow(BaseModel):

@@ -78,11 +78,11 @@ def tell_when_down(engine: Engine, dial: Callable[[Any, Any, Any], Any] = _dial)
 
     def translate(context: ExceptionContext) -> DatabaseDown | None:
         error = context.original_exception
-        if _is_read_only(error) or _sqlite_code(error) in GONE or isinstance(error, TimeoutError):
+        if _is_read_only(error) or sqlite_code(error) in GONE or isinstance(error, TimeoutError):
             # After a failover the server now at that address may be writable, but this connection never will be. And a
             # silent connection cannot even be rolled back.
             context.is_disconnect = True
-        if _sqlite_code(error) in GONE and (execution := context.execution_context) is not None:
+        if sqlite_code(error) in GONE and (execution := context.execution_context) is not None:
             # SQLite keeps a file open while a statement is open, and the next connection would reuse that handle.
             execution.cursor.close()
         if context.is_pre_ping or not isinstance(error, Exception):  # a cancellation is not a database error
@@ -103,7 +103,7 @@ def is_down(error: BaseException) -> bool:
     """Whether a driver reports that the database cannot be used now, timeouts included."""
     if isinstance(error, TimeoutError):
         return True
-    is_sqlites = _sqlite_code(error) in SQLITE_CODES
+    is_sqlites = sqlite_code(error) in SQLITE_CODES
     return is_sqlites or _is_read_only(error) or _state(error).startswith(POSTGRES_STATES) or lacks_schema(error)
 
 
@@ -136,13 +136,13 @@ def _state(error: BaseException) -> str:
     return str(getattr(error, "pgcode", None) or getattr(error, "sqlstate", None) or "")
 
 
-def _sqlite_code(error: BaseException) -> int | None:
+def sqlite_code(error: BaseException) -> int | None:
     code = getattr(error, "sqlite_errorcode", None)
     return None if code is None else code & PRIMARY_CODE
 
 
 def _is_read_only(error: BaseException) -> bool:
-    return _state(error) == READ_ONLY or _sqlite_code(error) == sqlite3.SQLITE_READONLY
+    return _state(error) == READ_ONLY or sqlite_code(error) == sqlite3.SQLITE_READONLY
 
 
 @contextmanager
@@ -166,7 +166,7 @@ def _down(where: str, error: BaseException) -> DatabaseDown:
         cause += "; give its tables to the user of that address, as `REASSIGN OWNED BY` in psql does"
     elif _is_read_only(error):
         cause += SQLITE_READ_ONLY if _state(error) != READ_ONLY else POSTGRES_READ_ONLY
-    elif _sqlite_code(error) in DAMAGED:
+    elif sqlite_code(error) in DAMAGED:
         cause += SQLITE_DAMAGED
     elif NO_AUTHORITY in cause or (VERIFIED in where and isinstance(error, FILE_OR_CERTIFICATE)):
         cause += OWN_AUTHORITY

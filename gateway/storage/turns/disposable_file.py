@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from gateway.errors import StoreDown
-from gateway.storage.database_down import DAMAGED, GONE, PRIMARY_CODE, SQLITE_CODES
+from gateway.storage.database_down import DAMAGED, GONE, SQLITE_CODES, sqlite_code
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -50,13 +50,13 @@ class DisposableFile:
             try:
                 return ask(self._opened())
             except sqlite3.DatabaseError as error:
-                if _code(error) not in DAMAGED:
+                if sqlite_code(error) not in DAMAGED:
                     raise
                 log.error("%s is damaged (%s): its content is lost, and a new file is created", self.path, error)
                 self._remove()
                 return ask(self._opened())
         except (sqlite3.Error, OSError) as error:
-            if _code(error) not in PASSING:
+            if sqlite_code(error) not in PASSING:
                 self._let_go()
             raise StoreDown(f"cannot use {self.path}: {error}") from error
 
@@ -147,11 +147,6 @@ def give_back(connection: sqlite3.Connection, pages: int) -> None:
 
 def number_of(connection: sqlite3.Connection, pragma: str) -> int:
     return connection.execute(f"PRAGMA {pragma}").fetchone()[0]
-
-
-def _code(error: Exception) -> int | None:
-    code = getattr(error, "sqlite_errorcode", None)
-    return None if code is None else code & PRIMARY_CODE
 
 
 def _keep_private(path: Path) -> None:

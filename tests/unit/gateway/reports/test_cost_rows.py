@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from gateway.errors import InvalidRequest
 from gateway.reports.cost_rows import Grouped, rows_of
 from gateway.reports.row_order import FIGURES
-from gateway.reports.views import ALL, CostRow, CostTable, CostTableQuery, Overview, OverviewQuery, Shown
+from gateway.reports.views import ALL, ComparedQuery, CostRow, CostTable, CostTableQuery, Overview, Shown
 from gateway.sums import Dimension, Sums, SumsQuery
 from tests.unit.gateway.reports.month import END, Month
 
@@ -163,7 +163,7 @@ async def test_groups_that_ceased_stand_below_the_others_so_that_changes_add_up(
 
 
 async def overview(month: Month, **query: Any) -> Overview:
-    return await month.books.overview(OverviewQuery.model_validate({"until": END} | query))
+    return await month.books.overview(ComparedQuery.model_validate({"until": END} | query))
 
 
 async def test_a_time_that_the_books_hold_a_part_of_is_not_compared_with(month: Month) -> None:
