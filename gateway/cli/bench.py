@@ -13,7 +13,7 @@ from rich.table import Table
 from gateway.cli.asked import AsJson, http_url
 from gateway.cli.serve_children import engine_supervisor
 from gateway.composition.engine_monitor import measure_curve
-from gateway.config.engine_curve import CurveFile, MeasuredEngine, save_engine_curve
+from gateway.config.engine_curve import LARGEST_CONCURRENCY, CurveFile, MeasuredEngine, save_engine_curve
 from gateway.config.first_files import write_first_files
 from gateway.config.home import Home, create_home, find_home
 from gateway.config.settings import Settings, load_settings
@@ -83,8 +83,10 @@ def engine(
 def parse_steps(text: str) -> tuple[int, ...]:
     """Parses concurrencies such as `1,2,4`. Raises StateError."""
     parts = [part.strip() for part in text.split(",")]
-    if not all(part.isdecimal() and int(part) > 0 for part in parts):
-        raise StateError(f"--concurrency takes positive numbers with commas between, as in 1,2,4; not {text!r}")
+    if not all(part.isdecimal() and len(part) < 9 and 0 < int(part) <= LARGEST_CONCURRENCY for part in parts):
+        raise StateError(
+            f"--concurrency takes numbers from 1 to {LARGEST_CONCURRENCY} and commas, as in 1,2,4; not {text!r}"
+        )
     if len(set(map(int, parts))) < MINIMUM_POINTS:
         raise StateError(f"--concurrency takes at least {MINIMUM_POINTS} different numbers, as in 1,2,4; not {text!r}")
     return tuple(int(part) for part in parts)

@@ -55,7 +55,7 @@ async def measure_curve(
 ) -> CurveFile:
     """A short sweep against a running engine: real requests, the engine's own timings.
 
-    Raises httpx.HTTPError if the engine does not answer and StateError if it reports no timings.
+    Raises httpx.HTTPError if the engine does not answer, and StateError if it refuses or reports no timings.
     """
     points: list[tuple[int, float]] = []
     prefill = 0.0
@@ -82,7 +82,8 @@ async def _ask(client: httpx.AsyncClient, model: str, text: str, number: int) ->
         "cache_salt": f"sweep-{number}-{len(text)}",
     }
     response = await client.post("/chat/completions", json=body)
-    response.raise_for_status()
+    if response.is_error:
+        raise StateError(f"{response.url} answered {response.status_code}: {response.text[:300]}")
     try:
         return msgspec.json.decode(response.content, type=TimedAnswer).x_breakeven
     except msgspec.DecodeError as error:

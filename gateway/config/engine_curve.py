@@ -19,7 +19,8 @@ TIME_PER_OUTPUT_TOKEN_TARGET_SECONDS = 0.25
 
 PositiveSpeed = Annotated[float, msgspec.Meta(ge=1e-6, le=1e12)]
 """Tokens per second: requests are priced by dividing by it."""
-Concurrency = Annotated[int, msgspec.Meta(ge=1, le=65_536)]
+LARGEST_CONCURRENCY = 65_536
+Concurrency = Annotated[int, msgspec.Meta(ge=1, le=LARGEST_CONCURRENCY)]
 
 
 class CurveFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

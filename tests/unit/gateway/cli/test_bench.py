@@ -37,7 +37,7 @@ def test_the_curve_as_json_has_the_fit() -> None:
     assert described["working_concurrency"] == 4
 
 
-@pytest.mark.parametrize("text", ["", "1,,2", "0,1,2", "one", "1,-2", "1,1,2"])
+@pytest.mark.parametrize("text", ["", "1,,2", "0,1,2", "one", "1,-2", "1,1,2", "1,2,65537", "1,2," + "9" * 5000])
 def test_concurrencies_that_are_none_or_too_few_are_one_sentence(text: str) -> None:
-    with pytest.raises(StateError, match=r"takes (positive numbers|at least 3 different numbers)"):
+    with pytest.raises(StateError, match=r"takes (numbers from 1 to 65536|at least 3 different numbers)"):
         parse_steps(text)

@@ -47,11 +47,11 @@ async def test_only_what_changed_after_it_was_up_is_news(
     assert [record.getMessage() for record in caplog.records] == said
 
 
-async def measured(answer: Any) -> CurveFile:
+async def measured(answer: Any, status: int = 200) -> CurveFile:
     """The curve of an engine that always answers this."""
 
     async def chat(_: Request) -> JSONResponse:
-        return JSONResponse(answer)
+        return JSONResponse(answer, status)
 
     async with serving(Starlette(routes=[Route("/v1/chat/completions", chat, methods=["POST"])])) as url:
         return await measure_curve(f"{url}/v1", "m", sweep=(1, 2))
@@ -76,3 +76,9 @@ async def test_an_engine_on_this_machine_is_not_measured_through_a_proxy(monkeyp
 async def test_a_server_without_the_engines_timings_is_told_in_a_sentence(answer: Any) -> None:
     with pytest.raises(StateError, match="/v1/chat/completions does not report its timings"):
         await measured(answer)
+
+
+async def test_what_an_engine_refuses_is_told_in_its_words() -> None:
+    """More requests at once than it takes, for example: it was told as one that does not run."""
+    with pytest.raises(StateError, match=r"answered 429: .*the queue is full"):
+        await measured({"error": {"message": "the queue is full"}}, 429)
