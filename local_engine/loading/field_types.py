@@ -117,7 +117,7 @@ class NamedTemplate(TypedDict):
 class TokenizerSettings(TypedDict, total=False):
     """A folder's tokenizer_config.json, and its special_tokens_map.json."""
 
-    chat_template: str | list[NamedTemplate] | None
+    chat_template: str | list[NamedTemplate] | dict[str, str] | None
     bos_token: str | dict[str, Any] | None
     eos_token: str | dict[str, Any] | None
 

@@ -215,7 +215,7 @@ def _optional_json(path: Path, types: Any) -> dict[str, Any]:
 
 
 def _chat_template(folder: Path, settings: dict[str, Any], name: str) -> str | None:
-    """The template of that name: a file, or one in the tokenizer's settings, where a single one is the default."""
+    """The template of that name: a file, or one in the tokenizer's settings, where a text is the default one."""
     file = folder / ("chat_template.jinja" if name == "default" else f"additional_chat_templates/{name}.jinja")
     if file.is_file():
         try:
@@ -223,8 +223,9 @@ def _chat_template(folder: Path, settings: dict[str, Any], name: str) -> str | N
         except (OSError, ValueError) as error:
             raise ModelUnavailable(f"Cannot read {file} ({error}).") from error
     template = settings.get("chat_template")
-    named = {entry["name"]: entry["template"] for entry in template} if isinstance(template, list) else {}
-    return named.get(name) or (template if name == "default" and isinstance(template, str) else None)
+    if isinstance(template, list):
+        template = {entry["name"]: entry["template"] for entry in template}
+    return template.get(name) if isinstance(template, dict) else template if name == "default" else None
 
 
 def _eos_token_ids(folder: Path, config: dict[str, Any]) -> list[int]:

@@ -313,10 +313,12 @@ def test_a_configuration_is_read_as_transformers_reads_it(tmp_path: Path, family
     assert_same(assemble(load_safetensors(folder), SMALL), model)
 
 
-def test_conversations_with_tools_have_a_template_of_their_own(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_list", [True, False])
+def test_conversations_with_tools_have_a_template_of_their_own(tmp_path: Path, is_list: bool) -> None:
     folder = write_folder(make_model("llama"), tmp_path)
-    named = [{"name": "default", "template": "plain"}, {"name": "tool_use", "template": "tools {{ tools[0].name }}"}]
-    change(folder / "tokenizer_config.json", {"chat_template": named})
+    named = {"default": "plain", "tool_use": "tools {{ tools[0].name }}"}
+    listed = [{"name": name, "template": template} for name, template in named.items()]
+    change(folder / "tokenizer_config.json", {"chat_template": listed if is_list else named})
     tokenizer = load_safetensors(folder).tokenizer
     hi = [{"role": "user", "content": "hi"}]
     assert tokenizer.render_chat(hi) == "plain"
