@@ -9,7 +9,16 @@ import msgspec
 from backends.endpoints.chat_text import said_in
 from backends.endpoints.content_wrapping import Unwrapper, Wrapping
 from backends.endpoints.tool_call_deltas import EndlessAnswer, ToolCallNumbers
-from backends.formats.json_objects import Fields, decode_object, integer, number, objects_of, part_of, text_of
+from backends.formats.json_objects import (
+    Fields,
+    decode_object,
+    integer,
+    number,
+    objects_of,
+    on_one_line,
+    part_of,
+    text_of,
+)
 from backends.formats.openai import MOST_CHOICES
 from backends.formats.past_thinking import details_of
 from backends.formats.thought_signatures import seal_details
@@ -19,8 +28,6 @@ from backends.usage import Usage
 
 FINISH_REASONS: Final[Mapping[object, str]] = {"length": "MAX_TOKENS", "content_filter": "SAFETY"}
 """By the chat's finish reason; any other is STOP."""
-_LINE_ENDS: Final = tuple((end.encode(), b"\\u%04x" % ord(end)) for end in "\u2028\u2029\x85")
-"""What JSON may contain unescaped, but Google's clients take for the end of a line and then wait for the rest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,6 +224,4 @@ def _candidate_token(token: Mapping[str, object]) -> Fields:
 
 
 def _event(document: bytes) -> bytes:
-    for line_end in _LINE_ENDS:
-        document = document.replace(*line_end)
-    return b"data: " + document + b"\n\n"
+    return b"data: " + on_one_line(document) + b"\n\n"

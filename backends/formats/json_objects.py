@@ -8,6 +8,9 @@ import msgspec
 
 Fields = dict[str, object]
 LARGEST: Final = sys.float_info.max
+_LINE_ENDS: Final = tuple((end.encode(), b"\\u%04x" % ord(end)) for end in "\u2028\u2029\x85")
+"""What JSON may contain unescaped, but some readers of lines take for the end of one: Google's clients, Python's
+`splitlines` and httpx."""
 
 
 def decode_object(data: bytes) -> Fields | None:
@@ -17,6 +20,13 @@ def decode_object(data: bytes) -> Fields | None:
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         return None
     return cast(Fields, document) if isinstance(document, dict) else None
+
+
+def on_one_line(document: bytes) -> bytes:
+    """The same JSON, with what is no line end in JSON escaped where a reader of lines may think so."""
+    for line_end in _LINE_ENDS:
+        document = document.replace(*line_end)
+    return document
 
 
 def part_of(fields: Mapping[str, object], name: str) -> Mapping[str, object]:

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import StreamingResponse
 
 from backends.endpoints.messages_events import messages_error
-from backends.formats.json_objects import Fields, decode_object, part_of
+from backends.formats.json_objects import Fields, decode_object, on_one_line, part_of
 from backends.protocol import VENDOR_HEADERS
 from gateway.api.batches import BatchId, require_room
 from gateway.api.callers_key import key_of_caller, tenant_of_caller
@@ -278,7 +278,7 @@ def _result(stored: Fields) -> Fields:
 
 
 def _line(custom_id: object, result: Fields) -> bytes:
-    return msgspec.json.encode({"custom_id": custom_id, "result": result}) + b"\n"
+    return on_one_line(msgspec.json.encode({"custom_id": custom_id, "result": result})) + b"\n"
 
 
 def _moment(at_us: int | None) -> str | None:

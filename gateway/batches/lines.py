@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import msgspec
 
-from backends.formats.json_objects import Fields, decode_object, part_of
+from backends.formats.json_objects import Fields, decode_object, on_one_line, part_of
 from gateway.batches.values import LineProblem, LineResult, Tokens
 
 EXPIRED_CODE: Final = "batch_expired"
@@ -166,7 +166,7 @@ def _result(
     cost_pico_usd: int | None = None,
 ) -> LineResult:
     fields = {"id": f"batch_req_{line.number}", "custom_id": line.custom_id, "response": response, "error": error}
-    return LineResult(line.number, msgspec.json.encode(fields) + b"\n", is_error, tokens, cost_pico_usd)
+    return LineResult(line.number, on_one_line(msgspec.json.encode(fields)) + b"\n", is_error, tokens, cost_pico_usd)
 
 
 def _told(body: bytes) -> msgspec.Raw | str:

@@ -126,6 +126,14 @@ def test_an_answer_is_one_line_with_its_body_as_it_came(body: bytes) -> None:
     assert (result.line, result.is_error, result.cost_pico_usd) == (7, False, 5)
 
 
+def test_a_text_with_other_line_ends_is_one_line_to_splitlines_too() -> None:
+    """`client.files.content(...).text.splitlines()` is how OpenAI's examples read results."""
+    body = {"a": "x\u2028y\u2029z\x85"}
+    result = answered(LINE, 200, "0123", json.dumps(body, ensure_ascii=False).encode(), cost_pico_usd=5)
+    (line,) = result.text.decode().splitlines()
+    assert json.loads(line)["response"]["body"] == body
+
+
 def test_what_is_no_json_is_told_as_text() -> None:
     result = answered(LINE, 200, "0123", b"\xffhm", cost_pico_usd=None)
     assert json.loads(result.text)["response"]["body"] == "\ufffdhm"
