@@ -12,12 +12,12 @@ from pathlib import Path
 
 from gateway.cli.demo_month import write_demo_month
 from gateway.composition.first_keys import create_first_keys
-from gateway.config.first_files import write_first_files
-from gateway.config.home import Home, create_home
+from gateway.config.home import Home
 from gateway.storage.database import migrate_engine, open_database
 from gateway.storage.sql.keys import SqlKeyStore
 from tests.browser.conftest import ROOT, child, ui_command
 from tests.browser.pictures import LAPTOP, open_browser, picture, sign_in, take_all
+from tests.homes import new_home
 from tests.ports import free_port
 
 REQUESTS = 20_000
@@ -51,8 +51,7 @@ def running(home: Home, logs: Path) -> Generator[str]:
 
 async def make_empty(home: Home) -> str:
     """A deployment without requests; its owner's key."""
-    create_home(home)
-    write_first_files(home)
+    new_home(home.root)
     database = open_database(home.database_url)
     try:
         await migrate_engine(database)

@@ -10,12 +10,12 @@ from gateway.clock import now_us
 from gateway.composition.deployment import load_deployment
 from gateway.composition.running import Gateway
 from gateway.composition.wiring import open_gateway
-from gateway.config.first_files import write_first_files
-from gateway.config.home import Home, create_home
+from gateway.config.home import Home
 from gateway.ledger.batch import Batch
 from gateway.ledger.entry import Cost
 from gateway.limits.values import window_id
 from gateway.stores import Budget
+from tests.homes import new_home
 from tests.unit.gateway.ledger.builders import make_entry, make_intent
 from tests.waiting import until
 from tests.webhook_receiver import webhook_receiver
@@ -27,10 +27,7 @@ USD = 10**12
 
 @pytest.fixture
 def home(tmp_path: Path) -> Home:
-    home = Home(tmp_path)
-    create_home(home)
-    write_first_files(home)
-    return home
+    return new_home(tmp_path)
 
 
 async def spend_85_of_100(gateway: Gateway) -> None:

@@ -7,9 +7,9 @@ import pytest
 from gateway.clock import now_us
 from gateway.composition.deployment import load_deployment
 from gateway.composition.wiring import open_gateway
-from gateway.config.first_files import write_first_files
-from gateway.config.home import Home, create_home
+from gateway.config.home import Home
 from gateway.instants import HOUR_US
+from tests.homes import new_home
 
 pytestmark = pytest.mark.integration
 
@@ -18,10 +18,7 @@ CENT = 10**10
 
 @pytest.fixture
 def home(tmp_path: Path) -> Home:
-    found = Home(tmp_path)
-    create_home(found)
-    write_first_files(found)
-    return found
+    return new_home(tmp_path)
 
 
 async def start_with(home: Home, old: str, new: str) -> list[tuple[int, int | None]]:

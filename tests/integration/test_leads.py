@@ -11,10 +11,9 @@ from gateway.api.admin_guard import OF_TEAM
 from gateway.api.assemble import build_app
 from gateway.composition.deployment import load_deployment
 from gateway.composition.wiring import open_gateway
-from gateway.config.first_files import write_first_files
-from gateway.config.home import Home, create_home
 from gateway.storage.sql.ledger import SqlLedger
 from gateway.stores import Budget, NewKey
+from tests.homes import new_home
 from tests.unit.gateway.batches.builders import make_batch
 from tests.unit.gateway.ledger.builders import make_entry, make_intent, request_id
 
@@ -42,9 +41,7 @@ class TwoTeams:
 
 @pytest.fixture
 async def two_teams(tmp_path: Path) -> AsyncGenerator[TwoTeams]:
-    home = Home(tmp_path / "home")
-    create_home(home)
-    write_first_files(home)
+    home = new_home(tmp_path / "home")
     gateway = await open_gateway(load_deployment(home, environ={}))
     await gateway.start()
     try:

@@ -11,23 +11,20 @@ from gateway.clock import now_us
 from gateway.composition.deployment import load_deployment
 from gateway.composition.running import Gateway
 from gateway.composition.wiring import open_gateway
-from gateway.config.first_files import write_first_files
-from gateway.config.home import Home, create_home
 from gateway.errors import Unauthenticated
 from gateway.limits.budget_keeper import BudgetKeeper
 from gateway.limits.openings import Opening
 from gateway.limits.spending import Spending
 from gateway.limits.values import window_id
 from gateway.stores import NewKey
+from tests.homes import new_home
 
 pytestmark = pytest.mark.integration
 PATHS = ("/v1/models", "/admin/v1/keys")
 
 
 async def made(directory: Path) -> Gateway:
-    home = Home(directory / "home")
-    create_home(home)
-    write_first_files(home)
+    home = new_home(directory / "home")
     return await open_gateway(load_deployment(home, environ={}))
 
 

@@ -8,19 +8,16 @@ from sqlalchemy import text
 
 from gateway.composition.deployment import load_deployment
 from gateway.composition.wiring import open_gateway
-from gateway.config.first_files import write_first_files
-from gateway.config.home import Home, create_home
 from gateway.ledger.sync_pace import OF_LATE
 from gateway.process.tasks import end_tasks
 from gateway.storage.database import writing
+from tests.homes import new_home
 
 pytestmark = pytest.mark.integration
 
 
 async def test_a_journal_that_takes_nothing_is_a_problem(tmp_path: Path) -> None:
-    home = Home(tmp_path)
-    create_home(home)
-    write_first_files(home)
+    home = new_home(tmp_path)
     gateway = await open_gateway(load_deployment(home, environ={}))
     try:
         others = gateway.problems()
@@ -31,9 +28,7 @@ async def test_a_journal_that_takes_nothing_is_a_problem(tmp_path: Path) -> None
 
 
 async def test_a_database_that_lost_its_tables_is_a_warning_and_models_are_served(tmp_path: Path) -> None:
-    home = Home(tmp_path)
-    create_home(home)
-    write_first_files(home)
+    home = new_home(tmp_path)
     gateway = await open_gateway(load_deployment(home, environ={}))
     watching = asyncio.create_task(gateway.watch.run())
     try:

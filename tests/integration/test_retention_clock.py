@@ -9,10 +9,9 @@ from gateway.batches.values import StoredFile
 from gateway.clock import PatientClock, now_us
 from gateway.composition.deployment import load_deployment
 from gateway.composition.wiring import open_gateway
-from gateway.config.first_files import write_first_files
-from gateway.config.home import Home, create_home
 from gateway.instants import DAY_US
 from gateway.ledger.batch import Batch
+from tests.homes import new_home
 from tests.unit.gateway.ledger.builders import make_entry, make_intent
 
 pytestmark = pytest.mark.integration
@@ -23,9 +22,7 @@ async def _parts() -> AsyncGenerator[bytes]:
 
 
 async def test_a_clock_that_is_months_ahead_for_an_hour_forgets_nothing(tmp_path: Path) -> None:
-    home = Home(tmp_path)
-    create_home(home)
-    write_first_files(home)
+    home = new_home(tmp_path)
     with home.config_file.open("a", encoding="utf-8") as file:
         file.write("\nretention: {requests_days: 30}\n")
     gateway = await open_gateway(load_deployment(home, environ={}))

@@ -10,8 +10,7 @@ from typer.testing import CliRunner
 
 from gateway.cli import build
 from gateway.cli.migrate import ELSEWHERE
-from gateway.config.first_files import write_first_files
-from gateway.config.home import Home, create_home
+from gateway.config.home import Home
 from gateway.errors import StateError
 from gateway.process.sole_use import sole_use
 from gateway.storage.database import LATER_LOCK, lock, migrate, open_database, writing
@@ -21,6 +20,7 @@ from gateway.storage.sql.keys import SqlKeyStore
 from gateway.storage.sql.ledger import SqlLedger
 from gateway.storage.tables.administration import budgets, gpu_rents
 from gateway.stores import NewKey
+from tests.homes import new_home
 from tests.newest_schema import make_newest
 from tests.unit.gateway.ledger.builders import make_entry
 
@@ -31,9 +31,7 @@ OLDEST = revisions()[0].number
 
 @pytest.fixture
 def home(database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
-    home = Home(tmp_path / "home")
-    create_home(home)
-    write_first_files(home)
+    home = new_home(tmp_path / "home")
     monkeypatch.setenv("BREAKEVEN_HOME", str(home.root))
     monkeypatch.setenv("BREAKEVEN_DATABASE_URL", database_url)
     return home

@@ -5,16 +5,15 @@ import json
 from typer.testing import CliRunner
 
 from gateway.cli import build
-from gateway.config.first_files import write_first_files
-from gateway.config.home import Home, create_home
+from gateway.config.home import Home
+from tests.homes import new_home
 
 LIMITS = "tiers: {best: [gpt-nope, smollm2-135m-instruct]}\nlimits: {models: {gpt-none: {requests_per_minute: 5}}}\n"
 
 
 def test_limits_of_models_that_are_not_here_are_noted(home: Home) -> None:
     """A misspelt name limited nothing, without a word."""
-    create_home(home)
-    write_first_files(home)
+    new_home(home.root)
     with home.config_file.open("a") as file:
         file.write(LIMITS)
     result = CliRunner().invoke(build("check"), ["check", "--json"])

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from gateway.cli.doctor import Finding
-from gateway.config.first_files import write_first_files
 from gateway.config.home import Home, create_home
 from gateway.kept_answers.record_store import Change
 from gateway.storage.turns.turn_file import TurnFile
+from tests.homes import new_home
 from tests.unit.gateway.cli.examined import found
 
 
@@ -67,8 +67,7 @@ def test_kept_conversations_are_looked_at_too(home: Home) -> None:
     ],
 )
 def test_kept_responses_are_looked_for_where_they_are_kept(home: Home, setting: str, detail: str) -> None:
-    create_home(home)
-    write_first_files(home)
+    new_home(home.root)
     with home.config_file.open("a") as config:
         config.write(f"\n{setting}\n")
     home.turns_file.write_bytes(b"left by an earlier configuration")

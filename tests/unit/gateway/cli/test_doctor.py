@@ -11,7 +11,6 @@ import pytest
 
 from gateway.cli.doctor import PROXIES, Finding, examine
 from gateway.cli.state import open_state
-from gateway.config.first_files import write_first_files
 from gateway.config.home import Home, create_home
 from gateway.config.providers import load_providers
 from gateway.instants import HOUR_US
@@ -19,6 +18,7 @@ from gateway.limits.counters import CountersDown
 from gateway.storage.redis.client import connect_bytes
 from gateway.storage.redis.counters import RedisCounters, connect
 from gateway.storage.sql.notices import SqlNotices
+from tests.homes import new_home
 from tests.newest_schema import make_newest_file
 from tests.redis_server import RedisServer
 from tests.unit.gateway.cli.examined import found, found_beside
@@ -44,8 +44,7 @@ def test_it_says_whether_the_classifier_reads_natively(
 
 
 def test_a_home_has_a_database_that_answers(home: Home) -> None:
-    create_home(home)
-    write_first_files(home)
+    new_home(home.root)
     make_newest_file(home.root / "breakeven.db")
     home.curve_file.write_text("{", "utf-8")
     checks = found(home)
@@ -58,8 +57,7 @@ def test_a_home_has_a_database_that_answers(home: Home) -> None:
 
 
 def test_a_clock_that_is_behind_the_books_is_named(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    create_home(home)
-    write_first_files(home)
+    new_home(home.root)
     make_newest_file(home.root / "breakeven.db")
     hour = 1_795_687_200_000_000
     with contextlib.closing(sqlite3.connect(home.root / "breakeven.db")) as books, books:
@@ -76,8 +74,7 @@ def test_a_clock_that_is_behind_the_books_is_named(home: Home, monkeypatch: pyte
 
 def test_a_database_with_torn_pages_is_a_finding(home: Home) -> None:
     """Such a database still answers most queries, with figures that cannot be trusted."""
-    create_home(home)
-    write_first_files(home)
+    new_home(home.root)
     make_newest_file(home.root / "breakeven.db")
     with (home.root / "breakeven.db").open("r+b") as file:
         file.seek(-4096, os.SEEK_END)
@@ -89,8 +86,7 @@ def test_a_database_with_torn_pages_is_a_finding(home: Home) -> None:
 
 def test_a_database_of_a_newer_version_is_a_finding(home: Home) -> None:
     """After a downgrade. Doctor used to suggest `breakeven serve`, which refuses such a database."""
-    create_home(home)
-    write_first_files(home)
+    new_home(home.root)
     make_newest_file(home.root / "breakeven.db")
     with contextlib.closing(sqlite3.connect(home.root / "breakeven.db")) as connection, connection:
         connection.execute("UPDATE alembic_version SET version_num = '9999'")
@@ -101,8 +97,7 @@ def test_a_database_of_a_newer_version_is_a_finding(home: Home) -> None:
 
 def test_a_database_without_tables_is_left_as_it_is(home: Home) -> None:
     """Doctor used to create the schema: a running gateway whose tables were lost then read that there are no keys."""
-    create_home(home)
-    write_first_files(home)
+    new_home(home.root)
     assert found(home)["database"].detail == "reachable, without tables yet: `breakeven serve` makes them"
     home.journal_directory.mkdir()
     lost = found(home)["database"]
@@ -113,8 +108,7 @@ def test_a_database_without_tables_is_left_as_it_is(home: Home) -> None:
 def test_it_says_whether_a_webhook_is_told_of_budgets_and_calls_nobody(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    create_home(home)
-    write_first_files(home)
+    new_home(home.root)
     missing = found(home)["notices"]
     assert (missing.is_ok, missing.fix) == (False, None)
     with webhook_receiver() as receiver:
@@ -131,8 +125,7 @@ def test_it_says_who_pays_in_full_because_nobody_marks(home: Home, monkeypatch: 
         found = examine(home, "http://127.0.0.1:9")
         return next((one for one in found if one.name == "prompt caching"), None)
 
-    create_home(home)
-    write_first_files(home)
+    new_home(home.root)
     assert told() is None, "nothing here waits for marks"
     monkeypatch.setenv("ANTHROPIC_API_KEY", "sk")
     off = told()
@@ -146,8 +139,7 @@ def test_it_says_who_pays_in_full_because_nobody_marks(home: Home, monkeypatch: 
 
 
 def test_it_says_that_a_notice_waits_since_when_and_why(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    create_home(home)
-    write_first_files(home)
+    new_home(home.root)
     monkeypatch.setenv("BREAKEVEN_NOTICES_WEBHOOK", "http://127.0.0.1:9/T0SECRET")
 
     async def fail() -> None:
@@ -165,8 +157,7 @@ def test_it_says_that_a_notice_waits_since_when_and_why(home: Home, monkeypatch:
 
 
 def test_what_does_not_answer_is_named_with_its_fix(home: Home) -> None:
-    create_home(home)
-    write_first_files(home)
+    new_home(home.root)
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         with home.config_file.open("a") as file:
@@ -188,8 +179,7 @@ async def _told(url: str, *commands: tuple[str, ...]) -> None:
 
 def test_a_redis_that_answers_and_takes_no_changes_is_a_finding(home: Home, tmp_path: Path) -> None:
     """After a failover, keys with a budget got 503, and doctor found nothing."""
-    create_home(home)
-    write_first_files(home)
+    new_home(home.root)
     with RedisServer(tmp_path) as server:
         with home.config_file.open("a") as file:
             file.write(f"redis: {server.url}\n")
@@ -203,8 +193,7 @@ def test_a_redis_that_answers_and_takes_no_changes_is_a_finding(home: Home, tmp_
 
 def test_a_redis_cluster_is_told_by_doctor_and_by_a_worker(home: Home, tmp_path: Path) -> None:
     """On one node with all slots doctor found nothing and budgets counted, but no conversation was kept."""
-    create_home(home)
-    write_first_files(home)
+    new_home(home.root)
 
     async def count(url: str) -> None:
         counters = RedisCounters(connect(url), worker="one")
@@ -224,8 +213,7 @@ def test_a_redis_cluster_is_told_by_doctor_and_by_a_worker(home: Home, tmp_path:
 
 
 def test_a_redis_that_may_drop_what_budgets_need_is_a_finding(home: Home, tmp_path: Path) -> None:
-    create_home(home)
-    write_first_files(home)
+    new_home(home.root)
     roomy, full = ("CONFIG", "SET", "maxmemory", "0"), ("CONFIG", "SET", "maxmemory", "64mb")
     with RedisServer(tmp_path) as server:
         with home.config_file.open("a") as file:
@@ -270,8 +258,7 @@ def test_a_proxy_that_the_data_path_does_not_use_is_named(home: Home, monkeypatc
 
 
 def test_what_is_wrong_with_the_configuration_is_said_once(home: Home) -> None:
-    create_home(home)
-    write_first_files(home)
+    new_home(home.root)
     with home.config_file.open("a") as file:
         file.write("backends: {vllm: {base_url: 'http://127.0.0.1:1/v1'}}\n")
     assert [name for name, one in found(home).items() if "is given twice" in one.detail] == ["configuration"]

@@ -9,17 +9,14 @@ import pytest
 from typer.testing import CliRunner
 
 from gateway.cli import build
-from gateway.config.first_files import write_first_files
-from gateway.config.home import Home, create_home
 from gateway.errors import NotFound
+from tests.homes import new_home
 from tests.newest_schema import make_newest_file
 
 
 @pytest.fixture(autouse=True)
 def _use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    home = Home(tmp_path / "home")
-    create_home(home)
-    write_first_files(home)
+    home = new_home(tmp_path / "home")
     make_newest_file(home.root / "breakeven.db")
     monkeypatch.setenv("BREAKEVEN_HOME", str(home.root))
 

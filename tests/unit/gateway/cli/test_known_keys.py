@@ -9,9 +9,9 @@ from typer.testing import CliRunner
 from gateway.cli import build
 from gateway.cli.known_keys import ELSEWHERE, remember_key_names, with_known_keys
 from gateway.composition.deployment import load_environment_settings
-from gateway.config.first_files import write_first_files
-from gateway.config.home import Home, create_home
+from gateway.config.home import Home
 from gateway.errors import ConfigurationError
+from tests.homes import new_home
 
 BLOCK = "backends:\n  mine:\n    base_url: http://127.0.0.1:9/v1\n    api_key_env: MY_KEY\n"
 HELD = {"MY_KEY": "sk-canary-1", "OPENAI_API_KEY": "sk-canary-2", "OPENAI_API_KEY_2": "sk-canary-3"}
@@ -19,9 +19,7 @@ HELD = {"MY_KEY": "sk-canary-1", "OPENAI_API_KEY": "sk-canary-2", "OPENAI_API_KE
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
-    made = Home(tmp_path / "home")
-    create_home(made)
-    write_first_files(made)
+    made = new_home(tmp_path / "home")
     monkeypatch.setenv("BREAKEVEN_HOME", str(made.root))
     for name in HELD:
         monkeypatch.delenv(name, raising=False)

@@ -12,9 +12,9 @@ import pytest
 from typer.testing import CliRunner
 
 from gateway.cli import build
-from gateway.config.first_files import write_first_files
-from gateway.config.home import Home, create_home
+from gateway.config.home import Home
 from gateway.errors import StateError
+from tests.homes import new_home
 from tests.litellm_database import hash_token
 from tests.newest_schema import make_newest_file
 
@@ -37,9 +37,7 @@ model_list:
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
-    made = Home(tmp_path / "home")
-    create_home(made)
-    write_first_files(made)
+    made = new_home(tmp_path / "home")
     (made.root / "breakeven.yaml").write_text(
         "engine: {is_enabled: false}\nsimulated_hosted: never\nbackends: {there: {base_url: 'http://127.0.0.1:1/v1'}}\n"
         "limits: {teams: {known: {requests_per_minute: 5}}}\n"

@@ -6,18 +6,16 @@ import pytest
 from typer.testing import CliRunner
 
 from gateway.cli import build
-from gateway.config.first_files import write_first_files
-from gateway.config.home import Home, create_home
+from gateway.config.home import Home
 from gateway.errors import ConfigurationError, NoticeNotTaken
 from gateway.notices import webhook
+from tests.homes import new_home
 from tests.webhook_receiver import webhook_receiver
 
 
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
-    home = Home(tmp_path / "home")
-    create_home(home)
-    write_first_files(home)
+    home = new_home(tmp_path / "home")
     monkeypatch.setenv("BREAKEVEN_HOME", str(home.root))
     monkeypatch.delenv("BREAKEVEN_NOTICES_WEBHOOK", raising=False)
     return home

@@ -8,22 +8,19 @@ import pytest
 
 from gateway.composition.deployment import load_deployment, load_environment_settings, require_clients
 from gateway.config.engine_curve import CurveFile, save_engine_curve
-from gateway.config.first_files import write_first_files
-from gateway.config.home import Home, create_home
+from gateway.config.home import Home
 from gateway.config.price_files import load_prices, own_prices, write_prices
 from gateway.errors import ConfigurationError, StateError
 from gateway.instants import start_of_day_us
 from gateway.limits.values import Rates as LimitRates
 from gateway.pricing.catalogue import FOR_EVER_US, Ladder, Rates
 from gateway.routing.snapshot import Snapshot
+from tests.homes import new_home
 
 
 @pytest.fixture
 def home(tmp_path: Path) -> Home:
-    home = Home(tmp_path / "state")
-    create_home(home)
-    write_first_files(home)
-    return home
+    return new_home(tmp_path / "state")
 
 
 def add(home: Home, text: str) -> None:

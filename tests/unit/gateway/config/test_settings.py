@@ -4,18 +4,16 @@ import pytest
 
 from gateway.composition.deployment import load_deployment
 from gateway.config.first_files import first_configuration, write_first_files
-from gateway.config.home import Home, create_home
+from gateway.config.home import Home
 from gateway.config.settings import EngineSettings, Settings, load_settings
 from gateway.errors import ConfigurationError
 from gateway.yaml_document import validate_yaml
+from tests.homes import new_home
 
 
 @pytest.fixture
 def home(tmp_path: Path) -> Home:
-    home = Home(tmp_path / "state")
-    create_home(home)
-    write_first_files(home)
-    return home
+    return new_home(tmp_path / "state")
 
 
 def test_the_first_configuration_is_the_defaults_written_out() -> None:
