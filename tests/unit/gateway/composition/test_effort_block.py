@@ -6,14 +6,10 @@ from typing import Any
 
 import pytest
 
-from backends.protocol import Call
-from gateway.composition.backend_table import build_backend_table
-from gateway.config.engine_curve import ASSUMED, fit_engine
-from gateway.config.settings import Settings
 from gateway.request.run import Incoming
 from tests.builders import make_snapshot
 from tests.rig import KEY, A, B, RecordingCaller, Rig
-from tests.scripted_provider import Raw, ScriptedProvider
+from tests.unit.gateway.composition.asked_block import ask_block
 
 CHAT = {"object": "chat.completion", "model": "m", "choices": [{"index": 0, "message": {"content": "Paris."}}]}
 HELLO = [{"role": "user", "content": "hi"}]
@@ -44,14 +40,7 @@ RESPONSE = {"model": "x", "input": "hi", "reasoning": {"effort": "medium", "summ
     ],
 )
 async def test_who_is_told(provider: str, operation: Any, body: Any, reasons: bool, told: str | None) -> None:
-    answer = Raw((json.dumps(CHAT).encode(),), headers={"content-type": "application/json"})
-    async with ScriptedProvider(answer) as scripted:
-        block = {"base_url": scripted.base_url, "provider": provider}
-        settings = Settings.model_validate({"simulated_hosted": "never", "backends": {"mine": block}})
-        backend = build_backend_table(settings, {}, None, fit_engine(ASSUMED)).adapters["mine"]
-        reply = await backend.open(Call(operation, "m", json.dumps(body).encode(), False, "r-1", reasons=reasons))
-        assert [chunk async for chunk in reply]
-        await backend.aclose()
+    scripted, _ = await ask_block({"provider": provider}, operation, body, answer=CHAT, reasons=reasons)
     assert scripted.received[0].json.get("reasoning_effort") == told
 
 

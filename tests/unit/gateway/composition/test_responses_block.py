@@ -5,14 +5,9 @@ import json
 import pytest
 from pydantic import ValidationError
 
-from backends.protocol import Call
-from gateway.composition.backend_table import build_backend_table
-from gateway.config.engine_curve import ASSUMED, fit_engine
-from gateway.config.settings import BackendSettings, Settings
-from tests.scripted_provider import Raw, ScriptedProvider
+from gateway.config.settings import BackendSettings
+from tests.unit.gateway.composition.asked_block import ask_block
 
-CURVE = fit_engine(ASSUMED)
-JSON = {"content-type": "application/json"}
 RESPONSE = {"object": "response", "status": "completed", "output": [], "model": "m", "usage": None}
 CHAT = {"object": "chat.completion", "model": "m", "choices": [{"index": 0, "message": {"content": "hi"}}]}
 
@@ -23,13 +18,8 @@ CHAT = {"object": "chat.completion", "model": "m", "choices": [{"index": 0, "mes
 async def test_such_an_endpoint_is_asked_in_its_own_words(
     has_responses: bool, path: str, answer: dict[str, object]
 ) -> None:
-    async with ScriptedProvider(Raw((json.dumps(answer).encode(),), headers=JSON)) as provider:
-        block = {"base_url": provider.base_url, "has_responses": has_responses}
-        settings = Settings.model_validate({"simulated_hosted": "never", "backends": {"mine": block}})
-        backend = build_backend_table(settings, {}, None, CURVE).adapters["mine"]
-        reply = await backend.open(Call("responses", "m", b'{"model":"x","input":"hi"}', False, "r-1"))
-        (chunk,) = [chunk async for chunk in reply]
-        await backend.aclose()
+    body = {"model": "x", "input": "hi"}
+    provider, chunk = await ask_block({"has_responses": has_responses}, "responses", body, answer=answer)
     assert [one.path for one in provider.received] == [path]
     assert json.loads(chunk.payload)["object"] == "response"
 
@@ -40,14 +30,9 @@ async def test_such_an_endpoint_is_asked_in_its_own_words(
 async def test_a_model_that_answers_no_chats_is_asked_there(
     has_responses: bool, path: str, answer: dict[str, object]
 ) -> None:
-    async with ScriptedProvider(Raw((json.dumps(answer).encode(),), headers=JSON)) as provider:
-        block = {"base_url": provider.base_url, "has_responses": has_responses, "provider": "azure"}
-        settings = Settings.model_validate({"simulated_hosted": "never", "backends": {"mine": block}})
-        backend = build_backend_table(settings, {}, None, CURVE).adapters["mine"]
-        asked = json.dumps({"model": "x", "messages": [{"role": "user", "content": "hi"}]}).encode()
-        reply = await backend.open(Call("chat.completions", "gpt-5-codex", asked, False, "r-1"))
-        (chunk,) = [chunk async for chunk in reply]
-        await backend.aclose()
+    block = {"has_responses": has_responses, "provider": "azure"}
+    body = {"model": "x", "messages": [{"role": "user", "content": "hi"}]}
+    provider, chunk = await ask_block(block, "chat.completions", body, answer=answer, model="gpt-5-codex")
     assert [one.path for one in provider.received] == [path]
     assert json.loads(chunk.payload)["object"] == "chat.completion"
 

@@ -10,6 +10,7 @@ from gateway.composition.backend_table import build_backend_table
 from gateway.config.engine_curve import ASSUMED, fit_engine
 from gateway.config.settings import Settings
 from tests.scripted_provider import Raw, ScriptedProvider
+from tests.unit.gateway.composition.asked_block import ask_block
 
 CHAT = {"object": "chat.completion", "model": "m", "choices": [{"index": 0, "message": {"content": "Paris."}}]}
 THINKING = {"type": "thinking", "thinking": "hm", "signature": "breakeven"}
@@ -41,15 +42,7 @@ RESPONSE = {"model": "x", "input": [REASONING, CALL, {"type": "function_call_out
 )
 @pytest.mark.parametrize(("operation", "body"), [("messages", MESSAGE), ("responses", RESPONSE)])
 async def test_who_is_told(operation: Any, body: Any, block: dict[str, Any], names: set[str]) -> None:
-    answer = Raw((json.dumps(CHAT).encode(),), headers={"content-type": "application/json"})
-    async with ScriptedProvider(answer) as provider:
-        settings = Settings.model_validate(
-            {"simulated_hosted": "never", "backends": {"mine": {"base_url": provider.base_url, **block}}}
-        )
-        backend = build_backend_table(settings, {}, None, fit_engine(ASSUMED)).adapters["mine"]
-        reply = await backend.open(Call(operation, "m", json.dumps(body).encode(), False, "r-1"))
-        assert [chunk async for chunk in reply]
-        await backend.aclose()
+    provider, _ = await ask_block(block, operation, body, answer=CHAT)
     said: dict[str, Any] = next(
         message for message in json.loads(provider.received[0].body)["messages"] if message["role"] == "assistant"
     )
@@ -69,12 +62,6 @@ async def test_the_bundled_engine_is_told() -> None:
 
 
 async def test_anthropic_is_sent_no_thinking_of_ours() -> None:
-    async with ScriptedProvider() as provider:
-        block = {"base_url": provider.base_url, "wire_format": "anthropic"}
-        settings = Settings.model_validate({"simulated_hosted": "never", "backends": {"mine": block}})
-        backend = build_backend_table(settings, {}, None, fit_engine(ASSUMED)).adapters["mine"]
-        reply = await backend.open(Call("messages", "m", json.dumps(MESSAGE).encode(), False, "r-1"))
-        assert [chunk async for chunk in reply]
-        await backend.aclose()
+    provider, _ = await ask_block({"wire_format": "anthropic"}, "messages", MESSAGE)
     sent: Any = provider.received[0].json
     assert [message["content"] for message in sent["messages"]][1] == [USE]
