@@ -47,6 +47,7 @@ REFUSALS = [
     r"\"thinking.type.disabled\" is not supported for this model. Use \"thinking.type.adaptive\".",
     "This model does not support response format `json_schema`.",
     "Model grok-4 does not support parameter presencePenalty.",
+    "Invalid request content: Each message must have at least one content element.",
     "registry.ollama.ai/library/gemma:2b does not support tools",
     "Function calling is not enabled for this model",
     "Thinking mode does not support this tool_choice",
