@@ -33,6 +33,14 @@ class Member(msgspec.Struct, frozen=True, gc=False):
     end: int
 
 
+def objects_in(text: bytes) -> list[dict[str, msgspec.Raw]]:
+    """A list of objects, such as messages; empty if the text is something else, which its provider is to refuse."""
+    try:
+        return OBJECTS.decode(text)
+    except msgspec.DecodeError:
+        return []
+
+
 def find_members(body: bytes) -> dict[str, Member]:
     """Every top-level member and its place. Raises NotAnObject, duplicate keys included.
 

@@ -12,7 +12,7 @@ from backends.dialects import PLAIN, Dialect
 from backends.errors import UpstreamRejected
 from backends.formats.answer_schema import without_value
 from backends.formats.call_ids import with_call_ids
-from backends.formats.json_splice import OBJECTS, Member, NotAnObject, find_members, require_plain_names, splice
+from backends.formats.json_splice import Member, NotAnObject, find_members, objects_in, require_plain_names, splice
 from backends.formats.openai import error_body
 from backends.formats.past_thinking import (
     OUR_MARKS,
@@ -167,10 +167,7 @@ def _as_told(messages: bytes, dialect: Dialect) -> bytes:
 
 def _with_users_named(messages: bytes) -> bytes:
     """The messages with `name` removed from all but users'; the same bytes if no other message has one."""
-    try:
-        found = OBJECTS.decode(messages)
-    except msgspec.DecodeError:
-        return messages
+    found = objects_in(messages)
     others = [message for message in found if "name" in message and bytes(message.get("role", b"")) != b'"user"']
     for message in others:
         del message["name"]
@@ -179,10 +176,7 @@ def _with_users_named(messages: bytes) -> bytes:
 
 def _of_the_system(messages: bytes) -> bytes:
     """The messages with the role `developer` replaced by `system`; the same bytes if there is none."""
-    try:
-        found = OBJECTS.decode(messages)
-    except msgspec.DecodeError:
-        return messages
+    found = objects_in(messages)
     theirs = [message for message in found if bytes(message.get("role", b"")) == _DEVELOPER]
     for message in theirs:
         message["role"] = _SYSTEM
@@ -223,10 +217,7 @@ def _without(names: frozenset[str], objects: bytes) -> bytes:
     """The list of objects without these members; the same bytes if none has one, or if it is no such list."""
     if not any(b'"%b"' % name.encode() in objects for name in names):
         return objects
-    try:
-        found = OBJECTS.decode(objects)
-    except msgspec.DecodeError:
-        return objects
+    found = objects_in(objects)
     if names.isdisjoint(name for fields in found for name in fields):
         return objects
     return msgspec.json.encode([{name: fields[name] for name in fields if name not in names} for fields in found])
@@ -236,10 +227,7 @@ def _without_in(member: str, names: frozenset[str], messages: bytes) -> bytes:
     """Like `_without`, for the objects in a list inside each message: its parts or tool calls."""
     if not any(b'"%b"' % name.encode() in messages for name in names):
         return messages
-    try:
-        found = OBJECTS.decode(messages)
-    except msgspec.DecodeError:
-        return messages
+    found = objects_in(messages)
     changed = False
     for message in found:
         if (inner := message.get(member)) is not None and (kept := _without(names, bytes(inner))) != bytes(inner):

@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from backends.formats.json_objects import Fields, decode_object, integer, objects_of, text_of
-from backends.formats.json_splice import MEMBERS, OBJECTS, VALUES
+from backends.formats.json_splice import MEMBERS, OBJECTS, VALUES, objects_in
 
 THOUGHT: Final = "reasoning_content"
 """The member in which a translated assistant message holds its reasoning, until `name_thoughts`."""
@@ -144,10 +144,7 @@ def without_thinking(messages: bytes) -> bytes:
 
 def _without_blocks(messages: bytes, mark: bytes, is_left_out: Callable[[msgspec.Raw], bool]) -> bytes:
     """`mark`: bytes that every block to leave out contains."""
-    try:
-        found = OBJECTS.decode(messages)
-    except msgspec.DecodeError:
-        return messages
+    found = objects_in(messages)
     kept = [left for message in found if (left := _with_left_out(message, mark, is_left_out)) is not None]
     return messages if kept == found else msgspec.json.encode(kept)
 
@@ -214,10 +211,7 @@ def with_every_thought(messages: bytes) -> bytes:
     none lacks it."""
     if b'"tool_calls"' not in messages:
         return messages
-    try:
-        found = OBJECTS.decode(messages)
-    except msgspec.DecodeError:
-        return messages
+    found = objects_in(messages)
     lacking = [message for message in found if _lacks_thought(message)]
     for message in lacking:
         message[THOUGHT] = NOTHING

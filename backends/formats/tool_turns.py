@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from backends.formats.json_splice import OBJECTS, Member
+from backends.formats.json_splice import Member, objects_in
 
 _TOOL, _USER = msgspec.Raw(b'"tool"'), msgspec.Raw(b'"user"')
 _ANSWER: Final = {"role": msgspec.Raw(b'"assistant"'), "content": msgspec.Raw(b'"OK."')}
@@ -18,10 +18,7 @@ def with_answers(messages: bytes) -> bytes:
     bytes if none does."""
     if bytes(_TOOL) not in messages:
         return messages
-    try:
-        found = OBJECTS.decode(messages)
-    except msgspec.DecodeError:  # its provider's to refuse
-        return messages
+    found = objects_in(messages)
     made = list(_answered(found))
     return messages if len(made) == len(found) else msgspec.json.encode(made)
 
