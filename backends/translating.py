@@ -205,7 +205,7 @@ class TranslatingBackend:
         except UpstreamRejected as error:
             error.body = content_error_from(error.body, error.status or 400, error.message)
             raise
-        head = ContentHead(call.request_id, call.upstream_model, asked.shows_thoughts, asked.wrapping)
+        head = ContentHead(call.request_id, call.upstream_model, asked.shows_thoughts, asked.wrapping, asked.names)
         if call.is_stream:
             return _WrittenReply(self.name, inner, ContentEventWriter(head).write)
         return _WrittenReply(self.name, inner, lambda chunk: content_from_answer(chunk.payload, chunk.usage, head))

@@ -33,12 +33,13 @@ FINISH_REASONS: Final[Mapping[object, str]] = {"length": "MAX_TOKENS", "content_
 @dataclass(frozen=True, slots=True)
 class ContentHead:
     """What every event of one answer repeats. `shows_thoughts`: the caller requested them; `wrapping`: see
-    content_wrapping.py."""
+    content_wrapping.py; `names`: the caller's own names of functions that the chat renamed."""
 
     answer_id: str
     model: str
     shows_thoughts: bool = False
     wrapping: Wrapping = ""
+    names: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def document(self, candidates: list[Fields], usage: Fields | None = None) -> bytes:
         said: Fields = {"candidates": candidates}
@@ -67,9 +68,9 @@ class _Call:
         said = "".join(self.arguments)
         return bool(said) and decode_object(said.encode()) is None
 
-    def part(self, call_id: str) -> Fields:
-        arguments = decode_object("".join(self.arguments).encode()) or {}
-        made: Fields = {"functionCall": {"id": self.call_id or call_id, "name": self.name, "args": arguments}}
+    def part(self, call_id: str, names: Mapping[str, str]) -> Fields:
+        arguments, name = decode_object("".join(self.arguments).encode()) or {}, names.get(self.name, self.name)
+        made: Fields = {"functionCall": {"id": self.call_id or call_id, "name": name, "args": arguments}}
         return made | ({"thoughtSignature": self.signature} if self.signature else {})
 
 
@@ -100,12 +101,12 @@ class _Candidate:
             parts.append({"text": text})
         return parts
 
-    def last_parts(self, answer_id: str, index: int) -> list[Fields]:
+    def last_parts(self, head: ContentHead, index: int) -> list[Fields]:
         is_cut = self.finish_reason == "length"
         rest = self.text.end(is_cut=is_cut)
         parts: list[Fields] = [{"text": rest}] if rest else []
         parts += [
-            call.part(f"call_{answer_id}_{index}_{place}")
+            call.part(f"call_{head.answer_id}_{index}_{place}", head.names)
             for place, call in enumerate(self.calls.values())
             if not (is_cut and call.is_cut_off)  # Google's clients run each call that comes
         ]
@@ -128,7 +129,7 @@ def content_from_answer(body: bytes, usage: Usage | None, head: ContentHead) -> 
         message, candidate = part_of(choice, "message"), _Candidate(Unwrapper(head.wrapping))
         candidate.note(choice, message)
         parts = candidate.said_parts(message, shows_thoughts=head.shows_thoughts)
-        parts += candidate.last_parts(head.answer_id, index)
+        parts += candidate.last_parts(head, index)
         made: Fields = {"content": _content(parts), "finishReason": candidate.finish, "index": index}
         candidates.append(made | _logprobs(choice))
     return head.document(candidates, usage_metadata(usage))
@@ -185,7 +186,7 @@ class ContentEventWriter:
         ended = sorted((self._candidates or {0: _Candidate(Unwrapper(""))}).items())
         candidates: list[Fields] = [
             {
-                "content": _content(candidate.last_parts(self._head.answer_id, index)),
+                "content": _content(candidate.last_parts(self._head, index)),
                 "finishReason": candidate.finish,
                 "index": index,
             }

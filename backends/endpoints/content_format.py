@@ -3,12 +3,12 @@
 content_events.py translates the answer. docs/translation.md lists what is lost.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple, cast
 
 import msgspec
 
-from backends.endpoints.content_parts import Calls, model_message, user_messages
+from backends.endpoints.content_parts import Calls, model_message, name_for_chats, user_messages
 from backends.endpoints.content_schema import json_schema_of
 from backends.endpoints.content_wrapping import Wrapping, needs_wrapping, wrapped
 from backends.formats.chat_fields import invalid, list_of, object_of, untranslatable
@@ -50,12 +50,13 @@ _ANY_JSON: Final[Fields] = {"type": "json_object"}
 
 
 class ContentAsked(NamedTuple):
-    """The equivalent chat, and how to write its answer: whether to include thoughts, and what the object requested
-    instead wraps."""
+    """The equivalent chat, and how to write its answer: whether to include thoughts, what the object requested instead
+    wraps, and the caller's own names of the functions that the chat renames."""
 
     body: bytes
     shows_thoughts: bool
     wrapping: Wrapping
+    names: Mapping[str, str]
 
 
 def chat_from_content(
@@ -89,7 +90,8 @@ def chat_from_content(
         messages = [name_thoughts(message, thoughts) for message in _messages(asked, signs_calls=signs_calls)]
         if not messages:
             raise invalid("contents", "all of them are empty; send at least one text")
-        chat |= _tools(asked)
+        declared = _declared(asked)
+        chat |= _tools(asked, declared)
         if chat.get("response_format") == _ANY_JSON:
             messages = _told_of_json(messages)
     except NamedTwice as error:
@@ -101,7 +103,8 @@ def chat_from_content(
     if (tier := (text_of(asked, "serviceTier") or "").lower()) in TIERS:
         chat["service_tier"] = tier
     body = msgspec.json.encode(chat | {"messages": messages})
-    return ContentAsked(body, thinking.get("includeThoughts") is True, wrapping)
+    names = {sent: name for one in declared if (sent := name_for_chats(name := text_of(one, "name") or "")) != name}
+    return ContentAsked(body, thinking.get("includeThoughts") is True, wrapping, names)
 
 
 def request_to_count(body: bytes) -> bytes:
@@ -199,7 +202,7 @@ def _response_format(config: Fields) -> tuple[Fields | None, Wrapping]:
     return {"type": "json_schema", "json_schema": asked}, wrapping
 
 
-def _tools(asked: Fields) -> Fields:
+def _declared(asked: Fields) -> list[Fields]:
     declared: list[Fields] = []
     for place, item in enumerate(list_of(many_of(asked.get("tools")), "tools")):
         where = f"tools[{place}]"
@@ -209,6 +212,10 @@ def _tools(asked: Fields) -> Fields:
         where += ".functionDeclarations"
         given = list_of(many_of(tool.get("functionDeclarations")), where)
         declared += [members_of(object_of(one, where)) for one in given]
+    return declared
+
+
+def _tools(asked: Fields, declared: list[Fields]) -> Fields:
     if not declared:
         return {}
     config = member_of(member_of(asked, "toolConfig"), "functionCallingConfig")
@@ -220,7 +227,7 @@ def _tools(asked: Fields) -> Fields:
     functions = [_function(one) for one in wanted]
     choice: object = _MODES.get(mode, "auto")
     if choice == "required" and len(allowed) == 1:
-        choice = {"type": "function", "function": {"name": allowed[0]}}
+        choice = {"type": "function", "function": {"name": name_for_chats(str(allowed[0]))}}
     made: Fields = {"tools": functions}
     return made if choice == "auto" else made | {"tool_choice": choice}
 
@@ -229,7 +236,7 @@ def _function(declared: Fields) -> Fields:
     name = text_of(declared, "name")
     if not name:
         raise invalid("tools.functionDeclarations.name", "must be a non-empty string")
-    function: Fields = {"name": name}
+    function: Fields = {"name": name_for_chats(name)}
     if description := text_of(declared, "description"):
         function["description"] = description
     schema = declared.get("parametersJsonSchema")

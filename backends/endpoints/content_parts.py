@@ -2,7 +2,9 @@
 
 import base64
 import binascii
+import hashlib
 import mimetypes
+import re
 from collections import defaultdict, deque
 from collections.abc import Iterator
 from typing import Final
@@ -20,6 +22,18 @@ _SOUNDS: Final = {"audio/mpeg": "mp3", "audio/x-wav": "wav", "audio/wave": "wav"
 _WEB: Final = ("https://", "http://")
 _OF_GOOGLE: Final = ("https://generativelanguage.googleapis.com/", "https://www.youtube.com/", "https://youtu.be/")
 """Addresses that only Google's models can open."""
+
+
+_NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+"""What OpenAI takes for a function's name; Gemini and MCP also take dots and colons, and 128 characters."""
+
+
+def name_for_chats(name: str) -> str:
+    """A function's name as OpenAI and Anthropic accept it: the same in every turn, and different for every name."""
+    if _NAME.fullmatch(name):
+        return name
+    digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
+    return f"{re.sub('[^a-zA-Z0-9_-]', '_', name)[:55]}_{digest[:8]}"
 
 
 class Calls:
@@ -110,7 +124,11 @@ def _call(call: Fields, calls: Calls, where: str) -> Fields:
     if not name:
         raise invalid(f"{where}.functionCall.name", "must be a non-empty string")
     arguments = msgspec.json.encode(part_of(call, "args")).decode()
-    return {"id": calls.called(call), "type": "function", "function": {"name": name, "arguments": arguments}}
+    return {
+        "id": calls.called(call),
+        "type": "function",
+        "function": {"name": name_for_chats(name), "arguments": arguments},
+    }
 
 
 def _part(part: Fields, where: str) -> Fields:

@@ -131,6 +131,14 @@ def test_calls_come_whole_with_what_is_signed_of_them() -> None:
     assert parts_of(last) == expected
 
 
+def test_a_renamed_function_is_called_by_its_own_name() -> None:
+    head = ContentHead("r-1", "m", names={"files_read_1": "files.read"})
+    called: Json = {"tool_calls": [{"index": 0, "id": "c", "function": {"name": "files_read_1", "arguments": "{}"}}]}
+    expected = [{"functionCall": {"id": "c", "name": "files.read", "args": {}}}]
+    assert parts_of(whole(called, "tool_calls", head)) == expected
+    assert parts_of(streamed([called], "tool_calls", head)[-1]) == expected
+
+
 def test_thoughts_are_shown_to_whoever_asked_for_them() -> None:
     said = {"reasoning_content": "hm", "content": "hi"}
     assert parts_of(whole(said)) == [{"text": "hi"}]

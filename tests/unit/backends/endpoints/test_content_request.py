@@ -2,6 +2,7 @@
 
 import base64
 import json
+import re
 from time import process_time
 from typing import Any, cast
 
@@ -248,6 +249,30 @@ def test_a_streamed_answer_that_was_kept_piece_by_piece_is_one_message() -> None
     said = translate({"contents": [*HI, *kept, given, *kept[:2]]})["messages"]
     assert [message["role"] for message in said] == ["user", "assistant", "tool", "assistant"]
     assert (said[1]["content"], len(said[1]["tool_calls"]), said[3]["content"]) == ("I see.", 1, "I see.")
+
+
+def test_names_that_only_gemini_and_mcp_take_are_renamed_everywhere() -> None:
+    """OpenAI answers 400: "Invalid 'tools[0].function.name': string does not match pattern", Anthropic likewise."""
+    names = ["files.read", "files:read", "files_read", "f" * 65]
+    made = asked(
+        {
+            "contents": [
+                *HI,
+                {"role": "model", "parts": [{"functionCall": {"name": "files.read"}}]},
+                {"role": "user", "parts": [{"functionResponse": {"name": "files.read", "response": {}}}]},
+            ],
+            "tools": [{"functionDeclarations": [{"name": name} for name in names]}],
+            "toolConfig": {"functionCallingConfig": {"mode": "ANY", "allowedFunctionNames": ["files.read"]}},
+        }
+    )
+    chat = json.loads(made.body)
+    [sent] = [tool["function"]["name"] for tool in chat["tools"]]
+    assert re.fullmatch("files_read_[0-9a-f]{8}", sent)
+    assert chat["messages"][1]["tool_calls"][0]["function"]["name"] == sent
+    assert chat["tool_choice"]["function"]["name"] == sent
+    assert sorted(made.names.values()) == sorted({*names} - {"files_read"})
+    assert all(re.fullmatch("[a-zA-Z0-9_-]{1,64}", name) for name in made.names)
+    assert made.names[sent] == "files.read"
 
 
 def test_two_calls_of_one_name_are_answered_in_their_order() -> None:
