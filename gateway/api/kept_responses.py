@@ -33,12 +33,11 @@ async def ask_kept_response(
             case "DELETE":
                 await (OpenResponses(kept).delete if turn.is_open else kept.forget)(tenant, response_id)
                 return msgspec.json.encode({"id": response_id, "object": "response", "deleted": True})
-            case _ if turn.is_open:
+            case _ if turn.is_open or is_background(turn):
                 opened = OpenResponses(kept)
-                await opened.cancel(tenant, response_id)
+                if turn.is_open:  # otherwise it was finished before
+                    await opened.cancel(tenant, response_id)
                 return await opened.shown(tenant, response_id, turn)
-            case _ if is_background(turn):
-                return turn.response  # it was finished before
             case _:
                 raise InvalidRequest("Only a background response can be cancelled.")
     except StoreDown as error:

@@ -69,20 +69,21 @@ class OpenResponses:
         return await self._mark(response.tenant, response.response_id) is not None
 
     async def close(self, response: Open, outcome: Outcome, why: BreakevenError | None = None) -> None:
-        """Says what became of it, unless its answer was kept. What was deleted meanwhile stays so."""
+        """Says what became of it, unless its answer was kept. What was cancelled or deleted meanwhile stays so."""
         turn = await self._kept.find(response.tenant, response.response_id)
-        if turn is not None and await self._mark(response.tenant, response.response_id) == DELETED:
+        mark = await self._mark(response.tenant, response.response_id)
+        if turn is not None and mark == DELETED:
             await self._kept.forget(response.tenant, response.response_id)
-        elif turn is not None and turn.is_open:
-            closed = Turn(response.document(outcome, why), response.items, None)
-            await self._kept.put(response.tenant, response.response_id, closed)
+        elif turn is not None and (turn.is_open or mark == CANCELLED):
+            document = response.document(outcome if mark is None else "cancelled", why)
+            await self._kept.put(response.tenant, response.response_id, Turn(document, response.items, None))
 
     async def shown(self, tenant: str, response_id: str, turn: Turn) -> bytes:
         """A response, finished or not, in JSON."""
+        if await self._mark(tenant, response_id) is not None:  # its writer may have kept an answer all the same
+            return _changed(turn, "cancelled")
         if not turn.is_open:
             return turn.response
-        if await self._mark(tenant, response_id) is not None:
-            return _changed(turn, "cancelled")
         signed = await self._store.get(_sign(tenant, response_id), self._kept.seconds)
         if signed is None or self._now() - float(signed) > DEAD_SECONDS:
             return _changed(turn, "failed", GIVEN_UP)

@@ -8,6 +8,7 @@ import pytest
 
 from backends.scripted import Outcome, ScriptedBackend, follow
 from backends.translating import TranslatingBackend
+from gateway.api.kept_responses import ask_kept_response
 from gateway.errors import Overloaded, StoreDown
 from gateway.kept_answers.background_responses import BackgroundResponses
 from gateway.kept_answers.kept_responses import KeptResponses
@@ -32,7 +33,7 @@ class FailingTurns(MemoryTurns):
 class Background:
     """A rig whose model a answers once `may_answer` is set, and nobody waits for it."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, look_seconds: float = 0.001) -> None:
         self.may_answer = asyncio.Event()
         self.store = FailingTurns()
         self.now = 1_000.0
@@ -43,7 +44,7 @@ class Background:
         self.kept = KeptResponses(self.store, self.rig.pipeline.keys.conversation_secret)
         self.rig.pipeline.kept_responses = self.kept
         self.opened = OpenResponses(self.kept, now=lambda: self.now)
-        self.responses = BackgroundResponses(self.rig.pipeline, self.kept, self.opened, look_seconds=0.001)
+        self.responses = BackgroundResponses(self.rig.pipeline, self.kept, self.opened, look_seconds=look_seconds)
         self.caller = RecordingCaller()
 
     async def _until_it_may(self, seconds: float) -> None:
@@ -132,6 +133,38 @@ async def test_an_answer_too_long_to_keep_is_a_failure() -> None:
     made.may_answer.set()
     await task
     assert (await made.shown())["status"] == "failed"
+
+
+async def test_what_was_cancelled_stays_so_though_its_answer_came_before_its_worker_noticed() -> None:
+    made = Background(look_seconds=60.0)
+    task = await made.begun()
+    response_id = json.loads(made.caller.body)["id"]
+
+    async def asked(what: str) -> dict[str, Any]:
+        answer = await ask_kept_response(made.kept, TENANT, response_id, what, {})
+        assert answer is not None
+        return json.loads(answer)
+
+    assert (await asked("POST /cancel"))["status"] == "cancelled"
+    made.may_answer.set()
+    await task
+    assert made.rig.entry.status is Status.completed
+    shown = await asked("GET")
+    assert (shown["status"], shown["output"]) == ("cancelled", [])
+    assert (await asked("POST /cancel"))["status"] == "cancelled"
+
+
+async def test_who_is_told_of_a_cancellation_that_it_was_cancelled_is_never_told_otherwise() -> None:
+    made = Background()
+    task = await made.begun()
+    response_id = json.loads(made.caller.body)["id"]
+    open_still = await made.kept.find(TENANT, response_id)
+    made.may_answer.set()
+    await task
+    await made.opened.cancel(TENANT, response_id)  # by who found it open just before
+    assert open_still is not None
+    told = await made.opened.shown(TENANT, response_id, open_still)
+    assert (json.loads(told)["status"], (await made.shown())["status"]) == ("cancelled", "cancelled")
 
 
 async def test_a_caller_that_leaves_before_it_is_accepted_wanted_nothing() -> None:
