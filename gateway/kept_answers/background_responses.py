@@ -7,7 +7,7 @@ Knows no store and no HTTP.
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Mapping
+from collections.abc import Awaitable, Coroutine, Mapping
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -112,15 +112,13 @@ class BackgroundResponses:
             response = await self._open(tenant_of(key.team, key.id), incoming, asked, request_id=accepted.result())
             nobody.is_expected.set()
             caller.outlive()
-            payload = response.document("in_progress")
-            await caller.start(status=_OK, content_type=JSON, headers={id_header("responses"): accepted.result()})
-            await caller.send(payload, chunk=Chunk(payload, is_done=True), is_last=True)
-            await self._follow(response, work)
+            await self._follow(response, work, _told(response, accepted.result(), caller))
         finally:
             await end_tasks((work,))
 
     async def _open(self, tenant: str, incoming: Incoming, asked: _Asked, *, request_id: str) -> Open:
         fields = decode_object(incoming.body) or {}
+        fields.pop("input", None)  # no document repeats it, and decoded it takes many times its bytes until the end
         previous = text_of(fields, "previous_response_id")
         head = ResponseHead(f"resp_{request_id}", self._opened.now(), fields, previous, is_kept=True)
         response = Open(tenant, head, items_of(bytes(asked.input)) or b"[]")
@@ -133,11 +131,12 @@ class BackgroundResponses:
             ) from error
         return response
 
-    async def _follow(self, response: Open, work: "asyncio.Task[None]") -> None:
-        """Until the response is finished, in whatever way."""
+    async def _follow(self, response: Open, work: "asyncio.Task[None]", telling: Awaitable[None]) -> None:
+        """Until the response is finished, in whatever way, from when its caller is told of it."""
         outcome: Outcome = "failed"
         why: BreakevenError | None = None
         try:
+            await telling
             if await self._is_given_up(response, work):
                 outcome = "cancelled"
         except BreakevenError as error:
@@ -167,6 +166,12 @@ class BackgroundResponses:
                     await self._opened.sign(response)
             except StoreDown as error:
                 log.warning("whether %s is still wanted cannot be read: %s", response.response_id, error)
+
+
+async def _told(response: Open, request_id: str, caller: Caller) -> None:
+    payload = response.document("in_progress")
+    await caller.start(status=_OK, content_type=JSON, headers={id_header("responses"): request_id})
+    await caller.send(payload, chunk=Chunk(payload, is_done=True), is_last=True)
 
 
 class _Lasting(PassingCaller):

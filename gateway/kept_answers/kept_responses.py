@@ -203,7 +203,8 @@ class KeptResponses:
 
     async def keep(self, resumed: Resumed, response_id: str, response: bytes) -> None:
         """Keeps one response. If that fails, the caller can continue only by sending the whole conversation."""
-        if len(response) + len(resumed.items) > self.largest_turn_bytes or self._monotonic() < self._resting_until:
+        is_resting = self._monotonic() < self._resting_until and not resumed.is_background  # nobody else has its answer
+        if len(response) + len(resumed.items) > self.largest_turn_bytes or is_resting:
             return
         conversation_id = resumed.belonging.conversation_id if resumed.belonging is not None else None
         turn = Turn(response, resumed.items, resumed.previous, conversation_id)

@@ -10,13 +10,16 @@ import pytest
 
 from backends.protocol import Operation
 from backends.scripted import Fault, Outcome, Script, follow
+from backends.translating import TranslatingBackend
 from gateway.errors import BreakevenError
+from gateway.kept_answers.background_responses import BackgroundResponses
 from gateway.kept_answers.idempotency import Headers, Idempotency, IdempotencyStore, Sink
 from gateway.kept_answers.kept_conversations import KeptConversations
-from gateway.kept_answers.kept_responses import KeptResponses
+from gateway.kept_answers.kept_responses import KeptResponses, TurnStore
 from gateway.kept_answers.memory_idempotency import MemoryIdempotency
 from gateway.kept_answers.memory_responses import MemoryResponses
 from gateway.kept_answers.memory_turns import MemoryTurns
+from gateway.kept_answers.open_responses import OpenResponses
 from gateway.kept_answers.record_store import RecordStore
 from gateway.kept_answers.response_cache import ResponseCache, ResponseStore
 from gateway.ledger.entry import tenant_of
@@ -149,6 +152,34 @@ class Conversation(Scene):
         assert len(head.ids) in (0, 2)
 
 
+class InBackground(Scene):
+    """Its caller is told of it while it is written. Leaving stands for the worker's stop."""
+
+    def __init__(self) -> None:
+        self._kept = KeptResponses(cast(TurnStore, Slow(MemoryTurns())), _secret)
+        super().__init__(kept_responses=self._kept, moments=SETTLING_STEPS // 2)
+        inner = self.rig.pipeline.backends
+        self.rig.pipeline.backends = {name: TranslatingBackend(one) for name, one in inner.items()}
+        self.operation = "responses"
+        self.body = {"model": "a", "input": "hello", "background": True}
+        self._opened = OpenResponses(self._kept)
+        self._responses = BackgroundResponses(self.rig.pipeline, self._kept, self._opened)
+        self._caller = RecordingCaller()
+
+    async def ask(self) -> None:
+        self._caller = caller = SlowCaller()
+        body = json.dumps(self.body).encode()
+        await self._responses.answer(Incoming(self.operation, f"Bearer {KEY}", body), caller)
+
+    async def check(self) -> None:
+        await super().check()
+        if self._caller.body:
+            response_id = json.loads(self._caller.body)["id"]
+            turn = await self._kept.find(TENANT, response_id)
+            assert turn is not None
+            assert not turn.is_open
+
+
 class Once(Scene):
     """With an idempotency key: it is served to its end, and whoever asks again gets its answer."""
 
@@ -224,6 +255,7 @@ SCENES: dict[str, Callable[[], Scene]] = {
     "cached": lambda: Cached(is_known=True),
     "conversation": Conversation,
     "stream of a conversation": lambda: Conversation(is_stream=True),
+    "in the background": InBackground,
     "idempotency key": Once,
     "stream with an idempotency key": lambda: Once(is_stream=True),
     "escalated": cascaded,

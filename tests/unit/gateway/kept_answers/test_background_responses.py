@@ -1,6 +1,7 @@
 """Responses written in the background where the worker, its store or its caller fails."""
 
 import asyncio
+import gc
 import json
 from typing import Any
 
@@ -11,9 +12,9 @@ from backends.translating import TranslatingBackend
 from gateway.api.kept_responses import ask_kept_response
 from gateway.errors import Overloaded, StoreDown
 from gateway.kept_answers.background_responses import BackgroundResponses
-from gateway.kept_answers.kept_responses import KeptResponses
+from gateway.kept_answers.kept_responses import KeptResponses, Resumed
 from gateway.kept_answers.memory_turns import MemoryTurns
-from gateway.kept_answers.open_responses import DEAD_SECONDS, OpenResponses
+from gateway.kept_answers.open_responses import DEAD_SECONDS, Open, OpenResponses
 from gateway.ledger.entry import Status, tenant_of
 from gateway.request.run import Incoming
 from tests.rig import KEY, RecordingCaller, Rig
@@ -165,6 +166,26 @@ async def test_who_is_told_of_a_cancellation_that_it_was_cancelled_is_never_told
     assert open_still is not None
     told = await made.opened.shown(TENANT, response_id, open_still)
     assert (json.loads(told)["status"], (await made.shown())["status"]) == ("cancelled", "cancelled")
+
+
+async def test_an_input_is_not_held_decoded_until_the_end() -> None:
+    made = Background()
+    task = await made.begun()
+    [opened] = [one for one in gc.get_objects() if isinstance(one, Open)]
+    assert "input" not in opened.head.asked
+    made.may_answer.set()
+    await task
+
+
+async def test_its_answer_is_kept_though_another_could_not_be_just_before() -> None:
+    made = Background()
+    task = await made.begun()
+    made.store.is_down = True
+    await made.kept.keep(Resumed(TENANT, b"[]", None, is_kept=True), "resp_another", b"{}")
+    made.store.is_down = False
+    made.may_answer.set()
+    await task
+    assert (await made.shown())["status"] == "completed"
 
 
 async def test_a_caller_that_leaves_before_it_is_accepted_wanted_nothing() -> None:
