@@ -21,6 +21,8 @@ from local_engine.text.tokenizer import Tokenizer
 KEPT_CONSTRAINTS: Final = 32
 # Total characters and remainders of the cached constraints: each takes up to 450 bytes, mostly 40 to 170.
 KEPT_WEIGHT: Final = 500_000
+# Nested repetitions take long and much memory: thirty characters 0.7 s and 170 MB.
+WEIGHT_OF_10_MS: Final = KEPT_WEIGHT // 100
 SCHEMA_FAULT: Final = "failed to compile JSON schema: "
 NOTHING: Final = "NoExtensionBias"
 NOT_KEPT: Final = ("Unimplemented keys:", "Unknown format:")
@@ -48,7 +50,7 @@ class GuidanceVocabulary:
         source, self._special = unspelt(tokenizer.fast.to_str())
         self._index = LLTokenizer(source, n_vocab=size, eos_token=min(self._ends, default=0))
         # So that the step loop finds what a request's check has compiled.
-        self._compiled = KeptConstraints(self._compile, _weight, count=KEPT_CONSTRAINTS, weight=KEPT_WEIGHT)
+        self._compiled = KeptConstraints(self._compile, weight_of, count=KEPT_CONSTRAINTS, weight=KEPT_WEIGHT)
 
     def matcher(self, constraint: Constraint) -> "GuidanceMatcher":
         """A fresh matcher at the beginning of an answer; raises InvalidRequest for an unsatisfiable constraint."""
@@ -59,7 +61,8 @@ class GuidanceVocabulary:
             raise _refusal(
                 constraint, f"multipleOf is kept to up to {MOST_REMAINDERS}, all together; take a smaller one or none"
             )
-        matcher = LLMatcher(self._index, _grammar(constraint, self._special))
+        # Its warnings are refusals of ours, which no log needs.
+        matcher = LLMatcher(self._index, _grammar(constraint, self._special), log_level=0)
         # Some unsatisfiable constraints fail only at the first token. What the library computes for it stays with the
         # matcher, and need not be computed again between two steps.
         if not matcher.is_error():
@@ -99,8 +102,8 @@ class GuidanceMatcher:
         self._matcher.consume_token(self._ends[0] if token_id in self._ends else token_id)
 
 
-def _weight(constraint: Constraint) -> int:
-    return len(constraint.source) + remainders(constraint.source)
+def weight_of(constraint: Constraint, seconds: float) -> int:
+    return len(constraint.source) + remainders(constraint.source) + int(seconds * 100) * WEIGHT_OF_10_MS
 
 
 def remainders(source: str) -> int:

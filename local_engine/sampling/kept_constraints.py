@@ -1,6 +1,7 @@
 """A bounded cache of compiled constraints. Knows no grammar; thread-safe."""
 
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import Generic, TypeVar
@@ -11,10 +12,13 @@ T = TypeVar("T")
 
 
 class KeptConstraints(Generic[T]):
-    """At most `count` entries with a total weight, by `weigh`, of at most `weight`; always keeps the latest."""
+    """At most `count` entries with a total weight, by `weigh`, of at most `weight`; always keeps the latest.
+
+    `weigh` is given a constraint, and the seconds of CPU that it took to compile.
+    """
 
     def __init__(
-        self, build: Callable[[Constraint], T], weigh: Callable[[Constraint], int], *, count: int, weight: int
+        self, build: Callable[[Constraint], T], weigh: Callable[[Constraint, float], int], *, count: int, weight: int
     ) -> None:
         self._build, self._weigh = build, weigh
         self._count, self._weight = count, weight
@@ -27,9 +31,11 @@ class KeptConstraints(Generic[T]):
             if constraint in self._kept:
                 self._kept.move_to_end(constraint)
                 return self._kept[constraint][0]
+        began = time.thread_time()
         built = self._build(constraint)
+        seconds = time.thread_time() - began
         with self._lock:
-            self._kept[constraint] = (built, self._weigh(constraint))
+            self._kept[constraint] = (built, self._weigh(constraint, seconds))
             self._kept.move_to_end(constraint)
             self._drop()
         return built

@@ -1,11 +1,13 @@
 """Compiled constraints stay cached while there is room."""
 
+import time
+
 import pytest
 import torch
 from llguidance import LLMatcher
 
 from local_engine.sampling import guidance
-from local_engine.sampling.guidance import KEPT_WEIGHT, GuidanceVocabulary
+from local_engine.sampling.guidance import KEPT_WEIGHT, WEIGHT_OF_10_MS, GuidanceVocabulary, weight_of
 from local_engine.sampling.kept_constraints import KeptConstraints
 from local_engine.sampling.sampling_params import Constraint
 from local_engine.text.tokenizer import Tokenizer
@@ -32,7 +34,7 @@ def test_what_is_kept_is_not_compiled_again(asked: str, compiled: str) -> None:
         built.append(constraint.source)
         return constraint.source.upper()
 
-    kept = KeptConstraints(build, lambda constraint: len(constraint.source), count=2, weight=4)
+    kept = KeptConstraints(build, lambda constraint, _: len(constraint.source), count=2, weight=4)
     answers = [kept.get(Constraint("regex", source)) for source in asked.split()]
     assert answers == asked.upper().split()
     assert built == compiled.split()
@@ -56,6 +58,22 @@ def test_a_grammar_weighs_by_its_length_and_its_remainders() -> None:
     assert [source[0] for source in compiled] == ["a", "{", "b", "{"]
 
 
+def test_what_takes_long_to_compile_weighs_much() -> None:
+    """Nested repetitions: 32 expressions of thirty characters used to be cached, with 170 MB each."""
+    built: list[str] = []
+
+    def build(constraint: Constraint) -> None:
+        built.append(constraint.source)
+        began = time.thread_time()
+        while time.thread_time() - began < 0.012:
+            pass
+
+    kept = KeptConstraints(build, weight_of, count=3, weight=WEIGHT_OF_10_MS * 2)
+    for source in ("a", "b", "b", "a"):
+        kept.get(Constraint("regex", source))
+    assert built == ["a", "b", "a"]
+
+
 def test_the_first_mask_is_worked_out_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """For a schema of 300 alternatives it took 120 ms between two steps, delaying everyone, in every answer."""
     has_to_work: list[bool] = []
@@ -64,7 +82,7 @@ def test_the_first_mask_is_worked_out_once(monkeypatch: pytest.MonkeyPatch) -> N
         grammar_from_json_schema = LLMatcher.grammar_from_json_schema
         grammar_from_regex = LLMatcher.grammar_from_regex
 
-        def __init__(self, *_: object) -> None:
+        def __init__(self, *_: object, **__: object) -> None:
             self.knows = False
 
         def deep_copy(self) -> "Watched":
