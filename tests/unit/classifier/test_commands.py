@@ -51,7 +51,7 @@ def url() -> Iterator[str]:
 def test_evaluate_tells_the_clever_from_the_clueless(url: str, tmp_path: Path) -> None:
     found = {}
     for model in ("clever", "clueless"):
-        evaluate.command(model, url, key="k", out=tmp_path / model, json_output=True)
+        evaluate.command(model, url, key="k", out=tmp_path / model, as_json=True)
         found[model] = json.loads((tmp_path / model).read_text())
     assert found["clever"]["right"] == found["clever"]["questions"] == len(KEY)
     assert found["clueless"]["right"] == 0
@@ -61,19 +61,19 @@ def test_evaluate_tells_the_clever_from_the_clueless(url: str, tmp_path: Path) -
 
 def test_a_failed_call_is_no_wrong_answer(url: str) -> None:
     with pytest.raises(ConfigurationError, match="answered 503"):
-        evaluate.command("broken", url, key="sk-…", json_output=True)
+        evaluate.command("broken", url, key="sk-…", as_json=True)
 
 
 def test_where_a_profile_cannot_go_is_told_before_answers_cost(url: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="no question has been asked yet"):
-        evaluate.command("broken", url, out=tmp_path / "missing" / "profile.json", json_output=True)
+        evaluate.command("broken", url, out=tmp_path / "missing" / "profile.json", as_json=True)
 
 
 def test_a_profile_that_cannot_be_written_is_printed(
     url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(StateError, match="the profile is printed instead"):
-        evaluate.command("clever", url, out=tmp_path / ("x" * 250), json_output=True)
+        evaluate.command("clever", url, out=tmp_path / ("x" * 250), as_json=True)
     assert json.loads(capsys.readouterr().out)["right"] == len(KEY)
 
 
