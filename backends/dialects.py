@@ -21,7 +21,8 @@ class Dialect:
     passes chats on to Anthropic; `refuses_cache_marks`: it rejects a chat with one. `thoughts` are the names under
     which it expects the reasoning of earlier answers; `needs_thoughts`: it rejects a conversation with tool calls if an
     answer lacks reasoning; `needs_signatures`: if none of an answer's calls is signed; `needs_answers`: if a user's
-    message follows a tool's result. `thinks_unforced`: it reasons by default, and rejects a forced call then.
+    message follows a tool's result; `needs_opening`: if no user's precedes the first call.
+    `thinks_unforced`: it reasons by default, and rejects a forced call then.
     `call_id` maps a tool call's id to one that it accepts; None if it accepts any.
     `takes_developer`: it knows the role `developer`; others get `system`, which OpenAI treats the same.
     `efforts` maps a `reasoning_effort` that it rejects to the nearest it accepts; `refuses_effort`: it rejects any for
@@ -43,6 +44,7 @@ class Dialect:
     needs_thoughts: bool = False
     needs_signatures: bool = False
     needs_answers: bool = False
+    needs_opening: bool = False
     thinks_unforced: bool = False
     call_id: CallId | None = None
     takes_developer: bool = False
@@ -92,6 +94,7 @@ DIALECTS: Final[Mapping[str, Dialect]] = {
         says_400_of_keys=True,
         efforts=_AT_MOST_HIGH,
         needs_signatures=True,
+        needs_opening=True,
     ),
     "groq": Dialect(
         lacks=_OPENAI_ALONE | {"logit_bias", "logprobs", "prediction", "prompt_cache_key", "top_logprobs"},

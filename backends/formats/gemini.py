@@ -27,6 +27,7 @@ from backends.formats.chat_view import ChatView, Media, Part, Text, ToolCall, To
 from backends.formats.json_objects import Fields, decode_object, first_of, number, objects_of, part_of, text_of
 from backends.formats.openai import error_body
 from backends.formats.past_thinking import UNKNOWN_SIGNATURE
+from backends.formats.tool_turns import OPENING
 from backends.formats.usage_wire import MalformedUsage, believable, checked, token_count
 from backends.http.errors import TOO_LONG, error_from_event, is_too_long, no_answer, said_too_long
 from backends.http.stream_reader import StreamReader
@@ -90,7 +91,8 @@ def _contents(view: ChatView) -> list[Fields]:
             contents.append({"role": role, "parts": parts})
     if not contents:
         raise untranslatable("messages", "needs at least one user message")
-    return contents
+    calls = any("functionCall" in part for part in objects_of(contents[0]["parts"]))
+    return [{"role": "user", "parts": [{"text": OPENING}]}, *contents] if calls else contents
 
 
 def _part(part: Part, names: Mapping[str, str]) -> Fields:

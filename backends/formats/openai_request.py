@@ -23,7 +23,7 @@ from backends.formats.past_thinking import (
     without_reasoning,
 )
 from backends.formats.sampling import OPENAI_SAMPLING, effort_for_functions, nearest_effort, thinks
-from backends.formats.tool_turns import with_answers, without_thinking_where_forced
+from backends.formats.tool_turns import with_answers, with_opening, without_thinking_where_forced
 from backends.protocol import RESPONSES, Call
 
 _DECIDED_ON: Final = frozenset(
@@ -158,6 +158,8 @@ def _as_told(messages: bytes, dialect: Dialect) -> bytes:
         said = with_signed_calls(said)
     if dialect.needs_answers:
         said = with_answers(said)
+    if dialect.needs_opening:
+        said = with_opening(said)
     if dialect.call_id:
         said = with_call_ids(said, dialect.call_id)
     if dialect.names_users_alone and _NAME in said:

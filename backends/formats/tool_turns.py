@@ -1,8 +1,8 @@
 """What some providers demand of chats with tools that OpenAI does not: Mistral an answer after each tool's result,
-DeepSeek no forced call while it reasons. Pure."""
+DeepSeek no forced call while it reasons, Gemini a user's message before the first call. Pure."""
 
 from collections.abc import Iterator, Mapping
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from typing import Final
 
 import msgspec
@@ -10,7 +10,10 @@ import msgspec
 from backends.formats.json_splice import Member, objects_in
 
 _TOOL, _USER = msgspec.Raw(b'"tool"'), msgspec.Raw(b'"user"')
-_ANSWER: Final = {"role": msgspec.Raw(b'"assistant"'), "content": msgspec.Raw(b'"OK."')}
+_ASSISTANT: Final = msgspec.Raw(b'"assistant"')
+_ANSWER: Final = {"role": _ASSISTANT, "content": msgspec.Raw(b'"OK."')}
+OPENING: Final = "Go on."
+"""What a user says before a conversation that begins with a call, its older turns left out by the client."""
 
 
 def with_answers(messages: bytes) -> bytes:
@@ -29,6 +32,21 @@ def _answered(messages: list[dict[str, msgspec.Raw]]) -> Iterator[dict[str, msgs
         if before.get("role") == _TOOL and message.get("role") == _USER:
             yield _ANSWER
         yield message
+
+
+def with_opening(messages: bytes) -> bytes:
+    """A chat's `messages` with a user's message before the assistant's first, if that turn calls tools; the same bytes
+    otherwise."""
+    if b'"tool_calls"' not in messages:
+        return messages
+    found = objects_in(messages)
+    start = next((place for place, message in enumerate(found) if message.get("role") == _ASSISTANT), len(found))
+    said = takewhile(lambda message: message.get("role") == _ASSISTANT, found[start:])
+    is_opened = any(message.get("role") in (_USER, _TOOL) for message in found[:start])
+    if is_opened or not any(bytes(message.get("tool_calls", b"[]")) not in (b"[]", b"null") for message in said):
+        return messages
+    opening = {"role": _USER, "content": msgspec.Raw(msgspec.json.encode(OPENING))}
+    return msgspec.json.encode([*found[:start], opening, *found[start:]])
 
 
 def without_thinking_where_forced(body: bytes, members: Mapping[str, Member]) -> dict[str, bytes | None]:

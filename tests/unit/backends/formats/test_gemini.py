@@ -144,6 +144,14 @@ def test_a_conversation_with_tools_and_media() -> None:
     ]
 
 
+def test_a_conversation_that_begins_with_a_call_gets_a_users_word_first() -> None:
+    called = {"role": "assistant", "tool_calls": [{"id": "c", "function": {"name": "f", "arguments": "{}"}}]}
+    messages = [{"role": "system", "content": "s"}, called, {"role": "tool", "tool_call_id": "c", "content": "1"}]
+    contents = cast(list[Json], translate({"messages": messages})["contents"])
+    assert [content["role"] for content in contents] == ["user", "model", "user"]
+    assert contents[0]["parts"] == [{"text": "Go on."}]
+
+
 def test_a_tools_image_cannot_be_said() -> None:
     image = {"type": "image_url", "image_url": {"url": "https://x/y.png"}}
     with pytest.raises(UpstreamRejected):

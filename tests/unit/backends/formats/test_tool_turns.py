@@ -1,17 +1,20 @@
 """Chats with tools, in the order and with the choices that single providers demand."""
 
 import json
+from typing import cast
 
 import pytest
 
 from backends.dialects import dialect_of
 from backends.formats.openai_request import build_body
+from backends.formats.tool_turns import OPENING
 from backends.protocol import Call
 
 Json = dict[str, object]
 ASKED: Json = {"role": "user", "content": "hi"}
 CALLED: Json = {"role": "assistant", "tool_calls": [{"id": "abcdefghi", "type": "function", "function": {"name": "f"}}]}
 RESULT: Json = {"role": "tool", "tool_call_id": "abcdefghi", "content": "1"}
+SYSTEM: Json = {"role": "system", "content": "be brief"}
 OK: Json = {"role": "assistant", "content": "OK."}
 
 
@@ -36,6 +39,27 @@ def test_mistral_gets_an_answer_before_a_users_next_word(given: object, told: ob
     body = json.dumps({"model": "a", "messages": given}).encode()
     assert sent(body, "mistral")["messages"] == told
     assert sent(body, "openai")["messages"] == given
+
+
+@pytest.mark.parametrize(
+    ("given", "opened_at"),
+    [
+        ([CALLED, RESULT, ASKED], 0),
+        ([SYSTEM, OK, CALLED, RESULT], 1),
+        ([SYSTEM, ASKED, CALLED, RESULT], None),
+        ([RESULT, CALLED], None),
+        ([OK | {"tool_calls": []}, ASKED, CALLED, RESULT], None),
+        ([SYSTEM | {"content": "tool_calls"}], None),
+        ([SYSTEM], None),
+    ],
+)
+def test_gemini_gets_a_users_word_before_the_first_call(given: list[Json], opened_at: int | None) -> None:
+    """It answers 400: "function call turn comes immediately after a user turn or after a function response turn"."""
+    body = json.dumps({"model": "a", "messages": given}).encode()
+    signed = cast(list[Json], sent(body, "gemini")["messages"])
+    opened = [place for place, message in enumerate(signed) if message == {"role": "user", "content": OPENING}]
+    assert opened == ([] if opened_at is None else [opened_at])
+    assert len(signed) == len(given) + len(opened)
 
 
 @pytest.mark.parametrize(
