@@ -40,6 +40,8 @@ class Open(msgspec.Struct, frozen=True):
     def document(self, outcome: Outcome, why: BreakevenError | None = None) -> bytes:
         """What its caller sees of it, in JSON; `why` it failed."""
         shown = self.head.document(text_of(self.head.asked, "model") or "", [], "in_progress", None)
+        if outcome == "in_progress" and (named := self.head.asked.get("conversation")) is not None:
+            shown["conversation"] = {"id": named} if isinstance(named, str) else named
         return msgspec.json.encode(shown | _outcome(outcome, STOPPED if why is None else str(why), why))
 
 

@@ -128,6 +128,7 @@ async def test_only_its_team_knows_it(slow: Slow) -> None:
         ({"store": False}, openai.BadRequestError, "background: needs a stored response"),
         ({"input": "x" * 9_000_000}, openai.APIStatusError, "larger than"),
         ({"input": 7}, openai.BadRequestError, "input"),
+        ({"background": "yes"}, openai.BadRequestError, "background: must be true or false"),
     ],
 )
 async def test_what_is_refused_is_refused_at_once(slow: Slow, asked: dict[str, Any], error: Any, says: str) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from backends.endpoints.responses_items import ResponseHead
 from backends.scripted import Outcome, ScriptedBackend, follow
 from backends.translating import TranslatingBackend
 from gateway.api.kept_responses import ask_kept_response
@@ -67,6 +68,13 @@ class Background:
         turn = await self.kept.find(TENANT, response_id)
         assert turn is not None
         return json.loads(await self.opened.shown(TENANT, response_id, turn))
+
+
+@pytest.mark.parametrize("named", ["conv_1", {"id": "conv_1"}])
+def test_it_names_its_conversation_from_the_beginning_unless_nothing_was_appended(named: object) -> None:
+    opened = Open(TENANT, ResponseHead("resp_1", 1, {"model": "a", "conversation": named}), b"[]")
+    assert json.loads(opened.document("in_progress"))["conversation"] == {"id": "conv_1"}
+    assert "conversation" not in json.loads(opened.document("failed"))
 
 
 async def test_whose_worker_is_dead_is_not_waited_for_forever() -> None:
