@@ -46,7 +46,7 @@ class GeminiBackend(HttpBackend):
         exchange = Exchange(
             url=self._url(call, STREAM if call.is_stream else "generateContent"),
             headers=self._headers,
-            body=build_content_body(parse_chat(call.body)),
+            body=build_content_body(parse_chat(call.body), call.upstream_model),
             read_answer=partial(read_content, backend=self.name, answer_id=answer_id, created=created),
             stream_reader=partial(
                 GeminiStreamReader,

@@ -27,6 +27,7 @@ from backends.formats.chat_view import ChatView, Media, Part, Text, ToolCall, To
 from backends.formats.json_objects import Fields, decode_object, first_of, number, objects_of, part_of, text_of
 from backends.formats.openai import error_body
 from backends.formats.past_thinking import UNKNOWN_SIGNATURE
+from backends.formats.sampling import gemini_thinking
 from backends.formats.tool_turns import OPENING
 from backends.formats.usage_wire import MalformedUsage, believable, checked, token_count
 from backends.http.errors import TOO_LONG, error_from_event, is_too_long, no_answer, said_too_long
@@ -44,20 +45,11 @@ _NUMBERS: Final[Mapping[str, str]] = {
     "frequency_penalty": "frequencyPenalty",
     "seed": "seed",
 }
-_THINKING: Final[Mapping[str, str]] = {
-    "none": "minimal",
-    "minimal": "minimal",
-    "low": "low",
-    "medium": "medium",
-    "high": "high",
-    "xhigh": "high",
-    "max": "high",
-}
 _MODES: Final[Mapping[str, str]] = {"auto": "AUTO", "none": "NONE", "required": "ANY"}
 
 
-def build_content_body(view: ChatView) -> bytes:
-    """The request in Gemini's format; the model and streaming are part of the URL."""
+def build_content_body(view: ChatView, model: str) -> bytes:
+    """The request to `model` in Gemini's format; its name and streaming are part of the URL."""
     said = [part for turn in view.turns if turn.role == "system" for part in turn.parts]
     system = [{"text": part.text} for part in said if isinstance(part, Text)]
     declarations = [
@@ -69,7 +61,7 @@ def build_content_body(view: ChatView) -> bytes:
         "systemInstruction": {"parts": system} if system else None,
         "tools": [{"functionDeclarations": declarations}] if declarations else None,
         "toolConfig": _tool_config(view),
-        "generationConfig": _generation_config(view),
+        "generationConfig": _generation_config(view, model),
         "safetySettings": view.fields.get("safety_settings"),
         "cachedContent": view.fields.get("cached_content"),
     }
@@ -131,7 +123,7 @@ def _tool_config(view: ChatView) -> Fields | None:
     return {"functionCallingConfig": {"mode": _MODES[choice]}}
 
 
-def _generation_config(view: ChatView) -> Fields:
+def _generation_config(view: ChatView, model: str) -> Fields:
     config: Fields = {
         theirs: value for ours, theirs in _NUMBERS.items() if (value := number(view.fields, ours)) is not None
     }
@@ -143,11 +135,8 @@ def _generation_config(view: ChatView) -> Fields:
         config["responseMimeType"] = "application/json"
     if view.json_schema is not None:
         config["responseJsonSchema"] = view.json_schema
-    if level := _THINKING.get(text_of(view.fields, "reasoning_effort") or ""):
-        shown: Fields = (
-            {} if level == "minimal" else {"includeThoughts": True}
-        )  # an effort asks to see it, as elsewhere
-        config["thinkingConfig"] = {"thinkingLevel": level} | shown
+    if thinking := gemini_thinking(model, text_of(view.fields, "reasoning_effort") or ""):
+        config["thinkingConfig"] = thinking
     return config
 
 

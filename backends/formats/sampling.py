@@ -9,6 +9,7 @@ from functools import cache
 from typing import Final
 
 from backends.formats.chat_fields import EFFORTS, untranslatable
+from backends.formats.json_objects import Fields
 
 CLAUDE_SAMPLING: Final = frozenset({"temperature", "top_p", "top_k"})
 OPENAI_SAMPLING: Final = frozenset(
@@ -20,6 +21,19 @@ _OLDER_CLAUDE: Final = re.compile(
 """Up to Opus 4.6, Sonnet 4.6 and Haiku 4.5. Source: Anthropic's Opus 4.7 migration guide and API reference."""
 _WITH_EFFORTS: Final = re.compile(r"claude-(?:opus-4[-.]?(5)|(?:opus|sonnet)-4[-.]?6)")
 """Older Claude models that take an effort: the first one none above `high`, the others `max` but not `xhigh`."""
+_LEVELS: Final = {
+    "none": "minimal",
+    "minimal": "minimal",
+    "low": "low",
+    "medium": "medium",
+    "high": "high",
+    "xhigh": "high",
+    "max": "high",
+}
+_BUDGETS: Final = {"minimal": 512, "low": 1_024, "medium": 8_192, "high": 24_576}
+"""As Google's OpenAI-compatible endpoint maps efforts; the first is the least that each Gemini 2.5 accepts."""
+_WITH_MINIMAL: Final = re.compile(r"gemini-3(?:\.[0-6])?-flash")
+"""Gemini models with the level `minimal`: no Pro, and no Flash since 3.7. Source: Google's page on thinking."""
 _GPT: Final = re.compile(r"gpt-(\d+)(?:\.(\d+))?(?:-(.*))?")
 _O_SERIES: Final = re.compile(r"o\d")
 _ALWAYS_THINKS: Final = re.compile(r".*-pro\b|gpt-6-astra|gpt-6\.1-sol")
@@ -45,6 +59,18 @@ def claude_effort(model: str, effort: str) -> str | None:
     if found is None:
         return None
     return effort if effort in ("low", "medium", "high") else "high" if found[1] else "max"
+
+
+def gemini_thinking(model: str, effort: str) -> Fields | None:
+    """The thinking to ask of a model in Gemini's format; None for an effort that nobody knows. 2.5 refuses levels, and
+    others the lowest. An effort asks to see the thinking, as elsewhere; one that asks for none or little does not."""
+    level = _LEVELS.get(effort)
+    if level is None:
+        return None
+    shown: Fields = {} if level == "minimal" else {"includeThoughts": True}
+    if "gemini-2.5" in model:
+        return {"thinkingBudget": _BUDGETS[level]} | shown
+    return {"thinkingLevel": "low" if level == "minimal" and not _WITH_MINIMAL.search(model) else level} | shown
 
 
 def answers_responses_alone(model: str) -> bool:

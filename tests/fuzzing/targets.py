@@ -160,7 +160,7 @@ def bodies(data: bytes) -> None:
     _said(lambda: build_body(call))
     _said(lambda: build_response_body(call, backend="fuzz", models_think=True))
     _said(lambda: build_messages_body(parse_chat(data), call))
-    _said(lambda: build_content_body(parse_chat(data)))
+    _said(lambda: build_content_body(parse_chat(data), "m"))
     _said(lambda: _as_chat(chat_from_content(data, model="m", is_stream=False, takes_effort=True).body))
     _said(lambda: embedding_body(data, model="m", is_batch=True))
     _refused(lambda: native_body(data, counts=False, model="m"))

@@ -124,7 +124,7 @@ def translate(kind: str, body: Json) -> object:
     if kind == "responses":
         return json.loads(build_response_body(call, backend="b", models_think=True))
     view = parse_chat(raw)
-    return json.loads(build_messages_body(view, call) if kind == "anthropic" else build_content_body(view))
+    return json.loads(build_messages_body(view, call) if kind == "anthropic" else build_content_body(view, "m"))
 
 
 def fate_of(kind: str, field: str) -> str:

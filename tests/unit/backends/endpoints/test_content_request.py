@@ -398,7 +398,7 @@ def conversations(draw: st.DrawFn) -> list[Json]:
 def test_a_conversation_comes_back_as_it_was(contents: list[Json]) -> None:
     """Translated to a chat, and back by the Gemini adapter."""
     chat = asked({"contents": contents}, signs_calls=True).body
-    assert json.loads(build_content_body(parse_chat(chat)))["contents"] == contents
+    assert json.loads(build_content_body(parse_chat(chat), "m"))["contents"] == contents
 
 
 def test_one_alone_is_a_list_of_one() -> None:

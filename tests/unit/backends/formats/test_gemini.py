@@ -38,7 +38,7 @@ SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}}
 
 def translate(body: Json) -> Json:
     raw = json.dumps({"messages": HI} | body).encode()
-    return cast(Json, json.loads(build_content_body(parse_chat(raw))))
+    return cast(Json, json.loads(build_content_body(parse_chat(raw), "m")))
 
 
 FIELDS: list[tuple[Json, Json]] = [
@@ -62,7 +62,7 @@ FIELDS: list[tuple[Json, Json]] = [
         {"response_format": {"type": "json_schema", "json_schema": {"name": "s", "schema": SCHEMA}}},
         {"generationConfig": {"responseMimeType": "application/json", "responseJsonSchema": SCHEMA}},
     ),
-    ({"reasoning_effort": "minimal"}, {"generationConfig": {"thinkingConfig": {"thinkingLevel": "minimal"}}}),
+    ({"reasoning_effort": "minimal"}, {"generationConfig": {"thinkingConfig": {"thinkingLevel": "low"}}}),
     (
         {"reasoning_effort": "xhigh"},
         {"generationConfig": {"thinkingConfig": {"thinkingLevel": "high", "includeThoughts": True}}},

@@ -12,6 +12,7 @@ from backends.formats.sampling import (
     answers_responses_alone,
     claude_effort,
     effort_for_functions,
+    gemini_thinking,
     is_older_claude,
     nearest_effort,
     thinks,
@@ -150,6 +151,19 @@ def test_the_efforts_of_claude_are_those_of_the_installed_map_of_litellm(litellm
     assert {name: claude_effort(name, "xhigh") for name in told} == told
     assert {claude_effort(name, "low") for name, most in told.items() if most} == {"low"}
     assert claude_effort("kimi-k3", "xhigh") == "xhigh"
+
+
+def test_gemini_is_asked_for_the_thinking_that_it_knows() -> None:
+    """It answers 400: "Thinking level is not supported for this model", "Thinking level MINIMAL is not supported"."""
+    seen = {"includeThoughts": True}
+    for model in ("gemini-3-flash-preview", "gemini-3.6-flash", "gemini-3.5-flash-lite"):
+        assert gemini_thinking(model, "none") == {"thinkingLevel": "minimal"}
+    for model in ("gemini-3.8-flash", "gemini-3.10-flash", "gemini-3.1-pro-preview", "gemini-flash-latest"):
+        assert gemini_thinking(model, "minimal") == {"thinkingLevel": "low"}
+        assert gemini_thinking(model, "xhigh") == {"thinkingLevel": "high"} | seen
+    told = [gemini_thinking("gemini-2.5-pro", effort) for effort in ("none", "low", "medium", "max", "?")]
+    most = [{"thinkingBudget": budget} | seen for budget in (1_024, 8_192, 24_576)]
+    assert told == [{"thinkingBudget": 512}, *most, None]
 
 
 def test_the_installed_map_of_litellm_names_no_other(litellm_map: dict[str, Any]) -> None:

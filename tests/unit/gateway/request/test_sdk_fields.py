@@ -108,7 +108,7 @@ def into_anthropic(chat: bytes) -> bytes:
 
 
 def into_gemini(chat: bytes) -> bytes:
-    return build_content_body(parse_chat(chat))
+    return build_content_body(parse_chat(chat), "m")
 
 
 AS_CHAT: dict[Operation, Callable[[bytes], bytes]] = {
