@@ -23,10 +23,11 @@ from typing import Any
 import httpx
 
 from benchmarks.report import Bar, build_report
-from tests.faults.fleet.replica import Replica, rules_text, until
+from tests.faults.fleet.replica import Replica, rules_text
 from tests.faults.fleet.take_overs import take_overs
 from tests.postgres_server import empty_postgres
 from tests.redis_server import RedisServer
+from tests.waiting import wait_until
 
 WORKERS = 2
 PROMISED_SECONDS = 1.0
@@ -86,7 +87,7 @@ def delays(replicas: list[Replica], owner: str, activations: int) -> Iterator[fl
             told = take_overs(urls)
             return len(told) == workers and all(one.count == number for one in told.values())
 
-        until(has_reached_all, f"activation {number} did not reach every worker")
+        wait_until(has_reached_all, f"activation {number} did not reach every worker")
         for worker, told in take_overs(urls).items():
             yield told.seconds - seconds.get(worker, 0.0)
             seconds[worker] = told.seconds
