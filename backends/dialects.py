@@ -22,7 +22,7 @@ class Dialect:
     which it expects the reasoning of earlier answers; `needs_thoughts`: it rejects a conversation with tool calls if an
     answer lacks reasoning; `needs_signatures`: if none of an answer's calls is signed; `needs_answers`: if a user's
     message follows a tool's result; `needs_opening`: if no user's precedes the first call.
-    `thinks_unforced`: it reasons by default, and rejects a forced call then.
+    `thinks_unforced`: it reasons by default, and rejects a forced call then; `names_no_call`: its K3 one by name.
     `call_id` maps a tool call's id to one that it accepts; None if it accepts any.
     `takes_developer`: it knows the role `developer`; others get `system`, which OpenAI treats the same.
     `efforts` maps a `reasoning_effort` that it rejects to the nearest it accepts; `refuses_effort`: it rejects any for
@@ -46,6 +46,7 @@ class Dialect:
     needs_answers: bool = False
     needs_opening: bool = False
     thinks_unforced: bool = False
+    names_no_call: bool = False
     call_id: CallId | None = None
     takes_developer: bool = False
     efforts: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -119,6 +120,7 @@ DIALECTS: Final[Mapping[str, Dialect]] = {
     "moonshot": Dialect(
         thoughts=("reasoning_content",),
         needs_thoughts=True,
+        names_no_call=True,
         thinkers_lack=frozenset({"frequency_penalty", "presence_penalty", "temperature", "top_p"}),
     ),
     "ollama": Dialect(renames=_OLDER_LIMIT),

@@ -23,7 +23,12 @@ from backends.formats.past_thinking import (
     without_reasoning,
 )
 from backends.formats.sampling import OPENAI_SAMPLING, effort_for_functions, nearest_effort, thinks
-from backends.formats.tool_turns import with_answers, with_opening, without_thinking_where_forced
+from backends.formats.tool_turns import (
+    with_answers,
+    with_named_tool_alone,
+    with_opening,
+    without_thinking_where_forced,
+)
 from backends.protocol import RESPONSES, Call
 
 _DECIDED_ON: Final = frozenset(
@@ -97,6 +102,8 @@ def build_body(call: Call, dialect: Dialect = PLAIN) -> bytes:
                 edits["reasoning_effort"] = b'"%b"' % told.encode()
         if dialect.thinks_unforced:
             edits |= without_thinking_where_forced(call.body, members)
+        if dialect.names_no_call and "k3" in call.upstream_model:
+            edits |= with_named_tool_alone(call.body, members)
         if dialect.models_think:
             edits |= _while_it_thinks(call, members)
         if call.operation == "chat.completions" and (messages := members.get("messages")):

@@ -1,5 +1,6 @@
 """What some providers demand of chats with tools that OpenAI does not: Mistral an answer after each tool's result,
-DeepSeek no forced call while it reasons, Gemini a user's message before the first call. Pure."""
+DeepSeek no forced call while it reasons, Kimi K3 none of a named tool, Gemini a user's message before the first call.
+Pure."""
 
 from collections.abc import Iterator, Mapping
 from itertools import pairwise, takewhile
@@ -7,6 +8,7 @@ from typing import Final
 
 import msgspec
 
+from backends.formats.json_objects import decode_object, objects_of, part_of
 from backends.formats.json_splice import Member, objects_in
 
 _TOOL, _USER = msgspec.Raw(b'"tool"'), msgspec.Raw(b'"user"')
@@ -59,3 +61,15 @@ def without_thinking_where_forced(body: bytes, members: Mapping[str, Member]) ->
     if choice in (b"null", b'"none"') or not members.keys().isdisjoint({"thinking", "reasoning_effort"}):
         return {}
     return {"thinking": b'{"type":"disabled"}'}
+
+
+def with_named_tool_alone(body: bytes, members: Mapping[str, Member]) -> dict[str, bytes | None]:
+    """Edits that force the named tool by offering no other, for a model that takes `required` but no name."""
+    if not {"tools", "tool_choice"} <= members.keys():
+        return {}
+    fields = decode_object(body) or {}
+    name = part_of(part_of(fields, "tool_choice"), "function").get("name")
+    named = [tool for tool in objects_of(fields.get("tools")) if part_of(tool, "function").get("name") == name]
+    if name is None or not named:
+        return {}
+    return {"tool_choice": b'"required"', "tools": msgspec.json.encode(named)}

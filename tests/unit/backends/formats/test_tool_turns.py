@@ -18,8 +18,8 @@ SYSTEM: Json = {"role": "system", "content": "be brief"}
 OK: Json = {"role": "assistant", "content": "OK."}
 
 
-def sent(body: bytes, provider: str) -> Json:
-    return json.loads(build_body(Call("chat.completions", "up", body, False, "r-1"), dialect_of(provider)))
+def sent(body: bytes, provider: str, model: str = "up") -> Json:
+    return json.loads(build_body(Call("chat.completions", model, body, False, "r-1"), dialect_of(provider)))
 
 
 @pytest.mark.parametrize(
@@ -80,3 +80,18 @@ def test_gemini_gets_a_users_word_before_the_first_call(given: list[Json], opene
 def test_deepseek_does_not_think_where_it_must_call(asked: bytes, told: Json) -> None:
     """It answers 400: "Thinking mode does not support this tool_choice"."""
     assert sent(asked, "deepseek") == told | {"model": "up"}
+
+
+def test_kimi_k3_is_forced_by_offering_the_named_tool_alone() -> None:
+    """It answers 400: "tool_choice 'specified' is incompatible with thinking enabled"; it takes `required`."""
+    tools = [{"type": "function", "function": {"name": name}} for name in ("f", "g")]
+    named = {"tools": tools, "tool_choice": tools[1]}
+    forced = {"tools": tools[1:], "tool_choice": "required"}
+    assert sent(json.dumps(named).encode(), "moonshot", "kimi-k3") == forced | {"model": "kimi-k3"}
+    for model, asked in (
+        ("kimi-k2.6", named),
+        ("kimi-k3", named | {"tool_choice": "required"}),
+        ("kimi-k3", named | {"tool_choice": {"type": "function", "function": {"name": "h"}}}),
+        ("kimi-k3", {"tool_choice": "none"}),
+    ):
+        assert sent(json.dumps(asked).encode(), "moonshot", model) == asked | {"model": model}
