@@ -36,8 +36,8 @@ def inspect_turn_file(
             f"{path} has {size / 1e6:.0f} MB, more than `kept_answers.disk_megabytes` allows; the next start of "
             "`breakeven serve` makes it smaller"
         )
-    records = " records" if what == "conversations" else ""  # several of each
-    return f"{count:,}{records} in {path}, {size / 1e6:.0f} of {max_bytes / 1e6:.0f} MB"
+    # Several of each conversation, and of each response in the background.
+    return f"{count:,} records in {path}, {size / 1e6:.0f} of {max_bytes / 1e6:.0f} MB"
 
 
 def _require_ours(path: Path, files: list[Path]) -> None:

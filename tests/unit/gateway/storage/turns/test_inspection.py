@@ -41,7 +41,7 @@ def test_none_is_made(tmp_path: Path) -> None:
 def test_one_that_nobody_uses_is_left_as_it_is(tmp_path: Path) -> None:
     kept(tmp_path / "kept.db").close()
     before = contents(tmp_path)
-    assert inspect_turn_file(tmp_path / "kept.db", max_bytes=MOST).startswith("3 in ")
+    assert inspect_turn_file(tmp_path / "kept.db", max_bytes=MOST).startswith("3 records in ")
     assert contents(tmp_path) == before
     assert len(before) == 1
 
@@ -49,11 +49,11 @@ def test_one_that_nobody_uses_is_left_as_it_is(tmp_path: Path) -> None:
 def test_one_that_a_process_uses_goes_on_as_if_nobody_had_looked(tmp_path: Path) -> None:
     path = tmp_path / "kept.db"
     file = kept(path)
-    assert inspect_turn_file(path, max_bytes=MOST).startswith("3 in ")
+    assert inspect_turn_file(path, max_bytes=MOST).startswith("3 records in ")
     file.tidy()
     assert path.with_name("kept.db-wal").stat().st_size == 0
     file.put("turn-9", b"after", 60)
-    assert inspect_turn_file(path, max_bytes=MOST).startswith("4 in ")
+    assert inspect_turn_file(path, max_bytes=MOST).startswith("4 records in ")
     assert file.get("turn-9", 60) == b"after"
     file.close()
 
@@ -68,7 +68,7 @@ def test_what_a_killed_process_left_in_the_log_is_there_and_stays(tmp_path: Path
         copy.chmod(0o600)
     gateway.close()
     log = (killed / "kept.db-wal").read_bytes()
-    assert inspect_turn_file(killed / "kept.db", max_bytes=MOST).startswith("3 in ")
+    assert inspect_turn_file(killed / "kept.db", max_bytes=MOST).startswith("3 records in ")
     assert (killed / "kept.db-wal").read_bytes() == log
     again = open_file(killed / "kept.db")
     assert again.get("turn-2", 60) is not None
