@@ -28,7 +28,8 @@ class Dialect:
     `efforts` maps a `reasoning_effort` that it rejects to the nearest it accepts; `refuses_effort`: it rejects any for
     a model that does not reason. `models_think`: its models are OpenAI's, with the limits in formats/sampling.py.
     `thinkers_lack` are further fields to remove if the model reasons; `names_users_alone`: it rejects `name` on
-    messages other than users'. `continues_messages`: an answer may continue the last message.
+    messages other than users'. `continues_messages`: an answer may continue the last message. `instructs_once`: its
+    responses refuse `instructions` where they continue another.
     """
 
     renames: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -55,6 +56,7 @@ class Dialect:
     thinkers_lack: frozenset[str] = frozenset()
     names_users_alone: bool = False
     continues_messages: bool = False
+    instructs_once: bool = False
 
 
 PLAIN: Final = Dialect()
@@ -138,6 +140,7 @@ DIALECTS: Final[Mapping[str, Dialect]] = {
         refuses_effort=True,
         thinkers_lack=frozenset({"frequency_penalty", "presence_penalty"}),
         names_users_alone=True,
+        instructs_once=True,
     ),
 }
 """By provider. Sources: what they answer 400 and 422 to, and the request types of their own clients and servers

@@ -113,7 +113,12 @@ class OpenAICompatibleBackend(HttpBackend):
         super().__init__(name, base_url, headers, client=client)
         self._urls = {operation: join_url(base_url, path) for operation, path in paths.items()}
         self._dialect = dialect
-        self._native = replace(PLAIN, models_think=dialect.models_think, withheld=dialect.withheld)
+        self._native = replace(
+            PLAIN,
+            models_think=dialect.models_think,
+            withheld=dialect.withheld,
+            instructs_once=dialect.instructs_once,
+        )
         self._health_from: HealthSource = health_from
         self._max_running = max_running
         self._answer_no_chats: set[str] = set()  # models, learned from their errors

@@ -12,7 +12,15 @@ from backends.dialects import PLAIN, Dialect
 from backends.errors import UpstreamRejected
 from backends.formats.answer_schema import without_value
 from backends.formats.call_ids import with_call_ids
-from backends.formats.json_splice import Member, NotAnObject, find_members, objects_in, require_plain_names, splice
+from backends.formats.json_splice import (
+    VALUES,
+    Member,
+    NotAnObject,
+    find_members,
+    objects_in,
+    require_plain_names,
+    splice,
+)
 from backends.formats.openai import error_body
 from backends.formats.past_thinking import (
     OUR_MARKS,
@@ -115,6 +123,8 @@ def build_body(call: Call, dialect: Dialect = PLAIN) -> bytes:
         has_ours = call.operation in RESPONSES and any(mark in call.body for mark in OUR_MARKS)
         if has_ours and (items := members.get("input")):
             edits["input"] = without_our_reasoning(call.body[items.start : items.end])
+        if dialect.instructs_once and call.operation in RESPONSES:
+            edits |= _instructed_in_input(call.body, members, edits)
         if call.is_stream and dialect.asks_for_usage and call.operation in _HAS_USAGE_CHUNK:
             options = members.get("stream_options")
             edits["stream_options"] = _with_usage(call.body[options.start : options.end] if options else b"null")
@@ -256,6 +266,24 @@ def _without_marks(body: bytes, members: Mapping[str, Member], edits: Mapping[st
             objects = _without_in(inner, _MARKS, objects)
         kept[name] = _without(_MARKS, objects)
     return kept
+
+
+def _instructed_in_input(
+    body: bytes, members: Mapping[str, Member], edits: Mapping[str, bytes | None]
+) -> dict[str, bytes | None]:
+    """Edits that move a continued response's `instructions` into its input, as a system message."""
+
+    def said(name: str) -> bytes:
+        member = members.get(name)
+        return body[member.start : member.end] if member else b"null"
+
+    instructions, items = said("instructions"), edits.get("input") or said("input")
+    if instructions[:1] != b'"' or said("previous_response_id") == b"null" or items[:1] not in (b'"', b"["):
+        return {}
+    if items.startswith(b'"'):
+        items = b'[{"role":"user","content":%b}]' % items
+    told = [b'{"role":"system","content":%b}' % instructions, *map(bytes, VALUES.decode(items))]
+    return {"instructions": None, "input": b"[%b]" % b",".join(told)}
 
 
 def _with_usage(options: bytes) -> bytes:

@@ -326,6 +326,34 @@ async def test_what_is_withheld_from_a_provider_is_in_no_response_either() -> No
         assert json.loads(provider.received[0].body) == {"model": "m", "store": 1}
 
 
+@pytest.mark.parametrize(
+    ("asked", "sent"),
+    [
+        ({"input": "hi"}, [{"role": "user", "content": "hi"}]),
+        ({"input": [{"role": "user", "content": "hi"}]}, [{"role": "user", "content": "hi"}]),
+        ({"input": []}, []),
+        ({"input": "hi", "previous_response_id": None}, None),
+        ({"input": "hi", "instructions": None}, None),
+        ({"input": None}, None),
+    ],
+)
+async def test_xai_is_instructed_in_the_input_where_it_continues_a_response(
+    asked: dict[str, object], sent: list[object] | None
+) -> None:
+    """It answers 400: "Argument not supported: instructions and previous_response_id together"."""
+    body = {"model": "m", "instructions": "be brief", "previous_response_id": "r"} | asked
+    async with ScriptedProvider() as provider:
+        backend = make_backend(provider, paths=OPENAI_PATHS, dialect=dialect_of("xai"))
+        with suppress(BackendError):  # it answers as a chat
+            await collect(backend, Call("responses", "m", json.dumps(body).encode(), False, "r-1"))
+        told = json.loads(provider.received[0].body)
+    if sent is None:
+        assert told == body
+    else:
+        system = {"role": "system", "content": "be brief"}
+        assert told == {"model": "m", "previous_response_id": "r", "input": [system, *sent]}
+
+
 @pytest.mark.parametrize("is_stream", [False, True])
 @pytest.mark.parametrize("name", [b"background", b"b\\u0061ckground"])
 async def test_a_response_in_the_background_is_refused_because_nobody_would_book_it(
