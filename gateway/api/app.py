@@ -131,7 +131,8 @@ def build_fastapi() -> FastAPI:
 def _is_anthropics(request: Request) -> bool:
     """Whether an Anthropic client reads the answer: by the path, or by its header on a path that several share."""
     path = request.url.path
-    return path.startswith("/v1/messages") or (path.startswith("/v1/models") and ANTHROPIC in request.headers)
+    is_shared = path.startswith(("/v1/models", "/v1/files"))
+    return path.startswith("/v1/messages") or (is_shared and ANTHROPIC in request.headers)
 
 
 def _refusal(request: Request, error: BreakevenError, status: int, headers: Mapping[str, str] | None) -> Response:

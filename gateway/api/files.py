@@ -4,12 +4,13 @@
 from collections.abc import AsyncIterator
 from typing import Annotated, Any, Final, Literal
 
-from fastapi import APIRouter, Path, Query, Request
+from fastapi import APIRouter, Depends, Path, Query, Request
 from fastapi.responses import StreamingResponse
 from starlette.datastructures import FormData, UploadFile
 
 from gateway.api.callers_key import tenant_of_caller
 from gateway.api.listed import NAME, After, Listed, listed
+from gateway.api.public import ANTHROPIC
 from gateway.api.streamed import Streamed, begun
 from gateway.batches.bounds import BatchBounds
 from gateway.batches.values import INPUT, FileStore, Page, StoredFile
@@ -51,7 +52,7 @@ Purpose = Annotated[str | None, Query(pattern=NAME)]
 
 def build_files_router(pipeline: Pipeline, files: FileStore, bounds: BatchBounds) -> APIRouter:
     """Uploads are written to the store in parts; an upload that breaks off leaves nothing behind."""
-    router = APIRouter(prefix="/v1/files", tags=["batches"])
+    router = APIRouter(prefix="/v1/files", tags=["batches"], dependencies=[Depends(_refuse_anthropics)])
 
     async def found(request: Request, file_id: str) -> StoredFile:
         file = await files.get(await tenant_of_caller(pipeline, request), file_id)
@@ -162,6 +163,15 @@ def _seconds(given: object) -> int:
 async def _parts(file: UploadFile) -> AsyncIterator[bytes]:
     while part := await file.read(PART_BYTES):
         yield part
+
+
+def _refuse_anthropics(request: Request) -> None:
+    """Anthropic's clients find other files at this address. Raises NotFound."""
+    if ANTHROPIC in request.headers:
+        raise NotFound(
+            "Anthropic's files are not offered here: send images and documents as base64 in the message about them, "
+            "and batches to /v1/messages/batches."
+        )
 
 
 def _not_found() -> NotFound:

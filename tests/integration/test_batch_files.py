@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import anthropic
 import httpx
 import openai
 import pytest
@@ -102,6 +103,13 @@ async def test_what_a_batch_writes_takes_room_and_is_not_refused(batches: Batche
         assert len(await lines(client, done.output_file_id)) == 1
         with pytest.raises(openai.APIStatusError, match="room for 0: "):
             await client.files.create(file=("a", b"x"), purpose="batch")
+
+
+async def test_anthropics_client_is_told_that_its_files_are_not_offered(batches: Batches) -> None:
+    async with batches.anthropic() as client:
+        with pytest.raises(anthropic.NotFoundError, match="Anthropic's files are not offered here") as caught:
+            await client.beta.files.upload(file=("a.txt", b"x"))
+        assert caught.value.type == "not_found_error"
 
 
 async def test_an_upload_that_is_none_is_refused(batches: Batches) -> None:
