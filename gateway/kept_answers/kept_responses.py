@@ -5,6 +5,7 @@ Each is one turn that names the turn before it. It is encrypted with its tenant'
 reveals nothing, and expires some time after it was last referred to. Knows no store and no HTTP.
 """
 
+import asyncio
 import hashlib
 import logging
 import time
@@ -33,6 +34,7 @@ LARGEST_TURN_BYTES: Final = 8 << 20
 """The most for a turn's input and response together; a larger one is not kept."""
 REST_SECONDS: Final = 5.0
 """How long nothing is kept after a store failure, so that answers do not wait for it again and again."""
+TRIES: Final = 10
 _PREVIOUS: Final = "previous_response_id"
 _CONVERSATION: Final = "conversation"
 _BACKGROUND: Final = ("background", "background_options")
@@ -115,6 +117,7 @@ class KeptResponses:
         self._seal = Seal(secret)
         self.seconds = seconds
         self.largest_turn_bytes = largest_turn_bytes
+        self.again_seconds = 1.0
         self._most_bytes = most_bytes
         self._most_added_bytes = most_added_bytes
         self._added_bytes = 0
@@ -202,17 +205,22 @@ class KeptResponses:
         return _Keeping(caller, self, resumed, f"resp_{request_id}")
 
     async def keep(self, resumed: Resumed, response_id: str, response: bytes) -> None:
-        """Keeps one response. If that fails, the caller can continue only by sending the whole conversation."""
-        is_resting = self._monotonic() < self._resting_until and not resumed.is_background  # nobody else has its answer
+        """Keeps one response. If that fails, the caller can continue only by sending the whole conversation. One in the
+        background, which nobody else has, is tried again for some seconds."""
+        is_resting = self._monotonic() < self._resting_until and not resumed.is_background
         if len(response) + len(resumed.items) > self.largest_turn_bytes or is_resting:
             return
         conversation_id = resumed.belonging.conversation_id if resumed.belonging is not None else None
         turn = Turn(response, resumed.items, resumed.previous, conversation_id)
-        try:
-            await self.put(resumed.tenant, response_id, turn)
-        except StoreDown as error:
-            self._resting_until = self._monotonic() + REST_SECONDS
-            log.warning("responses are not kept: %s", error)
+        for left in reversed(range(TRIES if resumed.is_background else 1)):
+            try:
+                await self.put(resumed.tenant, response_id, turn)
+                return
+            except StoreDown as error:
+                self._resting_until = self._monotonic() + REST_SECONDS
+                log.warning("responses are not kept: %s", error)
+            if left:
+                await asyncio.sleep(self.again_seconds)
 
     async def put(self, tenant: str, response_id: str, turn: Turn) -> None:
         """Raises StoreDown."""
