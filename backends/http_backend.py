@@ -33,7 +33,7 @@ _NOT_BY_THIS_MODEL: Final = re.compile(
     rb"|model[^\"]{0,80} (?:does not|doesn't) support|does not support (?:tools|thinking|this)\b"
     rb"|unexpected role|turn comes immediately after|roles must alternate|must not be empty"
     rb"|at least one (?:non-empty )?content element"
-    rb"|reasoning[_.]?effort|thinking[_ .]?budget|only works in thinking mode"
+    rb"|reasoning[_.]?effort|thinking[_ .]?(?:budget|config|level)|only works in thinking mode"
     rb"|tool[ _]choice[^\"]{0,40} (?:requires|is incompatible)"
     rb"|image_url|not a multimodal model|only supports text|no endpoints found"
     rb"|max_?(?:completion|output)?_?tokens\b[^\"]{0,120}(?:too large|maximum|equal to|range|must have stream)"

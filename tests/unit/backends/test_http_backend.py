@@ -56,6 +56,8 @@ REFUSALS = [
     "Invalid request: the message at position 2 with role 'assistant' must not be empty",
     "`reasoning_effort` must be one of `none` or `default`",
     "The thinking budget 50000 is invalid. Please choose a value between 512 and 24576.",
+    "Thinking level is unsupported: THINKING_LEVEL_MINIMAL",
+    "thinking_config is not supported.",
     "Budget 0 is invalid. This model only works in thinking mode.",
     r"\"auto\" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set",
     "Failed to deserialize the JSON body into the target type: messages[1]: unknown variant `image_url`",
