@@ -24,7 +24,7 @@ def remember_address(home: Home, host: str, port: int) -> None:
 
 
 def running_url(home: Home) -> str:
-    """The gateway's base URL, or the one a first start will use."""
+    """The gateway's base URL where it was last started; the usual one if it never was."""
     try:
         return home.address_file.read_text(encoding="utf-8").strip() or DEFAULT_URL
     except FileNotFoundError:
