@@ -27,6 +27,7 @@ from gateway.access.keys import KeyRecord, KeyRing, require_model_access
 from gateway.errors import NoEligibleModel
 from gateway.kept_answers.belonging import BelongingCaller, named_conversation
 from gateway.kept_answers.body_keeper import BodyKeeper
+from gateway.kept_answers.keeping_caller import keeping
 from gateway.kept_answers.kept_conversations import Belonging, KeptConversations
 from gateway.kept_answers.kept_responses import KeptResponses, Resumed
 from gateway.kept_answers.memory_responses import MemoryResponses
@@ -159,7 +160,7 @@ class Pipeline:
         if self.shadows is not None:
             caller = self.shadows.listen(caller, run)
         if self.kept_responses is not None:
-            caller = self.kept_responses.listen(caller, resumed, run.intent.request_id)
+            caller = keeping(self.kept_responses, caller, resumed, run.intent.request_id)
         if self.kept_conversations is not None and resumed is not None and resumed.belonging is not None:
             caller = BelongingCaller(caller, self.kept_conversations, resumed.belonging, resumed.items)
         await self._booked(run, books, self._serve_cached(run, incoming.cache_seconds, books, caller))

@@ -16,8 +16,8 @@ from backends.endpoints.responses_items import ResponseHead
 from backends.formats.json_objects import decode_object, text_of
 from backends.protocol import JSON, Chunk
 from gateway.access.keys import KeyRecord
-from gateway.errors import BodyTooLarge, BreakevenError, InvalidRequest, Overloaded, StoreDown
-from gateway.kept_answers.kept_responses import KeptResponses, items_of
+from gateway.errors import BreakevenError, InvalidRequest, Overloaded, StoreDown
+from gateway.kept_answers.kept_responses import KeptResponses, items_of, too_large_to_wait
 from gateway.kept_answers.open_responses import Open, OpenResponses, Outcome
 from gateway.kept_answers.passing_caller import PassingCaller
 from gateway.ledger.entry import tenant_of
@@ -98,11 +98,7 @@ class BackgroundResponses:
     async def _answer_unattended(self, incoming: Incoming, asked: _Asked, caller: Caller) -> None:
         key = self._answers.identify(incoming)
         if len(incoming.body) > self._kept.largest_turn_bytes:
-            raise BodyTooLarge(
-                f"background: a request of more than {self._kept.largest_turn_bytes:,} bytes cannot be kept. Leave it "
-                "out, and stream the answer.",
-                code="body_too_large",
-            )
+            raise too_large_to_wait(self._kept.largest_turn_bytes)
         accepted: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         nobody = _Nobody()
         apart = msgspec.structs.replace(incoming, cache_seconds=0, accepted=accepted.set_result)

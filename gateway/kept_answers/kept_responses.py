@@ -11,22 +11,19 @@ import logging
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Final, Protocol, cast
 
 import msgspec
 
 from backends.formats.json_objects import Fields, decode_object
 from backends.formats.json_splice import VALUES, NotAnObject, splice
-from backends.protocol import Chunk
 from gateway.errors import BodyTooLarge, InvalidRequest, Overloaded, StoreDown
 from gateway.kept_answers.conversation_items import output_of, parse_items, placed_items, shown
 from gateway.kept_answers.kept_conversations import Belonging
-from gateway.kept_answers.passing_caller import PassingCaller
 from gateway.kept_answers.record_store import pseudonym
 from gateway.kept_answers.sealing import Seal
 from gateway.request.many_values import require_bearable
-from gateway.request.run import Caller, Incoming
+from gateway.request.run import Incoming
 
 log = logging.getLogger(__name__)
 DAY_SECONDS: Final = 86_400.0
@@ -40,7 +37,6 @@ _CONVERSATION: Final = "conversation"
 _BACKGROUND: Final = ("background", "background_options")
 _REFERENCE: Final = "item_reference"
 _NO_ITEMS: Final = b"[]"
-_ENDS: Final = (b"event: response.completed\ndata: ", b"event: response.incomplete\ndata: ")
 
 
 class TurnStore(Protocol):
@@ -89,12 +85,7 @@ class _Asked(msgspec.Struct):
     background: object = None
 
 
-class _Ended(msgspec.Struct):
-    response: msgspec.Raw
-
-
 _ASKED: Final = msgspec.json.Decoder(_Asked)
-_ENDED: Final = msgspec.json.Decoder(_Ended)
 
 
 class KeptResponses:
@@ -151,6 +142,8 @@ class KeptResponses:
             referred = await self.dereferenced(tenant, items)
         previous = cast(str, asked.previous_response_id) if turns else None
         is_kept = asked.store is not False and len(referred) <= self.largest_turn_bytes
+        if incoming.accepted is not None and not is_kept:
+            raise too_large_to_wait(self.largest_turn_bytes)
         resumed = Resumed(tenant, referred, previous, is_kept, belonging, incoming.accepted is not None)
         if belonging is not None:
             self._require_appendable(referred)
@@ -197,12 +190,6 @@ class KeptResponses:
             yield
         finally:
             self._added_bytes -= added_bytes
-
-    def listen(self, caller: Caller, resumed: Resumed | None, request_id: str) -> Caller:
-        """Wraps the caller so that the answer is kept before its last byte is sent: a reference may come at once."""
-        if resumed is None or not resumed.is_kept:
-            return caller
-        return _Keeping(caller, self, resumed, f"resp_{request_id}")
 
     async def keep(self, resumed: Resumed, response_id: str, response: bytes) -> None:
         """Keeps one response. If that fails, the caller can continue only by sending the whole conversation. One in the
@@ -314,34 +301,6 @@ class KeptResponses:
         return None if plain is None else msgspec.msgpack.decode(plain, type=Turn)
 
 
-@dataclass(slots=True)
-class _Keeping(PassingCaller):
-    """A Caller that keeps the response passing through, if it is one of ours and complete."""
-
-    kept: KeptResponses
-    resumed: Resumed
-    response_id: str
-
-    async def send(self, payload: bytes, *, chunk: Chunk | None = None, is_last: bool = False) -> None:
-        if chunk is not None:
-            response = self._response(payload, is_last=is_last)
-            if response is not None and self.resumed.is_background:  # its caller was told our id, whoever answers
-                response = splice(response, {"id": b'"%b"' % self.response_id.encode(), "background": b"true"})
-            if response is not None and (decode_object(response) or {}).get("id") == self.response_id:
-                await self.kept.keep(self.resumed, self.response_id, response)
-        await self.caller.send(payload, chunk=chunk, is_last=is_last)
-
-    def _response(self, payload: bytes, *, is_last: bool) -> bytes | None:
-        """The whole response, if this payload is its end."""
-        if self.content_type == "application/json":
-            return payload if is_last else None
-        for mark in _ENDS:
-            _, found, event = payload.rpartition(mark)
-            if found:
-                return bytes(_ENDED.decode(event.partition(b"\n")[0]).response)
-        return None
-
-
 @contextmanager
 def _told() -> Generator[None]:
     """Turns StoreDown into an error for the caller."""
@@ -388,6 +347,15 @@ def _beginning_is_gone() -> InvalidRequest:
         "in `input`.",
         param=_PREVIOUS,
         code="previous_response_not_found",
+    )
+
+
+def too_large_to_wait(most_bytes: int) -> BodyTooLarge:
+    """The error for a request in the background whose answer could not be kept."""
+    return BodyTooLarge(
+        f"background: a request of more than {most_bytes:,} bytes, with what it refers to, cannot be kept. Leave it "
+        "out, and stream the answer.",
+        code="body_too_large",
     )
 
 

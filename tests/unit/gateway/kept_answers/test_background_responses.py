@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 
 from backends.endpoints.responses_items import ResponseHead
+from backends.protocol import Chunk
 from backends.scripted import Outcome, ScriptedBackend, follow
 from backends.translating import TranslatingBackend
 from gateway.api.kept_responses import ask_kept_response
-from gateway.errors import Overloaded, StoreDown
+from gateway.errors import BodyTooLarge, Overloaded, StoreDown
 from gateway.kept_answers.background_responses import BackgroundResponses
+from gateway.kept_answers.keeping_caller import keeping
 from gateway.kept_answers.kept_responses import KeptResponses, Resumed
 from gateway.kept_answers.memory_turns import MemoryTurns
 from gateway.kept_answers.open_responses import DEAD_SECONDS, Open, OpenResponses
@@ -145,6 +147,25 @@ async def test_an_answer_too_long_to_keep_is_a_failure() -> None:
     made.may_answer.set()
     await task
     assert (await made.shown())["status"] == "failed"
+
+
+async def test_what_it_refers_to_is_too_long_to_keep_before_it_is_paid_for() -> None:
+    made = Background()
+    made.kept.largest_turn_bytes = 10
+    asked = Incoming("responses", None, b'{"input": "hello", "background": true}', accepted=lambda _: None)
+    with pytest.raises(BodyTooLarge, match=r"background: .* with what it refers to, cannot be kept"):
+        await made.kept.resume(asked, TENANT)
+
+
+async def test_an_answer_with_a_key_twice_is_paid_for_and_kept() -> None:
+    made = Background()
+    caller = keeping(made.kept, RecordingCaller(), Resumed(TENANT, b"[]", None, True, is_background=True), "r1")
+    await caller.start(status=200, content_type="application/json", headers={})
+    payload = b'{"id": "theirs", "status": "queued", "status": "completed"}'
+    await caller.send(payload, chunk=Chunk(payload), is_last=True)
+    turn = await made.kept.find(TENANT, "resp_r1")
+    assert turn is not None
+    assert json.loads(turn.response) == {"id": "resp_r1", "status": "completed", "background": True}
 
 
 async def test_what_was_cancelled_stays_so_though_its_answer_came_before_its_worker_noticed() -> None:
