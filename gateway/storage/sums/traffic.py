@@ -5,12 +5,13 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from sqlalchemy import ColumnElement, case, literal, select
+from sqlalchemy import ColumnElement, case, literal, or_, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway.economics.traffic import HourlyTraffic
 from gateway.instants import HOUR_US
 from gateway.kept_answers.response_cache import BACKEND as RESPONSE_CACHE
+from gateway.ledger.entry import Status
 from gateway.routing.rules import SPECIALTIES
 from gateway.storage.rows.entry_rows import COST_COLUMNS
 from gateway.storage.sums.by_dimension import SpanSums, narrowed, read_figures, sum_of
@@ -23,13 +24,18 @@ from gateway.storage.tables.books import dimensions, hourly
 from gateway.stores import SHADOW
 from gateway.sums import SumsQuery
 
+USED = hourly.c.input_tokens + hourly.c.output_tokens + hourly.c.gpu_us
+IS_LOAD = or_(dimensions.c.status != Status.failed.value, USED > 0)
+"""Without a throughput curve each request counts as the GPU's mean time, which one that nobody answered does not
+take."""
 PAID = [hourly.c[name] for name in (*COST_COLUMNS, "adjustment_pico_usd") if name != "list_pico_usd"]
 FIGURES: dict[str, ColumnElement[Any]] = {
-    **{name: hourly.c[name] for name in ("requests", "input_tokens", "cached_input_tokens", "output_tokens", "gpu_us")},
+    "requests": case((IS_LOAD, hourly.c.requests), else_=0),
+    **{name: hourly.c[name] for name in ("input_tokens", "cached_input_tokens", "output_tokens", "gpu_us")},
     "cost_pico_usd": sum(PAID, literal(0)),
     "list_pico_usd": hourly.c.list_pico_usd,
     "unpriced_requests": hourly.c.unpriced_requests - hourly.c.priced_later_requests,
-    "estimated_requests": hourly.c.estimated_requests,
+    "estimated_requests": case((IS_LOAD, hourly.c.estimated_requests), else_=0),
     "aborted_requests": case((BY_STATUS["aborted_requests"], hourly.c.requests), else_=0),
 }
 

@@ -9,6 +9,7 @@ from sqlalchemy.util import await_only
 
 from gateway.economics.replay_outcome import ShadowPair
 from gateway.kept_answers.response_cache import BACKEND as RESPONSE_CACHE
+from gateway.ledger.entry import Status
 from gateway.storage.sql.feedback import SqlFeedback
 from gateway.storage.sql.ledger import SqlLedger
 from gateway.storage.sql.reports import SqlReports
@@ -86,11 +87,14 @@ async def test_what_no_chat_model_answers_a_caller_is_in_the_books_and_nobodys_t
     entries = [make_entry(number, intent=intent, gpu_seconds=0.5) for number, intent in intents.items()]
     hosted = make_entry(4, intent=make_intent(4, accepted_at_us=at_us), backend="elsewhere")
     cached = make_entry(5, intent=make_intent(5, accepted_at_us=at_us), backend=RESPONSE_CACHE)
-    await SqlLedger(engine).insert([*entries, hosted, cached])
+    nothing = {"input_tokens": 0, "cached_input_tokens": 0, "output_tokens": 0, "is_usage_estimated": True}
+    failed = make_entry(6, intent=make_intent(6, accepted_at_us=at_us), status=Status.failed, **nothing)
+    await SqlLedger(engine).insert([*entries, hosted, cached, failed])
     reports = SqlReports(engine)
     until_us = at_us + 3_600_000_000
     [row] = await reports.hourly_traffic(at_us, until_us)
-    assert row.requests == 2, "no chat model embeds, or computes what the response cache has"
+    assert row.requests == 2, "no chat model embeds, or computes what the response cache has or nobody answered"
+    assert (row.estimated_requests, row.cost_pico_usd) == (0, 3 * 243_000_000), "what an unanswered one cost is booked"
     [on_gpus] = await reports.hourly_traffic(at_us, until_us, on_gpus=True)
     assert (on_gpus.requests, on_gpus.gpu_seconds) == (3, 1.5)
     [apart] = await reports.sums(SumsQuery(at_us, until_us, (), {"operation": SHADOW}))
