@@ -261,7 +261,7 @@ class BatchBooks(EntryStore, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A correction for one day and some upstream models. Each `reference` books only once."""
+    """A correction for one day and some upstream models. Each `reference` of a provider books only once."""
 
     since_us: int
     until_us: int

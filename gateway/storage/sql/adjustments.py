@@ -71,9 +71,15 @@ class SqlAdjustments:
 
     async def book_difference(self, difference: Difference, *, author: str) -> bool:
         """Books corrections without a request, one per group of the period, in proportion to their costs. False if
-        there is no group, or the reference was booked before."""
-        known = select(adjustments.c.id).where(
-            adjustments.c.kind == "reconciliation", adjustments.c.reference == difference.reference
+        there is no group, or the provider's reference was booked before."""
+        known = (
+            select(adjustments.c.id)
+            .join(dimensions, dimensions.c.id == adjustments.c.dimension_id)
+            .where(
+                adjustments.c.kind == "reconciliation",
+                adjustments.c.reference == difference.reference,
+                dimensions.c.provider == difference.provider,  # two may use the same number, such as 2026-11
+            )
         )
         async with writing(self._engine) as connection:
             await lock(connection, RECONCILIATION_LOCK)  # two at the same time would both find it unbooked

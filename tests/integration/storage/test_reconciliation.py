@@ -31,7 +31,8 @@ async def test_differences_are_booked_once_and_then_the_month_agrees(engine: Asy
     at = int(datetime(2026, 1, 1, 12, tzinfo=UTC).timestamp()) * 1_000_000
     entries = [make_entry(number, intent=make_intent(number, accepted_at_us=at + number)) for number in range(400)]
     simulated = make_entry(1000, intent=make_intent(1000, accepted_at_us=at), is_simulated=True)
-    await SqlLedger(engine).insert([*entries, simulated])
+    elsewhere = make_entry(1001, intent=make_intent(1001, accepted_at_us=at), provider="azure")
+    await SqlLedger(engine).insert([*entries, simulated, elsewhere])
     service, books = ReconcileService(SqlReports(engine)), SqlAdjustments(engine)
     export = HEADER + line("0.15") + line("7", "o9-research")
 
@@ -47,6 +48,8 @@ async def test_differences_are_booked_once_and_then_the_month_agrees(engine: Asy
     again = await service.reconcile(ReconcileBody(provider="openai", export=HEADER + line("0.15")))
     assert again.agrees is True
     assert again.our_usd == again.their_usd
+    beside = await service.compare("azure", HEADER + line("0.15"))
+    assert await book_differences(beside, books, reference="INV-7", author="ada") == 1, "its own invoice of that number"
     assert (await SqlAuditLog(engine).verify()).is_intact
 
 
