@@ -33,7 +33,7 @@ _EFFORTS: Final = {"minimal": "minimal", "low": "low", "medium": "medium", "high
 _BUDGETS: Final = ((1_024, "low"), (8_192, "medium"))
 """(most thinking tokens, effort), as Google's OpenAI-compatible endpoint maps efforts. A budget of 0 (no thinking)
 becomes the lowest effort, since some models cannot turn thinking off."""
-TIERS: Final = ("flex", "priority")
+_TIERS: Final = ("flex", "priority")
 
 _BOUND: Final = {
     "cachedContent": "cached content is stored at Google; send it in full, or use a model with Google's own API",
@@ -100,11 +100,17 @@ def chat_from_content(
         raise invalid("body", "is nested too deeply") from error
     if is_stream:
         chat |= {"stream": True, "stream_options": {"include_usage": True}}
-    if (tier := (text_of(asked, "serviceTier") or "").lower()) in TIERS:
+    if tier := tier_of(asked):
         chat["service_tier"] = tier
     body = msgspec.json.encode(chat | {"messages": messages})
     names = {sent: name for one in declared if (sent := name_for_chats(name := text_of(one, "name") or "")) != name}
     return ContentAsked(body, thinking.get("includeThoughts") is True, wrapping, names)
+
+
+def tier_of(asked: Fields) -> str | None:
+    """The service tier that a request asks for, in either spelling of the enum; None for the standard one."""
+    tier = (text_of(asked, "serviceTier") or "").lower().removeprefix("service_tier_")
+    return tier if tier in _TIERS else None
 
 
 def request_to_count(body: bytes) -> bytes:

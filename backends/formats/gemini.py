@@ -45,6 +45,7 @@ _NUMBERS: Final[Mapping[str, str]] = {
     "frequency_penalty": "frequencyPenalty",
     "seed": "seed",
 }
+_AT_LIST_PRICE: Final = frozenset({"", "unspecified", "traffic_type_unspecified", "provisioned_throughput"})
 _MODES: Final[Mapping[str, str]] = {"auto": "AUTO", "none": "NONE", "required": "ANY"}
 
 
@@ -162,8 +163,16 @@ def parse_content_usage(wire: object) -> Usage:
             audio_output_tokens=_modality(usage.get("candidatesTokensDetails"), "AUDIO"),
             image_input_tokens=_modality(usage.get("promptTokensDetails"), "IMAGE"),
             image_output_tokens=_modality(usage.get("candidatesTokensDetails"), "IMAGE"),
+            service_tier=_tier(usage),
         )
     )
+
+
+def _tier(usage: Mapping[str, object]) -> str | None:
+    """The service tier that answered, which may be a lower one than was asked for. Vertex names it by its traffic."""
+    said = (text_of(usage, "serviceTier") or text_of(usage, "trafficType") or "").lower()
+    tier = said.removeprefix("service_tier_").removeprefix("on_demand").removeprefix("_")
+    return None if tier in _AT_LIST_PRICE else tier
 
 
 def _modality(details: object, name: str) -> int:

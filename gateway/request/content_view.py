@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from backends.endpoints.content_format import TIERS
+from backends.endpoints.content_format import tier_of
 from backends.formats.json_objects import Fields, objects_of, part_of, text_of
 from backends.formats.json_splice import find_members, splice
 from backends.formats.proto_json import NamedTwice, many_of, member_of, members_of, messages_of, whole_number
@@ -120,7 +120,7 @@ def _view(asked: Fields, incoming: Incoming) -> RequestView:
         + called
         + schema_tokens
         + images * TOKENS_PER_IMAGE,
-        service_tier=tier if (tier := (text_of(asked, "serviceTier") or "").lower()) in TIERS else None,
+        service_tier=tier_of(asked),
         may_write_cache=False,
         may_have_media=bool(media) or bool(asked.get("cachedContent")) or _draws(config),
         hosted_tools=OTHER_MODELS if config.get("routingConfig") else _hosted(tools),  # it names a model

@@ -34,7 +34,7 @@ ASKED = b"""{ "contents" : [{"role":"user","parts":[{"text":"h\\u00e9"},{"fileDa
   "cachedContent":"cachedContents/1", "x-unknown":{"y":1.50} }"""
 METADATA = (
     b'{"promptTokenCount":357,"cachedContentTokenCount":50,"candidatesTokenCount":30,"thoughtsTokenCount":10,'
-    b'"totalTokenCount":397}'
+    b'"totalTokenCount":397,"serviceTier":"priority"}'
 )
 ANSWER = (
     b'{"candidates":[ {"content":{"parts":[{"text":"h\\u00e9","thoughtSignature":"Eq=="}],"role":"model"},'
@@ -48,7 +48,9 @@ PIECES = (
     b'"usageMetadata":' + METADATA + b"}",
 )
 STREAM = b"".join(b"data: %b\n\n" % piece for piece in PIECES)
-COUNTED = Usage(input_tokens=357, cached_input_tokens=50, output_tokens=40, reasoning_tokens=10)
+COUNTED = Usage(
+    input_tokens=357, cached_input_tokens=50, output_tokens=40, reasoning_tokens=10, service_tier="priority"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +88,7 @@ def usage_of(entry: Entry) -> Usage:
         cached_input_tokens=entry.cached_input_tokens,
         output_tokens=entry.output_tokens,
         reasoning_tokens=entry.reasoning_tokens,
+        service_tier=entry.service_tier,
     )
 
 

@@ -77,6 +77,7 @@ CONFIGS: list[tuple[Json, Json]] = [
 FIELDS: list[tuple[Json, Json]] = [
     ({"safetySettings": [{"category": "C", "threshold": "BLOCK_NONE"}], "labels": {"a": "b"}, "store": False}, {}),
     ({"serviceTier": "PRIORITY"}, {"service_tier": "priority"}),
+    ({"service_tier": "SERVICE_TIER_FLEX"}, {"service_tier": "flex"}),
     ({"serviceTier": "STANDARD"}, {}),
     ({"tools": DECLARED}, {"tools": [FUNCTION]}),
     ({"tools": [{"functionDeclarations": [{"name": "f", "parametersJsonSchema": SCHEMA}]}]}, {

@@ -181,6 +181,23 @@ def test_usage_puts_thoughts_inside_the_output() -> None:
     assert usage == Usage(3, output_tokens=1300, image_output_tokens=1290)
 
 
+@pytest.mark.parametrize(
+    ("said", "tier"),
+    [
+        ({"serviceTier": "priority"}, "priority"),
+        ({"serviceTier": "SERVICE_TIER_FLEX"}, "flex"),
+        ({"serviceTier": "standard"}, "standard"),
+        ({"serviceTier": "unspecified"}, None),
+        ({"trafficType": "ON_DEMAND_PRIORITY"}, "priority"),
+        ({"trafficType": "ON_DEMAND"}, None),
+        ({"trafficType": "PROVISIONED_THROUGHPUT"}, None),
+        ({"serviceTier": 3}, None),
+    ],
+)
+def test_the_tier_that_answered_sets_the_price(said: Json, tier: str | None) -> None:
+    assert parse_content_usage({"promptTokenCount": 3, **said}) == Usage(3, service_tier=tier)
+
+
 BAD: list[object] = [
     None,
     [],

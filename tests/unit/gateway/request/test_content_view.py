@@ -76,6 +76,7 @@ def test_how_an_answer_is_made() -> None:
     assert (seen.conversation.wants_json, seen.service_tier) == (True, "flex")
     long = {"response_json_schema": {"description": "x" * 4000}}
     assert view(generation_config=long).input_tokens > view().input_tokens + 1000
+    assert view(service_tier="SERVICE_TIER_PRIORITY").service_tier == "priority"
     assert view(serviceTier="STANDARD").service_tier is None
     assert view(generationConfig={"maxOutputTokens": 0}).max_output_tokens is None
 
