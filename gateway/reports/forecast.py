@@ -86,13 +86,13 @@ def burn_budget(
     begins = max(yesterday + timedelta(days=1), period_start)
     skipped, left = (begins - yesterday).days - 1, (period_end - begins).days + 1
     if left <= 0:
-        done = _day_of_exhaustion(spent_days, budget_pico_usd, period_start)
+        done = _day_of_exhaustion(spent_days, budget_pico_usd)
         exact = Range(spent, spent, spent)
         return BudgetBurn(spent, budget_pico_usd, exact, float(spent > budget_pico_usd), done, done, done)
     _, paths = _simulate(costs, skipped + left, generator)
     running = spent + np.cumsum(paths[skipped:], axis=0)
     totals = running[-1]
-    already = _day_of_exhaustion(spent_days, budget_pico_usd, period_start)
+    already = _day_of_exhaustion(spent_days, budget_pico_usd)
     early, middle, late = (
         already or _crossing(np.quantile(running, share, axis=1), budget_pico_usd, begins)
         for share in (0.95, 0.5, 0.05)
@@ -191,6 +191,9 @@ def _crossing(running: FloatArray, budget: int, first: date) -> date | None:
     return first + timedelta(days=int(over[0])) if len(over) else None
 
 
-def _day_of_exhaustion(days: Sequence[DailyCost], budget: int, first: date) -> date | None:
-    costs = np.array([float(row.cost_pico_usd) for row in days], dtype=np.float64)
-    return _crossing(np.cumsum(costs), budget, first) if days else None
+def _day_of_exhaustion(days: Sequence[DailyCost], budget: int) -> date | None:
+    """None if the budget is not exhausted, or was only until a refund."""
+    spent = list(itertools.accumulate(row.cost_pico_usd for row in days))
+    if not days or spent[-1] <= budget:
+        return None
+    return next(row.day for row, total in zip(days, spent, strict=True) if total > budget)

@@ -201,6 +201,13 @@ def test_a_budget_that_was_gone_before_today_stays_gone_since_then() -> None:
     assert burn.with_today(USD, START + timedelta(days=14)).runs_out_middle == START + timedelta(days=2)
 
 
+def test_a_budget_that_a_refund_restored_did_not_run_out() -> None:
+    history = make_history([100.0, 200.0, -250.0, *[10.0] * 7])
+    for end in (9, 10):
+        burn = burn_budget(history, history, 250 * USD, START, START + timedelta(days=end), generator=generator())
+        assert (burn.spent_pico_usd, burn.runs_out_middle) == (120 * USD, None)
+
+
 @pytest.mark.parametrize("refund", [-300.0, -5000.0])
 def test_a_large_refund_is_no_reason_to_expect_money(refund: float) -> None:
     """Larger than half, and than all, of what 28 days cost."""
