@@ -44,21 +44,22 @@ class ForecastService:
 
     async def forecast(self, query: ForecastQuery) -> ForecastView:
         """Raises InvalidRequest if there are too few days or statsmodels is not installed."""
-        return await asyncio.to_thread(self._forecast, query, await self._history(query))
+        now_us = self._now_us()
+        return await asyncio.to_thread(self._forecast, query, await self._history(query, now_us), now_us)
 
     async def anomalies(self, query: DailyQuery) -> Anomalies:
-        history = await self._history(query)
+        history = await self._history(query, self._now_us())
         return await asyncio.to_thread(_anomalies, history.complete)
 
-    async def _history(self, query: DailyQuery) -> DailyHistory:
+    async def _history(self, query: DailyQuery, now_us: int) -> DailyHistory:
         filters = cast("dict[Dimension, str | None]", query.filters())
-        return await read_daily_costs(self._store, filters, self._now_us(), query.history_days)
+        return await read_daily_costs(self._store, filters, now_us, query.history_days)
 
-    def _forecast(self, query: ForecastQuery, history: DailyHistory) -> ForecastView:
+    def _forecast(self, query: ForecastQuery, history: DailyHistory, now_us: int) -> ForecastView:
         models = _models()
         try:
             found = models.forecast(history.complete, query.days, generator=np.random.default_rng(models.SEED))
-            budget, today = query.budget_pico_usd, moment_of(self._now_us()).date()
+            budget, today = query.budget_pico_usd, moment_of(now_us).date()
             month = models.burn_of_month(history, budget or 0, today).with_today(history.today_pico_usd, today)
         except TooShort as error:
             raise InvalidRequest(f"{error}.") from error

@@ -55,6 +55,14 @@ async def test_one_month_has_one_forecast_wherever_it_is_read() -> None:
         assert view.budget is None or view.budget.expected_usd == view.month.expected_usd
 
 
+async def test_a_forecast_computed_over_midnight_is_of_the_month_that_was_read() -> None:
+    """October's spending used to count as November's."""
+    at_us = us(datetime(2026, 11, 1, tzinfo=UTC)) - 1
+    moments = iter(range(at_us, at_us + 9))
+    over, before = [ForecastService(Months(), now_us) for now_us in (lambda: next(moments), lambda: at_us)]
+    assert await over.forecast(ForecastQuery(days=1)) == await before.forecast(ForecastQuery(days=1))
+
+
 async def test_an_interval_of_a_few_days_says_how_often_it_holds() -> None:
     asked = ForecastService(Months(), lambda: us(NOW))
     few, enough = [await asked.forecast(ForecastQuery(days=1, history_days=days)) for days in (9, 10)]
