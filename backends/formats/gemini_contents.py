@@ -151,10 +151,10 @@ def _usage(wire: object, searches: int, maps: int) -> tuple[Usage | None, bool]:
 
 
 def _searches(document: Fields, model: str) -> int:
-    """The Google searches billed beside the tokens."""
+    """The Google searches billed beside the tokens: a query that is repeated is billed once, an empty one never."""
     grounded = [part_of(one, "groundingMetadata") for one in objects_of(document.get("candidates"))]
     queries = [cast(list[object], found) for one in grounded if isinstance(found := one.get("webSearchQueries"), list)]
-    made = sum(map(len, queries))
+    made = len({query for some in queries for query in some if isinstance(query, str) and query})
     return min(made, 1) if _OLDER.search(model) else made
 
 

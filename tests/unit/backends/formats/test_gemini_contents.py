@@ -94,10 +94,15 @@ def test_no_answer() -> None:
 
 @pytest.mark.parametrize(
     ("model", "queries", "searches"),
-    [("gemini-3.8-flash", 2, 2), ("gemini-2.5-flash", 2, 1), ("gemini-2.0-flash", 0, 0), ("gemini-20", 2, 2)],
+    [
+        ("gemini-3.8-flash", ["", "a", "b", "a", ""], 2),
+        ("gemini-2.5-flash", ["a", "b"], 1),
+        ("gemini-2.0-flash", [], 0),
+        ("gemini-20", ["a", "b"], 2),
+    ],
 )
-def test_searches_are_counted_as_google_bills_them(model: str, queries: int, searches: int) -> None:
-    body = answer({"text": "hi"}, groundingMetadata={"webSearchQueries": ["q"] * queries})
+def test_searches_are_counted_as_google_bills_them(model: str, queries: list[str], searches: int) -> None:
+    body = answer({"text": "hi"}, groundingMetadata={"webSearchQueries": queries})
     chunk = read_native_content(body, backend="b", model=model)
     assert chunk.usage is not None
     assert (chunk.usage.web_searches, chunk.usage.other_tool_calls) == (searches, 0)
