@@ -53,12 +53,11 @@ _BESIDE: Final = "compaction"
 """Iterations of this type are billed in addition to the usage's own totals."""
 _ELSEWHERE: Final = frozenset({"advisor_message", "fallback_message"})
 """Iterations of another model, billed at its prices."""
+_INPUT: Final = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
+_OF_INPUT: Final = (*_INPUT, "cache_creation")
 _READ: Final = (
-    "cache_creation",
-    "cache_creation_input_tokens",
-    "cache_read_input_tokens",
+    *_OF_INPUT,
     "inference_geo",
-    "input_tokens",
     "iterations",
     "output_tokens",
     "output_tokens_details",
@@ -131,10 +130,13 @@ def _tokens(usage: Mapping[str, object]) -> Usage:
     )
 
 
-def usage_of_event(wire: Mapping[str, object]) -> Fields:
-    """The usage in a stream's event. Later figures are cumulative and replace earlier ones; the last event omits some.
-    Members that we do not read are dropped, since they could grow with every event."""
-    return {name: value for name in _READ if (value := wire.get(name)) is not None}
+def note_usage(so_far: Fields, wire: object) -> None:
+    """Adds the usage in a stream's event to what was said before. Later figures are cumulative and replace earlier
+    ones; the last event omits some, and some servers' says 0 for the input that was counted at the start. Members that
+    we do not read are dropped, since they could grow with every event."""
+    said = cast(Fields, wire) if isinstance(wire, Mapping) else {}
+    kept = _OF_INPUT if any(map(so_far.get, _INPUT)) and not any(map(said.get, _INPUT)) else ()
+    so_far |= {name: value for name in _READ if name not in kept and (value := said.get(name)) is not None}
 
 
 def believable_usage(wire: object) -> tuple[Usage | None, bool]:
@@ -212,13 +214,13 @@ class AnthropicStreamReader(StreamReader):
         if kind == "message_start":
             message = part_of(event, "message")
             self._head = Head(str(message.get("id")), str(message.get("model")), self._created)
-            self._note_usage(message.get("usage"))
+            note_usage(self._usage, message.get("usage"))
             so_far, _ = believable_usage(self._usage or None)
             return [replace(role_chunk(self._head), usage_so_far=so_far)]
         if kind == "content_block_start":
             return self._block_start(event, part_of(event, "content_block"))
         if kind == "message_delta":
-            self._note_usage(event.get("usage"))
+            note_usage(self._usage, event.get("usage"))
             self._has_usage = self._has_usage or event.get("usage") is not None
             reason = part_of(event, "delta").get("stop_reason")
             return self._finish(str(reason)) if reason else []
@@ -263,10 +265,6 @@ class AnthropicStreamReader(StreamReader):
             return []
         self._has_finished = True
         return [finish_chunk(self._head, FINISH_REASONS.get(stop_reason, "stop"))]
-
-    def _note_usage(self, wire: object) -> None:
-        if isinstance(wire, Mapping):
-            self._usage |= usage_of_event(cast(Mapping[str, object], wire))
 
     def _final_usage(self) -> list[Chunk]:
         if not self._has_usage:

@@ -1,10 +1,9 @@
 """Passes Anthropic's events through for callers who use its format, and meters them on the way. Pure."""
 
 import re
-from collections.abc import Mapping
 from typing import Final, cast
 
-from backends.formats.anthropic import FINISH_REASONS, believable_usage, not_a_message, usage_of_event
+from backends.formats.anthropic import FINISH_REASONS, believable_usage, not_a_message, note_usage
 from backends.formats.json_objects import Fields, decode_object
 from backends.http.stream_reader import StreamReader
 from backends.protocol import Chunk
@@ -57,11 +56,11 @@ class NativeMessagesReader(StreamReader):
             return Chunk(payload, has_output=characters > 0, output_characters=characters)
         if kind == "message_start":
             message = event.get("message")
-            self._note(cast(Fields, message).get("usage") if isinstance(message, dict) else None)
+            note_usage(self._usage, cast(Fields, message).get("usage") if isinstance(message, dict) else None)
             so_far, _ = believable_usage(self._usage or None)
             return Chunk(payload, usage_so_far=so_far)
         if kind == "message_delta":
-            self._note(event.get("usage"))
+            note_usage(self._usage, event.get("usage"))
             is_counted = event.get("usage") is not None  # at the start its output had only begun
             usage, is_malformed = believable_usage(self._usage if is_counted else None)
             delta = event.get("delta")
@@ -70,10 +69,6 @@ class NativeMessagesReader(StreamReader):
             return Chunk(payload, finish_reason=finish, usage=usage, is_usage_malformed=is_malformed)
         self.is_done = kind == "message_stop"
         return Chunk(payload, is_done=self.is_done)
-
-    def _note(self, wire: object) -> None:
-        if isinstance(wire, Mapping):
-            self._usage |= usage_of_event(cast(Mapping[str, object], wire))
 
 
 def _characters(block: object) -> int:

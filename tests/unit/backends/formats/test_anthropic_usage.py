@@ -2,7 +2,7 @@
 
 import pytest
 
-from backends.formats.anthropic import parse_messages_usage, usage_of_event
+from backends.formats.anthropic import note_usage, parse_messages_usage
 from backends.formats.usage_wire import MalformedUsage
 from backends.usage import Usage
 
@@ -152,5 +152,31 @@ def test_malformed_usage(wire: object) -> None:
 
 
 def test_of_a_streams_usage_what_is_read_is_kept_and_nothing_else() -> None:
-    told = {"input_tokens": 1, "output_tokens": None, "x" * 99: 1}
-    assert usage_of_event(told) == {"input_tokens": 1}
+    so_far: Json = {}
+    note_usage(so_far, {"input_tokens": 1, "output_tokens": None, "x" * 99: 1})
+    note_usage(so_far, [])
+    assert so_far == {"input_tokens": 1}
+
+
+HOUR: Json = {"ephemeral_5m_input_tokens": 0, "ephemeral_1h_input_tokens": 30}
+NEVER: Json = {"ephemeral_5m_input_tokens": 0, "ephemeral_1h_input_tokens": 0}
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "expected"),
+    [
+        ({"input_tokens": 15}, {"input_tokens": 0}, Usage(15, output_tokens=9)),
+        ({"input_tokens": 0}, {"input_tokens": 15}, Usage(15, output_tokens=9)),
+        ({"input_tokens": 15}, {"input_tokens": 0, "cache_read_input_tokens": 15}, Usage(15, 15, output_tokens=9)),
+        (
+            {"input_tokens": 5, "cache_creation_input_tokens": 30, "cache_creation": HOUR},
+            {"input_tokens": 0, "cache_creation_input_tokens": 0, "cache_creation": NEVER},
+            Usage(35, 0, 0, 30, output_tokens=9),
+        ),
+    ],
+)
+def test_an_event_that_counts_no_input_takes_back_none(first: Json, last: Json, expected: Usage) -> None:
+    so_far: Json = {}
+    note_usage(so_far, first | {"output_tokens": 1})
+    note_usage(so_far, last | {"output_tokens": 9})
+    assert parse_messages_usage(so_far) == expected
