@@ -248,6 +248,8 @@ read_counts: Callable[[Usage], tuple[int, ...]] = attrgetter(*COUNTS)
 def service(prices: ModelPrices, service_tier: str | None) -> tuple[Ladder, Fraction]:
     """Price list and multiplier of a service tier, or of several joined by `+`. Raises UnknownServiceTier."""
     name = (service_tier or "").lower()
+    if name == "fast" and name not in prices.services and "priority" in prices.services:
+        name = "priority"  # renamed by OpenAI, which takes both names and may answer with either
     if name in prices.services:
         terms = prices.services[name]
         return terms.ladder or prices.ladder, terms.multiplier

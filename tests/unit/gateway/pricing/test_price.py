@@ -141,9 +141,18 @@ def test_the_tier_of_the_response_sets_the_price(tier: str | None, output: float
     assert price(usage, prices).total_pico_usd == parse_usd(str(output))
 
 
-def test_a_tier_without_a_price_is_not_guessed() -> None:
-    with pytest.raises(UnknownServiceTier, match="'priority'"):
-        price(make_usage(service_tier="priority"), make_prices())
+@pytest.mark.parametrize("tier", ["priority", "fast"])
+def test_a_tier_without_a_price_is_not_guessed(tier: str) -> None:
+    with pytest.raises(UnknownServiceTier, match=f"'{tier}'"):
+        price(make_usage(service_tier=tier), make_prices())
+
+
+def test_fast_is_another_name_of_priority_unless_it_has_a_price() -> None:
+    usage = structs.replace(WORKED, service_tier="fast")
+    plain, services = price(WORKED, make_prices()).total_pico_usd, {"priority": Service(Fraction(2))}
+    assert price(usage, make_prices(services=services)).total_pico_usd == 2 * plain
+    services["fast"] = Service(Fraction(6))
+    assert price(usage, make_prices(services=services)).total_pico_usd == 6 * plain
 
 
 def test_surcharges_are_multiplied_where_each_has_a_price() -> None:
