@@ -58,7 +58,7 @@ def demand_of(
     or if nothing tells how many GPU-seconds a request takes.
     """
     if not any(row.requests for row in rows if period.holds(row)):
-        rent = usd(plan.rent_pico_usd(period.hours))
+        rent = usd(plan.rent_pico_usd(period))
         hours = counted(period.hours, "hour")
         raise EconomicsError(f"idle: no request in {hours}, and {plan.name} cost ${rent:.2f} of rent meanwhile")
     return build_demand(count_hours(rows, period, hosted), plan=plan, engine=engine).scaled(volume)
@@ -132,14 +132,14 @@ def unit_of(demand: Demand, case: Case) -> UnitEconomics:
 
 def _owned(demand: Demand, plan: GpuPlan, period: Period, case: Case) -> Owned:
     """A running fleet is judged by what the ledger measured, any other by what the model expects."""
-    paid_seconds = plan.replicas * period.hours * 3600.0
+    paid_seconds = plan.replicas * plan.hours_in(period) * 3600.0
     expected_seconds = float(np.minimum(demand.load.busy_replicas, plan.replicas).sum()) * 3600
     is_measured = plan.is_running
     busy = demand.measured_gpu_seconds if is_measured else expected_seconds
     taken = demand.measured_capacity_seconds if is_measured else expected_seconds
     served = demand.measured_requests if is_measured else expected_seconds / demand.gpu_seconds_per_request
     seconds = busy / served if served else demand.gpu_seconds_per_request
-    rent = plan.rent_pico_usd(period.hours)
+    rent = plan.rent_pico_usd(period)
     return Owned(
         replicas=plan.replicas,
         is_measured=is_measured,

@@ -89,7 +89,8 @@ class GpuPlan:
 
     `variable_pico_usd_per_gpu_second` is what a busy second costs beyond the rent (electricity under load): the
     marginal cost of a request. `is_running`: the deployment already pays for these GPUs, so utilisation is what the
-    ledger measured, even if zero, not what the model expects. `hours_per_month` is the month of every monthly figure.
+    ledger measured, even if zero, not what the model expects; `paid_hours` of the period were paid for (None: all).
+    `hours_per_month` is the month of every monthly figure.
     """
 
     name: str
@@ -102,6 +103,7 @@ class GpuPlan:
     start_up_pico_usd: int = 0
     variable_pico_usd_per_gpu_second: int = 0
     is_running: bool = False
+    paid_hours: int | None = None
     quality: float | None = None
 
     def __post_init__(self) -> None:
@@ -112,5 +114,9 @@ class GpuPlan:
     def replica_hour_pico_usd(self) -> int:
         return self.gpu_hour_price_pico_usd * self.gpus_per_replica
 
-    def rent_pico_usd(self, hours: int) -> int:
-        return self.replica_hour_pico_usd * self.replicas * hours
+    def hours_in(self, period: Period) -> int:
+        """The hours of the period that are paid for."""
+        return period.hours if self.paid_hours is None else self.paid_hours
+
+    def rent_pico_usd(self, period: Period) -> int:
+        return self.replica_hour_pico_usd * self.replicas * self.hours_in(period)

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
+from typing import NamedTuple
 
 import numpy as np
 
@@ -53,6 +54,14 @@ class _Compared:
     case: Case
 
 
+class _Traffic(NamedTuple):
+    """What was asked in a period, and in how many of its hours the engine was paid for."""
+
+    rows: Sequence[HourlyTraffic]
+    period: Period
+    paid_hours: int
+
+
 class BreakEvenService:
     """Answers `/reports/break-even`."""
 
@@ -63,26 +72,25 @@ class BreakEvenService:
 
     async def break_even(self, query: BreakEvenQuery) -> BreakEvenView:
         """Raises InvalidRequest if there is too little traffic."""
-        rows, period = await self._traffic(query)
-        return await asyncio.to_thread(self._answer, query, rows, period)
+        return await asyncio.to_thread(self._answer, query, await self._traffic(query))
 
     async def break_even_utilisation(self, query: PeriodQuery) -> float | None:
         """That of the report, without computing the rest. Raises InvalidRequest as `break_even` does."""
         asked = BreakEvenQuery(since=query.since, until=query.until)
-        rows, period = await self._traffic(asked)
-        compared = await asyncio.to_thread(self._compare, asked, rows, period)
+        compared = await asyncio.to_thread(self._compare, asked, await self._traffic(asked))
         return unit_of(compared.demand, compared.case).break_even_utilisation
 
-    async def _traffic(self, query: BreakEvenQuery) -> tuple[Sequence[HourlyTraffic], Period]:
+    async def _traffic(self, query: BreakEvenQuery) -> _Traffic:
         known = await self._books.known_hours(query, of="break-even")
         if known.since_us >= known.until_us:
             raise InvalidRequest("There is no traffic in this time; choose a longer one.")
         period = Period(known.since_us, known.until_us)
-        return await self._store.hourly_traffic(period.start_us, period.end_us), period
+        rows = await self._store.hourly_traffic(period.start_us, period.end_us)
+        return _Traffic(rows, period, await self._books.gpus.paid_hours(LOCAL_BACKEND, known))
 
-    def _compare(self, query: BreakEvenQuery, rows: Sequence[HourlyTraffic], period: Period) -> "_Compared":
-        plan, snapshot, engine = self._plan(query), self._of.snapshot(), self._of.engine()
-        rows = _own_time(rows, snapshot)
+    def _compare(self, query: BreakEvenQuery, traffic: _Traffic) -> _Compared:
+        plan, snapshot, engine = self._plan(query, traffic.paid_hours), self._of.snapshot(), self._of.engine()
+        rows, period = _own_time(traffic.rows, snapshot), traffic.period
         candidate = pick_alternative(snapshot, query.hosted_model, most_used(rows))
         hosted = hosted_alternative(candidate, factor=Fraction(str(query.hosted_price_factor)))
         try:
@@ -92,8 +100,8 @@ class BreakEvenService:
         names = [one.name for one in hosted_candidates(snapshot)]
         return _Compared(plan, engine, candidate.name, hosted, names, demand, build_case(demand, plan, engine))
 
-    def _answer(self, query: BreakEvenQuery, rows: Sequence[HourlyTraffic], period: Period) -> BreakEvenView:
-        its = self._compare(query, rows, period)
+    def _answer(self, query: BreakEvenQuery, traffic: _Traffic) -> BreakEvenView:
+        its, period = self._compare(query, traffic), traffic.period
         plan, demand, generator = its.plan, its.demand, np.random.default_rng(SEED)
         report = report_of(demand, plan, its.hosted, period, engine=its.engine, generator=generator)
         crossing = report.volume.hybrid.requests_per_day if report.volume.hybrid else 0.0
@@ -115,7 +123,7 @@ class BreakEvenService:
             },
         )
 
-    def _plan(self, query: BreakEvenQuery) -> GpuPlan:
+    def _plan(self, query: BreakEvenQuery, paid_hours: int) -> GpuPlan:
         """The deployment's own engine with the question's changes; GPUs other than today's count as not running."""
         plan = self._of.plan()
         if query.gpu_hour_usd is not None:
@@ -125,9 +133,10 @@ class BreakEvenService:
             )
         if query.fixed_usd_per_month is not None:
             plan = replace(plan, fixed_month_pico_usd=round(query.fixed_usd_per_month * PICO_PER_USD))
-        if query.replicas is not None and query.replicas != plan.replicas:
-            plan = replace(plan, replicas=query.replicas, is_running=False)
-        return replace(plan, is_running=False) if query.volume_factor != 1.0 else plan
+        is_todays = query.replicas in (None, plan.replicas) and query.volume_factor == 1.0
+        if not (plan.is_running and is_todays and paid_hours):
+            return replace(plan, replicas=query.replicas or plan.replicas, is_running=False)
+        return replace(plan, paid_hours=paid_hours)
 
 
 def _own_time(rows: Sequence[HourlyTraffic], snapshot: Snapshot) -> list[HourlyTraffic]:

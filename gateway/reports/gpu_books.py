@@ -93,6 +93,10 @@ class GpuBooks:
         hours = (bounds.since_us // HOUR_US, -(-bounds.until_us // HOUR_US))
         return {one.backend for one in await self._rented() if one.hours(*hours)}
 
+    async def paid_hours(self, backend: str, bounds: Bounds) -> int:
+        """How many whole hours of the period the backend's GPUs were paid for."""
+        return sum(one.hours(*bounds.hours) for one in await self._rented() if one.backend == backend)
+
     async def utilisation(self, bounds: Bounds) -> Utilisation:
         paid = await self.paid(bounds)
         prices = [one.hour_pico_usd for one in await self._rented() if one.hour_pico_usd is not None]

@@ -83,6 +83,20 @@ async def test_gpu_time_is_never_billed_though_its_hour_began_before_the_export(
     assert row["EffectiveCost"]
 
 
+async def test_break_even_measures_the_hours_that_were_paid_for(month: Month) -> None:
+    """An engine switched on in the middle of the month was used a part of what it had been in its own hours."""
+    [rent] = [one for one in present_rents(month.deployment.settings) if one.hour_pico_usd is not None]
+    books = month.books_with([replace(rent, hour_pico_usd=None), replace(rent, from_hour=hour_of(RISE))])
+    plan = own_engine_plan(month.deployment.settings.engine)
+    of = BreakEvenOf(lambda: month.snapshot, lambda: plan, lambda: None)
+    service = BreakEvenService(SqlReports(month.database), books, of)
+    owned = (await service.break_even(BreakEvenQuery(until=END))).report.owned
+    idle = (await books.utilisation(PeriodQuery(until=END))).idle
+    assert idle is not None
+    assert (owned.is_measured, owned.rent_usd) == (True, Decimal(idle.rent_usd))
+    assert owned.busy_share == pytest.approx(idle.utilisation)
+
+
 async def test_without_a_gpu_that_was_paid_for_there_is_no_idle_line(month: Month) -> None:
     none = [replace(rent, hour_pico_usd=None) for rent in present_rents(month.deployment.settings)]
     found = await month.books_with(none).utilisation(PeriodQuery(until=END))
