@@ -9,6 +9,8 @@ Rules that differ between providers, each found by the fields themselves and nev
 * Proxies in front of Anthropic add `cache_creation_input_tokens`, OpenRouter `cache_write_tokens`; both are inside
   `prompt_tokens`.
 * xAI and Gemini's compatible endpoint leave reasoning out of `completion_tokens`; `total_tokens` shows it.
+* Kimi behind some servers, and OpenRouter, count more reasoning than `completion_tokens`: the larger of the two is the
+  output, an estimate unless `total_tokens` agrees.
 * Web searches made for the answer are in OpenRouter's `server_tool_use`, litellm's `prompt_tokens_details`,
   Perplexity's `num_search_queries` and xAI's `server_side_tool_usage_details`. OpenAI's usage is silent: see
   hosted_tools.py.
@@ -52,6 +54,7 @@ def parse_openai_usage(wire: object, *, service_tier: object = None) -> Usage:
     ran = _details(usage, "server_side_tool_usage_details")
     input_tokens = _required(usage, "prompt_tokens", "input_tokens")
     reasoning_tokens = _count(out, "reasoning_tokens") or _count(usage, "reasoning_tokens")
+    output_tokens = _output_tokens(usage, input_tokens, reasoning_tokens)
     cached = _first(
         (into, "cached_tokens"),
         (usage, "prompt_cache_hit_tokens"),
@@ -65,13 +68,14 @@ def parse_openai_usage(wire: object, *, service_tier: object = None) -> Usage:
             cached_input_tokens=cached,
             cache_write_5m_tokens=write_5m,
             cache_write_1h_tokens=write_1h,
-            output_tokens=_output_tokens(usage, input_tokens, reasoning_tokens),
+            output_tokens=max(output_tokens, reasoning_tokens),
             reasoning_tokens=reasoning_tokens,
             audio_input_tokens=_count(into, "audio_tokens"),
             audio_output_tokens=_count(out, "audio_tokens"),
             image_input_tokens=_count(into, "image_tokens"),
             image_output_tokens=_count(out, "image_tokens"),
             service_tier="+".join(filter(None, (_tier(service_tier), unknown_lifetime(usage)))) or None,
+            is_estimated=reasoning_tokens > output_tokens,
             web_searches=_first(
                 (_details(usage, "server_tool_use"), "web_search_requests"),
                 (into, "web_search_requests"),
@@ -208,7 +212,8 @@ def _output_tokens(usage: Wire, input_tokens: int, reasoning_tokens: int) -> int
     """Output tokens including reasoning, also for providers that count reasoning separately."""
     output_tokens = _first((usage, "completion_tokens"), (usage, "output_tokens"))
     hidden = _count(usage, "total_tokens") - input_tokens - output_tokens
-    if hidden > 0 and (reasoning_tokens in (0, hidden)) and "completion_tokens" in usage:
+    is_beside = reasoning_tokens in (0, hidden) or reasoning_tokens > output_tokens
+    if hidden > 0 and is_beside and "completion_tokens" in usage:
         return output_tokens + hidden
     return output_tokens
 
