@@ -7,7 +7,7 @@ Rules that differ between providers, each found by the fields themselves and nev
 
 * DeepSeek says `prompt_cache_hit_tokens`, Moonshot and Together `cached_tokens`, OpenAI `prompt_tokens_details`.
 * Proxies in front of Anthropic add `cache_creation_input_tokens`, OpenRouter `cache_write_tokens`; both are inside
-  `prompt_tokens`.
+  `prompt_tokens`. How long they are kept is in `cache_creation`, or litellm's `cache_creation_token_details`.
 * xAI and Gemini's compatible endpoint leave reasoning out of `completion_tokens`; `total_tokens` shows it.
 * Kimi behind some servers, and OpenRouter, count more reasoning than `completion_tokens`: the larger of the two is the
   output, an estimate unless `total_tokens` agrees.
@@ -180,7 +180,7 @@ def _cache_writes(usage: Wire, into: Wire) -> tuple[int, int]:
     """(5 minute, 1 hour) cache writes. Raises MalformedUsage."""
     if "cache_creation" not in usage and "cache_creation_input_tokens" not in usage and not into:
         return 0, 0
-    split = _details(usage, "cache_creation")
+    split = _details(usage, "cache_creation") or _details(into, "cache_creation_token_details")
     write_1h = _count(split, "ephemeral_1h_input_tokens")
     write_5m = _count(split, "ephemeral_5m_input_tokens")
     total = _first(

@@ -120,6 +120,23 @@ WORDINGS: list[tuple[str, dict[str, object], Usage]] = [
         Usage(100, 0, 70, 20, output_tokens=7),
     ),
     (
+        "anthropic and bedrock through litellm, kept for an hour",
+        {
+            "prompt_tokens": 1005,
+            "completion_tokens": 9,
+            "total_tokens": 1014,
+            "prompt_tokens_details": {
+                "cache_write_tokens": 1000,
+                "cached_tokens": 0,
+                "cache_creation_tokens": 1000,
+                "cache_creation_token_details": {"ephemeral_5m_input_tokens": 0, "ephemeral_1h_input_tokens": 1000},
+            },
+            "cache_creation_input_tokens": 1000,
+            "cache_read_input_tokens": 0,
+        },
+        Usage(1005, 0, 0, 1000, output_tokens=9),
+    ),
+    (
         "xai: reasoning beside the completion",
         {
             "prompt_tokens": 10,
