@@ -9,6 +9,7 @@ Rules that differ between providers, each found by the fields themselves and nev
 * Proxies in front of Anthropic add `cache_creation_input_tokens`, OpenRouter `cache_write_tokens`; both are inside
   `prompt_tokens`. How long they are kept is in `cache_creation`, or litellm's `cache_creation_token_details`.
 * xAI and Gemini's compatible endpoint leave reasoning out of `completion_tokens`; `total_tokens` shows it.
+* What a search of Gemini's found is in litellm's `total_tokens` and `tool_use_tokens`, and billed to nobody.
 * Kimi behind some servers, and OpenRouter, count more reasoning than `completion_tokens`: the larger of the two is the
   output, an estimate unless `total_tokens` agrees.
 * Web searches made for the answer are in OpenRouter's `server_tool_use`, litellm's `prompt_tokens_details`,
@@ -54,7 +55,7 @@ def parse_openai_usage(wire: object, *, service_tier: object = None) -> Usage:
     ran = _details(usage, "server_side_tool_usage_details")
     input_tokens = _required(usage, "prompt_tokens", "input_tokens")
     reasoning_tokens = _count(out, "reasoning_tokens") or _count(usage, "reasoning_tokens")
-    output_tokens = _output_tokens(usage, input_tokens, reasoning_tokens)
+    output_tokens = _output_tokens(usage, input_tokens + _count(into, "tool_use_tokens"), reasoning_tokens)
     cached = _first(
         (into, "cached_tokens"),
         (usage, "prompt_cache_hit_tokens"),
@@ -208,10 +209,11 @@ def split_writes(total: int, write_5m: int, write_1h: int) -> tuple[int, int]:
     return (0, total) if write_1h and not write_5m else (total - write_1h, write_1h)
 
 
-def _output_tokens(usage: Wire, input_tokens: int, reasoning_tokens: int) -> int:
-    """Output tokens including reasoning, also for providers that count reasoning separately."""
+def _output_tokens(usage: Wire, read_tokens: int, reasoning_tokens: int) -> int:
+    """Output tokens including reasoning, also for providers that count reasoning separately. `read_tokens`: what else
+    the total may include."""
     output_tokens = _first((usage, "completion_tokens"), (usage, "output_tokens"))
-    hidden = _count(usage, "total_tokens") - input_tokens - output_tokens
+    hidden = _count(usage, "total_tokens") - read_tokens - output_tokens
     is_beside = reasoning_tokens in (0, hidden) or reasoning_tokens > output_tokens
     if hidden > 0 and is_beside and "completion_tokens" in usage:
         return output_tokens + hidden

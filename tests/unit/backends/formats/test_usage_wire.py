@@ -152,6 +152,26 @@ WORDINGS: list[tuple[str, dict[str, object], Usage]] = [
         Usage(10, output_tokens=65),
     ),
     (
+        "gemini through litellm, after a search: what was found is only in the total, and free",
+        {
+            "prompt_tokens": 151,
+            "completion_tokens": 1089,
+            "total_tokens": 19569,
+            "prompt_tokens_details": {"text_tokens": 151, "tool_use_tokens": 18329},
+        },
+        Usage(151, output_tokens=1089),
+    ),
+    (
+        "gemini through litellm, after reading a page: it is input",
+        {
+            "prompt_tokens": 18480,
+            "completion_tokens": 1089,
+            "total_tokens": 19569,
+            "prompt_tokens_details": {"text_tokens": 151, "tool_use_tokens": 18329},
+        },
+        Usage(18480, output_tokens=1089),
+    ),
+    (
         "kimi at baseten: one token more of reasoning, and in the total",
         {
             "prompt_tokens": 951,
