@@ -65,6 +65,10 @@ class Books:
         self._of = deployment
         self.gpus = GpuBooks(store, deployment.rented, deployment.now_us)
 
+    @property
+    def store(self) -> BookStore:
+        return self._store
+
     def now_us(self) -> int:
         return self._of.now_us()
 
@@ -90,7 +94,7 @@ class Books:
     async def costs(self, query: CostQuery) -> CostTable:
         if (as_of_us := query.as_of_us()) is not None:
             await self._store.await_corrections(as_of_us)
-        async with self._at_one_moment() as books:
+        async with self.at_one_moment() as books:
             return await books._costs(query)
 
     async def _costs(self, query: CostQuery) -> CostTable:
@@ -163,7 +167,7 @@ class Books:
         return Bounds(since_us, until_us)
 
     async def overview(self, query: PeriodQuery) -> Overview:
-        async with self._at_one_moment() as books:
+        async with self.at_one_moment() as books:
             return await books._overview(query)
 
     async def _overview(self, query: PeriodQuery) -> Overview:
@@ -200,11 +204,11 @@ class Books:
         )
 
     async def utilisation(self, query: PeriodQuery) -> Utilisation:
-        async with self._at_one_moment() as books:
+        async with self.at_one_moment() as books:
             return await books.gpus.utilisation(self.bounds(query))
 
     @asynccontextmanager
-    async def _at_one_moment(self) -> AsyncGenerator["Books"]:
+    async def at_one_moment(self) -> AsyncGenerator["Books"]:
         """These books over a store of one moment, so that the figures of a report add up however much is booked
         meanwhile."""
         rents = await self._of.rented()  # before: see BookStore.at_one_moment

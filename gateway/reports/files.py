@@ -51,13 +51,17 @@ class ReportFiles:
         for day in await self._days(bounds, capacity):
             since_us, until_us = max(bounds.since_us, day * DAY_US), min(bounds.until_us, (day + 1) * DAY_US)
             asked = SumsQuery(since_us, until_us, GROUP_BY, as_of_us=as_of_us)
-            async with self._store.at_one_moment() as store:
+            async with self._books.at_one_moment() as books:
+                store, paid = books.store, await books.gpus.capacity(Bounds(since_us, until_us))
                 groups = await store.sums(asked)
                 at_month_end = await self._at_month_end(store, asked, groups)
                 names = await store.key_names({key_id for group in groups if (key_id := group.group["key"])})
-            idle = [one for one in capacity if one.day == _label(day)]
+            before = {one.backend: one for one in capacity if one.day == _label(day)}
+            now = {one.backend: one.since(before.get(one.backend, one)) for one in paid}
             # Off the event loop, which also serves answers.
-            yield await asyncio.to_thread(focus_table, groups, idle, period, names, rented, at_month_end)
+            yield await asyncio.to_thread(
+                focus_table, groups, [*(before | now).values()], period, names, rented, at_month_end
+            )
 
     async def _at_month_end(
         self, store: ReportStore, asked: SumsQuery, groups: Sequence[Sums]

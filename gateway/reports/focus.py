@@ -18,7 +18,7 @@ the charges that will be invoiced, the corrections and the rent.
 
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal, localcontext
 from typing import Literal
@@ -44,7 +44,13 @@ class Capacity:
     used_us: int
     hours: Decimal
     rent_pico_usd: int
+    used_pico_usd: int
     idle_pico_usd: int
+
+    def since(self, before: "Capacity") -> "Capacity":
+        """What was idle before and is not used by now; a day that was read alone knows no other's idle rent."""
+        more = self.rent_pico_usd - before.rent_pico_usd - (self.used_pico_usd - before.used_pico_usd)
+        return replace(self, idle_pico_usd=max(0, before.idle_pico_usd + more))
 
 
 @dataclass(frozen=True, slots=True)

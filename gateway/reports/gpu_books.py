@@ -163,6 +163,7 @@ def _days(
             used_us=taken.gpu_us,
             hours=Decimal(one.hours(*hours)),
             rent_pico_usd=rent,
+            used_pico_usd=taken.compute_pico_usd,
             idle_pico_usd=left,
         )
         for (day, hours), taken, rent, left in zip(days.items(), spent, rents, idle, strict=True)

@@ -73,6 +73,7 @@ def make_capacity(**given: Any) -> Capacity:
         "used_us": 7_200_000_000,
         "hours": Decimal(24),
         "rent_pico_usd": 48 * 10**12,
+        "used_pico_usd": 4 * 10**12,
         "idle_pico_usd": 44 * 10**12,
     }
     return Capacity(**{**fields, **given})

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from gateway.cli.demo_month import write_demo_month
 from gateway.config.home import Home
 from gateway.errors import InvalidRequest
-from gateway.instants import microseconds, moment_of
+from gateway.instants import DAY_US, HOUR_US, microseconds, moment_of
 from gateway.money import format_usd, parse_usd
 from gateway.reports.forecast_views import DailyQuery, ForecastQuery
 from gateway.reports.replay_service import ReplayService
@@ -24,6 +24,7 @@ from gateway.storage.sql.feedback import SqlFeedback
 from gateway.storage.sql.ledger import SqlLedger
 from gateway.storage.sql.reports import SqlReports
 from gateway.stores import Adjustment
+from tests.unit.gateway.ledger.builders import make_intent, make_local_entry
 from tests.unit.gateway.reports.month import END, NOW_US, REQUESTS, Month, services
 
 
@@ -124,6 +125,22 @@ async def test_the_focus_export_is_made_day_by_day_in_order(month: Month) -> Non
         assert len({str(row["ChargePeriodStart"])[:10] for row in page.rows}) <= 1, "no more than a day is held"
     starts = [row["ChargePeriodStart"] for page in whole for row in page.rows]
     assert starts == sorted(starts, key=str)
+
+
+async def test_a_day_of_focus_is_of_one_moment_with_its_idle_time(month: Month, home: Path, tmp_path: Path) -> None:
+    """What was booked after the first page was read was both used and unused."""
+    shutil.copy(home / "demo" / "breakeven.db", tmp_path)
+    database = open_database(f"sqlite+aiosqlite:///{tmp_path}/breakeven.db")
+    at_us = NOW_US - HOUR_US
+    asked = BooksQuery(since=moment_of(at_us - DAY_US), until=END)
+    pages = (await services(month._replace(database=database)).files.focus(asked)).pages
+    first = await anext(pages)
+    await SqlLedger(database).insert([make_local_entry(intent=make_intent(1, accepted_at_us=at_us))])
+    found = [first, *[page async for page in pages]]
+    await database.dispose()
+    rows = [row for page in found for row in page.rows if row["ServiceName"] == "Own GPUs"]
+    effective = sum(parse_usd(str(row["EffectiveCost"])) for row in rows)
+    assert effective == sum(parse_usd(str(row["BilledCost"])) for row in rows), "used and unused are the rent"
 
 
 async def test_focus_tells_what_was_corrected_after_a_month(month: Month, home: Path, tmp_path: Path) -> None:
