@@ -67,12 +67,15 @@ class Meter(msgspec.Struct):
         """The provider's usage; without it, an estimate from the text that passed, flagged as such.
 
         A usage of zero tokens for an answer with text is ignored: it would book the answer as free. So is one that is
-        impossible for a model with this window. Of an answer that was cut off, the input may be known nevertheless.
+        impossible for a model with this window, and an input of none. Of an answer that was cut off, the input may be
+        known nevertheless.
         """
         longest = max(context_window, input_tokens_estimate)
         if self.usage is not None and not (self.output_characters and _is_of_nothing(self.usage)):
             is_sound = _are_possible(self.usage.units, asked)
             if is_sound and not _is_impossible(self.usage, longest, self.output_characters):
+                if self.output_characters and not self.usage.input_tokens and input_tokens_estimate:
+                    return replace(self.usage, input_tokens=input_tokens_estimate, is_estimated=True)
                 return self.usage
         output_tokens, known = round(self.output_characters / CHARACTERS_PER_TOKEN), self.usage_so_far
         if self.usage is None and known is not None and not _is_impossible(known, longest, self.output_characters):

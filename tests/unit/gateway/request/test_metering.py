@@ -22,7 +22,7 @@ ESTIMATED = Usage(input_tokens=12, output_tokens=10, is_estimated=True)
             Usage(input_tokens=9, output_tokens=8),
         ),
         ([Usage()], ESTIMATED),  # all of an answer's text, and none of its tokens
-        ([Usage(output_tokens=10)], Usage(output_tokens=10)),
+        ([Usage(output_tokens=9)], Usage(12, output_tokens=9, is_estimated=True)),  # no answer has no prompt
         ([Usage(input_tokens=MOST, output_tokens=MOST)], Usage(input_tokens=MOST, output_tokens=MOST)),
         ([Usage(input_tokens=MOST + 1, output_tokens=2)], ESTIMATED),
         ([Usage(input_tokens=3, output_tokens=999_999_999)], ESTIMATED),
