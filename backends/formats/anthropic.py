@@ -29,6 +29,7 @@ from backends.formats.usage_wire import (
     believable,
     checked,
     split_writes,
+    tier_with_surcharges,
     token_count,
     unknown_lifetime,
 )
@@ -68,7 +69,6 @@ _READ: Final = (
 """The members of a usage that we read."""
 _MOST_ITERATIONS: Final = 1_000
 """A stream repeats all iterations with every update, and each time they are parsed again."""
-_AT_NO_SURCHARGE: Final = frozenset({"standard", "global", "not_available"})
 
 
 def parse_messages_usage(wire: object) -> Usage:
@@ -86,7 +86,7 @@ def parse_messages_usage(wire: object) -> Usage:
     parts = [cast(Fields, part) for part in found if isinstance(part, dict)]
     billed = [usage, *(part for part in parts if part.get("type") == _BESIDE)]
     counted = [_tokens(one) for one in billed]
-    special = service_tier(usage), next(filter(None, map(unknown_lifetime, billed)), None)
+    special = tier_with_surcharges(usage), next(filter(None, map(unknown_lifetime, billed)), None)
     return checked(
         Usage(
             input_tokens=sum(one.input_tokens for one in counted),
@@ -102,12 +102,6 @@ def parse_messages_usage(wire: object) -> Usage:
             other_tool_calls=sum(text_of(part, "type") in _ELSEWHERE for part in parts),
         )
     )
-
-
-def service_tier(said: Mapping[str, object]) -> str | None:
-    """What else a token's price depends on, from a usage or a request: `fast`, `us`, `fast+us` or a service tier."""
-    asked = (text_of(said, "speed"), text_of(said, "inference_geo"))
-    return "+".join(one for one in asked if one and one not in _AT_NO_SURCHARGE) or text_of(said, "service_tier")
 
 
 def _tokens(usage: Mapping[str, object]) -> Usage:

@@ -9,6 +9,7 @@ Rules that differ between providers, each found by the fields themselves and nev
 * Proxies in front of Anthropic add `cache_creation_input_tokens`, OpenRouter `cache_write_tokens`; both are inside
   `prompt_tokens`. How long they are kept is in `cache_creation`, or litellm's `cache_creation_token_details`.
 * xAI and Gemini's compatible endpoint leave reasoning out of `completion_tokens`; `total_tokens` shows it.
+* litellm has Anthropic's `speed`, `inference_geo` and `service_tier` inside the usage.
 * What a search of Gemini's found is in litellm's `total_tokens` and `tool_use_tokens`, and billed to nobody.
 * Kimi behind some servers, and OpenRouter, count more reasoning than `completion_tokens`: the larger of the two is the
   output, an estimate unless `total_tokens` agrees.
@@ -28,6 +29,7 @@ _LARGEST_FIGURE: Final = 10**12
 
 _COUNTED_APART: Final = frozenset({"web_search_calls", "file_search_calls", "mcp_calls"})
 """xAI counters that are not other tool calls: searches, counted separately, and MCP, billed by tokens only."""
+_AT_NO_SURCHARGE: Final = frozenset({"standard", "global", "not_available"})
 _LIFETIMES: Final = frozenset({"ephemeral_5m_input_tokens", "ephemeral_1h_input_tokens"})
 """Counters of cache writes whose prices are known."""
 _BARE: Final = frozenset({"prompt_tokens", "completion_tokens", "total_tokens"})
@@ -63,6 +65,7 @@ def parse_openai_usage(wire: object, *, service_tier: object = None) -> Usage:
         (usage, "cache_read_input_tokens"),
     )
     write_5m, write_1h = _cache_writes(usage, into)
+    tier = _tier(service_tier) or tier_with_surcharges(usage)
     return checked(
         Usage(
             input_tokens=input_tokens,
@@ -75,7 +78,7 @@ def parse_openai_usage(wire: object, *, service_tier: object = None) -> Usage:
             audio_output_tokens=_count(out, "audio_tokens"),
             image_input_tokens=_count(into, "image_tokens"),
             image_output_tokens=_count(out, "image_tokens"),
-            service_tier="+".join(filter(None, (_tier(service_tier), unknown_lifetime(usage)))) or None,
+            service_tier="+".join(filter(None, (tier, unknown_lifetime(usage)))) or None,
             is_estimated=reasoning_tokens > output_tokens,
             web_searches=_first(
                 (_details(usage, "server_tool_use"), "web_search_requests"),
@@ -188,6 +191,12 @@ def _cache_writes(usage: Wire, into: Wire) -> tuple[int, int]:
         (usage, "cache_creation_input_tokens"), (into, "cache_write_tokens"), (into, "cache_creation_tokens")
     )
     return split_writes(max(total, write_5m + write_1h), write_5m, write_1h)
+
+
+def tier_with_surcharges(said: Wire) -> str | None:
+    """What else a token's price depends on, from a usage or a request: `fast`, `us`, `fast+us` or a service tier."""
+    asked = (_tier(said.get("speed")), _tier(said.get("inference_geo")))
+    return "+".join(one for one in asked if one and one not in _AT_NO_SURCHARGE) or _tier(said.get("service_tier"))
 
 
 def unknown_lifetime(usage: Wire) -> str | None:

@@ -7,8 +7,8 @@ from typing import Final
 import msgspec
 
 from backends.formats.answer_schema import JSON_KINDS
-from backends.formats.anthropic import service_tier
 from backends.formats.json_splice import VALUES
+from backends.formats.usage_wire import tier_with_surcharges
 from backends.protocol import Operation
 
 ABSENT: Final = msgspec.Raw(b"")
@@ -243,5 +243,5 @@ def tier_of(body: AnyBody) -> str | None:
     if isinstance(body, Body):
         return body.service_tier
     if isinstance(body, MessagesBody):
-        return service_tier({"speed": body.speed, "inference_geo": body.inference_geo})
+        return tier_with_surcharges({"speed": body.speed, "inference_geo": body.inference_geo})
     return body.service_tier if isinstance(body, ResponsesBody) else None

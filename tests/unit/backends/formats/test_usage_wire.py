@@ -218,6 +218,8 @@ def test_service_tier_is_the_answers() -> None:
     assert parse_openai_usage(OPENAI, service_tier="priority").service_tier == "priority"
     assert parse_openai_usage(OPENAI, service_tier="").service_tier is None
     assert parse_openai_usage(OPENAI, service_tier=7).service_tier is None
+    through_litellm = OPENAI | {"speed": "fast", "inference_geo": "us", "service_tier": "standard"}
+    assert parse_openai_usage(through_litellm).service_tier == "fast+us"
 
 
 BAD_COUNTS = [-1, 2**63, 2**64, 1.5, math.nan, math.inf, -math.inf, "12", "", True, [], {}, MAX_TOKENS + 1]
