@@ -18,6 +18,7 @@ class Purse:
     limit: int
     free: int = 0
     reserved: int = 0
+    _too_much: int = 0  # reserved when the limit was lowered: what it leaves unused may be above the new one
     as_of: int = 0  # the last reading of the ledger known to this purse
     unshipped: int = 0
     _unsent: int = 0
@@ -45,6 +46,9 @@ class Purse:
         """A request ended: the unused part of its reservation is free again."""
         self.reserved -= reserved
         self.free += reserved - cost
+        if self._too_much > 0:
+            self._too_much -= reserved
+            self.give_back()
         self.unshipped += cost
         self._unsent += cost
 
@@ -74,6 +78,11 @@ class Purse:
         self.as_of = number
         while self._unread and self._unread[0][0] <= number:
             self._unread_sum -= self._unread.popleft()[1]
+
+    def lower(self, limit: int) -> None:
+        """Return what was leased under the higher limit: the intent is to spend less from now on."""
+        self.limit, self._too_much = limit, self.reserved
+        self.give_back()
 
     def give_back(self) -> None:
         """Free everything that no request needs."""

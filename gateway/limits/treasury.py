@@ -32,15 +32,12 @@ class Treasury:
     _ends_at: float = float("-inf")  # of everything leased
 
     def purse(self, account: Account, limit: int) -> Purse:
-        """This worker's purse of an account, with the limit given last.
-
-        A lower limit returns what was leased under the higher one: the intent is to spend less from now on.
-        """
+        """This worker's purse of an account, with the limit given last."""
         purse = self._purses.get(account)
         if purse is None:
             purse = self._purses[account] = Purse(account, limit, as_of=self._read)
         elif limit < purse.limit:
-            purse.give_back()
+            purse.lower(limit)
         purse.limit = limit
         return purse
 

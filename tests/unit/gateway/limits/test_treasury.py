@@ -127,6 +127,9 @@ async def test_what_was_leased_under_a_higher_limit_is_not_spent_once_it_is_lowe
     assert treasury.free(treasury.purse(ACCOUNT, 40)) == 0
     assert await treasury.obtain(purse, 11, 0.0) is not None
     assert await treasury.obtain(purse, 10, 0.0) is None
+    treasury.purse(ACCOUNT, 20)
+    purse.settle(30, 25)
+    assert not treasury.reserve(purse, 1), "nor is what a request leaves unused that began under it"
 
 
 async def test_a_purse_of_a_window_that_is_read_no_more_is_forgotten() -> None:
