@@ -9,6 +9,7 @@ Rules that differ between providers, each found by the fields themselves and nev
 * Proxies in front of Anthropic add `cache_creation_input_tokens`, OpenRouter `cache_write_tokens`; both are inside
   `prompt_tokens`. How long they are kept is in `cache_creation`, or litellm's `cache_creation_token_details`.
 * xAI and Gemini's compatible endpoint leave reasoning out of `completion_tokens`; `total_tokens` shows it.
+* LiteLLM until October 2025 left Bedrock's cache writes out of `prompt_tokens`; `total_tokens` shows them.
 * litellm has Anthropic's `speed`, `inference_geo` and `service_tier` inside the usage.
 * What a search of Gemini's found is in litellm's `total_tokens` and `tool_use_tokens`, and billed to nobody.
 * Kimi behind some servers, and OpenRouter, count more reasoning than `completion_tokens`: the larger of the two is the
@@ -55,9 +56,7 @@ def parse_openai_usage(wire: object, *, service_tier: object = None) -> Usage:
     into = _details(usage, "prompt_tokens_details", "input_tokens_details")
     out = _details(usage, "completion_tokens_details", "output_tokens_details")
     ran = _details(usage, "server_side_tool_usage_details")
-    input_tokens = _required(usage, "prompt_tokens", "input_tokens")
     reasoning_tokens = _count(out, "reasoning_tokens") or _count(usage, "reasoning_tokens")
-    output_tokens = _output_tokens(usage, input_tokens + _count(into, "tool_use_tokens"), reasoning_tokens)
     cached = _first(
         (into, "cached_tokens"),
         (usage, "prompt_cache_hit_tokens"),
@@ -65,6 +64,7 @@ def parse_openai_usage(wire: object, *, service_tier: object = None) -> Usage:
         (usage, "cache_read_input_tokens"),
     )
     write_5m, write_1h = _cache_writes(usage, into)
+    input_tokens, output_tokens = _totals(usage, into, reasoning_tokens, (write_5m + write_1h, cached))
     tier = _tier(service_tier) or tier_with_surcharges(usage)
     return checked(
         Usage(
@@ -218,15 +218,20 @@ def split_writes(total: int, write_5m: int, write_1h: int) -> tuple[int, int]:
     return (0, total) if write_1h and not write_5m else (total - write_1h, write_1h)
 
 
-def _output_tokens(usage: Wire, read_tokens: int, reasoning_tokens: int) -> int:
-    """Output tokens including reasoning, also for providers that count reasoning separately. `read_tokens`: what else
-    the total may include."""
+def _totals(usage: Wire, into: Wire, reasoning_tokens: int, cache: tuple[int, int]) -> tuple[int, int]:
+    """Input tokens with all of the `cache` (written, read) and output tokens with the reasoning, also for providers
+    that count some of these separately: then `total_tokens` exceeds the other two."""
+    input_tokens = _required(usage, "prompt_tokens", "input_tokens")
     output_tokens = _first((usage, "completion_tokens"), (usage, "output_tokens"))
-    hidden = _count(usage, "total_tokens") - read_tokens - output_tokens
-    is_beside = reasoning_tokens in (0, hidden) or reasoning_tokens > output_tokens
-    if hidden > 0 and is_beside and "completion_tokens" in usage:
-        return output_tokens + hidden
-    return output_tokens
+    total = _count(usage, "total_tokens") - _count(into, "tool_use_tokens")
+    hidden = total - input_tokens - output_tokens
+    if hidden <= 0 or "completion_tokens" not in usage:
+        return input_tokens, output_tokens
+    if hidden == reasoning_tokens or reasoning_tokens > output_tokens:
+        return input_tokens, output_tokens + hidden
+    if hidden in (cache[0], sum(cache)):
+        return input_tokens + hidden, output_tokens
+    return input_tokens, output_tokens if reasoning_tokens else output_tokens + hidden
 
 
 def _figure(wire: Wire, field: str) -> float | None:

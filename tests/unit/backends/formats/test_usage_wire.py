@@ -151,6 +151,21 @@ WORDINGS: list[tuple[str, dict[str, object], Usage]] = [
         {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 75},
         Usage(10, output_tokens=65),
     ),
+    *(
+        (
+            f"bedrock through an older litellm: {fresh} tokens beside those written to the cache",
+            {
+                "prompt_tokens": fresh + 100,
+                "completion_tokens": 19,
+                "total_tokens": fresh + 100 + 4993 + 19,
+                "prompt_tokens_details": {"cached_tokens": 100},
+                "cache_creation_input_tokens": 4993,
+                "cache_read_input_tokens": 100,
+            },
+            Usage(fresh + 100 + 4993, 100, 4993, output_tokens=19),
+        )
+        for fresh in (2, 6000)
+    ),
     (
         "gemini through litellm, after a search: what was found is only in the total, and free",
         {
