@@ -26,13 +26,13 @@ class Differences(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """One export compared with the books; `names` are each model's spellings in the books."""
+    """One export compared with the books; `names` are a model's spellings in the books of that day."""
 
     provider: str
     first_day: date
     last_day: date
     rows: tuple[Reconciled, ...]
-    names: dict[str, tuple[str, ...]]
+    names: dict[tuple[date, str], tuple[str, ...]]
 
 
 class ReconcileService:
@@ -67,15 +67,14 @@ class ReconcileService:
 
 def unbookable(compared: Compared) -> int:
     """Number of differences for days and models that are not in our books."""
-    different = [row.ours for row in compared.rows if row.difference_pico_usd]
-    return sum(not ours.requests and not ours.cost_pico_usd for ours in different)
+    return sum((row.ours.day, row.ours.model) not in compared.names for row in compared.rows if row.difference_pico_usd)
 
 
 async def book_differences(compared: Compared, books: Differences, *, reference: str, author: str) -> int:
     """Books differences as corrections spread over the day's groups, so that each month closes on the real charges."""
     booked = 0
     for row in compared.rows:
-        names = compared.names.get(row.ours.model)
+        names = compared.names.get((row.ours.day, row.ours.model))
         if not row.difference_pico_usd or names is None:
             continue
         difference = Difference(
@@ -111,16 +110,14 @@ def view_of(compared: Compared) -> ReconciliationView:
     )
 
 
-def _ours(sums: Sequence[Sums]) -> tuple[list[Ours], dict[str, tuple[str, ...]]]:
+def _ours(sums: Sequence[Sums]) -> tuple[list[Ours], dict[tuple[date, str], tuple[str, ...]]]:
     """Our sums by day and canonical model name, for which several names may be in use."""
     groups: dict[tuple[date, str], list[Sums]] = {}
-    names: dict[str, set[str]] = {}
     for row in sums:
-        name = row.group["upstream_model"] or ""
-        names.setdefault(model_key(name), set()).add(name)
-        groups.setdefault((date.fromisoformat(row.group["day"] or ""), model_key(name)), []).append(row)
-    ours = [_day(day, model, rows) for (day, model), rows in groups.items()]
-    return ours, {model: tuple(sorted(found)) for model, found in names.items()}
+        key = date.fromisoformat(row.group["day"] or ""), model_key(row.group["upstream_model"] or "")
+        groups.setdefault(key, []).append(row)
+    names = {key: tuple(sorted({row.group["upstream_model"] or "" for row in rows})) for key, rows in groups.items()}
+    return [_day(day, model, rows) for (day, model), rows in groups.items()], names
 
 
 def _day(day: date, model: str, rows: Sequence[Sums]) -> Ours:

@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from gateway.errors import InvalidRequest
-from gateway.ledger.entry import Cost
+from gateway.ledger.entry import Attempt, Cost, PaidTo
 from gateway.reports.reconcile_service import ReconcileService, book_differences, unbookable, view_of
 from gateway.reports.reconcile_views import ReconcileBody
 from gateway.storage.sql.adjustments import SqlAdjustments
@@ -51,6 +51,23 @@ async def test_differences_are_booked_once_and_then_the_month_agrees(engine: Asy
     beside = await service.compare("azure", HEADER + line("0.15"))
     assert await book_differences(beside, books, reference="INV-7", author="ada") == 1, "its own invoice of that number"
     assert (await SqlAuditLog(engine).verify()).is_intact
+
+
+async def test_a_difference_is_bookable_where_only_an_attempt_was_paid(engine: AsyncEngine) -> None:
+    """Without requests, and at no cost after the first booking, the second was told to be both new and impossible."""
+    at = int(datetime(2026, 1, 1, 12, tzinfo=UTC).timestamp()) * 1_000_000
+    to = PaidTo("azure", "gpt-5.4-mini", False, COST, COST)
+    paid = Attempt(1, "mid", "azure", "UpstreamTimeout", 0.0, 9.0, COST, None, to)
+    cost = Cost(other_pico_usd=COST, list_pico_usd=COST)
+    await SqlLedger(engine).insert(
+        [make_entry(1, intent=make_intent(1, accepted_at_us=at), cost=cost, attempts=(paid,))]
+    )
+    service, books = ReconcileService(SqlReports(engine)), SqlAdjustments(engine)
+    for reference, dollars in (("INV-7", "0"), ("INV-8", "0.15")):
+        compared = await service.compare("azure", HEADER + line(dollars))
+        assert unbookable(compared) == 0
+        assert await book_differences(compared, books, reference=reference, author="ada") == 1
+    assert view_of(await service.compare("azure", HEADER + line("0.15"))).agrees
 
 
 async def test_a_difference_that_two_book_at_the_same_time_is_booked_once(engine: AsyncEngine) -> None:
