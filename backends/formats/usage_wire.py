@@ -11,7 +11,7 @@ Rules that differ between providers, each found by the fields themselves and nev
 * xAI and Gemini's compatible endpoint leave reasoning out of `completion_tokens`; `total_tokens` shows it.
 * LiteLLM until October 2025 left Bedrock's cache writes out of `prompt_tokens`; `total_tokens` shows them.
 * litellm has Anthropic's `speed`, `inference_geo` and `service_tier` inside the usage.
-* What a search of Gemini's found is in litellm's `total_tokens` and `tool_use_tokens`, and billed to nobody.
+* What a search of Gemini's found is in litellm's `total_tokens` and `tool_use_tokens`, and free by its account.
 * Kimi behind some servers, and OpenRouter, count more reasoning than `completion_tokens`: the larger of the two is the
   output, an estimate unless `total_tokens` agrees.
 * Web searches made for the answer are in OpenRouter's `server_tool_use`, litellm's `prompt_tokens_details`,
