@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from gateway.economics.traffic import HourlyTraffic
 from gateway.kept_answers.response_cache import BACKEND as RESPONSE_CACHE
+from gateway.ledger.entry import Status
 from gateway.money import format_usd, parse_usd
 from gateway.pricing.price import write_rates
 from gateway.reports.plans import hosted_alternative, hosted_candidates, pick_alternative
@@ -20,7 +21,8 @@ BY: tuple[Dimension, ...] = ("model", "operation", "status", "backend")
 def savings(snapshot: Snapshot, groups: Sequence[Sums], idle: IdleCost | None) -> list[Savings]:
     """Compared with the most used and the most expensive hosted model; `groups` are all traffic, by BY. Idle rent and
     shadow calls count as spent. Left out on both sides: groups without a known cost, and what no chat model produces
-    (embeddings, images, speech, transcripts, moderation, rankings). Answers from the response cache are not counted.
+    (embeddings, images, speech, transcripts, moderation, rankings). Answers from the response cache are not counted,
+    nor requests that failed without a token.
 
     Uses the ordinary prices of `snapshot`, not those at the time of the requests. Empty without a priced hosted model
     or without requests.
@@ -60,7 +62,8 @@ def savings(snapshot: Snapshot, groups: Sequence[Sums], idle: IdleCost | None) -
 
 
 def _answers_a_caller(row: Sums) -> bool:
-    return row.group["operation"] != SHADOW and row.group["backend"] != RESPONSE_CACHE
+    is_failed = row.group["status"] == Status.failed and not row.input_tokens + row.output_tokens
+    return not is_failed and row.group["operation"] != SHADOW and row.group["backend"] != RESPONSE_CACHE
 
 
 def _written(candidate: Candidate, asked: Sequence[Sums]) -> int:

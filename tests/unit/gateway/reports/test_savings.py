@@ -1,5 +1,7 @@
 """Savings compare like with like: what a chat model could have served, at today's price, with what that cost."""
 
+from dataclasses import replace
+
 from gateway.money import parse_usd
 from gateway.reports.savings import savings
 from gateway.reports.views import IdleCost
@@ -45,6 +47,15 @@ def test_idle_rent_and_shadow_calls_count_as_spent() -> None:
     [_, big] = savings(SNAPSHOT, [CHAT, shadow], IDLE)
     assert parse_usd(big.saved_usd) == (10 - 3 - 1 - 4) * USD
     assert big.covered_requests == 1
+
+
+def test_what_nobody_answered_would_have_cost_nothing_elsewhere_either() -> None:
+    prices = replace(make_prices(1.0, 2.0), per_request_pico_usd=USD)
+    snapshot = make_snapshot(candidates=[make_candidate("mid", prices=prices)])
+    failed = replace(CHAT, group={**CHAT.group, "status": "failed"}, input_tokens=0, input_pico_usd=0)
+    [answered] = savings(snapshot, [CHAT], None)
+    assert savings(snapshot, [CHAT, failed], None) == [answered]
+    assert parse_usd(answered.would_have_cost_usd) == 2 * USD
 
 
 def test_the_same_requests_at_the_same_model_save_nothing_where_a_prompt_was_written_to_a_cache() -> None:
