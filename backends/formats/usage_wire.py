@@ -7,7 +7,8 @@ Rules that differ between providers, each found by the fields themselves and nev
 
 * DeepSeek says `prompt_cache_hit_tokens`, Moonshot and Together `cached_tokens`, OpenAI `prompt_tokens_details`.
 * Proxies in front of Anthropic add `cache_creation_input_tokens`, OpenRouter `cache_write_tokens`; both are inside
-  `prompt_tokens`. How long they are kept is in `cache_creation`, or litellm's `cache_creation_token_details`.
+  `prompt_tokens`. How long they are kept is in `cache_creation`, litellm's `cache_creation_token_details`, or OpenAI's
+  `cache_write_tokens_details`, whose 12 hours are its longer and dearer time, as an hour is Anthropic's.
 * xAI and Gemini's compatible endpoint leave reasoning out of `completion_tokens`; `total_tokens` shows it.
 * LiteLLM until October 2025 left Bedrock's cache writes out of `prompt_tokens`; `total_tokens` shows them.
 * litellm has Anthropic's `speed`, `inference_geo` and `service_tier` inside the usage.
@@ -31,8 +32,11 @@ _LARGEST_FIGURE: Final = 10**12
 _COUNTED_APART: Final = frozenset({"web_search_calls", "file_search_calls", "mcp_calls"})
 """xAI counters that are not other tool calls: searches, counted separately, and MCP, billed by tokens only."""
 _AT_NO_SURCHARGE: Final = frozenset({"standard", "global", "not_available"})
+_SHORT: Final = ("ephemeral_5m_input_tokens", "ephemeral_30m_input_tokens", "ttl_30m_tokens")
+_LONG: Final = ("ephemeral_1h_input_tokens", "ephemeral_12h_input_tokens", "ttl_12h_tokens")
+"""Counters of cache writes: every provider known keeps them for a shorter or a longer, dearer time."""
 _LIFETIMES: Final = frozenset({"ephemeral_5m_input_tokens", "ephemeral_1h_input_tokens"})
-"""Counters of cache writes whose prices are known."""
+"""Anthropic's counters of cache writes whose prices are known."""
 _BARE: Final = frozenset({"prompt_tokens", "completion_tokens", "total_tokens"})
 """The only fields most servers send."""
 
@@ -181,12 +185,13 @@ def _details(usage: Wire, *fields: str) -> Wire:
 
 
 def _cache_writes(usage: Wire, into: Wire) -> tuple[int, int]:
-    """(5 minute, 1 hour) cache writes. Raises MalformedUsage."""
+    """Cache writes kept for minutes, and for an hour or longer. Raises MalformedUsage."""
     if "cache_creation" not in usage and "cache_creation_input_tokens" not in usage and not into:
         return 0, 0
-    split = _details(usage, "cache_creation") or _details(into, "cache_creation_token_details")
-    write_1h = _count(split, "ephemeral_1h_input_tokens")
-    write_5m = _count(split, "ephemeral_5m_input_tokens")
+    split = _details(usage, "cache_creation") or _details(
+        into, "cache_creation_token_details", "cache_write_tokens_details"
+    )
+    write_5m, write_1h = (sum(_count(split, name) for name in names if name in split) for names in (_SHORT, _LONG))
     total = _first(
         (usage, "cache_creation_input_tokens"), (into, "cache_write_tokens"), (into, "cache_creation_tokens")
     )

@@ -52,6 +52,7 @@ CLASSES = {
     "cache_read_input_token_cost": "cached_input",
     "cache_creation_input_token_cost": "cache_write_5m",
     "cache_creation_input_token_cost_above_1hr": "cache_write_1h",
+    "cache_creation_input_token_cost_above_12hr": "cache_write_1h",
     "output_cost_per_reasoning_token": "reasoning",
     "input_cost_per_audio_token": "audio_input",
     "output_cost_per_audio_token": "audio_output",

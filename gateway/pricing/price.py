@@ -339,7 +339,7 @@ def kind_rate(kind: str, rates: Rates) -> tuple[int, int]:
 
 
 def write_rates(rates: Rates) -> tuple[int, int]:
-    """Rates of prompt cache writes kept for minutes, and for an hour."""
+    """Rates of prompt cache writes kept for minutes, and for an hour or longer."""
     short = own(rates.cache_write_5m, rates.input)
     return short, own(rates.cache_write_1h, short)
 

@@ -48,7 +48,7 @@ from gateway.upstreams.prompt_prefixes import Prefix
 
 TOKENS_PER_IMAGE = 1_000
 # Names, at any depth, that make tokens cost more than plain ones. A JSON escape may spell any of them.
-CACHE_MARK = b"cache_control"
+CACHE_MARK, LIFETIME_MARK = b"cache_control", b'"ttl"'
 NEW_THREAD = {"type": "create"}
 IMAGE_MARK, AUDIO_MARK = b"image", b"audio"
 
@@ -105,7 +105,7 @@ def parse_request(operation: Operation, body: bytes) -> RequestView:
     return msgspec.structs.replace(
         view,
         service_tier=tier_of(parsed),
-        may_write_cache=is_escaped or body.find(CACHE_MARK) >= 0,
+        may_write_cache=is_escaped or body.find(CACHE_MARK) >= 0 or body.find(LIFETIME_MARK) >= 0,
         may_have_media=is_escaped or body.find(IMAGE_MARK) >= 0 or body.find(AUDIO_MARK) >= 0,
         hosted_tools=hosted_tools(parsed, body),
         body_bytes=len(body) - view.image_bytes,

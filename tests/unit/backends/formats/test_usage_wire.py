@@ -33,7 +33,7 @@ WORDINGS: list[tuple[str, dict[str, object], Usage]] = [
         "a proxy of Anthropic's, with cache writes for a time that has no price",
         OPENAI | {"cache_creation_input_tokens": 9, "cache_creation": {"ephemeral_12h_input_tokens": 9}},
         Usage(
-            *(100, 64, 9),
+            *(100, 64, 0, 9),
             output_tokens=50,
             reasoning_tokens=20,
             audio_input_tokens=3,
@@ -219,6 +219,35 @@ WORDINGS: list[tuple[str, dict[str, object], Usage]] = [
             "total_tokens": 123,
         },
         Usage(36, 4, output_tokens=87, reasoning_tokens=80),
+    ),
+    (
+        "responses: some of the prompt is cached for 12 hours",
+        {
+            "input_tokens": 3000,
+            "input_tokens_details": {
+                "cached_tokens": 500,
+                "cache_write_tokens": 2400,
+                "cache_write_tokens_details": {"ttl_30m_tokens": 400, "ttl_12h_tokens": 2000},
+            },
+            "output_tokens": 7,
+        },
+        Usage(3000, 500, 400, 2000, output_tokens=7),
+    ),
+    (
+        "openai through litellm: some of the prompt is cached for 12 hours",
+        {
+            "prompt_tokens": 3000,
+            "completion_tokens": 7,
+            "total_tokens": 3007,
+            "prompt_tokens_details": {
+                "cache_write_tokens": 2400,
+                "cache_creation_token_details": {
+                    "ephemeral_30m_input_tokens": 400,
+                    "ephemeral_12h_input_tokens": 2000,
+                },
+            },
+        },
+        Usage(3000, 0, 400, 2000, output_tokens=7),
     ),
     ("whole floats", {"prompt_tokens": 8.0, "completion_tokens": 2.0}, Usage(8, output_tokens=2)),
 ]

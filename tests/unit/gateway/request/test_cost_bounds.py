@@ -59,6 +59,7 @@ WRITTEN = Rates(input=4, output=0, cached_input=1, cache_write_5m=5, cache_write
         (view(LONG * 3), CacheWrites("provider", 1024), 5),  # GPT-5.6 and later write without being asked
         (view(LONG), CacheWrites("provider", 1024), 5),  # 505 by the estimate: twice as many are reckoned with
         (view(LONG[:1200]), CacheWrites("provider", 1024), 4),
+        (view(LONG * 3, prompt_cache_options={"ttl": "12h"}), CacheWrites("provider", 1024), 8),
         (view(LONG * 3), CacheWrites("gateway", 512), 5),
         (view(LONG * 3), CacheWrites(), 4),
         (view(LONG * 3, cache_control={"type": "ephemeral", "ttl": "1h"}), CacheWrites("gateway", 512), 8),
