@@ -43,7 +43,7 @@ billed by those: the unit price is then only the provider's estimate of what the
 MODES = ("chat", "responses", "embedding", *BY_THE_PIECE, "moderation")
 FREE_MODES = ("moderation",)
 """Modes in which a price of zero is real: their providers say that they charge nothing."""
-SERVICES = {"batches": "batch", "flex": "flex", "priority": "priority"}
+SERVICES = {"batches": "batch", "flex": "flex", "priority": "priority", "ultrafast": "ultrafast"}
 SURCHARGES = ("fast", "us")
 """Anthropic's, for faster answers, and for computation in one country."""
 CLASSES = {

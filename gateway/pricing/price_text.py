@@ -55,7 +55,7 @@ Price = Annotated[Decimal, Field(ge=0, lt=1_000_000), AfterValidator(whole_pico)
 Fee = Annotated[Decimal, Field(ge=0, lt=1_000_000), AfterValidator(whole_pico_usd)]
 MinuteOfDay = Annotated[int, BeforeValidator(clock)]
 Name = Annotated[str, Field(min_length=1)]
-SERVICES = ("batch", "flex", "priority", "fast", "us")
+SERVICES = ("batch", "flex", "priority", "ultrafast", "fast", "us")
 """Service tiers that a record may price; fields of PricesText."""
 
 
@@ -154,6 +154,7 @@ class PricesText(LadderText):
     batch: ServiceText | None = None
     flex: ServiceText | None = None
     priority: ServiceText | None = None
+    ultrafast: ServiceText | None = None
     fast: ServiceText | None = None
     us: ServiceText | None = None
     off_peak: OffPeakText | None = None

@@ -52,6 +52,7 @@ def test_a_service_is_a_multiplier_where_all_classes_agree_and_a_list_where_not(
     assert one(input_cost_per_token_batches=1.25e-06, output_cost_per_token_batches=5e-06).services == {
         "batch": Service(Fraction(1, 2))
     }
+    assert one(input_cost_per_token_ultrafast=1.5e-05).services == {"ultrafast": Service(Fraction(6))}
     uneven = one(input_cost_per_token_flex=1.25e-06, output_cost_per_token_flex=1e-05).services["flex"]
     assert uneven == Service(ladder=Ladder(Rates(1_250_000, 10_000_000)))
     thirds = one(input_cost_per_token=3e-06, output_cost_per_token=3e-06, input_cost_per_token_priority=5e-06)

@@ -16,6 +16,7 @@ from gateway.pricing.catalogue import (
     Step,
     Window,
 )
+from gateway.pricing.price_text import SERVICES as NAMES
 from gateway.pricing.price_text import parse_prices
 from gateway.pricing.price_yaml import decimal_text, format_prices
 from tests.unit.gateway.pricing.builders import at
@@ -44,7 +45,7 @@ PRICES = st.builds(
     ladder=LADDERS,
     from_us=st.integers(0, 20_000).map(lambda days: days * 86_400_000_000),
     source=TEXT,
-    services=st.fixed_dictionaries({}, optional=dict.fromkeys(("batch", "flex", "priority", "fast", "us"), SERVICES)),
+    services=st.fixed_dictionaries({}, optional=dict.fromkeys(NAMES, SERVICES)),
     per_request_pico_usd=st.integers(0, 10**12),
     off_peak=st.none() | st.builds(OffPeak, st.lists(WINDOWS, min_size=1, max_size=2).map(tuple), LADDERS),
     note=st.just("") | TEXT,
