@@ -19,10 +19,11 @@ from backends.usage import Usage
 
 class BackendError(Exception):
     """A backend did not answer. `is_retryable`: another backend may be tried before the first chunk; `may_be_billed`:
-    the upstream may have worked on the call and charge for it."""
+    the upstream may have worked on the call and charge for it; `usage`: what it reported nevertheless."""
 
     is_retryable = True
     may_be_billed = False
+    usage: Usage | None = None
 
     def __init__(self, message: str, *, status: int | None = None) -> None:
         super().__init__(message)

@@ -113,9 +113,16 @@ def check_response(body: bytes, *, backend: str) -> Fields:
 
 def _not_a_response(document: Mapping[str, object], body: bytes, *, backend: str) -> BackendError:
     if document.get("status") == "failed" or document.get("error") is not None:
-        return error_from_event(document.get("error"), backend=backend, is_started=False)
+        return failure_of(document, document.get("error"), backend=backend, is_started=False)
     usage, _ = usage_of(document)
     return no_answer(f"{backend} answered with something that is not a response", body, usage=usage)
+
+
+def failure_of(response: Mapping[str, object], error: object, *, backend: str, is_started: bool) -> BackendError:
+    """The error for a response that failed, with the usage of what was generated before."""
+    failure = error_from_event(error, backend=backend, is_started=is_started)
+    failure.usage, _ = usage_of(response)
+    return failure
 
 
 def _final(payload: bytes, response: Mapping[str, object], *, is_started: bool = False) -> Chunk:
@@ -149,7 +156,7 @@ class ResponsesStreamReader(StreamReader):
         response = part_of(event, "response")
         if kind in ("error", "response.failed"):
             error = response.get("error") if kind == "response.failed" else event.get("error", event)
-            raise error_from_event(error, backend=self._backend, is_started=self._has_output)
+            raise failure_of(response, error, backend=self._backend, is_started=self._has_output)
         if response and self._names is not None:
             data = as_shown(data, response, self._names, backend=self._backend)
         payload = b"event: " + kind.encode() + b"\ndata: " + data.replace(b"\n", b" ") + b"\n\n"

@@ -24,7 +24,7 @@ from backends.formats.chat_chunks import (
 )
 from backends.formats.json_objects import Fields, decode_object, integer, objects_of, part_of, text_of
 from backends.formats.past_thinking import carry, detail_of
-from backends.formats.responses import ENDS, check_response, finish_reason_of, usage_of
+from backends.formats.responses import ENDS, check_response, failure_of, finish_reason_of, usage_of
 from backends.http.errors import no_answer
 from backends.http.stream_reader import MOST_CALLS, StreamReader
 from backends.protocol import Chunk
@@ -117,7 +117,7 @@ class ChatOfResponseReader(StreamReader):
         response = part_of(event, "response")
         if kind in ("error", "response.failed"):
             error = response.get("error") if response else event.get("error", event)
-            raise self._failed(error)
+            raise failure_of(response, error, backend=self._backend, is_started=self.is_started)
         if response:
             self._head = _head(response)
         chunks = self._end(response) if kind in ENDS else self._chunks(kind, event)

@@ -61,6 +61,7 @@ class Delivery(msgspec.Struct):
             last = await self._pass_on(answer)
         except BackendError as error:
             self.upstreams.failed(run.candidate, run.key, error, self.monotonic())
+            run.meter.usage = error.usage or run.meter.usage
             await self.books.settle(run, Status.partial, http_status=200, error=type(error).__name__)
             if answer.reply.content_type == EVENT_STREAM:
                 await caller.send(stream_error(run, error), is_last=True)

@@ -175,7 +175,7 @@ class Dispatcher(msgspec.Struct):
         self.upstreams.failed(attempt.candidate, attempt.step.key, error, self.monotonic())
         self.observer.attempt_failed(attempt.candidate, error)
         extra = NO_EXTRA
-        if isinstance(error, UnreadableAnswer):
+        if error.usage is not None or isinstance(error, UnreadableAnswer):
             extra = self._unread(run, attempt, error)
         elif error.may_be_billed:
             extra = self._extra(run, attempt)
@@ -254,7 +254,7 @@ class Dispatcher(msgspec.Struct):
             raise StreamBroken("the answer ended before its first token")
         except StreamBroken as broken:
             await reply.aclose()
-            raise UnreadableAnswer(broken.message) from broken
+            raise UnreadableAnswer(broken.message, usage=broken.usage) from broken
         except BaseException:
             await reply.aclose()
             raise
@@ -264,7 +264,7 @@ class Dispatcher(msgspec.Struct):
         run.extra = run.extra.plus(extra)
         return extra
 
-    def _unread(self, run: Run, attempt: _Attempt, error: UnreadableAnswer) -> ExtraCost:
+    def _unread(self, run: Run, attempt: _Attempt, error: BackendError) -> ExtraCost:
         """Charged to the attempt only: the entry's own figures are for answers that could be passed on."""
         extra = unread_cost(attempt.candidate, run.view, attempt.meter, error)
         run.extra = run.extra.plus(extra)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import msgspec
 from msgspec.structs import astuple, replace
 
-from backends.errors import UnreadableAnswer
+from backends.errors import BackendError, UnreadableAnswer
 from backends.usage import NO_UNITS, Units, Usage
 from gateway.ledger.entry import NO_MEDIA, Attempt, Checkpoint, Cost, Entry, Intent, Media, PaidTo, Status
 from gateway.pricing.price import PricingError, price, price_compute
@@ -92,13 +92,14 @@ def _used(candidate: Candidate, view: RequestView, meter: Meter) -> Usage:
     return replace(usage, units=view.units) if usage.is_estimated else usage
 
 
-def unread_cost(candidate: Candidate, view: RequestView, meter: Meter, error: UnreadableAnswer) -> ExtraCost:
+def unread_cost(candidate: Candidate, view: RequestView, meter: Meter, error: BackendError) -> ExtraCost:
     """The cost of an answer that could not be read: what it reported, if that was readable; otherwise as if abandoned,
     with as many tokens as its length allows."""
     if error.usage is not None:
         return refused_cost(candidate, view, msgspec.structs.replace(meter, usage=error.usage))
     longest = round(longest_output(view) * CHARACTERS_PER_TOKEN)
-    characters = max(meter.output_characters, min(error.output_characters, longest))
+    part = error.output_characters if isinstance(error, UnreadableAnswer) else 0
+    characters = max(meter.output_characters, min(part, longest))
     return unanswered_cost(candidate, view, msgspec.structs.replace(meter, output_characters=characters))
 
 

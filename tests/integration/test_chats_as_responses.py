@@ -40,7 +40,22 @@ OWN_TOOL: dict[str, Any] = {"name": "look_up", "input_schema": {"type": "object"
 ASK: list[Any] = [{"role": "user", "content": "What of invoice 1?"}]
 CALLS = Outcome(pieces=('{"id":', ' "1"}'), finish_reason="tool_calls", usage=USED)
 SAYS = Outcome(pieces=("It is ", "paid."), usage=USED)
-FAILED = {"type": "response.failed", "response": {"error": {"code": "server_error", "message": "x"}}}
+BILLED = {
+    "input_tokens": 21,
+    "input_tokens_details": {"cached_tokens": 6, "cache_write_tokens": 2},
+    "output_tokens": 4,
+    "total_tokens": 25,
+}
+"""Of openclaw/openclaw#114201."""
+ERROR = {"code": "server_error", "message": "x"}
+FAILED: Any = {"object": "response", "status": "failed", "error": ERROR, "usage": BILLED}
+CREATED = {"type": "response.created", "response": {"id": "resp_1", "status": "in_progress"}}
+SPOKE = {"type": "response.output_text.delta", "output_index": 0, "delta": "It "}
+
+
+def failing(*events: Any) -> Raw:
+    sent = (*events, {"type": "response.failed", "response": FAILED})
+    return Raw(tuple(b"data: " + json.dumps(event).encode() + b"\n\n" for event in sent))
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,25 +218,31 @@ async def test_an_answer_that_is_cut_says_so(passage: Apps) -> None:
 
 
 async def test_a_response_that_fails_before_it_says_anything_is_asked_again(passage: Apps) -> None:
-    created = {"type": "response.created", "response": {"id": "resp_1", "status": "in_progress"}}
-    failed = b"".join(b"data: " + json.dumps(event).encode() + b"\n\n" for event in (created, FAILED))
-    passage.provider.plan([Raw((failed,)), SAYS])
+    passage.provider.plan([failing(CREATED), SAYS])
     async with passage.openai() as client:
         stream = await client.chat.completions.create(model="gpt-5.4-pro", messages=ASK, stream=True)
         said = [chunk.choices[0].delta.content async for chunk in stream if chunk.choices]
     assert "".join(filter(None, said)) == "It is paid."
     [entry] = await passage.entries(1)
     assert [attempt.outcome for attempt in entry.attempts] == ["UpstreamUnavailable", "answered"]
+    assert [attempt.cost_pico_usd for attempt in entry.attempts] == [(21 * 10 + 4 * 40) * 1_000_000, 0]
+    assert not entry.is_usage_estimated
 
 
-async def test_one_that_fails_amid_its_answer_is_no_answer(passage: Apps) -> None:
-    passage.provider.plan([Outcome(pieces=("It ", "is"), fault="error_event", fault_after_pieces=1, usage=USED)])
+@pytest.mark.parametrize("is_native", [False, True])
+async def test_one_that_fails_amid_its_answer_is_no_answer(passage: Apps, is_native: bool) -> None:
+    passage.provider.plan([failing(CREATED, SPOKE)])
     async with passage.openai() as client:
-        stream = await client.chat.completions.create(model="gpt-5.4-pro", messages=ASK, stream=True)
+        stream: Any = await (
+            client.responses.create(model="gpt-5.4-pro", input="What of it?", stream=True)
+            if is_native
+            else client.chat.completions.create(model="gpt-5.4-pro", messages=ASK, stream=True)
+        )
         with pytest.raises(openai.APIError):
             assert [chunk async for chunk in stream]
     [entry] = await passage.entries(1)
-    assert entry.status is Status.partial
+    assert (entry.status, entry.is_usage_estimated) == (Status.partial, False)
+    assert (entry.input_tokens, entry.cached_input_tokens, entry.output_tokens) == (21, 6, 4)
 
 
 async def test_what_it_cannot_be_asked_is_said(passage: Apps) -> None:

@@ -15,6 +15,7 @@ from backends.errors import (
     UpstreamUnavailable,
 )
 from backends.formats.responses import ResponsesStreamReader, needs_its_provider, read_response
+from backends.formats.responses_chat import read_response_as_chat
 from backends.openai_compatible import OPENAI_PATHS, OpenAICompatibleBackend
 from backends.protocol import Call, Chunk
 from backends.usage import Usage
@@ -135,6 +136,14 @@ def test_breaks(events: list[Json], kind: type[BackendError]) -> None:
     with pytest.raises(BackendError) as caught:
         run()
     assert type(caught.value) is kind
+
+
+def test_what_a_failed_response_consumed_is_known() -> None:
+    failed = {"object": "response", "status": "failed", "error": {"code": "server_error"}, "usage": RESPONSE["usage"]}
+    for read in (read_response, read_response_as_chat):
+        with pytest.raises(UpstreamUnavailable) as caught:
+            read(json.dumps(failed).encode(), backend="b")
+        assert caught.value.usage == Usage(9, 4, output_tokens=3)
 
 
 @pytest.mark.parametrize(
