@@ -1,13 +1,14 @@
 """Converts genai-prices' records, as plain values, to our price values. Never imports genai_prices."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
 from decimal import Decimal
+from fractions import Fraction
 
 from gateway.instants import start_of_day_us
 from gateway.pricing.catalogue import Ladder, ModelPrices, Rates, Service, Step
-from gateway.pricing.litellm_map import per_token
+from gateway.pricing.litellm_map import classes, has_decimal_text, per_token
 
 PROVIDERS = {
     "openai": "openai",
@@ -38,6 +39,7 @@ SERVICES = {
     ("processing", "batch"): "batch",
     ("service_tier", "priority"): "priority",
     ("service_tier", "flex"): "flex",
+    ("speed", "fast"): "fast",
 }
 
 
@@ -96,14 +98,26 @@ def convert(row: Row, *, as_of: date, source: str) -> ModelPrices | None:
     for when, variant_since, variant in row.variants:
         name = SERVICES.get(next(iter(when.items()))) if len(when) == 1 else None
         if name and (variant_since is None or variant_since <= as_of):
-            # A variant overrides only what it names.
-            services[name] = Service(ladder=ladder_of({**table, **variant}))
+            services[name] = service_of(ladder, ladder_of({**table, **variant}))  # it overrides only what it names
     return ModelPrices(
         ladder=ladder,
         from_us=start_of_day_us(since or as_of.replace(day=1)),
         source=source,
-        services={name: services[name] for name in ("batch", "flex", "priority") if name in services},
+        services={name: services[name] for name in SERVICES.values() if name in services},
     )
+
+
+def service_of(ordinary: Ladder, own: Ladder) -> Service:
+    """A multiplier if every class agrees on it, otherwise the price list."""
+    plain, dear = list(rates_of(ordinary)), list(rates_of(own))
+    ratio = Fraction(own.base.input, ordinary.base.input) if ordinary.base.input else Fraction(0)
+    is_multiple = dear == [(above, name, ratio * rate) for above, name, rate in plain]
+    return Service(multiplier=ratio) if is_multiple and has_decimal_text(ratio) else Service(ladder=own)
+
+
+def rates_of(ladder: Ladder) -> Iterator[tuple[int, str, int]]:
+    for above, rates in ((0, ladder.base), *((step.above_input_tokens, step.rates) for step in ladder.steps)):
+        yield from ((above, name, rate) for name, rate in classes(rates))
 
 
 def ladder_of(table: PriceTable) -> Ladder:

@@ -4,9 +4,20 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from gateway.pricing.catalogue import ModelPrices, ModelRecord, ProviderPrices
+from gateway.pricing.catalogue import Ladder, ModelPrices, ModelRecord, ProviderPrices, Rates
 from gateway.pricing.price_figures import figures
 
+CLASSES = {
+    "cached_input": "input",
+    "cache_write_5m": "input",
+    "cache_write_1h": "cache_write_5m",
+    "reasoning": "output",
+    "audio_input": "input",
+    "audio_output": "output",
+    "image_input": "input",
+    "image_output": "output",
+}
+"""Token classes, and as what each costs if it is left out."""
 SETTLED = "Settled"
 """A note beginning with this word says that a person decided between sources: imports leave the record alone."""
 
@@ -46,9 +57,12 @@ def compare(files: Iterable[ProviderPrices], source: Mapping[str, Mapping[str, M
 def compare_provider(provider: str, file: ProviderPrices | None, models: Mapping[str, ModelPrices]) -> Iterator[Change]:
     records = {record.model: record for record in file.models} if file else {}
     names = {name: record for record in records.values() for name in (record.model, *record.aliases)}
+    tiers, classes = told_by(models.values())
     for model in sorted({*records, *models}):
         record, after = names.get(model), models.get(model)
         before = record.history[-1] if record else None
+        if before is not None and after is not None:
+            after = with_untold(before, after, tiers, classes)
         if before is None:
             yield Change(Kind.added, provider, model, None, after)
         elif after is None:
@@ -58,9 +72,53 @@ def compare_provider(provider: str, file: ProviderPrices | None, models: Mapping
             yield Change(kind, provider, model, before, after)
 
 
+def told_by(source: Iterable[ModelPrices]) -> tuple[set[str], set[str]]:
+    """The service tiers and token classes that a source prices for any of a provider's models."""
+    told = list(source)
+    tiers = {tier for prices in told for tier in prices.services}
+    return tiers, {name for prices in told for name in CLASSES if getattr(prices.rates, name) is not None}
+
+
+def with_untold(before: ModelPrices, after: ModelPrices, tiers: set[str], classes: set[str]) -> ModelPrices:
+    """What a source tells of none of a provider's models, it does not know: a tier's surcharge stays, and so does the
+    price of a class for as long as the input costs the same."""
+    kept = {name: one for name, one in before.services.items() if name not in tiers and one.ladder is None}
+    steps = {step.above_input_tokens: step.rates for step in before.ladder.steps}
+
+    def filled(old: Rates | None, new: Rates) -> Rates:
+        if old is None or old.input != new.input:
+            return new
+        return replace(new, **{name: getattr(old, name) for name in CLASSES if name not in classes})
+
+    ladder = Ladder(
+        filled(before.rates, after.rates),
+        tuple(
+            replace(step, rates=filled(steps.get(step.above_input_tokens), step.rates)) for step in after.ladder.steps
+        ),
+    )
+    return replace(after, ladder=ladder, services={**after.services, **kept})
+
+
 def charges_alike(one: ModelPrices, other: ModelPrices) -> bool:
     """Whether two records charge the same for everything, whatever their date and source."""
-    return dict(figures(one)) == dict(figures(other))
+    return dict(figures(without_defaults(one))) == dict(figures(without_defaults(other)))
+
+
+def without_defaults(prices: ModelPrices) -> ModelPrices:
+    """Without the classes that cost what they would if they were left out."""
+    services = {
+        name: one if one.ladder is None else replace(one, ladder=plainer(one.ladder))
+        for name, one in prices.services.items()
+    }
+    return replace(prices, ladder=plainer(prices.ladder), services=services)
+
+
+def plainer(ladder: Ladder) -> Ladder:
+    def plain(rates: Rates) -> Rates:
+        defaults = {name: getattr(rates, whole) for name, whole in CLASSES.items()}
+        return replace(rates, **{name: None for name in CLASSES if getattr(rates, name) == defaults[name]})
+
+    return Ladder(plain(ladder.base), tuple(replace(step, rates=plain(step.rates)) for step in ladder.steps))
 
 
 def append(

@@ -1,6 +1,7 @@
 from collections.abc import Mapping
 from datetime import date
 from decimal import Decimal
+from fractions import Fraction
 
 import pytest
 
@@ -38,7 +39,10 @@ def test_a_variant_overrides_only_what_it_names() -> None:
         ({"speed": "fast"}, None, half),
     ]
     prices = convert_rows([Row("openai", "g", [(None, TABLE)], variants)], as_of=AS_OF, source="s")["openai"]["g"]
-    assert prices.services == {"batch": Service(ladder=Ladder(Rates(1_000_000, 8_000_000)))}
+    assert prices.services == dict.fromkeys(("batch", "fast"), Service(ladder=Ladder(Rates(1_000_000, 8_000_000))))
+    whole = half | {"output_mtok": Tiered(Decimal(4))}
+    row = Row("openai", "g", [(None, TABLE)], [({"processing": "batch"}, None, whole)])
+    assert convert_rows([row], as_of=AS_OF, source="s")["openai"]["g"].services == {"batch": Service(Fraction(1, 2))}
 
 
 @pytest.mark.parametrize(

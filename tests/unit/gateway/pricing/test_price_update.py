@@ -1,8 +1,9 @@
 from dataclasses import replace
+from fractions import Fraction
 
 import pytest
 
-from gateway.pricing.catalogue import ModelRecord, ProviderPrices, Rates, Service
+from gateway.pricing.catalogue import Ladder, ModelPrices, ModelRecord, ProviderPrices, Rates, Service, Step
 from gateway.pricing.price_update import Kind, append, compare, describe
 from tests.unit.gateway.pricing.builders import at, make_file, make_prices
 
@@ -35,6 +36,31 @@ def test_every_kind_of_difference_is_told() -> None:
 def test_another_date_and_source_is_no_difference() -> None:
     same = replace(OLD, from_us=DEC, source="elsewhere")
     assert [c.model for c in compare([FILE], {"acme": {"large-0601": same}}) if c.kind is not Kind.missing] == []
+
+
+def test_a_class_that_costs_what_it_would_without_a_price_is_no_difference() -> None:
+    told = Rates(2_000_000, 4_000_000, cached_input=2_000_000, reasoning=4_000_000)
+    services = {"batch": Service(ladder=Ladder(told))}
+    file = make_file(ModelRecord("large", (replace(OLD, services={"batch": Service(ladder=OLD.ladder)}),)))
+    assert compare([file], {"acme": {"large": make_prices(told, services=services)}}) == []
+
+
+def test_what_a_source_tells_of_no_model_stays() -> None:
+    """genai-prices has no surcharge for the US, and no price of what OpenAI caches for 12 hours."""
+    base, dear = Rates(2_000_000, 4_000_000), Rates(4_000_000, 4_000_000)
+    known = replace(base, cache_write_1h=5_000_000), replace(dear, cache_write_1h=10_000_000)
+    services = {"us": Service(Fraction(11, 10)), "flex": Service(Fraction(1, 2)), "old": Service(ladder=OLD.ladder)}
+    before = replace(OLD, ladder=Ladder(known[0], (Step(200, known[1]),)), services=services)
+    told = Ladder(base, (Step(200, dear), Step(300, dear)))
+
+    def found(ladder: Ladder) -> ModelPrices | None:
+        source = {"large": replace(NEW, ladder=ladder), "other": replace(NEW, services={"flex": Service()})}
+        return compare([make_file(ModelRecord("large", (before,)))], {"acme": source})[0].after
+
+    assert found(told) == replace(
+        NEW, ladder=Ladder(known[0], (Step(200, known[1]), Step(300, dear))), services={"us": services["us"]}
+    )
+    assert found(NEW.ladder) == replace(NEW, services={"us": services["us"]})  # the old one is of another price
 
 
 def test_a_changed_price_is_appended_from_today_and_nothing_is_rewritten() -> None:
