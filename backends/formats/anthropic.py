@@ -217,7 +217,8 @@ class AnthropicStreamReader(StreamReader):
             note_usage(self._usage, event.get("usage"))
             self._has_usage = self._has_usage or event.get("usage") is not None
             reason = part_of(event, "delta").get("stop_reason")
-            return self._finish(str(reason)) if reason else []
+            usage = believable_usage(self._usage)[0] if self._has_usage else None
+            return [replace(last, usage=usage) for last in self._finish(str(reason))] if reason else []
         if kind == "content_block_stop" and _block_index(event) in self._inputs:
             return [self._arguments(_block_index(event))]
         if kind == "message_stop" and self.is_started:

@@ -295,8 +295,8 @@ class GeminiStreamReader(StreamReader):
             self._has_finished = True
             chunks.append(finish_chunk(self._head, finish))
         self.is_started = True
-        if chunks:
-            chunks[-1] = replace(chunks[-1], usage_so_far=believable_usage(self._usage)[0])
+        chunks = chunks or [Chunk(b"")]  # thoughts that are not told have grown the usage
+        chunks[-1] = replace(chunks[-1], usage_so_far=believable_usage(self._usage)[0])
         return chunks
 
     def end(self) -> list[Chunk]:

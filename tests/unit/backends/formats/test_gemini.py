@@ -310,6 +310,13 @@ def test_a_stream_as_chat_chunks() -> None:
     assert hidden.payload == b""
 
 
+def test_thoughts_that_are_not_told_are_counted_before_the_stream_ends() -> None:
+    reader = GeminiStreamReader("b", wants_usage_chunk=True, answer_id="a", created=7)
+    reader.read(json.dumps(content({"text": "Let"})).encode())
+    [silent] = reader.read(json.dumps(content({"text": ""}, usage=METADATA)).encode())
+    assert silent == Chunk(b"", usage_so_far=USAGE)
+
+
 BREAKS: list[tuple[list[bytes], type[BackendError]]] = [
     ([], UnreadableAnswer),
     ([b"{"], UnreadableAnswer),
