@@ -2,10 +2,11 @@ from pathlib import Path
 
 import pytest
 
+from backends.usage import Usage
 from gateway.config.price_files import SHIPPED, load_overrides, load_price_book, load_prices
 from gateway.errors import ConfigurationError
 from gateway.pricing.catalogue import Rates
-from gateway.pricing.price import unit_rates
+from gateway.pricing.price import price, unit_rates
 from gateway.pricing.price_yaml import format_prices
 
 NOVEMBER_2026_US = 1_794_000_000_000_000
@@ -30,6 +31,14 @@ def test_a_price_of_the_shipped_catalogue() -> None:
     prices = load_price_book(providers=["openai"]).lookup("openai", "gpt-4o-mini", NOVEMBER_2026_US)
     assert prices is not None
     assert prices.rates == Rates(input=150_000, output=600_000, cached_input=75_000)
+
+
+def test_xai_charges_twice_in_its_priority_tier() -> None:
+    """An answer of Grok 4.6 that GulLabs/any-llm recorded, with `cost_in_usd_ticks` of 82,960,000."""
+    prices = load_price_book(providers=["xai"]).lookup("xai", "grok-4.6", NOVEMBER_2026_US)
+    assert prices is not None
+    usage = Usage(1528, output_tokens=182, reasoning_tokens=173, service_tier="priority")
+    assert price(usage, prices).total_pico_usd == 82_960_000 * 100
 
 
 def test_no_shipped_model_is_free_but_for_moderation() -> None:
