@@ -37,6 +37,8 @@ class Usage(msgspec.Struct, frozen=True):
     audio_output_tokens: int = 0
     image_input_tokens: int = 0
     image_output_tokens: int = 0
+    cached_audio_tokens: int = 0
+    """Audio among the cached input, where the provider tells it apart."""
     service_tier: str | None = None
     is_estimated: bool = False
     web_searches: int = 0

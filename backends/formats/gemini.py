@@ -152,14 +152,16 @@ def parse_content_usage(wire: object) -> Usage:
     def count(name: str) -> int:
         return token_count(usage.get(name), name)
 
-    thoughts = count("thoughtsTokenCount")
+    thoughts, cached = count("thoughtsTokenCount"), count("cachedContentTokenCount")
+    audio = _modality(usage.get("promptTokensDetails"), "AUDIO")
     return checked(
         Usage(
             input_tokens=count("promptTokenCount") + count("toolUsePromptTokenCount"),
-            cached_input_tokens=count("cachedContentTokenCount"),
+            cached_input_tokens=cached,
             output_tokens=count("candidatesTokenCount") + thoughts,
             reasoning_tokens=thoughts,
-            audio_input_tokens=_modality(usage.get("promptTokensDetails"), "AUDIO"),
+            audio_input_tokens=audio,
+            cached_audio_tokens=min(_modality(usage.get("cacheTokensDetails"), "AUDIO"), audio, cached),
             audio_output_tokens=_modality(usage.get("candidatesTokensDetails"), "AUDIO"),
             image_input_tokens=_modality(usage.get("promptTokensDetails"), "IMAGE"),
             image_output_tokens=_modality(usage.get("candidatesTokensDetails"), "IMAGE"),

@@ -55,6 +55,7 @@ def _with_media(usage: Usage, media: Media) -> Usage:
     return msgspec.structs.replace(
         usage,
         audio_input_tokens=audio_in,
+        cached_audio_tokens=min(media.cached_audio_tokens, audio_in, usage.cached_input_tokens),
         image_input_tokens=min(media.image_input_tokens, usage.input_tokens - audio_in),
         audio_output_tokens=audio_out,
         image_output_tokens=min(media.image_output_tokens, usage.output_tokens - audio_out),

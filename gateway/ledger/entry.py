@@ -178,6 +178,7 @@ class Media(msgspec.Struct, frozen=True, array_like=True):
     audio_milliseconds: int = 0
     characters: int = 0
     search_units: int = 0
+    cached_audio_tokens: int = 0
 
     @property
     def units(self) -> Units:

@@ -34,6 +34,7 @@ class Rates:
     audio_output: int | None = None
     image_input: int | None = None
     image_output: int | None = None
+    cached_audio_input: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

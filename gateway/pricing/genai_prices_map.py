@@ -33,6 +33,7 @@ CLASSES = {
     "output_reasoning_mtok": "reasoning",
     "input_audio_mtok": "audio_input",
     "output_audio_mtok": "audio_output",
+    "cache_audio_read_mtok": "cached_audio_input",
     "input_image_mtok": "image_input",
 }
 SERVICES = {

@@ -50,6 +50,7 @@ CLASSES = {
     "input_cost_per_token": "input",
     "output_cost_per_token": "output",
     "cache_read_input_token_cost": "cached_input",
+    "cache_read_input_audio_token_cost": "cached_audio_input",
     "cache_creation_input_token_cost": "cache_write_5m",
     "cache_creation_input_token_cost_above_1hr": "cache_write_1h",
     "cache_creation_input_token_cost_above_12hr": "cache_write_1h",

@@ -237,6 +237,8 @@ def check(usage: Usage) -> None:
         raise MalformedUsage(f"{cache} tokens of cache reads and writes in {usage.input_tokens} input_tokens")
     if media > usage.input_tokens:
         raise MalformedUsage(f"{media} tokens of audio and image in {usage.input_tokens} input_tokens")
+    if usage.cached_audio_tokens > min(usage.cached_input_tokens, usage.audio_input_tokens):
+        raise MalformedUsage(f"{usage.cached_audio_tokens} tokens of cached audio in {usage}")
     if spoken > usage.output_tokens:
         raise MalformedUsage(f"{spoken} tokens of reasoning, audio and images in {usage.output_tokens} output_tokens")
 
@@ -302,14 +304,15 @@ def output_amount(usage: Usage, rates: Rates) -> int:
 def input_pieces(usage: Usage, whole: Rates, ladder: Ladder) -> Iterator[tuple[str, Rates, int]]:
     """`(kind, rates, tokens)` that add up to the input, in prompt order: a cache holds the prefix.
 
-    Providers do not report how much audio and image input was cached: it counts as fresh as far as fresh tokens go,
-    which never understates the cost.
+    Where a provider does not report how much audio was cached, and always for images, it counts as fresh as far as
+    fresh tokens go, which never understates the cost.
     """
     fresh = usage.input_tokens - usage.cached_input_tokens - usage.cache_write_5m_tokens - usage.cache_write_1h_tokens
-    audio = min(usage.audio_input_tokens, fresh)
+    audio = min(usage.audio_input_tokens - usage.cached_audio_tokens, fresh)
     image = min(usage.image_input_tokens, fresh - audio)
     kinds = (
-        ("read", usage.cached_input_tokens),
+        ("read", usage.cached_input_tokens - usage.cached_audio_tokens),
+        ("read_audio", usage.cached_audio_tokens),
         ("write_1h", usage.cache_write_1h_tokens),
         ("write_5m", usage.cache_write_5m_tokens),
         ("text", fresh - audio - image),
@@ -329,8 +332,9 @@ def input_pieces(usage: Usage, whole: Rates, ladder: Ladder) -> Iterator[tuple[s
 
 def kind_rate(kind: str, rates: Rates) -> tuple[int, int]:
     """The class (0 fresh, 1 cached, 2 written) and the rate of a kind of input."""
-    if kind == "read":
-        return 1, own(rates.cached_input, rates.input)
+    if kind.startswith("read"):
+        read = own(rates.cached_input, rates.input)
+        return 1, read if kind == "read" else own(rates.cached_audio_input, read)
     if kind.startswith("write"):
         return 2, write_rates(rates)[kind == "write_1h"]
     if kind == "audio":
@@ -359,7 +363,7 @@ def highest_input(rates: Rates, *, may_write_cache: bool, may_have_media: bool) 
     if may_write_cache:
         found = max(found, rates.cache_write_5m or 0, rates.cache_write_1h or 0)
     if may_have_media:
-        found = max(found, rates.audio_input or 0, rates.image_input or 0)
+        found = max(found, rates.audio_input or 0, rates.image_input or 0, rates.cached_audio_input or 0)
     return found
 
 

@@ -76,6 +76,7 @@ class RatesText(Schema):
     audio_output: Price | None = None
     image_input: Price | None = None
     image_output: Price | None = None
+    cached_audio_input: Price | None = None
 
     def rates(self) -> Rates:
         prices = {name: getattr(self, name) for name in RatesText.model_fields}

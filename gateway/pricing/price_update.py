@@ -16,6 +16,7 @@ CLASSES = {
     "audio_output": "output",
     "image_input": "input",
     "image_output": "output",
+    "cached_audio_input": "cached_input",
 }
 """Token classes, and as what each costs if it is left out."""
 SETTLED = "Settled"

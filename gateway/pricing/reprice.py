@@ -92,6 +92,7 @@ def _cost_pico_usd(entry: Entry, book: PriceBook) -> int | None:
         audio_output_tokens=media.audio_output_tokens,
         image_input_tokens=media.image_input_tokens,
         image_output_tokens=media.image_output_tokens,
+        cached_audio_tokens=media.cached_audio_tokens,
         service_tier=entry.service_tier,
         web_searches=entry.web_searches,
         file_searches=entry.file_searches,

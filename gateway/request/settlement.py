@@ -178,7 +178,9 @@ def _media(usage: Usage) -> Media:
         usage.image_input_tokens,
         usage.image_output_tokens,
     )
-    return Media(*tokens, *astuple(usage.units)) if any(tokens) or usage.units != NO_UNITS else NO_MEDIA
+    if not any(tokens) and usage.units == NO_UNITS:
+        return NO_MEDIA
+    return Media(*tokens, *astuple(usage.units), cached_audio_tokens=usage.cached_audio_tokens)
 
 
 def _usage(intent: Intent, meter: Meter, outcome: Outcome) -> Usage:

@@ -6,6 +6,7 @@ from typing import cast
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from backends.errors import (
     BackendError,
@@ -175,6 +176,10 @@ USAGE = Usage(13, 4, output_tokens=25, reasoning_tokens=20, audio_input_tokens=3
 def test_usage_puts_thoughts_inside_the_output() -> None:
     assert parse_content_usage(METADATA) == USAGE
     assert parse_content_usage({"promptTokenCount": 3}) == Usage(3)
+    heard = METADATA | {"cacheTokensDetails": [{"modality": "AUDIO", "tokenCount": 2}]}
+    assert parse_content_usage(heard) == replace(USAGE, cached_audio_tokens=2)
+    heard = METADATA | {"cacheTokensDetails": [{"modality": "AUDIO", "tokenCount": 4}]}
+    assert parse_content_usage(heard) == replace(USAGE, cached_audio_tokens=3)  # never more than was heard
     drawn = {"promptTokenCount": 3, "candidatesTokenCount": 1300}
     of_an_image = [{"modality": "TEXT", "tokenCount": 10}, {"modality": "IMAGE", "tokenCount": 1290}]
     usage = parse_content_usage(drawn | {"candidatesTokensDetails": of_an_image})

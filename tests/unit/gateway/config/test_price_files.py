@@ -5,11 +5,13 @@ import pytest
 from backends.usage import Usage
 from gateway.config.price_files import SHIPPED, load_overrides, load_price_book, load_prices
 from gateway.errors import ConfigurationError
+from gateway.money import parse_usd
 from gateway.pricing.catalogue import Rates
 from gateway.pricing.price import price, unit_rates
 from gateway.pricing.price_yaml import format_prices
 
 NOVEMBER_2026_US = 1_794_000_000_000_000
+DECEMBER_2026_US = 1_797_000_000_000_000
 SIZE_BUDGET_BYTES = 600_000
 
 
@@ -39,6 +41,13 @@ def test_xai_charges_twice_in_its_priority_tier() -> None:
     assert prices is not None
     usage = Usage(1528, output_tokens=182, reasoning_tokens=173, service_tier="priority")
     assert price(usage, prices).total_pico_usd == 82_960_000 * 100
+
+
+def test_gemini_charges_more_for_cached_audio_than_for_cached_text() -> None:
+    prices = load_price_book(providers=["gemini"]).lookup("gemini", "gemini-2.5-flash", DECEMBER_2026_US)
+    assert prices is not None
+    usage = Usage(100_000, 90_000, audio_input_tokens=100_000, cached_audio_tokens=90_000)
+    assert price(usage, prices).total_pico_usd == parse_usd("0.019")
 
 
 def test_no_shipped_model_is_free_but_for_moderation() -> None:

@@ -35,11 +35,12 @@ def test_every_class_is_read_exactly() -> None:
         input_cost_per_audio_token=6e-06,
         output_cost_per_audio_token=7e-06,
         input_cost_per_image_token=8e-06,
+        cache_read_input_audio_token_cost=9e-06,
     )
     assert one(cache_creation_input_token_cost_above_12hr=4e-06).rates.cache_write_1h == 4_000_000
     million = 1_000_000
     classes = (2_800, *(n * million for n in (3, 4, 5, 6, 7, 8)))
-    assert prices.rates == Rates(2_500_000, 10 * million, *classes)
+    assert prices.rates == Rates(2_500_000, 10 * million, *classes, cached_audio_input=9 * million)
     assert (prices.from_us, prices.source) == (at("2026-11-01"), "a map")
 
 

@@ -104,6 +104,16 @@ def test_media_read_from_the_cache_is_fresh_only_as_far_as_fresh_tokens_go() -> 
     assert (cost.input_pico_usd, cost.cached_input_pico_usd) == (15 * 50 + 5 * 30, 80)
 
 
+@pytest.mark.parametrize(("rate", "cached"), [(7, 60 + 20 * 7), (None, 80)])
+def test_audio_that_is_known_to_be_cached_has_its_own_rate_or_that_of_cached_text(
+    rate: int | None, cached: int
+) -> None:
+    rates = Rates(10, 20, cached_input=1, audio_input=50, cached_audio_input=rate)
+    usage = make_usage(input_tokens=100, cached_input_tokens=80, audio_input_tokens=25, cached_audio_tokens=20)
+    cost = price(usage, make_prices(rates))
+    assert (cost.input_pico_usd, cost.cached_input_pico_usd) == (5 * 50 + 15 * 10, cached)
+
+
 @pytest.mark.parametrize(("tokens", "expected"), [(200_000, 200_000 * 3_000_000), (200_001, 200_001 * 6_000_000)])
 def test_the_whole_request_is_repriced_above_the_threshold(tokens: int, expected: int) -> None:
     cost = price(make_usage(input_tokens=tokens, output_tokens=10), make_prices(steps=(LONG,)))
@@ -195,6 +205,7 @@ def test_half_a_pico_dollar_is_rounded_to_even_once_a_class(rate: int, rounded: 
         make_usage(input_tokens=10, cached_input_tokens=11),
         make_usage(input_tokens=10, cached_input_tokens=5, cache_write_5m_tokens=3, cache_write_1h_tokens=3),
         make_usage(input_tokens=10, audio_input_tokens=6, image_input_tokens=5),
+        make_usage(input_tokens=10, cached_input_tokens=5, audio_input_tokens=5, cached_audio_tokens=6),
         make_usage(output_tokens=10, reasoning_tokens=11),
         make_usage(output_tokens=10, reasoning_tokens=6, audio_output_tokens=5),
         make_usage(input_tokens=-1),

@@ -21,6 +21,7 @@ from tests.unit.gateway.ledger.builders import make_intent
     [
         (Usage(9, output_tokens=3), Media()),
         (Usage(9, output_tokens=3, audio_output_tokens=2), Media(0, 2, 0)),
+        (Usage(9, 3, audio_input_tokens=4, cached_audio_tokens=3), Media(4, cached_audio_tokens=3)),
         (Usage(9, output_tokens=3, audio_input_tokens=4, image_input_tokens=5), Media(4, 0, 5)),
     ],
 )
