@@ -30,7 +30,8 @@ MAX_TOKENS: Final = 10**9
 _LARGEST_FIGURE: Final = 10**12
 
 _COUNTED_APART: Final = frozenset({"web_search_calls", "file_search_calls", "mcp_calls"})
-"""xAI counters that are not other tool calls: searches, counted separately, and MCP, billed by tokens only."""
+"""xAI counters that are not other tool calls: searches, counted separately, and MCP, billed by tokens only. What it
+fetched from X it bills by the post and profile."""
 _AT_NO_SURCHARGE: Final = frozenset({"standard", "global", "not_available"})
 _SHORT: Final = ("ephemeral_5m_input_tokens", "ephemeral_30m_input_tokens", "ttl_30m_tokens")
 _LONG: Final = ("ephemeral_1h_input_tokens", "ephemeral_12h_input_tokens", "ttl_12h_tokens")
@@ -92,7 +93,9 @@ def parse_openai_usage(wire: object, *, service_tier: object = None) -> Usage:
             ),
             file_searches=_count(ran, "file_search_calls"),
             other_tool_calls=sum(
-                _count(ran, name) for name in ran if name.endswith("_calls") and name not in _COUNTED_APART
+                _count(ran, name)
+                for name in ran
+                if name.endswith(("_calls", "_fetched")) and name not in _COUNTED_APART
             ),
         )
     )

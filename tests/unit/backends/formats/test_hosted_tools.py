@@ -74,6 +74,10 @@ REPORTED: list[tuple[Json, Usage]] = [
         {"server_side_tool_usage_details": {"web_search_calls": 1, "file_search_calls": 2, "mcp_calls": 3}},
         Usage(9, output_tokens=3, web_searches=1, file_searches=2),
     ),
+    (  # X, since September 2026 by the post and profile
+        {"server_side_tool_usage_details": {"web_search_calls": 2, "x_posts_fetched": 44, "x_users_fetched": 3}},
+        Usage(9, output_tokens=3, web_searches=2, other_tool_calls=47),
+    ),
     (
         {"server_side_tool_usage_details": {"x_search_calls": 1, "code_interpreter_calls": 2}},
         Usage(9, output_tokens=3, other_tool_calls=3),
