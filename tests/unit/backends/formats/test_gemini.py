@@ -6,7 +6,6 @@ from typing import cast
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from msgspec.structs import replace
 
 from backends.errors import (
     BackendError,
@@ -22,14 +21,13 @@ from backends.formats.gemini import (
     GeminiStreamReader,
     build_content_body,
     openai_error,
-    parse_content_usage,
     read_content,
 )
-from backends.formats.usage_wire import MalformedUsage
 from backends.gemini import GeminiBackend
 from backends.protocol import Call, Chunk
 from backends.usage import Usage
 from tests.scripted_provider import Raw, ScriptedProvider
+from tests.unit.backends.formats.test_gemini_usage import METADATA, USAGE
 
 Json = dict[str, object]
 HI = [{"role": "user", "content": "hi"}]
@@ -159,67 +157,6 @@ def test_a_tools_image_cannot_be_said() -> None:
         translate({"messages": [{"role": "tool", "tool_call_id": "c", "content": [image]}]})
     with pytest.raises(UpstreamRejected):
         translate({"messages": [{"role": "user", "content": ""}]})
-
-
-METADATA: Json = {
-    "promptTokenCount": 10,
-    "cachedContentTokenCount": 4,
-    "toolUsePromptTokenCount": 3,
-    "candidatesTokenCount": 5,
-    "thoughtsTokenCount": 20,
-    "totalTokenCount": 38,
-    "promptTokensDetails": [{"modality": "TEXT", "tokenCount": 7}, {"modality": "AUDIO", "tokenCount": 3}],
-}
-USAGE = Usage(13, 4, output_tokens=25, reasoning_tokens=20, audio_input_tokens=3)
-
-
-def test_usage_puts_thoughts_inside_the_output() -> None:
-    assert parse_content_usage(METADATA) == USAGE
-    assert parse_content_usage({"promptTokenCount": 3}) == Usage(3)
-    heard = METADATA | {"cacheTokensDetails": [{"modality": "AUDIO", "tokenCount": 2}]}
-    assert parse_content_usage(heard) == replace(USAGE, cached_audio_tokens=2)
-    heard = METADATA | {"cacheTokensDetails": [{"modality": "AUDIO", "tokenCount": 4}]}
-    assert parse_content_usage(heard) == replace(USAGE, cached_audio_tokens=3)  # never more than was heard
-    drawn = {"promptTokenCount": 3, "candidatesTokenCount": 1300}
-    of_an_image = [{"modality": "TEXT", "tokenCount": 10}, {"modality": "IMAGE", "tokenCount": 1290}]
-    usage = parse_content_usage(drawn | {"candidatesTokensDetails": of_an_image})
-    assert usage == Usage(3, output_tokens=1300, image_output_tokens=1290)
-
-
-@pytest.mark.parametrize(
-    ("said", "tier"),
-    [
-        ({"serviceTier": "priority"}, "priority"),
-        ({"serviceTier": "SERVICE_TIER_FLEX"}, "flex"),
-        ({"serviceTier": "standard"}, "standard"),
-        ({"serviceTier": "unspecified"}, None),
-        ({"trafficType": "ON_DEMAND_PRIORITY"}, "priority"),
-        ({"trafficType": "ON_DEMAND"}, None),
-        ({"trafficType": "PROVISIONED_THROUGHPUT"}, None),
-        ({"serviceTier": 3}, None),
-    ],
-)
-def test_the_tier_that_answered_sets_the_price(said: Json, tier: str | None) -> None:
-    assert parse_content_usage({"promptTokenCount": 3, **said}) == Usage(3, service_tier=tier)
-
-
-BAD: list[object] = [
-    None,
-    [],
-    {},
-    {"candidatesTokenCount": 3},
-    {"promptTokenCount": -1},
-    {"promptTokenCount": 2**63},
-    {"promptTokenCount": "3"},
-    {"promptTokenCount": 3, "cachedContentTokenCount": 4},
-    {"promptTokenCount": 3, "promptTokensDetails": [{"modality": "AUDIO", "tokenCount": -3}]},
-]
-
-
-@pytest.mark.parametrize("wire", BAD)
-def test_malformed_usage(wire: object) -> None:
-    with pytest.raises(MalformedUsage):
-        parse_content_usage(wire)
 
 
 def content(*parts: Json, finish: str | None = None, usage: object = None) -> Json:
