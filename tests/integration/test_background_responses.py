@@ -22,6 +22,7 @@ from tests.integration.service import Service
 from tests.live_server import serving
 from tests.rig import KEY, Rig
 from tests.scripted_provider import Raw, ScriptedProvider
+from tests.waiting import until
 
 pytestmark = pytest.mark.integration
 SLOW = Outcome(first_piece_delay_seconds=1.0)
@@ -139,7 +140,9 @@ async def test_what_is_refused_is_refused_at_once(slow: Slow, asked: dict[str, A
 
 async def test_where_nothing_is_kept_it_is_refused() -> None:
     made = Slow()
-    made.rig.pipeline.kept_responses.seconds = 0.0  # pyright: ignore[reportOptionalMemberAccess]
+    kept = made.rig.pipeline.kept_responses
+    assert kept is not None
+    kept.seconds = 0.0
     async with serving(made.app) as made.url:
         with pytest.raises(openai.BadRequestError, match=r"background: .*kept_answers\.response_hours"):
             await made.begin()
@@ -164,9 +167,7 @@ async def test_a_stream_goes_on_without_its_caller(slow: Slow) -> None:
     headers = {"authorization": f"Bearer {KEY}"}
     async with httpx.AsyncClient(timeout=60) as client:
         asking = asyncio.create_task(client.post(f"{slow.url}/v1/responses", json=body, headers=headers))
-        async with asyncio.timeout(60):
-            while not slow.rig.one.calls:
-                await asyncio.sleep(0.01)
+        await until(lambda: slow.rig.one.calls)
         asking.cancel()
         await asyncio.gather(asking, return_exceptions=True)
     await asyncio.sleep(0.05)  # the gateway has noticed
