@@ -273,8 +273,8 @@ class Difference:
 
 
 FeedbackSource = Literal["caller", "judge", "shadow", "repeat", "format"]
-"""Who gave it: the caller through `/v1/feedback`, or a judge model. The others are inferred, not given, and have the
-request's key: from a shadow call's answers by a program, or see gateway.learning.implied_feedback."""
+"""Who gave it: the caller through `/v1/feedback`, or a judge model. The others are inferred, not given: from a shadow
+call's answers by a program, or see gateway.learning.implied_feedback. All but the caller's have the request's key."""
 FeedbackKind = Literal["score", "label", "verifier"]
 """Origin of the score: a number as given, a good/bad label, or computed from the answer by a program."""
 

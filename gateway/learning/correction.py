@@ -17,13 +17,14 @@ TRUST: dict[FeedbackSource, float] = {"caller": 1.0, "judge": 0.7, "shadow": 0.5
 """Weight of one judgement: a caller knows what was wanted, a program that compares answers only guesses."""
 IMPLIED: tuple[FeedbackSource, ...] = ("format", "shadow", "repeat")
 """Inferred feedback, the first that there is, counts only where nothing explicit exists. It teaches, but never decides
-promotion, and weighs as the word of the key whose request it is about: its prompts brought it about."""
+promotion. It weighs, like a judge model's, as the word of the key whose request it is about: its prompts brought it
+about."""
 
 
 class Judged(NamedTuple):
     """One request with the weighted mean of its latest judgements. `is_implied`: they were inferred, not given. With
     `of_asked` they concern the model that a cascade asked first, whoever answered in the end. `voter` is the key that
-    judged, None for a program. `of_form`: a program looked at the answer's form alone."""
+    judged, or whose request a program or model judged. `of_form`: a program looked at the answer's form alone."""
 
     entry: Entry
     score: float
@@ -66,7 +67,8 @@ def word_on(rows: Sequence[Feedback], asker: str) -> Word:
     said = {source: one for source, one in last.items() if source not in IMPLIED}
     if said:
         weight = sum(TRUST[source] for source in said)
-        return Word(sum(TRUST[source] * one.score for source, one in said.items()) / weight, weight, voter=heard)
+        score = sum(TRUST[source] * one.score for source, one in said.items()) / weight
+        return Word(score, weight, voter=heard or said["judge"].key_id)
     one = min(last.values(), key=lambda one: IMPLIED.index(one.source))
     is_of_asked, is_of_form = one.source == "format", one.source != "repeat"
     return Word(one.score, TRUST[one.source], True, is_of_asked, one.key_id, is_of_form)

@@ -15,7 +15,7 @@ class JudgedModel:
         self._said: Counter[str | None] = Counter()
 
     def observe(self, predicted: float, score: float, voter: str | None) -> None:
-        """Adds a judgement; `voter` is the key that gave it, None for a program."""
+        """Adds a judgement; `voter` is the key that gave it, or whose request a judge model judged."""
         if voter is not None:
             self._without.setdefault(voter, self._all)  # everything so far came from others
         for other, monitor in self._without.items():

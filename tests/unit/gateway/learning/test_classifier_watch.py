@@ -10,7 +10,7 @@ from prometheus_client import generate_latest
 from gateway.learning.classifier_watch import REFERENCE_REQUESTS, ClassifierWatch
 from gateway.ledger.entry import Entry
 from gateway.routing.decide import DIRECT
-from gateway.stores import Correction, EntryWanted, Feedback
+from gateway.stores import Correction, EntryWanted, Feedback, FeedbackSource
 from gateway.telemetry.metrics import Metrics
 from tests.memory_ledger import MemoryLedger
 from tests.unit.gateway.api.test_feedback import MemoryFeedback
@@ -62,6 +62,22 @@ async def test_lasting_bad_feedback_on_one_model_raises_an_alarm_that_says_what_
         "the classifier is overconfident of mid-hosted: `breakeven classifier learn`, then promote what it finds"
     ]
     assert b"breakeven_classifier_alarms 1.0" in generate_latest(metrics.registry)
+
+
+@pytest.mark.parametrize("source", ["caller", "judge"])
+async def test_one_keys_answers_raise_no_alarm_beside_the_others(source: FeedbackSource) -> None:
+    """Whether it judges them itself, or a judge model does."""
+    store, books = MemoryFeedback(), Books()
+    watch = ClassifierWatch(store, books)
+    await watch.look()
+    for one in entries([0.25] * 440):
+        books.entries[one.intent.request_id] = one
+        watch.settled(one)
+    others = [replace(feedback(number, 0.9), key_id=f"key-{number % 20}") for number in range(1, 401)]
+    own = [replace(feedback(number, 0.0), key_id="loud") for number in range(401, 441)]
+    await store.add([replace(one, source=source) for one in [*others, *own]])
+    await watch.look()
+    assert watch.alarms() == []
 
 
 async def test_feedback_that_was_not_looked_at_when_the_database_went_down_is_looked_at_later() -> None:

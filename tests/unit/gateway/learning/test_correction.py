@@ -60,9 +60,9 @@ def test_what_nobody_said_counts_only_where_nobody_said_anything() -> None:
     assert word_on(of_shadow, SHADOW) == Word(0.5, TRUST["shadow"], True, voter="k", of_form=True), (
         "whose request it was"
     )
-    assert word_on([*of_shadow, feedback("r", 0.9, 2, source="judge", key_id="judge")], "k") == Word(
-        0.9, TRUST["judge"]
-    )
+    of_judge = feedback("r", 0.9, 2, source="judge", key_id="k")
+    assert word_on([*of_shadow, of_judge], SHADOW) == Word(0.9, TRUST["judge"], voter="k")
+    assert word_on([of_judge, feedback("r", 0.9, 3)], "key-1").voter == "key-1", "who said it, if anybody did"
 
 
 def test_a_cascade_teaches_of_the_model_it_asked_first_and_only_what_was_verified() -> None:
