@@ -19,13 +19,13 @@ LookAhead = Callable[[DailyHistory, int, date], BudgetBurn | None]
 
 OWNED: tuple[Literal["team", "project"], ...] = ("team", "project")
 
-Days = tuple[tuple[DailyCost, ...], tuple[DailyCost, ...]]
+Days = tuple[tuple[DailyCost, ...], tuple[DailyCost, ...], int]
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
     """One budget's spend so far, today included, and the part spent before it was moved here; `burn` forecasts the
-    rest from complete days."""
+    rest from complete days and what today costs already."""
 
     budget: Budget
     spent_pico_usd: int
@@ -40,7 +40,7 @@ class Standing:
 
 
 class BudgetsService:
-    """One per process. Forecasts from complete days are cached until a day is added or corrected.
+    """One per process. Forecasts are cached until a day is added or corrected, or today costs much more.
 
     `take_over` is called after a change, so that it takes effect here and in every other worker.
     """
@@ -113,7 +113,7 @@ class BudgetsService:
     async def _standing(self, budget: Budget, history: DailyHistory, now_us: int, opening: int) -> Standing:
         today, left = moment_of(now_us).date(), max(0, budget.month_pico_usd - opening)
         spent = sum(day.cost_pico_usd for day in history.month) + history.today_pico_usd + opening
-        whose, asked = (budget.scope, budget.name), (left, (history.complete, history.month))
+        whose, asked = (budget.scope, budget.name), (left, (history.complete, history.month, history.begun_pico_usd))
         kept = self._kept.get(whose)
         if kept is None or kept[:2] != asked:
             burn = await asyncio.to_thread(self._look_ahead, history, left, today)

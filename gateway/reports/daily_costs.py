@@ -2,8 +2,10 @@
 
 from dataclasses import dataclass, replace
 from datetime import date
-from typing import Literal
+from statistics import median_low
+from typing import Final, Literal
 
+WEEK: Final = 7
 Method = Literal["level, slope and weekdays", "level", "mean of the days seen"]
 
 
@@ -26,6 +28,16 @@ class DailyHistory:
     complete: tuple[DailyCost, ...]
     month: tuple[DailyCost, ...]
     today_pico_usd: int
+
+    @property
+    def begun_pico_usd(self) -> int:
+        """What today costs at least, once that is more than its weekday usually costs; until then, 0. Rounded down by
+        up to a ninth: forecasts are cached, and every request would change them."""
+        weekdays = [day.cost_pico_usd for day in self.complete[-WEEK::-WEEK]]
+        if weekdays and self.today_pico_usd <= median_low(weekdays):
+            return 0
+        dropped = max(0, self.today_pico_usd.bit_length() - 4)
+        return self.today_pico_usd >> dropped << dropped
 
 
 @dataclass(frozen=True, slots=True)

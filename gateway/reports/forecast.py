@@ -17,6 +17,7 @@ from scipy.special import ndtr, stdtrit
 from statsmodels.tsa.seasonal import STL
 
 from gateway.reports.daily_costs import (
+    WEEK,
     BudgetBurn,
     DailyCost,
     DailyHistory,
@@ -27,7 +28,7 @@ from gateway.reports.daily_costs import (
     TooShort,
     UnusualDay,
 )
-from gateway.reports.structural_paths import WEEK, simulate
+from gateway.reports.structural_paths import simulate
 
 FloatArray = NDArray[np.float64]
 
@@ -46,10 +47,13 @@ SMALLEST_SHARE = 0.02
 """Even a noiseless series varies by rounding, so deviations below 2 % of a typical day are never unusual."""
 
 
-def forecast(history: Sequence[DailyCost], days: int, *, generator: np.random.Generator) -> Forecast:
-    """The next `days` after the last day of `history`. Raises TooShort below two days and ValueError on gaps."""
+def forecast(
+    history: Sequence[DailyCost], days: int, *, begun_pico_usd: int = 0, generator: np.random.Generator
+) -> Forecast:
+    """The next `days` after the last day of `history`, of which the first has begun and costs at least
+    `begun_pico_usd`. Raises TooShort below two days and ValueError on gaps."""
     costs = _series(history)
-    method, paths = _simulate(costs, days, generator)
+    method, paths = _simulate_begun(costs, days, begun_pico_usd, generator)
     first = history[-1].day + timedelta(days=1)
     return Forecast(
         method=method,
@@ -60,10 +64,11 @@ def forecast(history: Sequence[DailyCost], days: int, *, generator: np.random.Ge
 
 
 def burn_of_month(history: DailyHistory, budget_pico_usd: int, today: date) -> BudgetBurn:
-    """Budget burn in the month of `today`, from its complete days. Raises TooShort if there are too few."""
+    """Budget burn in the month of `today`, from its complete days and what today costs already. Raises TooShort if
+    there are too few days."""
     first, last = today.replace(day=1), today.replace(day=calendar.monthrange(today.year, today.month)[1])
-    generator = np.random.default_rng(SEED)
-    return burn_budget(history.complete, history.month, budget_pico_usd, first, last, generator=generator)
+    period, generator = (history.complete, history.month, budget_pico_usd, first, last), np.random.default_rng(SEED)
+    return burn_budget(*period, begun_pico_usd=history.begun_pico_usd, generator=generator)
 
 
 def burn_budget(
@@ -73,12 +78,13 @@ def burn_budget(
     period_start: date,
     period_end: date,
     *,
+    begun_pico_usd: int = 0,
     generator: np.random.Generator,
 ) -> BudgetBurn:
     """Burn of a budget for `period_start` to `period_end` (inclusive).
 
-    `history` trains the forecast and ends with the last full day; `spent_days` are the period's full days, from its
-    first on. Raises TooShort, and ValueError on gaps.
+    `history` trains the forecast and ends with the last full day; the next one costs at least `begun_pico_usd`.
+    `spent_days` are the period's full days, from its first on. Raises TooShort, and ValueError on gaps.
     """
     costs = _series(history)
     yesterday = history[-1].day
@@ -89,7 +95,7 @@ def burn_budget(
         done = _day_of_exhaustion(spent_days, budget_pico_usd)
         exact = Range(spent, spent, spent)
         return BudgetBurn(spent, budget_pico_usd, exact, float(spent > budget_pico_usd), done, done, done)
-    _, paths = _simulate(costs, skipped + left, generator)
+    _, paths = _simulate_begun(costs, skipped + left, begun_pico_usd, generator)
     running = spent + np.cumsum(paths[skipped:], axis=0)
     totals = running[-1]
     already = _day_of_exhaustion(spent_days, budget_pico_usd)
@@ -136,6 +142,15 @@ def _series(history: Sequence[DailyCost]) -> FloatArray:
         if after.day - before.day != timedelta(days=1):
             raise ValueError(f"costs must be one row per day in order: {after.day} follows {before.day}")
     return np.array([row.cost_pico_usd for row in history], dtype=np.float64)
+
+
+def _simulate_begun(
+    costs: FloatArray, days: int, begun_pico_usd: int, generator: np.random.Generator
+) -> tuple[Method, FloatArray]:
+    """On every path the first day costs at least what it does already."""
+    method, paths = _simulate(costs, days, generator)
+    paths[0] = np.maximum(paths[0], begun_pico_usd)
+    return method, paths
 
 
 def _simulate(costs: FloatArray, days: int, generator: np.random.Generator) -> tuple[Method, FloatArray]:

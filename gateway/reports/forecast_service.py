@@ -58,7 +58,8 @@ class ForecastService:
     def _forecast(self, query: ForecastQuery, history: DailyHistory, now_us: int) -> ForecastView:
         models = _models()
         try:
-            found = models.forecast(history.complete, query.days, generator=np.random.default_rng(models.SEED))
+            begun, generator = history.begun_pico_usd, np.random.default_rng(models.SEED)
+            found = models.forecast(history.complete, query.days, begun_pico_usd=begun, generator=generator)
             budget, today = query.budget_pico_usd, moment_of(now_us).date()
             month = models.burn_of_month(history, budget or 0, today).with_today(history.today_pico_usd, today)
         except TooShort as error:

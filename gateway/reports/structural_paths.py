@@ -12,9 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 from statsmodels.tsa.statespace.structural import UnobservedComponents
 
+from gateway.reports.daily_costs import WEEK
+
 FloatArray = NDArray[np.float64]
 
-WEEK: Final = 7
 SLOPE_LOST: Final = 3.0
 """Damping of the slope: the daily decay times the number of days seen. Undamped growth turns a first month from $10 to
 $40 a day into billions within the year; damped, it lasts about as long as the evidence for it (Gardner and McKenzie,

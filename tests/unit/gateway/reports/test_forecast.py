@@ -7,9 +7,10 @@ from datetime import date, timedelta
 import numpy as np
 import pytest
 
-from gateway.reports.daily_costs import DailyCost, Range, TooShort
+from gateway.reports.daily_costs import DailyCost, DailyHistory, Range, TooShort
 from gateway.reports.forecast import (
     burn_budget,
+    burn_of_month,
     find_unusual_days,
     forecast,
 )
@@ -193,6 +194,18 @@ def test_what_today_has_cost_is_no_matter_of_odds() -> None:
     gone = burn.with_today(120 * USD, today)
     assert (gone.spent_pico_usd, gone.projected) == (260 * USD, Range(260 * USD, 260 * USD, 260 * USD))
     assert (gone.probability_of_exceeding, gone.runs_out_early, gone.runs_out_late) == (1.0, today, today)
+
+
+@pytest.mark.parametrize(("dollars", "month", "odds"), [(9, 297, 0.0), (100, 384, 1.0)], ids=["usual", "unusual"])
+def test_an_unusual_day_comes_on_top_of_the_days_to_come(dollars: int, month: int, odds: float) -> None:
+    """The month used to be expected to cost what it cost already, though half of it was still to come."""
+    days, today = tuple(make_history([9.0, 10.0] * 7)), START + timedelta(days=14)
+    history = DailyHistory(days, (*make_history([10.0] * 4), *days), dollars * USD)
+    burn = burn_of_month(history, 350 * USD, today).with_today(history.today_pico_usd, today)
+    assert burn.projected.middle_pico_usd == pytest.approx(month * USD, rel=0.02)
+    assert burn.probability_of_exceeding == odds
+    begun = forecast(days, 1, begun_pico_usd=history.begun_pico_usd, generator=generator()).total
+    assert begun.low_pico_usd >= 0.9 * dollars * USD
 
 
 def test_a_budget_that_was_gone_before_today_stays_gone_since_then() -> None:
