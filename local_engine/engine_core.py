@@ -204,7 +204,7 @@ class EngineCore:
             if drawn.is_complete and taken == len(drawn.token_ids) and token in request.params.stop_token_ids:
                 reason = "stop"
             if reason != "stop" or request.params.includes_stop:
-                text += answer.push(token)
+                text += answer.push(token, may_stop=request.output_tokens + taken > request.params.min_tokens)
             if answer.stopped_by is not None:
                 reason = "stop"
             if reason is not None:

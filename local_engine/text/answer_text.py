@@ -17,9 +17,10 @@ class AnswerText:
         self.stopped_by: str | None = None
         """The stop string that ended the answer."""
 
-    def push(self, token_id: int) -> str:
-        """Text that became certain with this token; sets `stopped_by` when a stop string is complete."""
-        return self._release(self._detokenizer.push(token_id))
+    def push(self, token_id: int, *, may_stop: bool = True) -> str:
+        """Text that became certain with this token; sets `stopped_by` when a stop string is complete and may end the
+        answer."""
+        return self._release(self._detokenizer.push(token_id), may_stop=may_stop)
 
     def finish(self) -> str:
         """The rest, if the answer ends without a stop string."""
@@ -29,11 +30,13 @@ class AnswerText:
         self._held = ""
         return text
 
-    def _release(self, text: str) -> str:
+    def _release(self, text: str, *, may_stop: bool = True) -> str:
         if not self._stop:
             return text
-        held = self._held + text
-        found = [(at, at + len(stop), stop) for stop in self._stop if (at := held.find(stop)) >= 0]
+        held, before = self._held + text, len(self._held)
+        # One that ended before it could end the answer may still be held.
+        begins = [(held.find(stop, max(0, before + 1 - len(stop))), stop) for stop in self._stop] if may_stop else []
+        found = [(at, at + len(stop), stop) for at, stop in begins if at >= 0]
         if found:
             self._held = ""
             start, end, self.stopped_by = min(found)

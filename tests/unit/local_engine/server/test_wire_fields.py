@@ -146,6 +146,12 @@ async def test_a_stop_string_may_stay(client: httpx.AsyncClient) -> None:
     assert [one["stop_reason"] for one in (plain, without, within)] == [None, stop, stop]
 
 
+async def test_a_stop_string_ends_no_answer_before_its_least_tokens(client: httpx.AsyncClient) -> None:
+    plain = (await choice(client, max_tokens=12, logit_bias={str(END): -100}))["text"]
+    one = await choice(client, max_tokens=12, min_tokens=12, stop=plain[4:6], logit_bias={str(END): -100})
+    assert (one["text"], one["finish_reason"]) == (plain, "length")
+
+
 async def test_a_stream_says_which_stop_string_ended_it(client: httpx.AsyncClient) -> None:
     stop = (await choice(client, max_tokens=12))["text"][4:6]
     body = TEXT | {"max_tokens": 12, "stop": ["never drawn", stop], "stream": True}

@@ -88,25 +88,29 @@ def test_special_tokens_are_not_shown() -> None:
     assert TOKENIZER.decode(ids, skips_special=False) == "a<s>b</s>"
 
 
-@given(st.text("abx", max_size=24), st.lists(st.text("abx", min_size=1, max_size=4), max_size=3).map(tuple))
-def test_stop_strings_cut_exactly_at_their_first_appearance(text: str, stops: tuple[str, ...]) -> None:
+@given(
+    st.text("abx", max_size=24),
+    st.lists(st.text("abx", min_size=1, max_size=4), max_size=3).map(tuple),
+    st.one_of(st.just(0), st.integers(1, 12)),
+)
+def test_stop_strings_cut_exactly_where_the_first_may_end(text: str, stops: tuple[str, ...], least: int) -> None:
+    """The stop string completed first, after `least` tokens, ends the answer; of several, the one that starts first."""
     answer = AnswerText(TOKENIZER, stops)
     shown = ""
-    for token in TOKENIZER.encode(text):
-        shown += answer.push(token)
-        assert not any(stop in shown for stop in stops)
+    for number, token in enumerate(TOKENIZER.encode(text), 1):
+        shown += answer.push(token, may_stop=number > least)
+        assert least or not any(stop in shown for stop in stops)
         if answer.stopped_by is not None:
             break
     shown += answer.finish()
-    # The stop string completed first ends the answer; of several completed at once, the one that starts first.
-    ends = [text.find(stop) + len(stop) for stop in stops if stop in text]
+    ends = [end for end in range(least + 1, len(text) + 1) if text[:end].endswith(stops)] if stops else []
     if not ends:
         assert shown == text
         assert answer.stopped_by is None
         return
-    assert answer.stopped_by in stops
-    seen = text[: min(ends)]
-    assert shown == seen[: min(seen.find(stop) for stop in stops if stop in seen)]
+    longest = max((stop for stop in stops if text[: ends[0]].endswith(stop)), key=len)
+    assert answer.stopped_by == longest
+    assert shown == text[: ends[0] - len(longest)]
 
 
 @pytest.mark.parametrize(
