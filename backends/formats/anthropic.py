@@ -48,8 +48,7 @@ FINISH_REASONS: Final[Mapping[str, str]] = {
     "tool_use": "tool_calls",
     "refusal": "content_filter",
 }
-
-
+INTERRUPTED: Final = "began another answer inside this one"
 _BESIDE: Final = "compaction"
 """Iterations of this type are billed in addition to the usage's own totals."""
 _ELSEWHERE: Final = frozenset({"advisor_message", "fallback_message"})
@@ -207,7 +206,10 @@ class AnthropicStreamReader(StreamReader):
             return self._delta(event, part_of(event, "delta"))
         if kind == "message_start":
             message = part_of(event, "message")
-            self._head = Head(str(message.get("id")), str(message.get("model")), self._created)
+            head = Head(str(message.get("id")), str(message.get("model")), self._created)
+            if self._head.answer_id not in ("", head.answer_id):
+                raise self._broken(INTERRUPTED)
+            self._head = head
             note_usage(self._usage, message.get("usage"))
             so_far, _ = believable_usage(self._usage or None)
             return [replace(role_chunk(self._head), usage_so_far=so_far)]

@@ -3,8 +3,8 @@
 import re
 from typing import Final, cast
 
-from backends.formats.anthropic import FINISH_REASONS, believable_usage, not_a_message, note_usage
-from backends.formats.json_objects import Fields, decode_object
+from backends.formats.anthropic import FINISH_REASONS, INTERRUPTED, believable_usage, not_a_message, note_usage
+from backends.formats.json_objects import Fields, decode_object, part_of
 from backends.http.stream_reader import StreamReader
 from backends.protocol import Chunk
 
@@ -36,6 +36,7 @@ class NativeMessagesReader(StreamReader):
     def __init__(self, backend: str) -> None:
         super().__init__(backend)
         self._usage: Fields = {}
+        self._id: object = None
 
     def read(self, data: bytes) -> list[Chunk]:
         event = decode_object(data)
@@ -55,8 +56,11 @@ class NativeMessagesReader(StreamReader):
             characters = _characters(event.get("delta") or event.get("content_block"))
             return Chunk(payload, has_output=characters > 0, output_characters=characters)
         if kind == "message_start":
-            message = event.get("message")
-            note_usage(self._usage, cast(Fields, message).get("usage") if isinstance(message, dict) else None)
+            message = part_of(event, "message")
+            if self._id not in (None, message.get("id")):
+                raise self._broken(INTERRUPTED)
+            self._id = message.get("id")
+            note_usage(self._usage, message.get("usage"))
             so_far, _ = believable_usage(self._usage or None)
             return Chunk(payload, usage_so_far=so_far)
         if kind == "message_delta":

@@ -13,7 +13,7 @@ from backends.errors import BackendError, RateLimited, StreamBroken, UnreadableA
 from backends.formats.anthropic import AnthropicStreamReader, openai_error, read_message
 from backends.formats.anthropic_messages import NativeMessagesReader, read_native_message
 from backends.http.sse import MAX_EVENT_BYTES
-from backends.http.stream_reader import MOST_CALLS
+from backends.http.stream_reader import MOST_CALLS, StreamReader
 from backends.protocol import Chunk
 from backends.usage import Usage
 
@@ -238,6 +238,16 @@ def test_the_native_stream_keeps_every_event_and_meters_it() -> None:
     assert [chunk.usage_so_far for chunk in chunks if chunk.usage_so_far] == [Usage(5, 2, output_tokens=1)]
     assert sum(chunk.output_characters for chunk in chunks) == len("hm" + "Let me" + "f" + '{"a":1}' + "g")
     assert [chunk.is_done for chunk in chunks] == [False] * (len(chunks) - 1) + [True]
+
+
+@pytest.mark.parametrize(
+    "reader", [AnthropicStreamReader("b", wants_usage_chunk=True, created=0), NativeMessagesReader("b")]
+)
+def test_an_answer_that_begins_inside_another_is_not_joined_to_it(reader: StreamReader) -> None:
+    for event in (START, START, *EVENTS[1:-2]):
+        reader.read(json.dumps(event).encode())
+    with pytest.raises(StreamBroken):
+        reader.read(b'{"type":"message_start","message":{"id":"msg_2"}}')
 
 
 def test_a_native_message_is_untouched_and_metered() -> None:
