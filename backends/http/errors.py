@@ -36,6 +36,14 @@ _FILTERED: Final = re.compile(
     re.IGNORECASE,
 )
 """How xAI, OpenRouter and compatible servers word a 403 that concerns the prompt, not the key."""
+_OUR_ACCOUNT: Final = re.compile(
+    r"your credit balance is too low|you have reached your specified api usage limits|incorrect api key provided"
+    r"|user location is not supported|your team \S{1,80} has either used all|arrearage|billing_not_active"
+    r"|exceeded_current_quota_error|insufficient_quota|precondition_failed",
+    re.IGNORECASE,
+)
+"""How Anthropic, DashScope, Fireworks, Gemini, Moonshot, OpenAI and xAI say with 400, 412 or 429 that our account is
+empty or closed, our key is wrong or our place is not served."""
 _TOO_LONG: Final = re.compile(
     rb"context_length_exceeded|exceed_context|context (?:length|window|size|limit)|(?:prompt|input) is too long"
     rb"|input token count|maximum (?:prompt|model) length",
@@ -47,6 +55,7 @@ _BADLY_WRITTEN: Final = re.compile(rb'"(?:tool_use_failed|json_validate_failed|o
 """How Groq rejects what its model wrote, as if the request were at fault."""
 _SAYS_SO: Final = re.compile(r"prompt is too long|max_(?:completion_|output_)?tokens", re.IGNORECASE)
 _AUTH: Final = frozenset({401, 402, 403})  # 402: our account with that provider is out of money
+_MAY_MEAN_AUTH: Final = frozenset({400, 412, 429})
 _TIMEOUT: Final = frozenset({408, 504})
 _BUSY: Final = frozenset({407, 409, 423, 425, 498})  # 407: from a proxy in between, of which the caller knows nothing
 _LONGEST_RETRY_AFTER_SECONDS: Final = 7 * 86_400.0
@@ -81,7 +90,7 @@ def error_from_status(
         return UpstreamRejected(f"{message}: its content filter rejects the request")
     if status == 403 and body.lstrip()[:1] == b"<":  # a firewall in between; it may object to the prompt
         return UpstreamUnavailable(message, status=status)
-    if status in _AUTH:
+    if status in _AUTH or (status in _MAY_MEAN_AUTH and _names_our_account(body)):
         return UpstreamAuth(message, status=status)
     if status == 429:
         wait = parse_retry_after(headers, now)
@@ -189,13 +198,28 @@ def has_nothing_there(status: int, body: bytes) -> bool:
 
 def describe_error(body: bytes) -> str:
     """` (code)`: an error body's code or type, if it looks like an identifier; else empty."""
+    return _label(_error_in(body))
+
+
+def _names_our_account(body: bytes) -> bool:
+    """Whether an error is about our account. Only from a text's beginning: many errors quote the caller, who could
+    otherwise close a provider to everybody."""
+    error = _error_in(body)
+    said = map(error.get, ("message", "error", "code", "type"))
+    return any(isinstance(text, str) and _OUR_ACCOUNT.match(text) for text in said)
+
+
+def _error_in(body: bytes) -> Mapping[str, object]:
+    """The error object of a body, or the body itself if its error is a text; empty if there is none."""
     try:
         document = msgspec.json.decode(body)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-        return ""
+        return {}
     if isinstance(document, list) and document:
         document = cast(list[object], document)[0]
-    return _label(cast(dict[str, object], document).get("error")) if isinstance(document, dict) else ""
+    fields = cast(dict[str, object], document) if isinstance(document, dict) else {}
+    error = fields.get("error")
+    return cast(dict[str, object], error) if isinstance(error, dict) else fields
 
 
 def _label(error: object) -> str:
@@ -212,6 +236,7 @@ def _label(error: object) -> str:
 _STATUS_BY_TYPE: Final[Mapping[str, int]] = {
     "rate_limit_error": 429,
     "rate_limit_exceeded": 429,
+    "insufficient_quota": 429,
     "overloaded_error": 529,
     "authentication_error": 401,
     "permission_error": 403,

@@ -110,6 +110,46 @@ def test_a_403_about_one_prompt_is_no_fault_of_the_key(kind: type[BackendError],
         assert (error.status, error.body) == (400, b"")
 
 
+OUR_ACCOUNT: list[tuple[int, bytes]] = [
+    (
+        400,
+        b'{"type":"error","error":{"type":"invalid_request_error","message":"Your credit balance is too low to access '
+        b'the Anthropic API. Please go to Plans & Billing to upgrade or purchase credits."},"request_id":"r"}',
+    ),
+    (
+        400,
+        b'{"type":"error","error":{"type":"invalid_request_error","message":"You have reached your specified API usage '
+        b'limits. You will regain access on 2026-12-01 at 00:00 UTC."}}',
+    ),
+    (400, b'{"code":"Client specified an invalid argument","error":"Incorrect API key provided: xa***yz."}'),
+    (
+        400,
+        b'{"error":{"code":400,"message":"User location is not supported for the API use.",'
+        b'"status":"FAILED_PRECONDITION"}}',
+    ),
+    (400, b'{"error":{"code":"Arrearage","param":null,"message":"Access denied, please ...","type":"Arrearage"}}'),
+    (412, b'{"error":{"message":"Account a is suspended, ...","code":"PRECONDITION_FAILED","type":"error"}}'),
+    (429, b'{"error":{"message":"You exceeded your current quota","type":"insufficient_quota","code":"x"}}'),
+    (429, b'{"code":"Some resource","error":"Your team t has either used all available credits or reached its limit"}'),
+    (429, b'{"error":{"message":"suspended","type":"exceeded_current_quota_error"}}'),
+]
+
+
+@pytest.mark.parametrize(("status", "body"), OUR_ACCOUNT)
+def test_an_empty_account_or_a_wrong_key_is_not_the_callers_mistake(status: int, body: bytes) -> None:
+    """Callers were told our account's state, and no other model was asked."""
+    error = from_status(status, body)
+    assert type(error) is UpstreamAuth
+    assert error.status == status
+
+
+def test_a_caller_whom_an_error_quotes_closes_no_provider() -> None:
+    for said in ("Your credit balance is too low", "insufficient_quota"):
+        error = {"message": f"Invalid value: '{said}'", "type": "invalid_request_error", "param": said}
+        body = msgspec.json.encode({"error": {**error, "input": {"message": said, "type": said}}})
+        assert type(from_status(400, body)) is UpstreamRejected
+
+
 RETRY_AFTER: list[tuple[dict[str, str], float | None]] = [
     ({}, None),
     ({"retry-after": "3"}, 3.0),
@@ -177,6 +217,7 @@ EVENTS: list[tuple[object, type[BackendError]]] = [
     ({"code": 429}, RateLimited),
     ({"code": "429"}, RateLimited),
     ({"type": "rate_limit_error"}, RateLimited),
+    ({"type": "insufficient_quota"}, UpstreamAuth),
     ({"type": "overloaded_error"}, UpstreamUnavailable),
     ({"type": "authentication_error"}, UpstreamAuth),
     ({"type": "invalid_request_error"}, UpstreamRejected),
