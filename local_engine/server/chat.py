@@ -145,7 +145,7 @@ def prepare_chat(body: bytes, model: Model) -> Prepared:
         # JSON in a requested format is no call, whatever it looks like.
         calls_unmarked=form is None,
         most_calls=1 if request.parallel_tool_calls is False else None,
-        thinking=thinking_of(ids, model.tokenizer),
+        thinking=thinking_of(ids, model.tokenizer, _continued(request)),
         shows_thoughts=request.include_reasoning is not False,
     )
     if prepared.constraint is not None:
@@ -176,6 +176,14 @@ def chat_prompt(request: ChatRequest, model: Model, *, within: int | None = None
     )
     check_ids(ids, model.known_tokens, "messages")
     return ids
+
+
+def _continued(request: ChatRequest) -> str:
+    """The text that the answer continues, if it continues a message."""
+    if not (request.chat_template_kwargs or {}).get("continue_final_message", request.continue_final_message):
+        return ""
+    last = len(request.messages) - 1
+    return plain_message(request.messages[last], last)["content"] or ""
 
 
 def _callable(request: ChatRequest) -> dict[str, Any] | None:

@@ -19,12 +19,13 @@ _TAIL_TOKENS: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class Thinking:
-    """For a model that may think. `is_open`: the prompt ended with the opening tag; `is_over`: with the closing one, as
-    when no thoughts are wanted. `tags_answers`: it also writes tags around its answer."""
+    """For a model that may think. `is_open`: the prompt ended within thoughts; `is_over`: after them, as when none are
+    wanted. `tags_answers`: it also writes tags around its answer. `is_begun`: the prompt has thoughts to continue."""
 
     is_open: bool
     is_over: bool = False
     tags_answers: bool = False
+    is_begun: bool = False
 
     def tokens_of(self, ids: Sequence[int], tokenizer: Tokenizer) -> int:
         """How many of an answer's tokens are thoughts, including their tags."""
@@ -35,15 +36,19 @@ class Thinking:
         return next((number + 1 for number, one in enumerate(ids) if one == end), len(ids))
 
 
-def thinking_of(prompt: Sequence[int], tokenizer: Tokenizer) -> Thinking | None:
-    """None for a model whose template has no thoughts."""
+def thinking_of(prompt: Sequence[int], tokenizer: Tokenizer, continued: str = "") -> Thinking | None:
+    """None for a model whose template has no thoughts. `continued` is the message that the answer continues."""
     if THOUGHT not in (tokenizer.chat_template or ""):
         return None
     tail = tokenizer.decode(prompt[-_TAIL_TOKENS:]).rstrip()
+    begins = continued.rfind(THINKS)
+    is_within = begins > continued.rfind(THOUGHT)
+    is_begun = is_within and bool(continued[begins + len(THINKS) :].strip())
     return Thinking(
-        is_open=tail.endswith(THINKS),
-        is_over=tail.endswith(THOUGHT),
+        is_open=is_within or tail.endswith(THINKS),
+        is_over=tail.endswith(THOUGHT) or (bool(continued.strip()) and not is_within),
         tags_answers=SAID in (tokenizer.chat_template or ""),
+        is_begun=is_begun,
     )
 
 
@@ -63,7 +68,7 @@ class ThinkingSplit:
         self._tags_answers = thinking.tags_answers
         self._place = _Place.BEGINS
         self._held = ""
-        self._has_thought = False
+        self._has_thought = thinking.is_begun
         # Whether the answer began with a tag.
         self._is_tagged = False
 

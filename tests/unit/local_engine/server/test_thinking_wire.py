@@ -98,6 +98,30 @@ async def test_who_wants_no_thoughts_gets_none(extra: dict[str, Any]) -> None:
     assert usage["completion_tokens_details"] == {"reasoning_tokens": 0}
 
 
+@pytest.mark.parametrize(
+    ("begun", "said", "thought", "content"),
+    [
+        ("<think>\nLet's", " see.\n</think>\n\nYes.", " see.", "Yes."),
+        ("<think>\n", "\nHm.</think>Yes.", "Hm.", "Yes."),
+        ("<think>Hm.</think>\n\nYe", "s.", None, "s."),
+        ("Ye", "s </think>.", None, "s </think>."),
+    ],
+)
+async def test_a_message_goes_on_within_its_thoughts_or_after_them(
+    begun: str, said: str, thought: str | None, content: str
+) -> None:
+    """The rest of the thoughts used to be the answer's text, with their closing tag."""
+    messages = [{"role": "user", "content": "What?"}, {"role": "assistant", "content": begun}]
+    told, _ = await answer(said, messages=messages, continue_final_message=True)
+    assert (told.get("reasoning_content"), told["content"]) == (thought, content)
+
+
+def test_what_must_match_begins_at_once_where_an_answer_goes_on() -> None:
+    messages = [{"role": "user", "content": "What?"}, {"role": "assistant", "content": "<think>Hm.</think>It is "}]
+    kept = asked(tokenizer(), messages=messages, continue_final_message=True, structured_outputs={"regex": "[0-9]+"})
+    assert kept.choices[0].thoughts is None, "no thoughts may precede it any more"
+
+
 async def test_thoughts_may_be_left_out_of_the_answer() -> None:
     """They used to be included whatever these fields of vLLM, OpenRouter and SGLang said."""
     told, usage = await answer("<think>Hm.</think>Yes.", include_reasoning=False)
