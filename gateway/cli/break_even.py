@@ -11,6 +11,7 @@ from rich.table import Table
 from gateway.cli.asked import AsJson, Since, Until, read
 from gateway.cli.show_table import show_table
 from gateway.cli.state import ask_reports
+from gateway.counted import counted
 from gateway.economics.report import BreakEvenReport
 from gateway.money import show_usd
 from gateway.reports.views import BreakEvenQuery
@@ -58,8 +59,8 @@ def show(report: BreakEvenReport, console: Console) -> None:
     show_table(steps)
     owned = report.owned
     console.print(
-        f"At this price the hours seen ({report.observed.hours}) are {show_usd(owned.rent_usd)} of rent, "
-        f"of which idle {show_usd(owned.idle_usd)}; "
+        f"Rent of {counted(owned.paid_hours, 'hour')}{'' if owned.is_measured else ' at this price'}: "
+        f"{show_usd(owned.rent_usd)}, of which idle {show_usd(owned.idle_usd)}; "
         f"utilisation {owned.utilisation:.2%}{'' if owned.is_measured else ' (expected)'}."
     )
     for caveat in report.caveats:

@@ -140,13 +140,15 @@ def _owned(demand: Demand, plan: GpuPlan, period: Period, case: Case) -> Owned:
     served = demand.measured_requests if is_measured else expected_seconds / demand.gpu_seconds_per_request
     seconds = busy / served if served else demand.gpu_seconds_per_request
     rent = plan.rent_pico_usd(period)
+    idle = _idle_pico_usd(rent, busy, paid_seconds) if plan.paid is None else plan.paid.idle_pico_usd
     return Owned(
         replicas=plan.replicas,
         is_measured=is_measured,
+        paid_hours=plan.hours_in(period),
         utilisation=min(1.0, taken / paid_seconds),
         busy_share=min(1.0, busy / paid_seconds),
         rent_usd=plain_usd(rent),
-        idle_usd=plain_usd(_idle_pico_usd(rent, busy, paid_seconds)),
+        idle_usd=plain_usd(idle),
         allocated_usd_per_request=to_usd(rent / PICO / served) if served else None,
         busy_usd_per_request=to_usd(case.usd_per_replica_hour / 3600 * seconds),
         marginal_usd_per_request=to_usd(plan.variable_pico_usd_per_gpu_second / PICO * seconds),

@@ -47,7 +47,8 @@ class UnitEconomics:
 
 @dataclass(frozen=True, slots=True)
 class Owned:
-    """The plan's own fleet over the period: measured by the ledger if it already runs, else expected.
+    """The plan's own fleet over the period: if it already runs, as the books have it, at each hour's own price; else
+    expected, at the plan's.
 
     `utilisation` is the share of capacity that requests took, as break-even counts it. `busy_share` is the share of
     time in which anything was computed: higher if batches were smaller than the GPU can take. The rest of the time is
@@ -56,6 +57,7 @@ class Owned:
 
     replicas: int
     is_measured: bool
+    paid_hours: int
     utilisation: float
     busy_share: float
     rent_usd: Decimal

@@ -84,12 +84,27 @@ class HostedAlternative:
 
 
 @dataclass(frozen=True, slots=True)
+class Paid:
+    """What running GPUs cost in a period by the books: each hour at its own price, and its idle part."""
+
+    hours: int
+    rent_pico_usd: int
+    idle_pico_usd: int
+
+    def at(self, rent_pico_usd: int) -> "Paid":
+        """The same use at another rent."""
+        idle = self.idle_pico_usd * rent_pico_usd // self.rent_pico_usd if self.rent_pico_usd else 0
+        return Paid(self.hours, rent_pico_usd, idle)
+
+
+@dataclass(frozen=True, slots=True)
 class GpuPlan:
     """GPUs that are rented or owned. Hourly prices are per GPU, so a replica's hour is that times `gpus_per_replica`.
 
     `variable_pico_usd_per_gpu_second` is what a busy second costs beyond the rent (electricity under load): the
     marginal cost of a request. `is_running`: the deployment already pays for these GPUs, so utilisation is what the
-    ledger measured, even if zero, not what the model expects; `paid_hours` of the period were paid for (None: all).
+    ledger measured, even if zero, not what the model expects; `paid` is what the period cost (None: all its hours at
+    today's price).
     `hours_per_month` is the month of every monthly figure.
     """
 
@@ -103,7 +118,7 @@ class GpuPlan:
     start_up_pico_usd: int = 0
     variable_pico_usd_per_gpu_second: int = 0
     is_running: bool = False
-    paid_hours: int | None = None
+    paid: Paid | None = None
     quality: float | None = None
 
     def __post_init__(self) -> None:
@@ -116,7 +131,9 @@ class GpuPlan:
 
     def hours_in(self, period: Period) -> int:
         """The hours of the period that are paid for."""
-        return period.hours if self.paid_hours is None else self.paid_hours
+        return period.hours if self.paid is None else self.paid.hours
 
     def rent_pico_usd(self, period: Period) -> int:
-        return self.replica_hour_pico_usd * self.replicas * self.hours_in(period)
+        if self.paid is not None:
+            return self.paid.rent_pico_usd
+        return self.replica_hour_pico_usd * self.replicas * period.hours

@@ -17,7 +17,7 @@ from gateway.economics.gpu_cost import Engine
 from gateway.economics.payback import payback
 from gateway.economics.report import BreakEvenReport
 from gateway.economics.sensitivity import Case, build_case
-from gateway.economics.traffic import GpuPlan, HostedAlternative, HourlyTraffic, Period
+from gateway.economics.traffic import GpuPlan, HostedAlternative, HourlyTraffic, Paid, Period
 from gateway.errors import InvalidRequest
 from gateway.money import PICO_PER_USD, format_usd
 from gateway.reports.books import Books
@@ -55,11 +55,11 @@ class _Compared:
 
 
 class _Traffic(NamedTuple):
-    """What was asked in a period, and in how many of its hours the engine was paid for."""
+    """What was asked in a period, and what the engine cost in it."""
 
     rows: Sequence[HourlyTraffic]
     period: Period
-    paid_hours: int
+    paid: Paid
 
 
 class BreakEvenService:
@@ -86,10 +86,10 @@ class BreakEvenService:
             raise InvalidRequest("There is no traffic in this time; choose a longer one.")
         period = Period(known.since_us, known.until_us)
         rows = await self._store.hourly_traffic(period.start_us, period.end_us)
-        return _Traffic(rows, period, await self._books.gpus.paid_hours(LOCAL_BACKEND, known))
+        return _Traffic(rows, period, await self._books.gpus.paid_for(LOCAL_BACKEND, known))
 
     def _compare(self, query: BreakEvenQuery, traffic: _Traffic) -> _Compared:
-        plan, snapshot, engine = self._plan(query, traffic.paid_hours), self._of.snapshot(), self._of.engine()
+        plan, snapshot, engine = self._plan(query, traffic.paid), self._of.snapshot(), self._of.engine()
         rows, period = _own_time(traffic.rows, snapshot), traffic.period
         candidate = pick_alternative(snapshot, query.hosted_model, most_used(rows))
         hosted = hosted_alternative(candidate, factor=Fraction(str(query.hosted_price_factor)))
@@ -123,7 +123,7 @@ class BreakEvenService:
             },
         )
 
-    def _plan(self, query: BreakEvenQuery, paid_hours: int) -> GpuPlan:
+    def _plan(self, query: BreakEvenQuery, paid: Paid) -> GpuPlan:
         """The deployment's own engine with the question's changes; GPUs other than today's count as not running."""
         plan = self._of.plan()
         if query.gpu_hour_usd is not None:
@@ -131,12 +131,13 @@ class BreakEvenService:
             plan = replace(
                 plan, gpu_hour_price_pico_usd=price, name=f"your own engine at ${query.gpu_hour_usd:g} an hour"
             )
+            paid = paid.at(plan.replica_hour_pico_usd * plan.replicas * paid.hours)
         if query.fixed_usd_per_month is not None:
             plan = replace(plan, fixed_month_pico_usd=round(query.fixed_usd_per_month * PICO_PER_USD))
         is_todays = query.replicas in (None, plan.replicas) and query.volume_factor == 1.0
-        if not (plan.is_running and is_todays and paid_hours):
+        if not (plan.is_running and is_todays and paid.hours):
             return replace(plan, replicas=query.replicas or plan.replicas, is_running=False)
-        return replace(plan, paid_hours=paid_hours)
+        return replace(plan, paid=paid)
 
 
 def _own_time(rows: Sequence[HourlyTraffic], snapshot: Snapshot) -> list[HourlyTraffic]:

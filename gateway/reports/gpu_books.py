@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from gateway.economics.rent import RentHistory
+from gateway.economics.traffic import Paid
 from gateway.instants import HOUR_US, moment_of
 from gateway.money import format_usd
 from gateway.reports.focus import Capacity
@@ -93,9 +94,12 @@ class GpuBooks:
         hours = (bounds.since_us // HOUR_US, -(-bounds.until_us // HOUR_US))
         return {one.backend for one in await self._rented() if one.hours(*hours)}
 
-    async def paid_hours(self, backend: str, bounds: Bounds) -> int:
-        """How many whole hours of the period the backend's GPUs were paid for."""
-        return sum(one.hours(*bounds.hours) for one in await self._rented() if one.backend == backend)
+    async def paid_for(self, backend: str, bounds: Bounds) -> Paid:
+        """What the backend's GPUs cost in the whole hours of the period."""
+        rented = [one for one in await self._rented() if one.backend == backend]
+        rent = sum(one.pico_usd(*bounds.hours) for one in rented)
+        used = (await self._used(bounds)).get(backend, Used()) if rent else Used()
+        return Paid(sum(one.hours(*bounds.hours) for one in rented), rent, _idle(rent, used))
 
     async def utilisation(self, bounds: Bounds) -> Utilisation:
         paid = await self.paid(bounds)

@@ -13,7 +13,7 @@ from gateway.config.rents import present_rents
 from gateway.economics.traffic import HourlyTraffic
 from gateway.instants import microseconds as us
 from gateway.instants import moment_of
-from gateway.money import format_usd
+from gateway.money import format_usd, usd
 from gateway.reports.break_even_service import BreakEvenOf, BreakEvenService
 from gateway.reports.gpu_books import Bounds
 from gateway.reports.plans import own_engine_plan
@@ -83,17 +83,25 @@ async def test_gpu_time_is_never_billed_though_its_hour_began_before_the_export(
     assert row["EffectiveCost"]
 
 
-async def test_break_even_measures_the_hours_that_were_paid_for(month: Month) -> None:
-    """An engine switched on in the middle of the month was used a part of what it had been in its own hours."""
+@pytest.mark.parametrize("before", [None, 7 * 10**12], ids=["switched on", "at another price"])
+async def test_break_even_measures_the_hours_that_were_paid_for_at_their_own_price(
+    month: Month, before: int | None
+) -> None:
+    """An engine switched on in the middle of the month was used a part of what it had been in its own hours; one whose
+    rent had changed by then was told to have cost and idled at today's all the time."""
     [rent] = [one for one in present_rents(month.deployment.settings) if one.hour_pico_usd is not None]
-    books = month.books_with([replace(rent, hour_pico_usd=None), replace(rent, from_hour=hour_of(RISE))])
+    books = month.books_with([replace(rent, hour_pico_usd=before), replace(rent, from_hour=hour_of(RISE))])
     plan = own_engine_plan(month.deployment.settings.engine)
+    price = usd(plan.gpu_hour_price_pico_usd)
     of = BreakEvenOf(lambda: month.snapshot, lambda: plan, lambda: None)
     service = BreakEvenService(SqlReports(month.database), books, of)
     owned = (await service.break_even(BreakEvenQuery(until=END))).report.owned
+    doubled = (await service.break_even(BreakEvenQuery(until=END, gpu_hour_usd=float(price) * 2))).report.owned
     idle = (await books.utilisation(PeriodQuery(until=END))).idle
     assert idle is not None
-    assert (owned.is_measured, owned.rent_usd) == (True, Decimal(idle.rent_usd))
+    assert (owned.is_measured, owned.rent_usd, owned.idle_usd) == (True, Decimal(idle.rent_usd), Decimal(idle.idle_usd))
+    assert doubled.rent_usd == 2 * owned.paid_hours * price
+    assert doubled.idle_usd == pytest.approx(owned.idle_usd * doubled.rent_usd / owned.rent_usd)
     assert owned.busy_share == pytest.approx(idle.utilisation)
 
 
