@@ -90,7 +90,13 @@ def _read_json(text: str) -> Iterator[tuple[date, Charged | None]]:
         document: Any = json.loads(text, parse_float=Decimal)
     except json.JSONDecodeError as error:
         raise UnknownExport(f"it is not valid JSON: {error}") from error
-    for page in document if isinstance(document, list) else [document]:
+    pages: list[Any] = document if isinstance(document, list) else [document]
+    if pages and pages[-1].get("has_more"):  # the missing days would look unbilled
+        raise UnknownExport(
+            "the API has more pages of it; fetch those too, each by the `next_page` of the one before, and put all "
+            "into one JSON list, in that order"
+        )
+    for page in pages:
         for bucket in page["data"]:
             if "model_permaslug" in bucket:
                 day = _day(bucket["date"])

@@ -138,7 +138,7 @@ CLAUDE = "claude-sonnet-4-5"
     [
         (json.dumps(OPENAI_COSTS), [Charged(DAY, "", 2 * DOLLAR), Charged(DAY, GPT, 156 * DOLLAR // 100)]),
         (
-            json.dumps([OPENAI_COSTS, OPENAI_COSTS]),
+            json.dumps([{**OPENAI_COSTS, "has_more": True}, OPENAI_COSTS]),
             [Charged(DAY, "", 4 * DOLLAR), Charged(DAY, GPT, 312 * DOLLAR // 100)],
         ),
         (json.dumps(OPENAI_USAGE), [Charged(DAY, GPT, None, 5, 1000, 500)]),
@@ -172,6 +172,7 @@ def test_every_export_is_read_exactly(export: str, expected: list[Charged]) -> N
         (OPENAI_COST_CSV + '"' + "x" * 200_000, "cannot be read"),
         ('{"data": [{"start_time": 0, "results": [{"what": 1}]}]}', "what"),
         ('{"data": [{"start_time": 0, "results": [7]}]}', "cannot be read"),
+        (json.dumps([OPENAI_COSTS, {**OPENAI_COSTS, "has_more": True}]), "has more pages of it"),
         (json.dumps(OPENAI_COSTS).replace("usd", "eur"), "'eur'"),
         (OPENAI_COST_CSV.replace(",0.1,", ",many,"), "'many' is not an amount"),
         (
