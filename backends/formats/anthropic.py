@@ -39,6 +39,7 @@ from backends.http.stream_reader import MOST_CALLS, StreamReader
 from backends.protocol import Chunk
 from backends.usage import Usage
 
+REFUSAL: Final = "refusal"
 FINISH_REASONS: Final[Mapping[str, str]] = {
     "end_turn": "stop",
     "stop_sequence": "stop",
@@ -46,7 +47,7 @@ FINISH_REASONS: Final[Mapping[str, str]] = {
     "max_tokens": "length",
     "model_context_window_exceeded": "length",
     "tool_use": "tool_calls",
-    "refusal": "content_filter",
+    REFUSAL: "content_filter",
 }
 INTERRUPTED: Final = "began another answer inside this one"
 _BESIDE: Final = "compaction"
@@ -136,6 +137,12 @@ def believable_usage(wire: object) -> tuple[Usage | None, bool]:
     return believable(parse_messages_usage, wire)
 
 
+def billed(counted: Usage | None, stop_reason: object, *, has_output: bool) -> Usage | None:
+    """What is billed of what was counted: nothing, if Claude refused before any output. Its counts are for information
+    then, as Anthropic's page on streaming refusals says."""
+    return counted if has_output or stop_reason != REFUSAL else Usage()
+
+
 def openai_error(body: bytes) -> bytes:
     """Anthropic's error body in OpenAI's shape."""
     error = part_of(decode_object(body) or {}, "error")
@@ -164,7 +171,8 @@ def read_message(body: bytes, *, backend: str, created: int) -> Chunk:
             arguments = msgspec.json.encode(block.get("input") or {}).decode()
             answer.add_tool_call(str(block.get("id")), str(block.get("name")), arguments)
     answer.finish_reason = FINISH_REASONS.get(str(document.get("stop_reason")), "stop")
-    answer.usage, answer.is_usage_malformed = believable_usage(document.get("usage"))
+    counted, answer.is_usage_malformed = believable_usage(document.get("usage"))
+    answer.usage = billed(counted, document.get("stop_reason"), has_output=bool(document["content"]))
     return answer.chunk()
 
 
@@ -185,7 +193,8 @@ class AnthropicStreamReader(StreamReader):
         self._created = created
         self._head = Head("", "", created)
         self._usage: Fields = {}
-        self._has_usage = self._has_finished = False
+        self._has_usage = self._has_finished = self._has_output = False
+        self._stop_reason: object = None
         self._tools: dict[int, int] = {}  # content block index -> tool call index
         self._inputs: dict[int, str] = {}  # of tool calls whose arguments have not started
         self._input_characters = 0  # total, including inputs already sent
@@ -214,12 +223,14 @@ class AnthropicStreamReader(StreamReader):
             so_far, _ = believable_usage(self._usage or None)
             return [replace(role_chunk(self._head), usage_so_far=so_far)]
         if kind == "content_block_start":
+            self._has_output = True
             return self._block_start(event, part_of(event, "content_block"))
         if kind == "message_delta":
             note_usage(self._usage, event.get("usage"))
             self._has_usage = self._has_usage or event.get("usage") is not None
             reason = part_of(event, "delta").get("stop_reason")
-            usage = believable_usage(self._usage)[0] if self._has_usage else None
+            self._stop_reason = reason or self._stop_reason
+            usage = self._counted()[0] if self._has_usage else None
             return [replace(last, usage=usage) for last in self._finish(str(reason))] if reason else []
         if kind == "content_block_stop" and _block_index(event) in self._inputs:
             return [self._arguments(_block_index(event))]
@@ -263,10 +274,14 @@ class AnthropicStreamReader(StreamReader):
         self._has_finished = True
         return [finish_chunk(self._head, FINISH_REASONS.get(stop_reason, "stop"))]
 
+    def _counted(self) -> tuple[Usage | None, bool]:
+        usage, is_malformed = believable_usage(self._usage)
+        return billed(usage, self._stop_reason, has_output=self._has_output), is_malformed
+
     def _final_usage(self) -> list[Chunk]:
         if not self._has_usage:
             return []
-        usage, is_malformed = believable_usage(self._usage)
+        usage, is_malformed = self._counted()
         return [usage_chunk(self._head, usage, is_shown=self._wants_usage, is_malformed=is_malformed)]
 
 

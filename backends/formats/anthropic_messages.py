@@ -3,7 +3,7 @@
 import re
 from typing import Final, cast
 
-from backends.formats.anthropic import FINISH_REASONS, INTERRUPTED, believable_usage, not_a_message, note_usage
+from backends.formats.anthropic import FINISH_REASONS, INTERRUPTED, believable_usage, billed, not_a_message, note_usage
 from backends.formats.json_objects import Fields, decode_object, part_of
 from backends.http.stream_reader import StreamReader
 from backends.protocol import Chunk
@@ -24,7 +24,7 @@ def read_native_message(body: bytes, *, backend: str) -> Chunk:
         has_output=bool(blocks),
         output_characters=sum(map(_characters, blocks)),
         finish_reason=FINISH_REASONS.get(str(reason), "stop") if reason else None,
-        usage=usage,
+        usage=billed(usage, reason, has_output=bool(blocks)),
         is_done=True,
         is_usage_malformed=is_malformed,
     )
@@ -37,6 +37,7 @@ class NativeMessagesReader(StreamReader):
         super().__init__(backend)
         self._usage: Fields = {}
         self._id: object = None
+        self._has_output = False
 
     def read(self, data: bytes) -> list[Chunk]:
         event = decode_object(data)
@@ -53,6 +54,7 @@ class NativeMessagesReader(StreamReader):
 
     def _chunk(self, kind: str, event: Fields, payload: bytes) -> Chunk:
         if kind in ("content_block_delta", "content_block_start"):
+            self._has_output = True
             characters = _characters(event.get("delta") or event.get("content_block"))
             return Chunk(payload, has_output=characters > 0, output_characters=characters)
         if kind == "message_start":
@@ -70,6 +72,7 @@ class NativeMessagesReader(StreamReader):
             delta = event.get("delta")
             reason = cast(Fields, delta).get("stop_reason") if isinstance(delta, dict) else None
             finish = FINISH_REASONS.get(str(reason), "stop") if reason else None
+            usage = billed(usage, reason, has_output=self._has_output)
             return Chunk(payload, finish_reason=finish, usage=usage, is_usage_malformed=is_malformed)
         self.is_done = kind == "message_stop"
         return Chunk(payload, is_done=self.is_done)

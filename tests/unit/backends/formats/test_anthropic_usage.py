@@ -1,8 +1,11 @@
 """Anthropic's usage in our token classes, or rejected as malformed."""
 
+import json
+
 import pytest
 
-from backends.formats.anthropic import note_usage, parse_messages_usage
+from backends.formats.anthropic import AnthropicStreamReader, note_usage, parse_messages_usage, read_message
+from backends.formats.anthropic_messages import NativeMessagesReader, read_native_message
 from backends.formats.usage_wire import MalformedUsage
 from backends.usage import Usage
 
@@ -180,3 +183,23 @@ def test_an_event_that_counts_no_input_takes_back_none(first: Json, last: Json, 
     note_usage(so_far, first | {"output_tokens": 1})
     note_usage(so_far, last | {"output_tokens": 9})
     assert parse_messages_usage(so_far) == expected
+
+
+TEXT: Json = {"type": "text", "text": ""}
+
+
+@pytest.mark.parametrize(("said", "expected"), [([], Usage()), ([TEXT], Usage(106, output_tokens=1))])
+def test_who_is_refused_before_any_output_is_not_billed(said: list[Json], expected: Usage) -> None:
+    """The counts are those of Amazon's page on fallback credit."""
+    refused: Json = {"stop_reason": "refusal", "usage": {"input_tokens": 106, "output_tokens": 1}}
+    whole = json.dumps({"type": "message", "content": said} | refused).encode()
+    events: list[Json] = [
+        {"type": "message_start", "message": {"usage": {"input_tokens": 106, "output_tokens": 0}}},
+        *({"type": "content_block_start", "index": 0, "content_block": block} for block in said),
+        {"type": "message_delta", "delta": refused, "usage": refused["usage"]},
+        {"type": "message_stop"},
+    ]
+    readers = AnthropicStreamReader("b", wants_usage_chunk=True, created=0), NativeMessagesReader("b")
+    told = [chunk for reader in readers for event in events for chunk in reader.read(json.dumps(event).encode())]
+    told += [read_message(whole, backend="b", created=0), read_native_message(whole, backend="b")]
+    assert [chunk.usage for chunk in told if chunk.usage is not None] == [expected] * 5
