@@ -156,6 +156,7 @@ class ShadowCalls:
             upstream_model=candidate.upstream_model,
             cost_bound_pico_usd=bound_pico_usd(candidate, view),
             is_simulated=candidate.is_simulated,
+            batch_id=None,
         )
         choice = msgspec.structs.replace(run.choice, decision=decision, order=(candidate,), escalation=None)
         return Run(view, plain_body(run.body), choice, intent, Meter(self._monotonic()), candidate, headers=run.headers)

@@ -102,6 +102,18 @@ async def test_the_other_model_is_asked_and_booked_as_nobodys(stream: bool) -> N
     assert "stream" not in asked
 
 
+async def test_it_is_no_line_of_the_batch_whose_request_it_repeats() -> None:
+    """The batch's cost would include it."""
+    rig = ShadowRig()
+    incoming = Incoming(
+        "chat.completions", f"Bearer {KEY}", b'{"model": "auto", "messages": [{"role": "user"}]}', batch_id="batch"
+    )
+    await rig.pipeline.answer(incoming, RecordingCaller())
+    await rig.shadows.drain(30.0)
+    booked = {entry.intent.operation: entry.intent.batch_id for entry in rig.ledger.entries}
+    assert booked == {"chat.completions": "batch", SHADOW: None}
+
+
 async def test_its_prompt_is_not_marked_for_a_cache_that_no_next_turn_will_read() -> None:
     rig = ShadowRig()
     writes = CacheWrites("gateway", 1)
