@@ -6,7 +6,7 @@ from itertools import accumulate, pairwise
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from sqlalchemy import func, select
+from sqlalchemy import BigInteger, ColumnElement, func, literal, select
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from gateway.clock import now_us
@@ -218,11 +218,12 @@ async def _insert_new(
 
 
 class _Group(NamedTuple):
-    """The totals of one dimension in a period, and its most expensive hour."""
+    """The totals of one dimension in a period, and its most expensive hour; `booked_pico_usd`: without corrections."""
 
     hour: int
     dimension_id: int
     pico_usd: int
+    booked_pico_usd: int
     tokens: int
     requests: int
 
@@ -231,10 +232,11 @@ async def _groups_of(connection: AsyncConnection, difference: Difference) -> lis
     """The groups of the difference's period, provider and models, ordered by hour."""
     first, end = difference.since_us // HOUR_US, difference.until_us // HOUR_US
     paid = [hourly.c[f"{name}_pico_usd"] for name in COST_FIELDS if name != "list"]
-    cost = sum(paid, hourly.c.adjustment_pico_usd)
+    booked: ColumnElement[int] = sum(paid, literal(0, BigInteger))
+    cost = booked + hourly.c.adjustment_pico_usd
     tokens = hourly.c.input_tokens + hourly.c.output_tokens
     query = (
-        select(hourly.c.hour, hourly.c.dimension_id, cost, tokens, hourly.c.requests)
+        select(hourly.c.hour, hourly.c.dimension_id, cost, booked, tokens, hourly.c.requests)
         .join(dimensions, dimensions.c.id == hourly.c.dimension_id)
         .where(
             hourly.c.hour >= first,
@@ -247,14 +249,14 @@ async def _groups_of(connection: AsyncConnection, difference: Difference) -> lis
     )
     found: dict[int, _Group] = {}
     for hour, dimension_id, *figures in await connection.execute(query):
-        before = found.get(dimension_id, _Group(hour, dimension_id, 0, 0, 0))
+        before = found.get(dimension_id, _Group(hour, dimension_id, 0, 0, 0, 0))
         found[dimension_id] = _Group(*before[:2], *map(operator.add, before[2:], map(int, figures)))
     return sorted(found.values())
 
 
 def _shares(amount_pico_usd: int, groups: Sequence[_Group]) -> dict[tuple[int, int], int]:
-    """Divides the amount exactly, in proportion to cost; if all costs are 0, to tokens, else to requests. Shares of 0
-    are omitted."""
+    """Divides the amount exactly, in proportion to cost; if corrections took all of it, to the cost as booked; without
+    any, to tokens, else to requests. Shares of 0 are omitted."""
     by_figure = ([max(0, value) for value in figure] for figure in list(zip(*groups, strict=True))[2:])
     weights = next((each for each in by_figure if any(each)), [1] * len(groups))
     all_of_it = sum(weights)

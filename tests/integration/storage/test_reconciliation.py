@@ -114,6 +114,22 @@ async def test_a_difference_of_what_has_no_price_is_shared_by_tokens(engine: Asy
     assert [row.adjustment_pico_usd for row in sums] == [6 * 10**12, 9 * 10**12]
 
 
+async def test_what_a_wrong_export_took_out_comes_back_to_whose_it_was(engine: AsyncEngine) -> None:
+    """It used to be shared by tokens, and whoever had used few expensive ones paid less than before."""
+    at = int(datetime(2026, 1, 1, 12, tzinfo=UTC).timestamp()) * 1_000_000
+    for number, (team, dollars) in enumerate((("ads", 9), ("search", 1))):
+        cost = Cost(output_pico_usd=dollars * 10**12, list_pico_usd=dollars * 10**12)
+        intent = make_intent(number, accepted_at_us=at, team=team)
+        await SqlLedger(engine).insert([make_entry(number, intent=intent, cost=cost, output_tokens=100)])
+    service, books = ReconcileService(SqlReports(engine)), SqlAdjustments(engine)
+    for reference, dollars in (("INV-7", "0"), ("INV-8", "10")):
+        compared = await service.compare("openai", HEADER + line(dollars))
+        assert await book_differences(compared, books, reference=reference, author="ada") == 1
+    sums = await SqlReports(engine).sums(SumsQuery(at, at + 86_400_000_000, ("team",)))
+    paid = {row.group["team"]: row.corrected_cost_pico_usd for row in sums}
+    assert paid == {"ads": 9 * 10**12, "search": 10**12}
+
+
 async def test_an_export_of_nothing_is_refused(engine: AsyncEngine) -> None:
     service = ReconcileService(SqlReports(engine))
     for text in (HEADER, "hello"):
