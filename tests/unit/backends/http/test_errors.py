@@ -63,6 +63,14 @@ def test_statuses(kind: type[BackendError], status: int) -> None:
         "Input is too long for requested model.",
         "The input token count (1200000) exceeds the maximum number of tokens allowed (1048576).",
         "This model's maximum prompt length is 131072 but the request contains 140000 tokens.",
+        "Invalid request: Your request exceeded model token limit: 262144 (requested: 291351)",
+        "<400> InternalError.Algo.InvalidParameter: Range of input length should be [1, 202752]",
+        "Input length (700001 tokens) exceeds the maximum allowed length (536826 tokens). Use a shorter input",
+        "Input length 877338 exceeds the maximum allowed input length of 639968 tokens",
+        "Prompt exceeds max length",
+        "tokens in request more than max tokens allowed",
+        "The sum of prompt length (9351.0), query length (0) should not exceed max_num_tokens (8192)",
+        "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 2048. Given: 3474 `inputs` tokens",
     ],
 )
 def test_a_prompt_that_is_too_long_for_one_model_may_fit_into_another(message: str) -> None:
