@@ -35,6 +35,8 @@ _NOT_BY_THIS_MODEL: Final = re.compile(
     rb"|at least one (?:non-empty )?content element"
     rb"|reasoning[_.]?effort|thinking[_ .]?(?:budget|config|level)|only works in thinking mode"
     rb"|tool[ _]choice[^\"]{0,40} (?:requires|is incompatible)"
+    rb"|response[_ ](?:format|mime[_ ]type)|tool use with function|cannot be combined with tool"
+    rb"|cannot both be specified|range of max_tokens"
     rb"|image_url|not a multimodal model|only supports text|no endpoints found"
     rb"|max_?(?:completion|output)?_?tokens\b[^\"]{0,120}(?:too large|maximum|equal to|range|must have stream)"
     rb"|(?:array|string) too long|(?:does not|should) match pattern|should have at most \d+|maximum number of items"
@@ -43,8 +45,8 @@ _NOT_BY_THIS_MODEL: Final = re.compile(
     re.IGNORECASE,
 )
 """How providers reject what other models accept: a longer answer, more stop sequences, another effort, more tools,
-longer names, other schemas of tools, messages in another order, more or larger pictures, or any. Anthropic, OpenAI,
-DeepSeek, Fireworks, Gemini, Groq, Kimi, Mistral, OpenRouter, xAI, vLLM, Ollama."""
+longer names, other schemas of tools or answers, messages in another order, more or larger pictures, or any. Anthropic,
+OpenAI, DashScope, DeepSeek, Fireworks, Gemini, Groq, Kimi, LM Studio, Mistral, OpenRouter, xAI, vLLM, Ollama."""
 _UNKNOWN_FIELD: Final = re.compile(
     rb"Unknown parameter: |Unrecognized request argument|property '[^']{1,200}' is unsupported"
     rb"|Extra inputs are not permitted, field|extra_forbidden|Unknown name [^:]{1,200}: Cannot find field",
