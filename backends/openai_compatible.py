@@ -195,7 +195,9 @@ class OpenAICompatibleBackend(HttpBackend):
             body=body,
             read_answer=partial(read_response, backend=self.name, names=names)
             if call.operation == "responses"
-            else partial(read_count if is_count else read_answer, backend=self.name),
+            else partial(read_count, backend=self.name)
+            if is_count
+            else partial(read_answer, backend=self.name, has_choices=call.operation != "embeddings"),
             stream_reader=partial(self._stream_reader, call),
             translate_error=in_openai_shape,
             true_status=google_status if self._dialect.says_400_of_keys else as_it_is,

@@ -223,8 +223,9 @@ def _without_usage(event: _Event, data: bytes) -> bytes:
     return b"data: %b\n\n" % data.replace(b',"usage":null', b"", 1)
 
 
-def read_answer(body: bytes, *, backend: str) -> Chunk:
-    """The single chunk of an answer that is not streamed. Raises UnreadableAnswer if the body is no answer."""
+def read_answer(body: bytes, *, backend: str, has_choices: bool = True) -> Chunk:
+    """The single chunk of an answer that is not streamed; embeddings have no choices. Raises UnreadableAnswer if the
+    body is no answer: some providers say in a 200 what went wrong."""
     try:
         event = _EVENT.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -241,7 +242,7 @@ def read_answer(body: bytes, *, backend: str) -> Chunk:
         characters += count
         finish_reason = finish_reason or choice.finish_reason or None
     usage, is_malformed = _usage(event)
-    if event.choices == [] or finish_reason == "error":
+    if (has_choices and not event.choices) or finish_reason == "error":
         raise UnreadableAnswer(f"{backend} gave up its answer", usage=usage, output_characters=characters)
     return Chunk(
         body,

@@ -195,12 +195,22 @@ def test_a_plain_answer_passes_unchanged() -> None:
 
 
 def test_an_embedding_is_output_without_text() -> None:
-    chunk = read_answer(b'{"object":"list","data":[],"usage":{"prompt_tokens":8,"total_tokens":8}}', backend="b")
+    body = b'{"object":"list","data":[],"usage":{"prompt_tokens":8,"total_tokens":8}}'
+    chunk = read_answer(body, backend="b", has_choices=False)
     assert (chunk.has_output, chunk.output_characters, chunk.usage) == (True, 0, Usage(8))
 
 
 @pytest.mark.parametrize(
-    ("body", "characters"), [(b"", 0), (b"<html>", 0), (b"7", 0), (b"[]", 0), (b' {"a":1', 7), (b"[" * 100_000, 0)]
+    ("body", "characters"),
+    [
+        (b"", 0),
+        (b"<html>", 0),
+        (b"7", 0),
+        (b"[]", 0),
+        (b' {"a":1', 7),
+        (b"[" * 100_000, 0),
+        (b'{"choices":null,"base_resp":{"status_code":1008,"status_msg":"insufficient balance"}}', 0),
+    ],
 )
 def test_what_is_no_answer_may_be_asked_of_another(body: bytes, characters: int) -> None:
     with pytest.raises(UnreadableAnswer) as caught:
