@@ -97,7 +97,11 @@ class KeyStore(Protocol):
 
 
 SHADOW = "shadow"
-"""The operation of requests repeated off the path for comparison: they cost money, and no caller sees them."""
+"""The operation of requests repeated off the path for comparison."""
+JUDGE = "judge"
+"""The operation of requests that ask a model to judge both answers."""
+OFF_PATH = frozenset({SHADOW, JUDGE})
+"""Operations of the gateway's own requests: they cost money, and no caller sees them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -182,7 +182,7 @@ class ReportStore(Protocol):
 
     async def hourly_traffic(self, since_us: int, until_us: int, *, on_gpus: bool = False) -> Sequence[HourlyTraffic]:
         """By hour and model, in that order; whole hours only. Covers traffic that a chat model could serve for a
-        caller; with `on_gpus`, what used GPU time instead, shadow calls and embeddings included."""
+        caller; with `on_gpus`, what used GPU time instead, shadow calls, judging and embeddings included."""
         ...
 
     async def key_names(self, key_ids: Collection[str]) -> Mapping[str, str]:

@@ -19,7 +19,7 @@ WORRYING = 0.2
 ROUNDS_TO_NOTHING = 0.005
 SAVINGS = (
     "What the same tokens would cost at one model's price today, minus what they cost at the prices of their time. "
-    "Idle rent and shadow calls count as spent; embeddings, images and sound are on neither side."
+    "Idle rent, shadow calls and their judge count as spent; embeddings, images and sound are on neither side."
 )
 BUDGETS = "budgets"
 NOTHING = {"cost_usd": "0", "requests": 0}

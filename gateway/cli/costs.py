@@ -127,8 +127,9 @@ def sentences(table: CostTable) -> list[str]:
         found.append(f"Unallocated: {show_usd(table.unallocated_usd or '0')}, {share}.")
     if not table.total.simulated_requests and Decimal(usd := table.total.simulated_usd):
         found.append(f"Attempts at simulated models, included above at list prices and on no bill: {show_usd(usd)}.")
-    if Decimal(table.shadow_usd):
-        found.append(f"Shadow calls, included above: {show_usd(table.shadow_usd)}.")
+    for what, usd in (("Shadow calls", table.shadow_usd), ("Judging their answers", table.judge_usd)):
+        if Decimal(usd):
+            found.append(f"{what}, included above: {show_usd(usd)}.")
     if (each := table.total.cost_per_successful_request_usd) is not None:
         found.append(f"A successful request cost {show_usd(each)}.")
     if table.idle is not None:

@@ -29,7 +29,7 @@ from gateway.reports.views import (
     Utilisation,
 )
 from gateway.routing.snapshot import Snapshot
-from gateway.stores import SHADOW
+from gateway.stores import JUDGE, SHADOW
 from gateway.sums import TIMES, BookStore, Dimension, Sums, SumsQuery, TooManyGroups
 
 DEFAULT_DAYS = 30
@@ -141,6 +141,7 @@ class Books:
             unallocated_usd=known_usd(unallocated),
             unallocated_share=None if unallocated is None or not spent else unallocated / spent,
             shadow_usd=format_usd(_cost(one for one in total.parts if one.group["operation"] == SHADOW)),
+            judge_usd=format_usd(_cost(one for one in total.parts if one.group["operation"] == JUDGE)),
             idle=idle,
             savings=savings(self._of.snapshot(), total.parts, idle) if is_whole else [],
             saved_by_prompt_caches_usd=format_usd(saved_by_caches(self._of.snapshot(), total.parts)),

@@ -19,7 +19,7 @@ from gateway.money import format_usd, show_usd, usd
 from gateway.reports.replay_views import ReplayMove, ReplayResult
 from gateway.routing.rules import RulesDocument
 from gateway.routing.snapshot import Snapshot
-from gateway.stores import SHADOW
+from gateway.stores import OFF_PATH
 
 WEEK_US = 7 * 24 * HOUR_US
 COMPARED_US = 90 * 24 * HOUR_US
@@ -95,8 +95,8 @@ class ReplayService:
         """True if there was more than may be replayed."""
         left = self._most_requests
         async for page in self._log.entries(since, until):
-            # Shadow calls were not decided by rules, so they are not decided again.
-            logged = [logged_request_of(entry) for entry in page if entry.intent.operation != SHADOW]
+            # The gateway's own requests were not decided by rules, so they are not decided again.
+            logged = [logged_request_of(entry) for entry in page if entry.intent.operation not in OFF_PATH]
             if not logged:
                 continue
             if left is not None and len(logged) > left:

@@ -12,17 +12,17 @@ from gateway.reports.plans import hosted_alternative, hosted_candidates, pick_al
 from gateway.reports.views import IdleCost, Savings
 from gateway.routing.rules import SPECIALTIES
 from gateway.routing.snapshot import Candidate, Snapshot
-from gateway.stores import SHADOW
+from gateway.stores import OFF_PATH
 from gateway.sums import Dimension, Sums
 
 BY: tuple[Dimension, ...] = ("model", "operation", "status", "backend")
 
 
 def savings(snapshot: Snapshot, groups: Sequence[Sums], idle: IdleCost | None) -> list[Savings]:
-    """Compared with the most used and the most expensive hosted model; `groups` are all traffic, by BY. Idle rent and
-    shadow calls count as spent. Left out on both sides: groups without a known cost, and what no chat model produces
-    (embeddings, images, speech, transcripts, moderation, rankings). Answers from the response cache are not counted,
-    nor requests that failed without a token.
+    """Compared with the most used and the most expensive hosted model; `groups` are all traffic, by BY. Idle rent,
+    shadow calls and their judge count as spent. Left out on both sides: groups without a known cost, and what no chat
+    model produces (embeddings, images, speech, transcripts, moderation, rankings). Answers from the response cache are
+    not counted, nor requests that failed without a token.
 
     Uses the ordinary prices of `snapshot`, not those at the time of the requests. Empty without a priced hosted model
     or without requests.
@@ -32,7 +32,7 @@ def savings(snapshot: Snapshot, groups: Sequence[Sums], idle: IdleCost | None) -
     asked = [row for row in groups if _answers_a_caller(row) and not row.is_wholly_unpriced]
     if not hosted or not asked:
         return []
-    chosen = {one.name: one for one in (pick_alternative(snapshot, None, _most_used(groups)), hosted[-1])}
+    chosen = {one.name: one for one in (pick_alternative(snapshot, None, _most_used(asked)), hosted[-1])}
     traffic = HourlyTraffic(
         hour_start_us=0,
         model="",
@@ -63,7 +63,7 @@ def savings(snapshot: Snapshot, groups: Sequence[Sums], idle: IdleCost | None) -
 
 def _answers_a_caller(row: Sums) -> bool:
     is_failed = row.group["status"] == Status.failed and not row.input_tokens + row.output_tokens
-    return not is_failed and row.group["operation"] != SHADOW and row.group["backend"] != RESPONSE_CACHE
+    return not is_failed and row.group["operation"] not in OFF_PATH and row.group["backend"] != RESPONSE_CACHE
 
 
 def _written(candidate: Candidate, asked: Sequence[Sums]) -> int:

@@ -229,9 +229,10 @@ class CostTable(BaseModel):
     groups, without percentiles, and is null if there are none. Rows and others add up to the total exactly, except by
     tag: a request counts under each of its tags. `key_names` maps ids to names for all keys grouped by, those in
     `others` included; names need not be unique. `unallocated_*` is spend without an owner when grouped by team, project
-    or tag; null if not grouped by one, or filtered to one owner. `shadow_usd`, the cost of shadow calls, is part of the
-    sums. Idle rent is in neither the rows nor the total; it and the savings, which include it, are given only without
-    filters. `saved_by_prompt_caches_usd` is what cached input saved at providers, minus the extra cost of cache writes.
+    or tag; null if not grouped by one, or filtered to one owner. `shadow_usd`, the cost of shadow calls, and
+    `judge_usd`, that of judging their answers, are part of the sums. Idle rent is in neither the rows nor the total; it
+    and the savings, which include it, are given only without filters. `saved_by_prompt_caches_usd` is what cached input
+    saved at providers, minus the extra cost of cache writes.
     """
 
     since: datetime
@@ -250,6 +251,7 @@ class CostTable(BaseModel):
     unallocated_usd: str | None
     unallocated_share: float | None
     shadow_usd: str
+    judge_usd: str
     idle: IdleCost | None
     savings: list[Savings]
     saved_by_prompt_caches_usd: str

@@ -21,7 +21,7 @@ from gateway.storage.sums.periods import Calendar
 from gateway.storage.sums.spans import Span
 from gateway.storage.sums.sum_rows import BY_STATUS
 from gateway.storage.tables.books import dimensions, hourly
-from gateway.stores import SHADOW
+from gateway.stores import OFF_PATH
 from gateway.sums import SumsQuery
 
 USED = hourly.c.input_tokens + hourly.c.output_tokens + hourly.c.gpu_us
@@ -39,7 +39,7 @@ FIGURES: dict[str, ColumnElement[Any]] = {
     "aborted_requests": case((BY_STATUS["aborted_requests"], hourly.c.requests), else_=0),
 }
 
-UNSERVED = (SHADOW, *sorted(SPECIALTIES))
+UNSERVED = (*sorted(OFF_PATH), *sorted(SPECIALTIES))
 
 
 async def hourly_traffic(

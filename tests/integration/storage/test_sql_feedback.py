@@ -13,7 +13,7 @@ from gateway.ledger.entry import Status
 from gateway.storage.sql.feedback import SqlFeedback
 from gateway.storage.sql.ledger import SqlLedger
 from gateway.storage.sql.reports import SqlReports
-from gateway.stores import SHADOW, Feedback, ShadowCall
+from gateway.stores import JUDGE, SHADOW, Feedback, ShadowCall
 from gateway.sums import SumsQuery
 from tests.unit.gateway.ledger.builders import make_entry, make_intent, request_id
 
@@ -82,8 +82,9 @@ async def test_a_shadow_call_is_kept_once(engine: AsyncEngine) -> None:
 async def test_what_no_chat_model_answers_a_caller_is_in_the_books_and_nobodys_traffic(engine: AsyncEngine) -> None:
     at_us = 1_767_225_600_000_000
     shadow = make_intent(2, accepted_at_us=at_us, operation=SHADOW, key_id=SHADOW, team=None)
+    judge = make_intent(7, accepted_at_us=at_us, operation=JUDGE, key_id=JUDGE, team=None)
     embedding = make_intent(3, accepted_at_us=at_us, operation="embeddings")
-    intents = {1: make_intent(1, accepted_at_us=at_us), 2: shadow, 3: embedding}
+    intents = {1: make_intent(1, accepted_at_us=at_us), 2: shadow, 3: embedding, 7: judge}
     entries = [make_entry(number, intent=intent, gpu_seconds=0.5) for number, intent in intents.items()]
     hosted = make_entry(4, intent=make_intent(4, accepted_at_us=at_us), backend="elsewhere")
     cached = make_entry(5, intent=make_intent(5, accepted_at_us=at_us), backend=RESPONSE_CACHE)
@@ -96,7 +97,7 @@ async def test_what_no_chat_model_answers_a_caller_is_in_the_books_and_nobodys_t
     assert row.requests == 2, "no chat model embeds, or computes what the response cache has or nobody answered"
     assert (row.estimated_requests, row.cost_pico_usd) == (0, 3 * 243_000_000), "what an unanswered one cost is booked"
     [on_gpus] = await reports.hourly_traffic(at_us, until_us, on_gpus=True)
-    assert (on_gpus.requests, on_gpus.gpu_seconds) == (3, 1.5)
+    assert (on_gpus.requests, on_gpus.gpu_seconds) == (4, 2.0)
     [apart] = await reports.sums(SumsQuery(at_us, until_us, (), {"operation": SHADOW}))
     assert apart.requests == 1
 

@@ -127,6 +127,12 @@ def test_what_providers_caches_saved_is_told(saved: str, said: str | None) -> No
     assert said in told[0] if said else told == []
 
 
+def test_what_the_gateway_asked_for_itself_is_told_apart() -> None:
+    found = costing(10**12, by="model").model_copy(update={"shadow_usd": "0.5", "judge_usd": "0.25"})
+    told = [one for one in sentences(found) if "included above" in one]
+    assert told == ["Shadow calls, included above: $0.500.", "Judging their answers, included above: $0.250."]
+
+
 def test_simulated_spend_is_told_in_dollars() -> None:
     total = table()["total"]
     assert total["simulated_requests"] == total["requests"], "the demonstration's own engine is made up too"

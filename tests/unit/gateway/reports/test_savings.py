@@ -5,7 +5,7 @@ from dataclasses import replace
 from gateway.money import parse_usd
 from gateway.reports.savings import savings
 from gateway.reports.views import IdleCost
-from gateway.stores import SHADOW
+from gateway.stores import JUDGE, SHADOW
 from gateway.sums import Dimension, Sums
 from tests.builders import make_candidate, make_prices, make_snapshot
 
@@ -42,10 +42,10 @@ def test_embeddings_are_on_neither_side() -> None:
     assert savings(SNAPSHOT, [embeddings], IDLE) == []
 
 
-def test_idle_rent_and_shadow_calls_count_as_spent() -> None:
-    shadow = group("big", SHADOW, cost=USD)
-    [_, big] = savings(SNAPSHOT, [CHAT, shadow], IDLE)
-    assert parse_usd(big.saved_usd) == (10 - 3 - 1 - 4) * USD
+def test_idle_rent_shadow_calls_and_their_judge_count_as_spent() -> None:
+    own = [group("big", SHADOW, cost=USD), group("big", JUDGE, cost=USD)]
+    [_, big] = savings(SNAPSHOT, [CHAT, *own], IDLE)
+    assert parse_usd(big.saved_usd) == (10 - 3 - 2 - 4) * USD
     assert big.covered_requests == 1
 
 
