@@ -21,7 +21,7 @@ from backends.formats.input_tokens import read_count
 from backends.formats.json_objects import decode_object, text_of
 from backends.formats.json_splice import NotAnObject, find_members, require_plain_names, splice
 from backends.formats.past_thinking import UNSIGNED_MARK, without_thinking, without_unsigned
-from backends.formats.sampling import CLAUDE_SAMPLING, claude_effort, is_older_claude
+from backends.formats.sampling import CLAUDE_SAMPLING, claude_effort, is_claude, is_older_claude
 from backends.http_backend import Exchange, HttpBackend, answers_ok, join_url
 from backends.protocol import VENDOR_HEADERS, BackendHealth, Call, Operation, Reply
 
@@ -90,6 +90,10 @@ class AnthropicBackend(HttpBackend):
             was_named = named is not None and call.body[named.start : named.end] == model
             if not was_named and not is_older_claude(call.upstream_model):
                 edits |= dict.fromkeys(CLAUDE_SAMPLING & members.keys())
+            elif not was_named and is_claude(call.upstream_model) and {"temperature", "top_p"} <= members.keys():
+                temperature = members["temperature"]
+                has_effect = call.body[temperature.start : temperature.end] not in (b"1", b"1.0")
+                edits["top_p" if has_effect else "temperature"] = None
             if not was_named and (config := members.get("output_config")):
                 edits["output_config"] = _with_known_effort(call.body[config.start : config.end], call.upstream_model)
             if messages := members.get("messages"):

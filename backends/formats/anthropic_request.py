@@ -17,7 +17,7 @@ from backends.formats.call_ids import for_anthropic
 from backends.formats.chat_fields import Tool, invalid, untranslatable
 from backends.formats.chat_view import ChatView, Media, Part, Text, ToolCall, ToolResult
 from backends.formats.json_objects import Fields, number, text_of
-from backends.formats.sampling import claude_effort, is_older_claude
+from backends.formats.sampling import claude_effort, is_claude, is_older_claude
 from backends.formats.schema_subset import OpenObject
 from backends.formats.user_ids import user_of_anthropic
 from backends.protocol import Call
@@ -71,7 +71,7 @@ def build_messages_body(view: ChatView, call: Call) -> bytes:
     body |= {name: value for name, value in optional.items() if value}
     if call.cache_marks:
         mark_prompt(body, call.cache_marks, fixed_system=_fixed_system(view, len(system)))
-    return msgspec.json.encode(body | (_sampling(view) if is_older else {}))
+    return msgspec.json.encode(body | (_sampling(view, call.upstream_model) if is_older else {}))
 
 
 def _fixed_system(view: ChatView, blocks: int) -> int:
@@ -111,14 +111,14 @@ def _thinking_of_older(view: ChatView, last: Fields) -> Fields | None:
     return fields if has_budget or fields.get("type") in _THINKING_TYPES else None
 
 
-def _sampling(view: ChatView) -> Fields:
-    """Anthropic's temperature goes up to 1, OpenAI's to 2. Since Claude 4.5 models take only one of temperature and
-    top_p, so if both are given, one that has no effect is dropped."""
+def _sampling(view: ChatView, model: str) -> Fields:
+    """Anthropic's temperature goes up to 1, OpenAI's to 2. Claude takes only one of temperature and top_p: of two, the
+    temperature, unless it is 1 and has no effect."""
     temperature, top_p = number(view.fields, "temperature"), number(view.fields, "top_p")
     said: Fields = {}
     if temperature is not None and not (temperature == 1 and top_p is not None):
         said["temperature"] = min(temperature, 1)
-    if top_p is not None and not (top_p == 1 and said):
+    if top_p is not None and not (said and (top_p == 1 or is_claude(model))):
         said["top_p"] = top_p
     return said
 

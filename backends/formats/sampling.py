@@ -44,16 +44,21 @@ _RESPONSES_ALONE: Final = re.compile(
 """Models without chat completions; all of them reason. Source: `supported_endpoints` in litellm 1.106.2's model map."""
 
 
+def is_claude(model: str) -> bool:
+    """Whether a model behind Anthropic's format refuses temperature together with top_p, as all since Opus 4.1 do."""
+    return "claude" in model
+
+
 def is_older_claude(model: str) -> bool:
     """Whether a model behind Anthropic's format takes CLAUDE_SAMPLING and a thinking budget. Models that are not Claude
     do."""
-    return "claude" not in model or _OLDER_CLAUDE.search(model) is not None
+    return not is_claude(model) or _OLDER_CLAUDE.search(model) is not None
 
 
 def claude_effort(model: str, effort: str) -> str | None:
     """The effort to send a model behind Anthropic's format: the lowest one it supports that is not below `effort`, else
     its highest; None for a Claude without efforts. Source: Anthropic's page on effort and litellm 1.106.2's map."""
-    if "claude" not in model or not is_older_claude(model):
+    if not is_claude(model) or not is_older_claude(model):
         return effort
     found = _WITH_EFFORTS.search(model)
     if found is None:

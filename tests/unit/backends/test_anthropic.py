@@ -124,6 +124,22 @@ async def test_how_tokens_are_drawn_is_not_told_to_a_newer_model_that_the_caller
     assert request.body == head % model.encode() + told + tail
 
 
+@pytest.mark.parametrize(
+    ("model", "given", "told"),
+    [
+        ("claude-haiku-4-5", b'"temperature":0.2,"top_p":0.9', b'"temperature":0.2'),
+        ("claude-haiku-4-5", b'"temperature":1,"top_p":0.9', b'"top_p":0.9'),
+        ("deepseek-v4", b'"temperature":0.2,"top_p":0.9', b'"temperature":0.2,"top_p":0.9'),
+    ],
+)
+async def test_claude_is_told_only_one_of_temperature_and_top_p(model: str, given: bytes, told: bytes) -> None:
+    body = b'{"model":"%b",%b,"messages":[]}'
+    async with ScriptedProvider(OUTCOME) as provider:
+        await collect(provider, Call("messages", model, body % (b"auto", given), False, "r-1"))
+        [request] = provider.received
+    assert request.body == body % (model.encode(), told)
+
+
 async def test_a_native_call_that_another_model_began_gets_ids_that_anthropic_takes() -> None:
     result = b'{"type":"tool_result","tool_use_id":"functions.f:0","content":"1"}'
     body = b'{"model":"auto","max_tokens":9,"messages":[{"role":"user","content":[%b]}]}' % result
