@@ -48,6 +48,8 @@ class Usage(msgspec.Struct, frozen=True):
     other_tool_calls: int = 0
     """Calls of the provider's other tools (code interpreter, images, ...), whose price is not reported."""
     units: Units = NO_UNITS
+    charged_pico_usd: int | None = None
+    """What the provider says that it charges for the call, where it does."""
 
 
 @dataclass(frozen=True, slots=True)

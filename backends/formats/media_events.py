@@ -118,4 +118,4 @@ def _sum(one: Usage | None, other: Usage) -> Usage:
         return other
     names = [name for name in Usage.__struct_fields__ if name.endswith("_tokens")]
     added = {name: min(getattr(one, name) + getattr(other, name), MAX_TOKENS) for name in names}
-    return msgspec.structs.replace(other, **added)
+    return msgspec.structs.replace(other, charged_pico_usd=None, **added)

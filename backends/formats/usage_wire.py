@@ -18,9 +18,13 @@ Rules that differ between providers, each found by the fields themselves and nev
 * Web searches made for the answer are in OpenRouter's `server_tool_use`, litellm's `prompt_tokens_details`,
   Perplexity's `num_search_queries` and xAI's `server_side_tool_usage_details`. OpenAI's usage is silent: see
   hosted_tools.py.
+* What is charged, tools included, is in xAI's `cost_in_usd_ticks`, ten billionths of a dollar, which is all that its
+  images report; and in OpenRouter's `cost`, known by its `is_byok`. With the caller's own key at the provider, that is
+  OpenRouter's fee, and the provider's price is beside it. Other servers' `cost` is their estimate.
 """
 
 from collections.abc import Callable, Mapping
+from decimal import Decimal
 from typing import Final, TypeVar, cast
 
 from backends.usage import EngineTimings, Usage
@@ -28,6 +32,10 @@ from backends.usage import EngineTimings, Usage
 MAX_TOKENS: Final = 10**9
 """No call consumes a billion tokens: a count above it is an overflow or an attack."""
 _LARGEST_FIGURE: Final = 10**12
+_MOST_DOLLARS: Final = 10_000
+"""No call costs as much."""
+_PICO_PER_TICK: Final = 100
+_PICO_PER_USD: Final = 10**12
 
 _COUNTED_APART: Final = frozenset({"web_search_calls", "file_search_calls", "mcp_calls"})
 """xAI counters that are not other tool calls: searches, counted separately, and MCP, billed by tokens only. What it
@@ -58,6 +66,9 @@ def parse_openai_usage(wire: object, *, service_tier: object = None) -> Usage:
         counts = _count(usage, "prompt_tokens"), _count(usage, "completion_tokens"), _count(usage, "total_tokens")
         if counts[0] + counts[1] == counts[2] and usage["prompt_tokens"] is not None:  # else it may hide reasoning
             return Usage(input_tokens=counts[0], output_tokens=counts[1], service_tier=_tier(service_tier))
+    charged_pico_usd = _charged_pico_usd(usage)
+    if charged_pico_usd is not None and not usage.keys() & {"prompt_tokens", "input_tokens"}:
+        return Usage(charged_pico_usd=charged_pico_usd)
     into = _details(usage, "prompt_tokens_details", "input_tokens_details")
     out = _details(usage, "completion_tokens_details", "output_tokens_details")
     ran = _details(usage, "server_side_tool_usage_details")
@@ -97,8 +108,30 @@ def parse_openai_usage(wire: object, *, service_tier: object = None) -> Usage:
                 for name in ran
                 if name.endswith(("_calls", "_fetched")) and name not in _COUNTED_APART
             ),
+            charged_pico_usd=charged_pico_usd,
         )
     )
+
+
+def _charged_pico_usd(usage: Wire) -> int | None:
+    if "cost_in_usd_ticks" in usage:
+        return _dollars(usage, "cost_in_usd_ticks", _PICO_PER_TICK)
+    charged = _dollars(usage, "cost", _PICO_PER_USD) if "is_byok" in usage else None
+    if charged is None or not usage["is_byok"]:
+        return charged
+    elsewhere = _dollars(_details(usage, "cost_details"), "upstream_inference_cost", _PICO_PER_USD)
+    return None if elsewhere is None else charged + elsewhere
+
+
+def _dollars(wire: Wire, field: str, pico_usd: int) -> int | None:
+    """An amount in units of `pico_usd`; None if there is none. Raises MalformedUsage."""
+    amount = wire.get(field)
+    if amount is None:
+        return None
+    most = _MOST_DOLLARS * _PICO_PER_USD / pico_usd
+    if isinstance(amount, bool) or not isinstance(amount, int | float) or not 0 <= amount <= most:
+        raise MalformedUsage(f"{field} is not an amount")
+    return round(Decimal(str(amount)) * pico_usd)
 
 
 def _tier(service_tier: object) -> str | None:

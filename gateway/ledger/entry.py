@@ -223,6 +223,7 @@ class Entry(msgspec.Struct, frozen=True, array_like=True):
     file_searches: int = 0
     other_tool_calls: int = 0  # to the provider's other tools, whose charges the answer does not report
     media: Media | None = None  # None: early versions did not record it
+    charged_pico_usd: int | None = None  # by the answer's provider, where it says so
 
 
 class Ledger(Protocol):

@@ -7,6 +7,7 @@ from typing import Literal
 from backends.usage import NO_UNITS, Usage
 from gateway.ledger.entry import NO_MEDIA, Entry, Status
 from gateway.pricing.catalogue import ModelPrices, PriceBook
+from gateway.pricing.charged import charged
 from gateway.pricing.price import PricingError, price
 
 MEDIA_NEEDS = ("vision", "audio")
@@ -75,6 +76,8 @@ def _cost_pico_usd(entry: Entry, book: PriceBook) -> int | None:
         return None
     prices = book.lookup(entry.provider, entry.upstream_model, entry.intent.accepted_at_us)
     others = _others_pico_usd(entry)
+    if entry.charged_pico_usd is not None and others is not None:
+        return charged(Usage(charged_pico_usd=entry.charged_pico_usd), prices).total_pico_usd + others
     media = entry.media or NO_MEDIA
     is_counted = bool(entry.input_tokens or entry.output_tokens or media.units != NO_UNITS)
     if prices is None or others is None or not is_counted:

@@ -8,6 +8,7 @@ from msgspec.structs import astuple, replace
 from backends.errors import BackendError, UnreadableAnswer
 from backends.usage import NO_UNITS, Units, Usage
 from gateway.ledger.entry import NO_MEDIA, Attempt, Checkpoint, Cost, Entry, Intent, Media, PaidTo, Status
+from gateway.pricing.charged import charged
 from gateway.pricing.price import PricingError, price, price_compute
 from gateway.request.cost_bounds import bound_pico_usd, compute_cost, longest_output, sum_known
 from gateway.request.metering import CHARACTERS_PER_TOKEN, Meter
@@ -168,6 +169,7 @@ def settle_entry(intent: Intent, meter: Meter, outcome: Outcome) -> Entry:
         file_searches=usage.file_searches,
         other_tool_calls=usage.other_tool_calls,
         media=_media(usage),
+        charged_pico_usd=usage.charged_pico_usd,
     )
 
 
@@ -238,6 +240,8 @@ def _cost(candidate: Candidate, usage: Usage, gpu_seconds: float | None) -> Cost
         return price_compute(gpu_seconds, candidate.speed.gpu_hour_pico_usd)
     if usage == NOTHING:
         return Cost()
+    if usage.charged_pico_usd is not None:
+        return charged(usage, candidate.prices)
     if candidate.prices is None:
         return None
     try:
@@ -248,7 +252,7 @@ def _cost(candidate: Candidate, usage: Usage, gpu_seconds: float | None) -> Cost
 
 def _bounds(intent: Intent, candidate: Candidate, usage: Usage, cost: Cost | None) -> tuple[int | None, int | None]:
     exact = cost.total_pico_usd if cost is not None else None
-    if not usage.is_estimated:
+    if not usage.is_estimated or usage.charged_pico_usd is not None:
         known = _without_unpriced_tools(candidate, usage) if exact is None else None
         return (exact if known is None else known), exact
     least = _cost(candidate, _halved(usage), None)

@@ -52,6 +52,7 @@ class Detail(msgspec.Struct, frozen=True, array_like=True):
     """Empty if there was none, as in most rows. None: written by an early version, which did not record it."""
     units: tuple[int, ...] = ()
     """The facts' units; empty if there were none."""
+    charged: int | None = None
 
 
 ENCODER = msgspec.msgpack.Encoder()
@@ -117,6 +118,7 @@ def encode_detail(entry: Entry, *, is_plain: bool) -> bytes:
         repeated_tokens=facts.repeated_tokens,
         media=_media(entry.media),
         units=() if facts.units == NO_UNITS else astuple(facts.units),
+        charged=entry.charged_pico_usd,
     )
     return ENCODER.encode(detail)
 

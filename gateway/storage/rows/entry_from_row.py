@@ -58,6 +58,7 @@ def entry_from(row: Row, attempt_rows: Sequence[Row]) -> Entry:
         error=row["error"],
         attempts=_attempts(detail, was, attempt_rows),
         media=None if detail.media is None else msgspec.convert(detail.media, Media),
+        charged_pico_usd=detail.charged,
     )
 
 

@@ -47,6 +47,12 @@ def test_what_is_right_already_is_left_whatever_made_it_right() -> None:
     assert reprice(booked(cost=Cost(input_pico_usd=40)), BOOK, Booked(COST - 40, 3)) is None
 
 
+def test_what_the_provider_charged_is_not_corrected_by_a_price() -> None:
+    charge = booked(cost=Cost(input_pico_usd=40), charged_pico_usd=40)
+    assert reprice(charge, BOOK) is None
+    assert reprice(msgspec.structs.replace(charge, upstream_model="unknown"), BOOK) is None
+
+
 def test_a_price_that_is_corrected_back_gets_a_reference_of_its_own() -> None:
     """The books keep one correction per request and reference: three corrections must have three."""
     entry = booked(cost=Cost(input_pico_usd=COST))

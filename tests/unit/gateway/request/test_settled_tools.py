@@ -62,6 +62,17 @@ def test_a_tool_whose_bill_nobody_tells_leaves_the_cost_unknown() -> None:
     assert entry.cost_lower_pico_usd == TOKENS + 10**10, "the rest of it is known"
 
 
+def test_what_the_provider_says_it_charges_is_booked_whatever_ran() -> None:
+    usage = Usage(9, output_tokens=3, other_tool_calls=8, is_estimated=True, charged_pico_usd=TOKENS + 4)
+    meter = Meter(0.0, first_output_at=0.5, output_characters=4, usage=usage)
+    for prices, other in ((PRICES, 4), (None, TOKENS + 4)):
+        outcome = Outcome(Status.completed, 200, make_candidate(prices=prices), (), 1.0)
+        entry = settle_entry(make_intent(), meter, outcome)
+        assert entry.cost is not None
+        assert entry.cost.other_pico_usd == other
+        assert entry.cost_lower_pico_usd == entry.cost_upper_pico_usd == entry.charged_pico_usd == TOKENS + 4
+
+
 def test_a_usage_that_no_call_can_have_is_estimated_and_costs_no_thousands() -> None:
     absurd = Usage(input_tokens=999_999_999, output_tokens=999_999_999)
     meter = Meter(0.0, first_output_at=0.5, output_characters=400, usage=absurd)

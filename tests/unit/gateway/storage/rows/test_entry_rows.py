@@ -76,6 +76,7 @@ entries = st.builds(
     file_searches=st.integers(0, 10**9),
     other_tool_calls=st.integers(0, 10**9),
     media=st.none() | st.builds(Media, *[st.integers(0, 10**9)] * 7),
+    charged_pico_usd=st.none() | st.integers(0, 10**16),
 )
 
 
@@ -101,7 +102,7 @@ def test_a_row_of_the_first_versions_says_nothing_of_audio_and_images() -> None:
     row, attempt_rows = joined(make_entry(media=Media()))
     packed = msgspec.msgpack.decode(row["detail"])
     assert entry_from(row, attempt_rows).media == Media()
-    assert entry_from({**row, "detail": msgspec.msgpack.encode(packed[:-2])}, attempt_rows).media is None
+    assert entry_from({**row, "detail": msgspec.msgpack.encode(packed[:-3])}, attempt_rows).media is None
 
 
 def test_the_columns_are_those_of_the_tables() -> None:
