@@ -23,6 +23,8 @@ from backends.usage import Usage
 
 DONE: Final = b"data: [DONE]\n\n"
 MOST_CHOICES: Final = 1_000
+_GIVEN_UP: Final = frozenset({"abort", "error", "insufficient_system_resource", "network_error"})
+"""Finish reasons of an answer that was not brought to its end: vLLM and SGLang, OpenRouter, DeepSeek, Z.ai."""
 _MOST_JOINED: Final = 64  # events; bounds how often an event that cannot be joined is decoded again
 
 
@@ -123,7 +125,7 @@ class OpenAIStreamReader(StreamReader):
     def read(self, data: bytes) -> list[Chunk]:
         """The chunk for one event; always one. Raises StreamBroken, or before the first chunk any retryable error."""
         if data == b"[DONE]":
-            if not self.is_started:
+            if not self._seen_choices and not self._finished_choices:
                 raise self._broken("ended its stream without an answer")
             self.is_done = True
             return [Chunk(DONE, is_done=True)]
@@ -191,11 +193,13 @@ class OpenAIStreamReader(StreamReader):
                 else:
                     self._seen_choices.add(choice.index)
                 has_usage = has_usage or choice.usage is not None
-            if finish_reason == "error":
-                raise self._broken("gave up in the middle of the answer")
             if has_usage:
                 found_usage, is_no_usage = _usage(event)
                 usage, is_malformed = found_usage or usage, is_malformed or is_no_usage
+            if finish_reason in _GIVEN_UP:
+                given_up = self._broken("gave up in the middle of the answer")
+                given_up.usage = usage
+                raise given_up
             if event.x_breakeven:
                 timings = parse_timings(event.x_breakeven)
         if self._wants_usage or b'"usage"' not in lines:
@@ -210,7 +214,7 @@ def _has_failure(events: Sequence[_Event]) -> bool:
         if event.error is not None or event.kind == "error":
             return True
         for choice in event.choices or ():
-            if choice.finish_reason == "error":
+            if choice.finish_reason in _GIVEN_UP:
                 return True
     return False
 
@@ -242,7 +246,7 @@ def read_answer(body: bytes, *, backend: str, has_choices: bool = True) -> Chunk
         characters += count
         finish_reason = finish_reason or choice.finish_reason or None
     usage, is_malformed = _usage(event)
-    if (has_choices and not event.choices) or finish_reason == "error":
+    if (has_choices and not event.choices) or finish_reason in _GIVEN_UP:
         raise UnreadableAnswer(f"{backend} gave up its answer", usage=usage, output_characters=characters)
     return Chunk(
         body,

@@ -141,6 +141,7 @@ def test_a_number_that_no_choice_has_is_not_remembered(index: int) -> None:
 ENDS: list[tuple[str, list[object], bool | type[BackendError]]] = [
     ("nothing at all", [], UnreadableAnswer),
     ("only DONE", [b"[DONE]"], UnreadableAnswer),
+    ("an error of the provider's own form, then DONE", [{"code": "x", "message": "no"}, b"[DONE]"], StreamBroken),
     ("DONE", [delta(content="x"), delta("stop"), b"[DONE]"], True),
     ("finish without DONE", [delta(content="x"), delta("stop")], True),
     ("finish, usage, no DONE", [delta(content="x"), delta("stop"), {"choices": [], "usage": USAGE}], True),
@@ -152,6 +153,7 @@ ENDS: list[tuple[str, list[object], bool | type[BackendError]]] = [
     ("an error after output", [delta(content="x"), {"error": {"code": 429}}], StreamBroken),
     ("an error as vLLM once worded it", [{"object": "error", "message": "no", "code": 400}], UpstreamUnavailable),
     ("a finish that is an error", [delta(content="x"), delta("error")], StreamBroken),
+    ("a finish that is no end", [delta(content="x"), delta("abort"), b"[DONE]"], StreamBroken),
     ("not JSON", [b"{"], UnreadableAnswer),
     ("not JSON after output", [delta(content="x"), b'{"choices": [{"ind'], StreamBroken),
     ("not an object", [delta(content="x"), b"7"], StreamBroken),
@@ -167,6 +169,13 @@ def test_ends(how: str, events: list[object], expected: bool | type[BackendError
         assert [chunk.payload for chunk in result] in ([], [b"data: [DONE]\n\n"])
     else:
         assert result is expected
+
+
+@pytest.mark.parametrize("reason", ["abort", "insufficient_system_resource", "network_error"])
+def test_an_answer_that_was_given_up_is_booked_by_the_usage_it_came_with(reason: str) -> None:
+    with pytest.raises(UnreadableAnswer, match="gave up") as caught:
+        read({**delta(reason), "usage": USAGE})
+    assert caught.value.usage == Usage(3, output_tokens=2)
 
 
 def test_white_space_inside_json_may_hold_newlines() -> None:
@@ -218,7 +227,7 @@ def test_what_is_no_answer_may_be_asked_of_another(body: bytes, characters: int)
     assert caught.value.output_characters == characters, "a page for people is no part of an answer"
 
 
-@pytest.mark.parametrize("choices", [[], [{"finish_reason": "error", "message": {"content": "Hi"}}]])
+@pytest.mark.parametrize("choices", [[], [{"finish_reason": "abort", "message": {"content": "Hi"}}]])
 def test_an_answer_that_its_provider_gave_up_may_be_asked_of_another(choices: list[object]) -> None:
     """OpenRouter sends it with status 200 if its provider failed; it used to be passed on as an answer."""
     with pytest.raises(UnreadableAnswer, match="gave up") as caught:
