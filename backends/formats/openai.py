@@ -245,7 +245,7 @@ def read_answer(body: bytes, *, backend: str, has_choices: bool = True) -> Chunk
         has_output = has_output or is_said
         characters += count
         finish_reason = finish_reason or choice.finish_reason or None
-    usage, is_malformed = _usage(event)
+    usage, is_malformed = _usage(event, has_choices=has_choices)
     if (has_choices and not event.choices) or finish_reason in _GIVEN_UP:
         raise UnreadableAnswer(f"{backend} gave up its answer", usage=usage, output_characters=characters)
     return Chunk(
@@ -270,7 +270,7 @@ def _part_characters(part: object) -> int:
     return count + sum(_part_characters(inner) for inner in cast(list[object], thinking or ()))
 
 
-def _usage(event: _Event) -> tuple[Usage | None, bool]:
+def _usage(event: _Event, *, has_choices: bool = True) -> tuple[Usage | None, bool]:
     """(usage, wherever the provider puts it; whether there was one that cannot be believed)."""
     wire: object = event.usage
     if wire is None and event.x_groq is not None:
@@ -279,6 +279,8 @@ def _usage(event: _Event) -> tuple[Usage | None, bool]:
         wire = choice.usage if wire is None else wire
     if wire is None:
         return None, False
+    if not has_choices and isinstance(wire, dict) and wire.keys() == {"total_tokens"}:  # Voyage's of embeddings
+        wire = {"prompt_tokens": cast(dict[str, object], wire)["total_tokens"]}
     try:
         return parse_openai_usage(wire, service_tier=event.service_tier), False
     except MalformedUsage:

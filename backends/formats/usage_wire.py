@@ -10,6 +10,9 @@ Rules that differ between providers, each found by the fields themselves and nev
   `prompt_tokens`. How long they are kept is in `cache_creation`, litellm's `cache_creation_token_details`, or OpenAI's
   `cache_write_tokens_details`, whose 12 hours are its longer and dearer time, as an hour is Anthropic's.
 * xAI and Gemini's compatible endpoint leave reasoning out of `completion_tokens`; `total_tokens` shows it.
+* Mistral leaves audio out of `prompt_tokens`; `total_tokens` shows it. Grok at Azure leaves the cached tokens out of
+  both, and its `prompt_tokens_details` has the `text_tokens`.
+* Vercel's gateway (`market_cost`) leaves Gemini's reasoning out of both, and bills it.
 * LiteLLM until October 2025 left Bedrock's cache writes out of `prompt_tokens`; `total_tokens` shows them.
 * litellm has Anthropic's `speed`, `inference_geo` and `service_tier` inside the usage.
 * What a search of Gemini's found is in litellm's `total_tokens` and `tool_use_tokens`, and free by its account.
@@ -264,13 +267,17 @@ def _totals(usage: Wire, into: Wire, reasoning_tokens: int, cache: tuple[int, in
     that count some of these separately: then `total_tokens` exceeds the other two."""
     input_tokens = _required(usage, "prompt_tokens", "input_tokens")
     output_tokens = _first((usage, "completion_tokens"), (usage, "output_tokens"))
+    if cache[1] > input_tokens and "text_tokens" in into:
+        return input_tokens + cache[1], output_tokens
+    if reasoning_tokens > output_tokens and "market_cost" in usage:
+        return input_tokens, output_tokens + reasoning_tokens
     total = _count(usage, "total_tokens") - _count(into, "tool_use_tokens")
     hidden = total - input_tokens - output_tokens
     if hidden <= 0 or "completion_tokens" not in usage:
         return input_tokens, output_tokens
     if hidden == reasoning_tokens or reasoning_tokens > output_tokens:
         return input_tokens, output_tokens + hidden
-    if hidden in (cache[0], sum(cache)):
+    if hidden in (cache[0], sum(cache), _count(into, "audio_tokens")):
         return input_tokens + hidden, output_tokens
     return input_tokens, output_tokens if reasoning_tokens else output_tokens + hidden
 

@@ -203,8 +203,9 @@ def test_a_plain_answer_passes_unchanged() -> None:
     )
 
 
-def test_an_embedding_is_output_without_text() -> None:
-    body = b'{"object":"list","data":[],"usage":{"prompt_tokens":8,"total_tokens":8}}'
+@pytest.mark.parametrize("usage", [b'{"prompt_tokens":8,"total_tokens":8}', b'{"total_tokens":8}'])
+def test_an_embedding_is_output_without_text(usage: bytes) -> None:
+    body = b'{"object":"list","data":[],"usage":%b}' % usage
     chunk = read_answer(body, backend="b", has_choices=False)
     assert (chunk.has_output, chunk.output_characters, chunk.usage) == (True, 0, Usage(8))
 

@@ -229,6 +229,38 @@ WORDINGS: list[tuple[str, dict[str, object], Usage]] = [
         },
         Usage(900, 64, output_tokens=321, reasoning_tokens=321, is_estimated=True),
     ),
+    (
+        "mistral: audio beside the prompt",
+        {
+            "prompt_audio_seconds": 3,
+            "prompt_tokens": 9,
+            "total_tokens": 632,
+            "completion_tokens": 248,
+            "prompt_tokens_details": {"cached_tokens": 0, "audio_tokens": 375},
+        },
+        Usage(384, output_tokens=248, audio_input_tokens=375),
+    ),
+    (
+        "grok at azure: what was cached beside the prompt, and beside the total",
+        {
+            "prompt_tokens": 24,
+            "completion_tokens": 2,
+            "total_tokens": 26,
+            "prompt_tokens_details": {"cached_tokens": 161, "text_tokens": 24},
+        },
+        Usage(185, 161, output_tokens=2),
+    ),
+    (
+        "gemini through vercel's gateway: reasoning beside the completion, and beside the total",
+        {
+            "prompt_tokens": 61,
+            "completion_tokens": 10,
+            "total_tokens": 71,
+            "completion_tokens_details": {"reasoning_tokens": 96},
+            "market_cost": 0.0002833,
+        },
+        Usage(61, output_tokens=106, reasoning_tokens=96),
+    ),
     ("embeddings", {"prompt_tokens": 8, "total_tokens": 8}, Usage(8)),
     (
         "responses",
