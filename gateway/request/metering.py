@@ -66,12 +66,12 @@ class Meter(msgspec.Struct):
     def final_usage(self, input_tokens_estimate: int, context_window: int, asked: Units = NO_UNITS) -> Usage:
         """The provider's usage; without it, an estimate from the text that passed, flagged as such.
 
-        A usage of zero tokens for an answer with text is ignored: it would book the answer as free. So is one that is
-        impossible for a model with this window, and an input of none. Of an answer that was cut off, the input may be
-        known nevertheless.
+        A usage of zero tokens for an answer that has something is ignored: it would book the answer as free. So is one
+        that is impossible for a model with this window, and an input of none. Of an answer that was cut off, the input
+        may be known nevertheless.
         """
         longest = max(context_window, input_tokens_estimate)
-        if self.usage is not None and not (self.output_characters and _is_of_nothing(self.usage)):
+        if self.usage is not None and not (self.first_output_at is not None and _is_of_nothing(self.usage)):
             is_sound = _are_possible(self.usage.units, asked)
             if is_sound and not _is_impossible(self.usage, longest, self.output_characters):
                 if self.output_characters and not self.usage.input_tokens and input_tokens_estimate:
@@ -97,4 +97,5 @@ def _are_possible(units: Units, asked: Units) -> bool:
 
 
 def _is_of_nothing(usage: Usage) -> bool:
-    return usage.input_tokens == usage.output_tokens == 0
+    has_others = usage.units != NO_UNITS or usage.charged_pico_usd is not None
+    return usage.input_tokens == usage.output_tokens == 0 and not has_others

@@ -1,5 +1,6 @@
 """When a provider's usage is believed, and what is estimated otherwise."""
 
+import msgspec
 import pytest
 
 from backends.protocol import Chunk
@@ -61,6 +62,25 @@ def test_nobody_draws_or_searches_many_times_as_often_as_asked(told: Units) -> N
     assert Meter(0.0, usage=Usage(units=told)).final_usage(12, WINDOW, asked).is_estimated
     drawn = Usage(units=Units(images=3, audio_milliseconds=10**9))
     assert Meter(0.0, usage=drawn).final_usage(12, WINDOW, asked) == drawn
+
+
+EMBEDDED = Chunk(b"{}", has_output=True, is_done=True)
+"""Has no text."""
+
+
+@pytest.mark.parametrize(
+    ("usage", "booked"),
+    [
+        (Usage(), Usage(12, is_estimated=True)),
+        (Usage(3), Usage(3)),
+        (Usage(units=Units(images=1)), Usage(units=Units(images=1))),
+        (Usage(charged_pico_usd=7), Usage(charged_pico_usd=7)),
+    ],
+)
+def test_what_has_no_text_has_a_prompt_too(usage: Usage, booked: Usage) -> None:
+    meter = Meter(started_at=0.0)
+    meter.observe(msgspec.structs.replace(EMBEDDED, usage=usage), 1.0)
+    assert meter.final_usage(12, WINDOW, Units(images=1)) == booked
 
 
 def test_where_nothing_was_said_a_usage_of_nothing_is_true() -> None:
