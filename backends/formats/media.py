@@ -170,18 +170,15 @@ def transcript_usage(wire: object, duration: object = None) -> Usage | None:
     units = Units(audio_milliseconds=_milliseconds(told))
     if "input_tokens" not in fields and "prompt_tokens" not in fields:
         return Usage(units=units) if units != NO_UNITS else None
-    details = fields.get("input_token_details")
-    found = parse_openai_usage(
-        {name: value for name, value in fields.items() if name != "total_tokens"} | {"input_tokens_details": details}
+    read, written, total = (
+        max(token_count(fields.get(name), name) for name in names)
+        for names in (("input_tokens", "prompt_tokens"), ("output_tokens", "completion_tokens"), ("total_tokens",))
     )
-    unnamed = token_count(fields.get("total_tokens"), "total_tokens") - found.input_tokens - found.output_tokens
-    heard = max(0, unnamed)  # Mistral counts audio tokens only in the total
-    return msgspec.structs.replace(
-        found,
-        input_tokens=found.input_tokens + heard,
-        audio_input_tokens=found.audio_input_tokens + heard,
-        units=units,
-    )
+    heard = max(0, total - read - written)  # Mistral counts audio tokens in the total and in details
+    details = fields.get("input_token_details") or fields.get("prompt_tokens_details")
+    counts = {"prompt_tokens": read + heard, "completion_tokens": written, "total_tokens": None}
+    found = parse_openai_usage(fields | counts | {"prompt_tokens_details": details})
+    return msgspec.structs.replace(found, audio_input_tokens=max(found.audio_input_tokens, heard), units=units)
 
 
 def _milliseconds(told: object) -> int:

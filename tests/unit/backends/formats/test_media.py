@@ -99,6 +99,9 @@ def test_images_are_billed_by_tokens_or_counted() -> None:
     assert (chunk.is_done, chunk.has_output, chunk.output_characters) == (True, True, 0)
 
 
+LASTED = Units(0, 12_000)
+
+
 @pytest.mark.parametrize(
     ("wire", "duration", "usage"),
     [
@@ -110,6 +113,15 @@ def test_images_are_billed_by_tokens_or_counted() -> None:
             {"prompt_audio_seconds": 203, "prompt_tokens": 4, "total_tokens": 3264, "completion_tokens": 635},
             None,
             Usage(2629, output_tokens=635, audio_input_tokens=2625, units=Units(0, 203_000)),
+        ),
+        *(
+            (
+                {"prompt_audio_seconds": 12, "prompt_tokens": 3, "total_tokens": 419, "completion_tokens": 41}
+                | {"prompt_tokens_details": details, "service_tier": "standard"},
+                None,
+                Usage(378, cached, output_tokens=41, audio_input_tokens=375, service_tier="standard", units=LASTED),
+            )
+            for cached, details in ((0, {"cached_tokens": 0, "audio_tokens": 375}), (368, {"cached_tokens": 368}))
         ),
         (None, None, None),
         ({"type": "duration"}, None, None),
