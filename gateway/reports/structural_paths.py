@@ -20,6 +20,9 @@ SLOPE_LOST: Final = 3.0
 """Damping of the slope: the daily decay times the number of days seen. Undamped growth turns a first month from $10 to
 $40 a day into billions within the year; damped, it lasts about as long as the evidence for it (Gardner and McKenzie,
 1985). Chosen on seven kinds of synthetic series: docs/decisions/damped-forecasts.md."""
+SLOPE_PRIOR: Final = 0.02
+"""How far a day's growth is expected to be from none before any day is seen: a standard deviation, as a share of a
+typical day. A few expensive days at the end of the days seen are rarely growth: docs/decisions/damped-forecasts.md."""
 RATIOS: Final = (0.0, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0, 2.0)
 """Ratios of the level's daily step to the daily noise, as standard deviations."""
 SMALLEST_SQUARES: Final = 1e-12
@@ -35,7 +38,11 @@ class _Weighed:
     covariance: FloatArray
     squares: float
     count: int
-    log_likelihood: float
+    log_variance: float
+
+    @property
+    def log_likelihood(self) -> float:
+        return -0.5 * (self.log_variance + self.count * float(np.log(self.squares)))
 
 
 def simulate(seen: FloatArray, days: int, paths: int, *, is_weekly: bool, generator: np.random.Generator) -> FloatArray:
@@ -49,13 +56,13 @@ def simulate(seen: FloatArray, days: int, paths: int, *, is_weekly: bool, genera
         seasonal=WEEK if is_weekly else None,
         stochastic_seasonal=False,
     )
-    weighed = [_weigh(model, ratio) for ratio in RATIOS]
+    slope = model.state_names.index("trend") if is_weekly else None
+    weighed = [_weigh(model, ratio, slope) for ratio in RATIOS]
     likelihood = np.array([one.log_likelihood for one in weighed])
     weights = np.exp(likelihood - likelihood.max())
     drawn = generator.multinomial(paths, weights / weights.sum())
     transition = np.array(model.ssm["transition"], dtype=np.float64)
-    if is_weekly:
-        slope = model.state_names.index("trend")
+    if slope is not None:
         transition[slope, slope] = 1.0 - SLOPE_LOST / len(seen)
     starts = [_start(one, count, generator) for one, count in zip(weighed, drawn, strict=True)]
     state = np.concatenate([start for start, _, _ in starts], axis=1)
@@ -70,19 +77,35 @@ def simulate(seen: FloatArray, days: int, paths: int, *, is_weekly: bool, genera
     return found
 
 
-def _weigh(model: UnobservedComponents, ratio: float) -> _Weighed:
+def _weigh(model: UnobservedComponents, ratio: float, slope: int | None) -> _Weighed:
     """The likelihood with the noise scale integrated out; the first days only initialise the state."""
     filtered = model.filter([1.0, ratio * ratio], return_ssm=True)
     first = model.loglikelihood_burn
     errors, variances = filtered.forecasts_error[0, first:], filtered.forecasts_error_cov[0, 0, first:]
     squares = max(float((errors * errors / variances).sum()), SMALLEST_SQUARES)
-    return _Weighed(
+    fit = _Weighed(
         ratio=ratio,
         state=np.array(filtered.filtered_state[:, -1], dtype=np.float64),
         covariance=np.array(filtered.filtered_state_cov[:, :, -1], dtype=np.float64),
         squares=squares,
         count=len(errors),
-        log_likelihood=-0.5 * (float(np.log(variances).sum()) + len(errors) * float(np.log(squares))),
+        log_variance=float(np.log(variances).sum()),
+    )
+    return fit if slope is None else _expecting_little_growth(fit, slope)
+
+
+def _expecting_little_growth(fit: _Weighed, slope: int) -> _Weighed:
+    """The fit as if no slope had been observed once, with an error of SLOPE_PRIOR. It may come last, as the slope is
+    the same on all days seen."""
+    variance = float(fit.covariance[slope, slope]) + SLOPE_PRIOR**2 * fit.count / fit.squares
+    gain = fit.covariance[:, slope] / variance
+    return _Weighed(
+        ratio=fit.ratio,
+        state=fit.state - gain * fit.state[slope],
+        covariance=fit.covariance - gain[:, None] * fit.covariance[slope],
+        squares=fit.squares + float(fit.state[slope]) ** 2 / variance,
+        count=fit.count + 1,
+        log_variance=fit.log_variance + float(np.log(variance)),
     )
 
 

@@ -52,6 +52,16 @@ def test_a_level_may_wander_that_was_not_seen_to() -> None:
     assert last > 1.2 * first
 
 
+def test_three_expensive_days_at_the_end_are_a_level_and_no_growth() -> None:
+    """Such as jobs at a month's end: the next month was expected to be half as expensive again as they were."""
+    usual = sum(make_series(30, 99))
+    expected = []
+    for seed in range(4):
+        series = [cost * (2.5 if day >= 21 else 1) for day, cost in enumerate(make_series(24, seed, noise=0.2))]
+        expected.append(forecast(make_history(series), 30, generator=generator()).total.middle_pico_usd / USD)
+    assert np.mean(expected) < 2.5 * usual
+
+
 def test_growth_by_as_many_dollars_a_day_does_not_become_growth_by_shares_for_ever() -> None:
     inside = 0
     for seed in range(8):
