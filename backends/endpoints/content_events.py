@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from backends.endpoints.chat_text import said_in
+from backends.endpoints.chat_text import arguments_in, end_of, said_in
 from backends.endpoints.content_wrapping import Unwrapper, Wrapping
 from backends.endpoints.tool_call_deltas import EndlessAnswer, ToolCallNumbers
 from backends.formats.json_objects import (
@@ -59,7 +59,7 @@ class _Call:
         function = part_of(piece, "function")
         self.call_id = text_of(piece, "id") or self.call_id
         self.name = text_of(function, "name") or self.name
-        self.arguments.append(text_of(function, "arguments") or "")
+        self.arguments.append(arguments_in(function) or "")
         google = part_of(part_of(piece, "extra_content"), "google")
         self.signature = text_of(google, "thought_signature") or self.signature
 
@@ -86,7 +86,7 @@ class _Candidate:
 
     def note(self, choice: Mapping[str, object], said: Mapping[str, object]) -> None:
         """`said` is a message, or a piece of one."""
-        self.finish_reason = text_of(choice, "finish_reason") or self.finish_reason
+        self.finish_reason = end_of(choice.get("finish_reason")) or self.finish_reason
         self.details += details_of(said)
         for piece in objects_of(said.get("tool_calls")):
             self.calls.setdefault(self.numbers.number(piece), _Call()).note(piece)

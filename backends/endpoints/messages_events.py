@@ -7,7 +7,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from backends.endpoints.chat_text import said_in
+from backends.endpoints.chat_text import arguments_in, end_of, said_in
 from backends.endpoints.tool_call_deltas import ToolCallNumbers
 from backends.formats.json_objects import Fields, decode_object, first_of, objects_of, part_of, text_of
 from backends.formats.past_thinking import UNSIGNED, details_of, with_details
@@ -102,7 +102,7 @@ def message_from_answer(
         content.append({"type": "text", "text": text})
     for number, call in enumerate(objects_of(message.get("tool_calls"))):
         function, call_id = part_of(call, "function"), text_of(call, "id") or _call_id(message_id, number)
-        tool_input = decode_object((text_of(function, "arguments") or "").encode()) or {}
+        tool_input = decode_object((arguments_in(function) or "").encode()) or {}
         content.append({"type": "tool_use", "id": call_id, "name": function.get("name"), "input": tool_input})
     details = details_of(message)
     details = details if details and keeps_reasoning() else []
@@ -253,7 +253,7 @@ class MessagesEventWriter:
             events += self._begin("tool", block)
             self._tools[number] = self._next_index - 1
             self._open_tools[self._next_index - 1] = None
-        index, arguments = self._tools[number], text_of(function, "arguments")
+        index, arguments = self._tools[number], arguments_in(function)
         if arguments and index in self._open_tools:
             (self._whole_tools.add if self._numbers.is_whole(number) else self._whole_tools.discard)(index)
             said: Fields = {"type": "input_json_delta", "partial_json": arguments}
@@ -322,6 +322,9 @@ def _stop_sequence(choice: Mapping[str, object], asked: Collection[object]) -> s
 
 
 def _with_calls(finish_reason: object, calls: Sized) -> object:
-    """The finish reason, corrected for providers that report `stop` although the answer calls tools: Anthropic's
-    clients would not run them."""
-    return "tool_calls" if finish_reason == "stop" and len(calls) else finish_reason
+    """The finish reason, corrected by what the answer has. Anthropic's clients run tools only at `tool_use`, which
+    some providers do not say, and stand still at one without a call, which others do."""
+    reason = end_of(finish_reason)
+    if reason in ("length", "content_filter"):
+        return reason
+    return "tool_calls" if len(calls) else "stop"

@@ -5,7 +5,7 @@ from typing import Final
 
 import msgspec
 
-from backends.endpoints.chat_text import said_in
+from backends.endpoints.chat_text import arguments_in, end_of, said_in
 from backends.endpoints.responses_items import Item, ItemKind, Part, PartKind, ResponseHead, logprobs_of, status_of
 from backends.endpoints.responses_tools import Tool, Tools, parse_tools
 from backends.endpoints.tool_call_deltas import EndlessAnswer, ToolCallNumbers
@@ -30,7 +30,7 @@ def response_from_answer(body: bytes, usage: Usage | None, head: ResponseHead, *
     document = decode_object(body) or {}
     choice = first_of(document.get("choices"))
     items = _items(choice, head, parse_tools(head.asked))
-    reason = text_of(choice, "finish_reason")
+    reason = end_of(choice.get("finish_reason"))
     output = [item.wire() for item in items[:-1]] + [item.wire(status_of(reason)) for item in items[-1:]]
     model = text_of(document, "model") or ""
     return msgspec.json.encode(head.finished(model, output, reason, usage, at=int(now)))
@@ -49,7 +49,7 @@ def _items(choice: Mapping[str, object], head: ResponseHead, tools: Tools) -> li
         items.append(Item("message", response_id, len(items), parts=parts))
     for call in objects_of(message.get("tool_calls")):
         function, place = part_of(call, "function"), len(items)
-        name, arguments = text_of(function, "name") or "", text_of(function, "arguments") or _NO_ARGUMENTS
+        name, arguments = text_of(function, "name") or "", arguments_in(function) or _NO_ARGUMENTS
         call_id = text_of(call, "id") or f"call_{place}"
         items.append(Item("call", response_id, place, call_id, tools.called(name), [arguments]))
     return items
@@ -92,7 +92,7 @@ class ResponsesEventWriter:
             events += [self._event("response.created", response=started)]
             events += [self._event("response.in_progress", response=started)]
         self._usage = chunk.usage or self._usage
-        self._finish_reason = chunk.finish_reason or self._finish_reason
+        self._finish_reason = end_of(chunk.finish_reason) or self._finish_reason
         if document is not None:
             events += self._delta(first_of(document.get("choices")))
         if chunk.is_done:
@@ -142,7 +142,7 @@ class ResponsesEventWriter:
             call_id, name = text_of(call, "id") or f"call_{number}", text_of(function, "name") or ""
             events, item = self._begin("call", call_id, self._tools.called(name))
             self._calls[number] = item
-        if (arguments := text_of(function, "arguments")) and item.index in self._open_calls:
+        if (arguments := arguments_in(function)) and item.index in self._open_calls:
             (self._whole_calls.add if self._numbers.is_whole(number) else self._whole_calls.discard)(item.index)
             events.append(self._argue(item, arguments))
         return events

@@ -5,6 +5,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
+from backends.endpoints.chat_text import arguments_in
 from backends.formats.json_objects import decode_object, integer, part_of, text_of
 from backends.http.stream_reader import MOST_CALLS
 
@@ -74,7 +75,7 @@ class ToolCallNumbers:
     def number(self, piece: Mapping[str, object]) -> int:
         index, call_id = integer(piece, "index"), text_of(piece, "id") or None
         function = part_of(piece, "function")
-        name, arguments = text_of(function, "name") or None, text_of(function, "arguments")
+        name, arguments = text_of(function, "name") or None, arguments_in(function)
         number = self._by_index.get(index) if index is not None else self._unnumbered(call_id, name)
         if number is None or self._calls[number].is_followed_by(call_id, name):
             number = len(self._calls)

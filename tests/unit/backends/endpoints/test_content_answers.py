@@ -99,6 +99,7 @@ def test_no_client_finds_the_end_of_a_line_inside_of_an_event() -> None:
         ("length", "MAX_TOKENS"),
         ("tool_calls", "STOP"),
         ("content_filter", "SAFETY"),
+        ("model_context_window_exceeded", "MAX_TOKENS"),
         ("new", "STOP"),
         ([], "STOP"),
     ],

@@ -240,7 +240,15 @@ def test_text_and_refusal_are_parts_of_one_message() -> None:
     assert [event["content_index"] for event in events if event["type"] == "response.content_part.done"] == [0, 1]
 
 
-@pytest.mark.parametrize(("reason", "because"), [("length", "max_output_tokens"), ("content_filter", "content_filter")])
+@pytest.mark.parametrize(
+    ("reason", "because"),
+    [
+        ("length", "max_output_tokens"),
+        ("model_length", "max_output_tokens"),
+        ("content_filter", "content_filter"),
+        ("sensitive", "content_filter"),
+    ],
+)
 def test_an_answer_that_was_cut_says_why(reason: str, because: str) -> None:
     for document in (
         whole({"role": "assistant", "content": "cut"}, finish_reason=reason),

@@ -46,6 +46,9 @@ STREAMS: dict[str, list[list[Piece]]] = {
         [piece(0, "a", "f", ":1}")],
         [piece(1, "b", "g", "{}")],
     ],
+    "arguments as an object": [
+        [{"index": 0, "id": "a", "function": {"name": "f", "arguments": {"x": 1}}}, piece(1, "b", "g", "{}")]
+    ],
     "an empty id later": [[piece(0, "a", "f", '{"x"')], [piece(0, "", "", ":1}")], [piece(1, "b", "g", "{}")]],
     "by turns": [
         [piece(0, "a", "f", '{"x"')],
@@ -56,7 +59,7 @@ STREAMS: dict[str, list[list[Piece]]] = {
 }
 
 
-def chunks(pieces: list[list[Piece]], finish_reason: str) -> list[Chunk]:
+def chunks(pieces: list[list[Piece]], finish_reason: str | None) -> list[Chunk]:
     def chunk(delta: dict[str, Any]) -> Chunk:
         document = {"id": "c", "model": "m", "choices": [{"index": 0, "delta": delta}]}
         return Chunk(b"data: " + msgspec.json.encode(document) + b"\n\n")
@@ -202,8 +205,22 @@ def test_a_call_that_is_not_whole_when_the_answer_ends_is_closed_too() -> None:
     assert events[-2]["delta"]["stop_reason"] == "max_tokens"
 
 
-@pytest.mark.parametrize(("calls", "expected"), [([piece(None, "a", "f", "{}")], "tool_use"), ([], "end_turn")])
-def test_a_whole_answer_that_calls_tools_ends_for_the_tools(calls: list[Piece], expected: str) -> None:
+ENDS: list[tuple[str | None, list[Piece], str]] = [
+    ("stop", [piece(None, "a", "f", "{}")], "tool_use"),
+    (None, [piece(None, "a", "f", "{}")], "tool_use"),
+    ("eos", [piece(None, "a", "f", "{}")], "tool_use"),
+    ("stop", [], "end_turn"),
+    ("tool_calls", [], "end_turn"),
+    ("model_context_window_exceeded", [], "max_tokens"),
+    ("sensitive", [], "refusal"),
+]
+
+
+@pytest.mark.parametrize(("reason", "calls", "expected"), ENDS)
+def test_an_answer_ends_for_the_tools_where_it_calls_any(reason: str | None, calls: list[Piece], expected: str) -> None:
     message = {"role": "assistant", "content": None, "tool_calls": calls}
-    body = json.dumps({"choices": [{"index": 0, "message": message, "finish_reason": "stop"}]}).encode()
+    body = json.dumps({"choices": [{"index": 0, "message": message, "finish_reason": reason}]}).encode()
     assert json.loads(message_from_answer(body, None, message_id="msg", model="m"))["stop_reason"] == expected
+    writer = MessagesEventWriter(message_id="msg", model="m", input_tokens=1)
+    events = events_of([writer.write(chunk) for chunk in chunks([calls], reason)])
+    assert events[-2]["delta"]["stop_reason"] == expected
