@@ -2,7 +2,8 @@
 
 litellm costs 3 to 7 s and 180 MB to import and milliseconds of CPU per call, so it is imported in a thread, on the
 first call of a backend that was configured to use it. Only known chat fields reach it: it takes addresses and
-credentials as arguments beside them, and a caller must not be able to set those.
+credentials as arguments beside them, and a caller must not be able to set those. Nor may a caller make it fetch what a
+message names by its address: it would do so from here, and for some providers without a limit on the size.
 """
 
 import asyncio
@@ -20,6 +21,7 @@ from backends.errors import (
 )
 from backends.formats.chat_fields import invalid, untranslatable
 from backends.formats.json_objects import decode_object, objects_of
+from backends.formats.named_addresses import PICTURE, addresses_in
 from backends.formats.openai import OpenAIStreamReader, error_body, read_answer
 from backends.formats.past_thinking import DETAILS, details_of
 from backends.http.errors import TOO_LONG, error_from_status, is_too_long
@@ -55,6 +57,22 @@ CHAT_FIELDS: Final = frozenset(
         "verbosity",
     }
 )
+TAKE_ADDRESSES: Final = frozenset(
+    {
+        "azure",
+        "fireworks_ai",
+        "groq",
+        "hosted_vllm",
+        "mistral",
+        "openai",
+        "openrouter",
+        "perplexity",
+        "together_ai",
+        "xai",
+    }
+)
+"""litellm's prefixes of providers that get a picture's address as it is; for the others litellm fetches the picture, or
+may one day."""
 Complete = Callable[..., Awaitable[object]]
 
 
@@ -108,6 +126,7 @@ class LitellmBackend:
         fields = decode_object(call.body)
         if fields is None:
             raise invalid("body", "must be a JSON object")
+        self._refuse_fetching(fields.get("messages"), call.upstream_model)
         stream: dict[str, object] = (
             {"stream": True, "stream_options": {"include_usage": True}} if call.is_stream else {}
         )
@@ -126,6 +145,11 @@ class LitellmBackend:
             "max_retries": 0,
             "num_retries": 0,
         }
+
+    def _refuse_fetching(self, messages: object, upstream_model: str) -> None:
+        takes = {PICTURE} if upstream_model.partition("/")[0] in TAKE_ADDRESSES else set[str]()
+        for name in set(addresses_in(messages)) - takes:
+            raise untranslatable("messages", f"{name} is an address, which {self._name} cannot take; send it as base64")
 
     def _translated(self, error: Exception) -> BackendError:
         if isinstance(error, TimeoutError) or type(error).__name__ == "Timeout":

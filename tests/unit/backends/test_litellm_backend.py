@@ -41,8 +41,10 @@ class Piece:
         return json.dumps(self.document)
 
 
-def make_call(body: object = BODY, *, stream: bool = False, timeouts: Timeouts | None = None) -> Call:
-    return Call("chat.completions", "azure/x", json.dumps(body).encode(), stream, "r-1", timeouts or Timeouts(), True)
+def make_call(
+    body: object = BODY, *, model: str = "azure/x", stream: bool = False, timeouts: Timeouts | None = None
+) -> Call:
+    return Call("chat.completions", model, json.dumps(body).encode(), stream, "r-1", timeouts or Timeouts(), True)
 
 
 class FakeLitellm:
@@ -103,6 +105,36 @@ async def test_only_chat_fields_reach_litellm_so_no_caller_can_set_an_address_or
         "max_retries": 0,
         "num_retries": 0,
     }
+
+
+AT = "http://169.254.169.254/latest"
+FETCHED: list[tuple[str, dict[str, object]]] = [
+    ("bedrock/amazon.nova-pro-v1:0", {"type": "image_url", "image_url": {"url": AT}}),
+    ("gemini/gemini-2.5-flash", {"type": "image_url", "image_url": "\x01 HT\tTP://169.254.169.254"}),
+    ("bedrock/anthropic.claude-3", {"type": "text", "text": "x", "source": {"type": "text", "url": AT}}),
+    ("anthropic/claude", {"type": "file", "file": {"file_data": AT}}),
+    ("azure/o3", {"type": "file", "file": {"file_id": AT}}),
+    ("ollama/llava", {"type": "tool_result", "content": [{"image_url": AT}]}),
+]
+
+
+@pytest.mark.parametrize(("model", "part"), FETCHED)
+async def test_nothing_is_fetched_from_here_because_a_message_names_its_address(
+    model: str, part: dict[str, object]
+) -> None:
+    fake = FakeLitellm(PLAIN)
+    body = BODY | {"messages": [{"role": "user", "content": [{"type": "text", "text": "see"}, part]}]}
+    with pytest.raises(Untranslatable, match="is an address, which b cannot take; send it as base64"):
+        await LitellmBackend("b", complete=fake).open(make_call(body, model=model))
+    assert fake.arguments == {}
+
+
+async def test_a_pictures_address_reaches_providers_that_take_one() -> None:
+    said = {"type": "text", "text": AT, "annotations": [{"type": "url_citation", "url": AT}]}
+    messages = [{"role": "user", "content": [said, {"type": "image_url", "image_url": {"url": AT}}]}]
+    fake = FakeLitellm(PLAIN)
+    await LitellmBackend("b", complete=fake).open(make_call(BODY | {"messages": messages}))
+    assert fake.arguments["messages"] == messages
 
 
 ERRORS: list[tuple[Exception, type[BackendError]]] = [
