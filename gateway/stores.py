@@ -280,7 +280,8 @@ FeedbackSource = Literal["caller", "judge", "shadow", "repeat", "format"]
 """Who gave it: the caller through `/v1/feedback`, or a judge model. The others are inferred, not given: from a shadow
 call's answers by a program, or see gateway.learning.implied_feedback. All but the caller's have the request's key."""
 FeedbackKind = Literal["score", "label", "verifier"]
-"""Origin of the score: a number as given, a good/bad label, or computed from the answer by a program."""
+"""Origin of the score: a number as given, a good/bad label (a judge model's too: the mean of both orders), or computed
+from the answer by a program."""
 
 
 @dataclass(frozen=True, slots=True)

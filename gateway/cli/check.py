@@ -12,6 +12,7 @@ from gateway.clock import now_us
 from gateway.composition.deployment import load_deployment
 from gateway.config.home import find_home
 from gateway.config.settings import Settings, read_text
+from gateway.learning.judge_model import judge_problem
 from gateway.money import format_usd
 from gateway.pricing.price_figures import unit_figures
 from gateway.routing.snapshot import Candidate
@@ -26,6 +27,9 @@ def command(as_json: AsJson = False) -> None:
     )
     rules_version = text_version(read_text(deployment.home.rules_file))
     notes = list(_limits_of_nothing(deployment.settings, snapshot.candidates))
+    judge = deployment.settings.shadow_calls.judge
+    if judge is not None and (problem := judge_problem(judge, snapshot)):
+        notes.append(problem)
     if as_json:
         print(
             json.dumps(

@@ -33,6 +33,7 @@ from gateway.errors import BreakevenError, StateError
 from gateway.extras import install_command
 from gateway.instants import HOUR_US, moment_of
 from gateway.learning.classifier_versions import ClassifierVersions
+from gateway.learning.judge_model import judge_problem
 from gateway.notices.watch import NoticeState
 from gateway.storage.database import require_undamaged, require_writable
 from gateway.storage.sql.notices import SqlNotices
@@ -125,6 +126,8 @@ def examine(home: Home, url: str, *, asks: bool = False) -> Iterator[Finding]:
         yield from _backends(home)
     yield from _prompt_caching(settings)
     yield _notices(settings)
+    if settings is not None and settings.shadow_calls.judge is not None and configuration.is_ok:
+        yield _judge(home, settings.shadow_calls.judge)
     if proxy := next((name for name in PROXIES if os.environ.get(name)), None):
         yield Finding("proxy", False, f"{proxy} is set and not used: {DIRECTLY}")
     yield _gateway(url)
@@ -270,6 +273,17 @@ def _prompt_caching(settings: Settings | None) -> Iterator[Finding]:
         yield Finding("prompt caching", False, detail)
     elif marked:
         yield Finding("prompt caching", True, f"prompts for {', '.join(marked)} are marked where their callers do not")
+
+
+def _judge(home: Home, name: str) -> Finding:
+    """Whether the model that judges shadow answers can."""
+    deployment = load_deployment(home)
+    snapshot = deployment.catalogue.snapshot(
+        deployment.rules, deployment.prices, classifier_version="-", at_us=now_us()
+    )
+    problem = judge_problem(name, snapshot)
+    fix = "name another model there, or set its provider's key, its price or the rules' models"
+    return Finding("judge", problem is None, problem or f"{name} judges shadow answers", fix)
 
 
 def _notices(settings: Settings | None) -> Finding:

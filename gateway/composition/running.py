@@ -36,6 +36,7 @@ from gateway.kept_answers.idempotency import Idempotency
 from gateway.learning.classifier_versions import ClassifierVersions
 from gateway.learning.classifier_watch import ClassifierWatch
 from gateway.learning.implied_feedback import ImpliedFeedback
+from gateway.learning.judge_model import judge_problem
 from gateway.ledger.adoption import adopt_abandoned
 from gateway.ledger.directories import Claim
 from gateway.ledger.journal import Journal
@@ -131,6 +132,8 @@ class Gateway:
         await self.budgets.start()
         if self.pipeline.shadows is not None:
             await self.pipeline.shadows.start(self.stores.reports)
+        for problem in self._problems_of_judge():
+            log.warning("%s", problem)
         await self.rule_watch.start()
         await self.watch.catch_up()  # the above took time: a key revoked meanwhile is refused from the first request on
         self.tasks = [asyncio.create_task(lasting(name, work), name=name) for name, work in self._background().items()]
@@ -232,9 +235,17 @@ class Gateway:
             warnings.append(UNSHARED)
         if self.shipper.is_failing:
             warnings.append(UNSHIPPED.format(self.journal.unshipped_entries))
+        warnings += self._problems_of_judge()
         if (slow := self.journal.slow_sync_seconds) is not None:
             warnings.append(SLOW_DISK.format(slow * 1000))
         return warnings
+
+    def _problems_of_judge(self) -> list[str]:
+        shadows = self.deployment.settings.shadow_calls
+        if not shadows.share or shadows.judge is None:
+            return []
+        problem = judge_problem(shadows.judge, self.pipeline.snapshot)
+        return [] if problem is None else [problem]
 
     def _background(self) -> Mapping[str, Callable[[], Awaitable[object]]]:
         """What runs besides the requests, by task name."""

@@ -28,6 +28,7 @@ from gateway.kept_answers.response_cache import ResponseCache
 from gateway.learning.classifier_versions import ClassifierVersions
 from gateway.learning.classifier_watch import ClassifierWatch
 from gateway.learning.implied_feedback import ImpliedFeedback
+from gateway.learning.judge_calls import JudgeCalls
 from gateway.learning.shadow import ShadowBudget, ShadowCalls
 from gateway.ledger.directories import Claim
 from gateway.ledger.journal import Journal
@@ -132,7 +133,7 @@ def _put_together(
     )
     pipeline.exploration = exploration = _exploration(pipeline, metrics, workers=workers)
     pipeline.implied = implied = _implied_feedback(stores, metrics)
-    pipeline.shadows = _shadows(settings.shadow_calls, pipeline, stores.feedback, workers=workers)
+    pipeline.shadows = _shadows(settings.shadow_calls, pipeline, stores.feedback, metrics, workers=workers)
     bounds, worker = bounds_of(settings), f"{home.replica_id()}/{claim.path.name}"
     watch, patient = _change_watch(stores, sharing, lambda: gateway), PatientClock()
     batches = open_batches(pipeline, stores, bounds, watch.catch_up, name=worker, clock=patient)
@@ -267,11 +268,22 @@ def _exposition(metrics: Metrics, deployment: Deployment, claim: Claim, *, worke
 
 
 def _shadows(
-    settings: ShadowSettings, pipeline: Pipeline, feedback: FeedbackStore, *, workers: int
+    settings: ShadowSettings, pipeline: Pipeline, feedback: FeedbackStore, metrics: Metrics, *, workers: int
 ) -> ShadowCalls | None:
     if not settings.share:
         return None
-    purse = ShadowBudget(settings.budget_pico_usd // workers)
+    purse, judge = ShadowBudget(settings.budget_pico_usd // workers), None
+    if settings.judge is not None:
+        judge = JudgeCalls(
+            settings.judge,
+            purse,
+            pipeline.serve_apart,
+            feedback,
+            priced_at=pipeline.priced_at,
+            now_us=now_us,
+            monotonic=time.monotonic,
+            told=metrics.pair_judged,
+        )
     return ShadowCalls(
         settings.share,
         purse,
@@ -280,4 +292,5 @@ def _shadows(
         priced_at=pipeline.priced_at,
         now_us=now_us,
         monotonic=time.monotonic,
+        judge=judge,
     )

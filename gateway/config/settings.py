@@ -241,10 +241,12 @@ class TelemetrySettings(Strict):
 
 class ShadowSettings(Strict):
     """Shadow calls: `share` of the requests is repeated with another model that the rule allows, off the path, within
-    the UTC day's budget. Off by default: it costs money and sends prompts to that other model."""
+    the UTC day's budget. Off by default: it costs money and sends prompts to that other model. `judge` is a model of
+    the catalogue that judges both answers, within the same budget, if the rule allows it too."""
 
     share: float = Field(default=0.0, ge=0, le=1)
     budget_usd_per_day: Usd = Decimal(1)
+    judge: str | None = None
 
     @property
     def budget_pico_usd(self) -> int:

@@ -2,8 +2,8 @@
 spending cap, with the sampling propensity recorded. The caller sees one answer and waits for none of this.
 
 The cost of a shadow call is an entry of the operation `shadow` that belongs to no key, with its own usage and the
-prices of its own model and time. Simple programs judge both answers; where they cannot, the pair is stored for a judge.
-Knows protocols only.
+prices of its own model and time. Simple programs judge both answers; where they cannot, a judge model does, if there is
+one. Knows protocols only.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ import logging
 import random
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -24,7 +24,7 @@ from gateway.request.cost_bounds import bound_pico_usd
 from gateway.request.metering import Meter
 from gateway.request.run import Caller, Run
 from gateway.routing.snapshot import Candidate, Snapshot
-from gateway.stores import SHADOW, Feedback, FeedbackStore, ShadowCall
+from gateway.stores import OFF_PATH, SHADOW, Feedback, FeedbackStore, ShadowCall
 from gateway.sums import ReportStore, SumsQuery
 
 log = logging.getLogger(__name__)
@@ -62,6 +62,14 @@ class ShadowBudget:
         self.spent_pico_usd[taken_us // DAY_US] -= amount_pico_usd
 
 
+class PairJudge(Protocol):
+    """Judges pairs of answers that no program can judge."""
+
+    async def judge(self, run: Run, again: Run, answers: tuple[bytes, bytes]) -> None:
+        """`run` is the caller's request and `again` its shadow call; the answers are as they were sent. Never fails."""
+        ...
+
+
 class ShadowCalls:
     """`listen` wraps the caller of an accepted request; `serve` is the pipeline's way to answer a request of our
     own."""
@@ -76,6 +84,7 @@ class ShadowCalls:
         priced_at: Callable[[int], Snapshot],
         now_us: Callable[[], int],
         monotonic: Callable[[], float],
+        judge: PairJudge | None = None,
         generator: random.Random | None = None,
     ) -> None:
         self._share = share
@@ -85,6 +94,7 @@ class ShadowCalls:
         self._priced_at = priced_at
         self._now_us = now_us
         self._monotonic = monotonic
+        self._judge = judge
         self._random = generator or random.SystemRandom()
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -92,8 +102,9 @@ class ShadowCalls:
         """Counts what the ledger shows for this day already."""
         now_us = self._now_us()
         since_us = now_us // DAY_US * DAY_US
-        spent = await reports.sums(SumsQuery(since_us, since_us + DAY_US, (), {"operation": SHADOW}))
-        self.budget.seed(sum(one.corrected_cost_pico_usd for one in spent), now_us)
+        spent = await reports.sums(SumsQuery(since_us, since_us + DAY_US, ("operation",), money_alone=True))
+        own = (one.corrected_cost_pico_usd for one in spent if one.group["operation"] in OFF_PATH)
+        self.budget.seed(sum(own), now_us)
 
     def listen(self, caller: Caller, run: Run) -> Caller:
         """The same caller or, for a sampled request, one that records the answer and then has it repeated."""
@@ -163,16 +174,15 @@ class ShadowCalls:
 
     async def _ask(self, run: Run, again: Run, answer: bytes, taken: tuple[int, int]) -> None:
         """`taken` is the amount taken from the budget, and when."""
-        sink, (bound_pico_usd, taken_us) = _Sink(), taken
+        sink, (bound_pico_usd, taken_us) = Sink(), taken
         try:
-            await self._serve(again, sink)
+            try:
+                await self._serve(again, sink)
+            finally:
+                self.budget.give_back(bound_pico_usd - spent_pico_usd(again, bound_pico_usd), taken_us)
             await self._note(run, again, answer, sink.payload)
         except Exception as error:  # noqa: BLE001 - the outermost edge of this task: nobody waits for it
             log.warning("a shadow call to %s came to nothing (%s)", again.candidate.name, type(error).__name__)
-        finally:
-            cost = again.entry.cost if again.entry is not None else None
-            spent = cost.total_pico_usd if cost is not None else bound_pico_usd
-            self.budget.give_back(bound_pico_usd - spent, taken_us)
 
     async def _note(self, run: Run, again: Run, answer: bytes, other: bytes) -> None:
         now_us, first, second = self._now_us(), run.intent.request_id, again.intent.request_id
@@ -184,6 +194,8 @@ class ShadowCalls:
             await self._store.add(
                 [Feedback(request_id, now_us, "verifier", score, "shadow", asker) for request_id, score in pairs]
             )
+        elif self._judge is not None:
+            await self._judge.judge(run, again, (answer, other))
 
 
 def alternatives(run: Run) -> tuple[Candidate, ...]:
@@ -200,6 +212,12 @@ def alternatives(run: Run) -> tuple[Candidate, ...]:
         and not ranked.candidate.is_simulated
         and ranked.rejected is None  # a rule's limits reject nothing here: models considered too weak are worth asking
     )
+
+
+def spent_pico_usd(run: Run, bound_pico_usd: int) -> int:
+    """What a request of our own has cost; at most the bound, if that is not known."""
+    cost = run.entry.cost if run.entry is not None else None
+    return cost.total_pico_usd if cost is not None else bound_pico_usd
 
 
 def plain_body(body: bytes) -> bytes:
@@ -238,8 +256,8 @@ class _Listening:
             self._shadows.repeat(self._run, self._others, bytes(self._answer))
 
 
-class _Sink:
-    """The caller of a shadow call: keeps the answer."""
+class Sink:
+    """The caller of a request of our own: keeps the answer."""
 
     is_gone = False
 

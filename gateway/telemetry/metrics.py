@@ -37,6 +37,7 @@ class Metrics:
         self._decode = self._distribution("decode_tokens_per_second", "After the first token.", SPEED_BUCKETS)
         self._attempts = self._counts("failed_attempts", "Attempts that did not answer.", "backend", "error")
         self._notices = self._counts("budget_notices", "Notices to the webhook, by how it went.", "outcome")
+        self._pairs = self._counts("judged_pairs", "Shadow answers for the judge, by what came of it.", "outcome")
         self._notices_fail = Gauge(
             "breakeven_budget_notices_failing",
             "1 while a notice waits because the webhook took none of the last tries, of any worker.",
@@ -124,6 +125,10 @@ class Metrics:
     def rules_taken_over(self, seconds: float) -> None:
         """This worker now decides by newly activated rules."""
         self._taken_over.observe(seconds)
+
+    def pair_judged(self, outcome: str) -> None:
+        """The judge was asked about two answers, or was not."""
+        self._pairs[outcome,] += 1
 
     def notice_told(self, outcome: str) -> None:
         """A budget notice was sent, or failed."""

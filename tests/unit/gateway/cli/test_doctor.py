@@ -47,7 +47,10 @@ def test_a_home_has_a_database_that_answers(home: Home) -> None:
     new_home(home.root)
     make_newest_file(home.root / "breakeven.db")
     home.curve_file.write_text("{", "utf-8")
+    with home.config_file.open("a") as file:
+        file.write("shadow_calls: {share: 0.02, judge: gpt-nope}\n")
     checks = found(home)
+    assert "there is no model 'gpt-nope' here now" in checks["judge"].detail
     assert "is not a throughput curve" in checks["throughput curve"].detail
     assert checks["database"] == Finding("database", True, "reachable, no request yet", checks["database"].fix)
     assert checks["journal"].detail.startswith("synced by ")

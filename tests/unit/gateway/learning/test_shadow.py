@@ -18,7 +18,7 @@ from gateway.ledger.entry import Entry
 from gateway.pricing.price import price
 from gateway.request.run import Incoming
 from gateway.routing.snapshot import CacheWrites
-from gateway.stores import SHADOW, Feedback, ShadowCall
+from gateway.stores import JUDGE, SHADOW, Feedback, ShadowCall
 from gateway.sums import Sums, SumsQuery
 from tests.builders import make_prices, make_snapshot
 from tests.rig import KEY, A, B, RecordingCaller, Rig
@@ -219,15 +219,16 @@ def test_what_was_not_needed_goes_back_to_the_day_it_was_taken_from() -> None:
 
 class SpentToday:
     async def sums(self, query: SumsQuery) -> Sequence[Sums]:
-        assert query.filters == {"operation": SHADOW}
+        assert (query.by, query.filters) == (("operation",), {})
         assert query.since_us <= NOW_US < query.until_us
-        return [Sums({}, input_pico_usd=PLENTY)]
+        spent = {"chat.completions": PLENTY, SHADOW: 1, JUDGE: 2}
+        return [Sums({"operation": name}, input_pico_usd=pico_usd) for name, pico_usd in spent.items()]
 
 
 async def test_a_restart_does_not_refill_the_cap() -> None:
     rig = ShadowRig()
     await rig.shadows.start(SpentToday())  # pyright: ignore[reportArgumentType]
-    assert (await rig.ask_twice())[1] == []
+    assert spent(rig) == 3, "on shadow calls and their judge, not by callers"
 
 
 async def test_a_model_that_was_named_is_not_second_guessed() -> None:
