@@ -6,9 +6,10 @@ counts as none: a wrong number must not reach the books as if the provider had v
 Rules that differ between providers, each found by the fields themselves and never by the provider's name:
 
 * DeepSeek says `prompt_cache_hit_tokens`, Moonshot and Together `cached_tokens`, OpenAI `prompt_tokens_details`.
-* Proxies in front of Anthropic add `cache_creation_input_tokens`, OpenRouter `cache_write_tokens`; both are inside
-  `prompt_tokens`. How long they are kept is in `cache_creation`, litellm's `cache_creation_token_details`, or OpenAI's
-  `cache_write_tokens_details`, whose 12 hours are its longer and dearer time, as an hour is Anthropic's.
+* Proxies in front of Anthropic add `cache_creation_input_tokens`, DashScope the same in `prompt_tokens_details`,
+  OpenRouter `cache_write_tokens`; all are inside `prompt_tokens`. How long they are kept is in `cache_creation`,
+  litellm's `cache_creation_token_details`, or OpenAI's `cache_write_tokens_details`, whose 12 hours are its longer and
+  dearer time, as an hour is Anthropic's.
 * xAI and Gemini's compatible endpoint leave reasoning out of `completion_tokens`; `total_tokens` shows it.
 * Mistral leaves audio out of `prompt_tokens`; `total_tokens` shows it. Grok at Azure leaves the cached tokens out of
   both, and its `prompt_tokens_details` has the `text_tokens`.
@@ -228,11 +229,12 @@ def _cache_writes(usage: Wire, into: Wire) -> tuple[int, int]:
     if "cache_creation" not in usage and "cache_creation_input_tokens" not in usage and not into:
         return 0, 0
     split = _details(usage, "cache_creation") or _details(
-        into, "cache_creation_token_details", "cache_write_tokens_details"
+        into, "cache_creation_token_details", "cache_write_tokens_details", "cache_creation"
     )
     write_5m, write_1h = (sum(_count(split, name) for name in names if name in split) for names in (_SHORT, _LONG))
     total = _first(
-        (usage, "cache_creation_input_tokens"), (into, "cache_write_tokens"), (into, "cache_creation_tokens")
+        (usage, "cache_creation_input_tokens"),
+        *((into, name) for name in ("cache_write_tokens", "cache_creation_tokens", "cache_creation_input_tokens")),
     )
     return split_writes(max(total, write_5m + write_1h), write_5m, write_1h)
 
