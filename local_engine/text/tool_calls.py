@@ -37,6 +37,8 @@ from local_engine.text.tool_marks import (
 
 # A list's bracket is followed by a call; Mistral's mark begins with a bracket, too.
 BETWEEN: Final = re.compile(rf"(?:[\s,;\]`]|\[(?=[\s{{])|{DEEPSEEK_CALL_END})*")
+# Behind the last call of a list.
+LIST_END: Final = re.compile(r"\s*\]")
 # Without a mark a list is no call.
 BETWEEN_UNMARKED: Final = re.compile(r"[\s;]*")
 FUNCTION_END: Final = re.compile(f"{re.escape(FUNCTION_CLOSE)}|{re.escape(CLOSE)}")
@@ -197,7 +199,8 @@ class ToolCallParser:
         elif (call := self._next_call(rest, mark, is_last=is_last)) is not None:
             yield from call
         elif is_last or not self._may_become_call(rest, mark):
-            text, self._read, self._mark, self._object = self._read, "", None, None
+            text = self._read[_end_of(LIST_END, self._read) :] if is_idle else self._read
+            self._read, self._mark, self._object = "", None, None
             self._is_blank = False
             if text and (rest or not is_idle):
                 yield text
