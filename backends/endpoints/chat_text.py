@@ -12,13 +12,14 @@ _ENDS: Final[Mapping[str, str]] = {
     "model_length": "length",
     "sensitive": "content_filter",
 }
-"""Finish reasons of Z.ai and Mistral, and OpenAI's for the same."""
+"""Finish reasons of Z.ai and Mistral, and OpenAI's for the same. Gemini's compatible endpoint adds its own reason:
+`content_filter: PROHIBITED_CONTENT`."""
 
 
 def end_of(finish_reason: object) -> str | None:
     """The finish reason in OpenAI's words, as far as they have one."""
     reason = finish_reason if isinstance(finish_reason, str) else None
-    return None if reason is None else _ENDS.get(reason, reason)
+    return None if reason is None else _ENDS.get(reason, reason.partition(":")[0])
 
 
 def arguments_in(function: Mapping[str, object]) -> str | None:

@@ -10,7 +10,7 @@ from typing import Final, cast
 import msgspec
 from msgspec.structs import replace
 
-from backends.errors import BackendError
+from backends.errors import BackendError, UnreadableAnswer
 from backends.formats.chat_chunks import (
     Answer,
     Head,
@@ -36,7 +36,9 @@ from backends.protocol import Chunk
 from backends.usage import Usage
 
 FINISH_REASONS: Final[Mapping[str, str]] = {"STOP": "stop", "MAX_TOKENS": "length"}
-"""Any other reason means the answer was cut off: various filters, malformed calls, and future reasons."""
+"""Any other reason means the answer was cut off: various filters, and future reasons."""
+_GIVEN_UP: Final = frozenset({"MALFORMED_FUNCTION_CALL", "MALFORMED_RESPONSE", "UNEXPECTED_TOOL_CALL"})
+"""What the model wrote is no call, and not told: another try, or another model, may do better."""
 
 _NUMBERS: Final[Mapping[str, str]] = {
     "temperature": "temperature",
@@ -210,6 +212,9 @@ def read_content(body: bytes, *, backend: str, answer_id: str, created: int) -> 
     finish = finish_of(document)
     if finish is None:  # a whole answer says why it ended
         raise not_content(document, body, backend=backend)
+    usage, is_malformed = believable_usage(document.get("usageMetadata"))
+    if _is_given_up(document):
+        raise UnreadableAnswer(f"{backend} gave up its answer", usage=usage)
     answer = Answer(_head(document, answer_id, created))
     for part in _parts(document):
         text = part.get("text")
@@ -218,7 +223,7 @@ def read_content(body: bytes, *, backend: str, answer_id: str, created: int) -> 
         elif isinstance(part.get("functionCall"), dict):
             answer.tool_calls.append(_call(part, answer_id, len(answer.tool_calls)))
     answer.finish_reason = finish
-    answer.usage, answer.is_usage_malformed = believable_usage(document.get("usageMetadata"))
+    answer.usage, answer.is_usage_malformed = usage, is_malformed
     return answer.chunk()
 
 
@@ -237,6 +242,10 @@ def _parts(document: Fields) -> list[Fields]:
 def has_calls_in(document: Fields) -> bool:
     """Whether the first candidate calls functions."""
     return any(isinstance(part.get("functionCall"), dict) for part in _parts(document))
+
+
+def _is_given_up(document: Fields) -> bool:
+    return _candidate(document).get("finishReason") in _GIVEN_UP
 
 
 def finish_of(document: Fields, *, has_calls: bool | None = None) -> str | None:
@@ -284,6 +293,10 @@ class GeminiStreamReader(StreamReader):
         if event.get("error") is not None:
             raise self._failed(event["error"])
         self._usage = event.get("usageMetadata", self._usage)
+        if _is_given_up(event):
+            given_up = self._broken("gave up in the middle of the answer")
+            given_up.usage, _ = believable_usage(self._usage)
+            raise given_up
         chunks: list[Chunk] = []
         if not self.is_started:
             if not ("candidates" in event or "promptFeedback" in event):

@@ -15,6 +15,7 @@ from typing import Annotated, Final, TypeVar, cast
 import msgspec
 
 from backends.errors import UnreadableAnswer
+from backends.formats.json_objects import decode_object, objects_of
 from backends.formats.usage_wire import MalformedUsage, parse_openai_usage, parse_timings
 from backends.http.errors import error_from_event, no_answer
 from backends.http.stream_reader import StreamReader
@@ -25,6 +26,8 @@ DONE: Final = b"data: [DONE]\n\n"
 MOST_CHOICES: Final = 1_000
 _GIVEN_UP: Final = frozenset({"abort", "error", "insufficient_system_resource", "network_error"})
 """Finish reasons of an answer that was not brought to its end: vLLM and SGLang, OpenRouter, DeepSeek, Z.ai."""
+_BAD_CALL: Final = "function_call_filter"
+"""How Gemini's compatible endpoint begins the finish reason of an answer with a call that its model wrote badly."""
 _MOST_JOINED: Final = 64  # events; bounds how often an event that cannot be joined is decoded again
 
 
@@ -74,9 +77,13 @@ class _Choice(msgspec.Struct):
     finish_reason: str | None = None
     usage: object = None
 
+    @property
+    def is_bare(self) -> bool:
+        return self.message is None and self.delta is None and self.text is None
+
     def output(self) -> tuple[bool, int]:
-        """As `_Text.output`, for a delta, a message or a plain completion."""
-        text = self.delta or self.message
+        """As `_Text.output`, for a message, a delta or a plain completion; Perplexity's messages have both."""
+        text = self.message or self.delta
         if text is not None:
             return text.output()
         return bool(self.text), len(self.text or "")
@@ -196,7 +203,7 @@ class OpenAIStreamReader(StreamReader):
             if has_usage:
                 found_usage, is_no_usage = _usage(event)
                 usage, is_malformed = found_usage or usage, is_malformed or is_no_usage
-            if finish_reason in _GIVEN_UP:
+            if finish_reason and _is_given_up(finish_reason):
                 given_up = self._broken("gave up in the middle of the answer")
                 given_up.usage = usage
                 raise given_up
@@ -214,9 +221,13 @@ def _has_failure(events: Sequence[_Event]) -> bool:
         if event.error is not None or event.kind == "error":
             return True
         for choice in event.choices or ():
-            if choice.finish_reason in _GIVEN_UP:
+            if choice.finish_reason and _is_given_up(choice.finish_reason):
                 return True
     return False
+
+
+def _is_given_up(finish_reason: str) -> bool:
+    return finish_reason in _GIVEN_UP or finish_reason.startswith(_BAD_CALL)
 
 
 def _without_usage(event: _Event, data: bytes) -> bytes:
@@ -246,8 +257,10 @@ def read_answer(body: bytes, *, backend: str, has_choices: bool = True) -> Chunk
         characters += count
         finish_reason = finish_reason or choice.finish_reason or None
     usage, is_malformed = _usage(event, has_choices=has_choices)
-    if (has_choices and not event.choices) or finish_reason in _GIVEN_UP:
+    if (has_choices and not event.choices) or _is_given_up(finish_reason or ""):
         raise UnreadableAnswer(f"{backend} gave up its answer", usage=usage, output_characters=characters)
+    if any(choice.finish_reason and choice.is_bare for choice in event.choices or ()):
+        body = _with_messages(body)
     return Chunk(
         body,
         has_output=has_output,
@@ -258,6 +271,15 @@ def read_answer(body: bytes, *, backend: str, has_choices: bool = True) -> Chunk
         is_done=True,
         is_usage_malformed=is_malformed,
     )
+
+
+def _with_messages(body: bytes) -> bytes:
+    """Gemini's compatible endpoint leaves the message out of a choice that it filtered, on which clients break."""
+    document = decode_object(body) or {}
+    for choice in objects_of(document.get("choices")):
+        if choice.get("message") is None:
+            choice["message"] = {"role": "assistant", "content": None}
+    return msgspec.json.encode(document)
 
 
 def _part_characters(part: object) -> int:

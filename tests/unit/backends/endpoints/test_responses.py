@@ -247,6 +247,7 @@ def test_text_and_refusal_are_parts_of_one_message() -> None:
         ("model_length", "max_output_tokens"),
         ("content_filter", "content_filter"),
         ("sensitive", "content_filter"),
+        ("content_filter: PROHIBITED_CONTENT", "content_filter"),
     ],
 )
 def test_an_answer_that_was_cut_says_why(reason: str, because: str) -> None:

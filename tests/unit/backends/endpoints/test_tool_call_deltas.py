@@ -213,6 +213,7 @@ ENDS: list[tuple[str | None, list[Piece], str]] = [
     ("tool_calls", [], "end_turn"),
     ("model_context_window_exceeded", [], "max_tokens"),
     ("sensitive", [], "refusal"),
+    ("content_filter: RECITATION", [], "refusal"),
 ]
 
 

@@ -209,8 +209,6 @@ FINISHES: list[tuple[Json, str]] = [
     (content({"text": "x"}, finish="MAX_TOKENS"), "length"),
     (content(finish="SAFETY"), "content_filter"),
     (content(finish="MODEL_ARMOR"), "content_filter"),
-    (content(finish="MALFORMED_FUNCTION_CALL"), "content_filter"),
-    (content(CALL, finish="UNEXPECTED_TOOL_CALL"), "content_filter"),
     (content({"text": "x"}, finish="SOMETHING_NEW"), "content_filter"),
     ({"promptFeedback": {"blockReason": "SAFETY"}}, "content_filter"),
 ]
@@ -220,6 +218,15 @@ FINISHES: list[tuple[Json, str]] = [
 def test_finish_reasons(document: Json, expected: str) -> None:
     assert read_one(document).finish_reason == expected
     assert [chunk.finish_reason for chunk in read([document]) if chunk.finish_reason] == [expected]
+
+
+@pytest.mark.parametrize("reason", ["MALFORMED_FUNCTION_CALL", "MALFORMED_RESPONSE", "UNEXPECTED_TOOL_CALL"])
+def test_a_call_that_was_written_badly_is_no_answer(reason: str) -> None:
+    last = content(CALL, finish=reason, usage=METADATA)
+    for give_up in (lambda: read_one(last), lambda: read([last]), lambda: read([content({"text": "Let"}), last])):
+        with pytest.raises((UnreadableAnswer, StreamBroken)) as caught:
+            give_up()
+        assert caught.value.usage == USAGE, "it is billed nevertheless"
 
 
 def read(events: list[Json], *, wants_usage: bool = True) -> list[Chunk]:

@@ -171,7 +171,10 @@ def test_ends(how: str, events: list[object], expected: bool | type[BackendError
         assert result is expected
 
 
-@pytest.mark.parametrize("reason", ["abort", "insufficient_system_resource", "network_error"])
+@pytest.mark.parametrize(
+    "reason",
+    ["abort", "insufficient_system_resource", "network_error", "function_call_filter: MALFORMED_FUNCTION_CALL"],
+)
 def test_an_answer_that_was_given_up_is_booked_by_the_usage_it_came_with(reason: str) -> None:
     with pytest.raises(UnreadableAnswer, match="gave up") as caught:
         read({**delta(reason), "usage": USAGE})
@@ -240,6 +243,23 @@ def test_an_error_in_place_of_an_answer_is_no_answer_that_cannot_be_read() -> No
     with pytest.raises(UpstreamUnavailable) as caught:
         read_answer(b'{"error":"no"}', backend="b")
     assert type(caught.value) is UpstreamUnavailable
+
+
+@pytest.mark.parametrize("choice", [{"index": 0}, {"index": 0, "message": None}])
+def test_a_filtered_choice_has_a_message(choice: dict[str, object]) -> None:
+    """Gemini's compatible endpoint sends none, on which OpenAI's clients break."""
+    choice |= {"finish_reason": "content_filter: PROHIBITED_CONTENT"}
+    chunk = read_answer(json.dumps({"id": "x", "choices": [choice]}).encode(), backend="b")
+    assert json.loads(chunk.payload) == {
+        "id": "x",
+        "choices": [choice | {"message": {"role": "assistant", "content": None}}],
+    }
+
+
+def test_an_answer_of_perplexity_has_its_message_beside_an_empty_delta() -> None:
+    choice = {"message": {"content": "Paris"}, "delta": {"content": ""}, "finish_reason": "stop"}
+    chunk = read_answer(json.dumps({"choices": [choice]}).encode(), backend="b")
+    assert (chunk.has_output, chunk.output_characters) == (True, 5)
 
 
 def test_an_answer_with_nan_reaches_the_caller_as_json() -> None:
