@@ -22,7 +22,8 @@ class Dialect:
     which it expects the reasoning of earlier answers; `needs_thoughts`: it rejects a conversation with tool calls if an
     answer lacks reasoning; `needs_signatures`: if none of an answer's calls is signed; `needs_answers`: if a user's
     message follows a tool's result; `needs_opening`: if no user's precedes the first call.
-    `thinks_unforced`: it reasons by default, and rejects a forced call then; `names_no_call`: its K3 one by name.
+    `thinks_unforced`: it reasons by default, and rejects a forced call then; `names_no_call`: its K3 one by name, its
+    K2.5 and K2.6 any.
     `call_id` maps a tool call's id to one that it accepts; None if it accepts any.
     `takes_developer`: it knows the role `developer`; others get `system`, which OpenAI treats the same.
     `efforts` maps a `reasoning_effort` that it rejects to the nearest it accepts; `refuses_effort`: it rejects any for

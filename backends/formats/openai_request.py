@@ -108,9 +108,9 @@ def build_body(call: Call, dialect: Dialect = PLAIN) -> bytes:
             asked = call.body[effort.start : effort.end].strip(b'"').decode("utf-8", "replace")
             if (told := dialect.efforts.get(asked)) is not None:
                 edits["reasoning_effort"] = b'"%b"' % told.encode()
-        if dialect.thinks_unforced:
+        if dialect.thinks_unforced or (dialect.names_no_call and "k2." in call.upstream_model):
             edits |= without_thinking_where_forced(call.body, members)
-        if dialect.names_no_call and "k3" in call.upstream_model:
+        elif dialect.names_no_call and "k3" in call.upstream_model:
             edits |= with_named_tool_alone(call.body, members)
         if dialect.models_think:
             edits |= _while_it_thinks(call, members)

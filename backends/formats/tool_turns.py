@@ -1,6 +1,6 @@
 """What some providers demand of chats with tools that OpenAI does not: Mistral an answer after each tool's result,
-DeepSeek no forced call while it reasons, Kimi K3 none of a named tool, Gemini a user's message before the first call.
-Pure."""
+DeepSeek and Kimi K2.6 no forced call while they reason, Kimi K3 none of a named tool, Gemini a user's message before
+the first call. Pure."""
 
 from collections.abc import Iterator, Mapping
 from itertools import pairwise, takewhile

@@ -82,6 +82,13 @@ def test_deepseek_does_not_think_where_it_must_call(asked: bytes, told: Json) ->
     assert sent(asked, "deepseek") == told | {"model": "up"}
 
 
+def test_kimi_k2_does_not_think_where_it_must_call() -> None:
+    """K2.5 and K2.6 think by default, and answer 400 as K3 does."""
+    for asked in ({"tool_choice": "required"}, {"tool_choice": {"type": "function", "function": {"name": "f"}}}):
+        told = asked | {"model": "kimi-k2.6", "thinking": {"type": "disabled"}}
+        assert sent(json.dumps(asked).encode(), "moonshot", "kimi-k2.6") == told
+
+
 def test_kimi_k3_is_forced_by_offering_the_named_tool_alone() -> None:
     """It answers 400: "tool_choice 'specified' is incompatible with thinking enabled"; it takes `required`."""
     tools = [{"type": "function", "function": {"name": name}} for name in ("f", "g")]
@@ -89,7 +96,7 @@ def test_kimi_k3_is_forced_by_offering_the_named_tool_alone() -> None:
     forced = {"tools": tools[1:], "tool_choice": "required"}
     assert sent(json.dumps(named).encode(), "moonshot", "kimi-k3") == forced | {"model": "kimi-k3"}
     for model, asked in (
-        ("kimi-k2.6", named),
+        ("kimi-k2-turbo", named),
         ("kimi-k3", named | {"tool_choice": "required"}),
         ("kimi-k3", named | {"tool_choice": {"type": "function", "function": {"name": "h"}}}),
         ("kimi-k3", {"tool_choice": "none"}),
