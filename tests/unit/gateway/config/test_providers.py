@@ -11,6 +11,7 @@ def test_a_model_appears_with_its_providers_key() -> None:
     (provider,) = hosted_from_environment({"DEEPSEEK_API_KEY": "k", "HOME": "/"})
     assert (provider.name, provider.key_env, provider.wire_format) == ("deepseek", "DEEPSEEK_API_KEY", "openai")
     assert [model.name for model in provider.models] == ["deepseek-v4-flash", "deepseek-v4-pro"]
+    assert not any("json_schema" in model.supports for model in provider.models), "DeepSeek answers 400 to one"
 
 
 @pytest.mark.parametrize("environ", [{}, {"OPENAI_API_KEY": ""}, {"OPENAI_API_KEY": "  "}])
