@@ -9,7 +9,7 @@ from urllib.parse import quote
 from msgspec.structs import replace
 
 from backends.endpoints.content_errors import content_error
-from backends.errors import UpstreamRejected
+from backends.errors import UpstreamAuth, UpstreamRejected
 from backends.formats.chat_fields import untranslatable
 from backends.formats.chat_view import parse_chat
 from backends.formats.gemini import GeminiStreamReader, build_content_body, openai_error, read_content
@@ -28,6 +28,8 @@ from backends.protocol import CONTENT, COUNT_OF_CONTENT, BackendHealth, Call, Re
 _UNREADABLE: Final = re.compile(
     rb"(?:invalid|corrupted) thought signature|thought signature is not valid", re.IGNORECASE
 )
+_NAMES_STORED: Final = re.compile(rb"file_?uri|cached_?content|\\u00[4-7]", re.IGNORECASE)
+"""Whether a request names a file or a cache. Its names may be spelt with escapes, which nobody needs for letters."""
 STREAM: Final = "streamGenerateContent?alt=sse"
 
 
@@ -59,6 +61,17 @@ class GeminiBackend(HttpBackend):
             true_status=google_status,
         )
         return await self.exchange(call, exchange)
+
+    async def exchange(self, call: Call, exchange: Exchange) -> Reply:
+        """A file, video or cache that we may not read, or that does not exist, is a 403 at Google. That says nothing
+        against our key, which would rest otherwise, for all callers."""
+        try:
+            return await super().exchange(call, exchange)
+        except UpstreamAuth as refusal:
+            if refusal.status != 403 or not _NAMES_STORED.search(exchange.body):
+                raise
+            why = "what the request names by its address may not be there, or not for our key"
+            raise UpstreamRejected(f"{refusal.message}: {why}") from refusal
 
     async def _open_native(self, call: Call) -> Reply:
         """Signatures of another model, or of a conversation that has changed, are left out once they are refused."""
