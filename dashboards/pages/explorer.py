@@ -196,7 +196,7 @@ def labels(key_names: dict[str, str]) -> dict[str, str]:
 
 
 def named(dimension: str, value: str | None, key_names: dict[str, str]) -> str:
-    """The label of a group: a key by its name, a time as people write it. Shadow calls belong to no key."""
+    """The label of a group: a key by its name, a time as people write it."""
     if value is None or (dimension == "key" and not value):
         return display.NO_NAME
     return display.group_time(dimension, value) if dimension in TIMES and value else key_names.get(value, value)

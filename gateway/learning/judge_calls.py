@@ -68,7 +68,7 @@ class JudgeCalls:
         monotonic: Callable[[], float],
         told: Callable[[Outcome], None],
     ) -> None:
-        self._model = model
+        self.model = model
         self._budget = budget
         self._serve = serve
         self._store = store
@@ -82,15 +82,15 @@ class JudgeCalls:
         try:
             outcome = await self._judged(run, again, answers)
         except Exception as error:  # noqa: BLE001 - nobody waits for it, and the pair is noted already
-            log.warning("the judge %s was asked in vain (%s)", self._model, type(error).__name__)
+            log.warning("the judge %s was asked in vain (%s)", self.model, type(error).__name__)
             outcome = "failed"
         self._told(outcome)
 
     async def _judged(self, run: Run, again: Run, answers: tuple[bytes, bytes]) -> Outcome:
         assert run.entry is not None
-        if self._model in (run.entry.model, again.intent.decision.model):
+        if self.model in (run.entry.model, again.intent.decision.model):
             return "own_answer"
-        if all(ranked.candidate.name != self._model for ranked in run.choice.weighed):
+        if all(ranked.candidate.name != self.model for ranked in run.choice.weighed):
             return "not_allowed"
         first, second = map(answer_text, answers)
         if first is None or second is None or run.view.is_open_ended or not UNSEEN.isdisjoint(run.view.needs):
@@ -110,7 +110,7 @@ class JudgeCalls:
         """The verdicts for both orders, each about the answers in the order of `texts`."""
         now_us = self._now_us()
         snapshot = self._priced_at(now_us)
-        model = snapshot.candidates.get(self._model)
+        model = snapshot.candidates.get(self.model)
         if model is None or model.is_simulated or model.specialty is not None:
             return "no_model"
         bodies = [_body(model, request, order) for order in (texts, (texts[1], texts[0]))]

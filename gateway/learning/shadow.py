@@ -65,6 +65,11 @@ class ShadowBudget:
 class PairJudge(Protocol):
     """Judges pairs of answers that no program can judge."""
 
+    @property
+    def model(self) -> str:
+        """The one that judges, and judges no answer of its own."""
+        ...
+
     async def judge(self, run: Run, again: Run, answers: tuple[bytes, bytes]) -> None:
         """`run` is the caller's request and `again` its shadow call; the answers are as they were sent. Never fails."""
         ...
@@ -119,6 +124,8 @@ class ShadowCalls:
         able = tuple(one for one in others if entry is not None and one.name != entry.model)
         if entry is None or entry.status != "completed" or not able or len(self._tasks) >= MOST_AT_ONCE:
             return
+        if self._judge is not None:
+            able = tuple(one for one in able if one.name != self._judge.model) or able
         now_us = self._now_us()
         snapshot = self._priced_at(now_us)  # prices or models may have changed during the answer
         candidate = snapshot.candidates.get(self._random.choice(able).name)

@@ -20,7 +20,7 @@ def as_dimensions(text: str) -> str:
 
 
 def filters_of(fields: Mapping[str, str | None]) -> dict[str, str | None]:
-    """The filters among a query's fields. Empty text is for requests that have no team, project or tag. Shadow calls do
-    have a key: the empty one."""
+    """The filters among a query's fields. Empty text is for requests that have no team, project or tag. All have a
+    key: shadow calls and their judge one of their own, named like the operation."""
     given = {name: value for name, value in fields.items() if value is not None}
     return {name: value if name == "key" else value or None for name, value in given.items()}

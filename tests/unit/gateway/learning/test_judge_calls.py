@@ -2,10 +2,9 @@
 
 import asyncio
 import json
-import random
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 
@@ -25,7 +24,6 @@ from tests.builders import make_candidate, make_prices, make_snapshot
 from tests.rig import A, B, RecordingCaller, Rig
 from tests.unit.gateway.learning.test_shadow import NOW_US, PLENTY, MemoryFeedback
 
-One = TypeVar("One")
 J = make_candidate("j", backend="three", prices=make_prices(2.0, 8.0), supports=frozenset({"json_schema"}))
 BOTH = "version: 1\nrules: [{name: r, choose: {from: [a, b, j]}}]"
 
@@ -46,13 +44,8 @@ SECOND = saying(first_is_good_enough=False, second_is_good_enough=True, better="
 """About a caller's good answer and a bad one: the one verdict and, in the other order, the other."""
 
 
-class TakesFirst(random.Random):
-    def choice(self, seq: Sequence[One]) -> One:  # pyright: ignore[reportIncompatibleMethodOverride]
-        return seq[0]
-
-
 class JudgeRig(Rig):
-    """Model a answers callers, b is the shadow, j judges."""
+    """Model a answers callers, b is asked again, j judges, and is asked again only where there is nobody else."""
 
     def __init__(
         self, *verdicts: Outcome, rules: str = BOTH, budget: int = PLENTY, store: MemoryFeedback | None = None,
@@ -69,9 +62,7 @@ class JudgeRig(Rig):
         }  # fmt: skip
         serve = self.pipeline.serve_apart
         judges = JudgeCalls("j", self.budget, serve, self.store, told=self.told.append, **given)
-        self.pipeline.shadows = self.shadows = ShadowCalls(
-            1.0, self.budget, serve, self.store, judge=judges, generator=TakesFirst(), **given
-        )
+        self.pipeline.shadows = self.shadows = ShadowCalls(1.0, self.budget, serve, self.store, judge=judges, **given)
 
     async def settled(self, **body: Any) -> list[Entry]:
         """The judge's entries."""
