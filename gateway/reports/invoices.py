@@ -6,7 +6,7 @@
 | OpenAI usage API and dashboard CSV | `num_model_requests` |
 | Anthropic cost report and console CSV | `amount` in cents beside `cost_type`; column `cost_usd` |
 | Anthropic usage report and console CSV | `uncached_input_tokens`; column `usage_input_tokens_no_cache` |
-| OpenRouter's activity API | `model_permaslug` beside `usage` |
+| OpenRouter's activity API and CSV | `model_permaslug` beside `usage`; columns `Slug`, `BYOK Usage` |
 
 A cost export has dollars but no tokens, a usage export tokens but no dollars: what is missing is None, never zero.
 Calls of a provider's own tools have lines that name the tool and no model.
@@ -40,6 +40,10 @@ TOOLS: Mapping[str, Tool] = {
     "code-interpreter": "other_tool_calls",
 }
 """Prefixes of tool names, in the spelling of model_key; `file search storage` is not a call."""
+
+
+LINE_ITEM = re.compile(r"(?:\w+ \| )?(.*?)(?: (?:audio|image|text))?")
+"""`priority | gpt-5.4`, `gpt-image-2.5-flare image`."""
 
 
 class UnknownExport(ValueError):
@@ -171,15 +175,21 @@ def _anthropic_usage(day: date, result: Row) -> Charged:
 
 
 def _openrouter_activity(day: date, row: Row) -> Charged:
-    """Has both dollars and tokens. `usage` is what OpenRouter charges; calls with own keys are billed elsewhere."""
+    """Has both dollars and tokens. `usage` is what OpenRouter charges, its fee for calls with own keys included; what
+    those cost at their providers is beside it, and in our books too."""
     return Charged(
         day,
         row["model"],
-        _pico(row["usage"], PICO_PER_USD),
+        _pico(row["usage"], PICO_PER_USD) + _pico(row.get("byok_usage_inference") or 0, PICO_PER_USD),
         requests=int(row["requests"]),
         input_tokens=int(row["prompt_tokens"]),
         output_tokens=int(row["completion_tokens"]),
     )
+
+
+def _openrouter_activity_row(day: date, row: Row) -> Charged:
+    named = {name.lower().replace(" ", "_"): value for name, value in row.items()}
+    return _openrouter_activity(day, named | {"model": row["Slug"], "byok_usage_inference": row["BYOK Usage"]})
 
 
 def _openai_cost_row(day: date, row: Row) -> Charged | None:
@@ -214,6 +224,7 @@ CSV_READERS: dict[frozenset[str], Callable[[date, Row], Charged | None]] = {
     frozenset({"num_model_requests", "input_tokens", "model"}): _openai_usage_row,
     frozenset({"usage_date_utc", "cost_usd", "model"}): _anthropic_cost_row,
     frozenset({"usage_date_utc", "usage_input_tokens_no_cache", "model_version"}): _anthropic_usage_row,
+    frozenset({"Date", "Slug", "Usage", "BYOK Usage"}): _openrouter_activity_row,
 }
 
 
@@ -225,7 +236,9 @@ def model_key(name: str) -> str:
 
 def _line_item_model(line_item: str | None) -> str:
     """The model in a line item such as `gpt-5.4-mini-2026-03-17, cached input`."""
-    return (line_item or "").partition(",")[0].strip()
+    name = (line_item or "").partition(",")[0].strip()
+    found = LINE_ITEM.fullmatch(name)
+    return found[1] if found else name
 
 
 def _anthropic_name(row: Row) -> str:
@@ -256,7 +269,8 @@ def _pico(amount: Any, unit: int) -> int:
 
 
 def _csv_day(row: Row) -> date:
-    return _day(row.get("usage_date_utc") or row.get("start_time_iso") or int(row["start_time"]))
+    said = row.get("usage_date_utc") or row.get("start_time_iso") or row.get("Date")
+    return _day(said or int(row["start_time"]))
 
 
 def _day(start: Any) -> date:

@@ -108,6 +108,10 @@ OPENROUTER = {
         for provider in ("Anthropic", "Google")
     ]
 }
+OPENROUTER_CSV = """\
+Date,Slug,Usage,BYOK Usage,Requests,Prompt Tokens,Completion Tokens,Reasoning Tokens
+"2026-11-03 00:00:00","anthropic/claude-opus-4.7","430.07","0.2","4115","70965665","3009973","0"
+"""
 OPENAI_COST_CSV = f"""\
 start_time,end_time,start_time_iso,end_time_iso,amount_value,amount_currency,line_item,project_id
 {START},{START + 86400},2026-11-03T00:00:00+00:00,2026-11-04T00:00:00+00:00,0.1,usd,"gpt-5.4-mini-2026-03-17, input",p
@@ -149,9 +153,18 @@ CLAUDE = "claude-sonnet-4-5"
         (json.dumps(ANTHROPIC_USAGE), [Charged(DAY, CLAUDE, None, None, 12_000, 900)]),
         (
             json.dumps(OPENROUTER),
-            [Charged(day, "anthropic/claude-sonnet-4-5", 3 * DOLLAR // 100, 10, 100, 250) for day in (DAY, NEXT)],
+            [Charged(day, "anthropic/claude-sonnet-4-5", 54 * DOLLAR // 1000, 10, 100, 250) for day in (DAY, NEXT)],
         ),
+        (OPENROUTER_CSV, [Charged(DAY, "anthropic/claude-opus-4-7", 43_027 * DOLLAR // 100, 4115, 70965665, 3009973)]),
         (OPENAI_COST_CSV, [Charged(DAY, GPT, 3 * DOLLAR // 10)]),
+        (
+            OPENAI_COST_CSV.replace("gpt-5.4-mini-2026-03-17, input", "priority | gpt-5.4-mini, input, long context"),
+            [Charged(DAY, GPT, 3 * DOLLAR // 10)],
+        ),
+        (
+            OPENAI_COST_CSV.replace("gpt-5.4-mini-2026-03-17,", "gpt-audio-mini-2025-12-15 audio,"),
+            [Charged(DAY, "gpt-audio-mini", 3 * DOLLAR // 10)],
+        ),
         ("\ufeff" + OPENAI_USAGE_CSV, [Charged(DAY, GPT, None, 5, 1000, 500)]),
         (ANTHROPIC_COST_CSV, [Charged(DAY, CLAUDE, 1872 * DOLLAR // 100)]),
         (ANTHROPIC_USAGE_CSV, [Charged(DAY, CLAUDE, None, None, 12_000, 900)]),
