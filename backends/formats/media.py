@@ -63,6 +63,7 @@ class _Answer(msgspec.Struct):
     text: str | None = None
     duration: object = None
     usage: object = None
+    svg_usage: object = None
     service_tier: object = None
     error: object = None
 
@@ -143,7 +144,12 @@ def _usage(answer: _Answer, call: Call) -> Usage | None:
     if call.operation in TRANSCRIPTS:
         return transcript_usage(answer.usage, answer.duration)
     found = None if answer.usage is None else parse_openai_usage(answer.usage, service_tier=answer.service_tier)
-    return found if call.operation == "moderations" else image_usage(found, len(answer.data or ()))
+    if call.operation == "moderations":
+        return found
+    drawn = image_usage(found, len(answer.data or ()))
+    if answer.svg_usage is None:
+        return drawn
+    return msgspec.structs.replace(drawn, other_tool_calls=1)  # another model wrote the SVG, at its own prices
 
 
 def image_usage(found: Usage | None, images: int) -> Usage:

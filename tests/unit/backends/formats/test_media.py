@@ -91,6 +91,17 @@ def test_images_are_billed_by_tokens_or_counted() -> None:
     assert chunk.usage == Usage(
         335, output_tokens=1056, image_input_tokens=323, image_output_tokens=1056, units=Units(images=2)
     )
+    author = {
+        "model": "another",
+        "input_tokens": 900,
+        "output_tokens": 4000,
+        "reasoning_tokens": 0,
+        "total_tokens": 4900,
+    }
+    svg = read("images.generations", {"data": two, "usage": GPT_IMAGE, "svg_usage": author})
+    assert svg.usage == Usage(
+        *(335, 0, 0, 0, 1056), image_input_tokens=323, image_output_tokens=1056, other_tool_calls=1, units=Units(2)
+    )
     told = {**GPT_IMAGE, "output_tokens_details": {"text_tokens": 56, "image_tokens": 1000}}
     usage = read("images.edits", {"data": two, "usage": told}).usage
     assert usage is not None
