@@ -45,15 +45,15 @@ _OUR_ACCOUNT: Final = re.compile(
 """How Anthropic, DashScope, Fireworks, Gemini, Moonshot, OpenAI and xAI say with 400, 412 or 429 that our account is
 empty or closed, our key is wrong or our place is not served."""
 _TOO_LONG: Final = re.compile(
-    rb"context_length_exceeded|exceed_context|context (?:length|window|size|limit)|(?:prompt|input) is too long"
-    rb"|input token count|maximum (?:prompt|model) length|model token limit|range of input length"
-    rb"|maximum allowed (?:input )?length|prompt exceeds max length|more than max tokens allowed"
-    rb"|sum of prompt length|`inputs` (?:tokens|must have)",
+    rb"context_length_exceeded|exceed_context|context (?:length|window|size|limit)"
+    rb"|(?:prompt|input|messages) is too long|input token count|maximum (?:prompt|model) length|model token limit"
+    rb"|range of input length|maximum allowed (?:input )?length|prompt exceeds max length|more than max tokens allowed"
+    rb"|sum of prompt length|`inputs` (?:tokens|must have)|token count of \d+ exceeds|too many tokens",
     re.IGNORECASE,
 )
 """How providers reject a prompt that another model may have room for: OpenAI and compatible servers, llama.cpp,
-Anthropic, Bedrock, DashScope, Gemini, Kimi, SGLang, TensorRT-LLM, TGI, vLLM, xAI, Z.ai. Our count of tokens, by which
-candidates are chosen, is an estimate."""
+Anthropic, Bedrock, Cohere, Copilot, DashScope, Gemini, Kimi, Perplexity, SGLang, TensorRT-LLM, TGI, vLLM, xAI, Z.ai.
+Our count of tokens, by which candidates are chosen, is an estimate."""
 _BADLY_WRITTEN: Final = re.compile(rb'"(?:tool_use_failed|json_validate_failed|output_parse_failed)"')
 """How Groq rejects what its model wrote, as if the request were at fault."""
 _SAYS_SO: Final = re.compile(r"prompt is too long|max_(?:completion_|output_)?tokens", re.IGNORECASE)
