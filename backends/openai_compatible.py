@@ -27,6 +27,7 @@ from backends.formats.rerank import rerank_dialect_of, where_another_may_do
 from backends.formats.responses import ResponsesStreamReader, as_asked, read_response
 from backends.formats.responses_chat import ChatOfResponseReader, read_response_as_chat
 from backends.formats.responses_request import build_response_body, is_asked_as_response
+from backends.formats.stream_options import without_refused_options
 from backends.http.client import HttpClient
 from backends.http.errors import error_from_status, google_status
 from backends.http.reply import MAX_ANSWER_BYTES
@@ -79,6 +80,13 @@ any."""
 def _is_in_background(body: bytes) -> bool:
     may_be = b"background" in body or ESCAPE in body
     return may_be and bool((decode_object(body) or {}).get("background"))
+
+
+def _mended(body: bytes, refusal: bytes, *, is_native: bool) -> bytes:
+    """The request without what the provider refused, if that only tunes the answer; the same bytes otherwise."""
+    if not is_native:
+        return without_refused_options(body, refusal)
+    return without_past_reasoning(body) if _NO_PAST.search(refusal) else body
 
 
 def _refused_field(refusal: UpstreamRejected) -> str | None:
@@ -205,9 +213,13 @@ class OpenAICompatibleBackend(HttpBackend):
         try:
             return await self.exchange(call, exchange)
         except UpstreamRejected as refusal:
-            if not is_native or not _NO_PAST.search(refusal.body) or (kept := without_past_reasoning(body)) == body:
+            if (kept := _mended(body, refusal.body, is_native=is_native)) == body:
                 raise
-        return await self.exchange(call, replace_fields(exchange, body=kept))
+        reply = await self.exchange(call, replace_fields(exchange, body=kept))
+        if not is_native:  # it took the rest, so it refuses the question for usage with every stream
+            lacks = self._dialect.lacks | {"stream_options"}
+            self._dialect = replace(self._dialect, lacks=lacks, asks_for_usage=False)
+        return reply
 
     async def _open_media(self, call: Call, url: str) -> Reply:
         asked, exchange = self._media.build(call, url, self._headers)

@@ -31,6 +31,7 @@ from backends.formats.past_thinking import (
     without_reasoning,
 )
 from backends.formats.sampling import OPENAI_SAMPLING, effort_for_functions, nearest_effort, thinks
+from backends.formats.stream_options import with_usage
 from backends.formats.tool_turns import (
     with_answers,
     with_named_tool_alone,
@@ -67,7 +68,6 @@ _DECIDED_ON: Final = frozenset(
         "web_search_options",
     }
 )
-_ASKED_FOR_USAGE: Final = (b'{"include_usage":true}', b'{"include_usage": true}')  # as clients' libraries write it
 _DEVELOPER: Final = b'"developer"'
 _SYSTEM: Final = msgspec.Raw(b'"system"')
 _NAME: Final = b'"name"'
@@ -127,7 +127,7 @@ def build_body(call: Call, dialect: Dialect = PLAIN) -> bytes:
             edits |= _instructed_in_input(call.body, members, edits)
         if call.is_stream and dialect.asks_for_usage and call.operation in _HAS_USAGE_CHUNK:
             options = members.get("stream_options")
-            edits["stream_options"] = _with_usage(call.body[options.start : options.end] if options else b"null")
+            edits["stream_options"] = with_usage(call.body[options.start : options.end] if options else b"null")
         if dialect.lacks or dialect.withheld:  # last, to override edits of these fields
             edits |= dict.fromkeys((dialect.lacks | dialect.withheld) & members.keys())
         if dialect.thinkers_lack and call.reasons:
@@ -284,16 +284,3 @@ def _instructed_in_input(
         items = b'[{"role":"user","content":%b}]' % items
     told = [b'{"role":"system","content":%b}' % instructions, *map(bytes, VALUES.decode(items))]
     return {"instructions": None, "input": b"[%b]" % b",".join(told)}
-
-
-def _with_usage(options: bytes) -> bytes:
-    """Asks for usage at the end. If the caller did not ask, vLLM's `continuous_usage_stats` is removed too."""
-    if options in _ASKED_FOR_USAGE:
-        return options
-    if options == b"null":
-        return _ASKED_FOR_USAGE[0]
-    members = find_members(options)
-    asked = members.get("include_usage")
-    if asked is not None and options[asked.start : asked.end] == b"true":
-        return options
-    return splice(options, {"include_usage": b"true", "continuous_usage_stats": None}, members)

@@ -114,6 +114,34 @@ async def test_a_response_that_continues_another_servers_reasoning_is_asked_for_
     assert (first, second, len(others)) == (body["input"], [*said, call], 2)
 
 
+NO_OPTIONS = b'{"error_code":"BAD_REQUEST","message":"Stream option include_usage not supported"}'
+ROLE_REFUSED = b'{"error":{"message":"Invalid value: \'stream_options\'","param":"messages[0].role"}}'
+
+
+async def test_a_server_without_stream_options_streams_without_them() -> None:
+    """No stream of such a server arrived: the gateway asks for usage with each."""
+    answers = (Raw((NO_OPTIONS,), status=400, headers=JSON), Outcome(), Outcome())
+    async with ScriptedProvider(*answers) as provider, aclosing(make_backend(provider)) as backend:
+        await read_stream.collect(backend, make_call())
+        await read_stream.collect(backend, make_call(body=b'{"stream":true,"stream_options":{"include_usage": true}}'))
+        assert [b"stream_options" in request.body for request in provider.received] == [True, False, False]
+
+
+@pytest.mark.parametrize(
+    ("refusal", "options", "requests"),
+    [(ROLE_REFUSED, b"null", 2), (NO_OPTIONS, b'{"include_usage":true,"x":1}', 1)],
+)
+async def test_usage_is_asked_for_as_long_as_nobody_refuses_that(refusal: bytes, options: bytes, requests: int) -> None:
+    refused = Raw((refusal,), status=400, headers=JSON)
+    async with ScriptedProvider(*[refused] * requests, Outcome()) as provider:
+        async with aclosing(make_backend(provider)) as backend:
+            with pytest.raises(UpstreamRejected):
+                await backend.open(make_call(body=b'{"stream":true,"stream_options":%b}' % options))
+            await read_stream.collect(backend, make_call())
+        assert len(provider.received) == requests + 1
+        assert b"include_usage" in provider.received[-1].body
+
+
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 async def test_no_redirect_is_followed_so_the_key_stays_where_it_belongs(status: int) -> None:
     async with ScriptedProvider() as canary:
