@@ -3,8 +3,8 @@
 Hermes, Qwen and SmolLM3 write tags around each call. Mistral's mark is followed by a JSON list of calls or, in later
 models, each `name[ARGS]{...}` has its own mark; Granite's and Phi's by a list; DeepSeek's by calls between marks, with
 fenced arguments. Llama's calls are separated by semicolons, and have a mark if text precedes them. Qwen3-Coder's tags
-enclose a function with a tag per argument, typed by the tool's schema. Unmarked JSON is a call only if it names an
-existing tool: an answer may be an object with a name, too.
+enclose a function with a tag per argument, typed by the tool's schema; the outer one may be missing. Unmarked JSON and
+unmarked functions are calls only if they name an existing tool: an answer may be an object with a name, too.
 
 A call of a known tool begins with the first key of its arguments and stays one whatever follows: the arguments are
 streamed as they are written. Other calls are reported once complete. What turns out to be no call is text.
@@ -33,6 +33,7 @@ from local_engine.text.tool_marks import (
     MISTRAL,
     MISTRAL_ARGUMENTS,
     MISTRAL_ID,
+    PARAMETER_OPEN,
 )
 
 # A list's bracket is followed by a call; Mistral's mark begins with a bracket, too.
@@ -124,6 +125,8 @@ class ToolCallParser:
         # In text: whether only blanks came since the beginning, or since a call.
         self._is_blank = True
         self._may_be_unmarked = takes_unmarked and bool(names)
+        # Qwen3-Coder often omits the mark before a function.
+        self._begins = (*MARKS, FUNCTION_OPEN) if self._may_be_unmarked else MARKS
         # The mark before calls, empty if there is none; None in text.
         self._mark: str | None = None
         # What was read since the last call; it is text if no other call follows.
@@ -168,17 +171,18 @@ class ToolCallParser:
             if self._held.lstrip().startswith("{"):
                 self._mark = ""
                 return
-        places = [(self._held.find(mark), mark) for mark in MARKS if mark in self._held]
+        places = [(self._held.find(mark), mark) for mark in self._begins if mark in self._held]
         at, mark = min(places, default=(len(self._held), ""))
-        end = at if mark or is_last else at - max(overlap(self._held, mark) for mark in MARKS)
-        text, rest = self._held[:end], self._held[at + len(mark) if mark else end :]
+        end = at if mark or is_last else at - max(overlap(self._held, mark) for mark in self._begins)
+        read = "" if mark == FUNCTION_OPEN else mark
+        text, rest = self._held[:end], self._held[end + len(read) :]
         is_blank = self._is_blank and not text.strip()
         if is_blank and not mark and not is_last:
             return
         self._held, self._is_blank = rest, is_blank
         if mark:
             # Llama's mark means nothing to a reader. Blanks around calls are not text.
-            self._mark, self._read = mark, (text if is_blank else "") + ("" if mark == LLAMA else mark)
+            self._mark, self._read = mark, (text if is_blank else "") + ("" if mark == LLAMA else read)
         if text and not (is_blank and (mark or self._told)):
             yield text
 
@@ -202,6 +206,8 @@ class ToolCallParser:
             text = self._read[_end_of(LIST_END, self._read) :] if is_idle else self._read
             self._read, self._mark, self._object = "", None, None
             self._is_blank = False
+            if mark == FUNCTION_OPEN and rest.startswith(mark):
+                text, self._held = text + mark, rest.removeprefix(mark)
             if text and (rest or not is_idle):
                 yield text
 
@@ -215,6 +221,8 @@ class ToolCallParser:
             self._begin(rest[begun.end() :])
             self._arguments, self._is_wrapped = JsonSpan(), wrapped is not None
             return [CallBegins(str(name), has_short_id=is_short)]
+        if mark == FUNCTION_OPEN and not self._may_be_function(rest):
+            return None
         whole, end = self._whole(rest, mark, is_last=is_last)
         if whole is None or (not mark and whole.name not in self._names):
             return None
@@ -252,7 +260,8 @@ class ToolCallParser:
             is_possible = bool(mark) or key is None or key[1] in CALL_KEYS
             return is_possible and self._object is not None and self._object.is_open
         if rest.startswith(FUNCTION_OPEN):
-            return self._object is not None and self._object.is_open
+            is_possible = mark != FUNCTION_OPEN or self._may_be_function(rest)
+            return is_possible and self._object is not None and self._object.is_open
         if any(known.startswith(rest) for known in (*CLOSES, *MARKS, FUNCTION_OPEN, DEEPSEEK_CALL, DEEPSEEK_CALL_END)):
             return True
         if mark not in NAMED_HEADS:
@@ -261,6 +270,15 @@ class ToolCallParser:
             begins = rest[named.end() : named.end() + 1]
             return begins in ("", "{") and self._object is not None and self._object.is_open
         return MAYBE_NAMED[mark].fullmatch(rest) is not None
+
+    def _may_be_function(self, rest: str) -> bool:
+        """Whether an unmarked function may be one of the tools, with a tag around each argument."""
+        name, is_named, inside = rest[len(FUNCTION_OPEN) : LONGEST_HEAD].partition(">")
+        if not is_named:
+            return any(known.startswith(name) for known in self._names)
+        follows = inside.lstrip()
+        tags = (PARAMETER_OPEN, FUNCTION_CLOSE)
+        return name in self._names and any(follows.startswith(tag) or tag.startswith(follows) for tag in tags)
 
     def _argue(self, span: JsonSpan, *, is_last: bool) -> Iterator[Piece]:
         """Arguments as they come. Anything that cannot be JSON ends them."""

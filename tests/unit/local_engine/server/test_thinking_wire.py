@@ -190,7 +190,7 @@ async def test_what_must_match_is_all_text_where_no_thoughts_are_wanted() -> Non
 async def test_an_answer_in_a_form_of_its_own_calls_no_tool() -> None:
     """An object with a name used to be reported as a call of the tool of that name."""
     form = {"type": "json_schema", "json_schema": {"name": "p", "schema": {"type": "object"}}}
-    for said in ('{"name": "Bob", "age": 3}', '{"name": "weather"}'):
+    for said in ('{"name": "Bob", "age": 3}', '{"name": "weather"}', '{"a": "<function=weather></function>"}'):
         told, _ = await answer(said, tools=[WEATHER], response_format=form)
         assert (told["content"], told.get("tool_calls"), told["finish_reason"]) == (said, None, "stop")
     told, _ = await answer(CALL, tools=[WEATHER], response_format=form)

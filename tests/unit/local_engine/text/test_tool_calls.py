@@ -32,6 +32,7 @@ from local_engine.text.tool_marks import (
 )
 
 CALL = '{"name": "f", "arguments": {"x": 1}}'
+BARE_FUNCTION = "<function=f>\n<parameter=x>\n1\n</parameter>\n</function>"
 PARSED = ToolCall("f", '{"x": 1}')
 SHORT = ToolCall("f", '{"x": 1}', has_short_id=True)
 
@@ -120,6 +121,14 @@ def parted(parser: ToolCallParser, *texts: str) -> tuple[str, list[ToolCall]]:
         ("<tool_call>\n<function=f>\n<parameter=x>\n1\n</parameter>\n</function>\n</tool_call>", "", [PARSED]),
         ("<tool_call><function=f></function></tool_call>", "", [ToolCall("f", "{}")]),
         ("<tool_call><function f></tool_call>", "<tool_call><function f></tool_call>", []),
+        (f"I look.\n\n{BARE_FUNCTION}\n</tool_call>\n", "I look.\n\n", [PARSED]),
+        (f"{BARE_FUNCTION}\n{BARE_FUNCTION}\n<tool_call>{CALL}</tool_call>", "", [PARSED] * 3),
+        (f"{BARE_FUNCTION}\n<function=g></function>So.", "\n<function=g></function>So.", [PARSED]),
+        (BARE_FUNCTION[:-24], "", [PARSED]),
+        ("<function=f", "<function=f", []),
+        ("a <function=g>\n<parameter=x>", "a <function=g>\n<parameter=x>", []),
+        ('<function=f>{"x": 1}</function>', '<function=f>{"x": 1}</function>', []),
+        (f"<function= {BARE_FUNCTION}", "<function= ", [PARSED]),
         (f"I look. {FENCED.write([('f', {'x': 1}), ('f', {'x': 1})])}", "I look. ", [PARSED, PARSED]),
         (f"{FENCED.write([('g', {'x': 1})])}\nSo.", "\nSo.", [ToolCall("g", '{"x": 1}')]),
         (FENCED.write([("f", {"x": 1})])[:-12], "", [PARSED]),
@@ -180,6 +189,8 @@ PARTS = [
     ";",
     " ",
     "w",
+    "<function=f>",
+    "</function>",
     CALL,
 ]
 
