@@ -11,6 +11,8 @@ import os
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from typing import Final, Protocol, cast
 
+from msgspec.structs import replace
+
 from backends.errors import (
     BackendError,
     StreamBroken,
@@ -73,6 +75,8 @@ TAKE_ADDRESSES: Final = frozenset(
 )
 """litellm's prefixes of providers that get a picture's address as it is; for the others litellm fetches the picture, or
 may one day."""
+NOT_AS_BILLED: Final = ("cohere/", "cohere_chat/")
+"""Prefixes of models whose usage litellm counts with what Cohere adds to the prompt, and does not bill."""
 Complete = Callable[..., Awaitable[object]]
 
 
@@ -114,7 +118,7 @@ class LitellmBackend:
             raise self._translated(error) from error
         if call.is_stream:
             return _LitellmReply(cast(AsyncIterator[_Model], answer), call, self)
-        return PlainReply(read_answer(_json(answer), backend=self._name))
+        return PlainReply(_without_other_counts(read_answer(_json(answer), backend=self._name), call))
 
     async def health(self) -> BackendHealth:
         return BackendHealth(True, "not probed")
@@ -192,7 +196,7 @@ class _LitellmReply:
             except Exception as error:
                 raise self._backend.broken(error, is_started=reader.is_started) from error
             for chunk in reader.end() if piece is None else reader.read(_json(piece)):
-                yield chunk
+                yield _without_other_counts(chunk, self._call)
             if piece is None:
                 return
 
@@ -200,6 +204,10 @@ class _LitellmReply:
         close = getattr(self._pieces, "aclose", None)
         if close is not None:
             await close()
+
+
+def _without_other_counts(chunk: Chunk, call: Call) -> Chunk:
+    return replace(chunk, usage=None) if call.upstream_model.startswith(NOT_AS_BILLED) else chunk
 
 
 def _uncarried(value: object) -> object:

@@ -107,6 +107,25 @@ async def test_only_chat_fields_reach_litellm_so_no_caller_can_set_an_address_or
     }
 
 
+COUNTED = {"prompt_tokens": 2190, "completion_tokens": 7, "total_tokens": 2197}
+"""Of an answer that Cohere bills as 431 and 5."""
+
+
+@pytest.mark.parametrize("is_stream", [False, True])
+async def test_what_cohere_does_not_bill_is_not_counted(*, is_stream: bool) -> None:
+    said = {"content": "hello"}
+    choice = {"index": 0, "message": said, "delta": said, "finish_reason": "stop"}
+    answer = Piece({"choices": [choice], "usage": COUNTED})
+
+    async def pieces() -> AsyncIterator[Piece]:
+        yield answer
+
+    for model, is_counted in (("azure/x", True), ("cohere/command-a", False)):
+        backend = LitellmBackend("b", complete=FakeLitellm(pieces() if is_stream else answer))
+        chunks = await read_stream.collect(backend, make_call(model=model, stream=is_stream))
+        assert any(chunk.usage for chunk in chunks) is is_counted
+
+
 AT = "http://169.254.169.254/latest"
 FETCHED: list[tuple[str, dict[str, object]]] = [
     ("bedrock/amazon.nova-pro-v1:0", {"type": "image_url", "image_url": {"url": AT}}),
