@@ -77,16 +77,16 @@ class JudgeCalls:
         self._monotonic = monotonic
         self._told = told
 
-    async def judge(self, run: Run, again: Run, answers: tuple[bytes, bytes]) -> None:
+    async def judge(self, run: Run, again: Run, answers: tuple[bytes, bytes], form: tuple[float, float]) -> None:
         """Stores what the judge says of both answers, or counts why it said nothing."""
         try:
-            outcome = await self._judged(run, again, answers)
+            outcome = await self._judged(run, again, answers, form)
         except Exception as error:  # noqa: BLE001 - nobody waits for it, and the pair is noted already
             log.warning("the judge %s was asked in vain (%s)", self.model, type(error).__name__)
             outcome = "failed"
         self._told(outcome)
 
-    async def _judged(self, run: Run, again: Run, answers: tuple[bytes, bytes]) -> Outcome:
+    async def _judged(self, run: Run, again: Run, answers: tuple[bytes, bytes], form: tuple[float, float]) -> Outcome:
         assert run.entry is not None
         if self.model in (run.entry.model, again.intent.decision.model):
             return "own_answer"
@@ -101,7 +101,7 @@ class JudgeCalls:
         found = await self._ask_both(run, request, (first, second))
         if isinstance(found, str):
             return found
-        pairs = zip((run.intent.request_id, again.intent.request_id), scores_of(*found), strict=True)
+        pairs = zip((run.intent.request_id, again.intent.request_id), map(min, scores_of(*found), form), strict=True)
         now_us, asker = self._now_us(), run.intent.key_id
         await self._store.add([Feedback(name, now_us, "label", score, "judge", asker) for name, score in pairs])
         return "tied" if is_tied(*found) else "judged"

@@ -25,7 +25,7 @@ than one that is not.
 Reply with one JSON object, without Markdown and without other text:
 {"reason": "one or two sentences", "first_is_good_enough": true or false, "second_is_good_enough": true or false, \
 "better": "first", "second" or "neither"}"""
-SHOWN: Final = ("system", "messages", "tools", "tool_choice")
+SHOWN: Final = ("system", "messages", "tools", "tool_choice", "response_format", "output_config")
 """What a judge sees of a request."""
 MOST_CHARACTERS: Final = 48_000
 """Of the request and both answers. What is longer is not judged: of a part the verdict may be wrong."""

@@ -2,7 +2,7 @@
 spending cap, with the sampling propensity recorded. The caller sees one answer and waits for none of this.
 
 The cost of a shadow call is an entry of the operation `shadow` that belongs to no key, with its own usage and the
-prices of its own model and time. Simple programs judge both answers; where they cannot, a judge model does, if there is
+prices of its own model and time. Simple programs judge both answers as far as they can, and a judge model if there is
 one. Knows protocols only.
 """
 
@@ -63,15 +63,16 @@ class ShadowBudget:
 
 
 class PairJudge(Protocol):
-    """Judges pairs of answers that no program can judge."""
+    """Judges pairs of answers, of which a program has seen no more than the form."""
 
     @property
     def model(self) -> str:
         """The one that judges, and judges no answer of its own."""
         ...
 
-    async def judge(self, run: Run, again: Run, answers: tuple[bytes, bytes]) -> None:
-        """`run` is the caller's request and `again` its shadow call; the answers are as they were sent. Never fails."""
+    async def judge(self, run: Run, again: Run, answers: tuple[bytes, bytes], form: tuple[float, float]) -> None:
+        """`run` is the caller's request and `again` its shadow call; the answers are as they were sent. `form`: their
+        scores by a program; what it finds wrong is not good enough, whatever the judge says. Never fails."""
         ...
 
 
@@ -201,8 +202,8 @@ class ShadowCalls:
             await self._store.add(
                 [Feedback(request_id, now_us, "verifier", score, "shadow", asker) for request_id, score in pairs]
             )
-        elif self._judge is not None:
-            await self._judge.judge(run, again, (answer, other))
+        if self._judge is not None:
+            await self._judge.judge(run, again, (answer, other), scores or (1.0, 1.0))
 
 
 def alternatives(run: Run) -> tuple[Candidate, ...]:

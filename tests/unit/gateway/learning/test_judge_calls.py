@@ -202,15 +202,23 @@ async def test_a_judge_that_went_meanwhile_is_not_asked(left: list[Candidate]) -
     assert rig.told == ["no_model"]
 
 
-async def test_an_answer_without_text_is_not_judged_and_what_a_program_can_tell_is_not_asked() -> None:
-    rig = JudgeRig()
+async def test_what_a_program_finds_wrong_is_not_good_enough_whatever_the_judge_says() -> None:
+    """It judges these pairs too: without them, a model that often gets the form wrong would seem better than it is."""
+    both = saying(second_is_good_enough=True, better="neither")
+    rig = JudgeRig(both, other=follow([Outcome(pieces=('{"sum": 5}',))]))
     await rig.settled(response_format={"type": "json_object"})
-    assert (rig.told, {one.source for one in rig.store.given}) == ([], {"shadow"})
+    assert rig.told == ["judged"]
+    assert [one.score for one in rig.store.given if one.source == "judge"] == [0.0, 1.0]
+    assert "json_object" in json.loads(rig.three.calls[0].body)["messages"][1]["content"]
+
+
+async def test_pictures_are_not_judged() -> None:
+    rig = JudgeRig()
     picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}
     seeing = frozenset({"vision", "streaming", "json_schema"})
     rig.pipeline.snapshot = make_snapshot(BOTH, [replace(one, supports=seeing) for one in (A, B, J)])
     await rig.settled(messages=[{"role": "user", "content": [picture]}])
-    assert rig.told == ["unsuited"]
+    assert (rig.told, rig.three.calls) == (["unsuited"], [])
 
 
 async def test_a_judge_that_takes_too_long_is_given_up_and_booked(monkeypatch: pytest.MonkeyPatch) -> None:
