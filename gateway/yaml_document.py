@@ -21,6 +21,9 @@ LOADERS = {
 }
 DEEPEST = 1000
 MERGE = "tag:yaml.org,2002:merge"
+NUMBERS = frozenset({"tag:yaml.org,2002:int", "tag:yaml.org,2002:float"})
+LONGEST_NUMBER = 1000
+"""In characters. The loader takes minutes for a megabyte of `1:00:00...`, which it reads to the base of 60."""
 MOST_MERGED = 10_000
 """Limit on the fields of all mappings that merge others, added up."""
 TOO_DEEP = "fields are nested too deeply; is a bracket or an indentation wrong?"
@@ -110,8 +113,8 @@ def parse_yaml(text: str, *, file: str, scalars: Literal["typed", "text"] = "typ
         raise ConfigurationError(problem, file=file, line=line) from error
     except RecursionError as error:
         raise ConfigurationError(TOO_DEEP, file=file) from error
-    except (yaml.YAMLError, ValueError, TypeError, KeyError) as error:
-        # A date that does not exist, or a list as a key: the loader raises plain Python errors.
+    except (yaml.YAMLError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError) as error:
+        # A date that does not exist, a list as a key, `!!int ''`: the loader raises plain Python errors.
         raise ConfigurationError(f"not valid YAML: {error or type(error).__name__}", file=file) from error
     if node is None:
         raise ConfigurationError("is empty", file=file, line=1)
@@ -251,6 +254,8 @@ def _load(text: str, kind: Any) -> tuple[yaml.Node | None, tuple[Any, Any] | Non
             return None, None, None
         twice = next(duplicates(node), None)
         _require_few_merged(node)
+        if any(one.tag in NUMBERS and len(one.value) > LONGEST_NUMBER for one in _nodes(node)):
+            raise ValueError(f"a number has more than {LONGEST_NUMBER:,} characters")
         return node, twice, loader.construct_document(node)
     finally:
         loader.dispose()

@@ -62,6 +62,18 @@ def test_what_is_wrong_is_named_with_its_line(text: str, says: str, scalars: Sca
     assert str(caught.value).startswith(says)
 
 
+@pytest.mark.parametrize("text", ["a: !!int ''", "a: !!timestamp x", "a: 1" + ":00" * 300 + ".5"])
+def test_what_its_loader_breaks_at_is_not_valid(text: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"^f: not valid YAML: "):
+        parse_yaml(text, file="f")
+
+
+@pytest.mark.parametrize("text", ["a: 1" + ":00" * 300_000, "a: 0x" + "f" * 900_000, "a: !!float 1" + ":00" * 400])
+def test_a_number_too_long_to_be_one_is_refused_before_it_is_read(text: str) -> None:
+    with pytest.raises(ConfigurationError, match="a number has more than 1,000 characters"):
+        parse_yaml(text, file="f")
+
+
 @pytest.mark.parametrize("scalars", BOTH)
 @pytest.mark.parametrize("text", ["a: 1\nb: [1,\n  2\nc: 3\n", "a: 1\nb: {c: 1\nd: 2\n"])
 def test_a_bracket_that_stays_open_is_named_where_it_opens(text: str, scalars: Scalars) -> None:
