@@ -23,6 +23,8 @@ LEAST_TOKENS_PER_PART: Final = 250
 """Assumed to remain for the document next to a long query, for the bound."""
 LONGEST_DOCUMENT: Final = 4_096
 """In tokens; the rest is cut off, unless `max_tokens_per_doc` says otherwise."""
+MOST_DOCUMENTS: Final = 100_000
+"""Ten times what any provider takes. Counting a million occupied a worker for a second."""
 MARKS_PER_DOCUMENT: Final = 8
 """The most separator tokens between and around the query and a document."""
 
@@ -49,6 +51,8 @@ def view_rerank(body: bytes) -> RequestView:
     asked = RERANK_BODY.decode(body)
     if not asked.documents:
         raise InvalidRequest("documents: needs at least one document to rank.", param="documents")
+    if len(asked.documents) > MOST_DOCUMENTS:
+        raise InvalidRequest(f"documents: takes at most {MOST_DOCUMENTS:,}.", param="documents")
     if any(name != "text" for name in asked.rank_fields or ()):
         raise InvalidRequest(
             "rank_fields: only the `text` of a document is ranked; put everything that counts into it.",

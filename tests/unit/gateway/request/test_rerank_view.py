@@ -64,6 +64,7 @@ def test_a_long_query_leaves_less_room_in_every_part() -> None:
     ("body", "param", "says"),
     [
         ({"query": "q", "documents": []}, "documents", "at least one document"),
+        ({"query": "q", "documents": [""] * 100_001}, "documents", "at most 100,000"),
         ({"query": "q"}, "documents", "missing"),
         ({"documents": ["a"]}, "query", "missing"),
         ({"query": "q", "documents": [{"title": "a"}]}, "documents[0].text", "missing"),
