@@ -23,8 +23,9 @@ Rules that differ between providers, each found by the fields themselves and nev
   Perplexity's `num_search_queries` and xAI's `server_side_tool_usage_details`. OpenAI's usage is silent: see
   hosted_tools.py.
 * What is charged, tools included, is in xAI's `cost_in_usd_ticks`, ten billionths of a dollar, which is all that its
-  images report; and in OpenRouter's `cost`, known by its `is_byok`. With the caller's own key at the provider, that is
-  OpenRouter's fee, and the provider's price is beside it. Other servers' `cost` is their estimate.
+  images report; in the `total_cost` of Perplexity's `cost`, known by its `currency`; and in OpenRouter's `cost`, known
+  by its `is_byok`. With the caller's own key at the provider, that is OpenRouter's fee, and the provider's price is
+  beside it. Other servers' `cost` is their estimate.
 """
 
 from collections.abc import Callable, Mapping
@@ -120,6 +121,10 @@ def parse_openai_usage(wire: object, *, service_tier: object = None) -> Usage:
 def _charged_pico_usd(usage: Wire) -> int | None:
     if "cost_in_usd_ticks" in usage:
         return _dollars(usage, "cost_in_usd_ticks", _PICO_PER_TICK)
+    cost = usage.get("cost")
+    if isinstance(cost, dict):
+        parts = cast(Wire, cost)
+        return _dollars(parts, "total_cost", _PICO_PER_USD) if parts.get("currency") == "USD" else None
     charged = _dollars(usage, "cost", _PICO_PER_USD) if "is_byok" in usage else None
     if charged is None or not usage["is_byok"]:
         return charged

@@ -1,4 +1,4 @@
-"""What OpenRouter and xAI say that they charge, and what is no charge."""
+"""What OpenRouter, xAI and Perplexity say that they charge, and what is no charge."""
 
 import math
 
@@ -22,6 +22,8 @@ ELSEWHERE: Json = {"cost_details": {"upstream_inference_cost": 0.039112}}
         ({"cost": None, "is_byok": False}, None),
         ({"cost": 0.0019}, None),  # litellm's estimate
         ({"cost": {"total_cost": 0.0019}}, None),
+        ({"cost": {"total_cost": 0.0174, "tool_calls_cost": 0.005, "currency": "USD"}}, 17_400_000_000),
+        ({"cost": {"total_cost": 0.0174, "currency": "EUR"}}, None),
         ({"cost_in_usd_ticks": 123_456_789}, 12_345_678_900),
     ],
 )
