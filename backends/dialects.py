@@ -30,7 +30,8 @@ class Dialect:
     a model that does not reason. `models_think`: its models are OpenAI's, with the limits in formats/sampling.py.
     `thinkers_lack` are further fields to remove if the model reasons; `names_users_alone`: it rejects `name` on
     messages other than users'. `continues_messages`: an answer may continue the last message. `instructs_once`: its
-    responses refuse `instructions` where they continue another.
+    responses refuse `instructions` where they continue another. `thinks_in_parts`: its answers' reasoning is among the
+    parts of `content`, which others reject.
     """
 
     renames: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -58,6 +59,7 @@ class Dialect:
     names_users_alone: bool = False
     continues_messages: bool = False
     instructs_once: bool = False
+    thinks_in_parts: bool = False
 
 
 PLAIN: Final = Dialect()
@@ -119,6 +121,7 @@ DIALECTS: Final[Mapping[str, Dialect]] = {
         call_id=for_mistral,
         needs_answers=True,
         refuses_effort=True,
+        thinks_in_parts=True,
     ),
     "moonshot": Dialect(
         thoughts=("reasoning_content",),

@@ -182,7 +182,10 @@ def _parts(content: object, where: str) -> Iterator[Part]:
             yield Text(content)
         return
     for position, item in enumerate(list_of(content, where)):
-        part = _part(object_of(item, f"{where}[{position}]"), f"{where}[{position}]")
+        fields = object_of(item, f"{where}[{position}]")
+        if fields.get("type") == "thinking":  # of an answer of Mistral's
+            continue
+        part = _part(fields, f"{where}[{position}]")
         if not (isinstance(part, Text) and not part.text):  # other formats reject empty texts
             yield part
 

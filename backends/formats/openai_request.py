@@ -29,6 +29,7 @@ from backends.formats.past_thinking import (
     without_carried,
     without_our_reasoning,
     without_reasoning,
+    without_thinking_parts,
 )
 from backends.formats.sampling import OPENAI_SAMPLING, effort_for_functions, nearest_effort, thinks
 from backends.formats.stream_options import with_usage
@@ -169,6 +170,8 @@ def _no_object(error: NotAnObject) -> UpstreamRejected:
 def _as_told(messages: bytes, dialect: Dialect) -> bytes:
     said = _without(dialect.message_lacks, without_carried(messages))
     said = _without_in("tool_calls", dialect.call_lacks, said)
+    if not dialect.thinks_in_parts:
+        said = without_thinking_parts(said)
     if dialect.needs_thoughts:
         said = with_every_thought(said)
     if dialect.needs_signatures:

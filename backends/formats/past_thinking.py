@@ -40,6 +40,8 @@ NOTHING: Final = msgspec.Raw(b'" "')
 
 UNSIGNED_MARK: Final = b'"%b' % UNSIGNED.encode()
 _THINKING_MARK: Final = b'thinking"'
+_THINKING_PART: Final = b'"thinking"'
+_SILENT: Final = {"content": msgspec.Raw(b'""')}
 _THINKING: Final = ("thinking", "redacted_thinking")
 OUR_MARKS: Final = (b'"%b' % OUR_REASONING.encode(), b'"%b' % SEALED.encode())
 """Bytes that every body with thinking or reasoning of ours contains: a search for them spares most bodies parsing."""
@@ -140,6 +142,19 @@ def without_unsigned(messages: bytes) -> bytes:
 def without_thinking(messages: bytes) -> bytes:
     """Anthropic's `messages` without anybody's thinking; the same bytes if there is none."""
     return _without_blocks(messages, _THINKING_MARK, lambda block: _kind_of(block) in _THINKING)
+
+
+def without_thinking_parts(messages: bytes) -> bytes:
+    """A chat's `messages` without the thinking that Mistral's models put among the parts of `content`; the same bytes
+    if there is none."""
+    if _THINKING_PART not in messages:
+        return messages
+    found = objects_in(messages)
+    told = [
+        _with_left_out(message, _THINKING_PART, lambda part: _kind_of(part) == "thinking") or message | _SILENT
+        for message in found
+    ]
+    return messages if told == found else msgspec.json.encode(told)
 
 
 def _without_blocks(messages: bytes, mark: bytes, is_left_out: Callable[[msgspec.Raw], bool]) -> bytes:

@@ -14,6 +14,7 @@ from backends.endpoints.responses_events import response_from_answer
 from backends.endpoints.responses_format import chat_body_from_responses
 from backends.endpoints.responses_items import ENCRYPTED, ResponseHead
 from backends.errors import Untranslatable
+from backends.formats.chat_view import Text, parse_chat
 from backends.formats.openai_request import build_body, without_past_reasoning
 from backends.formats.past_thinking import (
     UNKNOWN_SIGNATURE,
@@ -27,6 +28,7 @@ from backends.formats.past_thinking import (
     with_every_thought,
     with_signed_calls,
     without_carried,
+    without_thinking_parts,
     without_unsigned,
 )
 from backends.protocol import Call
@@ -273,3 +275,26 @@ def test_others_are_told_nothing_that_is_carried() -> None:
 )
 def test_messages_that_carry_nothing_stay_as_they_are(messages: bytes) -> None:
     assert without_carried(messages) == messages
+
+
+MISTRALS: Json = {"type": "thinking", "thinking": [{"type": "text", "text": "It asks for the weather."}]}
+LET_ME: Json = {"type": "text", "text": "Let me see."}
+
+
+@pytest.mark.parametrize(("parts", "left"), [([MISTRALS, LET_ME], [LET_ME]), ([MISTRALS], "")])
+def test_thinking_among_the_parts_is_told_to_mistral_alone(parts: list[Json], left: object) -> None:
+    chat = json.dumps({"model": "m", "messages": [HELLO, SAID | {"content": parts}, RESULT]}).encode()
+    call = Call("chat.completions", "m", chat, False, "r-1")
+    told = {provider: json.loads(build_body(call, DIALECTS[provider]))["messages"][1] for provider in DIALECTS}
+    assert told.pop("mistral")["content"] == parts
+    assert [message["content"] for message in told.values()] == [left] * len(told)
+    [_, answer, _] = parse_chat(chat).turns
+    assert [part for part in answer.parts if isinstance(part, Text)] == ([Text("Let me see.")] if left else [])
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [b'[ {"role":"user","content":"\\"thinking\\""} ]', b'[ {"content":[ {"type":"thinking"} }', b'"thinking"'],
+)
+def test_messages_without_thinking_among_their_parts_keep_their_bytes(messages: bytes) -> None:
+    assert without_thinking_parts(messages) == messages
