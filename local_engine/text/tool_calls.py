@@ -309,7 +309,8 @@ def parse_call(text: str) -> ToolCall | None:
     raw = _parse(text)
     if not isinstance(raw, dict) or not isinstance(raw.get("name"), str):
         return None
-    arguments = raw.get("arguments", raw.get("parameters", {}))
+    # Some models write null, or an empty text, where a tool takes nothing.
+    arguments = raw.get("arguments", raw.get("parameters")) or {}
     return ToolCall(_sendable(raw["name"]), _sendable(arguments) if isinstance(arguments, str) else _json(arguments))
 
 
