@@ -73,12 +73,16 @@ def _tool_call(call: dict[str, Any], where: str) -> dict[str, Any]:
     function = call.get("function")
     if not isinstance(function, dict) or not isinstance(function.get("name"), str):
         raise InvalidRequest("A tool call needs a function with a name.", parameter=where)
-    arguments = function.get("arguments")
-    if isinstance(arguments, str):
-        try:
-            arguments = json.loads(arguments or "{}")
-        except (ValueError, RecursionError) as error:
-            raise InvalidRequest(f"The arguments of a tool call are JSON text: {error}", parameter=where) from error
     # In the order in which models write them: Mistral's templates print the function as it is.
-    named = {"name": function["name"], "arguments": {} if arguments is None else arguments}
+    named = {"name": function["name"], "arguments": _arguments(function.get("arguments"))}
     return call | {"function": named | {name: value for name, value in function.items() if name not in named}}
+
+
+def _arguments(sent: Any) -> Any:
+    """Arguments as an object. Text that is not JSON counts as none: a model may have been cut off in it, and its client
+    sends it again with every later turn."""
+    try:
+        arguments = json.loads(sent) if isinstance(sent, str) else sent
+    except (ValueError, RecursionError):
+        return {}
+    return arguments if isinstance(arguments, (dict, list)) else {}
