@@ -6,7 +6,7 @@ from statistics import median_low
 from typing import Final, Literal
 
 WEEK: Final = 7
-Method = Literal["level, slope and weekdays", "level", "mean of the days seen"]
+Method = Literal["level, slope and weekdays", "level and weekdays", "mean of the days seen"]
 
 
 class TooShort(ValueError):

@@ -32,8 +32,8 @@ from gateway.reports.structural_paths import simulate
 
 FloatArray = NDArray[np.float64]
 
-LEAST_DAYS_FOR_WEEKS = 3 * WEEK
-LEAST_DAYS_FOR_A_LEVEL = 10
+LEAST_DAYS_FOR_A_TREND = 3 * WEEK
+LEAST_DAYS_FOR_WEEKS = 2 * WEEK
 LEAST_DAYS = 2
 PATHS = 1000
 SEED = 20_261_101
@@ -117,12 +117,12 @@ def burn_budget(
 def find_unusual_days(history: Sequence[DailyCost]) -> list[UnusualDay]:
     """Days whose cost is far from what weekday and trend suggest, most unusual first. Raises TooShort."""
     costs = _series(history)
-    has_weeks = len(costs) >= LEAST_DAYS_FOR_WEEKS
-    is_log = has_weeks and _varies_proportionally(costs)
+    has_trend = len(costs) >= LEAST_DAYS_FOR_A_TREND
+    is_log = has_trend and _varies_proportionally(costs)
     values = np.log(costs) if is_log else costs
-    expected = _fitted(values) if has_weeks else np.full_like(values, float(np.median(values)))
+    expected = _fitted(values) if has_trend else np.full_like(values, float(np.median(values)))
     residuals = values - expected
-    freedom = len(costs) - (WEEK + 2 * len(costs) / TREND_DAYS if has_weeks else 1)
+    freedom = len(costs) - (WEEK + 2 * len(costs) / TREND_DAYS if has_trend else 1)
     typical = float(np.median(np.abs(residuals - np.median(residuals)))) * NORMAL_PER_MAD
     typical *= math.sqrt(len(costs) / freedom)  # deviations from what was fitted to them are smaller than they were
     scale = max(typical, SMALLEST_SHARE if is_log else max(SMALLEST_SHARE * float(np.median(costs)), 1.0))
@@ -159,14 +159,14 @@ def _simulate(costs: FloatArray, days: int, generator: np.random.Generator) -> t
     if not costs.any():
         return "mean of the days seen", np.zeros((days, PATHS))
     scale = float(np.abs(costs).mean())  # a refund may exceed all spend
-    if len(costs) < LEAST_DAYS_FOR_A_LEVEL or float(costs.std()) <= 1e-9 * max(scale, 1.0):
+    if len(costs) < LEAST_DAYS_FOR_WEEKS or float(costs.std()) <= 1e-9 * max(scale, 1.0):
         return "mean of the days seen", _simulate_mean(costs, days, generator)
-    is_weekly = len(costs) >= LEAST_DAYS_FOR_WEEKS
+    has_slope = len(costs) >= LEAST_DAYS_FOR_A_TREND
     is_log = _varies_proportionally(costs)
     paths = simulate(
-        np.log(costs / scale) if is_log else costs / scale, days, PATHS, is_weekly=is_weekly, generator=generator
+        np.log(costs / scale) if is_log else costs / scale, days, PATHS, has_slope=has_slope, generator=generator
     )
-    method: Method = "level, slope and weekdays" if is_weekly else "level"
+    method: Method = "level, slope and weekdays" if has_slope else "level and weekdays"
     return method, np.maximum(np.exp(paths) if is_log else paths, 0.0) * scale
 
 

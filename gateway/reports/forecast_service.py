@@ -28,7 +28,7 @@ from gateway.reports.forecast_views import (
 from gateway.sums import Dimension, ReportStore
 
 FEW_DAYS = (
-    "So few days show no weekly pattern and no growth: two to five of ten such intervals miss the actual cost, where "
+    "So few days show no weekly pattern and no growth: up to five of ten such intervals miss the actual cost, where "
     "one should."
 )
 NOTHING_SPENT = "Nothing was spent in the days seen, so nothing is expected."
@@ -66,7 +66,7 @@ class ForecastService:
             raise InvalidRequest(f"{error}.") from error
         return ForecastView(
             method=found.method,
-            caution=_caution(query, history, models.LEAST_DAYS_FOR_A_LEVEL),
+            caution=_caution(query, history, models.LEAST_DAYS_FOR_WEEKS),
             history=[DailyPoint(day=one.day, cost_usd=format_usd(one.cost_pico_usd)) for one in history.complete],
             days=[ForecastPoint(day=one.day, **_range(one.cost)) for one in found.days],
             **{f"total_{name}": text for name, text in _range(found.total).items()},

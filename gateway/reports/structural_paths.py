@@ -45,18 +45,18 @@ class _Weighed:
         return -0.5 * (self.log_variance + self.count * float(np.log(self.squares)))
 
 
-def simulate(seen: FloatArray, days: int, paths: int, *, is_weekly: bool, generator: np.random.Generator) -> FloatArray:
-    """Paths of shape (days, paths). `seen` must be of the order of 1; `is_weekly` needs more than a week of it."""
+def simulate(seen: FloatArray, days: int, paths: int, *, has_slope: bool, generator: np.random.Generator) -> FloatArray:
+    """Paths of shape (days, paths). `seen` must be of the order of 1 and of two weeks or more."""
     model = UnobservedComponents(
         seen,
         irregular=True,
         level=True,
         stochastic_level=True,
-        trend=is_weekly,
-        seasonal=WEEK if is_weekly else None,
+        trend=has_slope,
+        seasonal=WEEK,
         stochastic_seasonal=False,
     )
-    slope = model.state_names.index("trend") if is_weekly else None
+    slope = model.state_names.index("trend") if has_slope else None
     weighed = [_weigh(model, ratio, slope) for ratio in RATIOS]
     likelihood = np.array([one.log_likelihood for one in weighed])
     weights = np.exp(likelihood - likelihood.max())

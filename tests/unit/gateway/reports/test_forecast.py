@@ -96,8 +96,9 @@ def test_an_interval_of_a_total_is_narrower_than_the_sum_of_its_days() -> None:
     [
         (2, "mean of the days seen"),
         (9, "mean of the days seen"),
-        (10, "level"),
-        (20, "level"),
+        (13, "mean of the days seen"),
+        (14, "level and weekdays"),
+        (20, "level and weekdays"),
     ],
 )
 def test_short_histories_use_simpler_methods(days: int, method: str) -> None:
@@ -105,6 +106,13 @@ def test_short_histories_use_simpler_methods(days: int, method: str) -> None:
     assert predicted.method == method
     assert predicted.total.low_pico_usd < predicted.total.middle_pico_usd < predicted.total.high_pico_usd
     assert predicted.total.low_pico_usd >= 0
+
+
+@pytest.mark.parametrize("days", [10, 14, 20])
+def test_weekends_are_no_noise_in_the_second_and_third_week(days: int) -> None:
+    """An interval used to be up to four times as wide as what it was of: weekends passed for a wandering level."""
+    total = forecast(make_history(make_series(days, 5)), 30, generator=generator()).total
+    assert total.high_pico_usd - total.low_pico_usd < 0.6 * total.middle_pico_usd
 
 
 def test_two_days_say_less_than_nine() -> None:
@@ -213,9 +221,9 @@ def test_an_unusual_day_comes_on_top_of_the_days_to_come(dollars: int, month: in
     history = DailyHistory(days, (*make_history([10.0] * 4), *days), dollars * USD)
     burn = burn_of_month(history, 350 * USD, today).with_today(history.today_pico_usd, today)
     assert burn.projected.middle_pico_usd == pytest.approx(month * USD, rel=0.02)
-    assert burn.probability_of_exceeding == odds
+    assert burn.probability_of_exceeding == pytest.approx(odds, abs=0.01)
     begun = forecast(days, 1, begun_pico_usd=history.begun_pico_usd, generator=generator()).total
-    assert begun.low_pico_usd >= 0.9 * dollars * USD
+    assert begun.low_pico_usd >= history.begun_pico_usd >= (0 if odds == 0 else 90 * USD)
 
 
 def test_a_budget_that_was_gone_before_today_stays_gone_since_then() -> None:
