@@ -31,7 +31,7 @@ class Dialect:
     `thinkers_lack` are further fields to remove if the model reasons; `names_users_alone`: it rejects `name` on
     messages other than users'. `continues_messages`: an answer may continue the last message. `instructs_once`: its
     responses refuse `instructions` where they continue another. `thinks_in_parts`: its answers' reasoning is among the
-    parts of `content`, which others reject.
+    parts of `content`, which others reject, its own models that do not reason among them.
     """
 
     renames: Mapping[str, str] = field(default_factory=dict[str, str])

@@ -117,7 +117,7 @@ def build_body(call: Call, dialect: Dialect = PLAIN) -> bytes:
             edits |= _while_it_thinks(call, members)
         if call.operation == "chat.completions" and (messages := members.get("messages")):
             came = call.body[messages.start : messages.end]
-            if (said := _as_told(came, dialect)) != came:
+            if (said := _as_told(came, dialect, reasons=call.reasons)) != came:
                 edits["messages"] = said
         if dialect.refuses_cache_marks and call.operation == "chat.completions" and _MARK in call.body:
             edits |= _without_marks(call.body, members, edits)
@@ -167,10 +167,10 @@ def _no_object(error: NotAnObject) -> UpstreamRejected:
     return UpstreamRejected(str(error), status=400, body=body)
 
 
-def _as_told(messages: bytes, dialect: Dialect) -> bytes:
+def _as_told(messages: bytes, dialect: Dialect, *, reasons: bool) -> bytes:
     said = _without(dialect.message_lacks, without_carried(messages))
     said = _without_in("tool_calls", dialect.call_lacks, said)
-    if not dialect.thinks_in_parts:
+    if not (dialect.thinks_in_parts and reasons):
         said = without_thinking_parts(said)
     if dialect.needs_thoughts:
         said = with_every_thought(said)
