@@ -81,7 +81,10 @@ def learn_correction(
     said = sum(not one.is_implied for one in judged)
     if said < LEAST_JUDGED:
         those = "answers" if since is None else f"answers since {since}"
-        raise StateError(f"{said} {those} have feedback; a correction needs {LEAST_JUDGED}: send it to /v1/feedback")
+        raise StateError(
+            f"{said} {those} have feedback; a correction needs {LEAST_JUDGED}: send it to /v1/feedback, "
+            "or let a model judge shadow calls (`shadow_calls.judge`)"
+        )
     correction_of = _correction_of(versions)
     taught = judged[: round(len(judged) * TAUGHT_SHARE)]
     found = learn(outcomes(taught, correction_of))

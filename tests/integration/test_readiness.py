@@ -29,6 +29,8 @@ async def test_a_journal_that_takes_nothing_is_a_problem(tmp_path: Path) -> None
 
 async def test_a_database_that_lost_its_tables_is_a_warning_and_models_are_served(tmp_path: Path) -> None:
     home = new_home(tmp_path)
+    with home.config_file.open("a") as file:
+        file.write("shadow_calls: {share: 0.02, judge: gpt-nope}\n")
     gateway = await open_gateway(load_deployment(home, environ={}))
     watching = asyncio.create_task(gateway.watch.run())
     try:
@@ -41,6 +43,7 @@ async def test_a_database_that_lost_its_tables_is_a_warning_and_models_are_serve
         for _ in range(OF_LATE):
             gateway.journal.pace.took(0.25)
         assert any("disk is slow: a sync takes 250 ms" in warning for warning in gateway.warnings())
+        assert any("there is no model 'gpt-nope' here now" in warning for warning in gateway.warnings())
         gateway.budgets.is_down = True
         assert any("Redis cannot be used: keys with a budget are refused" in warning for warning in gateway.warnings())
     finally:

@@ -230,6 +230,19 @@ async def test_a_judge_that_takes_too_long_is_given_up_and_booked(monkeypatch: p
     assert spent(rig) > 0
 
 
+async def test_a_gateway_that_stops_waits_only_so_long_and_books_what_it_gives_up() -> None:
+    rig = JudgeRig(Outcome(fault="stalled", fault_after_pieces=1))
+    rig.three._sleep = asyncio.sleep  # pyright: ignore[reportPrivateUsage]
+    await rig.ask()
+    await rig.shadows.drain(0.05)
+    [entry] = [entry for entry in rig.ledger.entries if entry.intent.operation == JUDGE]
+    shadow, bound = rig.of(SHADOW).cost, entry.intent.cost_bound_pico_usd
+    assert (entry.status, rig.told, rig.ledger.open) == ("cancelled", [], {})
+    assert shadow is not None
+    assert bound is not None
+    assert shadow.total_pico_usd < spent(rig) <= shadow.total_pico_usd + bound
+
+
 async def test_a_store_that_is_down_loses_the_verdict_and_nothing_else() -> None:
     class Down(MemoryFeedback):
         async def add(self, batch: Sequence[Feedback]) -> None:
