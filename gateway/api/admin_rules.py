@@ -1,7 +1,7 @@
 """`/admin/v1/rules`: versions, validation, diff, replay before saving, activation and roll-back."""
 # pyright: reportUnusedFunction=false
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query
 from pydantic import BaseModel, ConfigDict, Field
@@ -63,16 +63,19 @@ class RulesText(Strict):
     text: str = Field(max_length=MAX_TEXT)
 
 
+Version = Annotated[str, Field(max_length=64)]
+
+
 class NewRules(RulesText):
     """`expected_active` is the version that the edit is based on. 409 if another one has become active since."""
 
-    expected_active: str | None
+    expected_active: Version | None
     reason: str = Field(default="", max_length=500)
     activate: bool = False
 
 
 class Change(Strict):
-    expected_active: str | None
+    expected_active: Version | None
     reason: str = Field(default="", max_length=500)
 
 

@@ -32,9 +32,9 @@ Text = Annotated[str, Field(max_length=512)]
 class NewBatch(BaseModel):
     """A new batch. `completion_window` is 24h, as at OpenAI, or another number of hours (1h to 168h)."""
 
-    input_file_id: str
-    endpoint: str
-    completion_window: str = "24h"
+    input_file_id: Text
+    endpoint: Text
+    completion_window: Text = "24h"
     metadata: Annotated[dict[Annotated[str, Field(max_length=64)], Text], Field(max_length=16)] | None = None
 
 

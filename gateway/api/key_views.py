@@ -15,6 +15,7 @@ from gateway.limits.values import Limits, new_limits
 from gateway.stores import LAST_DAYS, KeyChange, ListedKey, NewKey
 from gateway.yaml_document import LABEL_PATTERN
 
+Name = Annotated[str, Field(max_length=200)]
 Label = Annotated[str, Field(min_length=1, max_length=64, pattern=LABEL_PATTERN)]
 
 NULL = {"type": "null"}
@@ -56,7 +57,7 @@ class CreateKey(BaseModel):
     team: Label | None = None
     project: Label | None = None
     tags: list[Label] = Field(default_factory=list[str], max_length=16)
-    allowed_models: list[str] | None = Field(default=None, max_length=200)
+    allowed_models: list[Name] | None = Field(default=None, max_length=200)
     expires_at_us: int | None = Field(default=None, ge=0, le=LAST_US)
     limits: KeyLimits = Field(default_factory=dict[str, Any])
     keeps_bodies: bool = Field(default=False, description="Store its prompts and answers, encrypted; see `retention`")
@@ -84,7 +85,7 @@ class ChangeKey(BaseModel):
     team: Label | None = None
     project: Label | None = None
     tags: list[Label] | None = Field(default=None, max_length=16)
-    allowed_models: list[str] | None = Field(default=None, max_length=200)
+    allowed_models: list[Name] | None = Field(default=None, max_length=200)
     expires_at_us: int | None = Field(default=None, ge=0, le=LAST_US)
     limits: KeyLimits | None = Field(default=None, description="Replaces all limits; those left out no longer apply")
 

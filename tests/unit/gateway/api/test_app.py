@@ -1,13 +1,18 @@
 """What the application answers at paths that do not exist."""
 # pyright: reportUnusedFunction=false
 
+from typing import Any
 from urllib.parse import unquote
 
 import pytest
 from fastapi import APIRouter
 from fastapi.testclient import TestClient
+from pydantic import BaseModel, ValidationError
 
+from gateway.api.admin_rules import Change, NewRules
 from gateway.api.app import build_fastapi
+from gateway.api.batches import NewBatch
+from gateway.api.key_views import ChangeKey, CreateKey
 from gateway.api.other_addresses import OtherAddresses
 from gateway.errors import DatabaseDown, StateError
 
@@ -139,3 +144,27 @@ def test_what_is_wrong_here_is_told_in_the_log_and_not_to_the_caller(
     assert "heidi" not in answer.text
     assert str(error) in caplog.text
     assert ("retry-after" in answer.headers) is (status == 503)
+
+
+HALF = "\ud800"
+CHANGE = {"expected_active": None}
+BATCH = {"input_file_id": "file-1", "endpoint": "/v1/chat/completions"}
+
+
+@pytest.mark.parametrize(
+    ("body", "valid", "wrong"),
+    [
+        (NewBatch, BATCH, {"input_file_id": HALF}),
+        (NewBatch, BATCH, {"completion_window": HALF}),
+        (Change, CHANGE, {"expected_active": HALF}),
+        (NewRules, CHANGE | {"text": "x"}, {"expected_active": HALF}),
+        (CreateKey, {"name": "a"}, {"allowed_models": [HALF]}),
+        (ChangeKey, {}, {"allowed_models": [HALF]}),
+    ],
+)
+def test_half_a_character_reaches_no_database(
+    body: type[BaseModel], valid: dict[str, Any], wrong: dict[str, Any]
+) -> None:
+    body.model_validate(valid)
+    with pytest.raises(ValidationError, match="unicode"):
+        body.model_validate(valid | wrong)
