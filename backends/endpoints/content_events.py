@@ -108,7 +108,7 @@ class _Candidate:
         parts += [
             call.part(f"call_{head.answer_id}_{index}_{place}", head.names)
             for place, call in enumerate(self.calls.values())
-            if not (is_cut and call.is_cut_off)  # Google's clients run each call that comes
+            if call.name and not (is_cut and call.is_cut_off)  # Google's clients run each call that comes
         ]
         if self.details:
             signed = next((part for part in parts if "functionCall" in part), None)

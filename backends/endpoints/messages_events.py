@@ -244,8 +244,11 @@ class MessagesEventWriter:
     def _text(self, kind: Literal["text", "thinking"], block: Fields) -> list[bytes]:
         return [] if self._open == kind else self._begin(kind, block)
 
-    def _tool(self, call: Fields) -> list[bytes]:
-        number, function = self._numbers.number(call), part_of(call, "function")
+    def _tool(self, piece: Fields) -> list[bytes]:
+        if (named := self._numbers.named(piece)) is None:
+            return []
+        number, call = named
+        function = part_of(call, "function")
         events: list[bytes] = []
         if number not in self._tools:
             call_id = text_of(call, "id") or _call_id(self._message_id, number)

@@ -134,8 +134,11 @@ class ResponsesEventWriter:
         extra: Fields = {"logprobs": msgspec.Raw(b"[%b]" % logprobs)} if part_kind == "output_text" else {}
         return [*events, self._in_part(f"{_NAMES[part_kind]}.delta", item, delta=text, **extra)]
 
-    def _call(self, call: Fields) -> list[bytes]:
-        number, function = self._numbers.number(call), part_of(call, "function")
+    def _call(self, piece: Fields) -> list[bytes]:
+        if (named := self._numbers.named(piece)) is None:
+            return []
+        number, call = named
+        function = part_of(call, "function")
         events: list[bytes] = []
         item = self._calls.get(number)
         if item is None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from backends.endpoints.chat_text import arguments_in
-from backends.formats.json_objects import decode_object, integer, part_of, text_of
+from backends.formats.json_objects import Fields, decode_object, integer, part_of, text_of
 from backends.http.stream_reader import MOST_CALLS
 
 _MARKS: Final = re.compile(r'\\.?|["{}]', re.DOTALL)
@@ -22,12 +22,17 @@ class _Call:
 
     def __init__(self, call_id: str | None, name: str | None) -> None:
         self.call_id = call_id
-        self.is_whole = False
-        self._name = name
+        self.name = name
+        self.is_whole = self.is_told = False
         self._arguments: list[str] = []
         self._escape = ""
         self._is_in_text = self._has_ended = False
         self._depth = 0
+
+    def told(self) -> Fields:
+        """The call as far as it has come, as one piece."""
+        self.is_told = True
+        return {"id": self.call_id, "function": {"name": self.name, "arguments": "".join(self._arguments)}}
 
     def add(self, arguments: str) -> None:
         self._arguments.append(arguments)
@@ -55,9 +60,9 @@ class _Call:
             return False
         if call_id:
             return self.call_id is not None and call_id != self.call_id
-        if not self._arguments:
+        if not self._arguments or self.name is None:  # the name comes late
             return False
-        return name != self._name or (self.call_id is None and self.is_whole)
+        return name != self.name or (self.call_id is None and self.is_whole)
 
 
 class ToolCallNumbers:
@@ -85,12 +90,21 @@ class ToolCallNumbers:
             if index is not None:
                 self._by_index[index] = number
         call = self._calls[number]
-        call.call_id = call.call_id or call_id
+        call.call_id, call.name = call.call_id or call_id, call.name or name
         if call.call_id:
             self._by_id.setdefault(call.call_id, number)
         if arguments:
             call.add(arguments)
         return number
+
+    def named(self, piece: Fields) -> tuple[int, Fields] | None:
+        """The call's number and the piece. None as long as the call has no name, which some providers send after the
+        id or even the arguments; then all that came of it, as one piece."""
+        number = self.number(piece)
+        call = self._calls[number]
+        if call.name is None:
+            return None
+        return number, piece if call.is_told else call.told()
 
     def is_whole(self, number: int) -> bool:
         """Whether the call's arguments are complete. If not, it may continue even after another call has begun."""
@@ -99,4 +113,8 @@ class ToolCallNumbers:
     def _unnumbered(self, call_id: str | None, name: str | None) -> int | None:
         """The call of a piece without an index: by its id, else the last one; None if a name begins a new one."""
         found = self._by_id.get(call_id) if call_id else None
-        return found if found is not None or name or not self._calls else len(self._calls) - 1
+        if found is not None or not self._calls:
+            return found
+        last = self._calls[-1]
+        is_new = name and (last.name is not None or (call_id and last.call_id))
+        return None if is_new else len(self._calls) - 1

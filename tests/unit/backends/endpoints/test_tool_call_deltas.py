@@ -49,6 +49,19 @@ STREAMS: dict[str, list[list[Piece]]] = {
     "arguments as an object": [
         [{"index": 0, "id": "a", "function": {"name": "f", "arguments": {"x": 1}}}, piece(1, "b", "g", "{}")]
     ],
+    "the name after the id": [
+        [piece(0, "a") | {"function": {"name": None}}],
+        [piece(0, None, "f", '{"x"')],
+        [piece(0, None, None, ":1}"), piece(1, "b", "g", "{}")],
+    ],
+    "the name after the arguments": [
+        [piece(0, "a", None, '{"x"'), piece(1, "b", "", "{}")],
+        [piece(0, None, None, ":1}"), piece(0, "a", "f"), piece(1, None, "g")],
+    ],
+    "not numbered, the name after the id": [
+        [piece(None, "a", None, "{")],
+        [piece(None, None, "f", '"x":1}'), piece(None, "b", "g", "{}")],
+    ],
     "an empty id later": [[piece(0, "a", "f", '{"x"')], [piece(0, "", "", ":1}")], [piece(1, "b", "g", "{}")]],
     "by turns": [
         [piece(0, "a", "f", '{"x"')],
@@ -170,6 +183,16 @@ def test_what_is_no_object_yet_is_not_whole(arguments: str) -> None:
         for one in pieces:
             numbers.number(piece(0, "a", None, one))
         assert not numbers.is_whole(0)
+
+
+def test_a_call_that_has_no_name_is_none() -> None:
+    for writer in (
+        MessagesEventWriter(message_id="msg", model="m", input_tokens=1),
+        ResponsesEventWriter(ResponseHead("resp", 7, {}), now=lambda: 9),
+    ):
+        written = b"".join(writer.write(chunk) for chunk in chunks([[piece(0, "a", None, "{}")]], "tool_calls"))
+        assert b"tool_use" not in written
+        assert b"function_call" not in written
 
 
 def test_thousands_of_calls_are_not_compared_each_with_all() -> None:
