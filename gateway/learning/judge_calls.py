@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final, Literal
 
 from gateway.ids import new_request_id
+from gateway.learning.answers import read_answer
 from gateway.learning.judging import (
     MOST_CHARACTERS,
     REASONING_TOKENS,
@@ -49,7 +50,7 @@ Outcome = Literal[
     "no_model",  # the catalogue has no such model now, or no price of it
     "not_allowed",  # the request's rule or key does not let the judge see it
     "own_answer",  # one of the two is the judge's own
-    "unsuited",  # not only text, or too long
+    "unsuited",  # pictures, sound or files, too long, or no answer
 ]
 
 
@@ -92,13 +93,14 @@ class JudgeCalls:
             return "own_answer"
         if all(ranked.candidate.name != self.model for ranked in run.choice.weighed):
             return "not_allowed"
-        first, second = map(answer_text, answers)
+        first, second = map(read_answer, answers)
         if first is None or second is None or run.view.is_open_ended or not UNSEEN.isdisjoint(run.view.needs):
             return "unsuited"
         request = shown_request(run.body)
-        if len(request) + len(first) + len(second) > MOST_CHARACTERS:
+        texts = (first.shown, second.shown)
+        if len(request) + sum(map(len, texts)) > MOST_CHARACTERS:
             return "unsuited"
-        found = await self._ask_both(run, request, (first, second))
+        found = await self._ask_both(run, request, texts)
         if isinstance(found, str):
             return found
         pairs = zip((run.intent.request_id, again.intent.request_id), map(min, scores_of(*found), form), strict=True)
