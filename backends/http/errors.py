@@ -29,7 +29,12 @@ from backends.usage import Usage
 _IDENTIFIER: Final = re.compile(r"[a-z][a-z_]{2,47}")
 TOO_LONG: Final = "context_length_exceeded"
 """OpenAI's error code, which clients check for before they shorten a conversation."""
-_RETRY_DELAY: Final = re.compile(rb'"retryDelay"\s*:\s*"(\d{1,9}(?:\.\d{1,9})?)s"')
+_RETRY_DELAY: Final = re.compile(
+    rb'"retryDelay"\s*:\s*"([^"]{1,20})"|"retry_after"\s*:\s*"?(\d{1,9}(?:\.\d{1,9})?)'
+    rb"|(?:try again|retry) (?:in|after) ((?:\d{1,9}(?:\.\d{1,9})? ?(?:h|ms|m|s)){1,3})"
+)
+_SPAN: Final = re.compile(rb"(\d{1,9}(?:\.\d{1,9})?) ?(h|ms|m|s)")
+_SECONDS: Final[Mapping[bytes, float]] = {b"h": 3600.0, b"m": 60.0, b"s": 1.0, b"ms": 0.001}
 _FILTERED: Final = re.compile(
     rb"usage guidelines|safety_check|requires moderation|flagged_input|(?:input|prompt|content)[^\"]{0,20} flagged"
     rb"|content[ _-]?(?:policy|filter|moderation)|policy_violation|\"refusal\"",
@@ -39,11 +44,11 @@ _FILTERED: Final = re.compile(
 _OUR_ACCOUNT: Final = re.compile(
     r"your credit balance is too low|you have reached your specified api usage limits|incorrect api key provided"
     r"|user location is not supported|your team \S{1,80} has either used all|arrearage|billing_not_active"
-    r"|exceeded_current_quota_error|insufficient_quota|precondition_failed",
+    r"|exceeded_current_quota_error|insufficient_quota|precondition_failed|1113$",
     re.IGNORECASE,
 )
-"""How Anthropic, DashScope, Fireworks, Gemini, Moonshot, OpenAI and xAI say with 400, 412 or 429 that our account is
-empty or closed, our key is wrong or our place is not served."""
+"""How Anthropic, DashScope, Fireworks, Gemini, Moonshot, OpenAI, xAI and Z.ai say with 400, 412 or 429 that our account
+is empty or closed, our key is wrong or our place is not served."""
 _TOO_LONG: Final = re.compile(
     rb"context_length_exceeded|exceed_context|context (?:length|window|size|limit)"
     rb"|(?:prompt|input|messages) is too long|input token count|maximum (?:prompt|model) length|model token limit"
@@ -97,7 +102,7 @@ def error_from_status(
         return UpstreamAuth(message, status=status)
     if status == 429:
         wait = parse_retry_after(headers, now)
-        wait = _google_retry_delay(body) if wait is None else wait
+        wait = _retry_delay_in(body) if wait is None else wait
         return RateLimited(message, retry_after_seconds=wait)
     if status in _TIMEOUT:
         return UpstreamTimeout(message, status=status)
@@ -159,10 +164,16 @@ def parse_retry_after(headers: Mapping[str, str], now: Callable[[], datetime]) -
     return _bounded((date - now()).total_seconds())
 
 
-def _google_retry_delay(body: bytes) -> float | None:
-    """Google puts the delay in the error's details, `"retryDelay": "34s"`, not in a header."""
+def _retry_delay_in(body: bytes) -> float | None:
+    """The seconds to wait that an error tells: Google's `"retryDelay": "34s"`, other gateways' `"retry_after": 34`, or
+    "Please try again in 1m2.5s", as OpenAI, Groq, Azure and Moonshot put it."""
     match = _RETRY_DELAY.search(body)
-    return _bounded(float(match[1])) if match else None
+    if match is None:
+        return None
+    if match[2]:
+        return _bounded(float(match[2]))
+    spans = _SPAN.findall(match[1] or match[3])
+    return _bounded(sum(float(count) * _SECONDS[unit] for count, unit in spans)) if spans else None
 
 
 def google_status(status: int, body: bytes) -> int:

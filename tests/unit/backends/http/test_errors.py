@@ -142,6 +142,7 @@ OUR_ACCOUNT: list[tuple[int, bytes]] = [
     (412, b'{"error":{"message":"Account a is suspended, ...","code":"PRECONDITION_FAILED","type":"error"}}'),
     (429, b'{"error":{"message":"You exceeded your current quota","type":"insufficient_quota","code":"x"}}'),
     (429, b'{"code":"Some resource","error":"Your team t has either used all available credits or reached its limit"}'),
+    (429, b'{"error":{"code":"1113","message":"Insufficient balance or no resource package. Please recharge."}}'),
     (429, b'{"error":{"message":"suspended","type":"exceeded_current_quota_error"}}'),
 ]
 
@@ -186,11 +187,21 @@ def test_retry_after(headers: dict[str, str], expected: float | None) -> None:
     assert parse_retry_after(headers, lambda: NOW) == expected
 
 
-def test_google_says_when_to_retry_in_the_body() -> None:
-    body = (
-        b'{"error":{"code":429,"details":[{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay": "34.5s"}]}}'
-    )
-    for headers, expected in (({}, 34.5), ({"retry-after": "2"}, 2.0)):
+IN_THE_BODY: list[tuple[bytes, float | None]] = [
+    (b'{"error":{"code":429,"details":[{"@type":"google.rpc.RetryInfo","retryDelay": "34.5s"}]}}', 34.5),
+    (b'{"error":{"message":"Rate limit reached for m. Please try again in 125ms. Visit x"}}', 0.125),
+    (b'{"error":{"message":"Limit 100, Used 99, Requested 9. Please try again in 7m12.5s. Need more?"}}', 432.5),
+    (b'{"error":{"message":"on requests per day. Please try again in 1h2m3s."}}', 3723.0),
+    (b'{"error":{"message":"Please retry after 26 seconds."}}', 26.0),
+    (b'{"error":{"message":"Rate limit exceeded","retry_after":12.5}}', 12.5),
+    (b'{"error":{"message":"Please try again in a moment, or in 3 s"}}', None),
+    (b'{"error":{"details":[{"retryDelay": "soon"}]}}', None),
+]
+
+
+@pytest.mark.parametrize(("body", "seconds"), IN_THE_BODY)
+def test_when_to_retry_may_be_told_in_the_body(body: bytes, seconds: float | None) -> None:
+    for headers, expected in (({}, seconds), ({"retry-after": "2"}, 2.0)):
         error = from_status(429, body, headers)
         assert isinstance(error, RateLimited)
         assert error.retry_after_seconds == expected
