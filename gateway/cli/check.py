@@ -27,7 +27,7 @@ def command(as_json: AsJson = False) -> None:
     )
     rules_version = text_version(read_text(deployment.home.rules_file))
     notes = list(_limits_of_nothing(deployment.settings, snapshot.candidates))
-    judge = deployment.settings.shadow_calls.judge
+    judge = deployment.settings.shadow_calls.asked_judge
     if judge is not None and (problem := judge_problem(judge, snapshot)):
         notes.append(problem)
     if as_json:

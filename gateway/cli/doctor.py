@@ -126,8 +126,8 @@ def examine(home: Home, url: str, *, asks: bool = False) -> Iterator[Finding]:
         yield from _backends(home)
     yield from _prompt_caching(settings)
     yield _notices(settings)
-    if settings is not None and settings.shadow_calls.judge is not None and configuration.is_ok:
-        yield _judge(home, settings.shadow_calls.judge)
+    if settings is not None and (judge := settings.shadow_calls.asked_judge) is not None and configuration.is_ok:
+        yield _judge(home, judge)
     if proxy := next((name for name in PROXIES if os.environ.get(name)), None):
         yield Finding("proxy", False, f"{proxy} is set and not used: {DIRECTLY}")
     yield _gateway(url)

@@ -241,10 +241,8 @@ class Gateway:
         return warnings
 
     def _problems_of_judge(self) -> list[str]:
-        shadows = self.deployment.settings.shadow_calls
-        if not shadows.share or shadows.judge is None:
-            return []
-        problem = judge_problem(shadows.judge, self.pipeline.snapshot)
+        judge = self.deployment.settings.shadow_calls.asked_judge
+        problem = None if judge is None else judge_problem(judge, self.pipeline.snapshot)
         return [] if problem is None else [problem]
 
     def _background(self) -> Mapping[str, Callable[[], Awaitable[object]]]:

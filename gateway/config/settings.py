@@ -249,6 +249,11 @@ class ShadowSettings(Strict):
     judge: str | None = None
 
     @property
+    def asked_judge(self) -> str | None:
+        """The judge, if there is anything to judge."""
+        return self.judge if self.share else None
+
+    @property
     def budget_pico_usd(self) -> int:
         return parse_usd(self.budget_usd_per_day)
 
