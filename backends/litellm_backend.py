@@ -148,6 +148,7 @@ class LitellmBackend:
             "drop_params": True,
             "max_retries": 0,
             "num_retries": 0,
+            "_skip_mcp_handler": True,  # else 1.106.2 imports `mcp` for any tools, and asks servers for a caller's
         }
 
     def _refuse_fetching(self, messages: object, upstream_model: str) -> None:

@@ -104,6 +104,7 @@ async def test_only_chat_fields_reach_litellm_so_no_caller_can_set_an_address_or
         "drop_params": True,
         "max_retries": 0,
         "num_retries": 0,
+        "_skip_mcp_handler": True,
     }
 
 
@@ -244,7 +245,8 @@ async def main():
     backend = LitellmBackend("b", settings={"api_key": "k", "api_base": sys.argv[1]})
     found = []
     for stream in (False, True):
-        body = json.dumps({"messages": [{"role": "user", "content": "hi"}]}).encode()
+        tools = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}}]
+        body = json.dumps({"messages": [{"role": "user", "content": "hi"}], "tools": tools}).encode()
         reply = await backend.open(Call("chat.completions", "openai/gpt-x", body, stream, "r-1"))
         chunks = [chunk async for chunk in reply]
         await reply.aclose()
