@@ -8,6 +8,7 @@ message names by its address: it would do so from here, and for some providers w
 
 import asyncio
 import os
+import re
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from typing import Final, Protocol, cast
 
@@ -22,7 +23,7 @@ from backends.errors import (
     UpstreamUnavailable,
 )
 from backends.formats.chat_fields import invalid, untranslatable
-from backends.formats.json_objects import decode_object, objects_of
+from backends.formats.json_objects import decode_object, objects_of, part_of
 from backends.formats.named_addresses import PICTURE, addresses_in
 from backends.formats.openai import OpenAIStreamReader, error_body, read_answer
 from backends.formats.past_thinking import DETAILS, details_of
@@ -77,6 +78,9 @@ TAKE_ADDRESSES: Final = frozenset(
 may one day."""
 NOT_AS_BILLED: Final = ("cohere/", "cohere_chat/")
 """Prefixes of models whose usage litellm counts with what Cohere adds to the prompt, and does not bill."""
+TWICE_IN_STREAMS: Final = re.compile(r"bedrock/.*\bopenai\.")
+"""Models in whose input Bedrock's ConverseStream, unlike Converse, counts what was read from and written to the cache.
+litellm adds that once more. It uses ConverseStream if there are tools, for one."""
 Complete = Callable[..., Awaitable[object]]
 
 
@@ -196,9 +200,10 @@ class _LitellmReply:
                     piece = await anext(self._pieces, None)
             except Exception as error:
                 raise self._backend.broken(error, is_started=reader.is_started) from error
-            for chunk in reader.end() if piece is None else reader.read(_json(piece)):
-                yield _without_other_counts(chunk, self._call)
-            if piece is None:
+            document = None if piece is None else _json(piece)
+            for chunk in reader.end() if document is None else reader.read(document):
+                yield _counted_once(_without_other_counts(chunk, self._call), document, self._call)
+            if document is None:
                 return
 
     async def aclose(self) -> None:
@@ -209,6 +214,22 @@ class _LitellmReply:
 
 def _without_other_counts(chunk: Chunk, call: Call) -> Chunk:
     return replace(chunk, usage=None) if call.upstream_model.startswith(NOT_AS_BILLED) else chunk
+
+
+def _counted_once(chunk: Chunk, document: bytes | None, call: Call) -> Chunk:
+    usage = chunk.usage
+    if usage is None or document is None or not TWICE_IN_STREAMS.match(call.upstream_model):
+        return chunk
+    cache = usage.cached_input_tokens + usage.cache_write_5m_tokens + usage.cache_write_1h_tokens
+    if not 0 < 2 * cache <= usage.input_tokens or not _is_from_converse(document):
+        return chunk
+    return replace(chunk, usage=replace(usage, input_tokens=usage.input_tokens - cache, is_estimated=True))
+
+
+def _is_from_converse(document: bytes) -> bool:
+    """Else the usage is OpenAI's own."""
+    usage = part_of(decode_object(document) or {}, "usage")
+    return "text_tokens" in part_of(usage, "prompt_tokens_details")
 
 
 def _uncarried(value: object) -> object:

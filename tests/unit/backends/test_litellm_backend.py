@@ -127,6 +127,33 @@ async def test_what_cohere_does_not_bill_is_not_counted(*, is_stream: bool) -> N
         assert any(chunk.usage for chunk in chunks) is is_counted
 
 
+@pytest.mark.parametrize(
+    ("model", "counted", "booked", "is_estimated"),
+    [
+        ("us.openai.gpt-5.6-sol", {"text_tokens": 4995, "cache_creation_tokens": 4993}, 4995, True),
+        ("openai.gpt-5.6-sol", {"text_tokens": 12401, "cached_tokens": 8367, "cache_write_tokens": 4032}, 12401, True),
+        ("us.openai.gpt-5.6-sol", {"cached_tokens": 2000}, 9988, False),  # OpenAI's own usage
+        ("us.openai.gpt-5.6-sol", {"text_tokens": 9988}, 9988, False),
+        ("us.openai.gpt-5.6-sol", {"text_tokens": 2, "cached_tokens": 9986}, 9988, False),  # as Converse counts
+        ("us.anthropic.claude-opus-5", {"text_tokens": 4995, "cache_creation_tokens": 4993}, 9988, False),
+    ],
+)
+async def test_a_stream_of_gpts_at_bedrock_has_its_cache_once(
+    model: str, counted: dict[str, int], booked: int, *, is_estimated: bool
+) -> None:
+    input_tokens = booked + sum(counted.values()) - counted["text_tokens"] if is_estimated else booked
+    usage = {"prompt_tokens": input_tokens, "completion_tokens": 19, "prompt_tokens_details": counted}
+
+    async def pieces() -> AsyncIterator[Piece]:
+        yield Piece({"choices": [{"index": 0, "delta": {"content": "hello"}, "finish_reason": "stop"}]})
+        yield Piece({"choices": [{"index": 0, "delta": {}}], "usage": usage | {"total_tokens": input_tokens + 19}})
+
+    backend = LitellmBackend("b", complete=FakeLitellm(pieces()))
+    chunks = await read_stream.collect(backend, make_call(model=f"bedrock/{model}", stream=True))
+    [found] = [chunk.usage for chunk in chunks if chunk.usage]
+    assert (found.input_tokens, found.is_estimated) == (booked, is_estimated)
+
+
 AT = "http://169.254.169.254/latest"
 FETCHED: list[tuple[str, dict[str, object]]] = [
     ("bedrock/amazon.nova-pro-v1:0", {"type": "image_url", "image_url": {"url": AT}}),
