@@ -16,8 +16,8 @@ from local_engine.text.tool_marks import LLAMA, MARKS
 ANY_OBJECT: Final[Mapping[str, Any]] = {"type": "object"}
 ANY: Final = r"(.|\n)*"
 JSON_BLANK: Final = r"[ \t\r\n]"
-# Llama 3.2 often states its type first.
-BARE_HEAD: Final = r'\s*\{\s*("type"\s*:\s*"function"\s*,\s*)?"name"\s*:\s*'
+# Gemma often writes a fence around it; Llama 3.2 often states its type first.
+BARE_HEAD: Final = r'\s*(```(json)?\s*)?\{\s*("type"\s*:\s*"function"\s*,\s*)?"name"\s*:\s*'
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,8 @@ def _text_or_bare_calls(functions: Sequence[Mapping[str, Any]], writing: CallWri
     return "".join(
         [
             f"start: calls | SAID {marked}\n{said}",
-            f"calls: call (/{JSON_BLANK}*;/ call)*\ncall: {' | '.join(f'call{number}' for number in calls)}\n",
+            f"calls: call (/{JSON_BLANK}*;/ call)* (/{JSON_BLANK}*```/)?\n",
+            f"call: {' | '.join(f'call{number}' for number in calls)}\n",
             f"CLOSES: /{JSON_BLANK}*\\}}/\n",
             *rules,
         ]

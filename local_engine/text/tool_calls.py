@@ -41,7 +41,11 @@ BETWEEN: Final = re.compile(rf"(?:[\s,;\]`]|\[(?=[\s{{])|{DEEPSEEK_CALL_END})*")
 # Behind the last call of a list.
 LIST_END: Final = re.compile(r"\s*\]")
 # Without a mark a list is no call.
-BETWEEN_UNMARKED: Final = re.compile(r"[\s;]*")
+BETWEEN_UNMARKED: Final = re.compile(r"[\s;`]*")
+# Around unmarked JSON, as Qwen2.5-Coder and Gemma often write it.
+FENCE: Final = re.compile(r"\s*```(?:json)?\s*(?=\{)")
+FENCE_BEGUN: Final = re.compile(r"\s*(?:`{1,2}|```(?:j|js|jso|json\s*|\s*))")
+FENCE_END: Final = re.compile(r"\s*```")
 FUNCTION_END: Final = re.compile(f"{re.escape(FUNCTION_CLOSE)}|{re.escape(CLOSE)}")
 STRING: Final = r'"((?:[^"\\]|\\.)*)"'
 KEY: Final = re.compile(rf"\{{\s*{STRING}", re.DOTALL)
@@ -135,6 +139,7 @@ class ToolCallParser:
         self._object: JsonSpan | FunctionSpan | None = None
         self._arguments: JsonSpan | None = None
         self._told = 0
+        self._list_end = LIST_END
         # After arguments: whether the object around them has yet to end.
         self._is_wrapped = False
 
@@ -167,9 +172,13 @@ class ToolCallParser:
         if self._is_blank and not is_last and not self._held.strip():
             return
         if self._may_be_unmarked:
+            if not is_last and FENCE_BEGUN.fullmatch(self._held):
+                return
             self._may_be_unmarked = False
-            if self._held.lstrip().startswith("{"):
-                self._mark = ""
+            if (at := _end_of(FENCE, self._held)) > 0:
+                self._list_end = FENCE_END
+            if self._held[at:].lstrip().startswith("{"):
+                self._read, self._held, self._mark = self._held[:at], self._held[at:], ""
                 return
         places = [(self._held.find(mark), mark) for mark in self._begins if mark in self._held]
         at, mark = min(places, default=(len(self._held), ""))
@@ -203,7 +212,7 @@ class ToolCallParser:
         elif (call := self._next_call(rest, mark, is_last=is_last)) is not None:
             yield from call
         elif is_last or not self._may_become_call(rest, mark):
-            text = self._read[_end_of(LIST_END, self._read) :] if is_idle else self._read
+            text = self._read[_end_of(self._list_end, self._read) :] if is_idle else self._read
             self._read, self._mark, self._object = "", None, None
             self._is_blank = False
             if mark == FUNCTION_OPEN and rest.startswith(mark):

@@ -108,6 +108,13 @@ def parted(parser: ToolCallParser, *texts: str) -> tuple[str, list[ToolCall]]:
         (f"{CALL}; {CALL}", "", [PARSED, PARSED]),
         (f"{CALL}\n", "", [PARSED]),
         (f"{CALL}; and so on", "; and so on", [PARSED]),
+        (f"\n```json\n{CALL}\n```", "", [PARSED]),
+        (f"```\n{CALL}\n{CALL}\n```\nSo.", "\nSo.", [PARSED, PARSED]),
+        (f"{CALL}\n```python\n1", "\n```python\n1", [PARSED]),
+        ('```json\n{"x": 1}\n```', '```json\n{"x": 1}\n```', []),
+        ('```json\n{"name": "Bob"}\n```', '```json\n{"name": "Bob"}\n```', []),
+        ("```json", "```json", []),
+        ("```javascript\n{", "```javascript\n{", []),
         (f'{CALL}; {{"answer": 42}}', '; {"answer": 42}', [PARSED]),
         (f"<|python_tag|>{CALL}", "", [PARSED]),
         (f"I look. <|python_tag|>{CALL};{CALL}", "I look. ", [PARSED, PARSED]),
@@ -194,6 +201,7 @@ PARTS = [
     "w",
     "<function=f>",
     "</function>",
+    "```json",
     CALL,
 ]
 
