@@ -1,7 +1,7 @@
 """`breakeven prices`: look at the dated catalogue, bring it up to date, and re-price past requests."""
 
 import json
-from collections.abc import Awaitable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -27,6 +27,7 @@ from gateway.pricing.price_update import Change, append, compare, describe
 from gateway.pricing.price_yaml import decimal_text
 from gateway.reports.reprice_service import RepricedModel, RepriceQuery, Repricing, reprice_period
 from gateway.storage.sql.adjustments import SqlAdjustments
+from gateway.sums import SumsQuery
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -144,16 +145,19 @@ def reprice_past(
     query = RepriceQuery(*period_us(since, until, now_us()), provider, model, only_unpriced)
     author = "breakeven prices reprice" if yes else None
 
-    def reprice(state: State) -> Awaitable[Repricing]:
+    async def reprice(state: State) -> tuple[Repricing, int]:
+        """Also says how many requests are in the sums alone. They are counted first: more may be shipped meanwhile."""
+        sums = await state.reports.sums(SumsQuery(query.since_us, query.until_us, money_alone=True))
         store = SqlAdjustments(state.database, trusts_clock=clock_is_right)
-        return reprice_period(query, state.ledger, store, state.deployment.prices, author=author)
+        found = await reprice_period(query, state.ledger, store, state.deployment.prices, author=author)
+        return found, max(0, sum(one.requests for one in sums) - found.read)
 
-    found = ask(reprice)
+    found, deleted = ask(reprice)
     total, rows = format_usd(found.difference_pico_usd), found.models
     if as_json:
         models = [repriced_row(row) for row in rows]
-        said = {"requests": found.requests, "difference_usd": total, "booked": found.booked, "models": models}
-        return print_json(said)
+        said = {"requests": found.requests, "difference_usd": total, "booked": found.booked}
+        return print_json({**said, "deleted_requests": deleted, "models": models})
     table = Table("provider", "model", "why", "requests", "was $", "is $", "difference $", box=None)
     for row in rows:
         table.add_row(*repriced_row(row).values())
@@ -161,7 +165,10 @@ def reprice_past(
         show_table(table)
     more = " Add --yes to book." if rows and not yes else ""
     repriced, booked = counted(found.requests, "request"), counted(found.booked, "correction")
-    return print(f"{repriced}, {show_exact_usd(total)}; {booked} booked.{more}")
+    print(f"{repriced}, {show_exact_usd(total)}; {booked} booked.{more}")
+    if deleted:
+        print(f"{counted(deleted, 'request')} of this time cannot be priced again: retention has kept only their sums.")
+    return None
 
 
 def repriced_row(row: RepricedModel) -> dict[str, str]:

@@ -65,10 +65,11 @@ class RepricedModel:
 
 @dataclass(frozen=True, slots=True)
 class Repricing:
-    """What was found, largest difference first, and how many corrections were new."""
+    """What was found, largest difference first, how many corrections were new, and how many requests were read."""
 
     models: list[RepricedModel]
     booked: int
+    read: int
 
     @property
     def requests(self) -> int:
@@ -90,8 +91,9 @@ async def reprice_period(
     """
     groups: dict[tuple[str, str, str], RepricedModel] = {}
     waiting: list[Adjustment] = []
-    booked = 0
+    booked = read = 0
     async for page in ledger.entries(query.since_us, query.until_us):
+        read += len(page)
         for one in await _repriced(page, query, store, book):
             key = (one.provider, one.upstream_model, REASONS[one.why])
             groups.setdefault(key, RepricedModel(*key)).add(one)
@@ -103,7 +105,7 @@ async def reprice_period(
                 waiting = []
     if waiting and author is not None:
         booked += await store.book(waiting, author=author)
-    return Repricing(sorted(groups.values(), key=lambda row: -abs(row.now_pico_usd - row.was_pico_usd)), booked)
+    return Repricing(sorted(groups.values(), key=lambda row: -abs(row.now_pico_usd - row.was_pico_usd)), booked, read)
 
 
 async def _repriced(page: Sequence[Entry], query: RepriceQuery, store: Corrections, book: PriceBook) -> list[Repriced]:

@@ -17,6 +17,7 @@ from gateway.config.home import Home
 from gateway.config.settings import load_settings
 from gateway.errors import ConfigurationError, StateError
 from gateway.storage.database import writing
+from gateway.storage.retention import apply_retention
 from gateway.storage.tables.books import adjustments
 from gateway.sums import SumsQuery
 from tests.unit.gateway.ledger.builders import make_entry
@@ -112,9 +113,11 @@ def test_reprice_books_an_unpriced_request_once(tmp_path: Path) -> None:
         assert (dry["requests"], dry["difference_usd"], dry["booked"]) == (1, "0.000000637500", 0)
         assert dry["models"][0]["model"] == "gpt-4o-mini"
         assert json.loads(run(*words, "--yes"))["booked"] == 1
-        nothing = {"requests": 0, "difference_usd": "0.000000000000", "booked": 0, "models": []}
+        nothing = {"requests": 0, "difference_usd": "0.000000000000", "booked": 0, "deleted_requests": 0, "models": []}
         assert json.loads(run(*words, "--yes")) == nothing
         assert "0 requests" in run(*words[:-1])
+        asyncio.run(forget())
+        assert "requests of this time cannot be priced again: retention" in run(*words[:-1])
 
 
 def test_a_discount_agreed_late_is_booked_as_corrections_and_taken_back_as_corrections(tmp_path: Path) -> None:
@@ -155,6 +158,12 @@ async def corrected_pico_usd() -> int:
         [sums] = await state.reports.sums(SumsQuery(0, 1 << 60, (), {"upstream_model": "gpt-4o-mini"}))
         assert sums.cost_pico_usd == 0, "the entry itself stays unpriced"
         return sums.corrected_cost_pico_usd
+
+
+async def forget() -> None:
+    async with open_state() as state:
+        now = int(datetime(2027, 1, 1, tzinfo=UTC).timestamp() * 1_000_000)
+        await apply_retention(state.database, requests_days=1, bodies_days=1, now_us=now)
 
 
 async def add_unpriced() -> None:
